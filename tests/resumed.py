@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
@@ -44,27 +41,6 @@ def saved_step(workdir: Path) -> int:
                 if (latest := checkpoints.latest()) is not None:
                     found.append(checkpoints.restore(latest, {"position": JSON})["position"]["step"])
     return max(found)
-
-
-def die_behind(path: Path) -> NoReturn:
-    """Kills this process once `path` is there: what is written beside a training may be some steps behind it."""
-    while not path.exists():
-        time.sleep(0.01)
-    os.kill(os.getpid(), signal.SIGKILL)
-    raise AssertionError("nothing runs behind a kill")
-
-
-@contextlib.contextmanager
-def dies_in(owner: Any, name: str) -> Iterator[None]:
-    """The block ends where it calls `owner.name`, of code that does nothing about it, as if it were killed there."""
-
-    def die(*_: Any, **__: Any) -> NoReturn:
-        raise KeyboardInterrupt
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(owner, name, die)
-        with pytest.raises(KeyboardInterrupt):
-            yield
 
 
 @contextlib.contextmanager

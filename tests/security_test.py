@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import psutil
@@ -215,35 +214,6 @@ def run_page(folder: Path) -> str:
     return run_report.render(run_data(folder), HOSTILE)
 
 
-def games_page(folder: Path) -> str:
-    from motif_jax.reports import text_games_page
-    from tests.reports.text_games_page_test import PLAN, game
-
-    return text_games_page.render([game(0, True), game(1, False)], {**PLAN, "environment": HOSTILE})
-
-
-def ranks(folder: Path) -> str:
-    from motif_jax.reports import ranks_page
-
-    lists = {"utterances": {"greatest": [{"text": HOSTILE, "advantage": 1.0, "times": 3}]}}
-    about = {"method": HOSTILE, "dialogues": 3, "accuracy": {f"{HOSTILE}_q_rank_acc_-1": 0.5}, "lists": lists}
-    return ranks_page.render({HOSTILE: about}, HOSTILE)
-
-
-def generalisation(folder: Path) -> str:
-    from motif_jax.reports import generalisation_section, html
-
-    value = {"value": 0.5, "low": 0.4, "high": 0.6}
-    test: dict[str, Any] = {
-        "name": HOSTILE,
-        "what": HOSTILE,
-        "success": value,
-        "success_change": {**value, "pairs": 4},
-    }
-    found = {HOSTILE: {"tests": [test], "episodes": 4, "confidence": 0.95}}
-    return html.page(HOSTILE, HOSTILE, [generalisation_section.section(found)], {"tests": HOSTILE})
-
-
 def run_table(folder: Path) -> str:
     from motif_jax.reports import run_tables
     from tests.made_up_runs import run_data
@@ -251,40 +221,6 @@ def run_table(folder: Path) -> str:
     data = run_data(folder)
     data.title, data.labels = HOSTILE, {HOSTILE: {"first": 1}}
     return run_tables.texts(data)["report.md"]
-
-
-def comparison_table(_: Path) -> str:
-    from motif_jax.reports import comparison_page
-    from motif_jax.reports.comparison import RunScore, collect_scores, compare
-
-    scores = [
-        RunScore(method, HOSTILE, float(seed), {})
-        for method in (HOSTILE, f"{HOSTILE} 2")
-        for seed in range(3)
-    ]
-    data = comparison_page.ComparisonData(
-        HOSTILE, compare(collect_scores(scores, ""), resamples=100), HOSTILE
-    )
-    return comparison_page.tables(data)["comparison.md"]
-
-
-def card(_: Path) -> str:
-    from motif_jax.reports import model_card
-
-    hostile = f"` {HOSTILE}"
-    config: dict[str, Any] = {"environment": {"name": HOSTILE}, "dataset_dir": hostile, "annotator": hostile}
-    labels = {
-        hostile: model_card.Labels({}, {HOSTILE: 1}),
-        "merged": model_card.Labels(merged_from=(hostile,)),
-    }
-    about = {"config": config, "versions": {"command": hostile, "git_revision": hostile}, "labels": labels}
-    config["reward"] = {"kind": hostile}
-    dataset = {"dataset": {HOSTILE: hostile, "long": 99 * hostile}}
-    learned: dict[str, Any] = {"learned_online": True, "learned_labels": {HOSTILE: 1}}
-    learned["config"] = {**config, "annotator": {"kind": hostile}}
-    return "\n".join(
-        model_card.render(model_card.CardData(hostile, **{**about, **more})) for more in (dataset, learned)
-    )
 
 
 def test_a_message_is_no_formula_of_a_table() -> None:
@@ -296,11 +232,10 @@ def test_a_message_is_no_formula_of_a_table() -> None:
     assert dict(zip(header, row, strict=True))["message"] == "'=HYPERLINK(A1)"
 
 
-@pytest.mark.parametrize("render", [run_table, comparison_table, card], ids=lambda made: made.__name__)
-def test_markdown_holds_no_html_of_others(render: Any, tmp_path: Path) -> None:
+def test_markdown_holds_no_html_of_others(tmp_path: Path) -> None:
     from markdown_it import MarkdownIt
 
-    page = Page(MarkdownIt("commonmark").enable("table").render(render(tmp_path)))
+    page = Page(MarkdownIt("commonmark").enable("table").render(run_table(tmp_path)))
     assert HOSTILE in page.data
     assert not page.scripts
     assert "bold" not in page.bold
@@ -313,11 +248,8 @@ def test_pages_show_control_characters_turned_text_and_halves_of_characters() ->
     assert all(shown in page for shown in (r"\x00\x1b[2J", r"\u202eevil\u2066", "\\ud800 é\n"))
 
 
-@pytest.mark.parametrize(
-    "render", [run_page, games_page, ranks, generalisation], ids=lambda made: made.__name__
-)
-def test_pages_show_what_games_models_and_servers_say_as_text(render: Any, tmp_path: Path) -> None:
-    page = Page(render(tmp_path))
+def test_pages_show_what_games_models_and_servers_say_as_text(tmp_path: Path) -> None:
+    page = Page(run_page(tmp_path))
     assets = [
         path.read_text(encoding="utf-8") for path in (REPOSITORY / "motif_jax/reports/assets").glob("*.js")
     ]

@@ -31,14 +31,21 @@ TINY = {
     "evaluate": "--config.episodes=2 --config.workers=1",
     "probe_language_agent": "--config.checkpoint=latest",
     "export_language_agent": "",
+    "collect": "--config.num_pairs=60 --config.environment.max_episode_steps=60 --config.workers=1",
+    "annotate": "",
+    "train_reward": "--config.batch_size=8 --config.epochs=1",
+    "explain_reward": "",
+    "train_agent": "--config.train_for_env_steps=256 --config.batch_size=128 --config.rollout=16 --config.actors.workers=1 "
+    "--config.actors.envs_per_worker=4 --config.environment.max_episode_steps=20",
+    "compare": "--config.resamples=20 --config.claims=",
 }
 
 
-def run_page(page: Path, folder: Path, repository: Path) -> str:
-    """Runs every command and every Python block of a page in `folder`, in their order; returns what the Python blocks print."""
+def run_page(page: Path, folder: Path, repository: Path, begin: str = "") -> str:
+    """Runs every command and every Python block of a page behind `begin` in `folder`; returns what the Python blocks print."""
     said = ""
     with commands(repository) as shell:
-        for language, block in BLOCK.findall(page.read_text(encoding="utf-8")):
+        for language, block in BLOCK.findall(page.read_text(encoding="utf-8").partition(begin or "#")[2]):
             if language == "python":
                 done = subprocess.run(
                     [sys.executable, "-c", block], cwd=folder, capture_output=True, text=True
@@ -95,3 +102,8 @@ def test_ones_own_t5_in_babyai(tmp_path: Path, repository: Path, monkeypatch: py
     for name in ("my_before", "my_after"):
         assert json.loads((tmp_path / "runs" / name / "evaluation.json").read_text())["episodes"] == 2
     assert (tmp_path / "runs/my_export/model/model.safetensors").exists()
+
+
+def test_steering(tmp_path: Path, repository: Path) -> None:
+    run_page(repository / "docs/tutorials/steer.md", tmp_path, repository, "## Step by step")
+    assert (tmp_path / "runs/comparison/comparison.html").is_file()

@@ -123,38 +123,6 @@ def test_a_server_that_always_dies_ends_the_run(monkeypatch: pytest.MonkeyPatch)
             play(pool, lambda: False)
 
 
-@pytest.mark.parametrize("deaths", [1, 9])
-def test_a_server_that_dies_while_it_starts_counts_as_one_that_died(
-    deaths: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One death after another is a failure; the run continues where fewer than `max_failures` follow each other."""
-    spawn, killed = launchers._spawn, []
-
-    def spawned(module: str, *arguments: Any) -> Any:
-        process = spawn(module, *arguments)
-        if len(killed) < deaths:
-            process.kill()
-            killed.append(process.pid)
-        return process
-
-    with ActorPool(config(max_failures=2)) as pool:
-        pool.start()
-        play(pool, lambda: all(pool._slots_finished))
-        monkeypatch.setattr(launchers, "_spawn", spawned)
-        before, server = set(pool.pids()), server_of(pool)
-        os.kill(server, signal.SIGKILL)
-        if deaths == 1:
-            play(pool, lambda: pool.restarts >= len(before) and not before & set(pool.pids()))
-            begun = pool.next_episode()
-            play(pool, lambda: min(pool.next_episode()) > max(begun))
-        else:
-            with pytest.raises(
-                RuntimeError, match="before a rollout was finished: the fork server did not come up"
-            ):
-                play(pool, lambda: False)
-    assert len(killed) == min(deaths, 2)
-
-
 @pytest.mark.parametrize("cause", ["threads", "addresses"])
 def test_where_forks_are_of_no_use_actors_are_started_one_by_one_which_is_said(
     cause: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -180,23 +148,6 @@ def test_where_forks_are_of_no_use_actors_are_started_one_by_one_which_is_said(
         assert ("has started 1 threads" if cause == "threads" else "different addresses") in said
         pool.start()
         play(pool, lambda: len(pool.episodes()) > 0)
-
-
-def test_forks_are_of_use_here() -> None:
-    assert launchers.no_use_of_forks() is None
-
-
-def test_started_by_hand_a_server_without_orders_removes_nobodys_files(tmp_path: Path) -> None:
-    (tmp_path / "mine").touch()
-    environment: dict[str, str] = {**os.environ, "TMPDIR": str(tmp_path)}
-    for module in ("fork_server", "member"):
-        launchers.subprocess.run(
-            [launchers.sys.executable, "-m", f"motif_jax.actors.{module}"],
-            stdin=launchers.subprocess.DEVNULL,
-            env=environment,
-            check=True,
-        )
-    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
 def test_the_server_has_loaded_what_the_environment_names() -> None:

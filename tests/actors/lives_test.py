@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from motif_jax.actors import folders, launchers
+from motif_jax.actors import launchers
 from motif_jax.actors import pool as pool_module
 from motif_jax.actors.launchers import Death
 from motif_jax.actors.lives import Lives
 from motif_jax.actors.pool import ActorPool
-from motif_jax.actors.slots import WAITING
 from motif_jax.envs.recall import Recall
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.support.files import no_room
@@ -81,58 +80,6 @@ def test_a_killed_process_is_replaced_in_its_ring_and_its_groups_unfinished_slot
             "an episode was played twice"
         )
     assert not still_there({victim, *after})
-
-
-class Slow(Recall):
-    """Steps that last longer than handing on does: a process that is stopped at any moment is stopped in one of them."""
-
-    def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
-        time.sleep(0.002)
-        return super().step(action, out)
-
-
-@pytest.mark.extra
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_process_that_does_not_answer_is_cut_out_of_its_ring_wherever_it_is(place: int) -> None:
-    slow = config(workers=1, timeout_seconds=4.0, games_per_process=1, env="tests.actors.lives_test:Slow")
-    with ActorPool(slow) as pool:
-        pool.start()
-        play(pool, lambda: len(pool.episodes()) > 0)
-        before = pool.pids()
-        os.kill(before[place], signal.SIGSTOP)
-        _plays_on_without(pool, before, place)
-
-
-@pytest.mark.extra
-@pytest.mark.parametrize("has_turn", [False, True])
-def test_a_process_that_hangs_where_it_waits_for_its_turn_is_cut_out_too(has_turn: bool) -> None:
-    """Nobody else waits for it then, or everybody else does."""
-    slow = config(workers=1, timeout_seconds=4.0, games_per_process=1, env="tests.actors.lives_test:Slow")
-    with ActorPool(slow) as pool:
-        pool.start()
-        play(pool, lambda: len(pool.episodes()) > 0)
-        before, turn = pool.pids(), pool.slots.turn
-        os.kill(before[4], signal.SIGSTOP)  # in the middle of the other group
-        play(pool, lambda: turn[0] == WAITING and turn[1] == 1)
-        os.kill(before[0], signal.SIGSTOP)
-        if has_turn:  # as if it were stopped just after it has got it
-            assert pool._rings is not None
-            pool._rings.give_back_turn(1)
-            assert pool._rings.take_turn(0)
-        os.kill(before[4], signal.SIGCONT)
-        _plays_on_without(pool, before, 0)
-
-
-def _plays_on_without(pool: ActorPool, before: list[int], lost: int) -> None:
-    """Plays until one process is replaced and a good while longer: it was that one, and no other."""
-    play(pool, lambda: pool.restarts == 1)
-    after = pool.pids()
-    assert [one == other for one, other in zip(before, after, strict=True)] == [
-        number != lost for number in range(6)
-    ]
-    begun = pool.next_episode()
-    play(pool, lambda: min(pool.next_episode()) > max(begun) + 1)
-    assert pool.restarts == 1
 
 
 def test_a_worker_that_hangs_before_it_is_up_is_taken_for_dead(
@@ -236,34 +183,6 @@ def test_a_full_disk_in_an_actor_ends_the_run_at_once(
             play(pool, lambda: False)
     assert str(no_room(raised.value, ".")).startswith(f"{full} cannot be written: No space left on device")
     assert pool.restarts == 0
-    assert "Traceback" not in capfd.readouterr().err
-
-
-def test_a_full_disk_where_an_actor_is_replaced_is_the_cause_of_the_end(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    def renew(folder: Path, number: int) -> Path:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
-
-    """Of two that die at once the second one's end is heard of by nobody: closing does not wait for it."""
-    with ActorPool(config(workers=1)) as pool:
-        pool.start()
-        play(pool, lambda: len(pool.episodes()) > 0)
-        monkeypatch.setattr(folders, "renew", renew)
-        assert pool._launcher is not None
-        some, told = pool._launcher.deaths, []
-
-        def deaths() -> list[Death]:
-            told.extend(some())
-            return told if len(told) == 2 else []
-
-        monkeypatch.setattr(pool._launcher, "deaths", deaths)
-        for pid in pool.pids():
-            os.kill(pid, signal.SIGKILL)
-        with pytest.raises(RuntimeError) as raised:
-            play(pool, lambda: False)
-        monkeypatch.setattr(pool._launcher, "deaths", some)
-    assert "cannot be written: No space left on device" in str(no_room(raised.value, "."))
     assert "Traceback" not in capfd.readouterr().err
 
 

@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import os
-import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from motif_jax.actors import folders, member
 from motif_jax.actors.group import episode_seed
 from motif_jax.actors.inline import InlineActors
 from motif_jax.actors.pool import ActorPool
@@ -269,41 +265,3 @@ def test_backpressure_stops_the_actors_until_a_slot_comes_back() -> None:
         pool.release(finished[0])
         ready = pool.ready(5.0) or pool.ready(5.0)
         assert [(entry.slot, entry.row) for entry in ready] == [(finished[0], 0)]
-
-
-def test_workers_that_still_start_do_not_hear_ctrl_c() -> None:
-    with ActorPool(config()) as pool:
-        pool.start()
-        for pid in pool.pids():
-            os.kill(pid, signal.SIGINT)
-        play(pool, lambda: len(pool.episodes()) > 0)
-        assert pool.restarts == 0
-
-
-def test_a_worker_that_would_lay_out_the_slots_in_another_way_says_so() -> None:
-    wanted = config(workers=1)
-    orders = {"config": dataclasses.asdict(wanted), "member": 0, "generation": 0}
-    with pytest.raises(RuntimeError, match="in another way than the one that started it"):
-        member.run({**orders, "layout": str(config(workers=1, rollout=ROLLOUT + 1).layout())})
-
-
-def test_folders_of_runs_that_were_killed_as_a_whole_are_swept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    left, descriptor = folders.create()
-    (folders.renew(left, 0) / "nle.so").write_text("")
-    in_use, other = folders.create()
-    assert left.exists(), "its lock is held"
-    os.close(descriptor)
-    new, third = folders.create()
-    assert sorted(tmp_path.iterdir()) == sorted([in_use, new])
-    os.close(other)
-    os.close(third)
-
-
-def test_a_pool_that_never_starts_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    pool = ActorPool(config())
-    assert list(tmp_path.iterdir()) == []
-    pool.close()

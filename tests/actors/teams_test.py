@@ -14,7 +14,7 @@ from motif_jax.actors.cores import Cores
 from motif_jax.actors.member import COMMAND, RECORD
 from motif_jax.actors.pool import ActorPool
 from motif_jax.actors.rings import Rings
-from motif_jax.actors.rollouts import END_ROW, ActorsConfig
+from motif_jax.actors.rollouts import END_ROW
 from motif_jax.actors.slots import Slots
 from motif_jax.actors.teams import members
 from tests.actors.pool_test import config, wait_for_groups
@@ -124,27 +124,6 @@ def test_actors_keep_to_the_cores_that_they_are_given() -> None:
         assert os.sched_getaffinity(0) >= {core}
 
 
-def test_a_cost_is_that_of_the_rounds_of_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where this process comes to its turn only when the time is over: then each group has played once."""
-    one = config(workers=1, games_per_process=2)
-    with contextlib.closing(tuning._Trial(one)) as trial:
-        trial.begin()
-        seconds, readings = itertools.count(0.0, 100.0), iter([1.0, 7.0])
-        monkeypatch.setattr(tuning, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
-        monkeypatch.setattr(tuning, "processor_seconds", lambda pids: next(readings))
-        assert trial.cost() == 6.0 / (one.groups * one.envs_per_group)
-
-
-def test_sizes_that_make_equally_many_processes_are_tried_once() -> None:
-    assert [tuning.sizes(games) for games in (1, 2, 3, 10, 20)] == [
-        [1],
-        [2],
-        [2, 3],
-        [2, 3, 4, 5, 10],
-        [2, 3, 4, 5, 7, 10, 20],
-    ]
-
-
 @pytest.mark.slow
 def test_auto_tries_sizes_and_takes_the_best_of_them(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -168,20 +147,3 @@ def test_auto_tries_sizes_and_takes_the_best_of_them(
     assert min(middle.values()) > 0
     assert said.startswith(f"at most {best} games in a process")
     assert f"actors: {best} games a process" in capfd.readouterr().err
-
-
-def test_one_trial_serves_the_actors_of_all_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: list[list[int]] = []
-
-    def best(one: ActorsConfig) -> int:
-        tried.append(tuning.sizes(one.envs_per_group))
-        return tried[-1][-1]
-
-    monkeypatch.setattr(tuning, "_best", best)
-    monkeypatch.setattr(tuning, "_found", {})
-    for device in range(3):
-        own = config(games_per_process=None, first_env=12 * device, cores=[2 * device, 2 * device + 1])
-        assert tuning.games_per_process(own) == 3
-    assert tried == [[2, 3]]
-    assert tuning.games_per_process(config(games_per_process=None, envs_per_group=2)) == 2
-    assert tried == [[2, 3], [2]]

@@ -143,17 +143,6 @@ def test_epochs_and_minibatches_take_their_steps_in_a_new_order_each() -> None:
 
 
 @pytest.mark.slow
-def test_one_minibatch_of_everything_is_the_plain_update() -> None:
-    config = agent_config()
-    config.algorithm.epochs = 2
-    update, state, batch = flat_update(config)
-    plain, _, _ = plain_update()
-    twice = plain(plain(state, batch)[0]._replace(step=state.step), batch)[0]
-    difference = change(twice, update(state, batch)[0])
-    assert np.linalg.norm(difference) < 1e-3 * np.linalg.norm(change(state, twice))
-
-
-@pytest.mark.slow
 def test_rewards_inside_the_step_replace_those_of_the_batch() -> None:
     def reward_fn(params: Any, observation: Any) -> Any:
         assert observation["signal"].shape == (6, 8, 5)

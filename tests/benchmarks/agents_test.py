@@ -13,7 +13,7 @@ import jax
 import pytest
 
 from motif_jax.actors import tuning
-from motif_jax.benchmarks import GPU_NAMES, GPU_SIZE, _agents, actors
+from motif_jax.benchmarks import _agents, actors
 
 REPOSITORY = Path(__file__).parents[2]
 TINY: dict[str, dict[str, Any]] = {
@@ -88,32 +88,6 @@ def test_benchmark_gives_a_ratio_of_two_measurements(name: str, monkeypatch: pyt
         assert line["games_per_process"] == 1
         assert line["parent_microseconds_per_step"] >= max(line["parent_parts"].values())
         assert 0.1 < line["megabytes_per_game"] < 200
-
-
-def test_extremes_of_the_repeats_stay_extremes() -> None:
-    from motif_jax.benchmarks.train import combine
-
-    repeats = [
-        {"lag/max": 3.0, "lag/mean": 1.0, "policy/ratio_min": 0.5, "inference/device_milliseconds_max": 9.0},
-        {"lag/max": 1.0, "lag/mean": 2.0, "policy/ratio_min": 0.7, "inference/device_milliseconds_max": 7.0},
-        {"lag/max": 2.0, "lag/mean": 6.0},
-    ]
-    assert combine(repeats) == {
-        "inference/device_milliseconds_max": 9.0,
-        "lag/max": 3.0,
-        "lag/mean": 3.0,
-        "policy/ratio_min": 0.5,
-    }
-
-
-def test_variants_for_a_gpu_have_its_sizes() -> None:
-    get_config = runpy.run_path(str(REPOSITORY / "configs" / "benchmark.py"))["get_config"]
-    for name in GPU_NAMES:
-        plain, large = get_config(name), get_config(f"{name}_gpu")
-        assert plain.name == large.name == name
-        assert large.options.to_dict() == {**plain.options.to_dict(), **GPU_SIZE}
-        assert plain.options.batch_size < large.options.batch_size
-    assert get_config("engine_gpu").name == "engine_gpu", "there is none: told with the names that there are"
 
 
 def test_flops_are_those_of_the_published_network() -> None:

@@ -23,42 +23,6 @@ def config(name: str, **options: Any) -> Any:
     return made
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "words"),
-    [
-        ("actors", {"workers": 0}, "options.workers=0: must be a number above 0"),
-        ("actors", {"envs_per_worker": 1}, "options.envs_per_worker=1: must be an even number"),
-        ("actors", {"envs_per_worker": 7}, "options.envs_per_worker=7: must be an even number"),
-        ("actors", {"env": "Recall-v0"}, "options.env='Recall-v0': must be one of NetHackScore-v1"),
-        ("train", {"envs_per_worker": 3}, "options.envs_per_worker=3: must be an even number"),
-        ("train", {"batch_size": 100}, "options.batch_size=100: must be a multiple of config.options.rollout=32"),
-        ("train", {"warmup_seconds": -1.0}, "options.warmup_seconds=-1.0: must be a number of at least 0"),
-        ("train", {"seconds": -1.0}, "options.seconds=-1.0: must be a number above 0"),
-        ("learner", {"seconds": 0.0}, "options.seconds=0.0: must be a number above 0"),
-        ("inference", {"rollout": 0}, "options.rollout=0: must be a number above 0"),
-        ("learning", {"workers": -1}, "options.workers=-1: must be a number above 0"),
-        ("learning", {"env": "CartPole-v1"}, "options.env='CartPole-v1': must be one of Recall-v0, MiniGrid-DoorKey"),
-        ("reward", {"steps": 0}, "options.steps=0: must be a number above 0"),
-        ("annotate", {"questions": 0}, "options.questions=0: must be a number above 0"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_measured_is_told(name: str, options: dict[str, Any], words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        benchmark.check(config(name, **options), None)
-
-
-@pytest.mark.parametrize("name", names())
-def test_defaults_are_allowed_and_repeats_are_needed(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)  # no run lies here
-    made = config(name)
-    benchmark.check(made, None)
-    made.repeats = 0
-    with pytest.raises(UserError, match="repeats=0"):
-        benchmark.check(made, None)
-
-
 def test_every_number_of_a_benchmark_is_checked() -> None:
     """Those that zero means something to are listed here."""
     zero = {"train.warmup_seconds"}

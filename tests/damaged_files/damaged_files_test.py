@@ -1,4 +1,4 @@
-"""Every file that is read, damaged in every way: what cannot be used is said in one line, and nothing else is raised."""
+"""Files of every kind, damaged in every way: what cannot be used is said in one line, and nothing else is raised."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from motif_jax import launch
 from motif_jax.support.errors import UserError
-from tests.damaged_files import harms, language, learning, published, runs
-from tests.damaged_files.kinds import FEW, Reader
+from motif_jax.support.files import system_error
+from tests.damaged_files import harms
+from tests.damaged_files.kinds import FEW, READERS, Reader
 
 # What no kind of file is: who reads it refuses it at least once.
 FOREIGN = {"noise", "no text", "deep"}
 # Of lines with a checksum each, of which damaged ones are left out: a file of such lines alone is an empty one.
 CHECKED_LINES = {"answers", "labels"}
-READERS = runs.READERS | learning.READERS | language.READERS | published.READERS
 
 
 @pytest.mark.extra
@@ -53,7 +52,7 @@ def _wrong(kind: Reader, path: Path, harm: str, refused: set[str]) -> list[str]:
         refused.add(harm)
         if isinstance(error, UserError):
             return [] if str(error).strip() else [f"{harm}: nothing is said"]
-        if launch.told(error, path.parent):
+        if system_error(error, path.parent):
             return []
         return [f"{harm}: {type(error).__name__}: {str(error)[:150]}"]
     return []

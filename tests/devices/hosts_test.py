@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import socket
 import subprocess
 import sys
@@ -12,21 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
 import pytest
 
 from motif_jax.devices.hosts import Hosts, connected
 from motif_jax.online import settings
 from motif_jax.support import cluster
-from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.cluster import Place
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import INTERRUPTED, INTERRUPTED_CODE
-from tests.compiling import QUICKLY
-from tests.devices import parallel_test as fixed
 from tests.playing.agent_runs import recall_config
-from tests.processes import REPOSITORY, Program, ended, free_port, launch
+from tests.processes import Program, ended, free_port, launch
 
 SLURM = {
     "SLURM_JOB_ID": "70003",
@@ -191,51 +184,3 @@ def test_a_host_that_meets_nobody_ends_in_time_with_one_line(tmp_path: Path) -> 
         .startswith(f"error: config.hosts.coordinator=localhost:{port}: port {port} cannot be used here")
     )
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.extra
-def test_two_processes_of_two_devices_learn_what_one_device_learns(tmp_path: Path) -> None:
-    updates, port = 30, free_port()
-    programs: list[Program] = []
-    with ended(programs):
-        for index in range(2):
-            arguments = [sys.executable, "-m", "tests.devices.host_program"]
-            arguments += [str(index), str(port), str(tmp_path), str(updates)]
-            path = f"{REPOSITORY}{os.pathsep}{REPOSITORY / 'tests'}"
-            environment = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1", "PYTHONPATH": path, **QUICKLY}
-            programs.append(Program(arguments, tmp_path / f"log_{index}", environment))
-        codes = [program.wait() for program in programs]
-        assert codes == [0, 0], [program.text()[-3000:] for program in programs]
-    params = [dict(np.load(tmp_path / f"params_{index}.npz")) for index in range(2)]
-    start = fixed.flatten(fixed.new_state().params)
-    on_one = fixed.run(1, updates)[0]
-    alone = fixed.flatten(on_one.params) - start
-    names = [str(i) for i in range(len(params[0]) // 2)]
-    for host in params:
-        together = np.concatenate([np.ravel(host[name]) for name in names]) - start
-        assert np.linalg.norm(together - alone) < 1e-3 * np.linalg.norm(alone)
-        for name in names:
-            np.testing.assert_array_equal(host[name], params[0][name])
-            np.testing.assert_array_equal(host[f"restored/{name}"], params[0][name])
-    heard = [json.loads((tmp_path / f"heard_{index}.json").read_text()) for index in range(2)]
-    check_what_they_heard(heard, updates)
-    assert [host["env_steps"] for host in heard] == [on_one.env_steps.tolist()] * 2
-    assert on_one.env_steps[1] > 0
-    with Checkpoints(tmp_path / "checkpoints", read_only=True) as checkpoints:
-        read = checkpoints.restore(3, {"params": fixed.new_state().params})["params"]
-    for name, leaf in zip(names, jax.tree.leaves(read), strict=True):
-        np.testing.assert_array_equal(leaf, params[0][name])
-
-
-def check_what_they_heard(heard: list[dict[str, Any]], updates: int) -> None:
-    for index, host in enumerate(heard):
-        assert host["gathered"] == [{"host": 0, "text": "é" * 3_000}, {"host": 1, "text": "é" * 5}]
-        assert host["refused"] == "the folder is taken"
-        assert host["accepted"] is host["equal"] is None
-        assert host["done_here"] == int(index == 0)
-        assert host["unequal"] == "newest checkpoint: host 0 sees 5, host 1 sees 6"
-        assert host["agreed"] == [201, 1, 0]
-        assert host["any"] == [True, False]
-        assert host["different"] == "the hosts of a run need the same config: seed: 0 on host 0, 1 on host 1"
-        assert host["columns"] == 8
-        assert host["envs"] == [12 * index, 12]

@@ -1,11 +1,8 @@
 from __future__ import annotations
 
-import os
 import platform
-import statistics
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -37,47 +34,6 @@ def test_blocks_that_were_freed_are_used_again() -> None:
     # 64 MiB are 16,384 pages (32 of them where pages are huge).
     assert faults["default"] >= 32
     assert faults["keep"] < 32
-
-
-UPDATE_PROGRAM = """
-import resource
-from configs import train_agent
-from motif_jax.online import settings
-
-settings.configure_jax(train_agent.get_config("smoke"))
-import jax
-import jax.numpy as jnp
-
-@jax.jit
-def update(x):
-    return (jnp.cumsum(x, axis=1).T @ jnp.ones((4096, 8))).sum()
-
-x = jnp.ones((4096, 4096))
-faults = []
-for run in range(30):
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    jax.block_until_ready(update(x))
-    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-print(*faults)
-"""
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="says something about glibc's heap alone")
-@pytest.mark.extra
-def test_updates_of_a_training_on_the_cpu_use_their_memory_again(repository: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", UPDATE_PROGRAM],
-        cwd=repository,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=240,
-        env={**os.environ, "JAX_PLATFORMS": "cpu"},
-    )
-    # 34,000 in every run where the memory is cleared again. Where it is kept, the heap still grows until it has a place for
-    # every block beside what other threads hold at the time, and now and then after that.
-    faults = [int(count) for count in done.stdout.split()]
-    assert statistics.median(faults[10:]) < 3000, faults
 
 
 @pytest.mark.parametrize(

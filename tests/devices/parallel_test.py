@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -26,8 +25,6 @@ CONFIG = agent_config()
 CONFIG.algorithm.minibatches = 2  # of which every device, also of two hosts, has a part
 OPTIMIZER = schedules.make_optimizer(CONFIG.optimizer)
 UPDATE = functools.partial(appo.make_update(NETWORK, OPTIMIZER, CONFIG), axis_name=AXIS)
-
-RUNNING = {"value_normalisation": "running", "value_statistics_rate": 0.1}
 
 
 def batch_of(seed: int, state_size: int = NETWORK.state_size) -> TrajectoryBatch:
@@ -129,34 +126,6 @@ def test_changes_of_the_parameters_agree() -> None:
             assert int(state.step) == updates
 
 
-@pytest.mark.extra
-@pytest.mark.parametrize(
-    ("core", "settings"),
-    [
-        ("gru", {}),
-        ("lstm", {"advantage": "gae", "exploration": "symmetric_kl", "minibatches": 2, **RUNNING}),
-        ("gru", {"epochs": 2, "minibatches": 2, **RUNNING, "value_normalisation": "popart"}),
-    ],
-    ids=["plain", "lstm, gae, symmetric_kl and running", "popart and epochs"],
-)
-def test_changes_of_the_parameters_agree_with_any_settings(core: str, settings: dict[str, Any]) -> None:
-    network, config = flat_network(core=core), agent_config()
-    config.algorithm.update(settings)
-    config.optimizer.schedule, config.train_for_env_steps = "linear", 300
-    update = functools.partial(
-        appo.make_update(network, schedules.make_optimizer(config.optimizer), config), axis_name=AXIS
-    )
-    start = flatten(new_state(network).params)
-    alone, described = run(1, 5, update, network)
-    change = flatten(alone.params) - start
-    state, metrics = run(4, 5, update, network)
-    difference = flatten(state.params) - start - change
-    assert np.linalg.norm(difference) < 1e-3 * np.linalg.norm(change)
-    assert state.env_steps.tolist() == alone.env_steps.tolist()
-    for name, value in metrics.items():
-        np.testing.assert_allclose(value, described[name], rtol=2e-3, atol=1e-4, err_msg=name)
-
-
 @pytest.mark.slow
 def test_replicas_stay_equal() -> None:
     state, metrics = run(4, 5)
@@ -195,39 +164,3 @@ def test_random_keys_and_donated_states_survive_the_round() -> None:
         state, _ = fn(state, parallel.put_batch(np.ones((4, 3), np.float32), 0))
     assert float(state["sum"]) == 24
     assert kept.is_deleted()
-
-
-@pytest.mark.extra
-def test_a_call_on_several_cpu_devices_waits_for_the_one_before_it() -> None:
-    # Dozens that wait make XLA deadlock and end the process.
-    begun, gate = threading.Event(), threading.Event()
-
-    def wait(_: Any) -> np.ndarray:
-        begun.set()
-        assert gate.wait(240)
-        return np.float32(1)
-
-    def core(state: Any, batch: Any) -> Any:
-        one = jax.pure_callback(wait, jax.ShapeDtypeStruct((), np.float32), batch[0])
-        return jax.lax.psum(state * one, AXIS)
-
-    parallel = DataParallel(jax.devices()[:2])
-    program = parallel.wrap(core, donate_state=True)
-    state, batch = parallel.replicate(np.float32(1)), parallel.put_batch(np.ones(2, np.float32), 0)
-    results: list[jax.Array] = []
-
-    def three_calls() -> None:
-        value = state
-        for _ in range(3):
-            value = program(value, batch)
-            results.append(value)
-
-    caller = threading.Thread(target=three_calls)
-    caller.start()
-    assert begun.wait(240)  # the first is compiled, and runs
-    caller.join(0.5)
-    assert caller.is_alive()
-    assert len(results) <= 1
-    gate.set()
-    caller.join(240)
-    assert float(results[-1]) == 8

@@ -95,24 +95,6 @@ def test_more_shards_than_questions(tmp_path, run):
     assert labels(dataset).tolist() == [2, 0]
 
 
-def test_shards_side_by_side(dataset, tmp_path):
-    count = 3
-    flags = [[f"--config.num_shards={count}", f"--config.shard_index={index}"] for index in range(count)]
-    processes = [
-        subprocess.Popen(
-            command(dataset, tmp_path / f"run{index}", tmp_path / "store", *flags[index]), cwd=REPOSITORY
-        )
-        for index in range(count)
-    ]
-    assert [process.wait(500) for process in processes] == [0] * count
-    runs = [summary(tmp_path / f"run{index}") for index in range(count)]
-    assert sum(one["asked"] for one in runs) == runs[0]["dataset_questions"]
-    assert sum("merged" in one for one in runs) >= 1
-    other = write_dataset(tmp_path / "other", drawn_pairs(400))
-    run_stage(other, tmp_path / "run", tmp_path / "store2")
-    assert (labels(other) == labels(dataset)).all()
-
-
 @pytest.mark.parametrize("orders", ["given", "both"])
 def test_orders_agree_for_a_judge_without_position_bias(dataset, run, orders):
     run(dataset)
@@ -150,16 +132,6 @@ def test_restart_says_how_many_labels_it_discards(dataset, run, capsys):
     assert manifest["annotator"]["goal"] == "gold"
     # The store keeps what was discarded.
     assert run(dataset, name="mine", restart=True)["asked"] == 0
-
-
-def test_restart_of_an_array(dataset, run):
-    for index in range(3):
-        run(dataset, name="mine", num_shards=3, shard_index=index)
-    for index in (1, 0, 2):
-        done = run(dataset, name="mine", goal="gold", restart=True, num_shards=3, shard_index=index)
-        assert ("merged" in done) == (index == 2)
-    run(dataset, goal="gold")
-    assert (labels(dataset, "mine") == labels(dataset, "lexicon_msg_gold")).all()
 
 
 def test_a_published_label_file_is_not_overwritten(dataset, run):
@@ -208,19 +180,6 @@ class Longer(Annotator):
 """
 
 
-def test_a_default_name_with_a_dot_is_refused(dataset, run, tmp_path):
-    """The published loader would not find its label file; a lexicon's goal may be called so."""
-    path = tmp_path / "mine.yaml"
-    weights = {"a.b": 1}
-    event = {"event": "kill", "weights": weights, "patterns": ["kill"]}
-    tree = {"name": "mine", "goals": ["a.b"], "margin": 0, "scale": 1, "unmatched": weights, "blank": weights}
-    path.write_text(json.dumps({**tree, "events": [event]}))
-    with pytest.raises(UserError, match=r"config.name='mine_msg_a.b': must be"):
-        run(dataset, goal="a.b", lexicon__file=str(path))
-    assert not (dataset / "annotations").exists()
-    run(dataset, goal="a.b", lexicon__file=str(path), name="mine")
-
-
 def test_an_annotator_from_outside(dataset, tmp_path):
     """Through the real command line, and with no change inside the package."""
     (tmp_path / "toy_judge.py").write_text(TOY)
@@ -249,8 +208,6 @@ def test_an_annotator_from_outside(dataset, tmp_path):
     [
         ({"annotator": "gpt"}, "config.annotator=gpt"),
         ({"annotator": "json:loads"}, "config.annotator=json:loads: must be a class of"),
-        ({"annotator": "nowhere:Class"}, "config.annotator=nowhere:Class: no such class"),
-        ({"answer__mode": "soft"}, "config.answer.mode='soft': .* lexicon reads no prompt"),
         (
             {"annotator": "score", "prompt__file": "mine.yaml"},
             "config.prompt.file='mine.yaml': .* score reads no prompt",
@@ -258,9 +215,7 @@ def test_an_annotator_from_outside(dataset, tmp_path):
         ({"shard_index": 2, "num_shards": 2}, "config.shard_index=2"),
         ({"name": "a.b"}, "config.name='a.b'"),
         ({"goal": "peace"}, "config.goal=peace"),
-        ({"dataset_dir": "nowhere"}, "config.dataset_dir='nowhere'"),
         ({"dataset_dir": str(REPOSITORY / "configs")}, "not a pairs dataset"),
-        ({"store_dir": str(REPOSITORY / "setup.cfg")}, "config.store_dir="),
         ({"captions__messages": False}, r"config.captions.messages=False"),
     ],
 )
@@ -268,13 +223,6 @@ def test_bad_values(dataset, run, tmp_path, values, said):
     with pytest.raises(UserError, match=said):
         run(dataset, **values)
     assert not (tmp_path / "run").exists()
-
-
-def test_bad_values_end_with_one_line(dataset, tmp_path):
-    done = annotate(dataset, tmp_path / "run", tmp_path / "store", "--config.dataset_dir=configs")
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert "configs is not a pairs dataset" in done.stderr
 
 
 def test_a_shard_has_one_writer(dataset, run):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import runpy
 import shutil
 import signal
 import subprocess
@@ -19,18 +17,12 @@ import pytest
 from motif_jax.annotation.captions import caption
 from motif_jax.datasets.pairs import chunks
 from motif_jax.datasets.pairs.dataset import PairsDataset
-from motif_jax.stages import collect as stage
-from motif_jax.support.errors import UserError
 from tests.refusals import refusal
 
 REPOSITORY = Path(__file__).parents[2]
 SMALL = ("--config.num_pairs=400", "--config.glyphs=True", "--config.length=2")
 
 pytestmark = pytest.mark.slow
-
-
-def load_config(variant):
-    return runpy.run_path(str(REPOSITORY / "configs" / "collect.py"))["get_config"](variant)
 
 
 def command(workdir, *flags):
@@ -99,13 +91,6 @@ def test_sub_sequences_are_distinct_and_of_their_episode(whole):
     assert np.mean(dataset.info["episode"][:, 0] != dataset.info["episode"][:, 1]) > 0.8
 
 
-@pytest.mark.extra
-def test_whole_dataset_is_left_alone(whole):
-    before = {path: path.stat().st_mtime_ns for path in (whole / "data").iterdir()}
-    assert "is whole: 400 pairs" in collect(whole, *SMALL)
-    assert before == {path: path.stat().st_mtime_ns for path in (whole / "data").iterdir()}
-
-
 def test_killed_again_and_again(whole, tmp_path):
     """SIGKILL after every few episodes and while the arrays are written; then more processes finish the work."""
     staging = tmp_path / ".staging"
@@ -137,56 +122,6 @@ def test_killed_again_and_again(whole, tmp_path):
     collect(tmp_path, *SMALL)
     assert digests(tmp_path) == digests(whole)
     assert (tmp_path / "episodes.jsonl").read_text() == (whole / "episodes.jsonl").read_text()
-
-
-@pytest.mark.extra
-@pytest.mark.parametrize("moment", ["data", "info", "dataset.json"])
-def test_cut_off_between_the_last_renames(whole, tmp_path, monkeypatch, moment):
-    """The arrays are written; the power goes before data/, info/ or dataset.json is in its place."""
-    replace = os.replace
-
-    def cut_off(source, target):
-        if Path(target).name == moment:
-            raise KeyboardInterrupt
-        replace(source, target)
-
-    config = load_config("smoke")
-    config.update(num_pairs=400, glyphs=True, length=2)
-    monkeypatch.setattr(os, "replace", cut_off)
-    with pytest.raises(KeyboardInterrupt):
-        stage.run(config, tmp_path)
-    with pytest.raises(UserError, match="collect was interrupted, run the same command again"):
-        PairsDataset.open(tmp_path)
-    monkeypatch.undo()
-    assert stage.run(config, tmp_path) is None
-    assert digests(tmp_path) == digests(whole)
-
-
-@pytest.mark.extra
-def test_stopped_on_request(whole, tmp_path):
-    # With a process for every core all games could be over as soon as the first ones are.
-    line = command(tmp_path, *SMALL, "--config.workers=1")
-    for _ in range(5):
-        process = subprocess.Popen(line, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True)
-        while process.poll() is None and len(chunks.scan(tmp_path / ".staging" / "chunks")) < 3:
-            time.sleep(0.002)
-        process.send_signal(signal.SIGTERM)
-        said = process.communicate(timeout=500)[1]
-        if process.returncode != 0:
-            break
-        shutil.rmtree(tmp_path)  # this process was held up, and it was over before it could be stopped
-    assert "the same command continues" in said
-    assert process.returncode == 75
-    refused = collect(tmp_path, *SMALL, "--config.seed=5", code=2)
-    assert "seed: 1 before, 5 now" in refused
-    collect(tmp_path, *SMALL)
-    assert digests(tmp_path) == digests(whole)
-
-
-@pytest.mark.extra
-def test_other_seed_other_games(whole, tmp_path):
-    collect(tmp_path, *SMALL, "--config.seed=2")
-    assert digests(tmp_path)["data/message"] != digests(whole)["data/message"]
 
 
 @pytest.mark.extra
@@ -230,21 +165,3 @@ def test_equal_captions_dropped(tmp_path):
 def test_bad_values_are_one_line(tmp_path, flags, words):
     assert words in refusal("collect.py:smoke", tmp_path / "new", *flags)
     assert not (tmp_path / "new").exists()
-
-
-@pytest.mark.extra
-def test_too_little_disk_is_said_before_work(tmp_path):
-    config = load_config(None)
-    config.num_pairs = 900_000_000
-    with pytest.raises(
-        UserError, match=r"config.num_pairs=900000000 needs about [\d,]+ GB while .* has [\d.,]+ GB"
-    ):
-        stage.check(config, tmp_path / "new" / "deeper")
-    assert not (tmp_path / "new").exists()
-
-
-@pytest.mark.extra
-def test_a_dataset_from_elsewhere_is_not_overwritten(tmp_path):
-    (tmp_path / "data").mkdir()
-    (line,) = collect(tmp_path, code=2).strip().splitlines()
-    assert "was not collected here" in line

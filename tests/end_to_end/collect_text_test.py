@@ -175,14 +175,6 @@ def test_bad_input_is_one_line_before_work(tmp_path):
     assert "not collected here" in told(tmp_path)
 
 
-def test_no_jax_is_imported(tmp_path):
-    code = (
-        "import sys; from motif_jax.collecting import dialogues; from motif_jax.envs.text import registry;"
-        "registry.make('wordle', {}).stream('games', 'optimal'); sys.exit('jax' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0
-
-
 @pytest.mark.extra
 def test_talks_with_a_server_that_is_killed(tmp_path):
     """It is told in one line; with another server the same command resumes, to the same talks."""

@@ -105,7 +105,6 @@ def test_merge_and_annotate_never_replace_each_others_labels_unasked(tmp_path):
         (["--config.names=random,nobody", "--config.name=e"], "must be label files of the dataset"),
         (["--config.names=random", "--config.name=e"], "config.names='random'"),
         (["--config.names=random,lexicon_msg_gold", "--config.name=random"], "config.name='random'"),
-        (["--config.method=best"], "config.method='best'"),
     ],
 )
 def test_bad_values_are_refused(dataset, tmp_path, flags, said):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.pretended_oni import Run, pretended, start_job
-from tests.processes import REPOSITORY, wait_until
+from tests.processes import wait_until
 
 
 @pytest.fixture
@@ -55,14 +55,7 @@ def test_training_begins_when_the_server_has_answered_and_both_end_together(run:
     assert run.lines("vllm_arguments") == [f"{served}|"]
 
 
-@pytest.mark.parametrize("code", ["2", "75", "134"])
-def test_the_trainings_code_is_the_scripts(run: Run, code: str) -> None:
-    run.touch("ready")
-    assert run.start("launch/oni.sh", "judge", FAKE_CODE=code).wait() == int(code)
-    run.nothing_is_left()
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGKILL])
 def test_however_it_is_stopped_the_training_saves_and_nothing_is_left(
     run: Run, number: signal.Signals
 ) -> None:
@@ -73,15 +66,6 @@ def test_however_it_is_stopped_the_training_saves_and_nothing_is_left(
     assert program.wait() == (-9 if number == signal.SIGKILL else 75), program.text()
     run.nothing_is_left()
     assert run.has("saved")
-
-
-def test_it_is_stopped_while_it_waits_for_the_server(run: Run) -> None:
-    program = run.start("launch/oni.sh", "judge")
-    wait_until(lambda: run.has("server_pid"), "the server")
-    program.send(signal.SIGTERM)
-    assert program.wait() == 75, program.text()
-    run.nothing_is_left()
-    assert not run.has("arguments")
 
 
 @pytest.mark.extra
@@ -145,23 +129,13 @@ def test_a_port_that_is_taken_is_told(run: Run) -> None:
     assert not run.has("vllm_arguments")
 
 
-@pytest.mark.parametrize("name", ["no_such_python", "./no_such_python", "launch", "false"])
-@pytest.mark.parametrize("script", ["launch/oni.sh", "launch/oni.sbatch"])
-def test_a_python_that_is_none_is_told(run: Run, script: str, name: str) -> None:
+@pytest.mark.parametrize("name", ["no_such_python", "false"])
+def test_a_python_that_is_none_is_told(run: Run, name: str) -> None:
     """As itself: nobody is to look for a program at the port, which Python would have asked."""
-    program = run.start(script, "judge", MODEL="judge", PYTHON=name)
+    program = run.start("launch/oni.sh", "judge", PYTHON=name)
     assert program.wait() == 2
     assert program.text() == f"error: PYTHON={name}: must be a Python; give another: PYTHON=FILE\n"
     assert not run.has("vllm_arguments")
-
-
-def test_a_relative_python_is_the_callers(run: Run) -> None:
-    run.touch("ready")
-    go = f'cd "{run.folder}" && exec bash "{REPOSITORY}/launch/oni.sh" judge'
-    program = run.start("-c", go, PYTHON="./fake_python", FAKE_CODE="0")
-    assert program.wait() == 0, program.text()
-    assert run.has("arguments")
-    run.nothing_is_left()
 
 
 @pytest.mark.extra
@@ -178,24 +152,6 @@ def test_gpus_are_divided_between_server_and_training(run: Run) -> None:
     assert run.lines("vllm_arguments")[1].endswith("--gpu-memory-utilization 0.6 --seed 1|4")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        ([], "give a model"),
-        (["judge", "many"], "GPUS=many: must be a number"),
-        (["judge", "1", "99999"], "PORT=99999: must be a number from 1 to 65535"),
-    ],
-)
-def test_a_server_of_nothing_is_refused(run: Run, arguments: list[str], line: str) -> None:
-    program = run.start("launch/llm_server.sh", *arguments)
-    assert program.wait() == 2
-    assert program.text().startswith(f"error: {line}")
-    program = run.start("launch/llm_server.sh", "judge", VLLM="no_such_vllm")
-    assert program.wait() == 2
-    assert "no_such_vllm was not found" in program.text()
-    assert not run.has("vllm_arguments")
-
-
 @pytest.mark.parametrize(("code", "again"), [("0", False), ("2", False), ("134", True)])
 def test_a_job_of_two_components(run: Run, code: str, again: bool) -> None:
     run.touch("ready")
@@ -209,31 +165,6 @@ def test_a_job_of_two_components(run: Run, code: str, again: bool) -> None:
     assert given[-2] == "--config.seed=3"
     assert "--het-group=1" in run.lines("srun_flags")
     assert run.has("requeued") == again
-
-
-@pytest.mark.parametrize("word", ["NTASKS_PER_NODE", "JOB_NUM_NODES"])
-def test_a_job_of_several_training_processes_is_refused_before_its_server_starts(run: Run, word: str) -> None:
-    program = start_job(run, **{f"SLURM_{word}_HET_GROUP_1": "2"})
-    assert program.wait() == 2
-    assert program.text().startswith("error: the training is one process on one node")
-    assert not run.has("server_pid")
-
-
-def test_a_job_beside_another_one_has_a_server_of_its_own(run: Run) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        taken = str(other.getsockname()[1])
-        program = start_job(run, PORT=taken)
-        assert program.wait() == 2
-        assert program.text().startswith(f"error: PORT={taken}: somebody listens there")
-    run.touch("ready")
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):  # somebody listens there already
-            stack.enter_context(socket.create_server(("127.0.0.1", 8000)))
-        program = start_job(run, PORT="", FAKE_CODE="0")
-        assert program.wait() == 0, program.text()
-    [url] = [one for one in run.lines("arguments") if "base_url" in one]
-    port = int(url.rpartition(":")[2].removesuffix("/v1"))
-    assert 61_000 <= port < 61_440, "no program is given it by accident, and no other job meets there"
 
 
 def test_a_job_whose_time_ends_before_the_first_answer_is_queued_again(run: Run) -> None:
@@ -255,14 +186,3 @@ def test_a_job_whose_time_ends_is_queued_again(run: Run) -> None:
     run.nothing_is_left()
     assert run.has("saved")
     assert run.lines("requeued") == ["requeue 31"]
-
-
-@pytest.mark.parametrize("told", ["SLURM_CPUS_PER_TASK", "SLURM_CPUS_PER_TASK_HET_GROUP_0", None])
-def test_the_server_of_a_job_is_a_step_of_the_first_component(run: Run, told: str | None) -> None:
-    """With all of its cores: srun does not hand on how many there are."""
-    run.touch("dead")
-    program = start_job(run, LLM_SERVER="", **({told: "16"} if told else {}))
-    assert program.wait() == 2, program.text()
-    cores = ["--cpus-per-task=16"] if told else []
-    assert run.lines("srun_flags") == ["--het-group=0", "--ntasks=1", *cores]
-    run.nothing_is_left()

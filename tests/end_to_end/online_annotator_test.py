@@ -16,7 +16,7 @@ from motif_jax.datasets.verdicts import NO, PAIR, SINGLE, TIE, YES
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import StoppedError
 from tests.end_to_end.served_lexicon import serve_lexicon
-from tests.processes import ended, free_port, small_disk, wait_until
+from tests.processes import ended, free_port, wait_until
 from tests.reward_fixtures import load_config
 
 KILLS = [f"You kill the newt!  You see here {n} daggers." for n in range(40)]
@@ -130,11 +130,8 @@ def hang(number, request):
 FAULTS = {
     "never answers": hang,
     "500": lambda number, request: (500, {"error": "engine dead"}),
-    "429": lambda number, request: (429, {"error": "too many"}, ("Retry-After", "1")),
     "HTML": lambda number, request: (200, "<html>It works!</html>"),
     "cut off": lambda number, request: (200, b'HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n{"choices": ['),
-    "no head": lambda number, request: (200, b"garbage"),
-    "another model": lambda number, request: (404, {"error": "no model judge"}),
 }
 
 
@@ -175,26 +172,6 @@ def test_one_question_that_its_server_cannot_bear_holds_up_no_other(make, server
     assert (poison,) not in told
     bearable.set()
     assert set(answers(source, 1)) == {(poison,)}
-
-
-def test_a_slow_answer_holds_up_no_other(make, server):
-    slow, free = "It's a wall.", threading.Event()
-
-    def behave(number, request):
-        if slow in request["messages"][-1]["content"]:
-            free.wait(240)
-        return None
-
-    server.behave = behave
-    source = make(server.url, annotator__openai__timeout_seconds=240.0)
-    try:
-        ask(source, slow)
-        wait_until(lambda: len(server.requests) > 1, "it is asked")
-        ask(source, *KILLS)
-        assert (slow,) not in answers(source, len(KILLS))
-    finally:
-        free.set()
-    assert set(answers(source, 1)) == {(slow,)}
 
 
 def test_answers_without_a_verdict_are_no_labels_and_asked_so_many_times(make, server):
@@ -286,14 +263,6 @@ def test_a_fault_before_the_first_answer_ends_the_start_with_one_line(make, serv
     assert "\n" not in str(error.value)
 
 
-def test_a_server_that_wants_more_patience_than_there_is_ends_the_start(make, server):
-    server.behave = lambda number, request: (429, {"error": "x"}, ("Retry-After", "3000"))
-    source = make(server.url, start=False, annotator__wait_seconds=600.0)
-    with pytest.raises(UserError, match="answers with HTTP 429"):
-        source.start()
-    assert len(server.requests) == 1
-
-
 def test_no_server_within_the_wait_is_one_line(make):
     source = make(f"http://127.0.0.1:{free_port()}/v1", start=False, annotator__wait_seconds=0.3)
     with pytest.raises(UserError, match="cannot be reached"):
@@ -353,17 +322,6 @@ def test_a_silent_server_holds_up_no_end_and_what_it_owes_is_asked_again(make, s
 def threads():
     """Those of a source, and of a stream to a server."""
     return {thread.name for thread in threading.enumerate()} & {"annotator", "openai"}
-
-
-def test_a_full_disk_ends_the_run_with_one_line(make, server, tmp_path):
-    with small_disk(tmp_path / "store", 4096):
-        source = make(server.url)
-        ask(source, *(f"{n}" for n in range(120)))
-        with pytest.raises(UserError, match=r"cannot be written: No space left.*is kept"):
-            answers(source, 121)
-        with pytest.raises(UserError, match="No space left"):
-            ask(source, "more")
-        source.close()
 
 
 def test_a_fault_of_the_code_that_asks_ends_the_run(make, server, monkeypatch):

@@ -169,8 +169,3 @@ def test_comparison_of_methods_with_published_curves(repository, tmp_path):
 )
 def test_mistakes_are_told_before_any_work(tmp_path, config, flags, said):
     assert said in refusal(config, tmp_path, *flags)
-
-
-def test_a_mistake_is_told_in_one_line(repository, tmp_path):
-    (line,) = launch(repository, "report.py", tmp_path, code=2).strip().splitlines()
-    assert "config.agent.dir=None: must be given, or one of dataset_dir, reward.dir" in line

@@ -78,12 +78,11 @@ def job(tmp_path: Path) -> Job:
 EIGHT_GPUS = {"SLURM_NTASKS_PER_NODE": "8", "SLURM_GPUS_ON_NODE": "8", "SLURM_CPUS_PER_TASK": "16"}
 
 
-@pytest.mark.parametrize("nodes", [1, 4])
-def test_every_gpu_has_a_process_with_its_share_of_the_node(job: Job, nodes: int) -> None:
-    program = job.start("train_agent.sbatch", FAKE_CODE="0", SLURM_JOB_NUM_NODES=str(nodes), **EIGHT_GPUS)
+def test_every_gpu_has_a_process_with_its_share_of_the_node(job: Job) -> None:
+    program = job.start("train_agent.sbatch", FAKE_CODE="0", SLURM_JOB_NUM_NODES="4", **EIGHT_GPUS)
     assert program.wait() == 0, program.text()
     flags = {"--ntasks-per-node=8", "--cpus-per-task=16", "--gpus-per-task=1", "--kill-on-bad-exit=0"}
-    assert job.srun_flags() == (flags | {"--ntasks=8"} if nodes == 1 else flags)
+    assert job.srun_flags() == flags
     assert "--config.hosts.coordinator=slurm" in job.arguments()
     assert "--config.actors.workers=15" in job.arguments(), "a core is left, whether Slurm binds cores or not"
     assert not [argument for argument in job.arguments() if "devices" in argument]
@@ -93,9 +92,7 @@ def test_every_gpu_has_a_process_with_its_share_of_the_node(job: Job, nodes: int
     ("gpus", "cores", "workers"),
     [
         ("1", "16", "15"),
-        ("1", "1", "1"),
         ("4", "16", "12"),
-        ("4", "3", "4"),
         ("0", "2", "1"),
         ("4", "", None),
     ],
@@ -128,19 +125,6 @@ def test_an_array_trains_one_agent_for_each_seed(job: Job) -> None:
     assert job.requeued() == []
 
 
-def test_one_process_takes_all_gpus_of_its_node(job: Job) -> None:
-    size = {"SLURM_NTASKS_PER_NODE": "1", "SLURM_GPUS_ON_NODE": "8", "SLURM_CPUS_PER_TASK": "128"}
-    program = job.start("train_agent.sbatch", FAKE_CODE="0", **size)
-    assert program.wait() == 0, program.text()
-    layout = ["--config.devices.learner=all", "--config.devices.actor=all", "--config.actors.workers=120"]
-    assert job.arguments()[-3:] == layout
-    assert not [argument for argument in job.arguments() if "coordinator" in argument]
-    assert "--gpus-per-task=8" not in job.srun_flags()
-    program = job.start("train_agent.sbatch", FAKE_CODE="0", SLURM_JOB_NUM_NODES="2", **size)
-    assert program.wait() == 0, program.text()
-    assert job.arguments()[-4:] == ["--config.hosts.coordinator=slurm", *layout]
-
-
 def test_language_agents_share_environments_and_devices(job: Job) -> None:
     script, model = "train_language_agent.sbatch", {"MODEL": "models/t5", "FAKE_CODE": "0"}
     program = job.start(script, SLURM_ARRAY_TASK_ID="2", SLURM_ARRAY_JOB_ID="9", **EIGHT_GPUS, **model)
@@ -167,49 +151,6 @@ def test_language_agents_share_environments_and_devices(job: Job) -> None:
     program = job.start(script, ENVIRONMENTS="30", **EIGHT_GPUS, **model)
     assert program.wait() == 2
     assert "ENVIRONMENTS=30 do not divide over 8 processes" in program.text()
-
-
-@pytest.mark.parametrize("gpus", ["4", "12"])
-def test_gpus_that_do_not_divide_over_the_processes_are_told(job: Job, gpus: str) -> None:
-    script = "train_agent.sbatch"
-    size = {**EIGHT_GPUS, "SLURM_GPUS_ON_NODE": gpus}
-    program = job.start(script, FAKE_CODE="0", **size)
-    assert program.wait() == 2, program.text()
-    assert program.text() == (
-        f"error: the node's {gpus} GPUs do not divide over its 8 processes: give sbatch --ntasks-per-node={gpus}, "
-        "a process for each GPU\n"
-    )
-    assert not (job.folder / "arguments").exists()
-    assert job.start(script, FAKE_CODE="0", **{**size, "SLURM_NTASKS_PER_NODE": gpus}).wait() == 0
-    assert "--gpus-per-task=1" in job.srun_flags()
-
-
-@pytest.mark.parametrize("gpus", [None, "0"])
-def test_processes_need_no_gpus(job: Job, gpus: str | None) -> None:
-    size = {"SLURM_NTASKS_PER_NODE": "8"} | ({} if gpus is None else {"SLURM_GPUS_ON_NODE": gpus})
-    program = job.start("train_agent.sbatch", FAKE_CODE="0", **size)
-    assert program.wait() == 0, program.text()
-    assert "--ntasks-per-node=8" in job.srun_flags()
-    assert not [flag for flag in job.srun_flags() if "gpus" in flag]
-
-
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_a_stage_is_a_step_of_the_job_where_there_are_steps(job: Job, script: str) -> None:
-    """Slurm sends its SIGTERM to the job's steps, not to the batch shell."""
-    assert (
-        job.start(
-            script, FAKE_CODE="0", DATASET="data", CONFIG="configs/train_text.py", SLURM_CPUS_PER_TASK="16"
-        ).wait()
-        == 0
-    )
-    assert job.srun_flags() >= {"--ntasks-per-node=1", "--ntasks=1", "--cpus-per-task=16"}
-    (job.folder / "srun").unlink()
-    (job.folder / "arguments").unlink()
-    assert job.start(script, FAKE_CODE="0", DATASET="data", CONFIG="configs/train_text.py").wait() == 0
-    assert job.arguments()[:2] == ["-m", "motif_jax.launch"]
-    several = job.start("train_agent.sbatch", FAKE_CODE="0", **EIGHT_GPUS)
-    assert several.wait() == 2
-    assert several.text() == "error: 8 processes on a node need srun, which is not there\n"
 
 
 @pytest.mark.parametrize(("code", "again"), [("0", False), ("2", False), ("75", False), ("134", True)])
@@ -245,12 +186,6 @@ def test_a_job_that_crashes_again_and_again_is_given_up(job: Job) -> None:
     assert end("1", number="124", MAX_RESTARTS="1") == 5, "it had come to an orderly end"
 
 
-def test_a_task_of_an_array_is_queued_again_by_its_number(job: Job) -> None:
-    array = {"SLURM_ARRAY_JOB_ID": "50", "SLURM_ARRAY_TASK_ID": "3"}
-    assert job.start("train_agent.sbatch", FAKE_CODE="134", **array).wait() == 134
-    assert job.requeued() == ["requeue 50_3"]
-
-
 @pytest.mark.parametrize(("number", "again"), [(signal.SIGUSR1, True), (signal.SIGTERM, False)])
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_signal_reaches_the_stage(job: Job, script: str, number: signal.Signals, again: bool) -> None:
@@ -263,43 +198,6 @@ def test_a_signal_reaches_the_stage(job: Job, script: str, number: signal.Signal
         program.send(number)
         assert program.wait(240) == 75, program.text()
     assert job.requeued() == (["requeue 8"] if again else [])
-
-
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_slurms_own_signal_reaches_the_step_alone(job: Job, script: str) -> None:
-    """Pre-emption and scancel: Slurm queues the one again itself, and nobody wants the other back."""
-    program = job.start(
-        script, FAKE_CODE="wait", DATASET="data", CONFIG="configs/train_text.py", SLURM_JOB_ID="8"
-    )
-    with ended([program]):
-        wait_until(lambda: (job.folder / "waiting").exists(), "the stage's start")
-        os.kill(int((job.folder / "pid").read_text()), signal.SIGTERM)
-        assert program.wait(240) == 75, program.text()
-    assert job.requeued() == []
-
-
-@pytest.mark.parametrize("stage", ["train_text.py:wordle_ilql", "pretrain_language_model.py"])
-def test_a_training_from_a_dataset_has_a_process_on_each_node(job: Job, stage: str) -> None:
-    size = {"SLURM_NTASKS_PER_NODE": "1", "SLURM_GPUS_ON_NODE": "8", "SLURM_JOB_NUM_NODES": "2"}
-    config, array = f"configs/{stage}", {"SLURM_ARRAY_JOB_ID": "9", "SLURM_ARRAY_TASK_ID": "4"}
-    program = job.start(
-        "train.sbatch", "--config.batch_size=16", FAKE_CODE="0", CONFIG=config, **size, **array
-    )
-    assert program.wait() == 0, program.text()
-    assert job.arguments()[2:] == [
-        f"--config={config}",
-        f"--workdir={job.folder}/run/seed-4",
-        "--config.seed=4",
-        "--config.hosts.coordinator=slurm",
-        "--config.batch_size=16",
-    ]
-    assert "--ntasks-per-node=1" in job.srun_flags()
-    program = job.start("train.sbatch", FAKE_CODE="0", CONFIG=config, SLURM_GPUS_ON_NODE="1")
-    assert program.wait() == 0, program.text()
-    assert not [argument for argument in job.arguments() if "coordinator" in argument]
-    program = job.start("train.sbatch", FAKE_CODE="0")
-    assert program.wait() != 0
-    assert "give the config" in program.text()
 
 
 @pytest.mark.extra

@@ -111,21 +111,6 @@ def return_curve(workdir: Path, width: int, until: int) -> np.ndarray:
     return np.array([returns[place == number].mean() for number in range(until // width)])
 
 
-@pytest.mark.extra
-def test_bfloat16_learns_along_the_curve_of_float32(recall_run: Callable[[str], Path]) -> None:
-    """The return rises from 0.25 to 1 within 60,000 steps: the area below it says when.
-
-    Runs of both precisions had areas of 0.55 to 0.67, whatever their seed: what is played depends on the processes'
-    timing. Numbers of fewer bits than bfloat16's, which reach the best return in the end too, have 0.25.
-    """
-    curves = {dtype: return_curve(recall_run(dtype), 15_000, 120_000) for dtype in ("float32", "bfloat16")}
-    rising = {dtype: curve[:4] for dtype, curve in curves.items()}
-    assert 0.45 < rising["float32"].mean() < 0.85, "the curve rises here"
-    assert rising["bfloat16"].mean() > 0.4, curves
-    assert abs(rising["bfloat16"].mean() - rising["float32"].mean()) < 0.22, curves
-    assert abs(curves["bfloat16"][6:].mean() - curves["float32"][6:].mean()) < 0.05, curves
-
-
 @pytest.mark.slow
 def test_stopped_and_killed_runs_go_on_with_the_same_command(tmp_path: Path) -> None:
     tmp_path = tmp_path / "run"
@@ -179,13 +164,3 @@ def test_smoke_plays_nethack_and_writes_a_trace(tmp_path: Path) -> None:
     assert all(set(names) <= set(episode) for episode in episodes)
     assert list((tmp_path / "profile").rglob("*.xplane.pb"))
     assert {"config.json", "versions.json", "tensorboard"} <= {path.name for path in tmp_path.iterdir()}
-
-
-def test_a_mistake_is_told_in_one_line_before_any_work(tmp_path: Path) -> None:
-    workdir = tmp_path / "run"
-    process = start("", workdir, environment__name="NetHackScore-v7")
-    output = finish(process)
-    assert process.returncode == 2
-    assert [line for line in output.splitlines() if "NetHackScore-v7" in line and "choose one of" in line]
-    assert "Traceback" not in output
-    assert not workdir.exists()

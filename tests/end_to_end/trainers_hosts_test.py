@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 from pathlib import Path
 
 import pytest
 
 from motif_jax.support.metrics import read_metrics
 from tests.language import talkers
-from tests.processes import REPOSITORY, Program, ended, free_port, launch, wait_until
+from tests.processes import REPOSITORY, Program, ended, free_port, launch
 
 pytestmark = [pytest.mark.extra, pytest.mark.timeout(900)]
 LANGUAGE_MODEL = [
@@ -72,28 +71,6 @@ def test_two_hosts_learn_what_one_with_as_many_devices_learns(tmp_path: Path, te
             k: v for k, v in one.items() if k.partition("/")[0] in ("train", "validation") and v is not None
         }
         assert {k: other[k] for k in learned} == pytest.approx(learned, rel=1e-5)
-
-
-def test_a_stop_of_one_host_stops_both_and_one_host_goes_on(tmp_path: Path, texts: str) -> None:
-    folder, seen = tmp_path / "run", 0
-    flags = [*LANGUAGE_MODEL, texts, "--config.steps=1000000", "--config.evaluate_every=20"]
-    for hosts in (2, 1):
-        programs = start(folder, hosts, 2 // hosts, *flags)
-        with ended(programs):
-            wait_until(lambda: newest(folder) > seen, "an evaluation")  # noqa: B023
-            programs[-1].send(signal.SIGUSR1)
-            assert codes(programs) == [75] * hosts, [program.text()[-3000:] for program in programs]
-        seen = newest(folder)
-    steps = [row["step"] for row in read_metrics(folder)]
-    assert steps == sorted(set(steps))
-
-
-def newest(folder: Path) -> int:
-    return (
-        max((row["step"] for row in read_metrics(folder)), default=0)
-        if (folder / "metrics.jsonl").exists()
-        else 0
-    )
 
 
 def test_two_hosts_train_one_model_and_one_goes_on(tmp_path: Path) -> None:

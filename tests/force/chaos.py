@@ -4,8 +4,7 @@
 
 Each scenario (scenarios.py) is a small run of a stage: twice left alone, then again and again under force, continued by the same command, and
 in the end left alone. Then the outcome must be the undisturbed one, and nothing may be left: no process, no shared memory, no temporary file,
-no held lock. A line is written to FOLDER/chaos.jsonl for each such trial; the table of all lines there is printed at the end, and written
-into the page that `--page` names.
+no held lock. A line is written to FOLDER/chaos.jsonl for each such trial; a summary of all lines there is printed at the end.
 
 Force is one of (`--force`, forces.py):
   kill    SIGKILL of the program, or of one of the processes that it has started, at any moment from its first instant to its last;
@@ -33,7 +32,6 @@ from tests.force.forces import FORCES
 from tests.force.outcomes import rows_of
 from tests.force.scenarios import SCENARIOS, Inputs
 from tests.force.trials import Calm, Trial
-from tests.pages import write_between
 
 LINES = "chaos.jsonl"
 # Kills of a trial, before it is left alone.
@@ -90,23 +88,17 @@ def attack(
 
 
 def tables(lines: Sequence[Line]) -> str:
-    """A list of each force; where undisturbed runs differed there was no trial."""
+    """A line for each force; where undisturbed runs differed there was no trial."""
     trials = [line for line in lines if "tracebacks" in line]
-    kills = _listed("kill", "After kills", [line for line in trials if line["force"] == "kill"])
-    disks = _listed("disk", "After a full disk", [line for line in trials if line["force"] == "disk"])
-    return "\n\n".join(filter(None, (kills, disks)))
-
-
-def _listed(force: str, title: str, lines: Sequence[Line]) -> str:
-    """Of each scenario and of all: trials that ended as undisturbed / trials (how often the force struck)."""
-    names = [*dict.fromkeys(line["stage"] for line in lines)]
-    groups = [(f"`{name}`", [line for line in lines if line["stage"] == name]) for name in names]
-    parts = []
-    for name, mine in [*groups, ("all", lines)] if lines else []:
+    found = []
+    for force, what in (("kill", "kills"), ("disk", "times the disk was full")):
+        mine = [line for line in trials if line["force"] == force]
         hits = [hit for line in mine for hit in line["hits"]]
         struck = sum(bool(hit["hit"]) if force == "kill" else hit["code"] == 2 for hit in hits)
-        parts.append(f"{name} {sum(line['equal'] for line in mine)}/{len(mine)} ({struck})")
-    return f"**{title}:** {', '.join(parts)}." if parts else ""
+        if mine:
+            equal, kinds = sum(line["equal"] for line in mine), len({line["stage"] for line in mine})
+            found.append(f"* {struck} {what} in runs of {kinds} kinds: {equal}/{len(mine)} runs ended equal")
+    return "\n".join(found)
 
 
 def open_inputs(folder: Path) -> Inputs:
@@ -136,11 +128,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, default=Path("runs/chaos"), help="where everything lies")
     parser.add_argument("--force", choices=tuple(FORCES), default="kill")
     parser.add_argument(
-        "--page",
-        type=Path,
-        help="writes the tables of what is in FOLDER into this page, and does nothing else",
-    )
-    parser.add_argument(
         "--known", action="store_true", help="compares with the undisturbed runs that are in FOLDER"
     )
     parser.add_argument(
@@ -169,9 +156,6 @@ def main() -> int:
         print(f"error: {refusal}", file=sys.stderr)
         return 2
     folder, rng = given.folder.absolute(), random.Random(given.seed)
-    if given.page:
-        write_between(given.page, "chaos", tables(rows_of(folder / LINES)))
-        return 0
     folder.mkdir(parents=True, exist_ok=True)
     for known in () if given.known else folder.glob("*.undisturbed.json"):
         known.unlink()  # of another state of the code

@@ -1,13 +1,14 @@
-"""Changes the code at random and says which changes no test notices.
+"""Draws faults over the whole package, makes them one at a time, and says which of them no test notices.
 
-    nice python tests/force/mutate.py motif_jax/algorithms --count 90 --out /tmp/mutants.jsonl
+    python tests/force/mutate.py draw             writes the list, mutants.jsonl, from a seed: it is committed before any run
+    nice python tests/force/mutate.py run --out /tmp/verdicts.jsonl [--whole]
 
-Takes statements out, flips operators and conditions, and changes numbers, in a copy of the working tree, one change at a
-time, each drawn with `--seed`. Every change meets the tests of its own module, tests/PACKAGE/MODULE_test.py; where there is none, those
-files of tests/PACKAGE that import it, else of all of tests/; with `--quick` first, then the slow ones, each `-x` and with at most a minute of the
-processor's time. A line is written for each change: "killed" by a test, "survived", or "time" where the minute was over.
-The same command continues where it was stopped; `--modules appo,losses` takes these alone. What survives wants a test,
-or is not a mistake: a change that makes no difference. Left alone are assertions of shapes, texts, and type hints.
+A fault takes a statement out, flips an operator or a condition, or changes a number. Every room of the package gets one, the others fall
+where the code is. Each is made in a copy of the working tree and meets the tests of its own module, tests/ROOM/MODULE_test.py, else
+those of tests/ROOM that import it, else all that do: first as `--quick` runs them, then as the default does, each `-x` and with at most a minute of
+processor time. With `--whole`, what survives meets all tests of the two sets. A line is written for each: caught by "quick",
+by the "default", "survived", or "time" where the minute was over; the same command continues where it was stopped.
+What survives wants a test, or is equivalent: a change that makes no difference. Left alone are assertions of shapes, texts and type hints.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ if __name__ == "__main__":
 from tests.compiling import QUICKLY
 
 REPOSITORY = Path(__file__).parents[2]
-SECONDS = 60
+LIST = Path(__file__).with_name("mutants.jsonl")
+COUNT, SEED = 40, 31
+SECONDS, WHOLE_SECONDS = 60, 3000
 FLIPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.And: ast.Or, ast.Or: ast.And,
@@ -178,11 +181,24 @@ def tests_of(file: str, root: Path) -> list[str]:
     return [str(path) for path in tests]
 
 
-def passes(root: Path, tests: list[str], *flags: str) -> bool | None:
+def draw(root: Path) -> list[Change]:
+    """One fault of every room, and so many more of the whole package that they are COUNT."""
+    every: dict[str, list[Change]] = {}
+    for file in sorted((root / "motif_jax").rglob("*.py")):
+        parts = file.relative_to(root / "motif_jax").parts
+        if len(parts) > 1:
+            every.setdefault(parts[0], []).extend(changes(file, root))
+    chance = random.Random(SEED)
+    drawn = [chance.choice(found) for _, found in sorted(every.items()) if found]
+    others = [change for _, found in sorted(every.items()) for change in found if change not in drawn]
+    return sorted(drawn + chance.sample(others, COUNT - len(drawn)), key=lambda c: (c.file, c.number))
+
+
+def passes(root: Path, tests: list[str], flags: list[str], seconds: int) -> bool | None:
     """Whether the tests pass in a process of their own; None when its time is over."""
     child = os.fork()
     if child == 0:
-        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
         os.chdir(root)
         sys.path.insert(0, str(root))
         log = os.open(root / "tests.log", os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
@@ -194,40 +210,39 @@ def passes(root: Path, tests: list[str], *flags: str) -> bool | None:
     return None if os.WIFSIGNALED(status) else os.WEXITSTATUS(status) in (0, 5)
 
 
-def tried(root: Path, file: str) -> str:
-    """What the tests of a file's module say."""
-    if not tests_of(file, root):
-        return "untested"
-    for flags in (("--quick",), ("-m", "slow and not extra")):
-        passed = passes(root, tests_of(file, root), *flags)
-        if passed is not True:
-            return "time" if passed is None else "killed"
+def tried(root: Path, file: str, *, whole: bool) -> str:
+    """Which set notices, or that none does."""
+    scopes = [(tests_of(file, root), SECONDS)] + ([(["tests"], WHOLE_SECONDS)] if whole else [])
+    for tests, seconds in scopes:
+        for name, flags in (("quick", ["--quick"]), ("default", ["-m", "slow and not extra"])):
+            passed = passes(root, tests, flags, seconds) if tests else True
+            if passed is not True:
+                return "time" if passed is None else name
     return "survived"
 
 
-def verdict(root: Path, change: Change) -> str:
-    """What the tests of its module say of a change."""
+def verdict(root: Path, change: Change, *, whole: bool) -> str:
+    """What the tests say of a fault."""
     path = root / change.file
     source = path.read_text(encoding="utf-8")
     path.write_text(changed(source, change), encoding="utf-8")
     try:
-        return tried(root, change.file)
+        return tried(root, change.file, whole=whole)
     finally:
         path.write_text(source, encoding="utf-8")
 
 
-def main() -> None:
-    """Reads the arguments, makes the copy, and writes the verdicts."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("package", help="a folder of the package, such as motif_jax/algorithms")
-    parser.add_argument("--modules", default="", help="names of modules, separated by commas; empty: all")
-    parser.add_argument("--count", type=int, default=50)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("mutants.jsonl"))
-    given = parser.parse_args()
-    out = given.out.resolve()
+def listed(root: Path) -> list[Change]:
+    """The committed list; an error where the code has moved on since it was drawn."""
+    faults = [Change(**json.loads(line)) for line in LIST.read_text(encoding="utf-8").splitlines()]
+    stale = [fault for fault in faults if fault not in changes(root / fault.file, root)]
+    if stale:
+        sys.exit(f"the code has changed since the list was drawn, for instance {stale[0].file}: draw again")
+    return faults
+
+
+def run(out: Path, *, whole: bool) -> None:
+    """Makes each fault of the list that `out` does not name, and writes its verdict."""
     root = Path(tempfile.mkdtemp(prefix="mutants-"))
     os.environ.update(
         PYTHONPATH=str(root), PYTHONDONTWRITEBYTECODE="1", JAX_PLATFORMS="cpu", JAX_NUM_CPU_DEVICES="4",
@@ -236,32 +251,37 @@ def main() -> None:
     )  # fmt: skip
     sys.dont_write_bytecode = True
     for name in ("jax", "jax.numpy", "flax.linen", "optax", "chex", "pytest", "hypothesis", "ml_collections"):
-        importlib.import_module(name)  # once for all changes: processes are forked from this one
+        importlib.import_module(name)  # once for all faults: processes are forked from this one
     try:
         ignored = shutil.ignore_patterns(".git", ".venv*", "__pycache__", ".*_cache", "runs")
         shutil.copytree(REPOSITORY, root, ignore=ignored, dirs_exist_ok=True)
-        files = sorted((root / given.package).rglob("*.py"))
-        wanted = [file for file in files if not given.modules or file.stem in given.modules.split(",")]
-        every = [change for file in wanted for change in changes(file, root)]
-        drawn = random.Random(given.seed).sample(every, min(given.count, len(every)))
-        done = set(out.read_text(encoding="utf-8").splitlines()) if out.exists() else set()
-        known = {json.dumps({k: v for k, v in json.loads(line).items() if k != "verdict"}) for line in done}
-        sound: dict[str, bool] = {}
-        for change in sorted(drawn, key=lambda c: (c.file, c.line)):
-            if json.dumps(dataclasses.asdict(change)) in known:
+        lines = out.read_text(encoding="utf-8").splitlines() if out.exists() else []
+        known = [{k: v for k, v in json.loads(line).items() if k != "verdict"} for line in lines]
+        for fault in listed(root):
+            if dataclasses.asdict(fault) in known:
                 continue
-            if change.file not in sound:
-                sound[change.file] = tried(root, change.file) == "survived"
-                if not sound[change.file]:
-                    print(f"{change.file}: has no tests, or they fail without any change", flush=True)
-            if not sound[change.file]:
-                continue
-            found = dataclasses.asdict(change) | {"verdict": verdict(root, change)}
-            print(f"{found['verdict']:9}{change.file}:{change.line} {change.kind}: {change.text}", flush=True)
+            found = dataclasses.asdict(fault) | {"verdict": verdict(root, fault, whole=whole)}
+            print(f"{found['verdict']:9}{fault.file}:{fault.line} {fault.kind}: {fault.text}", flush=True)
             with out.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(found) + "\n")
     finally:
         shutil.rmtree(root)
+
+
+def main() -> None:
+    """Reads the arguments."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=("draw", "run"))
+    parser.add_argument("--out", type=Path, default=Path("mutants.jsonl"), help="where verdicts are written")
+    parser.add_argument("--whole", action="store_true", help="all tests for what its module's do not notice")
+    given = parser.parse_args()
+    if given.what == "draw":
+        lines = (json.dumps(dataclasses.asdict(fault)) + "\n" for fault in draw(REPOSITORY))
+        LIST.write_text("".join(lines), encoding="utf-8")
+    else:
+        run(given.out.resolve(), whole=given.whole)
 
 
 if __name__ == "__main__":

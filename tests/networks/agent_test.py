@@ -32,6 +32,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "resnet_impala": {"image_encoder": "resnet_impala"},
     "resnet_impala_reduced": {"image_encoder": "resnet_impala"},
 }
+# What takes longest to compile: the residual network once in the default set.
+LARGE = [
+    pytest.param("convnet_impala", marks=pytest.mark.extra),
+    pytest.param("resnet_impala", marks=pytest.mark.extra),
+    pytest.param("resnet_impala_reduced", marks=pytest.mark.slow),
+]
 
 
 def features_of(network: agent.AgentNetwork, params: Any, observation: dict[str, Any]) -> np.ndarray:
@@ -63,9 +69,7 @@ def test_one_step_is_the_golden_one(golden: Any) -> None:
         np.testing.assert_allclose(state, numbers["state_out"], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "name", ["lstm", "no_rnn", *(pytest.param(v, marks=pytest.mark.slow) for v in VARIANTS if "net" in v)]
-)
+@pytest.mark.parametrize("name", ["lstm", "no_rnn", *LARGE])
 def test_variants_are_the_golden_ones(golden: Any, name: str) -> None:
     numbers = golden("core_variants.npz")
     network, params = variant(golden, name)
@@ -95,7 +99,7 @@ def test_variants_are_the_golden_ones(golden: Any, name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", ["lstm", "no_rnn", *LARGE])
 def test_sequences_reset_between_episodes(golden: Any, name: str) -> None:
     numbers = golden("core_variants.npz")
     network, params = variant(golden, name)
@@ -167,8 +171,7 @@ def test_layout_goes_both_ways_and_names_what_does_not_fit() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("core", ["gru", "lstm"])
-@pytest.mark.parametrize("separate", [False, True])
+@pytest.mark.parametrize(("core", "separate"), [("gru", False), ("lstm", True)])
 def test_a_rollout_is_its_steps(core: str, separate: bool) -> None:
     network = flat_network(core=core, core_layers=2, separate_critic=separate)
     assert network.state_size == 16 * 2 * (1 + (core == "lstm")) * (1 + separate)
@@ -207,8 +210,7 @@ def test_separate_networks_share_nothing() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("image_encoder", ["mlp", "convnet_simple"])
-@pytest.mark.parametrize("nonlinearity", ["relu", "tanh"])
+@pytest.mark.parametrize(("image_encoder", "nonlinearity"), [("mlp", "relu"), ("convnet_simple", "tanh")])
 def test_other_sizes_and_activations(image_encoder: str, nonlinearity: str) -> None:
     sizes = {"image_features": 24, "vector_features": 8, "message_features": 8, "hidden_size": 16}
     network = nethack_network(image_encoder=image_encoder, nonlinearity=nonlinearity, **sizes)
@@ -224,7 +226,9 @@ def test_other_sizes_and_activations(image_encoder: str, nonlinearity: str) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("image_encoder", ["convnet_simple", "convnet_impala"])
+@pytest.mark.parametrize(
+    "image_encoder", ["convnet_simple", pytest.param("convnet_impala", marks=pytest.mark.extra)]
+)
 def test_the_first_convolution_may_be_looked_up(image_encoder: str) -> None:
     sizes = {"image_features": 24, "vector_features": 8, "message_features": 8, "hidden_size": 16}
     network = nethack_network(image_encoder=image_encoder, first_convolution="table", **sizes)

@@ -14,8 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.extend.core import Primitive
-from jax.interpreters import mlir
 from ml_collections import ConfigDict
 
 from motif_jax.algorithms import appo, preference, schedules
@@ -49,8 +47,7 @@ REWARDS = {
     "message": {"message": "lt_cnn"},
     "everything": {"message": "lt_cnn", "status": True, "crop": True, "glyphs": True},
 }
-# Every core and every type; the pair that is left out has nothing that these do not have.
-CORES = [("gru", "float32"), ("gru", "bfloat16"), ("lstm", "bfloat16")]
+CORES = [("gru", "float32"), ("lstm", "bfloat16")]
 both_dtypes = pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 
 
@@ -162,10 +159,9 @@ def test_an_update_runs_on_a_gpu_as_it_should(core: str, dtype: str) -> None:
 
 
 @pytest.mark.slow
-@both_dtypes
-def test_so_does_an_update_that_computes_the_intrinsic_reward(dtype: str) -> None:
-    reward, spec = reward_in_step(dtype)
-    program, state, batch = learner_update(nethack_network(dtype=dtype), spec, reward)
+def test_so_does_an_update_that_computes_the_intrinsic_reward() -> None:
+    reward, spec = reward_in_step("bfloat16")
+    program, state, batch = learner_update(nethack_network(dtype="bfloat16"), spec, reward)
     text = lowered(program, state, batch)
     assert len(jax.tree.leaves(state.reward_params)) > 20
     # The batch's own intrinsic reward is not read.
@@ -253,48 +249,3 @@ def test_training_a_reward_runs_on_a_gpu(inputs: str, dtype: str, tmp_path: Path
 def test_initial_parameters_are_made_on_a_gpu(make: Callable[[], Any]) -> None:
     text = lowered(jax.jit(make().init), jax.random.PRNGKey(0))
     assert {"cusolver_geqrf_ffi", "cusolver_orgqr_ffi"} <= set(re.findall(r"custom_call @([\w.]+)", text))
-
-
-def made_up() -> Primitive:
-    """A primitive that only CPUs have."""
-    primitive = Primitive("made_up")
-    primitive.def_abstract_eval(lambda x: x)
-    mlir.register_lowering(primitive, lambda context, x: [x], platform="cpu")
-    return primitive
-
-
-MADE_UP = made_up()
-
-
-def of_all_devices(function: Callable[[jax.Array], jax.Array]) -> tuple[Program, Any, Any]:
-    parallel = DataParallel(jax.devices()[:DEVICES])
-    program = parallel.wrap(lambda state, batch: function(batch).sum() + state)
-    return program, parallel.replicate(np.float32(0)), parallel.put_batch(np.ones((4, 3), np.float32), 0)
-
-
-@pytest.mark.parametrize("where", [of_all_devices, lambda f: (jax.jit(f), np.ones((2, 3), np.float32))])
-def test_what_only_a_cpu_has_is_noticed(where: Any) -> None:
-    lowered(*where(jnp.sin))
-    with pytest.raises(NotImplementedError, match="made_up"):
-        lowered(*where(lambda x: MADE_UP.bind(x)))
-    shape = jax.ShapeDtypeStruct((2, 3), np.float32)
-    with pytest.raises(AssertionError, match=r"may not have: .'of_a_cpu'"):
-        lowered(*where(lambda x: jax.ffi.ffi_call("of_a_cpu", shape)(x.reshape(2, 3))))
-    with pytest.raises(ValueError, match="platform for the specified backend cpu"):
-        lowered(*where(lambda x: jax.pure_callback(np.sin, shape, x.reshape(2, 3))))
-
-
-def test_what_a_gpu_does_badly_is_noticed() -> None:
-    with jax.enable_x64(True), pytest.raises(AssertionError, match="float64"):
-        lowered(jax.jit(lambda x: x.astype(jnp.float64)), np.ones(3, np.float32))
-    rows = np.ones((100, 3), np.float32)
-
-    def sums(program: Callable[[jax.Array], jax.Array]) -> list[str]:
-        return long_bfloat16_sums(jax.jit(program).trace(rows).lower().as_text())
-
-    assert sums(lambda x: jax.lax.reduce(x.astype(jnp.bfloat16), jnp.bfloat16(0), jax.lax.add, (0,)))
-    assert not sums(lambda x: jnp.sum(x.astype(jnp.bfloat16), axis=0))  # jnp sums up in float32
-    assert sums(
-        lambda x: jnp.zeros(3, jnp.bfloat16).at[jnp.zeros(100, int)].add(x[:, 0].astype(jnp.bfloat16))
-    )
-    assert not sums(lambda x: jnp.zeros(3).at[jnp.zeros(100, int)].add(x[:, 0]))

@@ -43,11 +43,6 @@ def test_devices_are_named_with_their_kind(learning: list[Any], acting: list[Any
     )
 
 
-def test_one_actor_is_one() -> None:
-    alone = overview(recall_config(actors__workers=1), 1, [CPU], [CPU], ONE)
-    assert alone.startswith("1 actor x 6 environments of Recall-v0; ")
-
-
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
@@ -61,15 +56,3 @@ def test_one_actor_is_one() -> None:
 )
 def test_the_reward_is_what_is_learned_from(given: dict[str, Any], expected: str) -> None:
     assert overview(recall_config(**given), 1, [CPU], [CPU], ONE).endswith(f"; {expected}")
-
-
-def test_hosts_are_named() -> None:
-    line = overview(recall_config(), 1_234, [CPU], [CPU], ["node1", "node2"])
-    assert line == (
-        "2 hosts (node1, node2), each with 2 actors x 6 environments of Recall-v0; 1,234 parameters learn on cpu:0 "
-        "(no GPU), which also acts; the task's reward alone"
-    )
-    said = overview(recall_config(), 1_234, [CPU], [CPU], ONE, "at most 4 games in a process")
-    assert said.startswith("2 actors x 6 environments of Recall-v0 (at most 4 games in a process); ")
-    processes = overview(recall_config(), 1_234, [CPU], [CPU], ["node1"] * 8 + ["node2"] * 8)
-    assert processes.startswith("16 hosts (8 x node1, 8 x node2), each with 2 actors")

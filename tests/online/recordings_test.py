@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import signal
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,10 +14,9 @@ import pytest
 
 from motif_jax import rewards
 from motif_jax.actors.group import episode_seed
-from motif_jax.actors.rerecording import Order, record_actions
+from motif_jax.actors.rerecording import record_actions
 from motif_jax.actors.worker_process import WorkerProcess
 from motif_jax.algorithms.trajectory import TrajectoryBatch
-from motif_jax.devices.services import ServiceFailedError
 from motif_jax.envs.replay import Recording
 from motif_jax.online import recordings, settings
 from motif_jax.online.recordings import ActionCollector, EpisodeRecorder, drop_recordings
@@ -148,85 +145,6 @@ def test_a_process_that_dies_is_replaced(
     assert "is not recorded: the process that played it again died" in capfd.readouterr().err
 
 
-class NoRoom:
-    """In a worker process's place: the disk is full when the first game is written, which waits until then."""
-
-    def __init__(self, target: Any, setup: Mapping[str, Any]) -> None:
-        del target, setup
-        self.connection = self
-        self.begun, self.go_on = threading.Event(), threading.Event()
-
-    def send(self, order: Order) -> None:
-        del order
-        self.begun.set()
-
-    def receive(self) -> str:
-        assert self.go_on.wait(240)
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    def close(self) -> None:
-        self.go_on.set()
-
-
-@pytest.fixture
-def no_room(monkeypatch: pytest.MonkeyPatch) -> NoRoom:
-    process = NoRoom(None, {})
-    monkeypatch.setattr(recordings, "WorkerProcess", lambda *_: process)
-    return process
-
-
-def test_recording_that_fails_while_the_training_ends_does_not_hold_it_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_room: NoRoom
-) -> None:
-    """Not even where as many games wait as may: nobody takes them any more."""
-    monkeypatch.setattr(recordings, "_WAITING", 1)
-    recorder = EpisodeRecorder(tmp_path, "Recall-v0", OPTIONS, 1)
-    put, raised = recorder._orders.put, []
-
-    def put_behind_the_failure(*order: Any, **how: Any) -> None:
-        """It fails after it was seen alive, before it is told of the end."""
-        no_room.go_on.set()
-        recorder._thread.join(240)
-        put(*order, **how)
-
-    def record() -> None:
-        try:
-            with recorder:
-                for episode in range(2):
-                    play(recorder, 0, episode, 0)
-                    recorder.report(10, [report(0, episode, 3)])
-                    assert no_room.begun.wait(240)
-                monkeypatch.setattr(recorder._orders, "put", put_behind_the_failure)
-        except Exception as error:
-            raised.append(error)
-
-    training = threading.Thread(target=record, daemon=True)
-    training.start()
-    training.join(240)
-    assert not training.is_alive()
-    # It is told, though it came after the last report.
-    [error] = raised
-    assert isinstance(error, ServiceFailedError)
-    assert isinstance(error.__cause__, OSError)
-    assert "the recordings thread failed: " in str(error)
-
-
-def test_what_ended_the_training_is_told_before_that_recording_failed(
-    tmp_path: Path, no_room: NoRoom
-) -> None:
-    def train() -> None:
-        with EpisodeRecorder(tmp_path, "Recall-v0", OPTIONS, 1) as recorder:
-            play(recorder, 0, 0, 0)
-            recorder.report(10, [report(0, 0, 3)])
-            no_room.go_on.set()
-            recorder._thread.join(240)
-            assert recorder._error is not None
-            raise KeyError("of the training")
-
-    with pytest.raises(KeyError, match="of the training"):
-        train()
-
-
 def test_what_a_resumed_run_plays_again_is_dropped(tmp_path: Path) -> None:
     folder = tmp_path / "recordings"
     folder.mkdir()
@@ -247,8 +165,8 @@ def test_games_without_seeds_are_refused() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("serial", "save_every"),
-    [(True, 10**9), (False, 10**9), (False, 1)],
-    ids=["serial", "processes", "saved"],
+    [(True, 10**9), (False, 1)],
+    ids=["serial", "saved"],
 )
 def test_a_training_with_a_reward_leaves_recordings_of_its_games_and_a_line_of_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serial: bool, save_every: int

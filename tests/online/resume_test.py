@@ -139,7 +139,11 @@ def train(config: ConfigDict, workdir: Path, steps: int, saves: bool = False) ->
 
 @pytest.mark.parametrize(
     "make",
-    [recall, *(pytest.param(made, marks=pytest.mark.slow) for made in (babyai, symbolic, drrn, nethack))],
+    [
+        recall,
+        *(pytest.param(made, marks=pytest.mark.slow) for made in (babyai, nethack)),
+        *(pytest.param(made, marks=pytest.mark.extra) for made in (symbolic, drrn)),
+    ],
 )
 def test_it_ends_with_the_same_bits_and_the_same_episodes(tmp_path: Path, make: Any) -> None:
     config = make(tmp_path)

@@ -106,15 +106,6 @@ def serial(tmp_path_factory: pytest.TempPathFactory, compiled_quickly: None) -> 
 
 
 @pytest.mark.slow
-def test_another_seed_is_another_run(serial: SerialRun, tmp_path: Path) -> None:
-    """That the same seed gives the same bits is in resume_test.py."""
-    other = recall_config(serial=True, train_for_env_steps=1_000, seed=1)
-    assert train(other, tmp_path)
-    same = jax.tree.map(np.array_equal, params_of(serial.folder, serial.config), params_of(tmp_path, other))
-    assert not all(jax.tree.leaves(same))
-
-
-@pytest.mark.slow
 def test_serial_mode_has_no_lag_beyond_the_rollouts_under_way(serial: SerialRun) -> None:
     lags = [row["lag/max"] for row in read_metrics(serial.folder)]
     assert len(lags) > 5
@@ -277,33 +268,6 @@ def test_a_failing_part_ends_the_run_with_its_cause(tmp_path: Path, monkeypatch:
     assert not thread.is_alive()
     assert isinstance(errors[0], ServiceFailedError)
     assert "batcher thread failed: division by zero" in str(errors[0])
-
-
-@pytest.mark.extra
-@pytest.mark.parametrize(("learner", "actor", "count"), [("0,1", "2,3", 2), ("all", "all", 4)])
-def test_several_devices_act_and_learn(learner: str, actor: str, count: int, tmp_path: Path) -> None:
-    config = recall_config(
-        devices__learner=learner,
-        devices__actor=actor,
-        actors__workers=4,
-        train_for_env_steps=10**9,
-        log_every_seconds=1e9,  # one row, of all updates
-    )
-    run, stop = Training(settings.resolved(config), tmp_path), Interruption()
-    thread, errors = run_in_thread(run, stop)
-    wait_for(lambda: run.clock.steps > 3_000)
-    sources = run.system.sources
-    assert len(sources) == count
-    # A device whose actors are slow to start comes late; it has only to come.
-    wait_for(lambda: all(source.inference.counter > 0 for source in sources))
-    stop.requested = True
-    thread.join(240)
-    assert not errors
-    assert len({source.inference._device for source in sources}) == count
-    assert run.system.parallel.device_count == (4 if learner == "all" else 2)
-    row = list(read_metrics(tmp_path))[-1]
-    assert row["batch/valid_share"] == 1.0
-    assert row["policy/ratio_mean"] == pytest.approx(1.0, abs=0.05)
 
 
 @pytest.mark.slow

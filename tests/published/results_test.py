@@ -54,16 +54,6 @@ def test_two_seeds_are_not_mistaken_for_steps_and_returns(tmp_path, two):
     assert all((curve.x == STEPS).all() for curve in result.seeds)
 
 
-@pytest.mark.parametrize("protocol", [2, 4, 5])
-@pytest.mark.parametrize("dtype", [">f8", "<i2", "?", "S3", "<U2"])
-def test_arrays_of_every_plain_kind_are_read(tmp_path, dtype, protocol):
-    array = np.asfortranarray(np.array([[1, 2, 3], [4, 5, 6]]).astype(dtype))
-    read = load_pickle(save(tmp_path, [array, array, array[0, 0]], protocol))
-    for found in read[:2]:
-        np.testing.assert_array_equal(found, array)
-    assert read[2] == array[0, 0]
-
-
 def test_numpy_scalars_and_names_are_read(tmp_path):
     value = {"a": np.float64(1.5), "b": [np.int64(3)], "c": "text", "d": (True, None), "e": np.array(["x"])}
     read = load_pickle(save(tmp_path, value))
@@ -168,11 +158,3 @@ def test_what_contains_itself_is_refused_in_little_time(tmp_path, kind):
     assert done.returncode == 0, done.stderr
     said = "found list of 3, expected" if kind == "numbers before" else "it has more than 10,000 lists"
     assert f"['t']['m']: {said}" in done.stdout
-
-
-def test_a_list_of_the_same_lists_again_and_again_is_refused(tmp_path):
-    lists = (STEPS, SEEDS[0])
-    for _ in range(14):  # with each further one twice as many
-        lists = [lists, lists]
-    with pytest.raises(UserError, match=r"\['t'\]\['m'\]: it has more than 10,000 lists of curves"):
-        read_published(save(tmp_path, {"t": {"m": lists}}))

@@ -141,18 +141,6 @@ def test_two_rewards_have_a_difference_and_a_correlation(two):
     assert "disagreement · combat" in page
 
 
-@pytest.mark.extra
-def test_a_page_of_many_messages_stays_small():
-    number = 2_000
-    rng = np.random.default_rng(0)
-    values, history = rng.normal(size=number), rng.normal(size=(12, number))
-    many = ExplainedReward("x", values, values, values, 0.0, values**2, history, list(range(12)), [])
-    messages = [f"You see here {i} uncursed +0 arrows." for i in range(number)]
-    page = explain.render(Explanation(messages, np.ones(number, int), [many]), "now")
-    # At 50,000 messages: below 10 MB.
-    assert len(page) - 60_000 < 200 * number
-
-
 def test_rank_correlation_of_known_cases():
     assert explain.rank_correlation(np.array([1.0, 2, 3]), np.array([10.0, 20, 99])) == pytest.approx(1)
     assert explain.rank_correlation(np.array([1.0, 2, 3]), np.array([3.0, 2, 1])) == pytest.approx(-1)
@@ -210,64 +198,6 @@ def test_the_page_searches_and_sorts(two, tmp_path):
         field.send_keys("newt")
         assert texts() == [newt]
         assert driver.find_element("css selector", ".count").text == "1 of 5 messages"
-        assert browser.errors(driver) == []
-
-
-@pytest.mark.browser
-def test_the_page_shows_and_sorts_by_what_is_paid(steps, tmp_path):
-    browser.require_browser()
-    (tmp_path / "explain.html").write_text(explain.render(steps, "now"), encoding="utf-8")
-    with browser.open_browser() as driver:
-        driver.get(f"file://{tmp_path}/explain.html")
-
-        def shown():
-            return [(row[2], row[4]) if len(row) > 4 else row[0] for row in rows_on(driver)]
-
-        nothing = [("+0.400", "—"), ("+0.200", "—"), ("–", "–")]
-        line = "── threshold 0.500: what stands below pays nothing ──"
-        assert shown() == [("+0.900", "1.000"), ("+0.731", "1.000"), line, *nothing]
-        head = driver.find_elements("css selector", "#messages th button")[4]
-        assert head.text == "paid first time"
-        head.click()
-        # Equal numbers stay in the order of the data.
-        assert shown() == [("+0.900", "1.000"), ("+0.731", "1.000"), *nothing]
-        head.click()
-        assert shown() == [*nothing[:2], ("+0.900", "1.000"), ("+0.731", "1.000"), nothing[2]]
-        assert browser.errors(driver) == []
-
-
-@pytest.mark.browser
-@pytest.mark.extra
-def test_a_page_of_many_messages_draws_what_is_in_sight_and_keeps_the_unrated_last(tmp_path):
-    browser.require_browser()
-    number = 50_000
-    values = np.arange(number, dtype=float)
-    values[7] = np.nan
-    many = ExplainedReward("x", values, values, values, None, None, values[None], [0], [])
-    messages = [f"message {i}" if i != 7 else "unrated 9999" for i in range(number)]
-    page = explain.render(Explanation(messages, np.ones(number, int), [many]), "now")
-    (tmp_path / "explain.html").write_text(page, encoding="utf-8")
-    with browser.open_browser() as driver:
-        driver.get(f"file://{tmp_path}/explain.html")
-        script = (
-            "return [...document.getElementById('messages').tBodies[0].rows].map(r => r.cells[0].innerText)"
-        )
-        assert driver.execute_script(script) == messages[:-101:-1]
-        driver.find_element("css selector", "button.more").click()
-        assert driver.execute_script(script) == messages[:-601:-1]
-        head = driver.find_elements("css selector", "#messages th button")[2]
-        for first in (["message 0", "message 1"], ["message 49999", "message 49998"]):
-            head.click()
-            assert driver.execute_script(script)[:2] == first
-        driver.find_element("css selector", "input[type=search]").send_keys("9999")
-        falling = [f"message {i}9999" for i in (4, 3, 2, 1, "")]
-        assert driver.execute_script(script) == [*falling, "unrated 9999"]
-        head.click()
-        assert driver.execute_script(script) == [*falling[::-1], "unrated 9999"]
-        cells = (
-            "return [...document.getElementById('messages').tBodies[0].rows[5].cells].map(c => c.innerText)"
-        )
-        assert driver.execute_script(cells) == ["unrated 9999", "1", "–", "–", "–"]
         assert browser.errors(driver) == []
 
 

@@ -71,17 +71,6 @@ def test_prompts_and_lists_of_every_annotator_are_in_the_card(reward, prompt, tm
     assert "network.hidden_dim: 64" in card
 
 
-def test_text_with_backticks_ends_no_code(reward, prompt, tmp_path):
-    path = tmp_path / "dataset" / "annotations" / "chat" / "shard-00000-of-00001.json"
-    manifest = json.loads(path.read_text())
-    manifest["annotator"]["prompt"]["system"] = "answer in\n```\n# Not a heading\n```"
-    manifest["annotator"]["model"] = "a`b"
-    path.write_text(json.dumps(manifest))
-    card = card_of(reward)
-    assert "````\nanswer in\n```\n# Not a heading\n```\n````" in card
-    assert "- model: `` a`b ``" in card
-
-
 def test_merged_labels_are_followed_to_their_annotators(reward, tmp_path):
     config = load_config("merge_annotations", "")
     config.dataset_dir, config.names, config.name = str(tmp_path / "dataset"), "chat,lexicon", "both"

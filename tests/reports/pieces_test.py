@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html as html_parser
 import json
 import re
 from html.parser import HTMLParser
@@ -20,17 +19,14 @@ from motif_jax.reports import (
     plots,
     run_report,
     text_tables,
-    training_sections,
 )
 from motif_jax.reports.charts import Interval, Series
 from motif_jax.reports.glance import headline
-from motif_jax.reports.messages import MessageTally
-from motif_jax.reports.run_data import RunData
 from motif_jax.reports.statistics import Estimate
 from motif_jax.reports.training_sections import METRIC_GROUPS
 from motif_jax.support import curves
 from motif_jax.support.errors import UserError
-from tests.made_up_runs import HOSTILE, evaluation_rows, run_data, write_agent_run, write_evaluation
+from tests.made_up_runs import HOSTILE, run_data, write_agent_run
 
 
 @pytest.mark.parametrize(
@@ -149,30 +145,6 @@ def test_hacking_is_told_from_learning(tmp_path):
     assert "does not change clearly" in unclear.line
 
 
-def shifted(mean, deviation=1.0, n=100):
-    """`n` numbers with exactly this mean and standard deviation."""
-    values = np.random.default_rng(5).normal(size=n)
-    return mean + deviation * (values - values.mean()) / values.std()
-
-
-def test_one_of_four_measures_that_falls_a_little_is_chance():
-    # 2.2 standard errors of the difference: outside an interval of 95 %, inside one of 98.75 %.
-    fall = 2.2 * np.sqrt(2 / 100)
-    still = {key: shifted(0) for key in ("score", "xlvl", "scout")}
-    before = {"intrinsic_return": shifted(0), "dlvl": shifted(fall)}
-    after = {"intrinsic_return": shifted(3), "dlvl": shifted(0)}
-    alone = hacking.judge(before, after, ("a", "b"))
-    assert alone.kind == "bad", "the only measure"
-    among = hacking.judge(before | still, after | still, ("a", "b"))
-    assert among.kind == ""
-    assert "Reward hacking is possible" in among.line
-    assert "progress does not change clearly" in among.line
-    clear = hacking.judge(before | still | {"dlvl": shifted(1)}, after | still, ("a", "b"))
-    assert clear.kind == "bad"
-    unknown = hacking.judge({"intrinsic_return": shifted(0)}, {"intrinsic_return": shifted(3)}, ("a", "b"))
-    assert (unknown.kind, "no progress in the game was recorded" in unknown.line) == ("", True)
-
-
 def test_groups_of_metrics_are_metrics_with_their_units(repository):
     listed = {}
     for line in (repository / "docs" / "metrics.md").read_text().splitlines():
@@ -185,15 +157,6 @@ def test_groups_of_metrics_are_metrics_with_their_units(repository):
             # The page and docs/metrics.md must agree on which side of the coefficients a number lies.
             assert ("before" in unit) == ("before" in listed[name]), name
             assert ("with its coefficient" in unit) == ("with their coefficients" in listed[name]), name
-
-
-def test_shares_of_what_paid_most_are_of_what_paid():
-    data = RunData("t")
-    paid = {"a": 3.0, "b": 1.0, "c": -4.5, "d": 0.0, "e": None}
-    data.seen = {"agent": [MessageTally(text, 2, 1, total, total) for text, total in paid.items()]}
-    page = training_sections.messages_section(data)
-    cells = [html_parser.unescape(cell) for cell in re.findall(r"<td[^>]*>([^<]*)</td>", page)]
-    assert cells == ["a", "3", "75.0 %", "2", "1", "3.00", "b", "1", "25.0 %", "2", "1", "1.00"]
 
 
 def test_every_chart_of_a_run_is_a_picture_too(tmp_path):
@@ -217,43 +180,6 @@ def test_every_chart_of_a_run_is_a_picture_too(tmp_path):
     assert written[0].read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_pictures_legend_and_note_lie_beside_its_curves():
-    x = np.arange(5.0)
-    lines = tuple(plots.Series(name, x, x) for name in ("one", "two"))
-    figure = plots.picture(plots.Plot("x", "y", lines, note="means over windows " * 20))
-    figure.canvas.draw()
-    (axes,), (legend,) = figure.axes, figure.legends
-    curves = axes.get_window_extent()
-    assert legend.get_window_extent().y0 >= curves.y1
-    assert axes.get_title(loc="left") == ""
-    assert figure._supxlabel.get_window_extent().y1 <= curves.y0
-
-
-def test_text_in_plots_is_drawn_as_it_is():
-    x = np.arange(2.0)
-    line = Series("_costs $5 and $\\frac{", x, x)
-    pictures = plots.draw(
-        plots.Plot("_x $a", "y", (line,), (Interval("$b$", 1, np.nan, np.nan),), note="$5 and \\frac{")
-    )
-    assert pictures["pdf"].startswith(b"%PDF")
-
-
-@pytest.mark.slow
-def test_file_names_of_plots_stay_in_their_folder(tmp_path):
-    x = np.arange(2.0)
-    plot = plots.Plot("x", "y", (Series("", x, x),))
-    folder = tmp_path / "a" / "b"
-    names = ["curves_../../../escaped", "..", "/etc/x", "a/b", "a_b", "A:B", "x" * 500]
-    paths = plots.write(folder, dict.fromkeys(names, plot))
-    assert {path.parent for path in paths} == {folder}
-    assert len({path.name.lower() for path in paths}) == 2 * len(names)
-    assert all(path.is_file() and len(path.name) < 120 for path in paths)
-    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == sorted(
-        p.name for p in paths
-    )
-    assert plots.file_stem("curves_NetHackScore-v1") == "curves_NetHackScore-v1"
-
-
 def test_an_interval_that_is_not_there_is_said_to_be_so():
     alone = Estimate(5.0, float("nan"), float("nan"))
     assert measures.format_estimate(alone) == "5 [n/a]"
@@ -263,23 +189,6 @@ def test_an_interval_that_is_not_there_is_said_to_be_so():
     assert "nan" not in drawn.lower()
     assert drawn.count("whisker") == 1
     assert drawn.count("dot") == 2
-
-
-def test_the_confidence_of_the_evaluations_is_the_one_that_is_said(tmp_path):
-    data = run_data(tmp_path)
-    page = run_report.render(data, "now")
-    assert "95 % interval" in headline(data)[0]
-    cell = re.compile(r"[^>]*<small>(\[[^<\]]*\])[^<]*</small>")
-    at = page.index('id="evaluation-table"')
-    for evaluation in data.evaluations.values():
-        evaluation["confidence"] = 0.5
-    other = run_report.render(data, "now")
-    assert "50 % interval" in headline(data)[0]
-    assert "95 %" not in other[other.index('id="evaluation"') : other.index('id="hacking"')]
-    differences = [
-        cell.findall(text[at : text.index("</tr>", text.index("<tbody>", at))])[2] for text in (page, other)
-    ]
-    assert differences[0] != differences[1], "the interval of the difference is of that confidence too"
 
 
 class _Balanced(HTMLParser):
@@ -330,17 +239,6 @@ def test_the_page_says_what_is_missing():
     assert "Episodes" not in page
 
 
-def test_the_menu_of_a_text_run_leads_to_what_is_there(tmp_path):
-    evaluation = write_evaluation(tmp_path, "random", evaluation_rows(4, 0.0, 1))
-    data = run_report.RunData("t")
-    data.evaluations = {"random": evaluation | {"rows": evaluation_rows(4, 0.0, 1)}}
-    data.evaluations["random"]["plan"]["decode"] = None
-    page = run_report.render(data, "now")
-    assert_the_menu_leads_to_sections(page)
-    assert "divergence" not in page.partition("</nav>")[0]
-    assert 'href="#episodes"' in page
-
-
 def assert_the_menu_leads_to_sections(page):
     menu = page.partition("<nav>")[2].partition("</nav>")[0]
     links = dict(re.findall(r'<a href="#([^"]+)">([^<]+)</a>', menu))
@@ -359,10 +257,3 @@ def test_the_headline_is_honest(tmp_path):
     assert "LESS" in text
     data.evaluations = {"agent": data.evaluations["agent"], "again": data.evaluations["agent"]}
     assert "no clear difference" in headline(data)[0]
-
-
-def test_a_long_label_ends_within_the_picture():
-    label = "mean agreement with the bot (share)"
-    drawn = charts.interval_chart([Interval("a player with a name", 1, 0.5, 2)], label, "d")
-    at = float(re.search(rf'x="([0-9.]+)"[^>]*>{re.escape(label)}<', drawn)[1])
-    assert at + 3.5 * len(label) <= charts.WIDTH

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 
 import numpy as np
 import pytest
 
-from motif_jax.reports import movie, player
+from motif_jax.reports import player
 from motif_jax.reports.messages import as_text
 from tests import browser
 from tests.made_up_films import film, grid_film
-from tests.made_up_runs import HOSTILE
 
 pytestmark = pytest.mark.browser
 
@@ -66,29 +64,6 @@ def test_every_screen_is_the_films(opened):
         assert driver.execute_script("return document.getElementById('message').textContent").strip() == (
             as_text(shot.texts[shot.text_index[step]]).strip()
         )
-
-
-def test_reverse_video_is_shown(opened):
-    driver, folder, _ = opened
-    shot = film()
-    chars, colors = shot.chars.copy(), shot.colors.copy()
-    # A status line as the game highlights it: two words, and a blank between them, in reverse red; then plain text.
-    chars[0, 23, :8] = np.frombuffer(b"ab cd ef", np.uint8)
-    colors[0, 23, :5], colors[0, 23, 5:8] = 16 | 1, 7
-    path = folder / "reverse.html"
-    path.write_text(player.render(dataclasses.replace(shot, chars=chars, colors=colors)), encoding="utf-8")
-    load(driver, path)
-    spans = driver.execute_script(
-        "return [...document.querySelectorAll('#screen span')].map(s => [s.textContent, getComputedStyle(s).color, "
-        "getComputedStyle(s).backgroundColor])"
-    )
-    (reverse,) = [span for span in spans if "ab" in span[0]]
-    back, red = (f"rgb({r}, {g}, {b})" for r, g, b in (movie.BACK, movie.COLOURS[1]))
-    assert reverse == ["ab cd", back, red]
-    assert all(span[2] != red for span in spans if span is not reverse), "nothing else is in reverse"
-    (plain,) = [span for span in spans if "ef" in span[0]]
-    assert plain[2] == "rgba(0, 0, 0, 0)"
-    assert browser.worst_contrast(driver)["ratio"] >= 4.0
 
 
 def test_numbers_are_the_films(opened):
@@ -158,29 +133,6 @@ def test_it_fits_and_shows_no_errors(opened, width, dark):
     picture = folder / f"player-{width}.png"
     browser.screenshot(driver, picture)
     assert picture.stat().st_size > 20_000
-    assert browser.errors(driver) == []
-
-
-def test_text_of_the_game_is_text_and_empty_states_speak(opened):
-    driver, folder, _ = opened
-    shot = film()
-    hostile = dataclasses.replace(shot, texts=[HOSTILE.encode(), *shot.texts[1:]], title=HOSTILE)
-    path = folder / "hostile.html"
-    path.write_text(player.render(hostile), encoding="utf-8")
-    load(driver, path)
-    seek(driver, int(np.flatnonzero(hostile.text_index == 0)[0]))
-    assert driver.execute_script("return document.getElementById('message').textContent") == HOSTILE
-    assert driver.title == HOSTILE
-    bare = dataclasses.replace(
-        film(40, 3, False), raw=None, normalised=None, paid=None, intrinsic=None, values=None, probabilities=None,
-        task_rewards=np.zeros(len(film(40, 3, False)), np.float32),
-    )  # fmt: skip
-    path = folder / "bare.html"
-    path.write_text(player.render(bare), encoding="utf-8")
-    load(driver, path)
-    body = driver.find_element("tag name", "body").text
-    assert "this environment has no screen" in body
-    assert "no moment of this episode was rewarded" in body
     assert browser.errors(driver) == []
 
 

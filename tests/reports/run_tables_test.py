@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 
-from motif_jax.reports import measures, plots, run_tables, text_tables
+from motif_jax.reports import measures, plots, run_tables
 from motif_jax.reports.evaluation_sections import evaluation_section, rows_of
 from motif_jax.reports.glance import headline
 from motif_jax.reports.measures import format_estimate
@@ -88,15 +88,3 @@ def test_latex_is_well_formed(tmp_path):
         for row in rows:
             assert len(re.findall(r"(?<!\\)&", row)) == columns - 1
         assert "\n\n" not in table.partition(r"\end{table}")[0], "a paragraph ends a caption"
-
-
-def test_a_row_that_begins_with_a_bracket_is_no_argument():
-    latex = text_tables.latex(("a", "b"), [("[1, 2]", "x"), ("*", "y")], "c", "l")
-    assert "    {}[1, 2] & x" in latex
-    assert "    {}* & y" in latex
-
-
-def test_a_run_of_which_nothing_is_known_has_tables_too():
-    data = RunData("Nothing")
-    assert "nothing can be said yet" in run_tables.texts(data)["report.md"]
-    assert run_tables.as_json(data)["evaluations"] == {}

@@ -72,23 +72,3 @@ def test_bands_keep_to_what_is_possible_and_have_a_width():
     success = smooth(Curve(steps, np.zeros(200)), rate=True)
     assert (success.low == 0).all()
     assert (success.high > 0.1).all(), "no success in ten games is not certain failure"
-
-
-def test_a_single_value_has_no_band_and_says_so():
-    one = smooth(Curve(np.array([5.0]), np.array([2.0])))
-    assert np.isnan([*one.low, *one.high]).all()
-    assert one.caption("episodes") == "n = 1: no band"
-    three = smooth(Curve(np.arange(3.0), np.array([1.0, 2.0, 4.0])))
-    assert three.count.tolist() == [3]
-    assert 1 <= three.low[0] < three.mean[0] < three.high[0] <= 4
-    every = smooth(Curve(np.array([0.0, 1.0, 100.0]), np.arange(3.0)), band=False)
-    assert every.mean.tolist() == [0, 1, 2]
-    assert every.low is None
-    assert every.caption("values") == "every value; n = 3"
-
-
-def test_a_seed_that_ran_far_longer_does_not_hide_the_curve():
-    long, short = np.arange(0, 1_000_000, 1000.0), np.arange(0, 5000, 20.0)
-    line = learning_curve("m", [Curve(long, np.ones(1000)), Curve(short, np.ones(250))], least=10)
-    assert len(line.x) >= 1
-    np.testing.assert_array_equal(line.y, 1)

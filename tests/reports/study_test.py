@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -93,10 +92,6 @@ def test_interquartile_means_and_differences_have_the_intervals_of_their_numbers
     assert found["better"]["score"].above.sign == 0
 
 
-def test_the_same_lines_make_the_same_intervals() -> None:
-    assert study.table(rows(1.0), ["none", "better"], 50) == study.table(rows(1.0), ["none", "better"], 50)
-
-
 def test_what_happens_in_few_games_is_told_by_its_mean() -> None:
     """The middle half of the games, of which one in ten succeeds, says that none does."""
     generator = np.random.default_rng(0)
@@ -140,16 +135,6 @@ def test_a_claim_holds_where_the_whole_interval_lies_above_its_margin() -> None:
     assert told.endswith("**does not hold**, +0 (+0 to +0); probability of improvement 0.5.")
 
 
-def test_columns_are_those_that_all_runs_of_a_table_have() -> None:
-    lines = rows(1.0)
-    shown = ("judged", "kills", "success")
-    text = study.tables(lines, {"kinds": ["none", "better"]}, 3, 300, shown)
-    assert "| kinds | seeds | judged | kills | success |" in text
-    del lines[0]["games"]["kills"]  # as of a line of an earlier version
-    text = study.tables(lines, {"kinds": ["none", "better"]}, 3, 300, shown)
-    assert "| kinds | seeds | judged | success |" in text
-
-
 def test_runs_are_compared_by_the_seeds_that_both_sides_have() -> None:
     # Seed 2 is far better for either: of one side alone it would decide.
     games = np.linspace(0, 1, 60)
@@ -180,51 +165,6 @@ def test_a_line_is_added_behind_what_a_kill_tore(tmp_path: Path) -> None:
         path.write_text(json.dumps(damage) + "\n")
         with pytest.raises(UserError, match=r"rows\.jsonl is damaged in line 1"):
             study.read_rows(path)
-
-
-def test_a_line_waits_for_one_that_another_study_is_writing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Which else would be taken for one that a kill tore, and be cut off."""
-    path, waits = tmp_path / "rows.jsonl", threading.Event()
-    lock = study.wait_for_lock
-    monkeypatch.setattr(study, "wait_for_lock", lambda file: (waits.set(), lock(file)))
-    line = json.dumps(row("none", 1, np.ones(2))) + "\n"
-    thread = threading.Thread(target=study.append_row, args=(path, row("motif", 1, np.ones(2))))
-    with open(path, "a", encoding="utf-8") as other:
-        lock(other)
-        other.write(line[:20])
-        other.flush()
-        thread.start()
-        assert waits.wait(60)
-        other.write(line[20:])
-    thread.join(60)
-    assert [one["method"] for one in study.read_rows(path)] == ["none", "motif"]
-
-
-def test_a_task_without_messages_has_no_yardstick_of_theirs(tmp_path: Path) -> None:
-    write_agent_run(tmp_path / "run", episodes=2)
-    games = evaluation_rows(3, 0.0, 1)
-    summary = write_evaluation(tmp_path / "games", "agent", games)
-    for one in games:
-        one.pop("messages")
-    journal = tmp_path / "games" / evaluation_files.JOURNAL
-    journal.write_text("".join(json.dumps(one) + "\n" for one in games))
-    evaluation_files.write_summary(tmp_path / "games", summary, games)
-    kept = study.measure(tmp_path / "run", tmp_path / "games", load_lexicon(), "defaultgoal")["games"]
-    assert "judged" not in kept
-    assert len(kept["score"]) == 3
-
-
-def test_only_what_lies_between_the_marks_of_a_page_changes(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(f"before\n\n{study.BEGIN}\nold\n{study.END}\n\nafter\n")
-    study.check_page(page)
-    study.write_page(page, "new")
-    assert page.read_text() == f"before\n\n{study.BEGIN}\n\nnew\n\n{study.END}\n\nafter\n"
-    page.write_text("no marks")
-    with pytest.raises(UserError, match=r"config\.page"):
-        study.check_page(page)
 
 
 def test_the_lines_that_are_published_can_be_read() -> None:

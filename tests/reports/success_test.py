@@ -56,6 +56,29 @@ def test_the_first_leads_where_it_is_clearly_better_than_all_others(shares, kind
     assert f"{shares[0]:.2f}".lstrip("0").rstrip("0") in text
 
 
+@pytest.mark.parametrize(
+    ("shares", "lead", "close"),
+    [
+        ((0.7, 0.5, 0.54, 0.65), 0.15, []),
+        ((0.7, 0.5, 0.6, 0.65), 0.15, ["with another episode's prompts"]),
+        ((0.7, 0.56, 0.5, 0.65), 0.15, ["fixed shares"]),
+        # More than that ahead of both, but intervals overlap.
+        ((0.58, 0.52, 0.4, 0.5), 0.05, ["fixed shares"]),
+        ((0.7, 0.6, 0.6, 0.65), 0.0, []),
+    ],
+)
+def test_the_lead_over_what_does_not_read(shares, lead, close):
+    names = ("agent", "fixed shares", "with another episode's prompts", "before training")
+    found = {name: evaluation(share) for name, share in zip(names, shares, strict=True)}
+    found["fixed shares"]["plan"]["policy"] = "fixed"
+    found["with another episode's prompts"]["plan"]["options"] = {"change": "other_episode"}
+    text, kind = headline(RunData("t", evaluations=found, lead=lead))
+    assert kind == ("" if close else "good")
+    assert ("ahead, with intervals apart, of " in text) == bool(close)
+    for name in close:
+        assert text.rsplit("intervals apart, of ", 1)[1].startswith(name)
+
+
 def test_other_games_are_not_judged_by_success():
     data = RunData(
         "t", evaluations={name: evaluation(0.5, "NetHackScore-v1") for name in ("agent", "random")}

@@ -83,7 +83,7 @@ return Math.min(...[...document.querySelectorAll('.token.below, .token.above')].
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize(("width", "dark"), [(1400, False), (420, True), (1400, True), (420, False)])
+@pytest.mark.parametrize(("width", "dark"), [(1400, False), (420, True)])
 def test_it_fits_and_can_be_read(opened, width, dark):
     driver, folder = opened
     for opens in (False, True):

@@ -132,19 +132,6 @@ def test_what_only_the_task_counts_is_compared_too(evaluations, tmp_path) -> Non
             compare.check(configured(evaluations, **{"claims": "", **{key: given[key]}}), tmp_path / "other")
 
 
-def test_an_evaluation_without_such_a_number_is_told(evaluations, tmp_path) -> None:
-    rows = evaluation_rows(4, 0.0, 1)
-    write_evaluation(tmp_path / "old", "old", rows)
-    config = configured(
-        evaluations,
-        claims="",
-        measures="kills",
-        methods=f"a={tmp_path / 'old'}; b={evaluations / 'gold'}",
-    )
-    with pytest.raises(UserError, match=r"config.measures=kills: the episodes of old have no such number"):
-        compare.run(config, tmp_path / "out")
-
-
 def test_what_different_rewards_pay_is_not_compared(evaluations, tmp_path) -> None:
     for name in ("one", "two"):
         write_evaluation(tmp_path / name, name, evaluation_rows(4, 0.0, 1), {"dir": f"runs/{name}"})
@@ -157,18 +144,6 @@ def test_what_different_rewards_pay_is_not_compared(evaluations, tmp_path) -> No
     ):
         with pytest.raises(UserError, match=rf"config\.{key}{told}"):
             compare.check(configured(evaluations, **given, **changes), tmp_path / "out")
-
-
-def test_claims_are_of_methods_with_one_evaluation(evaluations, tmp_path) -> None:
-    write_evaluation(tmp_path / "more", "more", evaluation_rows(4, 0.0, 1))
-    methods = f"combat={evaluations / 'combat'},{tmp_path / 'more'}; gold={evaluations / 'gold'}"
-    with pytest.raises(UserError, match=r"with A and B of gold \(in compare"):
-        compare.check(configured(evaluations, methods=methods), tmp_path / "out")
-    methods = methods.partition(";")[0]
-    with pytest.raises(UserError, match=r"config.measures='deaths': must be empty where no method"):
-        compare.check(
-            configured(evaluations, methods=methods, claims="", measures="deaths"), tmp_path / "out"
-        )
 
 
 @pytest.mark.browser

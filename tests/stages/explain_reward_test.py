@@ -11,12 +11,11 @@ import pytest
 
 from motif_jax import rewards
 from motif_jax.datasets.pairs.dataset import PairsDataset
-from motif_jax.launch import set_none
 from motif_jax.rewards.load import as_rows
 from motif_jax.rewards.trained import read_trained
-from motif_jax.stages import explain_reward, export_reward, import_reward, report
+from motif_jax.stages import explain_reward, export_reward, import_reward
 from motif_jax.support.errors import UserError
-from tests.reward_fixtures import launch, load_config, make_dataset, reward_config, train
+from tests.reward_fixtures import load_config, make_dataset, reward_config, train
 
 pytestmark = [pytest.mark.extra, pytest.mark.usefixtures("compiled_quickly")]
 
@@ -90,14 +89,6 @@ def test_the_table_says_what_the_reward_says(runs, tmp_path, capsys):
     assert -1 <= summary["rank_correlation"] <= 1
 
 
-def test_texts_of_an_earlier_call_do_not_stay(runs, tmp_path):
-    explain(runs, tmp_path, text="Hello")
-    assert (tmp_path / explain_reward.TEXTS).is_file()
-    explain(runs, tmp_path, **{"reward.dir": str(runs / "b")})
-    assert not (tmp_path / explain_reward.TEXTS).exists()
-    assert "Hello" not in (tmp_path / explain_reward.PAGE).read_text()
-
-
 def test_a_reward_goes_through_a_file_unchanged(runs, tmp_path):
     for name in ("a", "b"):
         config = load_config("export_reward", "")
@@ -121,21 +112,6 @@ def test_a_reward_goes_through_a_file_unchanged(runs, tmp_path):
         assert back.members == expected.trained.members
     rows = explain(runs, tmp_path / "e", **{"reward.dir": str(tmp_path / "a" / "reward.safetensors")})
     assert rows
-
-
-def test_no_threshold_through_the_flags(runs, tmp_path):
-    where = [f"--config.reward.dir={runs / 'a'}", "--config.reward.quantile=None", "--config.text=Hello"]
-    said = launch("explain_reward", tmp_path / "e", *where, variant="")
-    normalised, paid = re.search(r"normalised ([-+0-9.]+), pays ([-0-9.]+)", said).groups()
-    assert float(normalised) == float(paid) != 0
-    # A report of it has the same key.
-    config = load_config("report", "")
-    values = {"dataset_dir": str(runs / "dataset"), "reward.dir": str(runs / "a"), "plots": False}
-    config.update_from_flattened_dict(values)
-    set_none(config, ["reward.quantile"])
-    report.check(config, tmp_path / "r")
-    report.run(config, tmp_path / "r")
-    assert (tmp_path / "r" / "report.html").exists()
 
 
 def test_a_reward_that_reads_more_is_averaged_over_the_steps_that_show_a_message(runs, tmp_path, capsys):
@@ -207,19 +183,6 @@ def test_bad_values_are_named(runs, tmp_path, values, words):
     (runs / "agent" / "config.json").write_text('{"stage": "train_agent"}')
     inside = {key: str(runs / place) for key, place in values.items() if place in ("b", "dataset", "agent")}
     refuses(runs, tmp_path, {**values, **inside}, words)
-
-
-def test_an_evaluation_that_a_file_does_not_have_is_refused(runs, tmp_path):
-    config = load_config("export_reward", "")
-    config.reward.dir = str(runs / "a")
-    export_reward.run(config, tmp_path)
-    file = tmp_path / "reward.safetensors"
-    assert rewards.load(file, 1).trained.step == rewards.load(file).trained.step == 1
-    with pytest.raises(
-        UserError, match=r"reward.safetensors has no evaluation 0: it is evaluation 1 of its run"
-    ):
-        rewards.load(file, 0)
-    refuses(runs, tmp_path / "e", {"reward.dir": str(file), "reward.step": 0}, "has no evaluation 0")
 
 
 def test_an_ensemble_says_where_it_disagrees(runs):

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from motif_jax.playing import generalisation, lineups
+from motif_jax.playing import lineups
 from motif_jax.playing import tested as players
-from motif_jax.playing.generalisation import BASE
 from motif_jax.reports import generalisation_files
 from motif_jax.stages import collect_trajectories, test_language_agent, train_agent
 from motif_jax.support.errors import UserError
 from tests.language import talkers
 from tests.playing import level_agents
-from tests.processes import killed
-from tests.reward_fixtures import load_config, run_stage
+from tests.reward_fixtures import load_config
 
 LOCAL, MIXED = "BabyAI-GoToLocal-v0", "BabyAI-MixedTrainLocal-v0"
 
@@ -152,19 +149,6 @@ def test_a_model_that_has_changed_since_is_not_tested_on(tmp_path):
 
 @pytest.mark.extra
 @pytest.mark.usefixtures("compiled_quickly")
-def test_an_agent_that_was_trained_anew_is_not_tested_on(tmp_path):
-    config = load_config("test_language_agent")
-    config.policy, config.tests = level_agents.write(tmp_path / "agent"), "no_modification_test"
-    players.pin(tmp_path, players.open_player(config))
-    test_language_agent.check(config, tmp_path)
-    shutil.rmtree(tmp_path / "agent")
-    level_agents.write(tmp_path / "agent", seed=1)
-    with pytest.raises(UserError, match=r"agent has another checkpoint than when .* started"):
-        test_language_agent.check(config, tmp_path)
-
-
-@pytest.mark.extra
-@pytest.mark.usefixtures("compiled_quickly")
 @pytest.mark.parametrize(("level", "option", "value"), [(MIXED, "kind", "goto"), (LOCAL, "distractors", 4)])
 def test_an_agent_of_one_kind_of_task_plays_on_other_levels(tmp_path, level, option, value):
     trained = {"environment__name": level, f"environment__babyai_text__{option}": value}
@@ -179,75 +163,3 @@ def test_an_agent_of_one_kind_of_task_plays_on_other_levels(tmp_path, level, opt
         collecting = load_config("collect_trajectories")
         collecting.policy, collecting.environment.name = agent, other
         collect_trajectories.check(collecting, tmp_path / "none")
-
-
-@pytest.mark.extra
-@pytest.mark.usefixtures("compiled_quickly")
-def test_of_all_tests_those_with_prompts_that_are_too_long_are_left_out(tmp_path, monkeypatch, capsys):
-    shown = {"adj_synonym", "distractors_4", "distractors_16"}
-    every = generalisation.every
-    monkeypatch.setattr(
-        generalisation,
-        "every",
-        lambda *given: {name: test for name, test in every(*given).items() if name == BASE or name in shown},
-    )
-    assert test_language_agent.run(small(tmp_path, tests="all"), tmp_path / "tried") is None
-    # And where those that were tried are short and one that is played is not.
-    monkeypatch.setattr(generalisation, "require_room", lambda *given: None)
-    assert test_language_agent.run(small(tmp_path, tests="all"), tmp_path / "played") is None
-    for name in ("tried", "played"):
-        summary = generalisation_files.read(tmp_path / name)
-        assert summary["finished"]
-        assert [test["name"] for test in summary["tests"]] == [BASE, "adj_synonym", "distractors_4"]
-        assert list(summary["left_out"]) == ["distractors_16"]
-        assert (tmp_path / name / "table.md").exists()
-    assert capsys.readouterr().out.count("left out: distractors_16: config.") == 2
-    with pytest.raises(UserError, match=r"prompt_tokens=170: a prompt has"):
-        test_language_agent.run(small(tmp_path, tests="distractors_16"), tmp_path / "played")
-
-
-# It dies when it writes the second episode of a test.
-KILLED = """
-import json, os, signal, sys
-from pathlib import Path
-from motif_jax.reports.evaluation_files import Journal
-from tests.reward_fixtures import run_stage
-folder, append = Path(sys.argv[1]), Journal.append
-def dies(self, row):
-    if self.rows and (folder / "tests" / "adj_synonym").is_dir():
-        os.kill(os.getpid(), signal.SIGKILL)
-    append(self, row)
-Journal.append = dies
-run_stage("test_language_agent", folder, **json.loads(sys.argv[2]))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("compiled_quickly")
-def test_a_model_that_was_never_trained_is_tested_through_a_kill(tmp_path):
-    model = talkers.write(tmp_path / "model")
-    values = {
-        "policy": "zero_shot",
-        "network.model": str(model),
-        "network.prompt_tokens": 160,
-        "environment.name": LOCAL,
-        "environment.max_episode_steps": 8,
-        "environment.babyai_text.observations": 1,
-        "tests": "adj_synonym,actions_3,french",
-        "episodes": 2,
-    }
-    stopped, whole = tmp_path / "killed", tmp_path / "whole"
-    killed(KILLED, str(stopped), json.dumps(values))
-    written = {path: path.read_text() for path in stopped.glob("tests/*/episodes.jsonl")}
-    assert {path.parent.name: text.count("\n") for path, text in written.items()} == {
-        "no_modification_test": 2, "adj_synonym": 1,
-    }  # fmt: skip
-    for folder in (stopped, whole):
-        run_stage("test_language_agent", folder, **values)
-    for path, text in written.items():
-        assert path.read_text().startswith(text), "what was played is not played again"
-    one, two = (generalisation_files.read(folder)["tests"] for folder in (stopped, whole))
-    assert one == two
-    assert {test["name"] for test in one} == {"no_modification_test", "adj_synonym", "actions_3", "french"}
-    for test in one:
-        assert rows(stopped, test["name"]) == rows(whole, test["name"])

@@ -19,18 +19,13 @@ from motif_jax.devices.parallel import DataParallel
 from motif_jax.language import folder as folders
 from motif_jax.language import masked_head, training
 from motif_jax.language.adapting import Adaptation
-from motif_jax.offline import language_run, language_task
-from motif_jax.offline.task import DEVICES, Position
-from motif_jax.offline.trainer import OfflineTrainer
+from motif_jax.offline import language_run
+from motif_jax.offline.task import Position
 from motif_jax.stages import pretrain_language_model as stage
-from motif_jax.stages import report
-from motif_jax.support.checkpoint_items import JSON
-from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
-from tests import resumed, texts
-from tests.processes import REPOSITORY, killed
-from tests.reward_fixtures import load_config
-from tests.stages.pretraining import SPANS, TINY, config_of, train
+from tests import texts
+from tests.processes import REPOSITORY
+from tests.stages.pretraining import SPANS, config_of, train
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_quickly")]
 
@@ -53,11 +48,8 @@ def trained(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 LEARNED: dict[str, tuple[str, dict[str, Any]]] = {
     "t5": ("t5", SPANS),
     "t5 of items": ("t5", {"objective": "prefix", "packing": "items"}),
-    "t5 of prefixes": ("t5", {"objective": "prefix"}),
-    "roberta": ("roberta", {}),
     "roberta of items": ("roberta", {"packing": "items", "accumulate": 2}),
     "llama": ("llama", {"packing": "items", "dtype": "bfloat16", "remat": True, "logits_chunk": 7}),
-    "qwen2": ("qwen2", {"model.key_value_heads": 1, "dropout": 0.1}),
 }
 
 
@@ -102,26 +94,6 @@ def test_it_learns_and_the_model_opens_and_says_the_same_perplexity(trained: Pat
     state = again.task.init_state()
     found = again.task.evaluate(state, None, Position())
     assert found.row["validation/perplexity"] == pytest.approx(curve[-1], rel=1e-5)
-
-
-@pytest.mark.extra
-def test_the_report_shows_its_curves(trained: Path, tmp_path: Path) -> None:
-    config = load_config("report", "")
-    config.language.dir = str(trained)
-    report.check(config, tmp_path)
-    report.run(config, tmp_path)
-    page, (fact,) = (
-        (tmp_path / "report.html").read_text(),
-        json.loads((tmp_path / "report.json").read_text())["facts"],
-    )
-    assert fact["value"] == f"{perplexities(trained)[-1]:,.2f}"
-    assert 'id="language"' in page
-    assert {"language_perplexity.png", "language_loss.pdf"} <= {
-        path.name for path in (tmp_path / "plots").iterdir()
-    }
-    config.language.dir = str(tmp_path)
-    with pytest.raises(UserError, match=r"language\.dir=.*: must be a run of pretrain_language_model"):
-        report.check(config, tmp_path / "other")
 
 
 @pytest.mark.parametrize("name", LEARNED)
@@ -169,68 +141,6 @@ def test_additions_alone_are_learned_and_merged(trained: Path, text: Path, tmp_p
     assert found.row["validation/perplexity"] == pytest.approx(curve[-1], rel=1e-4)
 
 
-@pytest.mark.extra
-def test_a_model_split_over_devices_takes_the_same_steps_and_goes_on_after_a_crash(
-    text: Path, tmp_path: Path
-) -> None:
-    """On a mesh of data 1 x fsdp 2 x tensor 2, stopped on the way by a crash, against one device."""
-    more = {"accumulate": 2, "dropout": 0.0, "steps": 8}
-    alone = train(text, tmp_path / "alone", **more)
-    mesh = {**more, "num_devices": 4, "sharding.fsdp": 2, "sharding.tensor": 2, "save_every_seconds": 1e-3}
-    evaluate, seen = language_task.LanguageTask.evaluate, []
-
-    def crash(self: Any, state: Any, shared: Any, position: Position) -> Any:
-        leaves = jax.tree_util.tree_leaves_with_path(state.params)
-        kernel = next(leaf for path, leaf in leaves if "activated" in str(path) and "kernel" in str(path))
-        seen.append((kernel.sharding.shard_shape(kernel.shape), kernel.shape))
-        if position.step == 4:
-            raise RuntimeError("crash")
-        return evaluate(self, state, shared, position)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(language_task.LanguageTask, "evaluate", crash)
-        with pytest.raises(RuntimeError, match="crash"):
-            train(text, tmp_path / "split", **mesh)
-    assert seen[0][0] == tuple(size // 2 for size in seen[0][1])
-    with resumed.takes(8 - 2):
-        split = train(text, tmp_path / "split", **mesh)
-    assert perplexities(split) == pytest.approx(perplexities(alone), rel=1e-4)
-    one, other = (folders.read(run / "model").params for run in (alone, split))
-    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-3, atol=2e-5)
-
-
-@pytest.mark.extra
-def test_micro_batches_and_devices_take_the_same_steps(text: Path, tmp_path: Path) -> None:
-    """Items of unequal lengths, so that parts weigh unequally."""
-
-    def after(name: str, devices: int, **given: Any) -> Any:
-        config = config_of(
-            text, **{"packing": "items", "length": 48, "batch_size": 8, "num_devices": devices, **given}
-        )
-        parallel = DataParallel(jax.local_devices()[:devices])
-        run = language_run.build(config, tmp_path / name, parallel)
-        trainer = OfflineTrainer(run.task, parallel)
-        start = run.task.init_state()
-        carry, numbers = trainer.train_chunk(trainer.place(start), run.task.batches(0, 2))
-        change = jax.tree.map(
-            lambda a, b: np.asarray(a) - b, jax.device_get(carry.state.params), start.params
-        )
-        return np.concatenate([leaf.ravel() for leaf in jax.tree.leaves(change)]), jax.device_get(numbers)
-
-    drawn = language_run.build(
-        config_of(text, num_devices=1, dropout=0.1), tmp_path / "drawn", DataParallel(jax.local_devices()[:1])
-    )
-    assert drawn.task.digests[DEVICES] == "1"
-    change, numbers = after("whole", 1)
-    other, others = after("parts", 2, accumulate=2)
-    assert np.linalg.norm(other - change) < 1e-3 * np.linalg.norm(change)
-    for one, two in zip(numbers, others, strict=True):
-        np.testing.assert_allclose(one["loss"], two["loss"], rtol=1e-5)
-        np.testing.assert_allclose(one["gradient_norm"], two["gradient_norm"], rtol=1e-4)
-        np.testing.assert_array_equal(one["tokens"], two["tokens"])
-
-
 OPEN = """
 import json, sys
 import numpy as np, torch, transformers
@@ -255,7 +165,11 @@ def test_transformers_opens_what_was_trained_and_says_the_same(
     python = REPOSITORY / ".venv-vllm" / "bin" / "python"
     if not python.exists():
         pytest.skip("the environment with transformers is not there: bash launch/setup_vllm_cpu.sh makes it")
-    models = {"gpt2": trained / "model", **{name: learned(name) / "model" for name in ("roberta", "t5")}}
+    models = {
+        "gpt2": trained / "model",
+        "roberta": learned("roberta of items") / "model",
+        "t5": learned("t5") / "model",
+    }
     done = subprocess.run(
         [str(python), "-c", OPEN, str(tmp_path), *map(str, models.values())],
         capture_output=True,
@@ -283,53 +197,6 @@ def assert_says(model: Path, architecture: str, tokens: np.ndarray, logits: np.n
     expected = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     loss = -np.take_along_axis(expected, tokens[..., None], -1).sum()
     assert float(sums.loss) == pytest.approx(loss, rel=1e-4)
-
-
-KILLED = """
-import sys
-from pathlib import Path
-from motif_jax.offline.language_task import LanguageTask
-from tests import resumed
-from tests.stages.pretraining import SPANS, train
-text, workdir = map(Path, sys.argv[1:])
-made = LanguageTask.batches
-def batches(self, first, count):
-    if first == 4:
-        resumed.die_behind(workdir / "checkpoints" / "1")
-    return made(self, first, count)
-LanguageTask.batches = batches
-train(text, workdir, **SPANS, save_every_seconds=0.000001)
-"""
-
-
-def test_killed_at_any_place_it_ends_with_the_same_bits(
-    learned: Callable[[str], Path], text: Path, tmp_path: Path
-) -> None:
-    """Killed while its texts are tokenised: text_data_test.py."""
-    whole, run = learned("t5"), tmp_path / "killed"
-    killed(KILLED, str(text), str(run))
-    with resumed.takes(TINY["steps"] - 4), resumed.dies_in(language_run, "atomic_write_json"):
-        train(text, run, **SPANS)
-    assert not (run / "model").exists()
-    with resumed.takes(0):
-        train(text, run, **SPANS)
-    task = language_run.build(config_of(text, **SPANS), whole, DataParallel(jax.local_devices()[:1])).task
-    abstract = jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), task.init_state()._asdict()
-    )
-    found = []
-    for run in (run, whole):  # noqa: B020 - of both
-        with Checkpoints(run / "checkpoints", keep=None, read_only=True) as checkpoints:
-            items = checkpoints.restore(None, {**abstract, "curve": JSON})
-        files = {path.name: path.read_bytes() for path in sorted((run / "model").iterdir())}
-        tokens = json.loads((run / "tokens" / "train" / "tokens.json").read_text())
-        metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-        curve = items.pop("curve")["rows"]
-        found.append((items, str(curve), files, tokens, [row["validation/loss"] for row in metrics]))
-    (state, *one), (other, *two) = found
-    assert one == two
-    assert int(state["step"]) == TINY["steps"]
-    jax.tree.map(np.testing.assert_array_equal, state, other)
 
 
 def test_empty_and_short_texts_and_foreign_tokenizers_are_refused(

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import shutil
 import signal
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from importlib import resources
 from pathlib import Path
 
 import pytest
 from ml_collections import ConfigDict
 
-from motif_jax.annotation.lexicon import BUILT_IN
 from motif_jax.reports import study as lines
 from motif_jax.stages import study
 from motif_jax.support.config import flat
@@ -116,39 +112,6 @@ def test_what_has_a_line_is_not_run_again(toys: Path, tmp_path: Path) -> None:
     assert started(toys) == ["none-1", "games", "none-2", "games"]
 
 
-@pytest.mark.slow
-def test_runs_judged_by_another_goal_or_lexicon_are_other_runs(toys: Path, tmp_path: Path) -> None:
-    workdir = tmp_path / "study"
-    assert study.run(small(only="none", seeds=1), workdir) is None
-    lexicon = tmp_path / "lexicon.yaml"
-    built_in = resources.files("motif_jax.annotation").joinpath("lexicons", BUILT_IN).read_text("utf-8")
-    lexicon.write_text(f"{built_in}\nthreshold: 2.5\n")
-    for changes in ({"goal": "combat"}, {"lexicon": ConfigDict({"file": str(lexicon)})}):
-        started(toys)
-        config = small(only="none", seeds=1, **changes)
-        for expected in (["none-1", "games"], []):
-            assert study.run(config, workdir) is None
-            assert started(toys) == expected
-        assert "| none | 1 |" in (workdir / "tables.md").read_text(), "its own line alone"
-    rows = lines.read_rows(workdir / "rows.jsonl")
-    assert [row["goal"] for row in rows] == ["defaultgoal", "combat", "defaultgoal"]
-    assert len({row["lexicon"] for row in rows}) == 2
-
-
-@pytest.mark.slow
-def test_lines_of_different_numbers_of_games_end_a_study_before_it_begins(toys: Path, tmp_path: Path) -> None:
-    workdir = tmp_path / "study"
-    assert study.run(small(seeds=1), workdir) is None
-    started(toys)
-    rows = lines.read_rows(workdir / "rows.jsonl")
-    for values in rows[1]["games"].values():
-        values.pop()
-    (workdir / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(UserError, match=r"none of seed 1 is of 5 games, and that of motif of seed 1 of 4"):
-        study.run(small(), workdir)
-    assert started(toys) == []
-
-
 @pytest.mark.parametrize("end", [(lines, "append_row"), (study.shutil, "rmtree")])
 def test_a_study_that_is_killed_beside_a_line_leaves_no_folder(
     end: tuple[object, str], toys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -166,26 +129,6 @@ def test_a_study_that_is_killed_beside_a_line_leaves_no_folder(
     assert started(toys) == [], "nothing of it is made again"
     assert [row["method"] for row in lines.read_rows(workdir / "rows.jsonl")] == ["none"]
     assert not [path.name for path in workdir.iterdir() if path.is_dir()]
-
-
-@pytest.mark.slow
-def test_what_is_kept_is_not_taken_for_what_other_flags_would_make(toys: Path, tmp_path: Path) -> None:
-    workdir = tmp_path / "study"
-    kept = small(only="motif", seeds=1, keep_runs=True)
-    assert study.run(kept, workdir) is None
-    started(toys)
-    kept.prepare.labels += " --config.seed=9"
-    with pytest.raises(UserError, match=r"study/labels was made by .*move it away"):
-        study.run(kept, workdir)
-    assert started(toys) == []
-    # Nor is what was made of it.
-    shutil.rmtree(workdir / "labels")
-    with pytest.raises(UserError, match=r"study/reward is there without .*study/labels"):
-        study.run(kept, workdir)
-    shutil.rmtree(workdir / "reward")
-    shutil.rmtree(workdir / "motif-1")
-    assert study.run(kept, workdir) is None
-    assert started(toys) == ["labels", "reward", "motif-1", "games"]
 
 
 def test_a_study_that_is_stopped_ends_its_program_and_goes_on(toys: Path, tmp_path: Path) -> None:
@@ -217,13 +160,6 @@ def test_flags_of_any_run_that_are_none_end_a_study_before_its_first(toys: Path,
     with pytest.raises(UserError, match=r"^--config.rewrad is not a key \(of the study's configs/oni.py"):
         study.run(config, tmp_path / "study")
     assert started(toys) == []
-
-
-@pytest.mark.slow
-def test_a_part_of_a_study_leaves_the_others_in_its_tables(toys: Path, tmp_path: Path) -> None:
-    for only in ("none", "motif"):
-        assert study.run(small(only=only), tmp_path / "study") is None
-    assert "Not run yet" not in (tmp_path / "study" / "tables.md").read_text()
 
 
 @pytest.mark.slow
@@ -276,10 +212,13 @@ def test_bad_values_end_a_study_before_it_begins(changes: dict, named: str, tmp_
         ("results", "", 18),
         ("results", "gpu", 36),
         ("results", "laptop", 12),
+        ("results", "diagnosis", 12),
         ("results", "smoke", 2),
         ("minigrid_study", "", 70),
         ("minigrid_study", "demo", 3),
-        ("minihack_study", "", 20),
+        ("minihack_study", "", 40),
+        ("steering_study", "", 15),
+        ("steering_study", "demo", 3),
     ],
 )
 def test_the_studies_of_results_can_start(

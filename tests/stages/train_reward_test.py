@@ -7,7 +7,6 @@ import dataclasses
 import itertools
 import json
 import signal
-import sys
 from pathlib import Path
 
 import jax
@@ -168,19 +167,6 @@ def test_a_training_that_diverges_ends_with_one_line_and_keeps_what_was_good(dat
 
 
 @pytest.mark.slow
-def test_a_figure_without_pairs_is_null(tmp_path):
-    make_dataset(tmp_path / "d", pairs=60)
-    write_labels(tmp_path / "d", "test", np.full(60, 2, np.int8))
-    workdir = train(tmp_path / "r", reward_config(tmp_path / "d"))
-    for line in (workdir / "metrics.jsonl").read_text().splitlines():
-        row = json.loads(line)
-        assert row["validation/accuracy"] is None
-        assert row["validation/accuracy_pairs"] == 0
-        assert row["validation/calibration_error"] is None
-        assert row["validation/loss"] == pytest.approx(np.log(2), rel=1e-2)
-
-
-@pytest.mark.slow
 def test_files_have_the_published_columns(dataset, tmp_path):
     overrides = {
         "compat.quantile_two_decimals": True, "compat.running_statistics": True, "epochs": 2,
@@ -237,21 +223,6 @@ def test_faithful_is_the_published_command():
         load_config("train_reward", "nonsense")
 
 
-def test_products_are_as_exact_as_the_config_says(dataset):
-    for value, setting in (("highest", "highest"), ("default", None)):
-        train_reward.check(reward_config(dataset, matmul_precision=value), None)
-        assert jax.config.jax_default_matmul_precision == setting
-
-
-def test_a_warm_up_longer_than_the_run_is_refused_and_leaves_the_folder_free(dataset, tmp_path):
-    config = reward_config(dataset, **{"optimizer.warmup_steps": 10_000})
-    with pytest.raises(
-        UserError, match=r"optimizer.warmup_steps=10000: must be below the [\d,]+ optimiser steps of"
-    ):
-        train(tmp_path / "r", config)
-    assert not (tmp_path / "r" / "config.json").exists()
-
-
 @pytest.mark.slow
 def test_early_stopping_and_an_ensemble(dataset, tmp_path, capsys):
     overrides = {
@@ -288,23 +259,13 @@ def test_early_stopping_and_an_ensemble(dataset, tmp_path, capsys):
         ({"network.crop": True}, "the crop needs the status"),
         ({"network.message": "none"}, "at least one of message"),
         ({"network.glyphs": True}, r"data/glyphs.npy is missing"),
-        ({"annotator": None}, "must name annotations of the dataset: test"),
         ({"annotator": "test,other"}, "must name annotations of the dataset: test"),
         ({"labels.annotator_weights": "1,2"}, "1 positive numbers"),
-        ({"labels.annotator_weights": "inf"}, "config.labels.annotator_weights='inf': must be 1 positive"),
         ({"labels.soft": True}, "probabilities.npy is missing"),
-        ({"num_devices": 64}, "config.num_devices=64: must be at most"),
         ({"batch_size": 10**8}, "config.batch_size=100000000: must be at most 65,536: .* the 500 pairs of"),
         ({"num_devices": 3}, "config.batch_size=32: must be a multiple of the 3 devices"),
-        ({"dataset_dir": "/nowhere"}, "config.dataset_dir='/nowhere': must be an existing folder"),
     ],
 )
 def test_bad_values_are_named(dataset, tmp_path, override, words):
     with pytest.raises(UserError, match=words):
         train_reward.check(reward_config(dataset, **override), tmp_path / "r")
-
-
-def test_wandb_that_is_not_installed_is_told_before_any_work(dataset, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(UserError, match=r"pip install 'motif-jax\[wandb\]'"):
-        train_reward.check(reward_config(dataset, **{"wandb.enabled": True}), tmp_path / "r")

@@ -20,17 +20,13 @@ from motif_jax.language.model import LanguageModel
 from motif_jax.language.text_scorer import LIKED, ScorerNetwork, TextScorer
 from motif_jax.language.tokens import Tokenizer
 from motif_jax.offline import upvote_run
-from motif_jax.offline.task import DEVICES
 from motif_jax.playing import text_scores
 from motif_jax.published import upvote_model
 from motif_jax.stages import import_ilql
 from motif_jax.stages import train_upvote as stage
 from motif_jax.support import resources
-from motif_jax.support.checkpoint_items import JSON
-from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 from tests import resumed, torch_files
-from tests.processes import killed
 from tests.reward_fixtures import load_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -88,39 +84,6 @@ def test_friendly_comments_are_liked_and_the_task_pays_by_that(run: Path) -> Non
     assert set(task.rewards([comment.text for comment in task.comments[:20]])) == {-1.0, 1.0}
     zero = text_scores.attach(registry.make("reddit", {**options, "zero_one": True}))
     assert zero.rewards(["What an ugly, stupid soup."]) == [0.0]
-
-
-KILLED = """
-import sys
-from pathlib import Path
-from motif_jax.offline.upvote_task import UpvoteTask
-from tests import resumed
-from tests.stages.train_upvote_test import train
-
-workdir, made = Path(sys.argv[1]), UpvoteTask.batches
-def batches(self, first, count):
-    if first == 4:
-        resumed.die_behind(workdir / "checkpoints" / "1")
-    return made(self, first, count)
-UpvoteTask.batches = batches
-train(workdir, save_every_seconds=0.000001, freeze=True)
-"""
-
-
-@pytest.mark.slow
-def test_killed_at_any_place_it_ends_with_the_same_bits(tmp_path: Path) -> None:
-    killed(KILLED, str(tmp_path / "killed"))
-    with resumed.takes(4), resumed.dies_in(upvote_run, "atomic_write_json"):
-        train(tmp_path / "killed", freeze=True)
-    assert not (tmp_path / "killed" / "model").exists()
-    with resumed.takes(0):
-        train(tmp_path / "killed", freeze=True)
-    whole = train(tmp_path / "whole", freeze=True)
-    with Checkpoints(whole / "checkpoints", keep=None, read_only=True) as checkpoints:
-        place = checkpoints.restore(checkpoints.latest(), {"position": JSON})["position"]
-    assert place["digests"][DEVICES] == "1"
-    for name in ("model.safetensors", "heads.safetensors"):
-        assert (tmp_path / "killed/model" / name).read_bytes() == (whole / "model" / name).read_bytes(), name
 
 
 @pytest.mark.parametrize("killed_in", [None, upvote_run.TRAIN, upvote_run.HELD_OUT])

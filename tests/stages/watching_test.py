@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import shutil
 import signal
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
-from motif_jax.actors.rerecording import record_actions
-from motif_jax.envs.replay import Recording
 from motif_jax.playing import lineups, watching
 from motif_jax.reports import evaluation_files
 from motif_jax.stages import evaluate, replay, visualize
@@ -99,13 +94,6 @@ def test_a_stop_between_films_ends_with_75_and_goes_on_later(evaluation, monkeyp
     assert len(made) == 3
 
 
-def test_of_episodes_that_are_equally_good_the_same_are_shown_in_whatever_order_they_ended():
-    player = SimpleNamespace(_config=evaluate_config(show_best=1))
-    rows = [{"index": index, "return": value} for index, value in enumerate((1.0, 2.0, 2.0, 0.0, 0.0))]
-    chosen = [evaluate._Player._extremes(player, order) for order in itertools.permutations(rows)]
-    assert chosen == [{1, 4}] * len(chosen)
-
-
 def test_fewer_episodes_are_fewer_everywhere(evaluation):
     assert run(evaluate, evaluate_config(episodes=2, show_best=3), evaluation) is None
     read = evaluation_files.read_evaluation(evaluation)
@@ -171,61 +159,6 @@ def test_a_stopped_replay_goes_on_behind_the_last_film(evaluation, tmp_path, mon
     monkeypatch.setattr(lineups, "digests_of", lambda *_: {"reward": "another"})
     assert run(replay, config, tmp_path / "r") is None
     assert len(made) == 9, "so are those of what was trained again under the same name"
-
-
-def test_a_stopped_recording_goes_on_behind_the_last_episode(tmp_path, monkeypatch, capsys):
-    config = load_config("visualize", "smoke")
-    config.episodes, config.environment.max_episode_steps, config.forms.ttyrec = 2, 20, False
-    real, played = visualize.record_actions, []
-
-    def record(*arguments):
-        if not played:
-            os.kill(os.getpid(), signal.SIGTERM)
-        played.append(arguments[2])
-        return real(*arguments)
-
-    monkeypatch.setattr(visualize, "record_actions", record)
-    assert run(visualize, config, tmp_path / "v") == EXIT_CODE
-    assert [path.name for path in (tmp_path / "v").glob("*.html")] == ["episode-00000.html"]
-    assert run(visualize, config, tmp_path / "v") is None
-    assert len(played) == len(set(played)) == 2
-    assert "there already" in capsys.readouterr().out
-    config.seed = 9
-    assert run(visualize, config, tmp_path / "v") is None
-    assert len(set(played)) == len(played) == 4, "other games are played"
-    monkeypatch.setattr(lineups, "digests_of", lambda *_: {"agent": "another"})
-    assert run(visualize, config, tmp_path / "v") is None
-    assert len(played) == 6, "so they are by an agent that was trained again under the same name"
-
-
-def test_a_recording_with_another_digest_is_refused(tmp_path):
-    recording = record_actions("NetHackScore-v1", {"max_episode_steps": 10}, 3, np.arange(10))
-    path = tmp_path / "game.json"
-    recording.save(path)
-    config = replay_config(recordings=str(path))
-    assert run(replay, config, tmp_path / "good") is None
-    content = json.loads(path.read_text())
-    path.write_text(json.dumps(content | {"digest": "0" * 32}))
-    with pytest.raises(UserError, match="is not the episode that was recorded"):
-        run(replay, config, tmp_path / "bad")
-    assert not list((tmp_path / "bad").glob("*.html"))
-
-
-def test_recordings_that_are_not_there_or_in_each_others_way(tmp_path):
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match=r"config.recordings='.*empty': must be folders with recordings"):
-        replay.check(replay_config(recordings=str(tmp_path / "empty")), tmp_path / "r")
-    for name, seed in (("a", 1), ("b", 2)):
-        recording = record_actions("Recall-v0", {"delay": 3}, seed, np.array([0, 1, 2]))
-        recording.save(tmp_path / name / "game.json")
-        (tmp_path / name / "config.json").write_text("{}")
-    replay.check(replay_config(recordings=str(tmp_path / "a")), tmp_path / "r")
-    both = f"{tmp_path / 'a'},{tmp_path / 'b'}"
-    with pytest.raises(
-        UserError, match=r"a/game.json and .*b/game.json are two episodes that would both become game"
-    ):
-        replay.check(replay_config(recordings=both), tmp_path / "r")
-    assert Recording.load(tmp_path / "a" / "game.json").seed == 1
 
 
 @pytest.mark.parametrize("key", ["agent", "reward"])

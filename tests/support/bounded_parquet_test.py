@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from motif_jax.datasets.dialogues import files
 from motif_jax.datasets.dialogues import parquet as dialogues
-from motif_jax.datasets.pairs import parquet as pairs
-from motif_jax.datasets.trajectories import parquet as trajectories
 from motif_jax.language import corpus
 from motif_jax.support import bounded_parquet
 from motif_jax.support.errors import UserError
@@ -52,14 +48,6 @@ def test_dialogues_of_200_gb_are_refused(tmp_path: Path) -> None:
         dialogues.read(of_dialogues(tmp_path / "a.parquet"))
 
 
-def test_trajectories_of_200_gb_are_refused(tmp_path: Path) -> None:
-    about = {"environment": "x", "options": {}, "actions": ["a"]}
-    columns = {"prompt": repeated(LONG, 100_000), "action": pa.array(np.zeros(100_000, np.uint8))}
-    metadata = {b"motif_jax.trajectories": json.dumps(about).encode()}
-    with pytest.raises(UserError, match="MiB of memory"):
-        trajectories.read(write(tmp_path / "a.parquet", columns, metadata))
-
-
 def test_texts_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A text as often as this would take all memory as one batch."""
     monkeypatch.setattr(bounded_parquet, "_PIECE_BYTES", 5_000_000)
@@ -71,21 +59,6 @@ def test_texts_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(bounded_parquet, "_PIECE_BYTES", 1 << 20)
     with pytest.raises(UserError, match="has a row of 1 MiB: at most 1 MiB are read"):
         next(corpus.read([path], "file"))
-
-
-def test_texts_that_are_no_utf_8_are_one_line(tmp_path: Path) -> None:
-    buffers = [None, pa.array([0, 3], pa.int32()).buffers()[1], pa.py_buffer(b"\xff\xfe\xfd")]
-    bad = pa.Array.from_buffers(pa.string(), 1, buffers)
-    starts = pa.array([0, 1], pa.int32())
-    said = pa.ListArray.from_arrays(starts, bad)
-    own = {"texts": said, "rewards": [[1.0]], "terminal": [True], "meta": ["{}"]}
-    messages = pa.StructArray.from_arrays([pa.array(["assistant"]), bad], ["role", "content"])
-    for columns in (own, {"messages": pa.ListArray.from_arrays(starts, messages)}):
-        path = write(tmp_path / "a.parquet", columns)
-        with pytest.raises(UserError, match="Invalid UTF8"):
-            files.read(path)
-    with pytest.raises(UserError, match="Invalid UTF8"):
-        next(corpus.read([write(tmp_path / "b.parquet", {"text": bad})], "file"))
 
 
 def test_a_group_of_more_values_than_the_memory_is_refused(tmp_path: Path, monkeypatch) -> None:
@@ -105,17 +78,3 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
     assert found.to_pydict() == table.select(found.column_names).to_pydict()
     pq.write_table(table[:0], tmp_path / "b.parquet")
     assert bounded_parquet.read(tmp_path / "b.parquet", ["meta"]).to_pydict() == {"meta": []}
-
-
-def test_pairs_that_claim_what_no_column_has_are_refused(tmp_path: Path) -> None:
-    described = {
-        "num_pairs": 2,
-        "dataset": {},
-        "arrays": {"data/blstats": {"shape": [10**10], "dtype": "int32"}},
-    }
-    metadata = {pairs.FORMAT: str(pairs.VERSION).encode(), b"described": json.dumps(described).encode()}
-    columns = {f"data/blstats/{side}": pa.array(np.zeros(2, np.int32)) for side in pairs.SIDES}
-    path = write(tmp_path / "a.parquet", columns, metadata)
-    with pytest.raises(UserError, match=r"data/blstats \[10000000000\] does not fit its columns"):
-        list(pairs.read(path, tmp_path / "made"))
-    assert not (tmp_path / "made").exists()

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
-import gc
-import itertools
 import os
 import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-import tensorstore
 
 from motif_jax.support import digests
 from motif_jax.support.checkpoint_items import JSON
@@ -28,14 +23,6 @@ from motif_jax.support.errors import UserError
 from tests.processes import wait_until
 
 PARAMS = {"dense": {"kernel": jnp.arange(6.0).reshape(2, 3)}, "bias": jnp.ones(3, jnp.bfloat16)}
-
-
-def test_a_folder_that_was_removed_is_not_made_again(tmp_path: Path) -> None:
-    with Checkpoints(tmp_path / "run" / "c") as checkpoints:
-        shutil.rmtree(tmp_path / "run")
-        with pytest.raises(UserError, match="was removed while it was in use"):
-            checkpoints.save(1, {"params": PARAMS})
-    assert not (tmp_path / "run").exists()
 
 
 def test_a_folder_that_cannot_be_read_is_not_an_empty_one(
@@ -91,21 +78,6 @@ def test_a_reader_sees_new_checkpoints_and_removes_none(tmp_path: Path) -> None:
             assert reader.steps() == [1]
             writer.save(2, {"params": PARAMS}, asynchronous=False)
             assert reader.steps() == [2]
-
-
-def test_a_step_is_saved_once_whatever_the_file_system_shows(tmp_path: Path) -> None:
-    """Hosts take the same branch: a view of the folder that lags behind must not decide."""
-    with Checkpoints(tmp_path / "c") as checkpoints:
-        checkpoints.save(1, {"params": PARAMS}, asynchronous=False)
-        (tmp_path / "c" / "1").rename(tmp_path / "unseen")
-        checkpoints.save(1, {"params": PARAMS}, asynchronous=False)
-        assert checkpoints.steps() == []
-        (tmp_path / "unseen").rename(tmp_path / "c" / "1")
-    with Checkpoints(tmp_path / "c") as resumed:
-        resumed.save(1, {"params": {"other": np.ones(2)}}, asynchronous=False)
-        resumed.save(2, {"params": PARAMS}, asynchronous=False)
-        assert resumed.steps() == [1, 2]
-        resumed.restore(1, {"params": PARAMS})
 
 
 def test_a_removal_that_is_cut_off_leaves_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,42 +186,6 @@ def test_nothing_intact_is_an_error_with_the_remedy(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=r"no intact checkpoint of \[1, 2\]: restore one"):
             checkpoints.latest()
         assert checkpoints.latest(all_damaged_is_none=True) is None
-
-
-def save_on_a_full_disk(folder: Path, arrays: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch) -> int:
-    """Saves where every array fails, each a turn of the loop later than the one before; how many were tried."""
-    turns = itertools.count()
-
-    async def fails(spec: Any, **options: Any) -> None:
-        for _ in range(next(turns)):
-            await asyncio.sleep(0)
-        raise ValueError(f"Failed to write 327 bytes: {os.strerror(errno.ENOSPC)} [{spec}]")
-
-    checkpoints = Checkpoints(folder)
-    with monkeypatch.context() as patched:
-        patched.setattr(tensorstore, "open", fails)
-        with pytest.raises(UserError, match="checkpoint 3 could not be saved: No space left on device"):
-            checkpoints.save(3, {"params": arrays}, asynchronous=False)
-    checkpoints.close()
-    return next(turns)
-
-
-@pytest.mark.slow
-def test_many_arrays_that_fail_are_one_error(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """Nobody asks for the errors of those that fail when the first has ended the save, which asyncio tells when they go."""
-    arrays = {str(number): np.full(3, number) for number in range(30)}
-    # What other tests left is told before.
-    gc.collect()
-    capfd.readouterr()
-    caplog.clear()
-    assert save_on_a_full_disk(tmp_path / "c", arrays, monkeypatch) == len(arrays)
-    gc.collect()
-    assert (capfd.readouterr().err, caplog.messages) == ("", [])
 
 
 def test_a_kill_before_the_digests_leaves_no_checkpoint(

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import os
-import re
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from motif_jax.datasets.tokens.writer import _Growing
-from motif_jax.language import config as language_config
 from motif_jax.reports import study
 from motif_jax.support import files, locks, scratch
 from motif_jax.support.checked_lines import LineWriter
 from motif_jax.support.errors import UserError
-from tests.processes import REPOSITORY, wait_until
+from tests.processes import wait_until
 
 WRITER = """
 import sys
@@ -72,28 +67,6 @@ def test_writing_leaves_the_processs_mask_alone(tmp_path: Path, monkeypatch: pyt
     assert (tmp_path / "kept").stat().st_mode & 0o777 == 0o640
 
 
-def test_where_the_mask_is_told_by_nobody_it_is_asked_for_once(tmp_path: Path) -> None:
-    code = """
-import builtins, os, sys
-from pathlib import Path
-asked, umask, there = [], os.umask, builtins.open
-def hidden(path, *given, **named):
-    if path == "/proc/self/status":
-        raise FileNotFoundError(path)
-    return there(path, *given, **named)
-builtins.open, os.umask = hidden, lambda mask: asked.append(mask) or umask(mask)
-from motif_jax.support import files
-for name in "ab":
-    files.atomic_write_bytes(Path(sys.argv[1]) / name, b"1")
-print(asked)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], cwd=REPOSITORY, umask=0o037, capture_output=True, text=True, check=True
-    )  # fmt: skip
-    assert done.stdout == "[0, 31]\n"
-    assert [(tmp_path / name).stat().st_mode & 0o777 for name in "ab"] == [0o640, 0o640]
-
-
 def test_a_failing_writer_keeps_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     files.atomic_write_json(path, {"b": 1})
@@ -120,24 +93,6 @@ def test_a_folder_has_one_owner_and_a_dead_one_lets_go(tmp_path: Path) -> None:
         holder.wait()
         with locks.FolderLock(tmp_path):
             pass
-
-
-def test_a_job_that_is_queued_again_waits_for_what_a_lost_node_holds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
-    with contextlib.ExitStack() as lost:
-        lost.enter_context(locks.FolderLock(tmp_path))
-        looks: list[float] = []
-
-        def look(seconds: float) -> None:
-            looks.append(seconds)
-            if len(looks) == 3:
-                lost.close()  # the lease has ended
-
-        monkeypatch.setattr(locks.time, "sleep", look)
-        with locks.FolderLock(tmp_path):
-            assert len(looks) == 3
 
 
 def test_a_file_system_without_locks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,13 +145,6 @@ def test_a_damaged_line_is_named_and_a_torn_end_is_none(tmp_path: Path, line: by
         list(files.read_json_lines(path, ["step"]))
 
 
-def test_what_is_written_through_memory_has_its_room_from_the_start() -> None:
-    """On a full disk such a write would end the process: one function makes these files."""
-    calls = re.compile(r"\b(?:open_)?memmap\([^)]*\"[rw]\+\"")
-    found = {path.name: calls.findall(path.read_text()) for path in REPOSITORY.glob("motif_jax/**/*.py")}
-    assert [name for name, of in found.items() if of] == ["files.py"]
-
-
 LIMITED = """
 import resource, sys
 from motif_jax.support import files
@@ -223,20 +171,6 @@ def test_no_room_names_the_file_and_leaves_the_old_one(tmp_path: Path) -> None:
     behind.__context__ = behind
     assert f"{tmp_path} cannot be written: No space left" in str(files.no_room(behind, tmp_path))
     assert files.no_room(PermissionError(errno.EACCES, "no"), tmp_path) is None
-
-
-@pytest.mark.parametrize("made_again", [False, True])
-def test_a_folder_that_is_removed_while_it_is_in_use_is_an_error_at_the_end(
-    tmp_path: Path, made_again: bool
-) -> None:
-    folder = tmp_path / "run"
-    lock = locks.FolderLock(folder)
-    lock.__enter__()
-    shutil.rmtree(folder)
-    if made_again:
-        files.atomic_write_text(folder / "evaluation.json", "{}")
-    with pytest.raises(UserError, match=f"{folder} was removed while it was in use"):
-        lock.__exit__(None, None, None)
 
 
 # What opens a file to be written, given the file.
@@ -266,22 +200,6 @@ def test_nothing_is_written_through_a_link_or_into_what_is_no_file(
         WRITERS[writer](path)
     assert victim.exists() == (kind == "link")
     assert kind != "link" or victim.read_text() == "kept"
-
-
-@pytest.mark.parametrize(
-    "read",
-    [lambda path: files.read_json(path, "x"), lambda path: list(files.read_json_lines(path)), lambda path: language_config.read(path.parent)],
-    ids=["json", "lines", "model"],
-)  # fmt: skip
-def test_a_fifo_in_the_place_of_a_file_is_one_line(read: Callable[[Path], object], tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "config.json")
-    with pytest.raises(UserError, match="is not a regular file"):
-        read(tmp_path / "config.json")
-
-
-def test_a_device_is_no_file_to_write() -> None:
-    with pytest.raises(UserError, match=r"/dev/null is not a regular file"):
-        files.regular_file("/dev/null", os.O_WRONLY)
 
 
 def test_a_file_is_read_through_a_link(tmp_path: Path) -> None:

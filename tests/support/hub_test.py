@@ -20,7 +20,7 @@ import pytest
 
 from motif_jax import agents, rewards
 from motif_jax.playing import lineups
-from motif_jax.support import hub
+from motif_jax.support import hub, run_folder
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import launch, load_config
 
@@ -219,3 +219,12 @@ def test_without_a_network_or_the_library(
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(UserError, match=r"pip install 'motif-jax\[hub\]'"):
         hub.local("hf://me/reward")
+
+
+def test_a_run_continues_where_the_cache_of_the_hub_was_moved() -> None:
+    inside = f"models--me--reward/snapshots/{'0' * 40}/reward.safetensors"
+    old, moved = ({"dir": f"/{cache}/{inside}"} for cache in ("home/cache", "scratch"))
+    other = {"dir": moved["dir"].replace("0" * 40, "1" * 40)}
+    assert not run_folder.differences(old, moved, ["dir"])
+    assert run_folder.differences(old, other, ["dir"])
+    assert run_folder.differences({"dir": "/home/reward"}, {"dir": "/scratch/reward"}, ["dir"])

@@ -17,9 +17,8 @@ from ml_collections import ConfigDict
 from tensorboardX.proto import event_pb2
 from tensorboardX.record_writer import masked_crc32c
 
-from motif_jax import launch
 from motif_jax.support import config as checks
-from motif_jax.support import interruption, metrics, run_folder, seeds
+from motif_jax.support import interruption, run_folder, seeds
 from motif_jax.support.errors import UserError
 from motif_jax.support.metrics import MetricsWriter, read_metrics
 from motif_jax.support.profiling import Profiler
@@ -130,16 +129,6 @@ def test_a_profile_says_where_it_lies(tmp_path: Path, capsys: pytest.CaptureFixt
     assert any(path.is_file() for path in (tmp_path / "profile").rglob("*"))
 
 
-def test_warnings_of_the_compiler_are_off_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch.app, "run", lambda *_, **__: None)
-    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "0")
-    launch.main()
-    assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0"
-    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL")
-    launch.main()
-    assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "3"
-
-
 def test_numbers_and_times_read_well() -> None:
     assert format_seconds(59.4) == "59 s"
     assert format_seconds(200) == "3 min 20 s"
@@ -178,16 +167,6 @@ def test_metrics_resume_where_the_checkpoint_stands(tmp_path: Path) -> None:
     assert rows[2]["loss/total"] == 5.0
     assert rows[0]["bad"] is None
     assert (30, "loss/total") in _tensorboard_steps(tmp_path / "tensorboard")
-
-
-def test_two_starts_within_a_second_keep_the_events_of_both(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(metrics.time, "time", lambda: 1e9)
-    for step in (10, 20):
-        with MetricsWriter(tmp_path, resume_step=step - 10) as writer:
-            writer.write(step, {"loss": 1.0})
-    assert _tensorboard_steps(tmp_path / "tensorboard") == [(10, "loss"), (20, "loss")]
 
 
 def test_damaged_metrics_are_told_before_they_are_written_over(tmp_path: Path) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
-import socket
-import subprocess
 import threading
 import time
 
@@ -16,9 +13,6 @@ from motif_jax.annotation.session import Session
 from motif_jax.datasets.verdicts import SINGLE
 from motif_jax.support.errors import UserError
 from tests.end_to_end.annotate_datasets import (
-    REPOSITORY,
-    annotate,
-    command,
     expected,
     get_config,
     summary,
@@ -106,27 +100,6 @@ def test_a_hanging_server_keeps_no_session_from_its_end(server, tmp_path):
     server.met.set()
 
 
-@pytest.mark.extra
-def test_a_stop_is_heard_while_a_server_hangs(server, dataset, tmp_path):
-    server.met.clear()  # the one request that comes is held
-    flags = [
-        "annotator=openai",
-        f"openai.base_url={server.url}",
-        "openai.model=judge",
-        "openai.concurrency=1",
-    ]
-    line = command(dataset, tmp_path / "run", tmp_path / "store", *(f"--config.{flag}" for flag in flags))
-    process = subprocess.Popen(line, cwd=REPOSITORY, stderr=subprocess.DEVNULL)
-    while not server.requests:
-        assert process.poll() is None
-        time.sleep(0.05)
-    process.send_signal(signal.SIGTERM)
-    # The request itself would take ten minutes, and the server holds it for one.
-    assert process.wait(50) == 75
-    assert not server.met.is_set()
-    server.met.set()
-
-
 def test_a_failure_leaves_a_summary(run, server, tmp_path):
     server.behave = lambda number, request: (500, "{}") if number > 20 else None
     with pytest.raises(UserError, match="HTTP 500") as caught:
@@ -153,11 +126,7 @@ CASES = {
     "json": (lambda n, r: (200, {"choices": []}), "returns rubbish"),
     "hangs": (lambda n, r: time.sleep(8), "hangs: no answer within 3 s"),
     "key": (lambda n, r: (401, {"error": {"message": f"no such key {KEY}"}}), "refuses the key"),
-    # Part of it would lie before the end of what is shown.
-    "key at the end": (lambda n, r: (401, 190 * "x" + KEY), "refuses the key"),
-    "forbidden": (lambda n, r: (403, "<html>"), "refuses the request, or the key"),
     "model": (lambda n, r: (404, "no judge"), r"does not know config.openai.model=judge \("),
-    "path": (lambda n, r: (404, "no such page"), "config.openai.base_url commonly ends in /v1"),
     "moved": (
         lambda n, r: (308, "", ("Location", "https://me:word@other.invalid/v1/chat/completions")),
         "on to https://other.invalid/v1: set config.openai.base_url",
@@ -194,23 +163,3 @@ def test_a_lines_end_behind_a_key_is_not_sent_and_one_within_is_refused(run, ser
     with pytest.raises(UserError, match="the environment variable OPENAI_API_KEY holds") as caught:
         run(restart=True)
     assert KEY not in str(caught.value)
-
-
-def test_a_server_that_is_down_is_one_line(dataset, tmp_path):
-    with socket.socket() as deaf:  # nobody listens on it, and nobody else can meanwhile
-        deaf.bind(("127.0.0.1", 0))
-        flags = [
-            "annotator=openai",
-            f"openai.base_url=http://127.0.0.1:{deaf.getsockname()[1]}/v1",
-            "openai.model=m",
-            "openai.retries=1",
-        ]
-        flags = [f"--config.{flag}" for flag in flags]
-        done = annotate(dataset, tmp_path / "run", tmp_path / "store", *flags)
-    assert done.returncode == 2
-    error = [line for line in done.stderr.splitlines() if line.startswith("error:")]
-    assert len(error) == 1
-    assert "cannot be reached" in error[0]
-    # What it tried meanwhile is told.
-    assert re.search(r"retries \d+  last for no connection", done.stderr)
-    assert "Traceback" not in done.stderr

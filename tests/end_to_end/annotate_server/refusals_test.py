@@ -94,20 +94,6 @@ def test_a_server_with_another_name_for_the_answer_limit_is_given_that(run, serv
     assert limits == {request["max_tokens"] for request in server.requests if "max_tokens" in request}
 
 
-def test_an_answer_limit_may_have_another_name_and_still_be_too_large(run, server, dataset):
-    large = "'max_tokens' or 'max_completion_tokens' is too large: 4096. The maximum context length is 4096 tokens."
-
-    def behave(number, request):
-        said = (
-            UNSUPPORTED if "max_tokens" in request else large if "max_completion_tokens" in request else None
-        )
-        return said and (400, {"error": {"message": said}})
-
-    server.behave = behave
-    assert run()["answer_limit"] == "the server's own"
-    assert (labels(dataset) == expected(dataset, rule)).all()
-
-
 @pytest.mark.parametrize(
     "said", ["max_tokens: must be an integer", "max_tokens is refused, as is max_completion_tokens"]
 )

@@ -7,8 +7,6 @@ import gc
 import hashlib
 import itertools
 import os
-import shutil
-import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -124,32 +122,6 @@ def test_a_layout_says_what_is_never_written():
     assert start % 4096 == 0 < start < stop == zeros < end == layout.end
 
 
-def test_other_files_are_refused(tmp_path):
-    path = tmp_path / "file.so"
-    path.write_bytes(b"text" * 100)
-    with pytest.raises(ValueError, match="ELF"):
-        elf.layout(path)
-
-
-def test_copies_are_of_the_file_that_was_there_first(tmp_path):
-    """As when a package is put into the place of another one while games are played."""
-    path = tmp_path / "lib.so"
-    shutil.copyfile(DLPATH, path)
-    first = library.KeptLibrary(str(path))
-    path.unlink()
-    path.write_bytes(b"another file")
-    second = library.KeptLibrary(str(path))
-    assert second.long("moves").value == first.long("moves").value
-    second.restore()
-    for copy in (first, second):
-        copy.close()
-
-
-def test_a_c_library_without_a_version_is_none_of_gnu(monkeypatch):
-    monkeypatch.setattr(os, "confstr", lambda name: None)
-    assert "GNU C library" in registry.spec("NetHackScore-v1").remark
-
-
 def test_where_libraries_cannot_be_kept_they_are_loaded_anew_which_is_said(monkeypatch):
     assert registry.spec("NetHackScore-v1").remark == ""
     monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="aarch64"))
@@ -175,34 +147,3 @@ def test_the_clock_of_the_wall_sets_no_prices(monkeypatch):
         library.set_long(fresh._game.dlpath, "no_such_name", 0)
     kept.close()
     fresh.close()
-
-
-DROPPED = """
-import gc
-from motif_jax.envs.nethack.engine import NetHackEngine
-
-def play():
-    engine = NetHackEngine()
-    engine.start(1, 2)
-    return engine
-
-# The library is let go while a game is in it.
-playing = play()
-playing._library.close()
-others = [play(), play()]
-# Nobody closes these, and only the collector of cycles finds them.
-for _ in range(4):
-    engine = play()
-    engine.itself = engine
-    del engine
-    gc.collect()
-    others.append(play())
-print("played", playing.step(ord("s")), len(others))
-"""
-
-
-def test_engines_that_nobody_closes_are_in_no_ones_way():
-    done = subprocess.run(
-        [sys.executable, "-c", DROPPED], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert (done.returncode, done.stdout.split()[0], done.stderr) == (0, "played", "")

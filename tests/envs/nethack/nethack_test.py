@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import subprocess
 import sys
@@ -180,67 +179,6 @@ def test_writes_into_rows_of_larger_arrays(env):
         assert not array[0].any()
         assert not array[2].any()
         assert not array[1, 0].any()
-
-
-def test_rows_and_plain_dictionaries_get_the_same(env):
-    first = empty_observation(env.spec)
-    second = dict(empty_observation(env.spec))
-    for out in (first, second):
-        env.reset(2, out)
-        for action in actions_of(2, 50):
-            env.step(int(action), out)
-    for name, array in first.items():
-        np.testing.assert_array_equal(array, second[name])
-    with pytest.raises(TypeError, match="stay the same"):
-        first["message"] = second["message"]
-
-
-def grown_kilobytes():
-    """By how much this process grows over 800 games that were cut off or ended."""
-
-    def kilobytes():
-        gc.collect()
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * 4
-
-    env = registry.make("NetHackScore-v1", max_episode_steps=20)
-    out = empty_observation(env.spec)
-
-    def play(episodes):
-        for seed in range(episodes):
-            env.reset(seed, out)
-            for action in actions_of(seed, 20):
-                if env.step(int(action), out)[1] != RUNNING:
-                    break
-
-    play(200)
-    before = kilobytes()
-    play(800)
-    grown = kilobytes() - before  # before it is closed, which gives back 3 MB
-    env.close()
-    return grown
-
-
-# A process of its own: what other tests have freed would take in what is lost here. Without huge pages, which the kernel
-# makes of a few small ones when it likes to.
-_GROWTH = """
-import ctypes, sys
-sys.path.insert(0, sys.argv[1])
-import nethack_test as t
-PR_SET_THP_DISABLE = 41
-ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)
-print(t.grown_kilobytes())
-"""
-
-
-@pytest.mark.extra
-def test_memory_does_not_grow(repository):
-    """Games that were cut off and games that ended leave (almost) nothing behind."""
-    child = subprocess.run(
-        [sys.executable, "-c", _GROWTH, str(repository / "tests" / "envs" / "nethack")],
-        capture_output=True, text=True, timeout=120, check=True, cwd=repository,
-    )  # fmt: skip
-    assert int(child.stdout) < 1000  # 100 to 200; where games are dropped instead of quit, 2000
 
 
 def test_a_closed_environment_says_so():

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 
 import pytest
 
-from motif_jax.annotation import lexicon
 from motif_jax.collecting import text_sources
 from motif_jax.datasets.dialogues import parquet
 from motif_jax.envs.reddit.task import Reddit
 from motif_jax.envs.text import registry
 from motif_jax.playing import text_lineups, text_scores
-from motif_jax.stages import collect_text, evaluate_text, train_text
-from motif_jax.support import run_folder
+from motif_jax.stages import collect_text
 from motif_jax.support.errors import UserError
-from motif_jax.support.interruption import EXIT_CODE
 from tests.envs.reddit.conftest import SCORES, refused, returns
 from tests.reward_fixtures import load_config
 
@@ -53,36 +48,6 @@ def test_scores_that_lack_some_are_completed(tmp_path, options):
     found = {"judge": "toxicity", "scores": {**known, "same words": 0, "you idiot": 2, "that is boring": 1}}
     assert json.loads((run / "scores.json").read_text()) == found
     assert parquet.read(run / "dialogues.parquet").returns().tolist() == [0, -5, 0]
-
-
-@pytest.mark.parametrize("stage", [collect_text, train_text])
-def test_asked_to_stop_while_comments_are_scored_a_run_goes_on_later(tmp_path, options, monkeypatch, stage):
-    """With a large model it takes hours: a job whose time is over is to be started again, and what it has heard is not asked again."""
-    name, run, asked = stage.__name__.split(".")[-1], tmp_path / "run", []
-    own = {"folder": options["folder"], "store": str(tmp_path / "store")}
-    config = load_config(name, "reddit" if stage is collect_text else "reddit_bc")
-    if stage is collect_text:
-        config.reddit.update({**own, "cutoff": -9.0, "vocab_size": 300})
-        config.workers = 1
-    else:
-        config.options = json.dumps({**own, "vocab_size": 300})
-    annotate = lexicon.LexiconAnnotator.annotate
-
-    def judge(self, questions):
-        asked.extend(question.id for question in questions)
-        os.kill(os.getpid(), signal.SIGTERM)
-        return annotate(self, questions)
-
-    monkeypatch.setattr(lexicon.LexiconAnnotator, "annotate", judge)
-    monkeypatch.setattr(text_scores, "_TOGETHER", 1)
-    for start in range(1, 4):
-        assert stage.run(config, run) == EXIT_CODE
-        assert len(asked) == len({*asked}) == start
-        assert not (run / "scores.json").exists()
-    monkeypatch.setattr(lexicon.LexiconAnnotator, "annotate", annotate)
-    if stage is collect_text:
-        assert stage.run(config, run) is None
-        assert set(json.loads((run / "scores.json").read_text())["scores"]) == {*SCORES}
 
 
 def test_what_is_made_for_a_run_is_never_the_file_that_is_given(tmp_path):
@@ -142,43 +107,6 @@ def test_a_reward_has_the_scale_that_is_its_own(tmp_path, options, reward, scale
     collect_text.check(config, tmp_path)
 
 
-@pytest.mark.parametrize("stage", [collect_text, evaluate_text, train_text])
-def test_a_run_goes_on_with_a_judge_at_another_address_but_with_no_other_judge(tmp_path, options, stage):
-    run = tmp_path / "run"
-    run.mkdir()
-
-    def config_of(server, model="a/model"):
-        judge = {"annotator": "openai", "server": server, "model": model}
-        judge |= {"folder": options["folder"], "reward_scale": -5.0}
-        name = stage.__name__.rpartition(".")[2]
-        config = load_config(name, {"train_text": "reddit_bc"}.get(name, "reddit"))
-        if stage is collect_text:
-            config.reddit.update(judge)
-        else:
-            config.update({"task": "reddit", "options": json.dumps(judge), "policy": "friendly"})
-        return config
-
-    (run / "config.json").write_text(json.dumps(run_folder.as_plain(config_of("http://one:8000/v1"))))
-    stage.check(config_of("http://other:8001/v1"), run)
-    with pytest.raises(UserError, match=r"model: a/model before, another/model now\)"):
-        stage.check(config_of("http://other:8001/v1", "another/model"), run)
-
-
-@pytest.mark.parametrize(
-    ("changes", "patient"),
-    [
-        ({"annotator": "openai"}, True),
-        ({"reward": "toxicity_noised", "annotator": "own:Judge"}, True),
-        ({"reward": "upvote_model", "upvote_run": "run"}, True),
-        ({}, False),
-        ({"reward": "none", "annotator": "openai"}, False),
-        ({"reward": "upvote"}, False),
-    ],
-)
-def test_a_model_that_judges_may_take_its_time(changes, patient):
-    assert Reddit(changes).patient is patient
-
-
 def test_vllm_in_processes_that_play_is_refused_in_one_line(tmp_path, options):
     """What is known of other texts does not help: replies are new."""
     own = {"annotator": "vllm", "model": "a/model"}
@@ -192,16 +120,3 @@ def test_vllm_in_processes_that_play_is_refused_in_one_line(tmp_path, options):
     config.policy, config.options = "recorded", json.dumps({**own, "folder": options["folder"]})
     with pytest.raises(UserError, match=line):
         text_lineups.check(config)
-
-
-def test_a_model_is_loaded_once_for_each_question_however_many_comments(tmp_path, judged, monkeypatch):
-    starts, told = [], []
-    monkeypatch.setattr(lexicon.LexiconAnnotator, "start", lambda self: starts.append(self))
-    monkeypatch.setattr(text_scores, "_TOGETHER", 1)
-    task = Reddit(judged)
-    for expected in (2, 2):  # the second time all answers are there
-        path = text_scores.write(task, tuple(SCORES), tmp_path / "run", told.append)
-        assert json.loads(path.read_text())["scores"] == {**SCORES, "same words": 0}
-        assert len(starts) == expected
-        assert (told == sorted(told), told[-1]) == (True, len(SCORES))
-        told.clear()

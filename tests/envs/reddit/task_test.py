@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import json
 
 import numpy as np
 import pytest
 
-from motif_jax.collecting import text_sources
 from motif_jax.datasets.dialogues import parquet
 from motif_jax.envs.reddit import made_up
 from motif_jax.envs.reddit.task import Reddit
@@ -16,7 +14,6 @@ from motif_jax.envs.text.contract import interact
 from motif_jax.playing import text_scores
 from motif_jax.stages import collect_text
 from motif_jax.support.errors import UserError
-from motif_jax.support.interruption import StoppedError
 from tests.envs.reddit.conftest import ROWS, SCORES, recorded, refused, returns, write
 from tests.reward_fixtures import load_config
 
@@ -79,35 +76,6 @@ def test_an_episode(options):
         .texts
         == ()
     )
-
-
-def test_what_else_is_prepared_of_dialogues_stops_between_two_parts(tmp_path, options):
-    given = ("reddit", {**options, "vocab_size": 300}, "recorded", "recorded", tmp_path / "run")
-    for prepare in (
-        lambda: text_sources.prepared(*given, 0, lambda: True),
-        lambda: text_sources.listed(*given, lambda: True),
-    ):
-        with pytest.raises(StoppedError):
-            prepare()
-    assert not (tmp_path / "run/tokenizer.json").exists()
-    assert not (tmp_path / "run/dialogues.parquet").exists()
-    text_sources.listed("reddit", text_sources.prepared(*given, 0), *given[2:])
-    assert (tmp_path / "run/tokenizer.json").exists()
-    assert (tmp_path / "run/dialogues.parquet").exists()
-
-
-def test_files_that_do_not_fit(tmp_path, options):
-    for rows, told in (
-        ([["a"] * 10], "line 2"),
-        ([[*"abcd", "t", "1.5", *"fghij"]], "line 2"),
-        ([], "no comment"),
-    ):
-        for name in ("comments_positive.csv", "comments_negative.csv"):
-            with (tmp_path / name).open("w", newline="") as file:
-                csv.writer(file).writerows([["header"], *rows])
-        assert told in refused(options)
-    (tmp_path / "comments_negative.csv").unlink()
-    assert "must be a folder with comments_positive.csv and comments_negative.csv" in refused(options)
 
 
 @pytest.mark.parametrize("content", ["[5]", "[-1]", "[true]", "[]", "{}", "["])

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler
 import numpy as np
 import pytest
 
-from motif_jax.envs.visdial.client import VisDialServer, checked_url
+from motif_jax.envs.visdial.client import VisDialServer
 from motif_jax.support.errors import UserError
 from tests.envs.visdial.server import serving
 
@@ -119,23 +119,3 @@ def test_in_the_end_it_is_one_line(faulty, act, told):
     assert "/fetch_reward_rank failed 3 times" in str(error.value)
     assert told in str(error.value)
     assert asker.failures == len(faulty.heard) == 3
-
-
-def test_another_kind_of_server_is_told_at_once(faulty):
-    faulty.script[:] = [404]
-    with pytest.raises(UserError, match="HTTP status 404"):
-        client(faulty, attempts=5).step(HISTORY, "c", FEATURES)
-    assert len(faulty.heard) == 1
-
-
-def test_nobody_there():
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        port = held.getsockname()[1]
-        # Bound, but nobody accepts: the connection is made and stays silent.
-        with pytest.raises(UserError, match=r"no answer in 0\.2 s"):
-            VisDialServer(f"http://127.0.0.1:{port}", timeout=0.2, attempts=1).ask([], "c")
-
-
-def test_addresses():
-    assert checked_url("k", "http://host:5000/step_rank") == "http://host:5000"
-    assert checked_url("k", "https://host/path/") == "https://host/path"

@@ -132,12 +132,6 @@ def test_an_agent_says_stop_and_starts_in_the_middle(files):
     assert environment.step("and?").observation.to_sequence().texts[1] == "what?"
 
 
-def test_an_unknown_beginning_is_asked_for(files):
-    scene = Scene("c", (), (), None, None, 0)
-    environment = VisDialEnvironment([scene], VisDial(files).features, made_up.Scripted([0.3] * 10), Rules())
-    assert environment.reset(np.random.default_rng(0)).talk.initial == 0.25
-
-
 def test_features_have_length_one_and_cross_processes(files):
     task = VisDial(files)
     assert np.linalg.norm(task.features[2]) == pytest.approx(1)
@@ -221,14 +215,6 @@ def test_files_that_do_not_fit_each_other(tmp_path, files):
 )  # fmt: skip
 def test_values_that_are_not_allowed(option, value):
     assert f"config.visdial.{option}=" in refused({option: value})
-
-
-def test_answers_cost_where_turns_are_paid_alone():
-    """Of another mode nothing of it would be seen in what is paid; a run that takes over its agent's options may change the mode."""
-    told = refused({"mode": "10_stop", "yes_no": "soft"})
-    assert "config.visdial.yes_no='soft'" in told
-    assert "mode=10_stop" in told
-    assert "yes_no" in VisDial.follow["mode"]
 
 
 def test_a_talk_needs_a_server_and_a_policy(files):

@@ -148,13 +148,6 @@ def test_the_best_games_and_how_the_published_code_ranks_them():
     assert set(tweets.best(games, 0.5)) != set(published)
 
 
-def test_indexes(tmp_path):
-    (tmp_path / "i.json").write_text("[2, 0]")
-    assert tweets.read_indexes(tmp_path / "i.json", 3) == [2, 0]
-    with pytest.raises(UserError, match="index 2 must be a whole number below 2"):
-        tweets.read_indexes(tmp_path / "i.json", 2)
-
-
 @pytest.mark.parametrize(
     ("content", "why"),
     [
@@ -167,22 +160,6 @@ def test_files_that_are_no_tweets(tmp_path, content, why):
     (tmp_path / "t.csv").write_text(content)
     with pytest.raises(UserError, match=why):
         tweets.read_csv(tmp_path / "t.csv", DAYS)
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        {"games": [], "transitions": {"panic": {"<b><b><b><b><b>": ["light"]}}},
-        {"games": [["panic", ["<b>"]]], "transitions": {"panic": {"<b><b><b><b><b>": ["light"]}}},
-        {"games": [["panic", ["<b><b><b><b><b>"]]], "transitions": {"panic": {"red": ["light"]}}},
-        {"games": [["panic", ["<b><b><b><b><b>"]]], "transitions": {}},
-        {"games": [["panic", ["<b><b><b><b><b>"]]], "transitions": ["panic"]},
-    ],
-)
-def test_structures_that_are_none(tmp_path, data):
-    (tmp_path / "t.json").write_text(json.dumps(data))
-    with pytest.raises(UserError, match=r"t\.json is not a structure of tweets"):
-        tweets.read_structure(tmp_path / "t.json")
 
 
 def test_the_true_word_must_be_in_the_list(tmp_path):
