@@ -20,8 +20,8 @@ import numpy as np
 import optax
 
 from motif_jax.devices.parallel import AXIS, DataParallel
-from motif_jax.offline.task import Evaluation, Position, Task
-from motif_jax.offline.trainer import OfflineTrainer, Settings
+from motif_jax.offline.task import Evaluation, Task, TrainingPosition
+from motif_jax.offline.trainer import OfflineTrainer, TrainerSettings
 from motif_jax.support import seeds
 
 TEXT = b"the quick brown fox jumps over the lazy dog and the dog is not amused at all by it " * 4
@@ -65,7 +65,7 @@ class Bigrams(Task):
         weights[[step in self.poisoned for step in steps]] = np.nan
         return {"letter": self.text[places], "next": self.text[np.add(places, 1)], "weight": weights}
 
-    def evaluate(self, state: State, shared: Any, position: Position) -> Evaluation:
+    def evaluate(self, state: State, shared: Any, position: TrainingPosition) -> Evaluation:
         size = (len(self.text) - 1) // BATCH * BATCH
         whole = {"letter": self.text[:size], "next": self.text[1 : size + 1]}
         whole["weight"] = np.ones(size, np.float32)
@@ -88,7 +88,7 @@ def _loss(logits: jax.Array, batch: Any) -> jax.Array:
 def main(folder: str, die_at: str | None = None) -> None:
     parallel = DataParallel(jax.local_devices())
     task = Bigrams(parallel, die_at=None if die_at is None else int(die_at))
-    OfflineTrainer(task, parallel, Settings(save_every_seconds=0)).run(Path(folder))
+    OfflineTrainer(task, parallel, TrainerSettings(save_every_seconds=0)).run(Path(folder))
 
 
 if __name__ == "__main__":

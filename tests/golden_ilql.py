@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from motif_jax.algorithms.implicit_q import Settings, TextBatch
+from motif_jax.algorithms.implicit_q import ImplicitQSettings, TextBatch
 from motif_jax.datasets.dialogues.collate import Quirks, truncated
 from motif_jax.datasets.dialogues.dialogue import Dialogue
 from motif_jax.datasets.dialogues.items import TokenItem, tokenise
 from motif_jax.datasets.dialogues.token_rewards import constant
 from motif_jax.envs.wordle.tokens import WordleTokenizer
-from motif_jax.offline.dialogue_batches import Layout
+from motif_jax.offline.dialogue_batches import ItemLayout
 
 GOLDEN = Path(__file__).parent / "golden"
 FILES = (("ilql_loss.json", "ilql_loss.npz"), ("ilql_loss_extra.json", "ilql_loss_extra.npz"))
@@ -89,9 +89,9 @@ def item_of(text: str, reward: float, paid: np.ndarray | None = None) -> TokenIt
     return tokenise(dialogue, WordleTokenizer(), constant(reward))
 
 
-def settings_of(case: Case) -> Settings:
+def settings_of(case: Case) -> ImplicitQSettings:
     config = case.config
-    return Settings(
+    return ImplicitQSettings(
         discount=config["gamma"],
         expectile=config["tau"],
         beta=config["beta"],
@@ -117,7 +117,7 @@ def items_of(case: Case, quirks: Quirks = PUBLISHED) -> list[TokenItem]:
 def batch_of(case: Case, quirks: Quirks = PUBLISHED, utterance: bool | None = None) -> TextBatch:
     """The case's games as a batch, made by the package from their texts; by `utterance`s or not where that is given."""
     by_utterance = case.utterance if utterance is None else utterance
-    plan = Layout(WordleTokenizer().delimiters.pad, by_utterance, case.options.get("max_len"), quirks)
+    plan = ItemLayout(WordleTokenizer().delimiters.pad, by_utterance, case.options.get("max_len"), quirks)
     items = items_of(case, quirks)
     width = max(len(item.tokens) for item in items)
     tokens = max(len(item.action_indices) for item in items)

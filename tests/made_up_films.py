@@ -50,7 +50,7 @@ def film(steps: int = 150, seed: int = 3, screen: bool = True) -> watching.Film:
     maker = watching.FilmMaker(
         "NetHackScore-v1", {"max_episode_steps": steps}, seed, environment.spec, "A <b>made-up</b> film"
     )
-    chooser = watching.GivenActions(np.array(actions), MadeUpPolicy(), environment.spec)
+    chooser = watching.RecordedActions(np.array(actions), MadeUpPolicy(), environment.spec)
     for sight in watching.watch(environment, seed, chooser, MadeUpRater()):
         maker.add(sight)
     made = maker.film(environment.episode_info())

@@ -136,7 +136,7 @@ class Inputs:
         folder = self.folder / "trajectories"
         folder.mkdir()
         about = {"environment": LEVEL, "options": {"max_episode_steps": 64}, "actions": list(ACTIONS)}
-        episode = parquet.Episode(0, 1, ["turn left"] * 200, [0] * 200, [0.0] * 200)
+        episode = parquet.TrajectoryEpisode(0, 1, ["turn left"] * 200, [0] * 200, [0.0] * 200)
         parquet.write(folder / parquet.FILE, [episode], about)
         return folder
 

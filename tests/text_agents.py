@@ -13,13 +13,13 @@ import numpy as np
 from motif_jax.envs.text import registry
 from motif_jax.language.config import ModelConfig, parse
 from motif_jax.language.model import LanguageModel
-from motif_jax.language.text_agent import Design, TextAgent
+from motif_jax.language.text_agent import Design, TextAgentNetwork
 from motif_jax.offline import agent_folder
 
 
 @functools.cache
 def _initialiser(config: ModelConfig, design: Design) -> Callable[[jax.Array], Any]:
-    return jax.jit(TextAgent(LanguageModel(config), design).init)
+    return jax.jit(TextAgentNetwork(LanguageModel(config), design).init)
 
 
 def write(
@@ -42,7 +42,7 @@ def write(
         }
     )  # fmt: skip
     design = design or Design()
-    network = TextAgent(LanguageModel(config), design)
+    network = TextAgentNetwork(LanguageModel(config), design)
     params = jax.tree.map(np.asarray, _initialiser(config, design)(jax.random.key(seed)))
     folder.mkdir(parents=True, exist_ok=True)
     agent_folder.write(

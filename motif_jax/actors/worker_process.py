@@ -29,7 +29,7 @@ _CLOSE_SECONDS = 5.0
 _Job = TypeVar("_Job")
 
 
-class Server(Protocol):
+class ProcessWork(Protocol):
     """The work of a process; made in it from the setup that its parent gives."""
 
     def answer(self, request: Any) -> Any:
@@ -50,7 +50,7 @@ class WorkerFailure:
 class WorkerProcess:
     """One spawned worker, which answers requests as `make(setup)` does, and the pipe to it."""
 
-    def __init__(self, make: Callable[[Any], Server], setup: Mapping[str, Any]) -> None:
+    def __init__(self, make: Callable[[Any], ProcessWork], setup: Mapping[str, Any]) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, child = context.Pipe()
         self.process = context.Process(target=_serve, args=(make, child, dict(setup)), daemon=True)
@@ -108,7 +108,7 @@ def close_all(processes: Sequence[WorkerProcess]) -> None:
         folders.sweep()
 
 
-def _serve(make: Callable[[Any], Server], connection: Connection, setup: Mapping[str, Any]) -> None:
+def _serve(make: Callable[[Any], ProcessWork], connection: Connection, setup: Mapping[str, Any]) -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     end_with_parent(parent.sentinel)  # a pipe that the parent holds open and writes nothing to
@@ -138,7 +138,7 @@ def _requests(connection: Connection) -> Iterator[Any]:
 
 
 def run_jobs(
-    make: Callable[[Any], Server],
+    make: Callable[[Any], ProcessWork],
     setup: Mapping[str, Any],
     jobs: Iterable[_Job],
     workers: int,

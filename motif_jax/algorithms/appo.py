@@ -39,7 +39,7 @@ ADVANTAGE_STD_FLOOR = 1e-3
 EXTREMES = {"policy/ratio_min": jnp.min, "policy/ratio_max": jnp.max, "lag/max": jnp.max}
 
 
-class TrainState(NamedTuple):
+class AppoTrainState(NamedTuple):
     """All that an update changes, and the frozen parameters of a reward computed inside it.
 
     Attributes:
@@ -96,17 +96,17 @@ def check(config: ConfigDict) -> None:
 
 def make_state(
     network: AgentNetwork, optimizer: optax.GradientTransformation, key: Array, reward_params: Any = ()
-) -> TrainState:
+) -> AppoTrainState:
     """A new training state; the same key gives the same state."""
     init_key, key = jax.random.split(key)
     params = network.init(init_key)
     statistics = value_normalisation.initial()
     step, env_steps = jnp.zeros((), jnp.int32), schedules.no_steps()
-    return TrainState(params, optimizer.init(params), step, env_steps, key, statistics, reward_params)
+    return AppoTrainState(params, optimizer.init(params), step, env_steps, key, statistics, reward_params)
 
 
 def run_network(
-    network: AgentNetwork, config: ConfigDict, state: TrainState, batch: TrajectoryBatch, reward: Array
+    network: AgentNetwork, config: ConfigDict, state: AppoTrainState, batch: TrajectoryBatch, reward: Array
 ) -> Output:
     """Runs the network over a batch and computes what the losses compare it with.
 
@@ -160,7 +160,7 @@ def exploration_loss(config: ConfigDict, output: Output, valid: Array, axis_name
 
 
 def compute_loss(
-    config: ConfigDict, state: TrainState, batch: TrajectoryBatch, output: Output, axis_name: str | None
+    config: ConfigDict, state: AppoTrainState, batch: TrajectoryBatch, output: Output, axis_name: str | None
 ) -> tuple[Array, Metrics]:
     """The global loss and its terms.
 
@@ -196,13 +196,13 @@ def compute_loss(
     }
 
 
-def _valid(config: ConfigDict, state: TrainState, batch: TrajectoryBatch) -> Array:
+def _valid(config: ConfigDict, state: AppoTrainState, batch: TrajectoryBatch) -> Array:
     lag = state.step - batch.parameter_version
     return trajectory.recorded(batch) & (lag < config.max_policy_lag)
 
 
 def describe(
-    config: ConfigDict, state: TrainState, batch: TrajectoryBatch, output: Output, axis_name: str | None
+    config: ConfigDict, state: AppoTrainState, batch: TrajectoryBatch, output: Output, axis_name: str | None
 ) -> Metrics:
     """What else there is to say about an update; `config` is `config.algorithm`."""
     recorded, valid = trajectory.recorded(batch), _valid(config, state, batch)
@@ -245,7 +245,7 @@ def _value_metrics(output: Output, valid: Array, axis_name: str | None) -> Metri
 def gradient(
     network: AgentNetwork,
     config: ConfigDict,
-    state: TrainState,
+    state: AppoTrainState,
     batch: TrajectoryBatch,
     reward: Array,
     axis_name: str | None = None,
@@ -274,7 +274,7 @@ def make_update(
     config: ConfigDict,
     *,
     reward_fn: RewardFunction | None = None,
-) -> Callable[..., tuple[TrainState, Metrics]]:
+) -> Callable[..., tuple[AppoTrainState, Metrics]]:
     """Builds the update.
 
     Args:
@@ -296,8 +296,8 @@ def make_update(
     settings = config.algorithm
 
     def step(
-        state: TrainState, batch: TrajectoryBatch, reward: Array, axis_name: str | None
-    ) -> tuple[TrainState, Metrics]:
+        state: AppoTrainState, batch: TrajectoryBatch, reward: Array, axis_name: str | None
+    ) -> tuple[AppoTrainState, Metrics]:
         gradients, metrics, output = gradient(network, config, state, batch, reward, axis_name)
         share = schedules.share_done(state.env_steps, config.train_for_env_steps)
         updates, opt_state = optimizer.update(gradients, state.opt_state, state.params, share=share)
@@ -311,8 +311,8 @@ def make_update(
         return state, metrics
 
     def update(
-        state: TrainState, batch: TrajectoryBatch, *, axis_name: str | None = None
-    ) -> tuple[TrainState, Metrics]:
+        state: AppoTrainState, batch: TrajectoryBatch, *, axis_name: str | None = None
+    ) -> tuple[AppoTrainState, Metrics]:
         trajectory.check(batch)
         if reward_fn is not None:
             rows = {name: x[:-1] for name, x in batch.observation.items()}
@@ -326,7 +326,7 @@ def make_update(
             key, deal = jax.random.split(state.key)
             order = minibatches.order(deal, settings, batch.action.shape[1], axis_name)
 
-            def part(current: TrainState, chosen: Array) -> tuple[TrainState, Metrics]:
+            def part(current: AppoTrainState, chosen: Array) -> tuple[AppoTrainState, Metrics]:
                 return step(current, *minibatches.take(batch, rewards.total, chosen), axis_name)
 
             state, metrics = jax.lax.scan(part, state._replace(key=key), order)
@@ -341,8 +341,8 @@ def make_update(
 
 
 def _move_statistics(
-    config: ConfigDict, state: TrainState, target: Array, batch: TrajectoryBatch, axis_name: str | None
-) -> TrainState:
+    config: ConfigDict, state: AppoTrainState, target: Array, batch: TrajectoryBatch, axis_name: str | None
+) -> AppoTrainState:
     """Updates the scale of the values; with PopArt the value head keeps its meaning."""
     old = value_normalisation.moments(state.value_statistics)
     recorded = trajectory.recorded(batch)

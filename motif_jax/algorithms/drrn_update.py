@@ -16,7 +16,7 @@ import optax
 from ml_collections import ConfigDict
 
 from motif_jax.algorithms import appo, losses, reductions, replay, schedules, total_reward, trajectory
-from motif_jax.algorithms.replay import Memory, Steps
+from motif_jax.algorithms.replay import ReplayMemory, ReplaySteps
 from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.support import config as checks
 
@@ -26,7 +26,7 @@ Metrics = dict[str, Array]
 _SHORTEST = 64
 
 
-class TrainState(NamedTuple):
+class DrrnTrainState(NamedTuple):
     """All that an update changes.
 
     Attributes:
@@ -35,7 +35,7 @@ class TrainState(NamedTuple):
       step: int32 scalar, updates done; the version of `params`.
       env_steps: int32 [2], environment steps learned from, as `schedules.add_steps` counts them.
       key: random key, moved on by each update.
-      memory: a `replay.Memory` of what was played, () before `with_memory`; it takes a batch also where the step on it is left out.
+      memory: a `replay.ReplayMemory` of what was played, () before `with_memory`; it takes a batch also where the step on it is left out.
       reward_params: parameters of `reward_fn`; an empty tuple without one.
     """
 
@@ -65,15 +65,15 @@ def check(config: ConfigDict) -> None:
 
 def make_state(
     network: Any, optimizer: optax.GradientTransformation, key: Array, reward_params: Any = ()
-) -> TrainState:
+) -> DrrnTrainState:
     """A new training state without a memory, see `with_memory`; the same key gives the same state."""
     init_key, key = jax.random.split(key)
     params = network.init(init_key)
     step, env_steps = jnp.zeros((), jnp.int32), schedules.no_steps()
-    return TrainState(params, optimizer.init(params), step, env_steps, key, (), reward_params)
+    return DrrnTrainState(params, optimizer.init(params), step, env_steps, key, (), reward_params)
 
 
-def with_memory(state: TrainState, network: Any, config: ConfigDict) -> TrainState:
+def with_memory(state: DrrnTrainState, network: Any, config: ConfigDict) -> DrrnTrainState:
     """The state with the empty memory of a training config."""
     fields = {
         name: jnp.zeros(network.spec.observation[name].shape, network.spec.observation[name].dtype)
@@ -85,7 +85,7 @@ def with_memory(state: TrainState, network: Any, config: ConfigDict) -> TrainSta
     )
 
 
-def errors(values: Array, after: Array, steps: Steps, gamma: float) -> tuple[Array, Array]:
+def errors(values: Array, after: Array, steps: ReplaySteps, gamma: float) -> tuple[Array, Array]:
     """How far Q is from its targets: float32 [N], with gradient through `values` alone, and the targets.
 
     Args:
@@ -108,7 +108,7 @@ def make_update(
     config: ConfigDict,
     *,
     reward_fn: appo.RewardFunction | None = None,
-) -> Callable[..., tuple[TrainState, Metrics]]:
+) -> Callable[..., tuple[DrrnTrainState, Metrics]]:
     """Builds the update.
 
     Args:
@@ -124,8 +124,8 @@ def make_update(
     settings = config.algorithm
 
     def update(
-        state: TrainState, batch: TrajectoryBatch, *, axis_name: str | None = None
-    ) -> tuple[TrainState, Metrics]:
+        state: DrrnTrainState, batch: TrajectoryBatch, *, axis_name: str | None = None
+    ) -> tuple[DrrnTrainState, Metrics]:
         trajectory.check(batch)
         if reward_fn is not None:
             rows = {name: x[:-1] for name, x in batch.observation.items()}
@@ -137,7 +137,7 @@ def make_update(
         share = schedules.share_done(state.env_steps, config.train_for_env_steps)
         key, *draws = jax.random.split(state.key, settings.epochs + 1)
 
-        def step(current: TrainState, draw: Array) -> tuple[TrainState, Metrics]:
+        def step(current: DrrnTrainState, draw: Array) -> tuple[DrrnTrainState, Metrics]:
             steps = _own_part(replay.draw(draw, memory, settings.replay_draw), axis_name)
             gradients, metrics = _gradient(network, settings.gamma, current.params, steps, axis_name)
             updates, opt_state = optimizer.update(gradients, current.opt_state, current.params, share=share)
@@ -168,7 +168,7 @@ def make_update(
     return update
 
 
-def _segments(network: Any, batch: TrajectoryBatch, reward: Array, axis_name: str | None) -> Memory:
+def _segments(network: Any, batch: TrajectoryBatch, reward: Array, axis_name: str | None) -> ReplayMemory:
     """A batch's rollouts, of all devices, as a memory holds them."""
     rows = {
         "observation": network.stored({name: batch.observation[name] for name in network.fields}),
@@ -180,10 +180,10 @@ def _segments(network: Any, batch: TrajectoryBatch, reward: Array, axis_name: st
     rows = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), rows)
     if axis_name is not None:
         rows = jax.lax.all_gather(rows, axis_name, axis=0, tiled=True)
-    return Memory(**rows, added=jnp.zeros((), jnp.int32))
+    return ReplayMemory(**rows, added=jnp.zeros((), jnp.int32))
 
 
-def _own_part(steps: Steps, axis_name: str | None) -> Steps:
+def _own_part(steps: ReplaySteps, axis_name: str | None) -> ReplaySteps:
     """This device's part of a draw; those that do not divide evenly are taken once all the same."""
     if axis_name is None:
         return steps
@@ -195,7 +195,7 @@ def _own_part(steps: Steps, axis_name: str | None) -> Steps:
 
 
 def _gradient(
-    network: Any, gamma: float, params: Any, steps: Steps, axis_name: str | None
+    network: Any, gamma: float, params: Any, steps: ReplaySteps, axis_name: str | None
 ) -> tuple[Any, Metrics]:
     """Gradient of the mean Huber loss of valid steps, and what there is to say of it."""
     count = jnp.maximum(reductions.total(steps.valid.astype(jnp.float32), axis_name), 1.0)

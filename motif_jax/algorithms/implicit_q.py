@@ -21,7 +21,7 @@ Array = jax.Array
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class ImplicitQSettings:
     """The numbers of the loss; the names in brackets are those of the paper's code.
 
     Attributes:
@@ -108,7 +108,7 @@ class Estimates(NamedTuple):
       target_q: float32 [B, K], of the actions, from `target_of`.
       next_values: float32 [B, K], what a Q bootstraps from, without the discount: V of the next state in ILQL.
       log_probs: float32 [B, A], of the actions' tokens under the policy.
-      context_log_probs: float32 [B, T - 1], of all tokens but the first; None unless `Settings.context_weight` is above 0.
+      context_log_probs: float32 [B, T - 1], of all tokens but the first; None unless `ImplicitQSettings.context_weight` is above 0.
       advantages: float32 [B, K], what the policy's weights depend on; None: they do not.
       shifts: float32 [B, K], added to the rewards (log pi of the action in Psi-learning); None: nothing.
       entropies: float32 [B, A], of the policy at the actions' tokens, nats; None where no policy is learned.
@@ -132,7 +132,7 @@ class Counts(NamedTuple):
     policy: Any
 
 
-class Sums(NamedTuple):
+class LossSums(NamedTuple):
     """Summed terms, float32 scalars."""
 
     q: Array
@@ -148,7 +148,9 @@ def chosen(of_all: Array, index: Array) -> Array:
     return jnp.take_along_axis(of_all, index[..., None], axis=-1)[..., 0]
 
 
-def action_q(q: Array, actions: Array, settings: Settings, conservative: bool, margin: bool) -> ActionQ:
+def action_q(
+    q: Array, actions: Array, settings: ImplicitQSettings, conservative: bool, margin: bool
+) -> ActionQ:
     """The terms of one Q.
 
     Args:
@@ -170,7 +172,7 @@ def action_q(q: Array, actions: Array, settings: Settings, conservative: bool, m
     return ActionQ(taken, *terms)
 
 
-def target_of(qs: Sequence[Array], settings: Settings) -> Array:
+def target_of(qs: Sequence[Array], settings: ImplicitQSettings) -> Array:
     """The smallest of the target Qs (Fujimoto et al. 2018), clipped: float32, of the shape of each."""
     chex.assert_equal_shape(list(qs))
     smallest = qs[0] if len(qs) == 1 else jnp.minimum(*qs)
@@ -228,7 +230,7 @@ def expectile_errors(targets: Array, values: Array, expectile: float) -> Array:
     return jnp.where(errors >= 0, expectile, 1 - expectile) * jnp.square(errors)
 
 
-def policy_weights(advantages: Array, settings: Settings) -> Array:
+def policy_weights(advantages: Array, settings: ImplicitQSettings) -> Array:
     """The policy's weights of actions by their advantages: exp(beta A), or by the sign; no gradient."""
     advantages = jax.lax.stop_gradient(advantages)
     if settings.exponential:
@@ -238,7 +240,7 @@ def policy_weights(advantages: Array, settings: Settings) -> Array:
     return weights if settings.most_weight is None else jnp.minimum(weights, settings.most_weight)
 
 
-def token_weights(batch: TextBatch, advantages: Array, settings: Settings) -> Array:
+def token_weights(batch: TextBatch, advantages: Array, settings: ImplicitQSettings) -> Array:
     """The policy's weight of predicting the token behind each position, float32 [B, T] (published: `get_weights`).
 
     Args:
@@ -261,14 +263,16 @@ def next_tokens(batch: TextBatch) -> Array:
     return jnp.take_along_axis(batch.tokens, jnp.minimum(batch.action_tokens + 1, last), axis=1)
 
 
-def counts(batch: TextBatch, settings: Settings) -> Counts:
+def counts(batch: TextBatch, settings: ImplicitQSettings) -> Counts:
     """The denominators of this part of a batch, before other parts are added."""
     everything = settings.all_tokens or settings.context_weight > 0
     policy = batch.valid[:, 1:] if everything else batch.acts
     return Counts(*(jnp.sum(part, dtype=jnp.float32) for part in (batch.live, policy)))
 
 
-def losses(batch: TextBatch, estimates: Estimates, settings: Settings, huber: bool = False) -> Sums:
+def losses(
+    batch: TextBatch, estimates: Estimates, settings: ImplicitQSettings, huber: bool = False
+) -> LossSums:
     """The sums of the terms over a batch; all that is not an estimate of a live action may be anything, but finite.
 
     Args:
@@ -299,10 +303,10 @@ def losses(batch: TextBatch, estimates: Estimates, settings: Settings, huber: bo
         v = total(expectile_errors(aims, estimates.values[:, :-1], settings.expectile), live)
     if estimates.log_probs is not None:
         policy = _policy_sum(batch, estimates, settings)
-    return Sums(q, v, conservative, margin, policy)
+    return LossSums(q, v, conservative, margin, policy)
 
 
-def _policy_sum(batch: TextBatch, estimates: Estimates, settings: Settings) -> Array:
+def _policy_sum(batch: TextBatch, estimates: Estimates, settings: ImplicitQSettings) -> Array:
     """Weighted cross-entropy in nats of the actions' tokens, and of all others where they count too."""
     advantages = estimates.advantages
     if advantages is None:
@@ -324,7 +328,7 @@ def _spoken(batch: TextBatch) -> Array:
     return batch.acts & there
 
 
-def spreads(batch: TextBatch, estimates: Estimates, settings: Settings) -> dict[str, Spread]:
+def spreads(batch: TextBatch, estimates: Estimates, settings: ImplicitQSettings) -> dict[str, Spread]:
     """Means and ranges of the losses' inputs over the actions that count; absent where the method has none."""
     live, found = batch.live, {}
     if estimates.qs:

@@ -39,7 +39,7 @@ class Samples(NamedTuple):
     valid: Array
 
 
-class Rows(NamedTuple):
+class StepLosses(NamedTuple):
     """The terms of the loss of N steps, float32 [N] each.
 
     Attributes:
@@ -106,7 +106,9 @@ def together(x: Array, size: int) -> Array:
     return jnp.repeat(x.reshape(-1, size), size, axis=0)
 
 
-def loss_rows(logits: Array, value: Array, samples: Samples, clip_ratio: float, clip_value: float) -> Rows:
+def loss_rows(
+    logits: Array, value: Array, samples: Samples, clip_ratio: float, clip_value: float
+) -> StepLosses:
     """The terms of the loss, row by row; see `rows_of`.
 
     Args:
@@ -124,7 +126,7 @@ def loss_rows(logits: Array, value: Array, samples: Samples, clip_ratio: float, 
 
 def rows_of(
     log_prob: Array, entropy: Array, value: Array, samples: Samples, clip_ratio: float, clip_value: float
-) -> Rows:
+) -> StepLosses:
     """The terms of the loss, row by row.
 
     Args:
@@ -138,7 +140,7 @@ def rows_of(
     chex.assert_equal_shape([log_prob, entropy, value, samples.behaviour_log_prob, samples.advantage])
     ratio = jnp.exp(log_prob - samples.behaviour_log_prob)
     clipped = losses.clamp(ratio, 1 - clip_ratio, 1 + clip_ratio)
-    return Rows(
+    return StepLosses(
         policy=-jnp.minimum(ratio * samples.advantage, clipped * samples.advantage),
         value=value_rows(value, samples.behaviour_value, samples.target, clip_value),
         entropy=entropy,
@@ -154,12 +156,14 @@ def entropy(logits: Array) -> Array:
     return -jnp.sum(jnp.where(there, jnp.exp(safe) * safe, 0.0), axis=-1)
 
 
-def combine(rows: Rows, value_coefficient: float, entropy_coefficient: float) -> Array:
+def combine(rows: StepLosses, value_coefficient: float, entropy_coefficient: float) -> Array:
     """Each row's whole loss; float32 [N]."""
     return rows.policy + value_coefficient * rows.value - entropy_coefficient * rows.entropy
 
 
-def describe(rows: Rows, valid: Array, clip_ratio: float, axis_name: str | None = None) -> dict[str, Array]:
+def describe(
+    rows: StepLosses, valid: Array, clip_ratio: float, axis_name: str | None = None
+) -> dict[str, Array]:
     """Means of the terms over the valid rows, of all devices; float32 scalars."""
     outside = jnp.abs(rows.ratio - 1.0) > clip_ratio
     return {

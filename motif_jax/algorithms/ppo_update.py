@@ -37,7 +37,7 @@ Metrics = dict[str, Array]
 _TAKEN = "policy/minibatches_taken"
 
 
-class TrainState(NamedTuple):
+class PpoTrainState(NamedTuple):
     """All that an update changes, and the frozen parameters of a reward computed inside it.
 
     Attributes:
@@ -89,15 +89,15 @@ def check(config: ConfigDict) -> None:
 
 def make_state(
     network: PolicyNetwork, optimizer: optax.GradientTransformation, key: Array, reward_params: Any = ()
-) -> TrainState:
+) -> PpoTrainState:
     """A new training state; the same key gives the same state."""
     init_key, key = jax.random.split(key)
     params = network.init(init_key)
     step = jnp.zeros((), jnp.int32)
-    return TrainState(params, optimizer.init(params), step, schedules.no_steps(), key, reward_params)
+    return PpoTrainState(params, optimizer.init(params), step, schedules.no_steps(), key, reward_params)
 
 
-def with_reference(state: TrainState, config: ConfigDict) -> TrainState:
+def with_reference(state: PpoTrainState, config: ConfigDict) -> PpoTrainState:
     """A new state with what `config.algorithm.kl` needs: its parameters as the reference, in memory of their own."""
     kl = config.algorithm.get("kl")
     if kl is None or not kl.coefficient:
@@ -112,7 +112,7 @@ def make_update(
     config: ConfigDict,
     *,
     reward_fn: appo.RewardFunction | None = None,
-) -> Callable[..., tuple[TrainState, Metrics]]:
+) -> Callable[..., tuple[PpoTrainState, Metrics]]:
     """Builds the update.
 
     Args:
@@ -131,8 +131,8 @@ def make_update(
     limit, length = settings.get("kl_limit"), settings.get("recurrence", 1)
 
     def update(
-        state: TrainState, batch: TrajectoryBatch, *, axis_name: str | None = None
-    ) -> tuple[TrainState, Metrics]:
+        state: PpoTrainState, batch: TrajectoryBatch, *, axis_name: str | None = None
+    ) -> tuple[PpoTrainState, Metrics]:
         trajectory.check(batch)
         if reward_fn is not None:
             rows = {name: x[:-1] for name, x in batch.observation.items()}
@@ -153,7 +153,7 @@ def make_update(
         order = ppo.minibatches(deal, len(samples.action) // length, size // length, settings.epochs)
         share = schedules.share_done(state.env_steps, config.train_for_env_steps)
 
-        def step(current: TrainState, chosen: Array) -> tuple[TrainState, Metrics]:
+        def step(current: PpoTrainState, chosen: Array) -> tuple[PpoTrainState, Metrics]:
             some = jax.tree.map(lambda x: jnp.take(x, chosen, axis=0), sequences)
             if config.compat.get("glam_value_broadcast"):
                 some = _with_peers(some, min(settings.broadcast_rows, size))
@@ -203,7 +203,7 @@ def _whole(frozen: Any, params: Any) -> Any:
 def _penalty(
     network: PolicyNetwork,
     config: ConfigDict,
-    state: TrainState,
+    state: PpoTrainState,
     batch: TrajectoryBatch,
     axis_name: str | None,
 ) -> tuple[Array, Any, Metrics]:
@@ -230,8 +230,8 @@ def _penalty(
 
 
 def _until(
-    step: Callable[..., tuple[TrainState, Metrics]], state: TrainState, order: Array
-) -> tuple[TrainState, Metrics]:
+    step: Callable[..., tuple[PpoTrainState, Metrics]], state: PpoTrainState, order: Array
+) -> tuple[PpoTrainState, Metrics]:
     """Runs `step` over minibatches up to the first that it does not take; metrics are of those that were looked at."""
     shapes = jax.eval_shape(step, state, order[0])[1]
     sums = {name: jnp.zeros(()) for name in shapes}
@@ -239,10 +239,12 @@ def _until(
     sums |= {name: jnp.full((), bounds[of]) for name, of in appo.EXTREMES.items() if name in shapes}
     pairs: dict[Any, Callable[..., Array]] = {jnp.min: jnp.minimum, jnp.max: jnp.maximum}
 
-    def go_on(carry: tuple[TrainState, Metrics, Array, Array]) -> Array:
+    def go_on(carry: tuple[PpoTrainState, Metrics, Array, Array]) -> Array:
         return (carry[2] < len(order)) & carry[3]
 
-    def one(carry: tuple[TrainState, Metrics, Array, Array]) -> tuple[TrainState, Metrics, Array, Array]:
+    def one(
+        carry: tuple[PpoTrainState, Metrics, Array, Array],
+    ) -> tuple[PpoTrainState, Metrics, Array, Array]:
         current, before, number, _ = carry
         new, metrics = step(current, order[number])
         joined = {
@@ -356,7 +358,7 @@ def _gradient(
     micro = min(config.microbatch_size // length, len(valid))
     parts = jax.tree.map(lambda x: x.reshape(len(valid) // micro, micro, *x.shape[1:]), minibatch)
 
-    def loss(params: Any, part: Sequences) -> tuple[Array, ppo.Rows]:
+    def loss(params: Any, part: Sequences) -> tuple[Array, ppo.StepLosses]:
         rows, first = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), (dict(part.observation), part.first))
         logits, value, _ = network.apply(whole(params), rows, part.states, first)
         some = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), part.samples)
@@ -364,7 +366,7 @@ def _gradient(
         each = ppo.combine(found, config.value_coefficient, config.entropy_coefficient)
         return jnp.sum(jnp.where(some.valid, each, 0.0)) / count, found
 
-    def add(total: Any, part: Sequences) -> tuple[Any, ppo.Rows]:
+    def add(total: Any, part: Sequences) -> tuple[Any, ppo.StepLosses]:
         gradients, rows = jax.grad(loss, has_aux=True)(params, part)
         return jax.tree.map(jnp.add, total, gradients), rows
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 Array = jax.Array
 
 
-class Memory(NamedTuple):
+class ReplayMemory(NamedTuple):
     """Up to C segments of T steps and the row behind them.
 
     Attributes:
@@ -30,7 +30,7 @@ class Memory(NamedTuple):
     added: Array
 
 
-class Steps(NamedTuple):
+class ReplaySteps(NamedTuple):
     """N steps of a memory: what was seen before and after each; `valid` bool [N]."""
 
     observation: Array
@@ -41,10 +41,10 @@ class Steps(NamedTuple):
     after: Array
 
 
-def empty(segments: int, length: int, observation: jax.ShapeDtypeStruct) -> Memory:
+def empty(segments: int, length: int, observation: jax.ShapeDtypeStruct) -> ReplayMemory:
     """A memory of so many segments of `length` steps; `observation` is the shape and dtype of one row."""
     rows = (segments, length)
-    return Memory(
+    return ReplayMemory(
         observation=jnp.zeros((segments, length + 1, *observation.shape), observation.dtype),
         action=jnp.zeros(rows, jnp.int32),
         reward=jnp.zeros(rows),
@@ -54,29 +54,29 @@ def empty(segments: int, length: int, observation: jax.ShapeDtypeStruct) -> Memo
     )
 
 
-def add(memory: Memory, segments: Memory) -> Memory:
+def add(memory: ReplayMemory, segments: ReplayMemory) -> ReplayMemory:
     """The memory with `segments` (B of them, at most C) in the place of nothing, or of the oldest."""
     capacity, new = len(memory.action), len(segments.action)
     places = (memory.added + jnp.arange(new)) % capacity
     count = memory.added + new
-    kept: Memory = jax.tree.map(
+    kept: ReplayMemory = jax.tree.map(
         lambda old, more: old.at[places].set(more) if old.ndim else old, memory, segments
     )
     return kept._replace(added=count)
 
 
-def steps_in(memory: Memory) -> Array:
+def steps_in(memory: ReplayMemory) -> Array:
     """The number of steps that can be drawn, invalid ones included; int32 scalar."""
     capacity, length = memory.action.shape
     return jnp.minimum(memory.added, capacity) * length
 
 
-def draw(key: Array, memory: Memory, count: int) -> Steps:
+def draw(key: Array, memory: ReplayMemory, count: int) -> ReplaySteps:
     """So many different steps, each set of them as likely as any other; there must be as many."""
     places = distinct(key, steps_in(memory), count)
     length = memory.action.shape[1]
     segment, row = places // length, places % length
-    return Steps(
+    return ReplaySteps(
         observation=memory.observation[segment, row],
         action=memory.action[segment, row],
         reward=memory.reward[segment, row],

@@ -23,7 +23,7 @@ from motif_jax.algorithms.vtrace import Targets
 Array = jax.Array
 
 
-class Played(NamedTuple):
+class EpisodeBatch(NamedTuple):
     """Episodes side by side; numpy or jax arrays, with any axes in front of B.
 
     Attributes:

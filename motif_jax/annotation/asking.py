@@ -13,7 +13,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.annotation.annotator import Prices
 from motif_jax.annotation.labels import TURNED
-from motif_jax.annotation.messages import Asked, Reply, Server
+from motif_jax.annotation.messages import Asked, Reply, ServerStatus
 from motif_jax.annotation.online import Labelled
 from motif_jax.annotation.questions import QuestionHasher, is_reversed
 from motif_jax.annotation.queue import Items, Pending, PublishedQueue, QuestionQueue, Queue
@@ -67,7 +67,7 @@ class Books:
         self._step = 0
         self._totals = dict.fromkeys(_TOTALS, 0)
         self._interval = _Interval(time.monotonic())
-        self.server = Server(False, time.time(), "not asked yet")
+        self.server = ServerStatus(False, time.time(), "not asked yet")
 
     def identify(self, identity: dict[str, Any], prices: Prices | None) -> None:
         """Names the annotator, before any text arrives."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from motif_jax.annotation.annotator import Annotator, Answer, Question
 from motif_jax.annotation.parsing import AnswerParser
-from motif_jax.annotation.prompts import Prompt, Turns, label_name, load_prompt, prompt_path
+from motif_jax.annotation.prompts import PromptTexts, Turns, label_name, load_prompt, prompt_path
 from motif_jax.datasets.verdicts import FORMS, PAIR, UNKNOWN, Form
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
@@ -23,7 +23,7 @@ TOO_LONG = "prompt too long for the model"
 IMPROBABLE = "the verdicts have little probability"
 
 
-def check_chat(config: Any, form: Form = PAIR) -> Prompt:
+def check_chat(config: Any, form: Form = PAIR) -> PromptTexts:
     """Checks what annotators by language models share, and returns the prompt for questions of `form`.
 
     Raises:
@@ -56,7 +56,7 @@ def without_surrogates(text: str) -> str:
 
 
 @dataclasses.dataclass
-class Dialogue:
+class Conversation:
     """One question's conversation so far."""
 
     position: int
@@ -134,18 +134,18 @@ class ChatAnnotator(Annotator):
             sampling |= {"top_k": config.sampling.top_k, "top_p": config.sampling.top_p, "seed": self._seed}
         return sampling
 
-    def open(self, position: int, question: Question) -> Dialogue:
+    def open(self, position: int, question: Question) -> Conversation:
         """Begins the conversation about a question."""
-        return Dialogue(position, question, self.prompt.conversation(*question.items))
+        return Conversation(position, question, self.prompt.conversation(*question.items))
 
-    def seed(self, dialogue: Dialogue) -> int | None:
+    def seed(self, dialogue: Conversation) -> int | None:
         """The seed of a dialogue's next turn, whatever else is asked at the same time; None for no seed."""
         if self._seed is None:
             return None
         path = (dialogue.question.id, dialogue.question.attempt, int(dialogue.retried))
         return derive(self._seed, "annotate", *path) % 2**31
 
-    def heard(self, dialogue: Dialogue, text: str) -> Answer | None:
+    def heard(self, dialogue: Conversation, text: str) -> Answer | None:
         """Takes an answer in; None if the conversation continues with the retry turn."""
         text = without_surrogates(text)
         label = self._parse(text)
@@ -156,7 +156,7 @@ class ChatAnnotator(Annotator):
         dialogue.turns = [*dialogue.turns, {"role": "assistant", "content": text}]
         return dialogue.answer(label)
 
-    def soft(self, dialogue: Dialogue, log_probabilities: Sequence[float], prefill: str) -> Answer:
+    def soft(self, dialogue: Conversation, log_probabilities: Sequence[float], prefill: str) -> Answer:
         """The answer of the log-probabilities of the verdicts (-inf allowed) behind a prefilled answer."""
         masses = [math.exp(value) for value in log_probabilities]
         mass = min(1.0, math.fsum(masses))

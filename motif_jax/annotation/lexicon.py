@@ -38,7 +38,7 @@ _STATUS = "[Dlvl:"
 
 
 @dataclass(frozen=True)
-class Event:
+class LexiconEvent:
     """An event that a sentence can report: a name, its pattern, and its worth to each goal."""
 
     name: str
@@ -67,7 +67,7 @@ class Lexicon:
 
     name: str
     goals: tuple[str, ...]
-    events: tuple[Event, ...]
+    events: tuple[LexiconEvent, ...]
     unmatched: Mapping[str, float]
     blank: Mapping[str, float]
     margin: float
@@ -80,7 +80,7 @@ class Lexicon:
         return next((event.name for event in self.events if event.tells(sentence)), None)
 
 
-class Judge:
+class LexiconJudge:
     """Judges captions by one goal of a lexicon; remembers sentences and captions it has seen, the newest of them."""
 
     def __init__(self, lexicon: Lexicon, goal: str) -> None:
@@ -207,7 +207,7 @@ class _Reader:
             digest=_digest(self._tree),
         )
 
-    def _event(self, index: int, event: Any) -> Event:
+    def _event(self, index: int, event: Any) -> LexiconEvent:
         if not isinstance(event, dict) or set(event) != {"event", "weights", "patterns"}:
             raise self._wrong(f"entry {index + 1} of events must have the keys event, weights, patterns")
         name, patterns = self._name(f"entry {index + 1} of events", event["event"]), event["patterns"]
@@ -219,7 +219,7 @@ class _Reader:
                 compiled.append(re.compile(pattern))
             except re.error as error:
                 raise self._wrong(f"event {name}: {pattern!r} is not a regular expression: {error}") from None
-        return Event(name, tuple(compiled), self._weights(f"event {name}: weights", event["weights"]))
+        return LexiconEvent(name, tuple(compiled), self._weights(f"event {name}: weights", event["weights"]))
 
     def _weights(self, where: str, weights: Any) -> dict[str, float]:
         if not isinstance(weights, dict) or set(weights) != set(self._goals):
@@ -262,7 +262,7 @@ class LexiconAnnotator(Annotator):
         }
         own = re.sub(r"[^A-Za-z0-9-]+", "-", lexicon.name)
         self.short_name = f"{'lexicon' if lexicon.name == load_lexicon().name else own}_msg_{config.goal}"
-        self._judge = Judge(lexicon, config.goal)
+        self._judge = LexiconJudge(lexicon, config.goal)
 
     @classmethod
     def check(cls, config: Any, form: Form) -> None:

@@ -61,7 +61,7 @@ class Greeted(NamedTuple):
     number: int
 
 
-class Server(NamedTuple):
+class ServerStatus(NamedTuple):
     """Whether the annotator can be reached: since when (Unix time), and why not."""
 
     up: bool

@@ -22,7 +22,7 @@ from motif_jax.annotation.chat import (
     TOO_LONG,
     VERDICT_TOKENS,
     ChatAnnotator,
-    Dialogue,
+    Conversation,
     check_chat,
     json_option,
 )
@@ -209,7 +209,7 @@ class OpenAIAnnotator(ChatAnnotator):
     def _prefill(self) -> str:
         return self.prompt.answer.prefix.rstrip()
 
-    async def _complete(self, client: ChatClient, dialogue: Dialogue, retries: int) -> Any:
+    async def _complete(self, client: ChatClient, dialogue: Conversation, retries: int) -> Any:
         """One turn, sent again after growing waits while the fault may pass.
 
         Raises:
@@ -337,7 +337,7 @@ class OpenAIAnnotator(ChatAnnotator):
         may_hold_it = self._key != "none" and (self._key in text or "\\" in text or "%" in text)
         return self._key_pattern.sub("***", text) if may_hold_it else text
 
-    def _request(self, dialogue: Dialogue) -> dict[str, Any]:
+    def _request(self, dialogue: Conversation) -> dict[str, Any]:
         sampling = self._config.sampling
         request: dict[str, Any] = {"model": self._settings.model, "messages": dialogue.turns}
         extra = dict(self._extra)

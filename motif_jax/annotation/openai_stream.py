@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from motif_jax.annotation.annotator import Question
-from motif_jax.annotation.messages import Deliver, Failed, Greeted, Heard, Server
+from motif_jax.annotation.messages import Deliver, Failed, Greeted, Heard, ServerStatus
 from motif_jax.annotation.replies import ServerError
 
 if TYPE_CHECKING:
@@ -170,4 +170,4 @@ class Gate:
         if up != self._up or not self._told:
             self._since = time.time()
         self._up, self._cause, self._told = up, cause, True
-        self._deliver(Server(up, self._since, cause))
+        self._deliver(ServerStatus(up, self._since, cause))

@@ -28,7 +28,7 @@ Turns = list[dict[str, str]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Prompt:
+class PromptTexts:
     """The texts of one prompt file for one goal and answer mode.
 
     Attributes:
@@ -166,7 +166,7 @@ def forms_of(path: Path) -> list[Form]:
     return [form for form in FORMS if any(f"{{{item}}}" in text for item in form.items for text in asked)]
 
 
-def load_prompt(path: Path, goal: str, mode: str, form: Form = PAIR) -> Prompt:
+def load_prompt(path: Path, goal: str, mode: str, form: Form = PAIR) -> PromptTexts:
     """Reads a prompt file for questions of `form`.
 
     Raises:
@@ -201,7 +201,7 @@ def load_prompt(path: Path, goal: str, mode: str, form: Form = PAIR) -> Prompt:
     examples = _examples(tree, path, goal, answer, form)
     if examples and "{examples}" not in question:
         raise UserError(f"prompt file {path}: the question for answer.mode={mode} lacks {{examples}}")
-    return Prompt(system, question, _text(tree, path, "retry"), sentence, answer, form, examples)
+    return PromptTexts(system, question, _text(tree, path, "retry"), sentence, answer, form, examples)
 
 
 def _examples(tree: Mapping[str, Any], path: Path, goal: str, answer: AnswerForm, form: Form) -> str:

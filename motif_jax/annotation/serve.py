@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from motif_jax.annotation.annotator import Annotator, Answer, Question, make_annotator
-from motif_jax.annotation.prompts import MODES, Prompt, forms_of, goals_of, load_prompt, prompt_files
+from motif_jax.annotation.prompts import MODES, PromptTexts, forms_of, goals_of, load_prompt, prompt_files
 from motif_jax.datasets.verdicts import FORMS, UNKNOWN, Form
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
@@ -32,13 +32,13 @@ _LEAST = 1e-9
 class _Asked(NamedTuple):
     """A question as it was understood."""
 
-    prompt: Prompt
+    prompt: PromptTexts
     goal: str
     mode: str
     items: tuple[str, ...]
 
 
-class Judge:
+class ChatJudge:
     """From a chat request to the body of its reply."""
 
     def __init__(self, config: ConfigDict) -> None:
@@ -46,7 +46,7 @@ class Judge:
         self._config = embedded_config(config)
         self._model: str = config.model
         self._prompts = _prompts(config)
-        self._newest: tuple[Prompt, str, str] | None = None
+        self._newest: tuple[PromptTexts, str, str] | None = None
 
     def models(self) -> dict[str, Any]:
         """The body of /v1/models."""
@@ -116,13 +116,13 @@ def embedded_config(config: ConfigDict) -> ConfigDict:
     return made
 
 
-def _prompts(config: ConfigDict) -> list[tuple[Prompt, str, str]]:
+def _prompts(config: ConfigDict) -> list[tuple[PromptTexts, str, str]]:
     """Every prompt that there is, with its goal and mode."""
     found = [entry for form in FORMS for path in prompt_files(form) for entry in _prompts_in(path, form)]
     return [*found, *own_prompts(config)]
 
 
-def own_prompts(config: ConfigDict) -> list[tuple[Prompt, str, str]]:
+def own_prompts(config: ConfigDict) -> list[tuple[PromptTexts, str, str]]:
     """The prompts of the user's file, for the forms whose placeholders it has; none without a file.
 
     Raises:
@@ -138,7 +138,7 @@ def own_prompts(config: ConfigDict) -> list[tuple[Prompt, str, str]]:
     return [entry for form in forms for entry in _prompts_in(path, form)]
 
 
-def _prompts_in(path: Path, form: Form) -> list[tuple[Prompt, str, str]]:
+def _prompts_in(path: Path, form: Form) -> list[tuple[PromptTexts, str, str]]:
     # Without a goal it is asked for one in vain, which says what is wrong.
     goals = goals_of(path) or [""]
     # Those of analysis and verdict; soft has the latter's question.
@@ -178,7 +178,7 @@ def _bad_request(message: str) -> tuple[int, dict[str, Any]]:
     return 400, {"error": {"message": message, "type": "BadRequestError", "code": 400}}
 
 
-def handle(judge: Judge, method: str, path: str, body: bytes) -> tuple[int, dict[str, Any]]:
+def handle(judge: ChatJudge, method: str, path: str, body: bytes) -> tuple[int, dict[str, Any]]:
     """Status and body, as JSON has it, of the reply to a request."""
     if method == "GET" and path.rstrip("/").endswith("/models"):
         return 200, judge.models()

@@ -20,7 +20,7 @@ from motif_jax.datasets.verdicts import PAIR, UNKNOWN, Form
 Keep = Callable[[Iterable[tuple[Question, StoredAnswer]]], None]
 
 
-class Session:
+class AnnotationSession:
     """Asks what is not answered yet, and keeps every answer as it comes in.
 
     Any thread may call any method: one list of questions is asked after the other, and `close` ends the one that is being
@@ -181,7 +181,7 @@ class Session:
                 self._store.close()
                 self.annotator.close()
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> AnnotationSession:
         return self
 
     def __exit__(

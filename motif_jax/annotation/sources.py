@@ -15,7 +15,7 @@ from ml_collections import ConfigDict
 from motif_jax.annotation.annotator import Question, make_annotator
 from motif_jax.annotation.answers import Answers
 from motif_jax.annotation.asking import Books, labelled
-from motif_jax.annotation.messages import Asked, Failed, Greeted, Heard, Reply, Server
+from motif_jax.annotation.messages import Asked, Failed, Greeted, Heard, Reply, ServerStatus
 from motif_jax.annotation.online import Labelled, annotator_config, in_section
 from motif_jax.annotation.questions import QuestionHasher, is_reversed
 from motif_jax.annotation.queue import Items
@@ -55,7 +55,7 @@ class InProcessSource:
         del stopped
         with in_section():
             self._annotator.start()
-        self._books.server = Server(True, time.time())
+        self._books.server = ServerStatus(True, time.time())
 
     def meet(
         self, items: Sequence[Items], counts: Sequence[int], scores: Sequence[float] | None, step: int
@@ -249,7 +249,7 @@ class ServerSource(InProcessSource):
                     heard.append(event)
                 case Failed():
                     self._books.failed(event.number)
-                case Server():
+                case ServerStatus():
                     self._see(event)
                 case BaseException():
                     error = error or event
@@ -272,7 +272,7 @@ class ServerSource(InProcessSource):
                 for number, question in self._open(asked):
                     self._stream.ask(number, question)
 
-    def _see(self, server: Server) -> None:
+    def _see(self, server: ServerStatus) -> None:
         before, self._books.server = self._books.server, server
         if before.up and not server.up:
             text = f"the annotator has no answers: {server.cause}; training continues"

@@ -21,7 +21,7 @@ from motif_jax.annotation.chat import (
     TOO_LONG,
     VERDICT_TOKENS,
     ChatAnnotator,
-    Dialogue,
+    Conversation,
     check_chat,
     json_option,
 )
@@ -114,7 +114,7 @@ class VllmAnnotator(ChatAnnotator):
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer] | None]:
         """Yields each answer when it is complete, and None after each step of the engine."""
         waiting = enumerate(questions)
-        queued: dict[str, Dialogue] = {}
+        queued: dict[str, Conversation] = {}
         engine = self._llm.llm_engine
         limit = self._config.vllm.in_flight
         step = min(_CHUNK, max(1, limit // _REFILL))
@@ -129,7 +129,7 @@ class VllmAnnotator(ChatAnnotator):
                         yield dialogue.position, dialogue.answer(UNKNOWN, note=TOO_LONG)
                 if not queued:
                     return
-                again: list[Dialogue] = []
+                again: list[Conversation] = []
                 for output in engine.step():
                     if output.finished:
                         dialogue = queued.pop(output.request_id)
@@ -146,7 +146,7 @@ class VllmAnnotator(ChatAnnotator):
                 with contextlib.suppress(Exception):  # the engine may be what failed
                     engine.abort_request(list(queued))
 
-    def _enqueue(self, dialogues: list[Dialogue], queued: dict[str, Dialogue]) -> list[Dialogue]:
+    def _enqueue(self, dialogues: list[Conversation], queued: dict[str, Conversation]) -> list[Conversation]:
         """Puts conversations into the engine's queue; returns those that are too long for the model."""
         from vllm.exceptions import VLLMError
 
@@ -173,12 +173,12 @@ class VllmAnnotator(ChatAnnotator):
             queued[request.partition("-")[0]] = dialogue
         return []
 
-    def _turns(self, dialogue: Dialogue) -> list[dict[str, str]]:
+    def _turns(self, dialogue: Conversation) -> list[dict[str, str]]:
         if self._prefill is None:
             return dialogue.turns
         return [*dialogue.turns, {"role": "assistant", "content": self._prefill[0]}]
 
-    def _parameters(self, dialogue: Dialogue) -> Any:
+    def _parameters(self, dialogue: Conversation) -> Any:
         seed = self.seed(dialogue)
         return self._sampling if seed is None else self._make_sampling(seed)
 
@@ -205,7 +205,7 @@ class VllmAnnotator(ChatAnnotator):
             parameters.structured_outputs = StructuredOutputsParams(choice=list(self.prompt.answer.answers))
         return parameters
 
-    def _hear(self, dialogue: Dialogue, output: Any) -> Answer | None:
+    def _hear(self, dialogue: Conversation, output: Any) -> Answer | None:
         completion = output.outputs[0]
         dialogue.cost(len(output.prompt_token_ids), len(completion.token_ids), output.num_cached_tokens or 0)
         if self._prefill is None:

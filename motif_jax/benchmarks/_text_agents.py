@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from motif_jax.language import config as configs
 from motif_jax.language.model import LanguageModel
-from motif_jax.language.text_agent import Design, TextAgent
+from motif_jax.language.text_agent import Design, TextAgentNetwork
 from motif_jax.playing.speakers import AgentSpeaker
 
 
@@ -30,7 +30,7 @@ def make(
         "n_head": heads or max(1, width // 64), "bos_token_id": None, "eos_token_id": None, "pad_token_id": 0,
     }  # fmt: skip
     settings = dataclasses.replace(configs.parse(shape), initializer=0.1)
-    network = TextAgent(LanguageModel(settings, jnp.dtype(dtype)), Design(), jnp.dtype(dtype))
+    network = TextAgentNetwork(LanguageModel(settings, jnp.dtype(dtype)), Design(), jnp.dtype(dtype))
     params, other = (network.init(jax.random.key(seed + i)) for i in range(2))
     params["target_heads"], params["trunks"]["target"] = other["target_heads"], other["trunks"]["target"]
     return Made(AgentSpeaker(network), params)

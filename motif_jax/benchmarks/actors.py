@@ -84,7 +84,7 @@ class Turn:
 
 
 @dataclasses.dataclass(frozen=True)
-class Measured:
+class MeasuredRepeat:
     """One repeat.
 
     Attributes:
@@ -140,7 +140,7 @@ def _all(found: Sequence[Any], name: str) -> list[float]:
     return [getattr(one, name) for one in found]
 
 
-def _measure(options: ConfigDict, seed: int) -> Measured:
+def _measure(options: ConfigDict, seed: int) -> MeasuredRepeat:
     """The pool and the bare engine, with as many games and with one, at `options`' size."""
     envs, steps = options.envs_per_worker, options.steps
     script = write_script(options.env, envs, steps, seed)
@@ -169,7 +169,7 @@ def _measure(options: ConfigDict, seed: int) -> Measured:
         side.close()
     rate = float(np.median(_all(turns, "pool")))
     assert games is not None, "a trial has found it"
-    return Measured(turns, *parts, memory, kept.start_seconds * rate / (envs * steps), games)
+    return MeasuredRepeat(turns, *parts, memory, kept.start_seconds * rate / (envs * steps), games)
 
 
 def _spent(side: Bare, start: int, stop: int) -> float:

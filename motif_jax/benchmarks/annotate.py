@@ -24,7 +24,7 @@ from motif_jax.annotation.annotator import Question, make_annotator
 from motif_jax.annotation.captions import CaptionReader
 from motif_jax.annotation.parsing import AnswerParser
 from motif_jax.annotation.questions import ORDERS, QuestionHasher, caption_questions
-from motif_jax.annotation.session import Session
+from motif_jax.annotation.session import AnnotationSession
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.datasets.verdicts import UNKNOWN
 from motif_jax.support import config as checks
@@ -65,7 +65,10 @@ def run(config: ConfigDict) -> dict[str, Any]:
     listed = {orders: caption_questions(captions, len(captions), hasher, orders) for orders in ORDERS}
     questions = listed["once"].questions
     asked = questions[:: max(1, len(questions) // chosen.questions)][: chosen.questions]
-    with tempfile.TemporaryDirectory() as folder, Session(annotator, Path(folder) / "store") as session:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        AnnotationSession(annotator, Path(folder) / "store") as session,
+    ):
         session.start()
         stage, bare, labels, said = _alternate(session, asked, config.repeats)
     known = said != UNKNOWN
@@ -108,7 +111,7 @@ def _annotate_config(chosen: ConfigDict) -> ConfigDict:
 
 
 def _alternate(
-    session: Session, asked: list[Question], repeats: int
+    session: AnnotationSession, asked: list[Question], repeats: int
 ) -> tuple[list[float], list[float], np.ndarray, np.ndarray]:
     """Questions a second of the stage and of the bare engine, and the labels of both (the bare one's first answers)."""
     stage, bare = [], []
@@ -125,7 +128,7 @@ def _alternate(
     return stage, bare, labels, said
 
 
-def _stage_seconds(session: Session, asked: list[Question]) -> tuple[float, np.ndarray]:
+def _stage_seconds(session: AnnotationSession, asked: list[Question]) -> tuple[float, np.ndarray]:
     with tempfile.TemporaryDirectory() as folder:
         shard = shards.Annotation(Path(folder), "measured").open_shard(0, 1, {"versions": {}})
         start = time.perf_counter()

@@ -29,7 +29,7 @@ from motif_jax.language.adapting import Adaptation
 from motif_jax.language.agent import TOKENS, LanguageAgent
 from motif_jax.language.heads import HeadConfig, Heads
 from motif_jax.language.model import LanguageModel
-from motif_jax.language.tokens import Rows
+from motif_jax.language.tokens import TokenRows
 from motif_jax.support import config as checks
 from motif_jax.support import resources
 
@@ -92,7 +92,7 @@ def agent(chosen: ConfigDict, seed: int, kind: type[LanguageAgent] = LanguageAge
         spec=EnvironmentSpec({TOKENS: ArraySpec((chosen.prompt_tokens,), "int32")}, chosen.candidates),
         model=model,
         heads=Heads(settings.width, {"value": HeadConfig(1, (1024, 1024), "sigmoid")}),
-        candidates=Rows(words, np.ones(shape, bool)),
+        candidates=TokenRows(words, np.ones(shape, bool)),
         form=LOG_PROBABILITY,
         by_length=False,
         pad_plus_one=False,

@@ -22,12 +22,12 @@ import optax
 from ml_collections import ConfigDict
 
 from motif_jax.algorithms import implicit_q
-from motif_jax.algorithms.implicit_q import ActionQ, Estimates, Settings, TextBatch
+from motif_jax.algorithms.implicit_q import ActionQ, Estimates, ImplicitQSettings, TextBatch
 from motif_jax.benchmarks import _language, _text_agents, beside, result
 from motif_jax.datasets.dialogues import token_columns
 from motif_jax.language.sampling import token_log_probs
-from motif_jax.language.text_agent import POLICY, TARGET, VALUES, TextAgent, V
-from motif_jax.offline.dialogue_batches import Layout
+from motif_jax.language.text_agent import POLICY, TARGET, VALUES, TextAgentNetwork, V
+from motif_jax.offline.dialogue_batches import ItemLayout
 from motif_jax.offline.text_methods import RULES
 from motif_jax.offline.text_objective import Objective, Part, Weights
 from motif_jax.support import config as checks
@@ -70,7 +70,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         "heads": params["heads"],
     }
     frozen = {"target": {"trunks": {TARGET: params["trunks"][TARGET]}, "heads": params["target_heads"]}}
-    objective = Objective(network, RULES["ilql"], Settings(0.99, 0.7), Weights(conservative=1e-4))
+    objective = Objective(network, RULES["ilql"], ImplicitQSettings(0.99, 0.7), Weights(conservative=1e-4))
     plain = _Plain(objective)
     ours, theirs = (_gradient(each, learned, frozen) for each in (objective.terms, plain.terms))
     found: dict[str, Any] = {}
@@ -128,7 +128,7 @@ def _batch(chosen: ConfigDict, share: float, seed: int) -> TextBatch:
     kinds = np.where(ours, token_columns.ACTION, token_columns.CONTEXT).astype(np.uint8)
     kinds[np.flatnonzero(ours & ~np.append(ours[1:], False))] = token_columns.ACTION_END
     items = [token_columns.rebuilt(row.astype(np.int32), kinds, np.where(kinds == 2, -1.0, 0.0).astype(np.float32), True) for row in tokens]  # fmt: skip
-    return jax.tree.map(jnp.asarray, Layout(_PAD).batch(items, length, int(ours.sum()), 1))
+    return jax.tree.map(jnp.asarray, ItemLayout(_PAD).batch(items, length, int(ours.sum()), 1))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +139,7 @@ class _Plain:
 
     def terms(self, learned: Any, frozen: Any, part: Part, key: Any) -> Any:
         del key
-        agent: TextAgent = self.objective.agent
+        agent: TextAgentNetwork = self.objective.agent
         batch, target = part.batch, frozen["target"]
         params = {"trunks": {**learned["trunks"], **target["trunks"]}}
         states = agent.run(params, batch.tokens, batch.valid)

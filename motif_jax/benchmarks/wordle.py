@@ -21,7 +21,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import result
 from motif_jax.benchmarks._plain_wordle import BEGINNING, PlainGame
-from motif_jax.envs.wordle.boards import Boards, Player, play, returns
+from motif_jax.envs.wordle.boards import BoardPlayer, Boards, play, returns
 from motif_jax.envs.wordle.colours import WordTable
 from motif_jax.envs.wordle.expert import best_words
 from motif_jax.envs.wordle.policies import parse
@@ -106,7 +106,7 @@ def _plain(game: PlainGame, expert: bool, starts: list[str], count: int) -> floa
 
 def _ours(words: tuple[str, ...], policy: str, games: int, seed: int) -> float:
     table, rng = WordTable(words), np.random.default_rng(seed)
-    player: Player = parse(policy).player(table)
+    player: BoardPlayer = parse(policy).player(table)
     total = 0.0
     for start in range(0, games, _LANES):
         count = min(_LANES, games - start)

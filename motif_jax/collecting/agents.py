@@ -26,7 +26,7 @@ _SEEN = ("crop_row_offset", "message_count_off")
 
 
 @dataclass(frozen=True)
-class Agent:
+class CollectingAgent:
     """One checkpoint of an agent run."""
 
     folder: str
@@ -42,7 +42,7 @@ class Agent:
         return agent_policy.digest(self.folder, self.step)
 
 
-def resolve(agents: str) -> list[Agent]:
+def resolve(agents: str) -> list[CollectingAgent]:
     """The checkpoints that `config.agents` means now.
 
     Args:
@@ -51,7 +51,7 @@ def resolve(agents: str) -> list[Agent]:
     Raises:
       UserError: a folder is not an agent run, or has no such checkpoint.
     """
-    found: list[Agent] = []
+    found: list[CollectingAgent] = []
     for entry in (part.strip() for part in agents.split(",") if part.strip()):
         folder, which = _split(entry)
         agent_policy.read_config(folder)
@@ -62,7 +62,7 @@ def resolve(agents: str) -> list[Agent]:
         if missing or not chosen:
             have = ", ".join(map(str, steps)) or "none"
             raise UserError(f"config.agents={entry}: no such checkpoint; the steps of {folder} are {have}")
-        found += [Agent(folder, step) for step in chosen]
+        found += [CollectingAgent(folder, step) for step in chosen]
     if not found:
         raise UserError(
             f"config.agents='{agents}': must name run folders of train_agent, with commas between"
@@ -81,7 +81,7 @@ def _split(entry: str) -> tuple[str, str]:
 
 
 @functools.lru_cache(maxsize=16)
-def _load(agent: Agent, environment: str) -> tuple[agent_policy.AgentPolicy, dict[str, bool]]:
+def _load(agent: CollectingAgent, environment: str) -> tuple[agent_policy.AgentPolicy, dict[str, bool]]:
     """The policy, kept with its compiled network from one round of episodes to the next, and its switches."""
     _, own = agent_policy.environment_of(agent_policy.read_config(agent.folder))
     policy, _ = agent_policy.load(agent.folder, str(agent.step), environment)
@@ -89,7 +89,7 @@ def _load(agent: Agent, environment: str) -> tuple[agent_policy.AgentPolicy, dic
 
 
 def play(
-    agent: Agent,
+    agent: CollectingAgent,
     environment: str,
     options: dict[str, Any],
     episodes: Sequence[int],

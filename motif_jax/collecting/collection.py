@@ -14,7 +14,7 @@ import numpy as np
 
 from motif_jax.collecting import sampling
 from motif_jax.collecting.mixture import Players
-from motif_jax.collecting.sampling_worker import Job, SamplingPlan
+from motif_jax.collecting.sampling_worker import EpisodeJob, SamplingPlan
 from motif_jax.datasets.pairs import assemble, chunks, layout
 from motif_jax.datasets.pairs.writer import PairsWriter
 from motif_jax.envs.nethack.scripted_players import PLAYERS
@@ -71,7 +71,7 @@ class Collection:
       wanted: what to make.
       folder: where the dataset goes.
       staging: where chunks and agents' actions are kept meanwhile; removed at the end.
-      agents: name -> checkpoint (`agents.Agent`) of the players that are agents.
+      agents: name -> checkpoint (`agents.CollectingAgent`) of the players that are agents.
       workers: processes; they change nothing but the time it takes.
       lanes: episodes that an agent plays at a time.
       stop: ends it early.
@@ -170,7 +170,7 @@ class Collection:
             int(share * self._wanted.num_pairs), episodes=len(self._counts), game_steps=self._steps
         )
 
-    def _jobs(self, rows: int, end: int | None) -> Iterator[Job]:
+    def _jobs(self, rows: int, end: int | None) -> Iterator[EpisodeJob]:
         """The episodes below `end` that have no chunk, in order, until the chunks hold enough."""
         last = max(self._counts, default=-1)
         index = 0
@@ -179,7 +179,7 @@ class Collection:
                 yield self._job(index)
             index += 1
 
-    def _job(self, episode: int) -> Job:
+    def _job(self, episode: int) -> EpisodeJob:
         actions = None
         if self._players.name(episode) in self._agents:
             actions = chunks.load_actions(self._actions_file(episode))

@@ -122,7 +122,7 @@ def collect(
             progress.update(_drawn(plan, done), **({"failed_requests": failures} if failures else {}))
     if len(done) < plan.parts:
         return False
-    totals = Totals()
+    totals = DialogueTotals()
     parts = totals.counted(parquet.read(part_path(staging, part)) for part in range(plan.parts))
     parquet.write(folder / DIALOGUES, parts, about)
     told = {**about, **totals.summary(), "failed_requests": failures}
@@ -155,7 +155,7 @@ def _record(
         yield from drawn
 
 
-class Totals:
+class DialogueTotals:
     """Counts dialogues while they are written."""
 
     def __init__(self) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.collecting.sampling_worker import Job
-from motif_jax.envs.nethack.random_players import GivenActions
+from motif_jax.collecting.sampling_worker import EpisodeJob
+from motif_jax.envs.nethack.random_players import ReplayedActions
 from motif_jax.envs.nethack.scripted_players import PLAYERS
 from motif_jax.support import seeds
 
@@ -43,7 +43,7 @@ class Players:
         """The seed of the game of `episode`."""
         return seeds.derive(self._seed, "episode", episode)
 
-    def job(self, episode: int, actions: np.ndarray | None = None) -> Job:
+    def job(self, episode: int, actions: np.ndarray | None = None) -> EpisodeJob:
         """The job of a recording process for `episode`.
 
         Args:
@@ -53,5 +53,5 @@ class Players:
         Raises:
           KeyError: the player is an agent, and there are no actions.
         """
-        policy = self._policies[self.name(episode)] if actions is None else GivenActions(actions)
-        return Job(episode, self.seed(episode), self.number(episode), policy)
+        policy = self._policies[self.name(episode)] if actions is None else ReplayedActions(actions)
+        return EpisodeJob(episode, self.seed(episode), self.number(episode), policy)

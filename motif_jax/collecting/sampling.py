@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from motif_jax.actors.worker_process import MAX_DEATHS, run_jobs
-from motif_jax.collecting.sampling_worker import Job, Sampler, SamplingPlan
+from motif_jax.collecting.sampling_worker import EpisodeJob, Sampler, SamplingPlan
 from motif_jax.datasets.pairs import chunks
 from motif_jax.support.errors import UserError
 
@@ -18,14 +18,14 @@ from motif_jax.support.errors import UserError
 class Sampled:
     """One finished job: its number of sub-sequences and steps; `left_out` when it ended every process."""
 
-    job: Job
+    job: EpisodeJob
     count: int
     steps: int
     left_out: bool = False
 
 
 def record(
-    jobs: Iterator[Job], plan: SamplingPlan, workers: int, stop: Any, answered: bool = False
+    jobs: Iterator[EpisodeJob], plan: SamplingPlan, workers: int, stop: Any, answered: bool = False
 ) -> Generator[Sampled, None, None]:
     """Yields jobs as they are recorded, in no particular order.
 
@@ -44,7 +44,7 @@ def record(
     """
     deaths: Counter[int] = Counter()
 
-    def died(job: Job) -> bool:
+    def died(job: EpisodeJob) -> bool:
         deaths[job.index] += 1
         lost = deaths[job.index] >= MAX_DEATHS
         if lost and not answered:

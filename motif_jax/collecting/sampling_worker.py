@@ -15,7 +15,7 @@ from motif_jax.datasets.pairs.assemble import CAPTION_KEY
 from motif_jax.envs import registry
 from motif_jax.envs.episode import play
 from motif_jax.envs.nethack import status
-from motif_jax.envs.nethack.random_players import GivenActions
+from motif_jax.envs.nethack.random_players import ReplayedActions
 from motif_jax.envs.spec import RUNNING, EngineError, Row, empty_observation, row
 from motif_jax.support import seeds
 
@@ -59,7 +59,7 @@ class SamplingPlan:
 
 
 @dataclass(frozen=True)
-class Job:
+class EpisodeJob:
     """One episode to record: its index, the seed of its game, its player's number, and who chooses actions."""
 
     index: int
@@ -125,7 +125,7 @@ def caption_keys(messages: np.ndarray) -> np.ndarray:
 
 
 def chunk_arrays(
-    history: Mapping[str, np.ndarray], job: Job, plan: SamplingPlan, info: Mapping[str, float]
+    history: Mapping[str, np.ndarray], job: EpisodeJob, plan: SamplingPlan, info: Mapping[str, float]
 ) -> dict[str, np.ndarray]:
     """The arrays of an episode's chunk: 'data/NAME' [rows, length, ...], 'info/NAME' [rows], caption keys."""
     steps, length = len(history["rewards"]), plan.length
@@ -162,7 +162,7 @@ def _padded(texts: np.ndarray) -> np.ndarray:
 
 
 class Sampler:
-    """A worker process that plays one episode for each `Job` and writes its chunk as `setup["plan"]` says.
+    """A worker process that plays one episode for each `EpisodeJob` and writes its chunk as `setup["plan"]` says.
 
     Its answer is (sub-sequences drawn, steps played). It fails where the player runs out of actions, and where given ones
     continue after the episode's end.
@@ -173,11 +173,11 @@ class Sampler:
         self._environment = registry.make(self._plan.environment, **self._plan.options)
         self._history = History(self._environment)
 
-    def answer(self, request: Job) -> tuple[int, int]:
+    def answer(self, request: EpisodeJob) -> tuple[int, int]:
         job, plan = request, self._plan
         played, end = self._history.play(job.seed, job.policy)
         steps = len(played["rewards"])
-        if isinstance(job.policy, GivenActions) and len(job.policy.taken) != steps:
+        if isinstance(job.policy, ReplayedActions) and len(job.policy.taken) != steps:
             raise EngineError(f"episode {job.index} ended after {steps} steps, more actions were given")
         info = self._environment.episode_info()
         arrays = chunk_arrays(played, job, plan, info)

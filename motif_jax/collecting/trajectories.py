@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.datasets.trajectories.parquet import Episode
+from motif_jax.datasets.trajectories.parquet import TrajectoryEpisode
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text.environment import decoded
 from motif_jax.envs.episode import given_actions, play
@@ -26,7 +26,7 @@ def actions_of(environment: str, options: Mapping[str, Any]) -> tuple[str, ...]:
 
 def replayed(
     environment: str, options: Mapping[str, Any], games: Sequence[tuple[int, int, np.ndarray]]
-) -> Iterator[Episode]:
+) -> Iterator[TrajectoryEpisode]:
     """Plays games (index, seed, actions) again and yields what was read in them.
 
     Raises:
@@ -41,6 +41,6 @@ def replayed(
                 rewards.append(moment.reward)
             if len(prompts) != len(actions) + 1:
                 raise RuntimeError(f"the episode with seed {seed} does not play the same way twice")
-            yield Episode(index, seed, prompts[:-1], actions.tolist(), rewards[1:])
+            yield TrajectoryEpisode(index, seed, prompts[:-1], actions.tolist(), rewards[1:])
     finally:
         env.close()

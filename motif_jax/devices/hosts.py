@@ -62,7 +62,7 @@ def connected(config: ConfigDict) -> Iterator[None]:
         yield
 
 
-def _join(here: cluster.Place, hosts: ConfigDict) -> None:
+def _join(here: cluster.HostPosition, hosts: ConfigDict) -> None:
     slurm, seconds = here.coordinator == cluster.SLURM, hosts.connect_timeout_seconds
     host, _, port = str(here.coordinator).rpartition(":")
     if here.index == 0 and not slurm:

@@ -14,7 +14,7 @@ Observation = Mapping[str, np.ndarray]
 Choose = Callable[[Observation], int]
 
 
-class Moment(NamedTuple):
+class Transition(NamedTuple):
     """One observation of an episode and how it came about.
 
     Attributes:
@@ -49,7 +49,7 @@ def given_actions(actions: np.ndarray) -> Choose:
 
 def play(
     environment: Environment, seed: int, choose: Choose, rows: Callable[[int], Observation] | None = None
-) -> Iterator[Moment]:
+) -> Iterator[Transition]:
     """Plays one episode: its first observation, then one moment a step until it ends or `choose` runs out.
 
     Args:
@@ -63,7 +63,7 @@ def play(
         rows = lambda _: only  # noqa: E731 - the shortest way to say it
     out = rows(0)
     environment.reset(seed, out)
-    yield Moment(out, -1, 0.0, RUNNING)
+    yield Transition(out, -1, 0.0, RUNNING)
     end, step = RUNNING, 0
     while end == RUNNING:
         try:
@@ -73,4 +73,4 @@ def play(
         step += 1
         out = rows(step)
         reward, end = environment.step(action, out)
-        yield Moment(out, action, reward, end)
+        yield Transition(out, action, reward, end)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from motif_jax.envs import registry
-from motif_jax.envs.episode import Choose, Moment, given_actions, play
+from motif_jax.envs.episode import Choose, Transition, given_actions, play
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.support import entry_points
 from motif_jax.support.errors import UserError
@@ -126,7 +126,7 @@ class Recorder:
         self.environment = registry.make(task, **options)
         self.recording: Recording | None = None
 
-    def record(self, seed: int, choose: Choose) -> Iterator[Moment]:
+    def record(self, seed: int, choose: Choose) -> Iterator[Transition]:
         """Plays the episode of `seed`; `recording` is set when it ends, or when the caller stops listening."""
         digest = Digest(self._task, self._options)
         actions: list[int] = []
@@ -152,7 +152,9 @@ class Recorder:
         self.environment.close()
 
 
-def replay(recording: Recording, fields: tuple[str, ...] = _SCREEN, verify: bool = True) -> Iterator[Moment]:
+def replay(
+    recording: Recording, fields: tuple[str, ...] = _SCREEN, verify: bool = True
+) -> Iterator[Transition]:
     """Plays a recording again, with the whole screen among the observation fields.
 
     Raises:

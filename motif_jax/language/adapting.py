@@ -13,7 +13,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.language import linear, lora, masked_head, quantised, training
 from motif_jax.language.model import LanguageModel
-from motif_jax.language.training import Batch, Sums
+from motif_jax.language.training import TokenBatch, TokenSums
 from motif_jax.support.errors import UserError
 
 BASES = ("float32", "bfloat16", *quantised.KINDS)
@@ -80,7 +80,7 @@ class Adaptation:
             return learned, {"model": rest, "kernels": kernels}
         return learned, {"model": jax.tree.map(lambda leaf: np.asarray(leaf, jnp.dtype(self.base)), params)}
 
-    def sums(self, learned: Any, frozen: Any, batch: Batch, key: Any) -> Sums:
+    def sums(self, learned: Any, frozen: Any, batch: TokenBatch, key: Any) -> TokenSums:
         """Numerators and denominators of a micro-batch; a `training.SumsOf`."""
         parts = {**(frozen or {}), **learned}
         model = self.model.with_dropout(key) if self.dropout and key is not None else self.model

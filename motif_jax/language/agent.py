@@ -25,7 +25,7 @@ from motif_jax.language import folder as folders
 from motif_jax.language.heads import HeadConfig, Heads
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.text import fetch
-from motif_jax.language.tokens import Rows, Tokenizer, bucket, candidate_rows, padded
+from motif_jax.language.tokens import Tokenizer, TokenRows, bucket, candidate_rows, padded
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
@@ -97,7 +97,7 @@ class LanguageAgent:
     spec: EnvironmentSpec
     model: LanguageModel
     heads: Heads
-    candidates: Rows | None
+    candidates: TokenRows | None
     form: str
     by_length: bool
     pad_plus_one: bool

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from motif_jax.language.model import Cache, Prompt
+from motif_jax.language.model import Cache, EncodedPrompt
 
 
 def taken(leaf: jax.Array, index: jax.Array, axis: int) -> jax.Array:
@@ -26,9 +26,11 @@ def beside(a: Cache, b: Cache) -> Cache:
     return Cache(keys, valid, b.slot, written)
 
 
-def as_prompt(cache: Cache) -> Prompt:
+def as_prompt(cache: Cache) -> EncodedPrompt:
     """A row's text as what its candidates share."""
-    return Prompt(jax.tree.map(lambda leaf: leaf[:, 0], cache.keys), cache.valid[:, 0], cache.written[:, 0])
+    return EncodedPrompt(
+        jax.tree.map(lambda leaf: leaf[:, 0], cache.keys), cache.valid[:, 0], cache.written[:, 0]
+    )
 
 
 def grown(cache: Cache, more: Cache) -> Cache:

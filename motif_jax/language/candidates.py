@@ -16,7 +16,7 @@ from motif_jax.language.sampling import Limits, Sampling
 from motif_jax.language.scoring import last_state
 
 
-class Written(NamedTuple):
+class WrittenCandidates(NamedTuple):
     """N continuations of each of B texts.
 
     Attributes:
@@ -43,7 +43,7 @@ def write(
     limits: Limits,
     sampling: Sampling,
     pad: int,
-) -> Written:
+) -> WrittenCandidates:
     """Draws continuations of texts.
 
     Args:
@@ -78,4 +78,4 @@ def write(
     found = generation.write(step, carry, logits_of(last), keys, limits, sampling, pad)
     counts = prompt.length[:, None] + found.valid.sum(axis=-1, dtype=jnp.int32)
     means = found.carry[1] / counts[..., None].astype(jnp.float32)
-    return Written(found.tokens, found.valid, found.log_probs.sum(axis=-1), means, counts)
+    return WrittenCandidates(found.tokens, found.valid, found.log_probs.sum(axis=-1), means, counts)

@@ -18,11 +18,11 @@ import jax
 import jax.numpy as jnp
 
 from motif_jax.language.layers import KeyValues
-from motif_jax.language.model import Cache, LanguageModel, Prompt
+from motif_jax.language.model import Cache, EncodedPrompt, LanguageModel
 from motif_jax.language.network import States
 
 # Of what a copy has of its own and what all share.
-_PROMPT = Prompt(keys=0, valid=None, length=None)  # type: ignore[arg-type]
+_PROMPT = EncodedPrompt(keys=0, valid=None, length=None)  # type: ignore[arg-type]
 _CACHE = Cache(keys=0, valid=None, slot=None, written=None)  # type: ignore[arg-type]
 
 
@@ -91,7 +91,7 @@ class Copies:
         valid: jax.Array,
         embeddings: jax.Array | None = None,
         positions: jax.Array | None = None,
-    ) -> tuple[States, Prompt]:
+    ) -> tuple[States, EncodedPrompt]:
         """Runs prompts through all copies; see `LanguageModel.prefill`.
 
         Args:
@@ -114,7 +114,7 @@ class Copies:
     def extend(
         self,
         params: Any,
-        prompt: Prompt | None,
+        prompt: EncodedPrompt | None,
         tokens: jax.Array | None,
         valid: jax.Array,
         cache: Cache | None = None,
@@ -169,7 +169,7 @@ class Copies:
         return found[0]._replace(keys=tuple(each.keys for each in found))
 
     def step(
-        self, params: Any, prompt: Prompt | None, logits: Callable[[States], jax.Array]
+        self, params: Any, prompt: EncodedPrompt | None, logits: Callable[[States], jax.Array]
     ) -> Callable[[Cache, jax.Array, jax.Array], tuple[jax.Array, Cache]]:
         """The step of `generation.write` or `beams.search` whose carry is the cache of all copies.
 
@@ -214,13 +214,15 @@ def _part(argument: Any, axis: Any, index: int) -> Any:
     if axis is None:
         return argument
     return (
-        argument._replace(keys=argument.keys[index]) if isinstance(axis, Prompt | Cache) else argument[index]
+        argument._replace(keys=argument.keys[index])
+        if isinstance(axis, EncodedPrompt | Cache)
+        else argument[index]
     )
 
 
 def _joined(found: list[Any], out: Any) -> Any:
     if isinstance(out, tuple) and not hasattr(out, "_fields"):
         return tuple(_joined([each[i] for each in found], part) for i, part in enumerate(out))
-    if isinstance(out, Prompt | Cache):
+    if isinstance(out, EncodedPrompt | Cache):
         return found[0]._replace(keys=tuple(each.keys for each in found))
     return None if out is None else stack(found)

@@ -240,7 +240,7 @@ def divergence(facts: TokenFacts, valid: jax.Array, decoding: Decoding) -> jax.A
     return found + (math.log(count) - (count - 1) / count)
 
 
-class Beams(NamedTuple):
+class ActionBeams(NamedTuple):
     """The likeliest actions, best first: tokens int32 and valid bool [B, K, M], log-probabilities float32 [B, K], and the step's carry."""
 
     tokens: jax.Array
@@ -266,7 +266,7 @@ def search(
     logits: jax.Array,
     limits: Limits,
     pad: int,
-) -> Beams:
+) -> ActionBeams:
     """Beams over sums of log-softmaxes, by ILQL's rules: a beam that has ended stays among the K, its probability unchanged.
 
     (`language.beams` has those of transformers, which keeps ended ones apart and divides by their length.)
@@ -315,4 +315,4 @@ def search(
         )
 
     done = jax.lax.while_loop(lambda now: (now.position < limits.most) & ~now.ended.all(), body, begun)
-    return Beams(done.tokens, done.valid, done.scores, done.carry)
+    return ActionBeams(done.tokens, done.valid, done.scores, done.carry)

@@ -20,7 +20,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.language.agent import TOKENS, cropped_prompts
-from motif_jax.language.tokens import FILE, Rows, Tokenizer, candidate_rows, padded
+from motif_jax.language.tokens import FILE, Tokenizer, TokenRows, candidate_rows, padded
 from motif_jax.networks.cores import Core
 from motif_jax.networks.layers import Dense
 from motif_jax.support import config as checks
@@ -109,7 +109,7 @@ class DrrnAgent:
 
     spec: EnvironmentSpec
     module: Drrn
-    candidates: Rows
+    candidates: TokenRows
 
     @property
     def fields(self) -> tuple[str, ...]:

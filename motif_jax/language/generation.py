@@ -13,7 +13,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from motif_jax.language.model import Cache, LanguageModel, Prompt
+from motif_jax.language.model import Cache, EncodedPrompt, LanguageModel
 from motif_jax.language.network import States
 from motif_jax.language.sampling import Limits, Sampling, draw
 from motif_jax.language.scoring import last_state
@@ -120,7 +120,7 @@ def write(
 
 
 def model_step(
-    model: LanguageModel, params: Any, prompt: Prompt | None, adjust: Adjust | None = None
+    model: LanguageModel, params: Any, prompt: EncodedPrompt | None, adjust: Adjust | None = None
 ) -> Step:
     """The step of one model whose carry is its continuations' `Cache`; `adjust` changes the logits."""
 
@@ -146,7 +146,7 @@ def begin(
     branches: int,
     capacity: int,
     adjust: Adjust | None = None,
-) -> tuple[Prompt, Cache, jax.Array]:
+) -> tuple[EncodedPrompt, Cache, jax.Array]:
     """Runs prompts and gives what `write` needs behind them.
 
     Args:

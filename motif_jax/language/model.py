@@ -19,7 +19,7 @@ from motif_jax.language.layers import Context, KeyValues, own_bias
 from motif_jax.language.network import LanguageNetwork, Remat, States
 
 
-class Prompt(NamedTuple):
+class EncodedPrompt(NamedTuple):
     """A prompt's states, keys and values for its continuations.
 
     Attributes:
@@ -107,7 +107,7 @@ class LanguageModel:
         valid: jax.Array,
         embeddings: jax.Array | None = None,
         positions: jax.Array | None = None,
-    ) -> tuple[States, Prompt]:
+    ) -> tuple[States, EncodedPrompt]:
         """Runs prompts.
 
         Args:
@@ -131,11 +131,11 @@ class LanguageModel:
         if self.config.encoder_layers or not self.config.has_decoder:
             states = self._apply(params, embeddings, valid, positions, method="encode")
             keys = self._apply(params, states.after, method="encoded_keys") if self.config.has_decoder else ()
-            return states, Prompt(keys, valid, length)
+            return states, EncodedPrompt(keys, valid, length)
         context = Context(positions[:, None], own_bias(valid[:, None], None, valid.shape[1]))
         states, keys = self._apply(params, embeddings[:, None], context, method="decode")
         one = States(states.before[:, 0], states.after[:, 0])
-        return one, Prompt(jax.tree.map(lambda leaf: leaf[:, 0], keys), valid, length)
+        return one, EncodedPrompt(jax.tree.map(lambda leaf: leaf[:, 0], keys), valid, length)
 
     def start(self, batch: int, branches: int, capacity: int) -> Cache:
         """An empty cache for `branches` continuations of each of `batch` prompts, `capacity` tokens each."""
@@ -151,7 +151,7 @@ class LanguageModel:
     def extend(
         self,
         params: Any,
-        prompt: Prompt | None,
+        prompt: EncodedPrompt | None,
         tokens: jax.Array | None,
         valid: jax.Array,
         cache: Cache | None = None,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from motif_jax.language.training import Batch
+from motif_jax.language.training import TokenBatch
 from motif_jax.support.errors import UserError
 
 NAMES = ("causal", "masked", "spans", "prefix")
@@ -47,7 +47,7 @@ class Tokens(NamedTuple):
     size: int
 
 
-class Rows(NamedTuple):
+class ObjectiveRows(NamedTuple):
     """Rows of tokens.
 
     Attributes:
@@ -61,14 +61,14 @@ class Rows(NamedTuple):
     prompt: np.ndarray
 
 
-def causal(rows: Rows) -> Batch:
+def causal(rows: ObjectiveRows) -> TokenBatch:
     """Predicts every token but a row's first, and those of prompts."""
     targets, there = rows.tokens[:, 1:], rows.valid[:, 1:]
     weights = there & (np.arange(1, rows.tokens.shape[1]) >= rows.prompt[:, None])
-    return Batch(rows.tokens[:, :-1], rows.valid[:, :-1], targets, weights.astype(np.float32))
+    return TokenBatch(rows.tokens[:, :-1], rows.valid[:, :-1], targets, weights.astype(np.float32))
 
 
-def masked(rows: Rows, tokens: Tokens, rng: np.random.Generator) -> Batch:
+def masked(rows: ObjectiveRows, tokens: Tokens, rng: np.random.Generator) -> TokenBatch:
     """Predicts a share of the tokens behind prompts from all others; at least one of each row. A start token is put in front of every row."""
     first = np.full((len(rows.tokens), 1), tokens.start, np.int32)
     targets = np.concatenate([first, rows.tokens], axis=1)
@@ -80,7 +80,7 @@ def masked(rows: Rows, tokens: Tokens, rng: np.random.Generator) -> Batch:
     kind, others = rng.random(targets.shape), rng.integers(0, tokens.size, targets.shape, dtype=np.int32)
     inputs = np.where(chosen & (kind < 0.8), np.int32(tokens.mask), targets)
     inputs = np.where(chosen & (kind >= 0.9), others, inputs)
-    return Batch(inputs, valid, targets, chosen.astype(np.float32))
+    return TokenBatch(inputs, valid, targets, chosen.astype(np.float32))
 
 
 def span_counts(length: int) -> tuple[int, int]:
@@ -105,7 +105,7 @@ def span_window(length: int) -> int:
     return fits[-1]
 
 
-def spans(rows: np.ndarray, tokens: Tokens, rng: np.random.Generator) -> Batch:
+def spans(rows: np.ndarray, tokens: Tokens, rng: np.random.Generator) -> TokenBatch:
     """Spans of whole rows int32 [B, S]; all rows have inputs of one length, and targets of one."""
     noise, count = span_counts(rows.shape[1])
     if count > len(tokens.sentinels):
@@ -136,7 +136,9 @@ def _parts(total: int, count: int, rng: np.random.Generator) -> np.ndarray:
     return np.diff(np.concatenate([[0], cuts, [total]]))
 
 
-def prefix(rows: Rows, widths: tuple[int, int], tokens: Tokens, rng: np.random.Generator) -> Batch:
+def prefix(
+    rows: ObjectiveRows, widths: tuple[int, int], tokens: Tokens, rng: np.random.Generator
+) -> TokenBatch:
     """The rest of each row after its prompt; where it has none, after a random part of a quarter to three quarters.
 
     Args:
@@ -167,8 +169,8 @@ def prefix_widths(length: int) -> tuple[int, int]:
 
 def _sequence(
     read: np.ndarray, good: np.ndarray, targets: np.ndarray, there: np.ndarray, tokens: Tokens
-) -> Batch:
+) -> TokenBatch:
     first = np.full((len(targets), 1), tokens.start, np.int32)
     before = np.concatenate([first, targets[:, :-1]], axis=1)
     valid = np.concatenate([np.ones_like(there[:, :1]), there[:, :-1]], axis=1)
-    return Batch(before, valid, targets, there.astype(np.float32), read, good)
+    return TokenBatch(before, valid, targets, there.astype(np.float32), read, good)

@@ -14,7 +14,7 @@ from motif_jax.language.model import LanguageModel
 from motif_jax.language.network import States
 
 
-class Scores(NamedTuple):
+class CandidateScores(NamedTuple):
     """A model's scores of candidates.
 
     Attributes:
@@ -38,7 +38,7 @@ def score(
     by_length: bool = False,
     form: str = LOG_PROBABILITY,
     pad_plus_one: bool = False,
-) -> Scores:
+) -> CandidateScores:
     """Scores candidates; the prompt's keys and values are computed once and shared by all of them.
 
     Args:
@@ -79,7 +79,7 @@ def score(
     total = candidate_scores(
         logits, normaliser, candidate_valid, form, by_length=by_length, pad_plus_one=pad_plus_one
     )
-    return Scores(total, jnp.where(candidate_valid, logits - normaliser, 0.0), first)
+    return CandidateScores(total, jnp.where(candidate_valid, logits - normaliser, 0.0), first)
 
 
 def look(

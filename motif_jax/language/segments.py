@@ -17,7 +17,7 @@ import numpy as np
 
 from motif_jax.language import generation
 from motif_jax.language.generation import Adjust, Written
-from motif_jax.language.model import Cache, LanguageModel, Prompt
+from motif_jax.language.model import Cache, EncodedPrompt, LanguageModel
 from motif_jax.language.sampling import Limits, Sampling
 
 # Tokens between two looks.
@@ -26,7 +26,7 @@ SEGMENT = 32
 Ends = Callable[[Sequence[int]], bool]
 
 
-class Texts(NamedTuple):
+class WrittenTexts(NamedTuple):
     """Written texts, on the host.
 
     Attributes:
@@ -43,7 +43,7 @@ class Texts(NamedTuple):
 class _Running(NamedTuple):
     """The prompts that still run, on the device: all leaves but the cache's slot have them as leading axis."""
 
-    prompt: Prompt
+    prompt: EncodedPrompt
     cache: Cache
     logits: jax.Array
     keys: jax.Array
@@ -84,7 +84,7 @@ class Segments:
         sampling: Sampling,
         branches: int = 1,
         ends: Ends | None = None,
-    ) -> Texts:
+    ) -> WrittenTexts:
         """Continues prompts.
 
         Args:
@@ -126,12 +126,12 @@ class Segments:
             flags = jnp.asarray(_flags(ended, len(written.ended)))
             running = _Running(running.prompt, written.carry, written.logits, running.keys, flags)
             running, places = self._narrow(running, ended, places)
-        return Texts(*(array[..., : limits.most] for array in found))
+        return WrittenTexts(*(array[..., : limits.most] for array in found))
 
     def _go_on(
         self,
         params: Any,
-        prompt: Prompt,
+        prompt: EncodedPrompt,
         cache: Cache,
         logits: jax.Array,
         keys: jax.Array,
@@ -158,8 +158,8 @@ class Segments:
         return self._pick(running, index)._replace(ended=flags), places[alive]
 
 
-def _empty(shape: tuple[int, ...], pad: int) -> Texts:
-    return Texts(np.full(shape, pad, np.int32), np.zeros(shape, bool), np.zeros(shape, np.float32))
+def _empty(shape: tuple[int, ...], pad: int) -> WrittenTexts:
+    return WrittenTexts(np.full(shape, pad, np.int32), np.zeros(shape, bool), np.zeros(shape, np.float32))
 
 
 def _flags(ended: np.ndarray, rows: int) -> np.ndarray:
@@ -168,7 +168,7 @@ def _flags(ended: np.ndarray, rows: int) -> np.ndarray:
     return np.concatenate([ended, more])
 
 
-def _ended(found: Texts, places: np.ndarray, ends: Ends) -> np.ndarray:
+def _ended(found: WrittenTexts, places: np.ndarray, ends: Ends) -> np.ndarray:
     """Bool [rows, N], what `ends` says of the texts at `places`."""
     rows = [[ends(tokens[good].tolist()) for tokens, good in zip(*pair, strict=True)] for pair in
             zip(found.tokens[places], found.valid[places], strict=True)]  # fmt: skip

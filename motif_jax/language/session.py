@@ -35,7 +35,7 @@ class Ends(NamedTuple):
     logits: jax.Array
 
 
-class Session:
+class DecodeSession:
     """B texts, each at its own length, read and written turn by turn.
 
     Args:

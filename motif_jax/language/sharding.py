@@ -23,7 +23,7 @@ AXES = (DATA, FSDP, TENSOR)
 BATCH = (DATA, FSDP)
 
 
-class Row(NamedTuple):
+class ShardingRow(NamedTuple):
     """The parameters whose path ends like `pattern`, and the mesh axis of each of their own."""
 
     pattern: str
@@ -31,27 +31,27 @@ class Row(NamedTuple):
 
 
 _BLOCK = (
-    Row("attention/query/kernel", (FSDP, TENSOR)),  # [width, heads * head_width]
-    Row("attention/key/kernel", (FSDP, TENSOR)),
-    Row("attention/value/kernel", (FSDP, TENSOR)),
-    Row("attention/output/kernel", (TENSOR, FSDP)),
-    Row("feed_forward/activated/kernel", (FSDP, TENSOR)),  # [width, feed_forward]
-    Row("feed_forward/down/kernel", (TENSOR, FSDP)),
+    ShardingRow("attention/query/kernel", (FSDP, TENSOR)),  # [width, heads * head_width]
+    ShardingRow("attention/key/kernel", (FSDP, TENSOR)),
+    ShardingRow("attention/value/kernel", (FSDP, TENSOR)),
+    ShardingRow("attention/output/kernel", (TENSOR, FSDP)),
+    ShardingRow("feed_forward/activated/kernel", (FSDP, TENSOR)),  # [width, feed_forward]
+    ShardingRow("feed_forward/down/kernel", (TENSOR, FSDP)),
 )
-_GATE = (Row("feed_forward/factor/kernel", (FSDP, TENSOR)),)
+_GATE = (ShardingRow("feed_forward/factor/kernel", (FSDP, TENSOR)),)
 _BIASES = (
-    Row("attention/query/bias", (TENSOR,)),
-    Row("attention/key/bias", (TENSOR,)),
-    Row("attention/value/bias", (TENSOR,)),
+    ShardingRow("attention/query/bias", (TENSOR,)),
+    ShardingRow("attention/key/bias", (TENSOR,)),
+    ShardingRow("attention/value/bias", (TENSOR,)),
 )
-_EMBEDDING = (Row("embedding", (TENSOR, FSDP)),)  # [vocabulary, width]
-_HEAD = (Row("head/kernel", (FSDP, TENSOR)),)
-_POSITIONS = (Row("position_embedding", (None, FSDP)),)
+_EMBEDDING = (ShardingRow("embedding", (TENSOR, FSDP)),)  # [vocabulary, width]
+_HEAD = (ShardingRow("head/kernel", (FSDP, TENSOR)),)
+_POSITIONS = (ShardingRow("position_embedding", (None, FSDP)),)
 # Of `heads.Heads`: those of the vocabulary's width are as large as the model's own head.
-_ADDED = (Row("hidden_*/kernel", (FSDP, TENSOR)), Row("output/kernel", (FSDP, TENSOR)))
+_ADDED = (ShardingRow("hidden_*/kernel", (FSDP, TENSOR)), ShardingRow("output/kernel", (FSDP, TENSOR)))
 
 # The first row that fits says how; what none names (norms, small biases) is whole on every device.
-TABLES: dict[str, tuple[Row, ...]] = {
+TABLES: dict[str, tuple[ShardingRow, ...]] = {
     "t5": (
         *_BLOCK,
         *(
@@ -62,13 +62,13 @@ TABLES: dict[str, tuple[Row, ...]] = {
         *_GATE,
         *_EMBEDDING,
         *_HEAD,
-        Row("relative_bias", (None, TENSOR)),  # [buckets, heads]
+        ShardingRow("relative_bias", (None, TENSOR)),  # [buckets, heads]
         *_ADDED,
     ),
     "gpt2": (
         *_BLOCK,
         *_BIASES,
-        Row("feed_forward/activated/bias", (TENSOR,)),
+        ShardingRow("feed_forward/activated/bias", (TENSOR,)),
         *_EMBEDDING,
         *_POSITIONS,
         *_HEAD,
@@ -79,7 +79,7 @@ TABLES: dict[str, tuple[Row, ...]] = {
     "roberta": (
         *_BLOCK,
         *_BIASES,
-        Row("feed_forward/activated/bias", (TENSOR,)),
+        ShardingRow("feed_forward/activated/bias", (TENSOR,)),
         *_EMBEDDING,
         *_POSITIONS,
         *_ADDED,

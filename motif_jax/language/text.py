@@ -15,13 +15,13 @@ from motif_jax.language import beams, config, fitting, scoring, weights
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.sampling import Limits, Sampling
 from motif_jax.language.segments import Segments
-from motif_jax.language.session import Session
-from motif_jax.language.tokens import Rows, Tokenizer, bucket, candidate_rows, padded
+from motif_jax.language.session import DecodeSession
+from motif_jax.language.tokens import Tokenizer, TokenRows, bucket, candidate_rows, padded
 from motif_jax.support import hub
 from motif_jax.support.errors import UserError
 
 
-class Look(NamedTuple):
+class TokenLogProbs(NamedTuple):
     """A text token by token.
 
     Attributes:
@@ -157,7 +157,7 @@ class TextModel:
         text = self.tokenizer.decode(tokens)
         return any(stop in text for stop in stops)
 
-    def look(self, prompts: Sequence[str], texts: Sequence[str]) -> list[Look]:
+    def look(self, prompts: Sequence[str], texts: Sequence[str]) -> list[TokenLogProbs]:
         """The model's outputs at each token of texts after prompts; see `reports.token_page`.
 
         Args:
@@ -174,7 +174,7 @@ class TextModel:
             found += self._look(list(prompts[part]), list(texts[part]))
         return found
 
-    def _look(self, prompts: list[str], texts: list[str]) -> list[Look]:
+    def _look(self, prompts: list[str], texts: list[str]) -> list[TokenLogProbs]:
         settings = self.model.config
         before = self.tokenizer.encode(prompts)
         said = self.tokenizer.encode(texts, special=False)
@@ -196,13 +196,15 @@ class TextModel:
         if not settings.encoder_layers:  # nothing stands before a first token
             log_probs[:, 0] = entropies[:, 0] = np.nan
         return [
-            Look(self.tokenizer.pieces(row), log_probs[i, : len(row)], entropies[i, : len(row)], start)
+            TokenLogProbs(
+                self.tokenizer.pieces(row), log_probs[i, : len(row)], entropies[i, : len(row)], start
+            )
             for i, (row, start) in enumerate(zip(shown, starts, strict=True))
         ]
 
-    def session(self, batch: int = 1, capacity: int = 256) -> Session:
-        """`batch` texts that only grow, by their tokens; see `Session`."""
-        return Session(self.model, self.params, batch, capacity)
+    def session(self, batch: int = 1, capacity: int = 256) -> DecodeSession:
+        """`batch` texts that only grow, by their tokens; see `DecodeSession`."""
+        return DecodeSession(self.model, self.params, batch, capacity)
 
     def states(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Hidden states float32 [tokens, D] of texts, after the last norm (an encoder's where there is one)."""
@@ -217,18 +219,18 @@ class TextModel:
     def _require_decoder(self, does: str) -> None:
         config.require_decoder(self.model.config, does)
 
-    def _prompts(self, texts: list[str], more: int) -> Rows:
+    def _prompts(self, texts: list[str], more: int) -> TokenRows:
         """Prompts as rows of a bucket's length, and so many that one program serves every part of a list."""
         return self._rows(texts, self.tokenizer.encode(texts), more)
 
-    def _rows(self, texts: list[str], encoded: list[list[int]], more: int) -> Rows:
+    def _rows(self, texts: list[str], encoded: list[list[int]], more: int) -> TokenRows:
         settings = self.model.config
         fitting.require_prompts(texts, encoded, settings, more)
         room = fitting.prompt_room(settings, more)
         rows = padded(encoded, bucket(max(map(len, encoded)), room), settings.pad_id)
         spare = min(self._batch, 1 << (len(texts) - 1).bit_length()) - len(texts)
         tokens = np.concatenate([rows.tokens, np.repeat(rows.tokens[:1], spare, axis=0)])
-        return Rows(tokens, np.concatenate([rows.valid, np.repeat(rows.valid[:1], spare, axis=0)]))
+        return TokenRows(tokens, np.concatenate([rows.valid, np.repeat(rows.valid[:1], spare, axis=0)]))
 
 
 def _before(text: str, stops: Sequence[str]) -> str:

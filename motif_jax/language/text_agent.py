@@ -6,7 +6,7 @@ The policy is a language model. V, and one or two Q of every token (or of a whol
     {"trunks": {name: a model's}, "heads": {"v", "q1", "q2"}, "target_heads": {"q1", "q2"}, "prefix": {"kernel", "bias"}}
 
 of which a method has what it needs. What decodes runs the trunks as one program (`copies.Copies`, `Roles.trees(params["trunks"])`) and
-gives their states to `TextAgent.read`; `TextAgent.run` runs whole dialogues.
+gives their states to `TextAgentNetwork.read`; `TextAgentNetwork.run` runs whole dialogues.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Readout(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class TextAgent:
+class TextAgentNetwork:
     """The network of an agent.
 
     Attributes:

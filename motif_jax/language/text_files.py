@@ -105,7 +105,7 @@ def pin(workdir: Path, folder: Path, name: str) -> None:
     atomic_write_json(path, {"model": name, "read": read})
 
 
-class Answers:
+class AnswerFile:
     """A .jsonl file with a line for each question, in their order; what a kill left of a batch is written again.
 
     Args:
@@ -132,7 +132,7 @@ class Answers:
             atomic_write_bytes(path, b"".join(line + b"\n" for line in kept))
         self._file = open(path, "a", encoding="utf-8", opener=regular_file)  # noqa: SIM115 - closed by __exit__
 
-    def __enter__(self) -> Answers:
+    def __enter__(self) -> AnswerFile:
         return self
 
     def __exit__(

@@ -1,6 +1,6 @@
 """Learning to predict tokens: losses as numerators and denominators, gradients added over micro-batches, one update.
 
-Everything is a pure function of one device's part of a batch. What is added over micro-batches and devices are sums (`Sums`, and the
+Everything is a pure function of one device's part of a batch. What is added over micro-batches and devices are sums (`TokenSums`, and the
 gradient of the summed loss), divided once at the end by the number of tokens that count: a batch in one piece, in several, or on several
 devices with unequal numbers of tokens gives one result.
 """
@@ -21,7 +21,7 @@ from motif_jax.language.model import LanguageModel
 from motif_jax.language.sampling import token_log_probs
 
 
-class Batch(NamedTuple):
+class TokenBatch(NamedTuple):
     """Rows of tokens and what is to be predicted at each of them; numpy or jax arrays, with any axes in front.
 
     Attributes:
@@ -40,7 +40,7 @@ class Batch(NamedTuple):
     prompt_valid: Any = None
 
 
-class Sums(NamedTuple):
+class TokenSums(NamedTuple):
     """Sums over tokens, micro-batches and devices; float32 scalars.
 
     Attributes:
@@ -54,7 +54,7 @@ class Sums(NamedTuple):
     correct: jax.Array
 
 
-class TrainState(NamedTuple):
+class LanguageTrainState(NamedTuple):
     """The state that a step changes.
 
     Attributes:
@@ -69,10 +69,10 @@ class TrainState(NamedTuple):
 
 
 # (what is learned, what is frozen, a batch, a key for dropout or None) -> Sums
-SumsOf = Callable[[Any, Any, Batch, Any], Sums]
+SumsOf = Callable[[Any, Any, TokenBatch, Any], TokenSums]
 
 
-def states_of(model: LanguageModel, params: Any, batch: Batch) -> jax.Array:
+def states_of(model: LanguageModel, params: Any, batch: TokenBatch) -> jax.Array:
     """The states [B, S, D] after the last norm from which `batch.targets` are predicted."""
     chex.assert_rank([batch.tokens, batch.valid], 2)
     if not model.config.encoder_layers:
@@ -88,7 +88,7 @@ def token_sums(
     targets: jax.Array,
     weights: jax.Array,
     chunk: int | None = None,
-) -> Sums:
+) -> TokenSums:
     """Cross-entropy of targets, computed in float32.
 
     Args:
@@ -108,7 +108,7 @@ def token_sums(
     flat = weights.reshape(-1)
     rows = (states.reshape(flat.size, states.shape[-1]), targets.reshape(-1))
     chosen, right = in_chunks(of_rows, rows, chunk)
-    return Sums(-(chosen * flat).sum(), flat.sum(), (right * flat).sum())
+    return TokenSums(-(chosen * flat).sum(), flat.sum(), (right * flat).sum())
 
 
 def gradient_sums(
@@ -146,7 +146,7 @@ def make_update(
     optimizer: optax.GradientTransformation,
     reduce: Callable[[Any], Any],
     key_of: Callable[[jax.Array], Any] | None = None,
-) -> Callable[[TrainState, Any, Batch], tuple[TrainState, dict[str, jax.Array]]]:
+) -> Callable[[LanguageTrainState, Any, TokenBatch], tuple[LanguageTrainState, dict[str, jax.Array]]]:
     """One step of one device with its part of a batch.
 
     Args:
@@ -160,7 +160,9 @@ def make_update(
       the sum of the weights (`tokens`), `gradient_norm` before any clip.
     """
 
-    def update(state: TrainState, frozen: Any, batches: Batch) -> tuple[TrainState, dict[str, jax.Array]]:
+    def update(
+        state: LanguageTrainState, frozen: Any, batches: TokenBatch
+    ) -> tuple[LanguageTrainState, dict[str, jax.Array]]:
         key = None if key_of is None else key_of(state.step)
         gradient, sums = reduce(gradient_sums(sums_of, state.params, frozen, batches, key))
         weight = jnp.maximum(sums.weight, 1e-9)
@@ -173,6 +175,6 @@ def make_update(
             "tokens": sums.weight,
             "gradient_norm": optax.tree.norm(gradient),
         }
-        return TrainState(params, opt_state, state.step + 1), metrics
+        return LanguageTrainState(params, opt_state, state.step + 1), metrics
 
     return update

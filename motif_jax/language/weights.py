@@ -24,7 +24,7 @@ SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 SHARD_BYTES = 4 << 30
 
 
-class Entry(NamedTuple):
+class WeightEntry(NamedTuple):
     """One parameter and its tensor.
 
     Attributes:
@@ -40,29 +40,29 @@ class Entry(NamedTuple):
     part: int | None = None
 
 
-def entries(config: ModelConfig) -> list[Entry]:
+def entries(config: ModelConfig) -> list[WeightEntry]:
     """The table of an architecture."""
     table = {"t5": _t5, "gpt2": _gpt2, "llama": _llama, "qwen2": _llama, "roberta": _roberta}
     return list(table[config.architecture](config))
 
 
-def _linear(path: tuple[str, ...], name: str, bias: bool) -> Iterator[Entry]:
-    yield Entry((*path, "kernel"), f"{name}.weight", transposed=True)
+def _linear(path: tuple[str, ...], name: str, bias: bool) -> Iterator[WeightEntry]:
+    yield WeightEntry((*path, "kernel"), f"{name}.weight", transposed=True)
     if bias:
-        yield Entry((*path, "bias"), f"{name}.bias")
+        yield WeightEntry((*path, "bias"), f"{name}.bias")
 
 
-def _layer_norm(path: tuple[str, ...], name: str) -> Iterator[Entry]:
-    yield Entry((*path, "norm", "scale"), f"{name}.weight")
-    yield Entry((*path, "norm", "bias"), f"{name}.bias")
+def _layer_norm(path: tuple[str, ...], name: str) -> Iterator[WeightEntry]:
+    yield WeightEntry((*path, "norm", "scale"), f"{name}.weight")
+    yield WeightEntry((*path, "norm", "bias"), f"{name}.bias")
 
 
-def _t5(config: ModelConfig) -> Iterator[Entry]:
-    yield Entry(("embedding",), "shared.weight")
+def _t5(config: ModelConfig) -> Iterator[WeightEntry]:
+    yield WeightEntry(("embedding",), "shared.weight")
     for side, layers in (("encoder", config.encoder_layers), ("decoder", config.layers)):
         first = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-        yield Entry((side, "relative_bias"), first)
-        yield Entry((side, "final_norm", "scale"), f"{side}.final_layer_norm.weight")
+        yield WeightEntry((side, "relative_bias"), first)
+        yield WeightEntry((side, "final_norm", "scale"), f"{side}.final_layer_norm.weight")
         for layer in range(layers):
             path, name = (side, f"block_{layer}"), f"{side}.block.{layer}.layer"
             parts = [("attention", "SelfAttention")]
@@ -72,44 +72,44 @@ def _t5(config: ModelConfig) -> Iterator[Entry]:
                 for part in ("query", "key", "value", "output"):
                     yield from _linear((*path, ours, part), f"{name}.{place}.{theirs}.{part[0]}", False)
                 norm = ours.replace("attention", "norm") if place else "attention_norm"
-                yield Entry((*path, norm, "scale"), f"{name}.{place}.layer_norm.weight")
+                yield WeightEntry((*path, norm, "scale"), f"{name}.{place}.layer_norm.weight")
             place, inner = len(parts), f"{name}.{len(parts)}.DenseReluDense"
             names = {"activated": "wi_0", "factor": "wi_1"} if config.gated else {"activated": "wi"}
             for ours, theirs in {**names, "down": "wo"}.items():
                 yield from _linear((*path, "feed_forward", ours), f"{inner}.{theirs}", False)
-            yield Entry((*path, "feed_forward_norm", "scale"), f"{name}.{place}.layer_norm.weight")
+            yield WeightEntry((*path, "feed_forward_norm", "scale"), f"{name}.{place}.layer_norm.weight")
     if not config.tied:
         yield from _linear(("head",), "lm_head", False)
 
 
-def _gpt2(config: ModelConfig) -> Iterator[Entry]:
-    yield Entry(("embedding",), "transformer.wte.weight")
-    yield Entry(("position_embedding",), "transformer.wpe.weight")
+def _gpt2(config: ModelConfig) -> Iterator[WeightEntry]:
+    yield WeightEntry(("embedding",), "transformer.wte.weight")
+    yield WeightEntry(("position_embedding",), "transformer.wpe.weight")
     yield from _layer_norm(("decoder", "final_norm"), "transformer.ln_f")
     for layer in range(config.layers):
         path, name = ("decoder", f"block_{layer}"), f"transformer.h.{layer}"
         yield from _layer_norm((*path, "attention_norm"), f"{name}.ln_1")
         yield from _layer_norm((*path, "feed_forward_norm"), f"{name}.ln_2")
         for part, ours in enumerate(("query", "key", "value")):
-            yield Entry((*path, "attention", ours, "kernel"), f"{name}.attn.c_attn.weight", part=part)
-            yield Entry((*path, "attention", ours, "bias"), f"{name}.attn.c_attn.bias", part=part)
+            yield WeightEntry((*path, "attention", ours, "kernel"), f"{name}.attn.c_attn.weight", part=part)
+            yield WeightEntry((*path, "attention", ours, "bias"), f"{name}.attn.c_attn.bias", part=part)
         attention, inner = (*path, "attention"), (*path, "feed_forward")
         others = {(*attention, "output"): "attn", (*inner, "activated"): "mlp", (*inner, "down"): "mlp"}
         for place, theirs in others.items():
             end = "c_fc" if place[-1] == "activated" else "c_proj"
-            yield Entry((*place, "kernel"), f"{name}.{theirs}.{end}.weight")
-            yield Entry((*place, "bias"), f"{name}.{theirs}.{end}.bias")
+            yield WeightEntry((*place, "kernel"), f"{name}.{theirs}.{end}.weight")
+            yield WeightEntry((*place, "bias"), f"{name}.{theirs}.{end}.bias")
     if not config.tied:
         yield from _linear(("head",), "lm_head", False)
 
 
-def _llama(config: ModelConfig) -> Iterator[Entry]:
-    yield Entry(("embedding",), "model.embed_tokens.weight")
-    yield Entry(("decoder", "final_norm", "scale"), "model.norm.weight")
+def _llama(config: ModelConfig) -> Iterator[WeightEntry]:
+    yield WeightEntry(("embedding",), "model.embed_tokens.weight")
+    yield WeightEntry(("decoder", "final_norm", "scale"), "model.norm.weight")
     for layer in range(config.layers):
         path, name = ("decoder", f"block_{layer}"), f"model.layers.{layer}"
-        yield Entry((*path, "attention_norm", "scale"), f"{name}.input_layernorm.weight")
-        yield Entry((*path, "feed_forward_norm", "scale"), f"{name}.post_attention_layernorm.weight")
+        yield WeightEntry((*path, "attention_norm", "scale"), f"{name}.input_layernorm.weight")
+        yield WeightEntry((*path, "feed_forward_norm", "scale"), f"{name}.post_attention_layernorm.weight")
         for part in ("query", "key", "value", "output"):
             bias = config.output_bias if part == "output" else config.attention_bias
             yield from _linear((*path, "attention", part), f"{name}.self_attn.{part[0]}_proj", bias)
@@ -121,11 +121,11 @@ def _llama(config: ModelConfig) -> Iterator[Entry]:
         yield from _linear(("head",), "lm_head", False)
 
 
-def _roberta(config: ModelConfig) -> Iterator[Entry]:
+def _roberta(config: ModelConfig) -> Iterator[WeightEntry]:
     top = "roberta.embeddings"
-    yield Entry(("embedding",), f"{top}.word_embeddings.weight")
-    yield Entry(("position_embedding",), f"{top}.position_embeddings.weight")
-    yield Entry(("type_embedding",), f"{top}.token_type_embeddings.weight")
+    yield WeightEntry(("embedding",), f"{top}.word_embeddings.weight")
+    yield WeightEntry(("position_embedding",), f"{top}.position_embeddings.weight")
+    yield WeightEntry(("type_embedding",), f"{top}.token_type_embeddings.weight")
     yield from _layer_norm(("embedding_norm",), f"{top}.LayerNorm")
     for layer in range(config.layers):
         path, name = ("encoder", f"block_{layer}"), f"roberta.encoder.layer.{layer}"
@@ -239,12 +239,12 @@ def check(folder: str | Path, config: ModelConfig) -> None:
             raise _other_shape(folder, entry, shape, wanted[entry.path].shape)
 
 
-def _missing(folder: str | Path, entry: Entry) -> UserError:
+def _missing(folder: str | Path, entry: WeightEntry) -> UserError:
     return UserError(f"{folder}: tensor {entry.name} is missing")
 
 
 def _other_shape(
-    folder: str | Path, entry: Entry, found: tuple[int, ...], wanted: tuple[int, ...]
+    folder: str | Path, entry: WeightEntry, found: tuple[int, ...], wanted: tuple[int, ...]
 ) -> UserError:
     return UserError(
         f"{folder}: tensor {entry.name} is {list(found)}, which does not fit config.json: {list(wanted)} expected"
@@ -312,7 +312,7 @@ def save(folder: str | Path, params: Any, config: ModelConfig, shard_bytes: int 
     folder.mkdir(parents=True, exist_ok=True)
     for old in (INDEX, SINGLE, *(path.name for path in folder.glob("model-*-of-*.safetensors"))):
         (folder / old).unlink(missing_ok=True)
-    sources: dict[str, list[Entry]] = {}
+    sources: dict[str, list[WeightEntry]] = {}
     for entry in entries(config):
         sources.setdefault(entry.name, []).append(entry)
     sizes = {name: sum(flat[entry.path].nbytes for entry in parts) for name, parts in sources.items()}
@@ -334,7 +334,7 @@ def save(folder: str | Path, params: Any, config: ModelConfig, shard_bytes: int 
         )
 
 
-def _tensor(parts: Sequence[Entry], flat: Mapping[tuple[str, ...], Any]) -> np.ndarray:
+def _tensor(parts: Sequence[WeightEntry], flat: Mapping[tuple[str, ...], Any]) -> np.ndarray:
     values = [np.asarray(flat[entry.path]) for entry in parts]
     values = [value.T if entry.transposed else value for entry, value in zip(parts, values, strict=True)]
     return np.ascontiguousarray(values[0] if parts[0].part is None else np.concatenate(values, axis=-1))

@@ -31,7 +31,7 @@ from motif_jax.language import folder as folders
 from motif_jax.language import heads as heads_files
 from motif_jax.language.heads import Heads
 from motif_jax.language.model import LanguageModel
-from motif_jax.language.text_agent import Design, TextAgent
+from motif_jax.language.text_agent import Design, TextAgentNetwork
 from motif_jax.support import digests, entry_points, tensor_files
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, read_json, replaced_folder
@@ -49,7 +49,7 @@ class SavedAgent:
     Attributes:
       folder: where it lies.
       network: its parts.
-      params: of all parts, numpy arrays; see `TextAgent`.
+      params: of all parts, numpy arrays; see `TextAgentNetwork`.
       method: it was trained with, 'ilql' say.
       settings: numbers of the method: `discount`, `max_len`, `q_min`, `q_max`, and what else it has.
       task_name, options: of `task`.
@@ -59,7 +59,7 @@ class SavedAgent:
     """
 
     folder: Path
-    network: TextAgent
+    network: TextAgentNetwork
     params: Any
     method: str
     settings: Mapping[str, Any]
@@ -95,7 +95,7 @@ def vocabulary_of(task: TextTask) -> Vocabulary:
 
 def write(
     folder: Path,
-    network: TextAgent,
+    network: TextAgentNetwork,
     params: Any,
     method: str,
     settings: Mapping[str, Any],
@@ -193,7 +193,7 @@ def options_for(task: str, folder: str | Path, key: str) -> dict[str, Any]:
     return options_of(about)
 
 
-def network_of(about: Mapping[str, Any], dtype: Any = jnp.float32) -> TextAgent:
+def network_of(about: Mapping[str, Any], dtype: Any = jnp.float32) -> TextAgentNetwork:
     """The networks of an agent by what `describe` says of it; no weights are read.
 
     Raises:
@@ -202,7 +202,7 @@ def network_of(about: Mapping[str, Any], dtype: Any = jnp.float32) -> TextAgent:
     design = Design(**about["design"])
     settings = configs.read(Path(about["folder"]) / "trunks" / design.roles.trunks[0])
     configs.require_decoder(settings, "says")
-    return TextAgent(LanguageModel(settings, jnp.dtype(dtype)), design, jnp.dtype(dtype))
+    return TextAgentNetwork(LanguageModel(settings, jnp.dtype(dtype)), design, jnp.dtype(dtype))
 
 
 def require_tokens(about: Mapping[str, Any], task: TextTask, folder: str | Path, key: str) -> None:

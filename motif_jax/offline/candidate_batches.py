@@ -19,7 +19,7 @@ from motif_jax.language import candidates
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.sampling import Limits, Sampling
 from motif_jax.language.tokens import bucket, padded
-from motif_jax.offline.candidate_cache import KEY_BYTES, CandidateCache, Entry
+from motif_jax.offline.candidate_cache import KEY_BYTES, CachedCandidates, CandidateCache
 from motif_jax.offline.text_task import Batches
 from motif_jax.support import seeds
 from motif_jax.support.progress import Progress
@@ -47,7 +47,7 @@ class Proposer:
         limits = Limits(config.max_tokens, (end,))
 
         @jax.jit
-        def write(params: Any, tokens: Any, valid: Any, words: Any) -> candidates.Written:
+        def write(params: Any, tokens: Any, valid: Any, words: Any) -> candidates.WrittenCandidates:
             split = functools.partial(jax.random.split, num=config.count)
             keys = jax.vmap(lambda pair: split(jax.random.fold_in(jax.random.key(pair[0]), pair[1])))(words)
             return candidates.write(model, params, tokens, valid, keys, limits, sampling, pad)
@@ -58,7 +58,7 @@ class Proposer:
         words = np.asarray(text, "<i4").tobytes()
         return hashlib.blake2b(words, digest_size=KEY_BYTES, salt=self._seed.to_bytes(8, "little")).digest()
 
-    def of(self, texts: Sequence[np.ndarray]) -> list[Entry]:
+    def of(self, texts: Sequence[np.ndarray]) -> list[CachedCandidates]:
         """The candidates of each text, int32 [T]."""
         keys = [self._key(text) for text in texts]
         found = {key: entry for key in dict.fromkeys(keys) if (entry := self._cache.find(key)) is not None}
@@ -72,7 +72,7 @@ class Proposer:
                 found |= self._written(dict(items[start : start + self._together]), width)
         return [found[key] for key in keys]
 
-    def _written(self, texts: Mapping[bytes, np.ndarray], width: int) -> dict[bytes, Entry]:
+    def _written(self, texts: Mapping[bytes, np.ndarray], width: int) -> dict[bytes, CachedCandidates]:
         """Writes candidates of a few texts of similar length, always as many in one program, so that none depends on the others."""
         rows = [text.tolist() for text in texts.values()]
         rows += [rows[-1]] * (self._together - len(rows))
@@ -82,7 +82,7 @@ class Proposer:
         written = jax.device_get(self._write(self._params, tokens, valid, np.stack(words)))
         found = {}
         for row, key in enumerate(texts):
-            found[key] = Entry(written.means[row], written.log_probs[row], written.counts[row])
+            found[key] = CachedCandidates(written.means[row], written.log_probs[row], written.counts[row])
             self._cache.add(key, found[key])
         return found
 

@@ -19,7 +19,7 @@ _RECORDS, _ABOUT = "candidates.bin", "candidates.json"
 KEY_BYTES = 16
 
 
-class Entry(NamedTuple):
+class CachedCandidates(NamedTuple):
     """The candidates of a text: means float32 [N, D], log-probabilities float32 [N], and tokens up to their ends int32 [N]."""
 
     means: np.ndarray
@@ -77,7 +77,7 @@ class CandidateCache:
     def __len__(self) -> int:
         return len(self._places)
 
-    def find(self, key: bytes) -> Entry | None:
+    def find(self, key: bytes) -> CachedCandidates | None:
         """The entry of a key; None where there is none, or it was torn."""
         place = self._places.get(key)
         if place is None:
@@ -85,9 +85,9 @@ class CandidateCache:
         record = self._records[place].copy()
         if bytes(record["key"]) != key or int(record["check"]) != self._check(record):
             return None
-        return Entry(record["means"], record["log_probs"], record["counts"])
+        return CachedCandidates(record["means"], record["log_probs"], record["counts"])
 
-    def add(self, key: bytes, entry: Entry) -> None:
+    def add(self, key: bytes, entry: CachedCandidates) -> None:
         """Keeps an entry, in the place of the oldest where there is no room."""
         place = self._written % self.capacity
         self._written += 1

@@ -20,7 +20,7 @@ from motif_jax.language.agent import LanguageAgent
 from motif_jax.language.tokens import padded
 from motif_jax.offline.cloning_data import CloningData
 from motif_jax.offline.language_task import perplexity
-from motif_jax.offline.task import Evaluation, Position, Task, diverged, epoch_order
+from motif_jax.offline.task import Evaluation, Task, TrainingPosition, diverged, epoch_order
 from motif_jax.support import seeds
 from motif_jax.support.run_folder import as_plain
 
@@ -28,7 +28,7 @@ Array = jax.Array
 TOKENS, CANDIDATES = "tokens", "candidates"
 
 
-class State(NamedTuple):
+class CloningState(NamedTuple):
     """What is learned, the optimiser's state, and steps taken (int32 scalar)."""
 
     params: Any
@@ -36,7 +36,7 @@ class State(NamedTuple):
     step: Any
 
 
-class Batch(NamedTuple):
+class CloningBatch(NamedTuple):
     """Steps of somebody's episodes: prompts int32 [..., L], -1 behind each; actions int32 [...]; valid bool [...]."""
 
     prompts: Any
@@ -44,7 +44,7 @@ class Batch(NamedTuple):
     valid: Any
 
 
-class Sums(NamedTuple):
+class CloningSums(NamedTuple):
     """Of a batch: the losses added up, what they are divided by, and how often the expert's action is the likeliest."""
 
     loss: Array
@@ -76,7 +76,7 @@ def targets(
     return spoken, np.array([len(row) for row in rows])
 
 
-def sums(network: LanguageAgent, counts: Array | None, params: Any, batch: Batch) -> Sums:
+def sums(network: LanguageAgent, counts: Array | None, params: Any, batch: CloningBatch) -> CloningSums:
     """The losses of the rows of `batch` [N].
 
     Args:
@@ -92,7 +92,7 @@ def sums(network: LanguageAgent, counts: Array | None, params: Any, batch: Batch
     weight = jnp.ones_like(chosen) if counts is None else counts[batch.actions].astype(jnp.float32)
     valid = batch.valid.astype(jnp.float32)
     right = (jnp.argmax(logits, axis=1) == batch.actions).astype(jnp.float32)
-    return Sums(
+    return CloningSums(
         jnp.sum(jnp.where(batch.valid, -chosen, 0.0)),
         jnp.sum(weight * valid),
         jnp.sum(right * valid),
@@ -142,32 +142,34 @@ class CloningTask(Task):
         self._frozen = network.frozen()
         self._orders: dict[int, np.ndarray] = {}
 
-    def _sums(self, params: Any, frozen: Any, batch: Batch) -> Sums:
+    def _sums(self, params: Any, frozen: Any, batch: CloningBatch) -> CloningSums:
         counts = None if self._counts is None else jnp.asarray(self._counts)
         return sums(self._network, counts, {**(frozen or {}), **params}, batch)
 
-    def _measure_core(self, state: tuple[Any, Any], batch: Batch) -> Sums:
+    def _measure_core(self, state: tuple[Any, Any], batch: CloningBatch) -> CloningSums:
         return jax.lax.psum(self._sums(*state, batch), AXIS)
 
-    def init_state(self) -> State:
+    def init_state(self) -> CloningState:
         """The parameters as they are at the start, and a fresh optimiser's state."""
         params = jax.device_get(
             self._agent.init(jax.random.key(seeds.derive(self.config.seed, "parameters") % 2**32))
         )
-        return State(params, jax.device_get(jax.jit(self.optimizer.init)(params)), np.int32(0))
+        return CloningState(params, jax.device_get(jax.jit(self.optimizer.init)(params)), np.int32(0))
 
     def shared(self) -> Any:
         """The base of low-rank additions, or None."""
         return self._frozen or None
 
-    def step(self, state: State, shared: Any, batch: Batch) -> tuple[State, dict[str, Array]]:
+    def step(
+        self, state: CloningState, shared: Any, batch: CloningBatch
+    ) -> tuple[CloningState, dict[str, Array]]:
         """Adds the gradients of the parts of a batch, [parts, rows, ...], and takes a step."""
 
-        def loss(params: Any, part: Batch) -> tuple[Array, Sums]:
+        def loss(params: Any, part: CloningBatch) -> tuple[Array, CloningSums]:
             found = self._sums(params, shared, part)
             return found.loss, found
 
-        def add(total: Any, part: Batch) -> tuple[Any, Sums]:
+        def add(total: Any, part: CloningBatch) -> tuple[Any, CloningSums]:
             gradients, found = jax.grad(loss, has_aux=True)(state.params, part)
             return jax.tree.map(jnp.add, total, gradients), found
 
@@ -181,7 +183,7 @@ class CloningTask(Task):
             "accuracy": total.right / jnp.maximum(total.rows, 1.0),
             "gradient_norm": optax.tree.norm(gradients),
         }
-        return State(optax.apply_updates(state.params, updates), opt_state, state.step + 1), metrics
+        return CloningState(optax.apply_updates(state.params, updates), opt_state, state.step + 1), metrics
 
     def _order(self, number: int) -> np.ndarray:
         """The rows of a pass over the data: int64 [steps, batch], -1 behind the last."""
@@ -194,17 +196,17 @@ class CloningTask(Task):
             self._orders = {number: order}
         return self._orders[number]
 
-    def batches(self, first: int, count: int) -> Batch:
+    def batches(self, first: int, count: int) -> CloningBatch:
         """Leaves [count, parts, rows, ...]."""
         places = [divmod(step, self._per_pass) for step in range(first, first + count)]
         rows = np.stack([self._order(number)[step] for number, step in places])
         return self._batch(rows.reshape(count, self.config.accumulate, -1))
 
-    def _batch(self, rows: np.ndarray) -> Batch:
+    def _batch(self, rows: np.ndarray) -> CloningBatch:
         actions = np.where(rows >= 0, self._data.actions[rows], 0).astype(np.int32)
-        return Batch(self._data.prompts(rows, self.config.network.prompt_tokens), actions, rows >= 0)
+        return CloningBatch(self._data.prompts(rows, self.config.network.prompt_tokens), actions, rows >= 0)
 
-    def batch_axes(self, batches: Batch) -> int:
+    def batch_axes(self, batches: CloningBatch) -> int:
         """That of the rows."""
         return 2
 
@@ -212,7 +214,7 @@ class CloningTask(Task):
         """Rows of `step` steps."""
         return step * self.config.batch_size
 
-    def evaluate(self, state: State, shared: Any, position: Position) -> Evaluation:
+    def evaluate(self, state: CloningState, shared: Any, position: TrainingPosition) -> Evaluation:
         """Loss, perplexity and agreement with the expert on the pairs that are held out.
 
         Raises:
@@ -221,7 +223,7 @@ class CloningTask(Task):
         config, size = self.config, self.config.batch_size // self.config.accumulate
         rows = self._data.held_out[: config.evaluation_batches * config.batch_size]
         rows = np.pad(rows, (0, -len(rows) % size), constant_values=-1).reshape(-1, size)
-        total = np.zeros(len(Sums._fields))
+        total = np.zeros(len(CloningSums._fields))
         for part in rows:
             placed = self.parallel.put_batch(self._batch(part), 0)
             found = self._measure((state.params, shared), placed)

@@ -32,7 +32,7 @@ _NO_QUIRKS = Quirks()
 
 
 @dataclasses.dataclass(frozen=True)
-class Layout:
+class ItemLayout:
     """The layout of items in a batch.
 
     Attributes:
@@ -102,7 +102,7 @@ class ListBatches:
         self,
         dataset: TokensDataset,
         chosen: np.ndarray,
-        layout: Layout,
+        layout: ItemLayout,
         batch_size: int,
         seed: int,
         group: int,
@@ -190,7 +190,7 @@ class StreamBatches:
         stream: DialogueStream,
         tokenizer: TextTokenizer,
         token_reward: TokenReward,
-        layout: Layout,
+        layout: ItemLayout,
         batch_size: int,
         seed: int,
         wanted: Callable[[Dialogue], bool] | None = None,

@@ -24,7 +24,7 @@ from motif_jax.envs.text.contract import TextTask
 from motif_jax.language.text import fetch
 from motif_jax.offline import agent_folder
 from motif_jax.offline.agent_folder import TOKENIZER, vocabulary_digest
-from motif_jax.offline.dialogue_batches import Layout, ListBatches, StreamBatches
+from motif_jax.offline.dialogue_batches import ItemLayout, ListBatches, StreamBatches
 from motif_jax.offline.held_out import HeldOut
 from motif_jax.offline.records import FILE_OF
 from motif_jax.offline.text_methods import rule_of
@@ -44,7 +44,7 @@ _TOGETHER, _SAVED_EVERY = 1024, 16
 _LOOKED_AT = 64
 
 
-class Source(NamedTuple):
+class DialogueSource(NamedTuple):
     """What is learned from, as far as it is known before anything is read.
 
     Attributes:
@@ -61,7 +61,7 @@ class Source(NamedTuple):
     attach: Callable[[TextTask], TextTask] = lambda task: task
 
 
-def source_of(config: ConfigDict) -> Source:
+def source_of(config: ConfigDict) -> DialogueSource:
     """Where a run's dialogues are from; options of data that `collect_text` drew are theirs, but for those that `config.options` says.
 
     Raises:
@@ -104,7 +104,7 @@ def source_of(config: ConfigDict) -> Source:
     if config.task == RECORDED:
         found = {**found, **_recorded(config, path)}
     options = registry.overlaid(config.task, {**found, **_spoken(config)}, own)
-    return Source(config.task, options, path, held_out)
+    return DialogueSource(config.task, options, path, held_out)
 
 
 def _recorded(config: ConfigDict, path: Path | None) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def token_reward_of(config: ConfigDict) -> TokenReward:
 
 def split_tokens(
     config: ConfigDict,
-    source: Source,
+    source: DialogueSource,
     tokenizer: TextTokenizer,
     folder: Path,
     stopped: Callable[[], bool],
@@ -161,7 +161,7 @@ def split_tokens(
 
 def _write(
     config: ConfigDict,
-    source: Source,
+    source: DialogueSource,
     tokenizer: TextTokenizer,
     folder: Path,
     stopped: Callable[[], bool],
@@ -296,7 +296,7 @@ def require_turns(config: ConfigDict, dialogues: Dialogues, key: str = "data") -
 
 
 def require_actions(
-    config: ConfigDict, tokenizer: TextTokenizer, dialogues: Dialogues, plan: Layout, key: str = "data"
+    config: ConfigDict, tokenizer: TextTokenizer, dialogues: Dialogues, plan: ItemLayout, key: str = "data"
 ) -> None:
     """Refuses what nothing can be learned from; of many dialogues the first with actions are looked at.
 
@@ -338,9 +338,9 @@ class Data(NamedTuple):
 
 def open_data(
     config: ConfigDict,
-    source: Source,
+    source: DialogueSource,
     workdir: Path,
-    plan: Layout,
+    plan: ItemLayout,
     stopped: Callable[[], bool],
 ) -> tuple[Data, Mapping[str, Any]] | None:
     """The batches of a run, and the options of a task that has all files it needs; None where it was asked to stop."""

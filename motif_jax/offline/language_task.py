@@ -14,8 +14,8 @@ from motif_jax.algorithms import schedules
 from motif_jax.devices.parallel import AXIS, DataParallel
 from motif_jax.language import dropout, training
 from motif_jax.language.adapting import Adaptation
-from motif_jax.language.training import Batch, Sums, TrainState
-from motif_jax.offline.task import Evaluation, Position, Task, diverged, drawn_by
+from motif_jax.language.training import LanguageTrainState, TokenBatch, TokenSums
+from motif_jax.offline.task import Evaluation, Task, TrainingPosition, diverged, drawn_by
 from motif_jax.offline.text_batches import TextBatches
 from motif_jax.support import seeds
 from motif_jax.support.run_folder import as_plain
@@ -77,29 +77,31 @@ class LanguageTask(Task):
         self._measure = parallel.wrap(self._measure_core)
         self._held_out = held_out.whole(config.evaluation_batches or 2**31)
 
-    def _measure_core(self, state: tuple[Any, Any], batch: Batch) -> Sums:
+    def _measure_core(self, state: tuple[Any, Any], batch: TokenBatch) -> TokenSums:
         return jax.lax.psum(self.adaptation.sums(*state, batch, None), AXIS)
 
-    def init_state(self) -> TrainState:
+    def init_state(self) -> LanguageTrainState:
         """The learned parameters as they are at the start, and a fresh optimiser's state."""
         opt_state = jax.device_get(jax.jit(self.optimizer.init)(self._learned))
-        return TrainState(self._learned, opt_state, np.int32(0))
+        return LanguageTrainState(self._learned, opt_state, np.int32(0))
 
     def shared(self) -> Any:
         """The frozen parameters."""
         return self._frozen
 
-    def step(self, state: TrainState, shared: Any, batch: Batch) -> tuple[TrainState, dict[str, jax.Array]]:
+    def step(
+        self, state: LanguageTrainState, shared: Any, batch: TokenBatch
+    ) -> tuple[LanguageTrainState, dict[str, jax.Array]]:
         """See `training.make_update`."""
         return self._update(state, shared, batch)
 
-    def batches(self, first: int, count: int) -> Batch:
+    def batches(self, first: int, count: int) -> TokenBatch:
         """Leaves [count, micro-batches, rows, ...]."""
         parts = self.config.accumulate
         whole = self._train.batches(first, count)
         return jax.tree.map(lambda leaf: leaf.reshape(count, parts, -1, *leaf.shape[2:]), whole)
 
-    def batch_axes(self, batches: Batch) -> int:
+    def batch_axes(self, batches: TokenBatch) -> int:
         """That of the rows."""
         return 2
 
@@ -125,13 +127,13 @@ class LanguageTask(Task):
         loss = sums["loss"] / sums["tokens"]
         return {"loss": loss, "perplexity": perplexity(loss)}
 
-    def evaluate(self, state: TrainState, shared: Any, position: Position) -> Evaluation:
+    def evaluate(self, state: LanguageTrainState, shared: Any, position: TrainingPosition) -> Evaluation:
         """Loss, perplexity and accuracy on the held-out text.
 
         Raises:
           UserError: the loss is not finite.
         """
-        total = np.zeros(len(Sums._fields))
+        total = np.zeros(len(TokenSums._fields))
         for batch in self._held_out:
             sums = self._measure((state.params, shared), self.parallel.put_whole(batch, 0))
             total += np.asarray(jax.device_get(sums), np.float64)

@@ -15,7 +15,7 @@ from motif_jax.language import config as configs
 from motif_jax.language import folder as folders
 from motif_jax.language import weights
 from motif_jax.language.model import LanguageModel
-from motif_jax.language.text_agent import POLICY, Design, TextAgent
+from motif_jax.language.text_agent import POLICY, Design, TextAgentNetwork
 from motif_jax.offline import agent_folder
 from motif_jax.offline.agent_folder import SavedAgent
 from motif_jax.support import tokenizer_files
@@ -54,10 +54,10 @@ def describe(folder: str | Path, key: str) -> dict[str, Any]:
     return {"method": METHOD, "task": None, "options": {}, "design": design, "settings": {}, "folder": str(folder)}  # fmt: skip
 
 
-def network_of(folder: str | Path, dtype: Any = jnp.float32) -> TextAgent:
+def network_of(folder: str | Path, dtype: Any = jnp.float32) -> TextAgentNetwork:
     """The network without its weights."""
     settings = weights.settle_head(folder, configs.read(folder))
-    return TextAgent(LanguageModel(settings, jnp.dtype(dtype)), Design(q="none"), jnp.dtype(dtype))
+    return TextAgentNetwork(LanguageModel(settings, jnp.dtype(dtype)), Design(q="none"), jnp.dtype(dtype))
 
 
 def load(

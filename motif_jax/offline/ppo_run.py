@@ -14,7 +14,7 @@ from motif_jax.devices.parallel import DataParallel
 from motif_jax.envs.text import registry
 from motif_jax.language.config import ModelConfig
 from motif_jax.offline import agent_folder, agent_start, text_run
-from motif_jax.offline.dialogue_data import Source
+from motif_jax.offline.dialogue_data import DialogueSource
 from motif_jax.offline.records import FILE_OF
 from motif_jax.offline.text_ppo import PpoTraining
 from motif_jax.offline.text_run import TextRun
@@ -51,7 +51,7 @@ def check(config: ConfigDict) -> None:
 def build(
     config: ConfigDict,
     workdir: Path,
-    source: Source,
+    source: DialogueSource,
     parallel: DataParallel,
     settings: ModelConfig,
     stopped: Callable[[], bool] = never,

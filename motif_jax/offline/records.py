@@ -16,7 +16,7 @@ import jax
 from ml_collections import ConfigDict
 
 from motif_jax.devices.hosts import Hosts
-from motif_jax.offline.task import DEVICES, Evaluation, Position, Task
+from motif_jax.offline.task import DEVICES, Evaluation, Task, TrainingPosition
 from motif_jax.support import run_folder
 from motif_jax.support.checkpoint_items import JSON
 from motif_jax.support.checkpoints import Checkpoints
@@ -63,7 +63,7 @@ class RunFiles:
         self._evaluations.close()
         self._resume.close()
 
-    def restore(self, state: Any) -> tuple[Any, Position] | None:
+    def restore(self, state: Any) -> tuple[Any, TrainingPosition] | None:
         """The newest state in the folder, of the shapes of `state`, and its position; None in a new folder.
 
         Raises:
@@ -77,7 +77,7 @@ class RunFiles:
         wanted = self._task.items(jax.tree.map(_abstract, state))
         items = checkpoints.restore(number, {**wanted, "curve": JSON})
         rows = items.pop("curve")["rows"]
-        position = Position(place["step"], rows, place["sums"], place.get("skipped", 0))
+        position = TrainingPosition(place["step"], rows, place["sums"], place.get("skipped", 0))
         if any(self._place(position)[key] != place[key] for key in ("epoch", "step_in_epoch")):
             raise UserError(
                 f"{self._workdir} stands at step {position.step:,} after {position.epoch} evaluations: it was written "
@@ -86,7 +86,7 @@ class RunFiles:
         self._write(rows)
         return self._task.from_items(state, items), position
 
-    def _place(self, position: Position) -> dict[str, Any]:
+    def _place(self, position: TrainingPosition) -> dict[str, Any]:
         place = dataclasses.asdict(position)
         place.pop("rows")
         inside = position.step - position.epoch * self._task.steps_per_epoch
@@ -97,7 +97,7 @@ class RunFiles:
             "digests": dict(self._task.digests),
         }
 
-    def _items(self, state: Any, position: Position) -> dict[str, Any]:
+    def _items(self, state: Any, position: TrainingPosition) -> dict[str, Any]:
         own = {"position": self._place(position), "curve": {"rows": position.rows}}
         return {**self._task.items(state), **own}
 
@@ -105,12 +105,12 @@ class RunFiles:
         """Whether so many seconds have passed since the last save."""
         return time.monotonic() - self._saved >= self._every
 
-    def save_position(self, state: Any, position: Position) -> None:
+    def save_position(self, state: Any, position: TrainingPosition) -> None:
         """Saves a place inside an epoch; only the newest stays."""
         self._resume.save(position.step, self._items(state, position))
         self._saved = time.monotonic()
 
-    def save_evaluation(self, state: Any, position: Position, found: Evaluation) -> None:
+    def save_evaluation(self, state: Any, position: TrainingPosition, found: Evaluation) -> None:
         """Saves the evaluation that `position` ends with, then the task's own files."""
         score = position.rows[-1][self._task.criterion]
         items = {**self._items(state, position), **found.items}
@@ -125,7 +125,7 @@ class RunFiles:
         if self._hosts.is_first:
             self._task.write(self._workdir, rows)
 
-    def write_summary(self, position: Position, use_best: bool) -> None:
+    def write_summary(self, position: TrainingPosition, use_best: bool) -> None:
         """Writes summary.json: the last evaluation, the best, and the one that is meant where none is named."""
         self._evaluations.wait()
         if not self._hosts.is_first:

@@ -17,7 +17,7 @@ from motif_jax.devices.parallel import AXIS, DataParallel
 from motif_jax.networks.reward import RewardNetwork
 from motif_jax.offline import reward_data, reward_evaluation
 from motif_jax.offline.reward_data import BatchPlan, RewardData
-from motif_jax.offline.task import Evaluation, Position, Task, diverged
+from motif_jax.offline.task import Evaluation, Task, TrainingPosition, diverged
 from motif_jax.rewards.normalisation import two_decimals
 from motif_jax.rewards.trained import architecture_of, member_rewards
 from motif_jax.support import seeds
@@ -156,7 +156,7 @@ class RewardTask(Task):
             rewards[:, chosen] = np.asarray(values)[:, : chosen.size]
         return rewards
 
-    def evaluate(self, state: PreferenceState, shared: jax.Array, position: Position) -> Evaluation:
+    def evaluate(self, state: PreferenceState, shared: jax.Array, position: TrainingPosition) -> Evaluation:
         """Statistics as a checkpoint holds them, losses and accuracies.
 
         Raises:

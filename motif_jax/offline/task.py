@@ -24,7 +24,7 @@ def drawn_by(devices: int, dropout: bool) -> dict[str, str]:
 
 
 @dataclasses.dataclass
-class Position:
+class TrainingPosition:
     """How far a training is; everything in it is JSON.
 
     Attributes:
@@ -134,7 +134,7 @@ class Task(Protocol):
         """The axis of each leaf of `batches` that is split over the devices, one for all or a tree prefix."""
         return 1
 
-    def evaluate(self, state: Any, shared: Any, position: Position) -> Evaluation:
+    def evaluate(self, state: Any, shared: Any, position: TrainingPosition) -> Evaluation:
         """Measures the state on the devices. UserError (`diverged`) if what it finds is not finite."""
         ...
 

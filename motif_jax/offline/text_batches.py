@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from motif_jax.datasets.tokens.dataset import TokensDataset
-from motif_jax.datasets.tokens.order import Buckets, Windows, gather
+from motif_jax.datasets.tokens.order import Buckets, TokenWindows, gather
 from motif_jax.language import objectives
 from motif_jax.language.objectives import Tokens
 from motif_jax.language.tokens import bucket
-from motif_jax.language.training import Batch
+from motif_jax.language.training import TokenBatch
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 
@@ -71,7 +71,7 @@ class TextBatches:
             self.width = {"causal": length + 1, "masked": length - 1, "prefix": length}.get(objective) or (
                 objectives.span_window(length)
             )
-            self._order = Windows(dataset.num_tokens, self.width, batch_size, seed)
+            self._order = TokenWindows(dataset.num_tokens, self.width, batch_size, seed)
             if not self._order.per_pass:
                 raise UserError(
                     f"{dataset.folder} has {dataset.num_tokens:,} tokens, fewer than the {self.width:,} of a window: more text or a "
@@ -86,7 +86,7 @@ class TextBatches:
                 self._buckets.steps_per_pass,
             )
 
-    def batches(self, first: int, count: int) -> Batch:
+    def batches(self, first: int, count: int) -> TokenBatch:
         """The batches of steps `first` to `first + count`: leaves [count, batch_size, ...]."""
         steps = range(first, first + count)
         if self._windows:
@@ -99,17 +99,17 @@ class TextBatches:
     def _rng(self, step: int) -> np.random.Generator:
         return seeds.rng(self._seed, "noise", step)
 
-    def _of_windows(self, tokens: np.ndarray, step: int) -> Batch:
-        rows = objectives.Rows(tokens, np.ones(tokens.shape, bool), np.zeros(len(tokens), np.int64))
+    def _of_windows(self, tokens: np.ndarray, step: int) -> TokenBatch:
+        rows = objectives.ObjectiveRows(tokens, np.ones(tokens.shape, bool), np.zeros(len(tokens), np.int64))
         if self._objective == "spans":
             return objectives.spans(tokens, self._tokens, self._rng(step))
         return self._of_rows(rows, objectives.prefix_widths(self.width), step)
 
-    def _of_items(self, items: list[np.ndarray], width: int, first: int) -> Batch:
+    def _of_items(self, items: list[np.ndarray], width: int, first: int) -> TokenBatch:
         pad, found = self._tokens.pad, []
         prompts = [np.where(part >= 0, self._prompts[part], 0) for part in items]
         rows = [
-            objectives.Rows(*gather(self._dataset, part, width, pad), p)
+            objectives.ObjectiveRows(*gather(self._dataset, part, width, pad), p)
             for part, p in zip(items, prompts, strict=True)
         ]
         widths = self._widths(rows)
@@ -117,7 +117,7 @@ class TextBatches:
             found.append(self._of_rows(row, widths, step))
         return _stacked(found)
 
-    def _widths(self, rows: list[objectives.Rows]) -> tuple[int, int]:
+    def _widths(self, rows: list[objectives.ObjectiveRows]) -> tuple[int, int]:
         """Of prompts and rests before and behind an encoder: of few sizes, so that few programs are compiled."""
         width = rows[0].tokens.shape[1]
         prompts = np.concatenate([row.prompt for row in rows])
@@ -126,16 +126,16 @@ class TextBatches:
             return width, width
         return bucket(int(prompts.max()), width), bucket(int(rests.max()), width)
 
-    def _of_rows(self, rows: objectives.Rows, widths: tuple[int, int], step: int) -> Batch:
+    def _of_rows(self, rows: objectives.ObjectiveRows, widths: tuple[int, int], step: int) -> TokenBatch:
         if self._objective == "causal":
             return objectives.causal(rows)
         if self._objective == "masked":
             return objectives.masked(rows, self._tokens, self._rng(step))
         return objectives.prefix(rows, widths, self._tokens, self._rng(step))
 
-    def whole(self, most: int) -> list[Batch]:
+    def whole(self, most: int) -> list[TokenBatch]:
         """All of the dataset in its order, in at most `most` batches [batch_size, ...], the last filled up with rows that count nothing."""
-        found: list[Batch] = []
+        found: list[TokenBatch] = []
         size = self.batch_size
         rows = self._order.per_pass if self._windows else self._dataset.num_items
         if not self._windows:  # of about one length together
@@ -159,12 +159,12 @@ class TextBatches:
         return found
 
 
-def _first(batch: Batch) -> Batch:
-    return Batch(*(None if leaf is None else leaf[0] for leaf in batch))
+def _first(batch: TokenBatch) -> TokenBatch:
+    return TokenBatch(*(None if leaf is None else leaf[0] for leaf in batch))
 
 
-def _stacked(batches: list[Batch]) -> Batch:
+def _stacked(batches: list[TokenBatch]) -> TokenBatch:
     fields: list[Any] = [
         None if leaves[0] is None else np.stack(leaves) for leaves in zip(*batches, strict=True)
     ]
-    return Batch(*fields)
+    return TokenBatch(*fields)

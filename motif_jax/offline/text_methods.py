@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from motif_jax.algorithms import implicit_q
-from motif_jax.algorithms.implicit_q import Estimates, Settings, Sums, TextBatch
+from motif_jax.algorithms.implicit_q import Estimates, ImplicitQSettings, LossSums, TextBatch
 from motif_jax.support import config as checks
 from motif_jax.support import entry_points
 
@@ -37,7 +37,7 @@ class Rule:
     proposes: bool = False
     online: bool = False
 
-    def losses(self, batch: TextBatch, estimates: Estimates, settings: Settings) -> Sums:
+    def losses(self, batch: TextBatch, estimates: Estimates, settings: ImplicitQSettings) -> LossSums:
         """The sums of the terms of the loss over a batch, which the caller divides and weighs; see `implicit_q.losses`."""
         return implicit_q.losses(batch, estimates, settings, self.huber)
 

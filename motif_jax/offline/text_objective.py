@@ -15,13 +15,13 @@ import jax
 import jax.numpy as jnp
 
 from motif_jax.algorithms import chai, implicit_q, losses
-from motif_jax.algorithms.implicit_q import ActionQ, Counts, Estimates, Settings, TextBatch
+from motif_jax.algorithms.implicit_q import ActionQ, Counts, Estimates, ImplicitQSettings, TextBatch
 from motif_jax.algorithms.spread import Spread
 from motif_jax.language import lora
 from motif_jax.language.chunks import in_chunks
 from motif_jax.language.network import States
 from motif_jax.language.sampling import token_log_probs
-from motif_jax.language.text_agent import POLICY, QS, TARGET, VALUES, TextAgent, V, running_mean
+from motif_jax.language.text_agent import POLICY, QS, TARGET, VALUES, TextAgentNetwork, V, running_mean
 from motif_jax.offline.text_methods import Rule
 
 
@@ -57,7 +57,7 @@ class Part(NamedTuple):
 _HEADS, _TARGET_HEADS = "heads", "target_heads"
 
 
-class Terms(NamedTuple):
+class LossTerms(NamedTuple):
     """The loss of a micro-batch and its terms, each divided already and without its weight; float32 scalars."""
 
     loss: jax.Array
@@ -68,10 +68,10 @@ class Terms(NamedTuple):
     policy: jax.Array
 
 
-class Measured(NamedTuple):
+class MeasuredLoss(NamedTuple):
     """The terms of a micro-batch, and the numbers they are made of, see `implicit_q.spreads`."""
 
-    terms: Terms
+    terms: LossTerms
     spreads: dict[str, Spread]
 
     @property
@@ -99,9 +99,9 @@ class Objective:
       chai_scores: see `chai.conservative` (`compat.chai_scores`).
     """
 
-    agent: TextAgent
+    agent: TextAgentNetwork
     rule: Rule
-    settings: Settings
+    settings: ImplicitQSettings
     weights: Weights
     reward_scale: float = 1.0
     detach: tuple[str, ...] = ()
@@ -126,11 +126,11 @@ class Objective:
             and (self.settings.beta != 0 or not self.settings.exponential)
         )
 
-    def terms(self, learned: Any, frozen: Any, part: Part, key: jax.Array | None) -> Terms:
+    def terms(self, learned: Any, frozen: Any, part: Part, key: jax.Array | None) -> LossTerms:
         """The loss of a micro-batch; see `measured`."""
         return self.measured(learned, frozen, part, key).terms
 
-    def measured(self, learned: Any, frozen: Any, part: Part, key: jax.Array | None) -> Measured:
+    def measured(self, learned: Any, frozen: Any, part: Part, key: jax.Array | None) -> MeasuredLoss:
         """The loss of a micro-batch and what it is made of; what `language.training.gradient_sums` takes.
 
         Args:
@@ -147,7 +147,7 @@ class Objective:
         actions, policy = (jnp.maximum(count, 1.0) for count in counts)
         terms = jax.tree.map(lambda each: each / actions, sums)._replace(policy=sums.policy / policy)
         loss = sum((getattr(self.weights, name) * getattr(terms, name) for name in terms._fields), jnp.zeros(()))  # fmt: skip
-        return Measured(Terms(loss, *terms), implicit_q.spreads(batch, estimates, self.settings))
+        return MeasuredLoss(LossTerms(loss, *terms), implicit_q.spreads(batch, estimates, self.settings))
 
     def estimates(self, learned: Any, frozen: Any, batch: TextBatch, key: jax.Array | None) -> Estimates:
         """What the networks say of a batch; see `measured`."""

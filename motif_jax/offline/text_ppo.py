@@ -19,7 +19,7 @@ from ml_collections import ConfigDict
 from motif_jax.algorithms import kl_penalty, ppo, reductions, schedules, token_ppo
 from motif_jax.algorithms.appo import EXTREMES
 from motif_jax.algorithms.implicit_q import TextBatch, next_tokens
-from motif_jax.algorithms.token_ppo import Played
+from motif_jax.algorithms.token_ppo import EpisodeBatch
 from motif_jax.devices.parallel import AXIS, DataParallel
 from motif_jax.language import decoding
 from motif_jax.language.chunks import in_chunks
@@ -28,7 +28,7 @@ from motif_jax.language.sampling import token_log_probs
 from motif_jax.language.text_agent import POLICY, V
 from motif_jax.offline import agent_start
 from motif_jax.offline.agent_start import Start
-from motif_jax.offline.task import Evaluation, Position, Task, drawn_by
+from motif_jax.offline.task import Evaluation, Task, TrainingPosition, drawn_by
 from motif_jax.offline.text_objective import Objective, joined
 from motif_jax.support import seeds
 from motif_jax.support.run_folder import as_plain
@@ -53,7 +53,7 @@ class PpoState(NamedTuple):
     kl_coefficient: Any
 
 
-class Look(NamedTuple):
+class TokenEstimates(NamedTuple):
     """What the networks say of a batch: of the tokens float32 [B, K] log-probabilities and entropies, of the states [B, K + 1] values."""
 
     log_probs: jax.Array
@@ -80,7 +80,7 @@ class PpoTraining(Task):
 
     title, unit, criterion = "train text agent by PPO", "episodes", "games/negative_return"
     chunk_steps = 1
-    rollouts: Callable[[Any, int], Played]
+    rollouts: Callable[[Any, int], EpisodeBatch]
     play: Callable[[Any], Mapping[str, float]]
 
     def __init__(
@@ -125,7 +125,7 @@ class PpoTraining(Task):
         """Raises TypeError: episodes follow from the policy, see `batches_for`."""
         raise TypeError("the episodes of PPO follow from the policy that plays them: call batches_for")
 
-    def batches_for(self, state: PpoState, shared: Any, first: int, count: int) -> Played:
+    def batches_for(self, state: PpoState, shared: Any, first: int, count: int) -> EpisodeBatch:
         """Plays the episodes of step `first`."""
         assert count == 1
         return self.rollouts(self._agent(state, shared), first)
@@ -134,7 +134,7 @@ class PpoTraining(Task):
         one = self.parallel.acting((state.params, shared or {}))
         return agent_start.whole(self.objective, one[0], {}, one[1])
 
-    def look(self, learned: Any, frozen: Any, batch: TextBatch, plain: bool = False) -> Look:
+    def look(self, learned: Any, frozen: Any, batch: TextBatch, plain: bool = False) -> TokenEstimates:
         """What policy and value say of dialogues; `plain`: without low-rank additions."""
         agent, spec = self.objective.agent, None if plain else self.objective.spec
         params, additions = joined(learned, frozen)
@@ -159,16 +159,18 @@ class PpoTraining(Task):
             values = self._heads.apply(
                 learned[VALUE], V, jax.lax.stop_gradient(read) if "v" in self.objective.detach else read
             )
-        return Look(log_probs.reshape(shape), entropies.reshape(shape), values)
+        return TokenEstimates(log_probs.reshape(shape), entropies.reshape(shape), values)
 
-    def _looked(self, learned: Any, frozen: Any, batch: TextBatch, plain: bool = False) -> Look:
+    def _looked(self, learned: Any, frozen: Any, batch: TextBatch, plain: bool = False) -> TokenEstimates:
         """The same of a whole batch, without gradient, in the memory of a micro-batch."""
         parts = self.config.ppo.minibatches * self.config.accumulate
         split = jax.tree.map(lambda x: x.reshape(parts, -1, *x.shape[1:]), batch)
         found = jax.lax.map(lambda part: self.look(learned, frozen, part, plain), split)
         return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), found)
 
-    def step(self, state: PpoState, shared: Any, batch: Played) -> tuple[PpoState, dict[str, jax.Array]]:
+    def step(
+        self, state: PpoState, shared: Any, batch: EpisodeBatch
+    ) -> tuple[PpoState, dict[str, jax.Array]]:
         """The minibatches of all epochs over a device's part of the episodes, and the coefficient's step."""
         settings, frozen, dialogues = self.config.ppo, shared or {}, batch.dialogues
         dialogues = dialogues._replace(rewards=dialogues.rewards / self.config.method.reward_scale)
@@ -198,7 +200,7 @@ class PpoTraining(Task):
         return PpoState(learned, opt_state, state.step + 1, coefficient), metrics
 
     def _penalised(
-        self, state: PpoState, frozen: Any, batch: Played
+        self, state: PpoState, frozen: Any, batch: EpisodeBatch
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The rewards [B, K] with the penalty, and what there is to say of it; without a coefficient the rewards alone."""
         dialogues = batch.dialogues
@@ -245,7 +247,7 @@ class PpoTraining(Task):
         count = jnp.maximum(reductions.total(samples.valid.astype(jnp.float32), AXIS), 1.0)
         parts = jax.tree.map(lambda x: x.reshape(accumulate, -1, *x.shape[1:]), (dialogues, samples))
 
-        def loss(learned: Any, part: tuple[TextBatch, ppo.Samples]) -> tuple[jax.Array, ppo.Rows]:
+        def loss(learned: Any, part: tuple[TextBatch, ppo.Samples]) -> tuple[jax.Array, ppo.StepLosses]:
             look = self.look(learned, frozen, part[0])
             now = (look.log_probs, look.entropies, look.values[:, :-1])
             (log_probs, entropies, values), some = jax.tree.map(lambda x: x.reshape(-1), (now, part[1]))
@@ -254,7 +256,7 @@ class PpoTraining(Task):
             each = ppo.combine(rows, settings.value_coefficient, settings.entropy_coefficient)
             return jnp.sum(jnp.where(some.valid, each, 0.0)) / count, rows
 
-        def add(total: Any, part: Any) -> tuple[Any, ppo.Rows]:
+        def add(total: Any, part: Any) -> tuple[Any, ppo.StepLosses]:
             gradient, rows = jax.grad(loss, has_aux=True)(learned, part)
             return jax.tree.map(jnp.add, total, gradient), rows
 
@@ -286,7 +288,7 @@ class PpoTraining(Task):
         row = {name: float(chosen.get(EXTREMES.get(name), np.mean)(x)) for name, x in metrics.items()}
         return row | {"throughput/tokens_per_second": float(metrics["batch/tokens"].sum()) / seconds}
 
-    def evaluate(self, state: PpoState, shared: Any, position: Position) -> Evaluation:
+    def evaluate(self, state: PpoState, shared: Any, position: TrainingPosition) -> Evaluation:
         """What the same episodes bring each time, and means of the steps since the last evaluation."""
         played = dict(self.play(self._agent(state, shared)))
         row: dict[str, Any] = {self.criterion: -played["games/return"], **played}

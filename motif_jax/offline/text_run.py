@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from ml_collections import ConfigDict
 
-from motif_jax.algorithms.implicit_q import Settings
+from motif_jax.algorithms.implicit_q import ImplicitQSettings
 from motif_jax.datasets.dialogues.collate import Quirks
 from motif_jax.devices.hosts import Hosts
 from motif_jax.devices.parallel import DataParallel
@@ -23,12 +23,12 @@ from motif_jax.language import linear, lora, making, sharding
 from motif_jax.language.config import ModelConfig
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.targets import Following
-from motif_jax.language.text_agent import POLICY, Design, TextAgent
+from motif_jax.language.text_agent import POLICY, Design, TextAgentNetwork
 from motif_jax.offline import agent_folder, agent_start, candidate_batches, dialogue_data, records
 from motif_jax.offline.agent_start import Start
 from motif_jax.offline.candidate_batches import CandidateBatches
-from motif_jax.offline.dialogue_batches import Layout
-from motif_jax.offline.dialogue_data import Data, Source
+from motif_jax.offline.dialogue_batches import ItemLayout
+from motif_jax.offline.dialogue_data import Data, DialogueSource
 from motif_jax.offline.text_methods import rule_of
 from motif_jax.offline.text_objective import Objective, Weights
 from motif_jax.offline.text_ppo import PpoTraining
@@ -54,10 +54,10 @@ def design_of(config: ConfigDict) -> Design:
     )
 
 
-def settings_of(config: ConfigDict) -> Settings:
+def settings_of(config: ConfigDict) -> ImplicitQSettings:
     """The numbers of the losses."""
     method, policy = config.method, config.method.policy
-    return Settings(
+    return ImplicitQSettings(
         discount=method.discount,
         expectile=method.expectile,
         beta=policy.beta,
@@ -84,7 +84,7 @@ def weights_of(config: ConfigDict) -> Weights:
     return Weights(loss.q, loss.v, loss.policy, loss.cql * tokens, loss.margin * tokens)
 
 
-def layout_of(config: ConfigDict, pad: int, settings: ModelConfig) -> Layout:
+def layout_of(config: ConfigDict, pad: int, settings: ModelConfig) -> ItemLayout:
     """How dialogues become batches, no longer than the model has room for."""
     room = room_of(config, settings)
     most = min((size for size in (config.max_len, room) if size is not None), default=None)
@@ -92,7 +92,7 @@ def layout_of(config: ConfigDict, pad: int, settings: ModelConfig) -> Layout:
     quirks = Quirks(
         compat.ilql_padded_positions, compat.ilql_utterance_int_reward, compat.ilql_utterance_truncation
     )
-    return Layout(
+    return ItemLayout(
         pad, rule_of(config.method.name).q in ("utterance", "mean"), most, quirks, config.accumulate
     )
 
@@ -135,7 +135,7 @@ def objective_of(config: ConfigDict, settings: ModelConfig) -> Objective:
     model = LanguageModel(settings, jnp.dtype(config.dtype), config.remat)
     detach = tuple(name for name in ("v", "q", "policy") if config.method[f"detach_{name}"])
     return Objective(
-        TextAgent(model, design_of(config), jnp.dtype(config.dtype)),
+        TextAgentNetwork(model, design_of(config), jnp.dtype(config.dtype)),
         rule_of(config.method.name),
         settings_of(config),
         weights_of(config),
@@ -162,7 +162,7 @@ class TextRun:
     """
 
     task: TextTraining | PpoTraining
-    source: Source
+    source: DialogueSource
     told: str
     longest_action: int
 
@@ -177,7 +177,7 @@ def devices_of(config: ConfigDict, settings: ModelConfig) -> DataParallel:
     return Sharded(sizes, lambda path, shape: sharding.spec_of(path, shape, settings, sizes), devices)
 
 
-def model_config(config: ConfigDict, source: Source) -> ModelConfig:
+def model_config(config: ConfigDict, source: DialogueSource) -> ModelConfig:
     """The trunks' config: that of the run that is started from, of `network.checkpoint`, or of the sizes in `network`.
 
     Raises:
@@ -190,7 +190,7 @@ def model_config(config: ConfigDict, source: Source) -> ModelConfig:
 def build(
     config: ConfigDict,
     workdir: Path,
-    source: Source,
+    source: DialogueSource,
     parallel: DataParallel,
     settings: ModelConfig,
     stopped: Callable[[], bool] = lambda: False,

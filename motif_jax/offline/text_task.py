@@ -18,8 +18,8 @@ from motif_jax.devices.parallel import AXIS, DataParallel
 from motif_jax.language import dropout, training
 from motif_jax.language.targets import Following, follow
 from motif_jax.offline import agent_start
-from motif_jax.offline.task import Evaluation, Position, Task, diverged, drawn_by
-from motif_jax.offline.text_objective import Objective, Part, Terms
+from motif_jax.offline.task import Evaluation, Task, TrainingPosition, diverged, drawn_by
+from motif_jax.offline.text_objective import LossTerms, Objective, Part
 from motif_jax.support import seeds
 from motif_jax.support.run_folder import as_plain
 
@@ -115,7 +115,7 @@ class TextTraining(Task):
             totals = [each * micro for each in found]
         return Part(batches, Counts(*totals))
 
-    def _measure_core(self, state: tuple[Any, Any, Any], batch: TextBatch) -> tuple[Terms, Counts]:
+    def _measure_core(self, state: tuple[Any, Any, Any], batch: TextBatch) -> tuple[LossTerms, Counts]:
         """The terms of a batch as means, and how many actions and tokens they are means of."""
         params, target, shared = state
         part = self._parts(jax.tree.map(lambda leaf: leaf[None], batch))
@@ -162,10 +162,10 @@ class TextTraining(Task):
                 found[group] = {"target": params[group]["values"]}
         return {**found, "heads": {name: params["heads"][name] for name in self._target["heads"]}}
 
-    def _named(self, terms: Terms) -> dict[str, Any]:
+    def _named(self, terms: LossTerms) -> dict[str, Any]:
         """The terms that the method has."""
         weights = self.objective.weights
-        kept = [name for name in Terms._fields if name == "loss" or getattr(weights, name)]
+        kept = [name for name in LossTerms._fields if name == "loss" or getattr(weights, name)]
         return {name: getattr(terms, name) for name in kept}
 
     def logged(self, metrics: Mapping[str, np.ndarray], seconds: float) -> dict[str, float]:
@@ -195,13 +195,13 @@ class TextTraining(Task):
         """Dialogues of `step` steps."""
         return step * self.config.batch_size
 
-    def evaluate(self, state: TextState, shared: Any, position: Position) -> Evaluation:
+    def evaluate(self, state: TextState, shared: Any, position: TrainingPosition) -> Evaluation:
         """The loss and its terms on held-out dialogues, and what episodes bring.
 
         Raises:
           UserError: the loss is not finite.
         """
-        totals, counted = np.zeros(len(Terms._fields)), np.zeros(2)
+        totals, counted = np.zeros(len(LossTerms._fields)), np.zeros(2)
         for batch in self._held_out:
             placed = self.parallel.put_whole(batch, 0)
             terms, counts = jax.device_get(self._measure((state.params, state.target, shared), placed))
@@ -209,9 +209,9 @@ class TextTraining(Task):
             # The terms are means; the policy's of other tokens than the others.
             totals += np.asarray(terms, np.float64) * [0, *[actions] * 4, policy]
             counted += (actions, policy)
-        means = Terms(*(totals / np.maximum([1, *[counted[0]] * 4, counted[1]], 1)))
+        means = LossTerms(*(totals / np.maximum([1, *[counted[0]] * 4, counted[1]], 1)))
         weights = self.objective.weights
-        loss = sum(getattr(weights, name) * getattr(means, name) for name in Terms._fields[1:])
+        loss = sum(getattr(weights, name) * getattr(means, name) for name in LossTerms._fields[1:])
         if not math.isfinite(loss):
             raise diverged(
                 f"the loss on held-out dialogues after step {position.step:,} not finite", self.remedy

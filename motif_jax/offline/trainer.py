@@ -21,7 +21,7 @@ from motif_jax.algorithms.finite import all_finite, keep_if
 from motif_jax.devices.hosts import Hosts
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.offline.records import RunFiles
-from motif_jax.offline.task import Position, Task, diverged
+from motif_jax.offline.task import Task, TrainingPosition, diverged
 from motif_jax.support import nonfinite
 from motif_jax.support.curves import best_row
 from motif_jax.support.interruption import Interruption
@@ -36,7 +36,7 @@ _LONG_STEP_SECONDS = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class TrainerSettings:
     """How a training is run.
 
     Attributes:
@@ -58,7 +58,7 @@ class Settings:
     wandb: Mapping[str, Any] | None = None
 
     @classmethod
-    def of(cls, config: ConfigDict, keep: int | None = None) -> Settings:
+    def of(cls, config: ConfigDict, keep: int | None = None) -> TrainerSettings:
         """Of the keys that the configs of all offline trainings have."""
         wandb = {"project": config.wandb.project, "name": config.wandb.name} if config.wandb.enabled else None
         return cls(
@@ -126,8 +126,8 @@ class OfflineTrainer:
     read while the next one runs.
     """
 
-    def __init__(self, task: Task, parallel: DataParallel, settings: Settings | None = None) -> None:
-        self.task, self.parallel, self.settings = task, parallel, settings or Settings()
+    def __init__(self, task: Task, parallel: DataParallel, settings: TrainerSettings | None = None) -> None:
+        self.task, self.parallel, self.settings = task, parallel, settings or TrainerSettings()
         # XLA runs convolutions inside a loop on CPU about ten times slower than outside: there every step is a
         # call of its own, which nothing waits for either.
         self.steps_per_call = 1 if parallel.platform == "cpu" else None
@@ -177,7 +177,7 @@ class OfflineTrainer:
             Interruption() as stop,
         ):
             state = task.init_state()
-            state, position = files.restore(state) or (state, Position())
+            state, position = files.restore(state) or (state, TrainingPosition())
             profiler = Profiler(workdir, **settings.profile if hosts.is_first else {})
             with contextlib.ExitStack() as stack:
                 metrics, silent = None, None if hosts.is_first else io.StringIO()
@@ -202,7 +202,7 @@ class _Run:
     trainer: OfflineTrainer
     workdir: Path
     carry: Carry
-    position: Position
+    position: TrainingPosition
     files: RunFiles
     metrics: MetricsWriter | None
     progress: Progress

@@ -20,8 +20,8 @@ from motif_jax.devices.parallel import AXIS, DataParallel
 from motif_jax.language import dropout, training
 from motif_jax.language.text_scorer import ScorerNetwork
 from motif_jax.language.tokens import bucket
-from motif_jax.language.training import Sums, TrainState
-from motif_jax.offline.task import Evaluation, Position, Task, diverged, drawn_by
+from motif_jax.language.training import LanguageTrainState, TokenSums
+from motif_jax.offline.task import Evaluation, Task, TrainingPosition, diverged, drawn_by
 from motif_jax.support import seeds
 from motif_jax.support.run_folder import as_plain
 
@@ -79,14 +79,14 @@ class CommentBatches:
         return found
 
 
-def sums(network: ScorerNetwork, learned: Any, frozen: Any, batch: Any, key: Any) -> Sums:
+def sums(network: ScorerNetwork, learned: Any, frozen: Any, batch: Any, key: Any) -> TokenSums:
     """Binary cross-entropy in nats of `Comments`, their number, and how many are classified correctly; a `training.SumsOf`."""
     parts = {**(frozen or {}), **learned}
     logits = network.logits(parts["model"], parts["heads"], batch.tokens, batch.valid, key)
     losses = optax.sigmoid_binary_cross_entropy(logits, batch.liked.astype(jnp.float32))
     there = batch.there.astype(jnp.float32)
     right = ((logits >= 0) == batch.liked).astype(jnp.float32)
-    return Sums(jnp.sum(jnp.where(batch.there, losses, 0.0)), there.sum(), (right * there).sum())
+    return TokenSums(jnp.sum(jnp.where(batch.there, losses, 0.0)), there.sum(), (right * there).sum())
 
 
 class UpvoteTask(Task):
@@ -139,17 +139,17 @@ class UpvoteTask(Task):
         )
         self._held_out = held_out.whole(config.evaluation_batches)
 
-    def init_state(self) -> TrainState:
+    def init_state(self) -> LanguageTrainState:
         opt_state = jax.device_get(jax.jit(self.optimizer.init)(self._learned))
-        return TrainState(self._learned, opt_state, np.int32(0))
+        return LanguageTrainState(self._learned, opt_state, np.int32(0))
 
     def shared(self) -> Any:
         """What is not learned."""
         return self._frozen or None
 
     def step(
-        self, state: TrainState, shared: Any, batch: Comments
-    ) -> tuple[TrainState, dict[str, jax.Array]]:
+        self, state: LanguageTrainState, shared: Any, batch: Comments
+    ) -> tuple[LanguageTrainState, dict[str, jax.Array]]:
         return self._update(state, shared, batch)  # type: ignore[arg-type]
 
     def batches(self, first: int, count: int) -> Comments:
@@ -165,13 +165,13 @@ class UpvoteTask(Task):
         """Comments of `step` steps."""
         return step * self.config.batch_size
 
-    def evaluate(self, state: TrainState, shared: Any, position: Position) -> Evaluation:
+    def evaluate(self, state: LanguageTrainState, shared: Any, position: TrainingPosition) -> Evaluation:
         """Loss and accuracy on held-out comments.
 
         Raises:
           UserError: the loss is not finite.
         """
-        total = np.zeros(len(Sums._fields))
+        total = np.zeros(len(TokenSums._fields))
         for batch in self._held_out:
             found = self._measure((state.params, shared), self.parallel.put_batch(batch, 0))
             total += np.asarray(jax.device_get(found), np.float64)

@@ -28,7 +28,7 @@ _WAIT_SECONDS = 0.2
 BatchListener = Callable[[TrajectoryBatch, np.ndarray, np.ndarray], None]
 
 
-class Source(NamedTuple):
+class ActorSource(NamedTuple):
     """Actors and the inference that serves them."""
 
     actors: Rollouts
@@ -94,7 +94,7 @@ class Batcher:
     def __init__(
         self,
         spec: EnvironmentSpec,
-        sources: Sequence[Source],
+        sources: Sequence[ActorSource],
         columns: int,
         reward: IntrinsicReward | None,
         count_exponent: float,

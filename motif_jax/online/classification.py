@@ -14,7 +14,7 @@ from motif_jax.algorithms import classification
 from motif_jax.algorithms.classification import ClassificationState, LabelBatch
 from motif_jax.datasets.verdicts import SINGLE
 from motif_jax.networks.classifier import MessageClassifier
-from motif_jax.online.learned_reward import LearnedReward
+from motif_jax.online.learned_reward import LearnedOnlineReward
 from motif_jax.rewards.intrinsic import Met
 from motif_jax.rewards.label_set import Examples
 from motif_jax.rewards.learned import cautious, classifier_probabilities
@@ -80,7 +80,7 @@ class ClassifierModel:
         return int((yes == (examples.labels[chosen] == 1)).sum()), len(chosen)
 
 
-class ClassificationReward(LearnedReward):
+class ClassificationReward(LearnedOnlineReward):
     """1 where the probability of yes is strictly above `config.classifier.threshold`, else 0, labelled or not.
 
     With `config.value` 'probability' it is the probability itself. Of an ensemble it is the members' mean, less
@@ -93,11 +93,11 @@ class ClassificationReward(LearnedReward):
     model: ClassifierModel
 
     def make_model(self) -> ClassifierModel:
-        """See `LearnedReward.make_model`."""
+        """See `LearnedOnlineReward.make_model`."""
         return ClassifierModel(self.config, self.run.config.seed)
 
     def compute(self, params: Any, texts: np.ndarray) -> np.ndarray:
-        """See `LearnedReward.compute`."""
+        """See `LearnedOnlineReward.compute`."""
         return cautious(self.model.probabilities(params, texts), self.config.training.deviations)
 
     def values(self, texts: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:

@@ -23,7 +23,7 @@ from motif_jax.online.publishing import Place, Publisher
 READY_SECONDS = 0.2
 
 
-class Choice(NamedTuple):
+class SampledActions(NamedTuple):
     """What the policy gives for N observations: int32, float32, float32 [N]."""
 
     action: jax.Array
@@ -40,7 +40,7 @@ def choose(
     first: jax.Array,
     key: jax.Array,
     counter: jax.Array,
-) -> tuple[Choice, Any]:
+) -> tuple[SampledActions, Any]:
     """Draws actions and moves the recurrent states on.
 
     Args:
@@ -63,7 +63,7 @@ def choose(
     action = jax.random.categorical(jax.random.fold_in(key, counter), log_probs).astype(jnp.int32)
     log_prob = jnp.take_along_axis(log_probs, action[:, None], axis=1)[:, 0]
     table = jax.tree.map(lambda rows, new: rows.at[envs].set(new), table, state)
-    return Choice(action, log_prob, value[0]), table
+    return SampledActions(action, log_prob, value[0]), table
 
 
 @jax.jit

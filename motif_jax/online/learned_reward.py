@@ -11,9 +11,9 @@ from ml_collections import ConfigDict
 
 from motif_jax.online import reward_schedule
 from motif_jax.online.reward_schedule import Schedule, draws
-from motif_jax.online.reward_trainer import Job, Model, Outcome, Trainer
+from motif_jax.online.reward_trainer import Model, Trainer, TrainingJob, TrainingOutcome
 from motif_jax.rewards.intrinsic import ObservationSpec, RewardSetup
-from motif_jax.rewards.label_log import Label, Training
+from motif_jax.rewards.label_log import Label, RewardSteps
 from motif_jax.rewards.label_set import WIDTH, LabelSet
 from motif_jax.rewards.message_table import MessageTable
 from motif_jax.rewards.online import OnlineReward
@@ -25,7 +25,7 @@ CAPACITY = 1 << 16
 _UNTRAINED = "oni_untrained_reward"
 
 
-class Position(NamedTuple):
+class RewardPosition(NamedTuple):
     """Where the training of a reward stands.
 
     Attributes:
@@ -45,7 +45,7 @@ class Position(NamedTuple):
     come: int
 
 
-class LearnedReward(OnlineReward):
+class LearnedOnlineReward(OnlineReward):
     """An online reward with a network.
 
     A kind gives `make_model`, `certain`, `compute`. Until the first training it pays nothing, unless
@@ -151,7 +151,7 @@ class LearnedReward(OnlineReward):
         self.met.label[row] = label.label
         return True
 
-    def advance(self, number: int, arrived: int) -> Training | None:
+    def advance(self, number: int, arrived: int) -> RewardSteps | None:
         """See `OnlineReward.advance`."""
         self.schedule.update(arrived, len(self.labels), self.asking)
         done = self._took_up(number)
@@ -160,17 +160,17 @@ class LearnedReward(OnlineReward):
             done = done or self._took_up(number)
         return done
 
-    def _took_up(self, number: int) -> Training | None:
+    def _took_up(self, number: int) -> RewardSteps | None:
         outcome = self._trainer.take()
         return None if outcome is None else self._took(outcome, number)
 
-    def _job(self, amount: int, size: int) -> Job:
+    def _job(self, amount: int, size: int) -> TrainingJob:
         config, epochs = self.config.training, self.epochs and self.config.training.schedule == "published"
         epochs = epochs and size < reward_schedule.LARGE
         chosen = draws(self.run.config.seed, self.taken, amount, size, config.batch_size, epochs)
-        return Job(self.taken, list(chosen), self.labels.first(size), np.arange(self._tried, size))
+        return TrainingJob(self.taken, list(chosen), self.labels.first(size), np.arange(self._tried, size))
 
-    def _took(self, outcome: Outcome, number: int) -> Training:
+    def _took(self, outcome: TrainingOutcome, number: int) -> RewardSteps:
         """Pays by what steps led to from now on."""
         job, amount = outcome.job, len(outcome.job.draws)
         self.schedule.taken(amount)
@@ -182,17 +182,19 @@ class LearnedReward(OnlineReward):
         self._state = outcome.state
         self.taken = job.first + amount
         self.table.swap(self._params(), self.taken)
-        return Training(number, self.step, job.first, amount, size)
+        return RewardSteps(number, self.step, job.first, amount, size)
 
     def _params(self) -> Any:
         return jax.device_put(self._state.params, self._device)
 
-    def own(self) -> Position:
+    def own(self) -> RewardPosition:
         """See `OnlineReward.own`."""
         schedule = self.schedule
-        return Position(self._state, self.taken, schedule.owed, self._tried, schedule.dropped, schedule.come)
+        return RewardPosition(
+            self._state, self.taken, schedule.owed, self._tried, schedule.dropped, schedule.come
+        )
 
-    def pack_own(self, own: Position) -> tuple[dict[str, Any], dict[str, Any]]:
+    def pack_own(self, own: RewardPosition) -> tuple[dict[str, Any], dict[str, Any]]:
         """See `OnlineReward.pack_own`."""
         leaves = jax.tree.leaves(own.state.opt_state)
         arrays = {

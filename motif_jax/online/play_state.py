@@ -14,13 +14,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from motif_jax.online.batcher import Batcher, Finished, Source
+from motif_jax.online.batcher import ActorSource, Batcher, Finished
 
 ITEM = "play"
 
 
 def of(
-    sources: Sequence[Source], batcher: Batcher, finished: Sequence[Finished]
+    sources: Sequence[ActorSource], batcher: Batcher, finished: Sequence[Finished]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What a checkpoint holds: plain data for its progress, and arrays.
 
@@ -48,7 +48,7 @@ def _kept(held: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def restore(
-    plain: Mapping[str, Any], arrays: Mapping[str, Any], sources: Sequence[Source], batcher: Batcher
+    plain: Mapping[str, Any], arrays: Mapping[str, Any], sources: Sequence[ActorSource], batcher: Batcher
 ) -> list[Finished] | None:
     """Takes up, before anything is started, what `of` gave; returns the slots that were finished.
 

@@ -16,7 +16,7 @@ from motif_jax.algorithms.preference import PreferenceBatch, PreferenceState
 from motif_jax.algorithms.statistics import RunningMoments
 from motif_jax.datasets.verdicts import PAIR, TIE
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
-from motif_jax.online.learned_reward import LearnedReward, Position
+from motif_jax.online.learned_reward import LearnedOnlineReward, RewardPosition
 from motif_jax.rewards.intrinsic import Met, RewardSetup
 from motif_jax.rewards.label_log import Label
 from motif_jax.rewards.label_set import Examples, as_bytes
@@ -94,14 +94,14 @@ class RankingModel:
 
 
 class RankingPosition(NamedTuple):
-    """A `Position` with the moments of the rewards, and how often each text was observed: int64 [N]."""
+    """A `RewardPosition` with the moments of the rewards, and how often each text was observed: int64 [N]."""
 
-    position: Position
+    position: RewardPosition
     moments: tuple[float, float, float]
     observed: np.ndarray
 
 
-class RankingReward(LearnedReward):
+class RankingReward(LearnedOnlineReward):
     """r of the network, less its running mean by its running deviation, and 0 unless above `config.threshold`.
 
     The moments are those of all steps paid since the first training, each batch merged before it is normalised;
@@ -128,15 +128,15 @@ class RankingReward(LearnedReward):
         checks.require(good, "reward.threshold", config.threshold, "a number")
 
     def make_model(self) -> RankingModel:
-        """See `LearnedReward.make_model`."""
+        """See `LearnedOnlineReward.make_model`."""
         return RankingModel(self.config)
 
     def compute(self, params: Any, texts: np.ndarray) -> np.ndarray:
-        """See `LearnedReward.compute`."""
+        """See `LearnedOnlineReward.compute`."""
         return cautious(self.model.rewards(params, texts), self.config.training.deviations)
 
     def is_new(self, label: Label) -> bool:
-        """See `LearnedReward.is_new`."""
+        """See `LearnedOnlineReward.is_new`."""
         rows = self.met.rows(label.items, label.step, label.number)
         if label.items in self._labelled:
             return False

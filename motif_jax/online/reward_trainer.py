@@ -53,7 +53,7 @@ class Model(Protocol):
         """How many of the chosen examples the model has right, and of how many."""
 
 
-class Job(NamedTuple):
+class TrainingJob(NamedTuple):
     """Gradient steps to be taken.
 
     Attributes:
@@ -69,7 +69,7 @@ class Job(NamedTuple):
     new: np.ndarray
 
 
-class Outcome(NamedTuple):
+class TrainingOutcome(NamedTuple):
     """What steps led to.
 
     Attributes:
@@ -80,7 +80,7 @@ class Outcome(NamedTuple):
       seconds: how long they took.
     """
 
-    job: Job
+    job: TrainingJob
     state: Any
     loss: list[float]
     accuracy: list[float]
@@ -91,8 +91,8 @@ class Outcome(NamedTuple):
 
 
 def take_steps(
-    model: Model, state: Any, job: Job, batch_size: int, stopped: Callable[[], bool] = never
-) -> Outcome:
+    model: Model, state: Any, job: TrainingJob, batch_size: int, stopped: Callable[[], bool] = never
+) -> TrainingOutcome:
     """Takes the steps of a job.
 
     Raises:
@@ -120,7 +120,9 @@ def take_steps(
                 "--config.reward.training.learning_rate in another --workdir"
             )
     columns = {name: [row[name] for row in rows] for name in ("loss", "accuracy", "gradient_norm")}
-    return Outcome(job, state, **columns, right=right, counted=counted, seconds=time.perf_counter() - begin)
+    return TrainingOutcome(
+        job, state, **columns, right=right, counted=counted, seconds=time.perf_counter() - begin
+    )
 
 
 class Trainer:
@@ -138,7 +140,7 @@ class Trainer:
 
     def __init__(self, model: Model, state: Any, batch_size: int, beside: bool) -> None:
         self._model, self.state, self._batch_size, self._beside = model, state, batch_size, beside
-        self._outcomes: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
+        self._outcomes: queue.SimpleQueue[TrainingOutcome | BaseException] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
 
@@ -147,7 +149,7 @@ class Trainer:
         """Whether there is nothing to wait for."""
         return self._thread is None
 
-    def begin(self, job: Job) -> None:
+    def begin(self, job: TrainingJob) -> None:
         """Starts a job; the one before must have been taken back."""
         assert self._thread is None
         if not self._beside:
@@ -164,7 +166,7 @@ class Trainer:
         self._thread = threading.Thread(target=work, name="reward training", daemon=True)
         self._thread.start()
 
-    def take(self) -> Outcome | None:
+    def take(self) -> TrainingOutcome | None:
         """The outcome of the job that has ended, None if there is none; its state is the trainer's from now on.
 
         Raises:

@@ -27,13 +27,13 @@ from motif_jax.networks.policy import PolicyNetwork
 from motif_jax.online import agent_checkpoints, agent_networks, play_state, settings, splitting
 from motif_jax.online.agent_checkpoints import Snapshot
 from motif_jax.online.batcher import (
+    ActorSource,
     Batcher,
     BatchListener,
     DeviceBatch,
     Finished,
     IntrinsicReturn,
     Prefetcher,
-    Source,
     put,
 )
 from motif_jax.online.inference import Inference
@@ -154,7 +154,7 @@ class System:
             state = state._replace(reward_params=self.reward.params)
         return state
 
-    def _make_sources(self, devices: Sequence[Place], progress: Mapping[str, Any]) -> list[Source]:
+    def _make_sources(self, devices: Sequence[Place], progress: Mapping[str, Any]) -> list[ActorSource]:
         sources = []
         kind = InlineActors if self.config.serial else ActorPool
         next_episode, draws = progress.get("next_episode", []), progress.get("draws", 0)
@@ -167,7 +167,7 @@ class System:
             device_number = self.config.hosts.index * len(devices) + number
             key = settings.random_key(self.config.seed, "inference", device_number)
             inference = Inference(self.network, actors, self.publisher, device, key, self.meters, draws)
-            sources.append(Source(actors, inference))
+            sources.append(ActorSource(actors, inference))
         return sources
 
     def _finish(self, source: int, slot: int) -> None:

@@ -28,7 +28,7 @@ from motif_jax.support.interruption import Interruption, StoppedError, never
 from motif_jax.support.profiling import Profiler
 
 
-class Training:
+class AgentTraining:
     """A run in a folder: put together, resumed, trained.
 
     Args:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from motif_jax.envs import registry
-from motif_jax.envs.episode import Moment, play
+from motif_jax.envs.episode import Transition, play
 from motif_jax.envs.spec import RUNNING, Environment, row
 from motif_jax.support import seeds
 
@@ -92,7 +92,7 @@ class EpisodeCollector:
         self._text_count: list[int] = []
         self._kept: dict[str, list[np.ndarray]] = {name: [] for name in keep_fields}
 
-    def add(self, moment: Moment) -> PlayedEpisode | None:
+    def add(self, moment: Transition) -> PlayedEpisode | None:
         """Notes a moment; returns the episode when it ended there."""
         if moment.action >= 0:
             self._actions.append(moment.action)
@@ -176,7 +176,7 @@ class LaneServer:
         self._actions = shared_view(setup["actions"], (lanes,), "int32")
         self._at = shared_view(setup["at"], (setup["workers"],), "int32")[setup["worker"] :]
         self._environments: dict[int, Any] = {}
-        self._playing: dict[int, tuple[EpisodeCollector, Iterator[Moment]]] = {}
+        self._playing: dict[int, tuple[EpisodeCollector, Iterator[Transition]]] = {}
 
     def answer(self, request: tuple[Sequence[int], Sequence[tuple]]) -> list[tuple[int, PlayedEpisode]]:
         steps, starts = request

@@ -60,14 +60,14 @@ class GeneralisationTest:
 
 
 @dataclass(frozen=True)
-class Place:
+class PlayedLevel:
     """Where episodes are played: a level and its options."""
 
     environment: str
     options: Mapping[str, Any]
 
 
-def every(base: Place, own_names: Sequence[str] = ()) -> dict[str, GeneralisationTest]:
+def every(base: PlayedLevel, own_names: Sequence[str] = ()) -> dict[str, GeneralisationTest]:
     """All tests by name, for an agent that was trained in `base`, without those that would repeat it.
 
     Args:
@@ -125,7 +125,7 @@ def _lists(actions: tuple[str, ...]) -> list[GeneralisationTest]:
     ]  # fmt: skip
 
 
-def _worlds(base: Place) -> list[GeneralisationTest]:
+def _worlds(base: PlayedLevel) -> list[GeneralisationTest]:
     tests = [
         GeneralisationTest(
             f"distractors_{count}", f"{count} distractors", None, {"distractors": count}, longer=True
@@ -144,7 +144,7 @@ def _worlds(base: Place) -> list[GeneralisationTest]:
     ]
 
 
-def _takes(base: Place, options: Mapping[str, Any]) -> bool:
+def _takes(base: PlayedLevel, options: Mapping[str, Any]) -> bool:
     """Whether the level has that option, and does not have that value already."""
     from motif_jax.envs.babyai_text.levels import distractors_of
 
@@ -156,20 +156,20 @@ def _takes(base: Place, options: Mapping[str, Any]) -> bool:
     return (own[1] if given is None else given) != options["distractors"]
 
 
-def language(place: Place) -> str:
+def language(place: PlayedLevel) -> str:
     """In which language a place speaks."""
     level = catalogue.find(place.environment)
     assert level is not None
     return place.options.get("language") or level.language
 
 
-def language_options(base: Place) -> dict[str, str]:
+def language_options(base: PlayedLevel) -> dict[str, str]:
     """Options by which other levels than that of `base` speak as it does: most speak English where nothing is said."""
     return {"language": catalogue.FRENCH} if language(base) == catalogue.FRENCH else {}
 
 
 def chosen(
-    names: Sequence[str], base: Place, abilities: frozenset[str], own_names: Sequence[str] = ()
+    names: Sequence[str], base: PlayedLevel, abilities: frozenset[str], own_names: Sequence[str] = ()
 ) -> list[GeneralisationTest]:
     """The tests that `names` means, the base first.
 
@@ -209,8 +209,8 @@ def _level(name: str) -> GeneralisationTest | None:
 
 
 def place_of(
-    test: GeneralisationTest, base: Place, prompt_tokens: int | None = None, room: int | None = None
-) -> Place:
+    test: GeneralisationTest, base: PlayedLevel, prompt_tokens: int | None = None, room: int | None = None
+) -> PlayedLevel:
     """Where a test is played.
 
     Args:
@@ -233,17 +233,17 @@ def place_of(
         wanted = prompt_tokens or (_ROOM * own if test.longer else own)
         options["prompt_tokens"] = wanted if room is None else min(wanted, max(room, own))
     registry.spec(environment, **options)
-    return Place(environment, options)
+    return PlayedLevel(environment, options)
 
 
 def takeable(
     names: Sequence[str],
     wanted: Sequence[GeneralisationTest],
-    place: Callable[[GeneralisationTest], Place],
-    make: Callable[[Place], Any],
+    place: Callable[[GeneralisationTest], PlayedLevel],
+    make: Callable[[PlayedLevel], Any],
     episode_seeds: Sequence[int],
     key: str = "prompt_tokens",
-) -> tuple[list[tuple[GeneralisationTest, Place]], dict[str, str]]:
+) -> tuple[list[tuple[GeneralisationTest, PlayedLevel]], dict[str, str]]:
     """The tests that a player can take, with their places; and those which 'all' would mean, but it cannot take, with the reason.
 
     Args:
@@ -280,7 +280,7 @@ def may_be_left_out(test: GeneralisationTest, names: Sequence[str]) -> bool:
 
 
 def require_room(
-    test: GeneralisationTest, place: Place, episode_seeds: Sequence[int], key: str = "prompt_tokens"
+    test: GeneralisationTest, place: PlayedLevel, episode_seeds: Sequence[int], key: str = "prompt_tokens"
 ) -> None:
     """Plays the beginnings of the first episodes at random; `key` of the config says how long a prompt may be.
 

@@ -14,7 +14,7 @@ from motif_jax.datasets.dialogues import files
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.datasets.dialogues.items import TextTokenizer
 from motif_jax.envs.text import registry
-from motif_jax.language.text_agent import TextAgent
+from motif_jax.language.text_agent import TextAgentNetwork
 from motif_jax.offline import agent_folder, dialogue_data, model_agent
 from motif_jax.playing import text_lineups, text_values
 from motif_jax.playing.text_values import ValuedDialogue
@@ -56,7 +56,7 @@ def dialogues_of(config: ConfigDict, saved: agent_folder.SavedAgent) -> Dialogue
     return _read(config, saved.network, saved.tokenizer, config.episodes)
 
 
-def _read(config: ConfigDict, network: TextAgent, tokenizer: TextTokenizer, count: int) -> Dialogues:
+def _read(config: ConfigDict, network: TextAgentNetwork, tokenizer: TextTokenizer, count: int) -> Dialogues:
     if config.data:
         given: Iterable[Dialogue] = files.read(files.find(config.data, "data"))
     else:

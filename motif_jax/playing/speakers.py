@@ -12,7 +12,7 @@ from motif_jax.algorithms.implicit_q import clipped
 from motif_jax.language.copies import Copies
 from motif_jax.language.decoding import Decoding, TokenOutputs
 from motif_jax.language.network import States
-from motif_jax.language.text_agent import POLICY, TARGET, VALUES, TextAgent
+from motif_jax.language.text_agent import POLICY, TARGET, VALUES, TextAgentNetwork
 from motif_jax.support.errors import UserError
 
 
@@ -25,7 +25,7 @@ class AgentSpeaker:
       q_min, q_max: the target Q is clipped to, where training clips it.
     """
 
-    network: TextAgent
+    network: TextAgentNetwork
     q_min: float | None = None
     q_max: float | None = None
 

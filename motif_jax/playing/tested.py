@@ -19,7 +19,7 @@ from motif_jax.playing import agent_policy, lineups, policies
 from motif_jax.playing.generalisation import (
     CHOOSES_WORDS,
     READS,
-    Place,
+    PlayedLevel,
     chosen,
     language_options,
     place_of,
@@ -40,7 +40,7 @@ _TRIED_BEFORE = 2
 
 
 @dataclass(frozen=True)
-class Player:
+class ExaminedPlayer:
     """Who takes the tests.
 
     Attributes:
@@ -54,9 +54,9 @@ class Player:
     """
 
     name: str
-    base: Place
+    base: PlayedLevel
     abilities: frozenset[str]
-    policy: Callable[[Place], Any]
+    policy: Callable[[PlayedLevel], Any]
     checkpoint: int | None = None
     room: int | None = None
     read: Mapping[str, str] = field(default_factory=dict)
@@ -73,7 +73,7 @@ def pinned(workdir: Path) -> int | None:
     return checkpoint
 
 
-def refuse_changed(workdir: Path, player: Player) -> None:
+def refuse_changed(workdir: Path, player: ExaminedPlayer) -> None:
     """Compares the files of a player with those that a run in `workdir` began with; a new folder is always fine.
 
     Raises:
@@ -91,7 +91,7 @@ def refuse_changed(workdir: Path, player: Player) -> None:
         )
 
 
-def pin(workdir: Path, player: Player) -> None:
+def pin(workdir: Path, player: ExaminedPlayer) -> None:
     """Writes down what `pinned` and `refuse_changed` read.
 
     Raises:
@@ -101,14 +101,14 @@ def pin(workdir: Path, player: Player) -> None:
     atomic_write_json(workdir / PLAN, {"checkpoint": player.checkpoint, "read": dict(player.read)})
 
 
-def check_greedy(config: ConfigDict, player: Player) -> None:
+def check_greedy(config: ConfigDict, player: ExaminedPlayer) -> None:
     """Raises UserError where `config.greedy` is asked of a player that draws nothing."""
     drawn = not player.policy(player.base).in_workers
     allowed = f"False: {config.policy} chooses its actions itself, only a network's are drawn"
     checks.require(drawn or not config.greedy, "greedy", config.greedy, allowed)
 
 
-def open_player(config: ConfigDict, pinned: int | None = None) -> Player:
+def open_player(config: ConfigDict, pinned: int | None = None) -> ExaminedPlayer:
     """Loads what `config.policy` names.
 
     Args:
@@ -144,28 +144,30 @@ def _asked(config: ConfigDict) -> ConfigDict:
     return training
 
 
-def _plain_base(config: ConfigDict) -> Place:
+def _plain_base(config: ConfigDict) -> PlayedLevel:
     asked = _asked(config)
     options = asked.environment.babyai_text.to_dict()
     options["max_episode_steps"] = asked.environment.max_episode_steps
     registry.spec(asked.environment.name, **options)
-    return Place(asked.environment.name, options)
+    return PlayedLevel(asked.environment.name, options)
 
 
-def _without_network(config: ConfigDict) -> Player:
+def _without_network(config: ConfigDict) -> ExaminedPlayer:
     if config.policy == policies.RANDOM:
         abilities = frozenset({CHOOSES_WORDS})
-        return Player(config.policy, _plain_base(config), abilities, lambda _: policies.RandomPolicy())
+        return ExaminedPlayer(
+            config.policy, _plain_base(config), abilities, lambda _: policies.RandomPolicy()
+        )
     base = _plain_base(config)
-    base = Place(base.environment, {**base.options, "fields": ["bot_action"]})
-    return Player(config.policy, base, frozenset(), lambda _: policies.BotPolicy())
+    base = PlayedLevel(base.environment, {**base.options, "fields": ["bot_action"]})
+    return ExaminedPlayer(config.policy, base, frozenset(), lambda _: policies.BotPolicy())
 
 
-def _from_outside(config: ConfigDict) -> Player:
+def _from_outside(config: ConfigDict) -> ExaminedPlayer:
     base = _plain_base(config)
     spec = registry.spec(base.environment, **base.options)
     policy = lineups.from_outside(config.policy, spec)
-    return Player(config.policy, base, frozenset(), lambda _: policy)
+    return ExaminedPlayer(config.policy, base, frozenset(), lambda _: policy)
 
 
 def _abilities(config: ConfigDict) -> frozenset[str]:
@@ -173,7 +175,7 @@ def _abilities(config: ConfigDict) -> frozenset[str]:
     return frozenset(found | ({CHOOSES_WORDS} if agent_networks.takes_any_actions(config) else set()))
 
 
-def _zero_shot(config: ConfigDict) -> Player:
+def _zero_shot(config: ConfigDict) -> ExaminedPlayer:
     from motif_jax.language import weights
     from motif_jax.language.text import fetch
 
@@ -181,8 +183,8 @@ def _zero_shot(config: ConfigDict) -> Player:
     agent_networks.check(asked)
     allowed = "'score': the head of a model that was never trained knows nothing"
     checks.require(agent_networks.takes_any_actions(asked), "network.policy", asked.network.policy, allowed)
-    base = Place(asked.environment.name, settings.environment_options(asked))
-    return Player(
+    base = PlayedLevel(asked.environment.name, settings.environment_options(asked))
+    return ExaminedPlayer(
         f"{asked.network.model} before any training",
         base,
         _abilities(asked),
@@ -192,7 +194,7 @@ def _zero_shot(config: ConfigDict) -> Player:
     )
 
 
-def _trained(config: ConfigDict, pinned: int | None) -> Player:
+def _trained(config: ConfigDict, pinned: int | None) -> ExaminedPlayer:
     folder, which = config.policy, config.agent.checkpoint
     good = which in ("latest", "best") or checks.is_natural(which)
     checks.require(good, "agent.checkpoint", which, "latest, best or a step")
@@ -202,15 +204,15 @@ def _trained(config: ConfigDict, pinned: int | None) -> Player:
     checks.require(spec.family == "BabyAI-Text", "policy", folder, f"an agent of BabyAI-Text, not of {name}")
     _refuse_other_options(config, folder)
     if config.environment.name is not None:
-        spoken = language_options(Place(name, options))
+        spoken = language_options(PlayedLevel(name, options))
         options = catalogue.options_elsewhere(options, name, config.environment.name) | spoken
         name = config.environment.name
     network = agent_networks.make(trained, spec)
     params, step = agent_policy.restore(folder, which if pinned is None else str(pinned), network)
-    base = Place(name, options)
+    base = PlayedLevel(name, options)
     reads = agent_networks.reads_prompts(trained)
     digest = agent_policy.digest(folder, step)
-    return Player(
+    return ExaminedPlayer(
         str(folder),
         base,
         _abilities(trained),
@@ -233,11 +235,11 @@ def refused_after(config: ConfigDict) -> dict[str, str]:
     if catalogue.find(config.environment.name) is None:
         return {}
     names = [name.strip() for name in config.tests.split(",") if name.strip()]
-    base = Place(config.environment.name, settings.environment_options(config))
+    base = PlayedLevel(config.environment.name, settings.environment_options(config))
     room = agent_networks.prompt_room(config) if agent_networks.reads_prompts(config) else None
     numbers = [seeds.derive(config.seed, "test", index) for index in range(_TRIED_BEFORE)]
 
-    def make(place: Place) -> None:
+    def make(place: PlayedLevel) -> None:
         agent_networks.make(config, registry.spec(place.environment, **place.options))
 
     wanted = chosen(names, base, _abilities(config))
@@ -258,12 +260,14 @@ def _refuse_other_options(config: ConfigDict, folder: str) -> None:
     checks.require(not changed, key, "given", allowed)
 
 
-def _policies(config: ConfigDict, base: Place, params: Callable[[Any], Any]) -> Callable[[Place], Any]:
+def _policies(
+    config: ConfigDict, base: PlayedLevel, params: Callable[[Any], Any]
+) -> Callable[[PlayedLevel], Any]:
     """Makes policies; places with the same actions and room for a prompt share one, and its compiled programs."""
     made: dict[Any, Any] = {}
     kept: list[Any] = []  # parameters are the same whatever the actions
 
-    def policy(place: Place) -> Any:
+    def policy(place: PlayedLevel) -> Any:
         spec = registry.spec(place.environment, **place.options)
         key = (spec.action_names, place.options.get("prompt_tokens"))
         if key not in made:

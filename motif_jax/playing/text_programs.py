@@ -14,7 +14,7 @@ from motif_jax.language import caches, generation
 from motif_jax.language import decoding as decodings
 from motif_jax.language.copies import Copies
 from motif_jax.language.decoding import Decoding, TokenFacts, TokenOutputs
-from motif_jax.language.model import Cache, Prompt
+from motif_jax.language.model import Cache, EncodedPrompt
 from motif_jax.language.network import States
 from motif_jax.language.sampling import Limits
 from motif_jax.language.scoring import last_state
@@ -46,7 +46,7 @@ class Speaker(Hashable, Protocol):
         """An embedding [C, 1, 1, 1, D] that stands before every text; None for none."""
 
 
-class Texts(NamedTuple):
+class DeviceTexts(NamedTuple):
     """The state of B texts on the device.
 
     Attributes:
@@ -117,29 +117,35 @@ class Programs:
         self.pick = jax.jit(self._picked)
         self.squeeze = jax.jit(self._squeezed, static_argnames="capacity")
 
-    def begin(self, params: Any, batch: int, capacity: int) -> tuple[Texts, int]:
+    def begin(self, params: Any, batch: int, capacity: int) -> tuple[DeviceTexts, int]:
         """Texts without a token, and how many positions stand before all of them."""
         ahead = self._speaker.prefix(params, self._decoding.target_return) is not None
         # Copied: what is given away must not lie in two places, and an empty cache's layers are one array.
         return jax.tree.map(jnp.copy, self._begin(params, batch=batch, capacity=capacity)), int(ahead)
 
-    def _begun(self, params: Any, batch: int, capacity: int) -> Texts:
+    def _begun(self, params: Any, batch: int, capacity: int) -> DeviceTexts:
         joined = self._speaker.join(params)
         cache = self._copies.start(joined, batch, 1, capacity)
         embedded = self._speaker.prefix(params, self._decoding.target_return)
         if embedded is None:
             shape = self._copies.embed(joined, jnp.zeros((batch,), jnp.int32)).shape
             nothing = jnp.zeros(shape, jnp.float32)
-            return Texts(cache, States(nothing, nothing), nothing)
+            return DeviceTexts(cache, States(nothing, nothing), nothing)
         embedded = jnp.broadcast_to(embedded, (len(embedded), batch, 1, 1, embedded.shape[-1]))
         there = jnp.ones((batch, 1, 1), bool)
         states, cache = self._copies.extend(joined, None, None, there, cache, embedded)  # type: ignore[assignment]
         last = States(*(x[:, :, 0, 0].astype(jnp.float32) for x in states))
-        return Texts(cache, last, last.after)
+        return DeviceTexts(cache, last, last.after)
 
     def _read(
-        self, params: Any, now: Texts, tokens: jax.Array, valid: jax.Array, keep: jax.Array, taken_back: bool
-    ) -> Texts:
+        self,
+        params: Any,
+        now: DeviceTexts,
+        tokens: jax.Array,
+        valid: jax.Array,
+        keep: jax.Array,
+        taken_back: bool,
+    ) -> DeviceTexts:
         cache, total = now.cache, now.total
         if taken_back:
             cache = self._copies.mapped(functools.partial(caches.shortened, keep=keep), cache)
@@ -154,9 +160,11 @@ class Programs:
         last = States(
             *(jnp.where(said, a.astype(jnp.float32), b) for a, b in zip(fresh, now.last, strict=True))
         )
-        return Texts(cache, last, total + jnp.where(valid[..., None], rows.after, 0.0).sum(axis=2))
+        return DeviceTexts(cache, last, total + jnp.where(valid[..., None], rows.after, 0.0).sum(axis=2))
 
-    def _write(self, params: Any, now: Texts, keys: jax.Array, rows: jax.Array) -> tuple[Texts, Actions]:
+    def _write(
+        self, params: Any, now: DeviceTexts, keys: jax.Array, rows: jax.Array
+    ) -> tuple[DeviceTexts, Actions]:
         decoding = self._decoding
         prompt = self._copies.mapped(caches.as_prompt, now.cache)
         write = functools.partial(self._candidates, params, now, prompt, rows)
@@ -174,12 +182,12 @@ class Programs:
                 begun,
             )
         cache = self._copies.mapped(caches.grown, now.cache, best.cache)
-        texts = Texts(cache, States(*(x[:, :, 0] for x in best.last)), best.total[:, :, 0])
+        texts = DeviceTexts(cache, States(*(x[:, :, 0] for x in best.last)), best.total[:, :, 0])
         facts, valid = jax.tree.map(lambda leaf: leaf[:, 0], (best.facts, best.valid))
         return texts, Actions(best.tokens[:, 0], valid, facts, decodings.divergence(facts, valid, decoding))
 
     def _candidates(
-        self, params: Any, now: Texts, prompt: Prompt, rows: jax.Array, keys: jax.Array
+        self, params: Any, now: DeviceTexts, prompt: EncodedPrompt, rows: jax.Array, keys: jax.Array
     ) -> _Candidates:
         """Continues each text `width` times; rows that are False stay as they are."""
         decoding, width = self._decoding, self._decoding.width
@@ -237,7 +245,7 @@ class Programs:
             scores = decodings.utterance_scores(values, end.facts, written.valid, decoding)
         return _Candidates(written.tokens, written.valid, end.facts, scores, end.cache, end.last, end.total)
 
-    def _at(self, end: _Carry, rows: jax.Array, now: Texts) -> _Carry:
+    def _at(self, end: _Carry, rows: jax.Array, now: DeviceTexts) -> _Carry:
         """The end of a search, with rows that were not asked for as they were."""
         cache = end.cache._replace(
             valid=end.cache.valid & rows[:, None, None], written=end.cache.written * rows[:, None]
@@ -262,11 +270,11 @@ class Programs:
             jax.tree.map(own, carry.facts),
         )
 
-    def _picked(self, now: Texts, places: jax.Array) -> Texts:
+    def _picked(self, now: DeviceTexts, places: jax.Array) -> DeviceTexts:
         cache = self._copies.mapped(lambda each: caches.rows_of(each, places), now.cache)
-        return Texts(cache, States(*(x[:, places] for x in now.last)), now.total[:, places])
+        return DeviceTexts(cache, States(*(x[:, places] for x in now.last)), now.total[:, places])
 
-    def _squeezed(self, now: Texts, capacity: int) -> Texts:
+    def _squeezed(self, now: DeviceTexts, capacity: int) -> DeviceTexts:
         return now._replace(
             cache=self._copies.mapped(functools.partial(squeezed, capacity=capacity), now.cache)
         )

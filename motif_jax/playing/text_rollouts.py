@@ -9,13 +9,13 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.algorithms.token_ppo import Played
+from motif_jax.algorithms.token_ppo import EpisodeBatch
 from motif_jax.datasets.dialogues.items import TextTokenizer, tokenise
 from motif_jax.datasets.dialogues.token_rewards import TokenReward
 from motif_jax.envs.text.contract import TextTask
 from motif_jax.language.decoding import Decoding
-from motif_jax.language.text_agent import TextAgent
-from motif_jax.offline.dialogue_batches import Layout
+from motif_jax.language.text_agent import TextAgentNetwork
+from motif_jax.offline.dialogue_batches import ItemLayout
 from motif_jax.playing import text_games
 from motif_jax.playing.speakers import AgentSpeaker
 from motif_jax.playing.text_games import PlayedText
@@ -23,8 +23,13 @@ from motif_jax.support import seeds
 
 
 def player(
-    config: ConfigDict, task: TextTask, network: TextAgent, layout: Layout, reward: TokenReward, longest: int
-) -> Callable[[Any, int], Played]:
+    config: ConfigDict,
+    task: TextTask,
+    network: TextAgentNetwork,
+    layout: ItemLayout,
+    reward: TokenReward,
+    longest: int,
+) -> Callable[[Any, int], EpisodeBatch]:
     """What plays `config.batch_size` new episodes of each step, by draws from the policy as it is.
 
     Args:
@@ -39,7 +44,7 @@ def player(
     speaker, count, seed = AgentSpeaker(network), config.batch_size, seeds.derive(config.seed, "rollouts")
     tokenizer = task.tokenizer()
 
-    def play(params: Any, step: int) -> Played:
+    def play(params: Any, step: int) -> EpisodeBatch:
         talker = text_games.AgentTalker(speaker, params, tokenizer, decoding, seed, as_written=True)
         numbers = range(step * count, (step + 1) * count)
         found = sorted(text_games.play(task, talker, seed, numbers, count), key=lambda each: each.index)
@@ -49,8 +54,8 @@ def player(
 
 
 def batch_of(
-    episodes: list[PlayedText], tokenizer: TextTokenizer, layout: Layout, reward: TokenReward
-) -> Played:
+    episodes: list[PlayedText], tokenizer: TextTokenizer, layout: ItemLayout, reward: TokenReward
+) -> EpisodeBatch:
     """Episodes as a batch [B, ...]; what the layout cuts off is not learned from."""
     items, log_probs, utterances = [], [], []
     for episode in episodes:
@@ -69,7 +74,7 @@ def batch_of(
     table = np.zeros((len(items), longest), np.float32)
     for row, numbers in zip(table, log_probs, strict=True):
         row[: len(numbers)] = numbers
-    return Played(layout.batch(items, width, longest, 1), table, np.array(utterances, np.float32))
+    return EpisodeBatch(layout.batch(items, width, longest, 1), table, np.array(utterances, np.float32))
 
 
 def _rounded(length: int, most: int | None) -> int:

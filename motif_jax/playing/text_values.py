@@ -17,7 +17,7 @@ from motif_jax.algorithms.implicit_q import clipped
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.datasets.dialogues.items import TextTokenizer, TokenItem, tokenise
 from motif_jax.datasets.dialogues.token_rewards import constant
-from motif_jax.language.text_agent import TextAgent
+from motif_jax.language.text_agent import TextAgentNetwork
 from motif_jax.language.tokens import bucket, padded
 from motif_jax.support.errors import UserError
 
@@ -58,7 +58,7 @@ class ValuedDialogue(NamedTuple):
 
 @functools.partial(jax.jit, static_argnums=(0, 4, 5))
 def _look(
-    network: TextAgent,
+    network: TextAgentNetwork,
     params: Any,
     tokens: jax.Array,
     valid: jax.Array,
@@ -79,7 +79,9 @@ def _look(
     return ActionValues(of(qs), clipped(of(found.target_q), q_min, q_max), found.values, of(logs))
 
 
-def require_fit(network: TextAgent, tokenizer: TextTokenizer, dialogues: Dialogues, source: str) -> None:
+def require_fit(
+    network: TextAgentNetwork, tokenizer: TextTokenizer, dialogues: Dialogues, source: str
+) -> None:
     """Raises UserError where dialogues have what the tokenizer has no tokens for, or actions behind the network's last position.
 
     Args:
@@ -100,7 +102,7 @@ def require_fit(network: TextAgent, tokenizer: TextTokenizer, dialogues: Dialogu
 
 
 def values_of(
-    network: TextAgent,
+    network: TextAgentNetwork,
     params: Any,
     tokenizer: TextTokenizer,
     dialogues: Dialogues,
@@ -129,7 +131,7 @@ def values_of(
             yield ValuedDialogue(dialogue, item, own)
 
 
-class Ranked(NamedTuple):
+class RankedUtterance(NamedTuple):
     """An utterance, its count, and its mean summed advantage."""
 
     text: str
@@ -137,7 +139,7 @@ class Ranked(NamedTuple):
     advantage: float
 
 
-def utterances(valued: Sequence[ValuedDialogue]) -> list[Ranked]:
+def utterances(valued: Sequence[ValuedDialogue]) -> list[RankedUtterance]:
     """Distinct actions by the mean of the sum of their tokens' advantages (target Q - V), without that of `</a>`; greatest first."""
     sums: dict[str, list[float]] = defaultdict(list)
     for each in valued:
@@ -152,7 +154,7 @@ def utterances(valued: Sequence[ValuedDialogue]) -> list[Ranked]:
     return _ranked(sums)
 
 
-def n_grams(valued: Sequence[ValuedDialogue], tokenizer: TextTokenizer, n: int) -> list[Ranked]:
+def n_grams(valued: Sequence[ValuedDialogue], tokenizer: TextTokenizer, n: int) -> list[RankedUtterance]:
     """Distinct runs of `n` tokens within actions, by the mean of their summed advantages; greatest first."""
     sums: dict[str, list[float]] = defaultdict(list)
     for each in valued:
@@ -166,8 +168,8 @@ def n_grams(valued: Sequence[ValuedDialogue], tokenizer: TextTokenizer, n: int) 
     return _ranked(sums)
 
 
-def _ranked(sums: Mapping[str, Sequence[float]]) -> list[Ranked]:
-    found = [Ranked(text, len(values), float(np.mean(values))) for text, values in sums.items()]
+def _ranked(sums: Mapping[str, Sequence[float]]) -> list[RankedUtterance]:
+    found = [RankedUtterance(text, len(values), float(np.mean(values))) for text, values in sums.items()]
     return sorted(found, key=lambda each: (-each.advantage, each.text))
 
 

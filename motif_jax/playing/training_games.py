@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 from motif_jax.envs.text.contract import TextTask
 from motif_jax.language.config import ModelConfig
 from motif_jax.language.decoding import Decoding
-from motif_jax.language.text_agent import TextAgent
+from motif_jax.language.text_agent import TextAgentNetwork
 from motif_jax.playing import text_games, text_lineups
 from motif_jax.playing.speakers import AgentSpeaker
 from motif_jax.support import seeds
@@ -53,19 +53,23 @@ def decoding_of(config: ConfigDict, settings: ModelConfig, longest_action: int) 
         raise UserError(str(error).replace("config.decode.", "config.games.decode.")) from None
 
 
-def check(config: ConfigDict, task: TextTask, network: TextAgent) -> None:
+def check(config: ConfigDict, task: TextTask, network: TextAgentNetwork) -> None:
     """Raises UserError for a way to write actions that cannot work."""
     decoding = decoding_of(config, network.model.config, 1)
     if config.games.episodes and playable(task):
         _speaker(config, network).check(decoding)
 
 
-def _speaker(config: ConfigDict, network: TextAgent) -> AgentSpeaker:
+def _speaker(config: ConfigDict, network: TextAgentNetwork) -> AgentSpeaker:
     return AgentSpeaker(network, config.method.q_min, config.method.q_max)
 
 
 def player(
-    config: ConfigDict, task: TextTask, network: TextAgent, longest_action: int, as_written: bool = False
+    config: ConfigDict,
+    task: TextTask,
+    network: TextAgentNetwork,
+    longest_action: int,
+    as_written: bool = False,
 ) -> Play | None:
     """What plays `config.games.episodes` episodes; None where none are wanted, or the task has none (see `playable`).
 

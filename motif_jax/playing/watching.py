@@ -23,13 +23,13 @@ _MOST_PIXELS = 320
 class Chooser(Protocol):
     """Chooses actions of one episode, and may say what it thinks."""
 
-    def choose(self, observation: Mapping[str, np.ndarray], step: int) -> Choice | None:
+    def choose(self, observation: Mapping[str, np.ndarray], step: int) -> WatchedAction | None:
         """Returns the choice on this observation; None ends the episode here."""
         ...
 
 
 @dataclass(frozen=True)
-class Choice:
+class WatchedAction:
     """An action, with the policy's opinion where it has one.
 
     Attributes:
@@ -68,25 +68,25 @@ class Sight:
     reward: TextReward | None
     intrinsic: float
     task_reward: float
-    choice: Choice | None
+    choice: WatchedAction | None
     end: int
 
 
-class GivenActions:
+class RecordedActions:
     """Plays recorded actions; with a policy, says what that policy thinks of every observation on the way."""
 
     def __init__(self, actions: np.ndarray, policy: Policy | None, spec: EnvironmentSpec) -> None:
         self._actions = actions
         self._opinion = None if policy is None else _Opinion(policy, spec)
 
-    def choose(self, observation: Mapping[str, np.ndarray], step: int) -> Choice | None:
+    def choose(self, observation: Mapping[str, np.ndarray], step: int) -> WatchedAction | None:
         if step >= len(self._actions):
             return None
         action = int(self._actions[step])
         if self._opinion is None:
-            return Choice(action)
+            return WatchedAction(action)
         logits, value = self._opinion(observation, step)
-        return Choice(action, np.exp(log_softmax(logits)).astype(np.float32), value)
+        return WatchedAction(action, np.exp(log_softmax(logits)).astype(np.float32), value)
 
 
 class PolicyActions:
@@ -100,16 +100,16 @@ class PolicyActions:
         else:
             self._opinion = _Opinion(policy, spec)
 
-    def choose(self, observation: Mapping[str, np.ndarray], step: int) -> Choice | None:
+    def choose(self, observation: Mapping[str, np.ndarray], step: int) -> WatchedAction | None:
         if self._policy.in_workers:
             try:
                 action = self._player(observation)
             except StopIteration:  # it ends the episode
                 return None
-            return Choice(action, self._policy.probabilities(observation, self._spec))
+            return WatchedAction(action, self._policy.probabilities(observation, self._spec))
         logits, value = self._opinion(observation, step)
         actions, _ = choose_actions(logits[None], np.array([self._uniforms.at(step)]), self._greedy)
-        return Choice(int(actions[0]), np.exp(log_softmax(logits)).astype(np.float32), value)
+        return WatchedAction(int(actions[0]), np.exp(log_softmax(logits)).astype(np.float32), value)
 
 
 class _Opinion:
@@ -139,7 +139,7 @@ def watch(environment: Environment, seed: int, chooser: Chooser, rater: Any = No
     # Only where its fields are observed.
     drawn = renderer is not None and set(renderer.fields) <= set(environment.spec.observation)
     seen: dict[bytes, int] = {}
-    choice: Choice | None = None
+    choice: WatchedAction | None = None
 
     def chosen(_: Any) -> int:
         if choice is None:
@@ -328,7 +328,7 @@ def film_recording(
     maker = FilmMaker(recording.task, options, recording.seed, environment.spec, title)
     digest = replay.Digest(recording.task, options)
     rater = None if rater_of is None else rater_of(environment.spec)
-    chooser = GivenActions(recording.actions, policy, environment.spec)
+    chooser = RecordedActions(recording.actions, policy, environment.spec)
     try:
         for sight in watch(environment, recording.seed, chooser, rater):
             digest.add(sight.observation, sight.task_reward, sight.end)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from motif_jax.reports import html
 from motif_jax.reports.claims import Finding, SideBySide, described
-from motif_jax.reports.html import Cell
+from motif_jax.reports.html import TableCell
 from motif_jax.reports.measures import format_estimate, format_interval, format_pairs, format_value, with_unit
 
 _NOTE = "Means of a game with intervals of 95 %. A claim holds where the whole interval of its difference, game by game where both played the same, lies above 0, or above the number that is added."
@@ -38,8 +38,11 @@ def section(result: SideBySide) -> str:
     """The section of the page."""
     rows = [
         [
-            Cell(with_unit(described(key)), note=described(key).meaning),
-            *(Cell(format_value(one.value), one.value, note=format_interval(one)) for one in of.values()),
+            TableCell(with_unit(described(key)), note=described(key).meaning),
+            *(
+                TableCell(format_value(one.value), one.value, note=format_interval(one))
+                for one in of.values()
+            ),
         ]
         for key, of in result.means.items()
     ]

@@ -47,7 +47,7 @@ class RunScore(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Scores:
+class MethodScores:
     """Scores of all methods.
 
     Attributes:
@@ -93,7 +93,7 @@ class Comparison:
       resamples, profile_resamples: of the bootstrap, and of that of the profiles.
     """
 
-    scores: Scores
+    scores: MethodScores
     resamples: int = RESAMPLES
     profile_resamples: int = PROFILE_RESAMPLES
     aggregates: dict[str, dict[str, Estimate]] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class Comparison:
     by_task: dict[str, dict[str, Estimate]] = field(default_factory=dict)
 
 
-def collect_scores(entries: Sequence[RunScore], unit: str) -> Scores:
+def collect_scores(entries: Sequence[RunScore], unit: str) -> MethodScores:
     """Arranges the scores of single runs as [runs, tasks].
 
     Raises:
@@ -120,7 +120,7 @@ def collect_scores(entries: Sequence[RunScore], unit: str) -> Scores:
             )
         by_method[method] = np.array([[e.score for e in column] for column in columns], np.float64).T
         games[method] = [_mean_of_games([e.games for e in column]) for column in columns]
-    return Scores(tasks, by_method, games, unit)
+    return MethodScores(tasks, by_method, games, unit)
 
 
 def _mean_of_games(runs: Sequence[Games]) -> Games:
@@ -131,7 +131,7 @@ def _mean_of_games(runs: Sequence[Games]) -> Games:
     return {game: float(np.mean(values)) for game, values in found.items()}
 
 
-def normalise(scores: Scores, zero: str, one: str) -> Scores:
+def normalise(scores: MethodScores, zero: str, one: str) -> MethodScores:
     """Rescales every task so that the mean of method `zero` is 0 and that of method `one` is 1.
 
     Raises:
@@ -156,10 +156,10 @@ def normalise(scores: Scores, zero: str, one: str) -> Scores:
         ]
         for method, columns in scores.games.items()
     }
-    return Scores(scores.tasks, rescaled, games, f"0: {zero}, 1: {one}")
+    return MethodScores(scores.tasks, rescaled, games, f"0: {zero}, 1: {one}")
 
 
-def compare(scores: Scores, resamples: int = RESAMPLES, seed: int = 0) -> Comparison:
+def compare(scores: MethodScores, resamples: int = RESAMPLES, seed: int = 0) -> Comparison:
     """Computes everything; repeatable: the draws depend on `seed` alone."""
     from rliable import library, metrics
 
@@ -248,7 +248,7 @@ def _estimate(value: float, interval: Sequence[float] | np.ndarray, runs: int) -
     return Estimate(float(value), low, high)
 
 
-def _profiles(scores: Scores, resamples: int, library: Any) -> list[Series]:
+def _profiles(scores: MethodScores, resamples: int, library: Any) -> list[Series]:
     everything = np.concatenate([values.ravel() for values in scores.by_method.values()])
     low, high = float(everything.min()), float(everything.max())
     margin = 0.05 * (high - low) or 0.5

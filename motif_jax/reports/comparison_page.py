@@ -11,7 +11,7 @@ from motif_jax.reports.charts import Interval, Series
 from motif_jax.reports.claims import SideBySide
 from motif_jax.reports.comparison import IQM_SCORES, Comparison
 from motif_jax.reports.efficiency import Learned
-from motif_jax.reports.html import Cell
+from motif_jax.reports.html import TableCell
 from motif_jax.reports.measures import format_estimate, format_interval, format_pairs, format_value
 from motif_jax.reports.plots import Plot
 from motif_jax.reports.probes import Probes, heatmaps
@@ -180,20 +180,22 @@ def _estimates(of: Mapping[str, Estimate], result: Comparison) -> list[Interval]
     ]
 
 
-def _cells(rows: Sequence[tuple[str, Mapping[str, Estimate]]], methods: Sequence[str]) -> list[list[Cell]]:
+def _cells(
+    rows: Sequence[tuple[str, Mapping[str, Estimate]]], methods: Sequence[str]
+) -> list[list[TableCell]]:
     return [
         [
-            Cell(name),
+            TableCell(name),
             *(_estimate_cell(of[m]) for m in methods),
         ]
         for name, of in rows
     ]
 
 
-def _estimate_cell(estimate: Estimate) -> Cell:
+def _estimate_cell(estimate: Estimate) -> TableCell:
     if not math.isfinite(estimate.value):
-        return Cell("n/a")
-    return Cell(format_value(estimate.value), estimate.value, note=format_interval(estimate))
+        return TableCell("n/a")
+    return TableCell(format_value(estimate.value), estimate.value, note=format_interval(estimate))
 
 
 def _label(data: ComparisonData, result: Comparison) -> str:
@@ -221,11 +223,13 @@ def _aggregates(data: ComparisonData, result: Comparison) -> str:
 def _contrasts(data: ComparisonData, result: Comparison) -> str:
     rows = []
     for c in result.contrasts:
-        games = Cell("n/a")
+        games = TableCell("n/a")
         if c.over_games is not None:
             note = f"{format_interval(c.over_games)}, {format_pairs(c.over_games)}"
-            games = Cell(format_value(c.over_games.value), c.over_games.value, note=note)
-        rows.append((Cell(c.task), Cell(f"{c.first} minus {c.other}"), _estimate_cell(c.over_runs), games))
+            games = TableCell(format_value(c.over_games.value), c.over_games.value, note=note)
+        rows.append(
+            (TableCell(c.task), TableCell(f"{c.first} minus {c.other}"), _estimate_cell(c.over_runs), games)
+        )
     header = ("task", "methods", "over runs", "over games")
     single = len(result.scores.tasks) == 1  # a narrow window has no room for a column that says one thing
     return html.section(
@@ -246,7 +250,7 @@ def _improvement(result: Comparison) -> str:
     for (a, b), e in result.improvement.items():
         known = math.isfinite(e.low) and math.isfinite(e.high)
         interval = f"[{100 * e.low:.0f} %, {100 * e.high:.0f} %]" if known else format_interval(e)
-        rows.append((Cell(a), Cell(b), Cell(f"{100 * e.value:.0f} %", e.value, note=interval)))
+        rows.append((TableCell(a), TableCell(b), TableCell(f"{100 * e.value:.0f} %", e.value, note=interval)))
     header = ("method", "against", "probability")
     return html.section(
         "Probability of improvement",

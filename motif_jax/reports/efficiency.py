@@ -16,7 +16,7 @@ import numpy as np
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.reports import charts, html
 from motif_jax.reports.charts import Series
-from motif_jax.reports.html import Cell
+from motif_jax.reports.html import TableCell
 from motif_jax.reports.measures import format_estimate, format_interval, format_value
 from motif_jax.reports.smoothing import smooth
 from motif_jax.reports.statistics import Estimate, bootstrap
@@ -164,7 +164,7 @@ def figures(runs: Sequence[Learned], steps: int | None) -> dict[str, list[Series
 def section(runs: Sequence[Learned], steps: int | None, label: str) -> str:
     """The section of a page."""
     rows = [
-        [Cell(task), Cell(method), Cell(f"{count}"), Cell(f"{end:,.0f}"), Cell(format_value(found.value), found.value, note=format_interval(found))]
+        [TableCell(task), TableCell(method), TableCell(f"{count}"), TableCell(f"{end:,.0f}"), TableCell(format_value(found.value), found.value, note=format_interval(found))]
         for task, method, count, end, found in table(runs, steps)
     ]  # fmt: skip
     drawn = [

@@ -11,7 +11,7 @@ import numpy as np
 from motif_jax.reports import charts, html
 from motif_jax.reports.charts import Interval
 from motif_jax.reports.evaluation_files import REWARD, comparable, games, reward_differences
-from motif_jax.reports.html import Cell
+from motif_jax.reports.html import TableCell
 from motif_jax.reports.measures import (
     Measure,
     format_interval,
@@ -39,7 +39,7 @@ def summaries(evaluation: Mapping[str, Any]) -> dict[str, Summary]:
 
 
 @dataclass(frozen=True)
-class Row:
+class MeasureRow:
     """A measure of all evaluations, and of the first against each of the others.
 
     Attributes:
@@ -54,7 +54,7 @@ class Row:
     against: dict[str, tuple[Difference, float]]
 
 
-def rows_of(data: RunData) -> list[Row]:
+def rows_of(data: RunData) -> list[MeasureRow]:
     """Returns the numbers of the evaluations side by side: of the page, and of the tables to take away."""
     by_name = {name: summaries(evaluation) for name, evaluation in data.evaluations.items()}
     rows = []
@@ -62,12 +62,12 @@ def rows_of(data: RunData) -> list[Row]:
         of = {name: summary[key] for name, summary in by_name.items() if key in summary}
         if all(summary.minimum == summary.maximum == 0 for summary in of.values()):
             continue  # nobody could, or did: a row of zeros says nothing
-        rows.append(Row(measure(key), of, against(data, key)))
+        rows.append(MeasureRow(measure(key), of, against(data, key)))
     return rows
 
 
 def against(data: RunData, key: str) -> dict[str, tuple[Difference, float]]:
-    """What `Row.against` holds of a measure."""
+    """What `MeasureRow.against` holds of a measure."""
     name, *others = data.evaluations
     first = data.evaluations[name]
     own, found = games(first, key), {}
@@ -92,11 +92,11 @@ def _confidence(data: RunData) -> str:
     return " and ".join(f"{100 * level:g} %" for level in levels)
 
 
-def _estimate_cell(estimate: Estimate) -> Cell:
-    return Cell(format_value(estimate.value), estimate.value, note=format_interval(estimate))
+def _estimate_cell(estimate: Estimate) -> TableCell:
+    return TableCell(format_value(estimate.value), estimate.value, note=format_interval(estimate))
 
 
-def _evaluation_table(data: RunData, rows: Sequence[Row]) -> str:
+def _evaluation_table(data: RunData, rows: Sequence[MeasureRow]) -> str:
     names = list(data.evaluations)
     header = ["measure", *(f"{name}: mean" for name in names)]
     for other in names[1:]:
@@ -104,22 +104,23 @@ def _evaluation_table(data: RunData, rows: Sequence[Row]) -> str:
     header += [f"{name}: interquartile mean" for name in names]
     cells = []
     for row in rows:
-        cells.append([Cell(with_unit(row.what))])
+        cells.append([TableCell(with_unit(row.what))])
         cells[-1] += [
-            _estimate_cell(row.of[name].mean) if name in row.of else Cell("not measured") for name in names
+            _estimate_cell(row.of[name].mean) if name in row.of else TableCell("not measured")
+            for name in names
         ]
         for other in names[1:]:
             if other not in row.against:
-                cells[-1] += [Cell(""), Cell("")]
+                cells[-1] += [TableCell(""), TableCell("")]
                 continue
             gap, chance = row.against[other]
             note = f"{format_interval(gap)}, {format_pairs(gap)}"
             cells[-1] += [
-                Cell(format_value(gap.value), gap.value, note=note),
-                Cell(f"{100 * chance:.0f} %", chance),
+                TableCell(format_value(gap.value), gap.value, note=note),
+                TableCell(f"{100 * chance:.0f} %", chance),
             ]
         cells[-1] += [
-            _estimate_cell(row.of[name].iqm) if name in row.of and row.what.unit != "share" else Cell("")
+            _estimate_cell(row.of[name].iqm) if name in row.of and row.what.unit != "share" else TableCell("")
             for name in names
         ]
     return html.table(header, cells, "evaluation-table")
@@ -138,7 +139,7 @@ def evaluation_section(data: RunData) -> str:
     return html.section("Evaluation", "evaluation", table, html.grid(*pictures), note=evaluation_note(data))
 
 
-def intervals_of(data: RunData, row: Row) -> list[Interval]:
+def intervals_of(data: RunData, row: MeasureRow) -> list[Interval]:
     """Returns the means of a measure as rows of a chart, each evaluation in its colour."""
     return [
         Interval(f"{name} (n = {row.of[name].n})", mean.value, mean.low, mean.high, colour)
@@ -187,11 +188,11 @@ def episodes_section(data: RunData, count: int = 5) -> str:
     rows = []
     for row in chosen:
         link = links.get(str(row["index"]), data.games_page if "tokens" in row else None)
-        watch = html.Markup(html.link(link, "watch")) if link else Cell("not recorded")
+        watch = html.Markup(html.link(link, "watch")) if link else TableCell("not recorded")
         shown = [
-            Cell(format_value(row[k]), row[k]) for k in ("return", "length", "score", "dlvl") if k in row
+            TableCell(format_value(row[k]), row[k]) for k in ("return", "length", "score", "dlvl") if k in row
         ]
-        rows.append((Cell(str(row["index"]), float(row["index"])), Cell(str(row["seed"])), Cell(format_value(row[key]), row[key]), *shown, Cell(row["end_reason"]), watch))  # fmt: skip
+        rows.append((TableCell(str(row["index"]), float(row["index"])), TableCell(str(row["seed"])), TableCell(format_value(row[key]), row[key]), *shown, TableCell(row["end_reason"]), watch))  # fmt: skip
     present = [measure(k) for k in ("return", "length", "score", "dlvl") if k in chosen[0]]
     header = (
         "episode",

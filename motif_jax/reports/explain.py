@@ -11,7 +11,7 @@ from motif_jax.reports import charts, html
 from motif_jax.reports.charts import Series
 from motif_jax.reports.explain_data import ExplainedReward, Explanation, rank_correlation, seen
 from motif_jax.reports.explain_table import message_table, titles
-from motif_jax.reports.html import Cell
+from motif_jax.reports.html import TableCell
 from motif_jax.reports.statistics import wilson
 
 BINS = 60
@@ -81,19 +81,19 @@ def scatter(explanation: Explanation, most: int = DOTS) -> str:
     )
 
 
-def _cells(rewards: Sequence[ExplainedReward], index: int) -> list[Cell]:
-    cells: list[Cell] = []
+def _cells(rewards: Sequence[ExplainedReward], index: int) -> list[TableCell]:
+    cells: list[TableCell] = []
     for reward in rewards:
         value, paid = float(reward.normalised[index]), float(reward.paid[index])
-        cells.append(Cell(f"{value:+.3f}", value))
-        cells.append(Cell(f"{reward.raw[index]:.4g}", float(reward.raw[index])))
-        cells.append(Cell(f"{paid:.3f}" if paid else "—", paid))
+        cells.append(TableCell(f"{value:+.3f}", value))
+        cells.append(TableCell(f"{reward.raw[index]:.4g}", float(reward.raw[index])))
+        cells.append(TableCell(f"{paid:.3f}" if paid else "—", paid))
         if reward.disagreement is not None:
             spread = float(reward.disagreement[index])
-            cells.append(Cell(f"{spread:.3f}", spread))
+            cells.append(TableCell(f"{spread:.3f}", spread))
     if len(rewards) == 2:
         difference = float(rewards[1].normalised[index] - rewards[0].normalised[index])
-        cells.append(Cell(f"{difference:+.3f}", difference))
+        cells.append(TableCell(f"{difference:+.3f}", difference))
     return cells
 
 
@@ -191,7 +191,11 @@ def render(explanation: Explanation, written: str, max_rows: int | None = None) 
     sections, links = [], {"messages-section": "messages"}
     if explanation.texts:
         rows = [
-            [Cell(text or "(no message)", code=True), Cell(seen(count), count), *_cells(explanation.typed, i)]
+            [
+                TableCell(text or "(no message)", code=True),
+                TableCell(seen(count), count),
+                *_cells(explanation.typed, i),
+            ]
             for i, (text, count) in enumerate(zip(explanation.texts, explanation.text_counts, strict=True))
         ]
         table = html.table(["text", "seen", *titles(explanation.typed, False)], rows, "typed")

@@ -10,7 +10,7 @@ import numpy as np
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.reports import charts, html
 from motif_jax.reports.charts import Interval
-from motif_jax.reports.html import Cell
+from motif_jax.reports.html import TableCell
 from motif_jax.reports.measures import format_interval, format_value
 from motif_jax.reports.run_data import RunData
 from motif_jax.reports.statistics import Difference, Estimate, bootstrap, wilson_interval
@@ -34,10 +34,12 @@ def section(tests: Mapping[str, Mapping[str, Any]]) -> str:
     told = {test["name"]: test["what"] for found in tests.values() for test in found["tests"]}
     rows = []
     for name in names:
-        cells = [Cell(name), Cell(told[name])]
+        cells = [TableCell(name), TableCell(told[name])]
         for found in tests.values():
             test = next((each for each in found["tests"] if each["name"] == name), None)
-            cells += [Cell("not taken"), Cell("")] if test is None else _cells(test, name == names[0])
+            cells += (
+                [TableCell("not taken"), TableCell("")] if test is None else _cells(test, name == names[0])
+            )
         rows.append(cells)
     figures = []
     for player, found in tests.items():
@@ -57,12 +59,12 @@ def section(tests: Mapping[str, Mapping[str, Any]]) -> str:
     return html.section("Tests of generalisation", "tests", table, html.grid(*figures), note=note)
 
 
-def _cells(test: Mapping[str, Any], first: bool) -> list[Cell]:
+def _cells(test: Mapping[str, Any], first: bool) -> list[TableCell]:
     success, change = Estimate(**test["success"]), Difference(**test["success_change"])
-    cells = [Cell(format_value(success.value), success.value, note=format_interval(success))]
+    cells = [TableCell(format_value(success.value), success.value, note=format_interval(success))]
     if first:
-        return [*cells, Cell("")]
-    return [*cells, Cell(f"{change.value:+.3f}", change.value, note=format_interval(change))]
+        return [*cells, TableCell("")]
+    return [*cells, TableCell(f"{change.value:+.3f}", change.value, note=format_interval(change))]
 
 
 def by_kind(data: RunData) -> str:
@@ -79,11 +81,11 @@ def by_kind(data: RunData) -> str:
             earned = bootstrap(returns, [lambda x: x.mean(-1)], _RESAMPLES, evaluation["confidence"])[0]
             rows.append(
                 [
-                    Cell(name),
-                    Cell(kind),
-                    Cell(f"{len(played):,}", len(played)),
-                    Cell(format_value(rate.value), rate.value, note=format_interval(rate)),
-                    Cell(format_value(earned.value), earned.value, note=format_interval(earned)),
+                    TableCell(name),
+                    TableCell(kind),
+                    TableCell(f"{len(played):,}", len(played)),
+                    TableCell(format_value(rate.value), rate.value, note=format_interval(rate)),
+                    TableCell(format_value(earned.value), earned.value, note=format_interval(earned)),
                 ]
             )
     if not rows:

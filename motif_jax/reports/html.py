@@ -27,7 +27,7 @@ def asset(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """A table cell whose text is sorted by a number.
 
     Attributes:
@@ -60,8 +60,8 @@ def embed_json(value: Any, name: str) -> str:
 def _cell(cell: Any) -> str:
     if isinstance(cell, Markup):
         return f"<td>{cell.html}</td>"
-    if not isinstance(cell, Cell):
-        cell = Cell(str(cell))
+    if not isinstance(cell, TableCell):
+        cell = TableCell(str(cell))
     kind = "number" if cell.value is not None else "code" if cell.code else ""
     attributes = f' class="{kind}"' if kind else ""
     if cell.value is not None:
@@ -82,7 +82,7 @@ def table(
 
     Args:
       header: column titles, with units.
-      rows: cells: strings (escaped), `Cell`, or `Markup`.
+      rows: cells: strings (escaped), `TableCell`, or `Markup`.
       name: the element's id, unique on the page.
       search: put a search field above it that filters rows.
       empty: said when there are no rows.

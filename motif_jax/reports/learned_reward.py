@@ -11,7 +11,7 @@ import numpy as np
 
 from motif_jax.reports import charts, html
 from motif_jax.reports.charts import Series
-from motif_jax.reports.html import Cell
+from motif_jax.reports.html import TableCell
 from motif_jax.support.curves import Curve
 
 _PARTS = 10
@@ -27,7 +27,7 @@ class LearnedText:
       labelled: environment steps when its label was taken up; None for a text without one.
       label: the verdict's name, '' without one.
       paid: environment steps when it was paid first; None for a text that never was.
-      values: its reward at each of `LearnedReward.checkpoints`.
+      values: its reward at each of `LabelLogReport.checkpoints`.
       decided: whether the reward's own verdict at the newest checkpoint is yes; None where it says numbers.
     """
 
@@ -57,7 +57,7 @@ class Tenth:
 
 
 @dataclass
-class LearnedReward:
+class LabelLogReport:
     """What a label log records.
 
     Attributes:
@@ -77,7 +77,7 @@ class LearnedReward:
     tenths: list[Tenth] = field(default_factory=list)
 
 
-def read(folder: str | Path, kind: str) -> LearnedReward | None:
+def read(folder: str | Path, kind: str) -> LabelLogReport | None:
     """The log in an agent's run folder, without values; None without one."""
     from motif_jax.datasets.verdicts import PAIR, SINGLE
     from motif_jax.rewards.label_log import FILE, Earnings, Label, Payment, read_log
@@ -104,7 +104,7 @@ def read(folder: str | Path, kind: str) -> LearnedReward | None:
     tenths = _tenths(
         [(record.step, record.texts, record.total) for record in records if isinstance(record, Earnings)]
     )
-    return LearnedReward(kind, counts if labels else {}, tokens if labels else None, texts, tenths=tenths)
+    return LabelLogReport(kind, counts if labels else {}, tokens if labels else None, texts, tenths=tenths)
 
 
 def _tenths(sums: Sequence[tuple[int, Mapping[str, float], float]]) -> list[Tenth]:
@@ -122,18 +122,18 @@ def _tenths(sums: Sequence[tuple[int, Mapping[str, float], float]]) -> list[Tent
     return tenths
 
 
-def _cell(step: int | None) -> Cell:
-    return Cell("") if step is None else Cell(f"{step:,}", float(step))
+def _cell(step: int | None) -> TableCell:
+    return TableCell("") if step is None else TableCell(f"{step:,}", float(step))
 
 
-def _row(text: LearnedText) -> tuple[Cell, ...]:
+def _row(text: LearnedText) -> tuple[TableCell, ...]:
     value = text.values[-1] if text.values else None
-    shown = Cell("") if value is None else Cell(f"{value:+.2f}", value)
+    shown = TableCell("") if value is None else TableCell(f"{value:+.2f}", value)
     return (
-        Cell(text.text or "(no message)", code=True),
+        TableCell(text.text or "(no message)", code=True),
         _cell(text.met),
         _cell(text.labelled),
-        Cell(text.label),
+        TableCell(text.label),
         _cell(text.paid),
         shown,
     )
@@ -142,45 +142,45 @@ def _row(text: LearnedText) -> tuple[Cell, ...]:
 _HEADER = ("message", "met at step", "label known at step", "label", "first paid at step", "reward now")
 
 
-def _changed(learned: LearnedReward, top: int) -> list[tuple[Cell, ...]]:
+def _changed(learned: LabelLogReport, top: int) -> list[tuple[TableCell, ...]]:
     """The texts whose reward differs most between two checkpoints."""
     moved = [text for text in learned.texts if len(text.values) > 1 and np.ptp(text.values) > 0]
     moved.sort(key=lambda text: (-float(np.ptp(text.values)), text.text))
     return [
         (
-            Cell(text.text or "(no message)", code=True),
-            Cell(text.label),
-            *(Cell(f"{value:+.2f}", value) for value in text.values),
+            TableCell(text.text or "(no message)", code=True),
+            TableCell(text.label),
+            *(TableCell(f"{value:+.2f}", value) for value in text.values),
         )
         for text in moved[:top]
     ]
 
 
-def _began(learned: LearnedReward, top: int) -> list[tuple[Cell, ...]]:
+def _began(learned: LabelLogReport, top: int) -> list[tuple[TableCell, ...]]:
     """Texts that began to pay in each tenth of the run."""
     paid = [text for text in learned.texts if text.paid is not None]
     if not paid:
         return []
     last = max((text.paid or 0 for text in paid), default=0) + 1
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[tuple[TableCell, ...]] = []
     for part in range(_PARTS):
         low, high = last * part / _PARTS, last * (part + 1) / _PARTS
         here = [text.text or "(no message)" for text in paid if low <= (text.paid or 0) < high]
         more = [f"… {len(here) - top:,} more"] if len(here) > top else []
-        rows.append((Cell(f"{low:,.0f} to {high:,.0f}", low), Cell(f"{len(here):,}", float(len(here))),
-                     Cell("\n".join([*here[:top], *more]), code=True)))  # fmt: skip
+        rows.append((TableCell(f"{low:,.0f} to {high:,.0f}", low), TableCell(f"{len(here):,}", float(len(here))),
+                     TableCell("\n".join([*here[:top], *more]), code=True)))  # fmt: skip
     return rows
 
 
-def _earned(learned: LearnedReward, top: int) -> list[tuple[Cell, ...]]:
+def _earned(learned: LabelLogReport, top: int) -> list[tuple[TableCell, ...]]:
     """Texts that paid most in each tenth of the run, with their shares."""
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[tuple[TableCell, ...]] = []
     for tenth in learned.tenths if any(tenth.texts for tenth in learned.tenths) else ():
         said = [
             f"{_share(value, tenth.total)}  {text or '(no message)'}" for text, value in tenth.texts[:top]
         ]
-        rows.append((Cell(f"{tenth.begin:,} to {tenth.end:,}", float(tenth.begin)),
-                     Cell(f"{tenth.total:,.1f}", tenth.total), Cell("\n".join(said), code=True)))  # fmt: skip
+        rows.append((TableCell(f"{tenth.begin:,} to {tenth.end:,}", float(tenth.begin)),
+                     TableCell(f"{tenth.total:,.1f}", tenth.total), TableCell("\n".join(said), code=True)))  # fmt: skip
     return rows
 
 
@@ -188,7 +188,7 @@ def _share(value: float, total: float) -> str:
     return f"{100 * value / total:3.0f} %" if total > 0 else f"{value:+8.1f}"
 
 
-def disagreements(learned: LearnedReward) -> list[LearnedText]:
+def disagreements(learned: LabelLogReport) -> list[LearnedText]:
     """The labelled texts of which the reward at the newest checkpoint says something else than the annotator."""
     return [
         text
@@ -197,7 +197,7 @@ def disagreements(learned: LearnedReward) -> list[LearnedText]:
     ]
 
 
-def section(learned: LearnedReward | None, metrics: Mapping[str, Curve], top: int = 25) -> str:
+def section(learned: LabelLogReport | None, metrics: Mapping[str, Curve], top: int = 25) -> str:
     """The section; '' for an agent whose reward is not learned online."""
     if learned is None:
         return ""

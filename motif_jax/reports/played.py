@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from motif_jax.playing.episodes import How, play_episodes
-from motif_jax.playing.generalisation import Place
+from motif_jax.playing.generalisation import PlayedLevel
 from motif_jax.reports import evaluation_files
 from motif_jax.support.interruption import Interruption
 from motif_jax.support.progress import Progress
@@ -15,7 +15,7 @@ from motif_jax.support.progress import Progress
 
 def play(
     folder: Path,
-    place: Place,
+    place: PlayedLevel,
     policy: Any,
     episode_seeds: list[int],
     how: How,

@@ -14,7 +14,7 @@ import numpy as np
 from motif_jax.published import glam_probes
 from motif_jax.reports import html
 from motif_jax.reports.charts import short
-from motif_jax.reports.html import Cell
+from motif_jax.reports.html import TableCell
 from motif_jax.support import curves
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import read_json, read_json_lines
@@ -179,10 +179,10 @@ def section(probes: Probes | None) -> str:
     if probes.clauses:
         rows = [
             [
-                Cell(clause.probe),
-                Cell(clause.text),
-                Cell(f"{clause.change:.3f}", clause.change),
-                Cell(f"{clause.action} {clause.difference:+.3f}", clause.difference),
+                TableCell(clause.probe),
+                TableCell(clause.text),
+                TableCell(f"{clause.change:.3f}", clause.change),
+                TableCell(f"{clause.action} {clause.difference:+.3f}", clause.difference),
             ]
             for clause in probes.clauses
         ]

@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from motif_jax.reports import html, text_tables
-from motif_jax.reports.html import Cell
+from motif_jax.reports.html import TableCell
 
 _ACCURACY = re.compile(r"(.+)_(q_target|q)_rank_acc_-(\d+)")
 
@@ -51,7 +51,7 @@ def render(found: Mapping[str, Any], data: str) -> str:
     sections, links = [], {}
     header, rows = accuracy_rows(found)
     if rows:
-        table = html.table(header, [[Cell(text) for text in row] for row in rows], "accuracy-table")
+        table = html.table(header, [[TableCell(text) for text in row] for row in rows], "accuracy-table")
         note = "Share of pairs of one beginning in which Q of the expert's token, counted from its action's end (-1 is the end of the action), exceeds that of the other's."
         sections.append(html.section("Ranking accuracy", "accuracy", table, note=note))
         links["accuracy"] = "Ranking accuracy"
@@ -61,9 +61,9 @@ def render(found: Mapping[str, Any], data: str) -> str:
             for end, ranked in ends.items():
                 cells = [
                     [
-                        Cell(each["text"], code=True),
-                        Cell(f"{each['advantage']:+.3f}", each["advantage"]),
-                        Cell(f"{each['times']:,}", each["times"]),
+                        TableCell(each["text"], code=True),
+                        TableCell(f"{each['advantage']:+.3f}", each["advantage"]),
+                        TableCell(f"{each['times']:,}", each["times"]),
                     ]
                     for each in ranked
                 ]

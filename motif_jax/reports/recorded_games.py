@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from motif_jax.reports import html
-from motif_jax.reports.html import Cell
+from motif_jax.reports.html import TableCell
 from motif_jax.reports.measures import format_value, measure, with_unit
 from motif_jax.reports.run_data import RunData
 from motif_jax.support import curves
@@ -51,9 +51,9 @@ def section(data: RunData, count: int = 5) -> str:
     rows = []
     for row in chosen:
         link = data.recorded_players.get(row["stem"])
-        watch = html.Markup(html.link(link, "watch")) if link else Cell(f"{row['stem']}.json")
-        numbers = [Cell(format_value(row[name]), row[name]) for name in (key, *shown)]
-        rows.append((Cell(f"{row['step']:,}", row["step"]), *numbers, watch))
+        watch = html.Markup(html.link(link, "watch")) if link else TableCell(f"{row['stem']}.json")
+        numbers = [TableCell(format_value(row[name]), row[name]) for name in (key, *shown)]
+        rows.append((TableCell(f"{row['step']:,}", row["step"]), *numbers, watch))
     header = ("environment steps", *(with_unit(measure(name)) for name in (key, *shown)), "replay")
     return html.section(
         "Sampled games of the training",

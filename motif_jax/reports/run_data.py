@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.reports.learned_reward import LearnedReward
+from motif_jax.reports.learned_reward import LabelLogReport
 from motif_jax.reports.messages import MessageTally
 from motif_jax.reports.probes import Probes
 from motif_jax.support.curves import Curve
@@ -68,7 +68,7 @@ class RunData:
     reward_summary: dict[str, Any] = field(default_factory=dict)
     liked: list[LikedMessage] = field(default_factory=list)
     message_curves: dict[str, Curve] = field(default_factory=dict)
-    learned: LearnedReward | None = None
+    learned: LabelLogReport | None = None
     metrics: dict[str, Curve] = field(default_factory=dict)
     episodes: dict[str, Curve] = field(default_factory=dict)
     recorded: list[dict[str, Any]] = field(default_factory=list)

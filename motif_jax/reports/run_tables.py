@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from motif_jax.reports import hacking, success, text_tables
-from motif_jax.reports.evaluation_sections import Row, evaluation_note, rows_of
+from motif_jax.reports.evaluation_sections import MeasureRow, evaluation_note, rows_of
 from motif_jax.reports.glance import facts, headline
 from motif_jax.reports.measures import (
     format_estimate,
@@ -24,7 +24,7 @@ from motif_jax.reports.run_data import RunData
 _Table = tuple[str, str, str, Sequence[str], Sequence[tuple[str, ...]]]
 
 
-def _evaluation(data: RunData, rows: Sequence[Row]) -> Iterator[_Table]:
+def _evaluation(data: RunData, rows: Sequence[MeasureRow]) -> Iterator[_Table]:
     if not rows:
         return
     names, note = list(data.evaluations), evaluation_note(data)

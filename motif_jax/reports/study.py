@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from motif_jax.annotation.lexicon import Judge, Lexicon
+from motif_jax.annotation.lexicon import Lexicon, LexiconJudge
 from motif_jax.datasets.verdicts import YES
 from motif_jax.reports import evaluation_files, messages
 from motif_jax.reports.claims import GATHERED, Claim, gathered
@@ -130,7 +130,7 @@ def measure(run: Path, games: Path, lexicon: Lexicon, goal: str) -> dict[str, An
     Raises:
       UserError: `games` is no finished evaluation, or a file is damaged.
     """
-    judge = Judge(lexicon, goal)
+    judge = LexiconJudge(lexicon, goal)
     rows = evaluation_files.read_evaluation(games)["rows"]
     there = [name for name in MEASURES if all(row.get(name) is not None for row in rows)]
     kept = {name: [_short(row[name]) for row in rows] for name in there}
@@ -144,7 +144,7 @@ def measure(run: Path, games: Path, lexicon: Lexicon, goal: str) -> dict[str, An
     return {"games": kept, "figures": figures, "steps": last.get("step")}
 
 
-def _judged(judge: Judge, met: Sequence[messages.MessageTally]) -> float:
+def _judged(judge: LexiconJudge, met: Sequence[messages.MessageTally]) -> float:
     """The sum over a game's steps of the verdict on their message by its count so far to the third power."""
     helpful = (tally.count for tally in met if judge.answer(tally.text).label == YES)
     return float(sum((np.arange(1, count + 1.0) ** -_COUNT_EXPONENT).sum() for count in helpful))
@@ -170,7 +170,7 @@ def require_same_games(rows: Sequence[Mapping[str, Any]], methods: Sequence[str]
             )
 
 
-class Cell(NamedTuple):
+class MeasureCell(NamedTuple):
     """A measure of a method: its interquartile mean (of MEANS the mean), and by how much it lies above the first method's, None for itself."""
 
     value: Estimate
@@ -182,14 +182,14 @@ def table(
     methods: Sequence[str],
     resamples: int,
     measures: Sequence[str] = USUAL,
-) -> dict[str, dict[str, Cell]]:
+) -> dict[str, dict[str, MeasureCell]]:
     """Method -> measure -> what is said of it, of those methods that have runs and those measures that all of these have.
 
     Methods are compared with the first of `methods` by the seeds that both have, by all of each where there are none.
     """
     runs = {name: {row["seed"]: row["games"] for row in rows if row["method"] == name} for name in methods}
     runs = {name: of for name, of in runs.items() if of}
-    found: dict[str, dict[str, Cell]] = {name: {} for name in runs}
+    found: dict[str, dict[str, MeasureCell]] = {name: {} for name in runs}
     for key in _shared(runs, measures):
         scores = {name: _scores(of, sorted(of), key) for name, of in runs.items()}
         values = _averages(scores, resamples, key in MEANS)
@@ -199,7 +199,7 @@ def table(
                 own, others = _compared(runs[name], runs[methods[0]])
                 sides = _scores(runs[name], own, key), _scores(runs[methods[0]], others, key)
                 above = _above(*sides, resamples, own == others, key in MEANS)
-            found[name][key] = Cell(values[name], above)
+            found[name][key] = MeasureCell(values[name], above)
     return found
 
 
@@ -318,7 +318,7 @@ def _asked(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _claims(
-    found: Mapping[str, Mapping[str, Cell]], rows: Sequence[Mapping[str, Any]], first: str, seeds: int
+    found: Mapping[str, Mapping[str, MeasureCell]], rows: Sequence[Mapping[str, Any]], first: str, seeds: int
 ) -> list[str]:
     """A sentence a measure: who lies above or below the first method, and of whom that cannot be said."""
     if first not in found or len(found) == 1:

@@ -28,7 +28,7 @@ _FULL_HEIGHT = 14
 
 
 @dataclass
-class Totals:
+class RewardTotals:
     """Rewards of the episode so far."""
 
     task: float = 0.0
@@ -77,7 +77,7 @@ def bar(value: float, width: int = 32, limit: float = BAR_RANGE) -> Text:
     return Text.assemble(" " * (half - length), ("█" * length, "red"), "|", " " * half)
 
 
-def _numbers(sight: Sight, totals: Totals, names: Sequence[str]) -> Table:
+def _numbers(sight: Sight, totals: RewardTotals, names: Sequence[str]) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True, style="dim")
     table.add_column(no_wrap=True)
@@ -117,7 +117,7 @@ def _probabilities(sight: Sight, names: Sequence[str], most: int = 6) -> Table:
     return table
 
 
-def _facts(sight: Sight, totals: Totals, names: Sequence[str]) -> Text:
+def _facts(sight: Sight, totals: RewardTotals, names: Sequence[str]) -> Text:
     """The numbers in one line."""
     parts = [f"step {sight.step}", f"return {totals.task:.2f}"]
     if sight.reward is not None:
@@ -139,7 +139,7 @@ def _facts(sight: Sight, totals: Totals, names: Sequence[str]) -> Text:
 
 
 def view(
-    sight: Sight, totals: Totals, names: Sequence[str], title: str, state: str, keys: str, height: int
+    sight: Sight, totals: RewardTotals, names: Sequence[str], title: str, state: str, keys: str, height: int
 ) -> Group:
     """Returns everything about one moment for a terminal of 80 columns and `height` lines.
 

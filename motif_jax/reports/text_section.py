@@ -9,7 +9,7 @@ import numpy as np
 
 from motif_jax.reports import charts, html, language_section, success
 from motif_jax.reports.charts import Series
-from motif_jax.reports.evaluation_sections import Row, rows_of
+from motif_jax.reports.evaluation_sections import MeasureRow, rows_of
 from motif_jax.reports.measures import format_estimate
 from motif_jax.reports.run_data import RunData
 from motif_jax.support.curves import Curve
@@ -41,7 +41,7 @@ def headline(data: RunData) -> tuple[str, str] | None:
     return " ".join(parts), kind
 
 
-def _side_by_side(row: Row, title: str, yardsticks: Sequence[str]) -> tuple[str, str]:
+def _side_by_side(row: MeasureRow, title: str, yardsticks: Sequence[str]) -> tuple[str, str]:
     """A measure of all evaluations, where the first one stands in it, and the kind of the verdict."""
     first = next(iter(row.of))
     means = ", ".join(f"{name} {format_estimate(row.of[name].mean)}" for name in row.of)
@@ -106,10 +106,10 @@ def divergence_section(data: RunData) -> str:
         lines.append(Series(name, x, y, low, high, bars=True))
         rows += [
             [
-                html.Cell(name),
-                html.Cell(f"{weight:g}", weight),
-                html.Cell(f"{kl:.3f}", kl),
-                html.Cell(f"{mean:.3f}", mean, note=f"[{a:.3f}, {b:.3f}]"),
+                html.TableCell(name),
+                html.TableCell(f"{weight:g}", weight),
+                html.TableCell(f"{kl:.3f}", kl),
+                html.TableCell(f"{mean:.3f}", mean, note=f"[{a:.3f}, {b:.3f}]"),
             ]
             for kl, mean, a, b, weight in sorted(points, key=lambda point: point[-1])
         ]

@@ -10,7 +10,7 @@ import numpy as np
 
 from motif_jax.reports import charts, html
 from motif_jax.reports.charts import Series
-from motif_jax.reports.html import Cell
+from motif_jax.reports.html import TableCell
 
 # Tokens of a text from which on its table opens in part.
 SHOWN = 50
@@ -166,10 +166,10 @@ def _curves(text: TokenText) -> str:
 def _table(text: TokenText, name: str) -> str:
     rows = [
         [
-            Cell(str(place), place),
-            Cell(piece.replace("\n", _LINE_END) or "∅", code=True),
+            TableCell(str(place), place),
+            TableCell(piece.replace("\n", _LINE_END) or "∅", code=True),
             *(_cell(float(row[place])) for row in text.rows.values()),
-            *(Cell(row[place], code=True) for row in text.words.values()),
+            *(TableCell(row[place], code=True) for row in text.words.values()),
         ]
         for place, piece in enumerate(text.pieces)
     ]
@@ -177,9 +177,9 @@ def _table(text: TokenText, name: str) -> str:
     return f"<details><summary>all numbers</summary>{table}</details>"
 
 
-def _cell(value: float) -> Cell:
+def _cell(value: float) -> TableCell:
     # What has no number sorts below all others.
-    return Cell(f"{value:.4g}", value) if np.isfinite(value) else Cell("–", -1e300)
+    return TableCell(f"{value:.4g}", value) if np.isfinite(value) else TableCell("–", -1e300)
 
 
 def _numbers(row: Sequence[float] | np.ndarray) -> list[float | None]:

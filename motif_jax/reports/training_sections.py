@@ -8,7 +8,7 @@ import numpy as np
 
 from motif_jax.reports import charts, hacking, html
 from motif_jax.reports.charts import Series
-from motif_jax.reports.html import Cell
+from motif_jax.reports.html import TableCell
 from motif_jax.reports.measures import Measure, format_value, in_order, measure, progress_keys, with_unit
 from motif_jax.reports.messages import MessageTally
 from motif_jax.reports.run_data import LikedMessage, RunData
@@ -161,29 +161,29 @@ _PAID = ("message", "reward paid in all", "share", "seen (times)", "episodes", "
 
 
 def _own(
-    data: RunData, header: tuple[str, ...], rows: Sequence[tuple[Cell, ...]]
-) -> tuple[tuple[str, ...], Sequence[tuple[Cell, ...]]]:
+    data: RunData, header: tuple[str, ...], rows: Sequence[tuple[TableCell, ...]]
+) -> tuple[tuple[str, ...], Sequence[tuple[TableCell, ...]]]:
     """A table without its last column, what a message pays the first time, where that is not a number of the message."""
     return (header[:-1], [row[:-1] for row in rows]) if data.reward_reads else (header, rows)
 
 
-def _ranked_rows(liked: Sequence[LikedMessage]) -> list[tuple[Cell, ...]]:
+def _ranked_rows(liked: Sequence[LikedMessage]) -> list[tuple[TableCell, ...]]:
     return [
         (
-            Cell(str(place), float(place)),
-            Cell(m.text or "(no message)", code=True),
-            Cell(f"{m.normalised:+.2f}", m.normalised),
-            Cell(f"{round(m.paid, 2) + 0.0:.2f}", m.paid),
-            Cell(f"{m.count:,}", float(m.count)),
+            TableCell(str(place), float(place)),
+            TableCell(m.text or "(no message)", code=True),
+            TableCell(f"{m.normalised:+.2f}", m.normalised),
+            TableCell(f"{round(m.paid, 2) + 0.0:.2f}", m.paid),
+            TableCell(f"{m.count:,}", float(m.count)),
         )
         for place, m in enumerate(sorted(liked, key=lambda m: -m.normalised), start=1)
     ]
 
 
-def _paid_rows(tallies: Sequence[MessageTally], top: int) -> list[tuple[Cell, ...]]:
+def _paid_rows(tallies: Sequence[MessageTally], top: int) -> list[tuple[TableCell, ...]]:
     # Without what cost something: where rewards can be negative the sum of all may be nothing, or less.
     gains = sum(max(t.total or 0.0, 0.0) for t in tallies)
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[tuple[TableCell, ...]] = []
     for t in sorted(tallies, key=lambda t: -(t.total or 0.0))[:top]:
         total = t.total or 0.0
         if total <= 0:
@@ -191,12 +191,12 @@ def _paid_rows(tallies: Sequence[MessageTally], top: int) -> list[tuple[Cell, ..
         share = total / gains
         rows.append(
             (
-                Cell(t.text or "(no message)", code=True),
-                Cell(format_value(total), total),
-                Cell(f"{100 * share:.1f} %", share),
-                Cell(f"{t.count:,}", float(t.count)),
-                Cell(f"{t.episodes:,}", float(t.episodes)),
-                Cell(f"{t.reward or 0.0:.2f}", t.reward or 0.0),
+                TableCell(t.text or "(no message)", code=True),
+                TableCell(format_value(total), total),
+                TableCell(f"{100 * share:.1f} %", share),
+                TableCell(f"{t.count:,}", float(t.count)),
+                TableCell(f"{t.episodes:,}", float(t.episodes)),
+                TableCell(f"{t.reward or 0.0:.2f}", t.reward or 0.0),
             )
         )
     return rows
@@ -255,15 +255,15 @@ def messages_section(data: RunData, top: int = 25) -> str:
 _REPEATED = ("message", "seen (times)", "times per episode", "reward paid in all", "paid first time")
 
 
-def _repeated_rows(tallies: Sequence[MessageTally], top: int = 10) -> list[tuple[Cell, ...]]:
+def _repeated_rows(tallies: Sequence[MessageTally], top: int = 10) -> list[tuple[TableCell, ...]]:
     paying = sorted((t for t in tallies if (t.total or 0.0) > 0), key=lambda t: (-t.count, t.text))[:top]
     return [
         (
-            Cell(t.text or "(no message)", code=True),
-            Cell(f"{t.count:,}", float(t.count)),
-            Cell(f"{t.count / t.episodes:,.1f}", t.count / t.episodes),
-            Cell(format_value(t.total or 0.0), t.total),
-            Cell(f"{t.reward or 0.0:.2f}", t.reward or 0.0),
+            TableCell(t.text or "(no message)", code=True),
+            TableCell(f"{t.count:,}", float(t.count)),
+            TableCell(f"{t.count / t.episodes:,.1f}", t.count / t.episodes),
+            TableCell(format_value(t.total or 0.0), t.total),
+            TableCell(f"{t.reward or 0.0:.2f}", t.reward or 0.0),
         )
         for t in paying
     ]
@@ -316,8 +316,10 @@ def data_section(data: RunData) -> str:
     rows = []
     for name, counts in data.labels.items():
         total = sum(counts.values()) or 1
-        shares = [Cell(f"{count:,} ({100 * count / total:.1f} %)", float(count)) for count in counts.values()]
-        rows.append((Cell(name), *shares))
+        shares = [
+            TableCell(f"{count:,} ({100 * count / total:.1f} %)", float(count)) for count in counts.values()
+        ]
+        rows.append((TableCell(name), *shares))
     kinds = next(iter(data.labels.values()), {})
     labels = html.table(("annotation", *kinds), rows, "labels", empty="not annotated yet")
     return html.section(
@@ -327,7 +329,7 @@ def data_section(data: RunData) -> str:
 
 def provenance_section(data: RunData) -> str:
     """Configs, versions and commands."""
-    rows = [(name, Cell(command, code=True)) for name, command in data.commands]
+    rows = [(name, TableCell(command, code=True)) for name, command in data.commands]
     commands = html.table(("run", "command"), rows, "commands") if rows else ""
     parts = [commands, *(html.details(name, text) for name, text in data.provenance)]
     if not data.provenance:

@@ -48,7 +48,7 @@ class Label(NamedTuple):
     tokens: int = 0
 
 
-class Training(NamedTuple):
+class RewardSteps(NamedTuple):
     """Gradient steps of the reward.
 
     Attributes:
@@ -97,12 +97,12 @@ class Earnings(NamedTuple):
     total: float
 
 
-Record = Label | Training | Payment | Earnings
+Record = Label | RewardSteps | Payment | Earnings
 
 
 def _encode(record: Record) -> tuple[str, dict[str, Any]]:
     value: dict[str, Any] = {"at": record.number, "step": record.step}
-    if isinstance(record, Training):
+    if isinstance(record, RewardSteps):
         return _NO_KEY, {**value, "train": [record.first, record.amount, record.size]}
     if isinstance(record, Payment):
         return _NO_KEY, {**value, "paid": record.texts}
@@ -122,7 +122,7 @@ def _encode(record: Record) -> tuple[str, dict[str, Any]]:
 def _decode(value: dict[str, Any]) -> Record:
     number, step = int(value["at"]), int(value["step"])
     if "train" in value:
-        return Training(number, step, *map(int, value["train"]))
+        return RewardSteps(number, step, *map(int, value["train"]))
     if "paid" in value:
         return Payment(number, step, value["paid"])
     if "earned" in value:

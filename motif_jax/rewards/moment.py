@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 
-class Moment(NamedTuple):
+class RewardSnapshot(NamedTuple):
     """The reward before a batch; whatever it holds is never changed afterwards.
 
     Attributes:
@@ -37,14 +37,14 @@ class Moments:
 
     def __init__(self, most: int) -> None:
         self._lock = threading.Lock()
-        self._kept: deque[Moment] = deque([Moment()], maxlen=most)
+        self._kept: deque[RewardSnapshot] = deque([RewardSnapshot()], maxlen=most)
 
-    def add(self, moment: Moment) -> None:
+    def add(self, moment: RewardSnapshot) -> None:
         """Takes note of where the reward stands; of more than `most` the oldest is forgotten."""
         with self._lock:
             self._kept.append(moment)
 
-    def before(self, number: int) -> Moment:
+    def before(self, number: int) -> RewardSnapshot:
         """That before batch `number`; where nothing was paid yet, the one that the run began with.
 
         Raises:
@@ -58,7 +58,7 @@ class Moments:
                 )
             return self._kept[0]._replace(number=number) if found is None else found
 
-    def begin(self, moment: Moment) -> None:
+    def begin(self, moment: RewardSnapshot) -> None:
         """Forgets all others."""
         with self._lock:
             self._kept.clear()
@@ -74,7 +74,7 @@ class Book(NamedTuple):
       own: the data of what the kind adds, None for nothing.
     """
 
-    moment: Moment
+    moment: RewardSnapshot
     source: dict[str, Any]
     own: dict[str, Any] | None
 
@@ -88,4 +88,4 @@ class Book(NamedTuple):
         """The inverse of `pack`."""
         book = json.loads(np.asarray(data).tobytes())
         source, own = book.pop("source"), book.pop("own")
-        return cls(Moment(**book), source, own)
+        return cls(RewardSnapshot(**book), source, own)

@@ -24,13 +24,13 @@ from motif_jax.rewards.label_log import (
     Label,
     LabelLog,
     Payment,
-    Training,
+    RewardSteps,
     open_log,
     read_labels,
     read_log,
 )
 from motif_jax.rewards.message_table import Values
-from motif_jax.rewards.moment import Book, Moment, Moments
+from motif_jax.rewards.moment import Book, Moments, RewardSnapshot
 from motif_jax.rewards.telemetry import LearningTelemetry
 from motif_jax.rewards.texts_met import TextsMet
 from motif_jax.support import config as checks
@@ -130,7 +130,7 @@ class OnlineReward(IntrinsicReward):
             taken.append(label)
         return taken
 
-    def advance(self, number: int, arrived: int) -> Training | None:
+    def advance(self, number: int, arrived: int) -> RewardSteps | None:
         """Called before batch `number` is paid, after `arrived` labels: the gradient steps by which it pays from now on, if any ended."""
         del number, arrived
         return None
@@ -148,7 +148,7 @@ class OnlineReward(IntrinsicReward):
         return items, met.counts[missing].tolist(), None
 
     def own(self) -> Any:
-        """What the kind adds to a `Moment`; None for nothing."""
+        """What the kind adds to a `RewardSnapshot`; None for nothing."""
         return None
 
     def pack_own(self, own: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -248,8 +248,8 @@ class OnlineReward(IntrinsicReward):
         """Which of the texts at `rows` have a label: bool [N]."""
         return np.asarray(self.met.label[rows] >= 0)
 
-    def _moment(self, number: int) -> Moment:
-        return Moment(
+    def _moment(self, number: int) -> RewardSnapshot:
+        return RewardSnapshot(
             number, self._log.length, self._labels, self.step, self.version, self._changed, self.own()
         )
 

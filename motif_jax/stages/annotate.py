@@ -23,7 +23,7 @@ from motif_jax.annotation.questions import (
     caption_questions,
     pair_questions,
 )
-from motif_jax.annotation.session import Session
+from motif_jax.annotation.session import AnnotationSession
 from motif_jax.annotation.store import AnswerStore, check_store
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.datasets.pairs.distinct import distinct_rows
@@ -139,9 +139,9 @@ def _annotate(
 
 def _session(
     config: ConfigDict, workdir: Path, annotator: Annotator, name: str, stop: interruption.Interruption
-) -> Session:
+) -> AnnotationSession:
     stem = f"{name}.shard-{config.shard_index:05d}-of-{config.num_shards:05d}"
-    return Session(
+    return AnnotationSession(
         annotator,
         config.store_dir,
         attempts=config.attempts,
@@ -153,7 +153,7 @@ def _session(
 
 def _ask(
     config: ConfigDict,
-    session: Session,
+    session: AnnotationSession,
     questions: list[Question],
     shard: shards.Shard,
     stop: interruption.Interruption,

@@ -41,7 +41,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
         checks.existing_folder(config, "evaluation")
 
 
-class Agreement(NamedTuple):
+class JudgeAgreement(NamedTuple):
     """How often a reward says what the annotator says.
 
     Attributes:
@@ -108,13 +108,15 @@ def _verdicts(reward: Any, texts: Sequence[str]) -> dict[str, bool]:
     return dict(zip(texts, said.tolist(), strict=True))
 
 
-def compare(met: Mapping[str, int], labels: Mapping[str, int], verdicts: Mapping[str, bool]) -> Agreement:
+def compare(
+    met: Mapping[str, int], labels: Mapping[str, int], verdicts: Mapping[str, bool]
+) -> JudgeAgreement:
     """Compares the verdicts on the texts that were met so often with their labels."""
     wrong = [text for text in met if verdicts[text] != (labels[text] == YES)]
     wrong.sort(key=lambda text: (-met[text], text))
     if not met:
-        return Agreement(None, 0, [])
-    return Agreement(wilson(1 - len(wrong) / len(met), len(met)), len(met), wrong)
+        return JudgeAgreement(None, 0, [])
+    return JudgeAgreement(wilson(1 - len(wrong) / len(met), len(met)), len(met), wrong)
 
 
 def _never_labelled(config: ConfigDict, reward: Any) -> dict[str, int]:
@@ -159,7 +161,7 @@ def _ask(folder: Path, texts: Sequence[str], seconds: float) -> dict[str, int]:
     return found
 
 
-def _said(agreement: Agreement, what: str) -> str:
+def _said(agreement: JudgeAgreement, what: str) -> str:
     if agreement.share is None:
         return f"no {what}"
     share, against = agreement.share, agreement.against

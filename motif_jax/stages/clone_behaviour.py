@@ -132,7 +132,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
     from motif_jax.language.text import fetch
     from motif_jax.offline import cloning_data, records
     from motif_jax.offline.cloning_task import CloningTask
-    from motif_jax.offline.trainer import OfflineTrainer, Settings
+    from motif_jax.offline.trainer import OfflineTrainer, TrainerSettings
 
     with FolderLock(workdir):
         config = resolved(config)
@@ -151,5 +151,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
             f"{parallel.devices[0].device_kind} device(s)",
             flush=True,
         )
-        done = OfflineTrainer(task, parallel, Settings.of(config, keep=config.keep_checkpoints)).run(workdir)
+        done = OfflineTrainer(task, parallel, TrainerSettings.of(config, keep=config.keep_checkpoints)).run(
+            workdir
+        )
         return 0 if done else EXIT_CODE

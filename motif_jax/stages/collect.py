@@ -200,7 +200,7 @@ def _agents(config: ConfigDict, settled: Path) -> dict[str, Any]:
         remedy = f"remove {settled.parent} and collect again"
         entries = read_json(settled, remedy, kind=list)
         try:
-            chosen = [agents.Agent(str(entry["folder"]), int(entry["step"])) for entry in entries]
+            chosen = [agents.CollectingAgent(str(entry["folder"]), int(entry["step"])) for entry in entries]
         except (KeyError, TypeError, ValueError):
             raise UserError(f"{settled} is damaged: {remedy}") from None
         for entry, agent in zip(entries, chosen, strict=True):

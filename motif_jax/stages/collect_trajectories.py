@@ -59,7 +59,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 
 
 def _enough(
-    config: ConfigDict, workdir: Path, player: tested.Player, stop: interruption.Interruption
+    config: ConfigDict, workdir: Path, player: tested.ExaminedPlayer, stop: interruption.Interruption
 ) -> list[dict[str, Any]] | None:
     """The first episodes that have the steps which are asked for; None when it was asked to stop before that."""
     policy = player.policy(player.base)
@@ -84,7 +84,7 @@ def _enough(
         count = int(min(10 * count, max(1.02 * config.steps / each, count + config.lanes)))
 
 
-def _require_a_success(config: ConfigDict, player: tested.Player, episodes: int) -> None:
+def _require_a_success(config: ConfigDict, player: tested.ExaminedPlayer, episodes: int) -> None:
     """Raises UserError where this is said of so many episodes that there will be none."""
     if episodes < MOST_FAILURES:
         return
@@ -94,12 +94,14 @@ def _require_a_success(config: ConfigDict, player: tested.Player, episodes: int)
     )
 
 
-def _episodes(player: tested.Player, rows: Sequence[Mapping[str, Any]]) -> Iterator[parquet.Episode]:
+def _episodes(
+    player: tested.ExaminedPlayer, rows: Sequence[Mapping[str, Any]]
+) -> Iterator[parquet.TrajectoryEpisode]:
     games = [(row["index"], row["seed"], evaluation_files.decode_actions(row["actions"])) for row in rows]
     return trajectories.replayed(player.base.environment, player.base.options, games)
 
 
-def _about(config: ConfigDict, player: tested.Player) -> dict[str, Any]:
+def _about(config: ConfigDict, player: tested.ExaminedPlayer) -> dict[str, Any]:
     options = trajectories.text_options(player.base.options)
     return {
         "origin": "motif_jax collect_trajectories",

@@ -65,7 +65,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         text_files.pin(workdir, fetch(config.model, "model"), config.model)
         model = language.load(config.model, dtype=config.dtype, batch=config.batch)
         asked = [{"prompt": question["prompt"]} for question in questions]
-        with text_files.Answers(workdir / OUTPUT, asked, config.batch) as answers:
+        with text_files.AnswerFile(workdir / OUTPUT, asked, config.batch) as answers:
             with Progress(len(questions), "prompts", "generate", answers.done) as progress:
                 while answers.done < len(questions) and not stop.requested:
                     part = questions[answers.done : answers.done + config.batch]

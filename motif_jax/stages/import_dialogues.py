@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ml_collections import ConfigDict
 
-from motif_jax.collecting.dialogues import DIALOGUES, META, Totals
+from motif_jax.collecting.dialogues import DIALOGUES, META, DialogueTotals
 from motif_jax.datasets.dialogues import json_lines, parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogues
 from motif_jax.envs.wordle.words import read_words
@@ -55,7 +55,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
         import_origin.write(workdir, config, FILES)
         run_folder.prepare(workdir, config)
         about = {"origin": f"motif_jax import_dialogues, {Path(config.file).name}", "facts": {}}
-        totals = Totals()
+        totals = DialogueTotals()
         parquet.write(workdir / DIALOGUES, totals.counted(_read(config)), about)
         if not totals.any:
             (workdir / DIALOGUES).unlink()

@@ -85,9 +85,9 @@ def run(config: ConfigDict, workdir: Path) -> None:
     import jax
     import jax.numpy as jnp
 
-    from motif_jax.algorithms.implicit_q import Settings
+    from motif_jax.algorithms.implicit_q import ImplicitQSettings
     from motif_jax.language.model import LanguageModel
-    from motif_jax.language.text_agent import TextAgent
+    from motif_jax.language.text_agent import TextAgentNetwork
     from motif_jax.offline import agent_folder
     from motif_jax.published import ilql_checkpoint
 
@@ -106,11 +106,14 @@ def run(config: ConfigDict, workdir: Path) -> None:
                 f"config.file={config.file}: has {found.config.vocab_size:,} tokens, {config.task} {tokenizer.size:,}: name its task, and in "
                 "config.options its tokenizer"
             )
-        agent, method = TextAgent(LanguageModel(found.config), found.design), _method(config, found.design)
+        agent, method = (
+            TextAgentNetwork(LanguageModel(found.config), found.design),
+            _method(config, found.design),
+        )
         _require_fit(config, agent, found.params)
         import_origin.write(workdir, config, FILES)
         run_folder.prepare(workdir, config)
-        settings = {**dataclasses.asdict(Settings()), "discount": config.discount, "max_len": None}
+        settings = {**dataclasses.asdict(ImplicitQSettings()), "discount": config.discount, "max_len": None}
         agent_folder.write(
             workdir / agent_folder.AGENT, agent, found.params, method, settings, config.task, options, tokenizer,
             {"imported": str(config.file)},

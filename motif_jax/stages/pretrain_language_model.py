@@ -127,7 +127,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
 
     from motif_jax.devices.hosts import Hosts
     from motif_jax.offline import language_run, records
-    from motif_jax.offline.trainer import OfflineTrainer, Settings
+    from motif_jax.offline.trainer import OfflineTrainer, TrainerSettings
 
     hosts = Hosts()
     with hosts.locked(workdir):
@@ -151,7 +151,9 @@ def run(config: ConfigDict, workdir: Path) -> int:
             f"tokens of {data.train.num_items:,} texts to learn from, {data.held_out.num_tokens:,} held out; {len(parallel.devices)} "
             f"{parallel.devices[0].device_kind} device(s)"
         )
-        if not OfflineTrainer(task, parallel, Settings.of(config, keep=config.keep_checkpoints)).run(workdir):
+        if not OfflineTrainer(task, parallel, TrainerSettings.of(config, keep=config.keep_checkpoints)).run(
+            workdir
+        ):
             return EXIT_CODE
         hosts.say(f"written: {language_run.export(found, workdir)}")
         return 0

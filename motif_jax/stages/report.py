@@ -32,7 +32,7 @@ from motif_jax.reports import (
     text_section,
 )
 from motif_jax.reports.glance import headline
-from motif_jax.reports.learned_reward import LearnedReward
+from motif_jax.reports.learned_reward import LabelLogReport
 from motif_jax.reports.run_data import LikedMessage, RunData, read_reward_summary
 from motif_jax.support import config as checks
 from motif_jax.support import curves, run_folder
@@ -206,7 +206,7 @@ def _more_than_the_message(folder: Path) -> tuple[str, ...]:
     return () if architecture.message_only else architecture.fields
 
 
-def learned(folder: Path) -> LearnedReward | None:
+def learned(folder: Path) -> LabelLogReport | None:
     """What the reward of an agent's run learned while it played, valued at its checkpoints; None for any other reward."""
     from motif_jax import rewards
     from motif_jax.rewards.trained import saved_steps

@@ -79,7 +79,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
             {"prompt": question["prompt"], "candidates": names}
             for question, names in zip(questions, named, strict=True)
         ]
-        with text_files.Answers(workdir / OUTPUT, asked, config.batch) as answers:
+        with text_files.AnswerFile(workdir / OUTPUT, asked, config.batch) as answers:
             progress = Progress(len(questions), "prompts", "score", answers.done)
             with progress:
                 while answers.done < len(questions) and not stop.requested:

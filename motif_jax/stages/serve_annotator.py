@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.annotation import serve as replies
 from motif_jax.annotation.annotator import annotator_class, check_annotator
-from motif_jax.annotation.serve import Judge, embedded_config, own_prompts
+from motif_jax.annotation.serve import ChatJudge, embedded_config, own_prompts
 from motif_jax.datasets.verdicts import FORMS
 from motif_jax.support import config as checks
 from motif_jax.support import http_server
@@ -49,7 +49,7 @@ def run(config: ConfigDict, workdir: Path | None) -> int:
         url = f"http://{host}:{port}/v1"
         print(f"{config.annotator} answers as {config.model} ({forms}) at {url}{who}", flush=True)
 
-    handle = functools.partial(replies.handle, Judge(config))
+    handle = functools.partial(replies.handle, ChatJudge(config))
     http_server.run(
         handle, config.host, config.port, config.latency_seconds, listening, key, config.open_to_all
     )

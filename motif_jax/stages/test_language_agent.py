@@ -14,7 +14,7 @@ from motif_jax.playing import tested
 from motif_jax.playing.episodes import How
 from motif_jax.playing.generalisation import (
     GeneralisationTest,
-    Place,
+    PlayedLevel,
     chosen,
     may_be_left_out,
     place_of,
@@ -85,13 +85,13 @@ def _named(config: ConfigDict) -> list[str]:
 
 
 def _tests(
-    config: ConfigDict, player: tested.Player
-) -> tuple[list[tuple[GeneralisationTest, Place]], dict[str, str]]:
+    config: ConfigDict, player: tested.ExaminedPlayer
+) -> tuple[list[tuple[GeneralisationTest, PlayedLevel]], dict[str, str]]:
     """The tests and their places; and those which 'all' would mean, but this player cannot take, with the reason."""
     names = _named(config)
     wanted = chosen(names, player.base, player.abilities, tuple(config.action_names))
 
-    def place(test: GeneralisationTest) -> Place:
+    def place(test: GeneralisationTest) -> PlayedLevel:
         return place_of(test, player.base, config.prompt_tokens, player.room)
 
     return takeable(names, wanted, place, player.policy, _episode_seeds(config))
@@ -100,7 +100,7 @@ def _tests(
 def _result(
     config: ConfigDict,
     test: GeneralisationTest,
-    place: Place,
+    place: PlayedLevel,
     rows: Sequence[Mapping[str, Any]],
     base: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
@@ -112,7 +112,9 @@ def _result(
     return {**about, "options": dict(place.options), **numbers}
 
 
-def _write(config: ConfigDict, workdir: Path, player: tested.Player, results: Mapping[str, Any]) -> None:
+def _write(
+    config: ConfigDict, workdir: Path, player: tested.ExaminedPlayer, results: Mapping[str, Any]
+) -> None:
     summary = {
         "player": player.name,
         "policy": config.policy,
@@ -127,7 +129,7 @@ def _write(config: ConfigDict, workdir: Path, player: tested.Player, results: Ma
     generalisation_files.write(workdir, summary)
 
 
-def _show(config: ConfigDict, workdir: Path, player: tested.Player) -> None:
+def _show(config: ConfigDict, workdir: Path, player: tested.ExaminedPlayer) -> None:
     summary = generalisation_files.read(workdir)
     cells, header = generalisation_files.table(summary), generalisation_files.HEADER
     title = f"{player.name} tested, {player.base.environment}"

@@ -55,7 +55,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
     """Trains; returns the exit code of a run that was asked to stop early."""
     from motif_jax.devices.hosts import Hosts
     from motif_jax.online import settings
-    from motif_jax.online.training import Training
+    from motif_jax.online.training import AgentTraining
 
     resolved, everyone = settings.resolved(config), Hosts()
     if everyone.count > 1:
@@ -68,5 +68,5 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
     with Interruption() as stop, everyone.locked(workdir):
         everyone.on_first(prepare)
         everyone.require_shared(workdir)
-        finished = Training(resolved, workdir).run(stop)
+        finished = AgentTraining(resolved, workdir).run(stop)
     return None if finished else EXIT_CODE

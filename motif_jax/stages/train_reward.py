@@ -89,7 +89,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
     from motif_jax.devices.parallel import DataParallel
     from motif_jax.offline import records, reward_data
     from motif_jax.offline.reward_task import RewardTask
-    from motif_jax.offline.trainer import OfflineTrainer, Settings
+    from motif_jax.offline.trainer import OfflineTrainer, TrainerSettings
     from motif_jax.rewards.trained import architecture_of, read_trained
     from motif_jax.rewards.training_texts import write_training_texts
 
@@ -115,7 +115,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
                     outcomes.count_outcomes(data.ids, data.targets.labels, len(data.messages)), data.messages
                 )
             )
-        if not OfflineTrainer(task, parallel, Settings.of(config)).run(workdir):
+        if not OfflineTrainer(task, parallel, TrainerSettings.of(config)).run(workdir):
             return EXIT_CODE
         print(threshold.describe(read_trained(workdir).statistics, DEFAULT_QUANTILE), end="")
         return 0

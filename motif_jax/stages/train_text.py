@@ -15,7 +15,7 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import EXIT_CODE, Interruption, StoppedError
 
 if TYPE_CHECKING:
-    from motif_jax.offline.dialogue_data import Source
+    from motif_jax.offline.dialogue_data import DialogueSource
     from motif_jax.offline.text_run import TextRun
 
 # What decides the course of a training: a run continues only with the same values.
@@ -154,7 +154,7 @@ def _check_data(config: ConfigDict) -> None:
             dialogue_data.require_actions(config, tokenizer, files.read(path), plan, key)
 
 
-def _prepared(config: ConfigDict, workdir: Path, stopped: Callable[[], bool]) -> Source:
+def _prepared(config: ConfigDict, workdir: Path, stopped: Callable[[], bool]) -> DialogueSource:
     """Where dialogues are from, with all files that the task needs; of a kind that has an end they are written down first.
 
     Raises:
@@ -200,7 +200,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
     """Trains, or goes on where the folder stands, and writes the agent; returns 0, or 75 after a request to stop."""
     from motif_jax.devices.hosts import Hosts
     from motif_jax.offline import records, text_run
-    from motif_jax.offline.trainer import OfflineTrainer, Settings
+    from motif_jax.offline.trainer import OfflineTrainer, TrainerSettings
 
     hosts = Hosts()
     with hosts.locked(workdir):
@@ -225,7 +225,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
             f"{config.method.name} on {config.task}: {_size(task.init_state().params):,} numbers to learn, {tokens:,} tokens; "
             f"{found.told}; {len(devices)} {devices[0].device_kind} device(s)"
         )
-        settings = Settings.of(config, keep=config.keep_checkpoints)
+        settings = TrainerSettings.of(config, keep=config.keep_checkpoints)
         if not OfflineTrainer(task, task.parallel, settings).run(workdir):
             return EXIT_CODE
         hosts.say(f"written: {text_run.export(found, config, workdir)}")

@@ -64,7 +64,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
 
     from motif_jax.devices.parallel import DataParallel
     from motif_jax.offline import records, upvote_run
-    from motif_jax.offline.trainer import OfflineTrainer, Settings
+    from motif_jax.offline.trainer import OfflineTrainer, TrainerSettings
 
     with FolderLock(workdir):
         parallel = DataParallel(jax.local_devices()[: config.num_devices])
@@ -82,7 +82,9 @@ def run(config: ConfigDict, workdir: Path) -> int:
             f"{count:,} numbers to learn; {len(parallel.devices)} {jax.devices()[0].device_kind} device(s)",
             flush=True,
         )
-        if not OfflineTrainer(task, parallel, Settings.of(config, keep=config.keep_checkpoints)).run(workdir):
+        if not OfflineTrainer(task, parallel, TrainerSettings.of(config, keep=config.keep_checkpoints)).run(
+            workdir
+        ):
             return EXIT_CODE
         print(f"written: {upvote_run.export(*found, workdir)}")
         return 0

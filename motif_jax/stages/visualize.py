@@ -130,7 +130,7 @@ class _Player:
         chooser = watching.PolicyActions(who.policy, seed, spec, config.greedy)
         self._sights = watching.watch(self._environment, seed, chooser, rater)
         self._maker = watching.FilmMaker(who.environment, who.options, seed, spec, title)
-        self.title, self._totals = title, terminal.Totals()
+        self.title, self._totals = title, terminal.RewardTotals()
         self._paused, self._skipping, self._finishing, self.quit = False, False, False, False
         self._speed = 1 / config.seconds_per_step if config.seconds_per_step else math.inf  # steps a second
 

@@ -17,7 +17,7 @@ _SLURM_NAMES = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PR
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class HostPosition:
     """Where this process stands among the hosts of a run.
 
     Attributes:
@@ -31,7 +31,7 @@ class Place:
     count: int
 
 
-def place(config: ConfigDict, environment: Mapping[str, str] | None = None) -> Place:
+def place(config: ConfigDict, environment: Mapping[str, str] | None = None) -> HostPosition:
     """Reads from `config.hosts`, or from Slurm's environment where it says so, which host this is.
 
     Args:
@@ -47,7 +47,7 @@ def place(config: ConfigDict, environment: Mapping[str, str] | None = None) -> P
         why = "Slurm says it" if given.coordinator else "there is no config.hosts.coordinator"
         for key in ("count", "index"):
             checks.require(given[key] is None, f"hosts.{key}", given[key], f"left out: {why}")
-        return _of_slurm(environment) if given.coordinator else Place(None, 0, 1)
+        return _of_slurm(environment) if given.coordinator else HostPosition(None, 0, 1)
     name, _, port = given.coordinator.rpartition(":")
     good = bool(name) and checks.is_natural(port) and 0 < int(port) < 65_536
     checks.require(good, "hosts.coordinator", given.coordinator, "HOST:PORT of the first host, or 'slurm'")
@@ -55,13 +55,13 @@ def place(config: ConfigDict, environment: Mapping[str, str] | None = None) -> P
     in_range = given.index is not None and 0 <= given.index < given.count
     allowed = f"this host's number, 0 to {given.count - 1}"
     checks.require(in_range, "hosts.index", given.index, allowed)
-    return Place(given.coordinator if given.count > 1 else None, given.index, given.count)
+    return HostPosition(given.coordinator if given.count > 1 else None, given.index, given.count)
 
 
-def _of_slurm(environment: Mapping[str, str]) -> Place:
+def _of_slurm(environment: Mapping[str, str]) -> HostPosition:
     missing = [name for name in _SLURM_NAMES if not environment.get(name)]
     if missing:
         names = ", ".join(missing)
         raise UserError(f"config.hosts.coordinator='slurm' needs {names}: start the program with srun")
     count = int(environment["SLURM_NTASKS"])
-    return Place(SLURM if count > 1 else None, int(environment["SLURM_PROCID"]), count)
+    return HostPosition(SLURM if count > 1 else None, int(environment["SLURM_PROCID"]), count)

@@ -76,10 +76,10 @@ def table_batch(n: Any) -> TrajectoryBatch:
     )
 
 
-def table_state(n: Any, optimizer: optax.GradientTransformation) -> appo.TrainState:
+def table_state(n: Any, optimizer: optax.GradientTransformation) -> appo.AppoTrainState:
     """The golden logits and values as parameters."""
     params = {"logits": jnp.array(time_major(n["in_logits_new"])), "values": jnp.array(n["in_values_new"].T)}
-    return appo.TrainState(
+    return appo.AppoTrainState(
         params,
         optimizer.init(params),
         jnp.int32(20_000),
@@ -222,7 +222,7 @@ def test_one_learner_update_is_the_golden_one(golden: Any, first_convolution: st
     optimizer = schedules.make_optimizer(config.optimizer)
     params = recipe_params(network, golden("weight_shapes.json")["actor_critic"])
     statistics = value_normalisation.initial()
-    state = appo.TrainState(
+    state = appo.AppoTrainState(
         params, optimizer.init(params), jnp.int32(0), schedules.no_steps(), jax.random.key(0), statistics
     )
     rewards = total_reward.compute_rewards(config.reward, batch, "message_count")

@@ -25,12 +25,12 @@ pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
 @functools.cache
-def plain_update() -> tuple[Any, appo.TrainState, Any]:
+def plain_update() -> tuple[Any, appo.AppoTrainState, Any]:
     """The update with the published settings, compiled once."""
     return flat_update(agent_config())
 
 
-def flat_update(config: Any, **options: Any) -> tuple[Any, appo.TrainState, Any]:
+def flat_update(config: Any, **options: Any) -> tuple[Any, appo.AppoTrainState, Any]:
     """A small network's update, its first state, and a batch for it."""
     network = flat_network()
     optimizer = schedules.make_optimizer(config.optimizer)
@@ -39,7 +39,7 @@ def flat_update(config: Any, **options: Any) -> tuple[Any, appo.TrainState, Any]
     return jax.jit(appo.make_update(network, optimizer, config, **options)), state, batch
 
 
-def change(before: appo.TrainState, after: appo.TrainState) -> np.ndarray:
+def change(before: appo.AppoTrainState, after: appo.AppoTrainState) -> np.ndarray:
     leaves = zip(jax.tree.leaves(after.params), jax.tree.leaves(before.params), strict=True)
     return np.concatenate([np.ravel(new - old) for new, old in leaves])
 
@@ -175,7 +175,7 @@ def test_values_are_learned_in_units_of_their_spread(mode: str) -> None:
     batch = batch._replace(reward=batch.reward * 3 + 50)
     network = flat_network()
 
-    def values(state: appo.TrainState) -> np.ndarray:
+    def values(state: appo.AppoTrainState) -> np.ndarray:
         raw = network.apply(state.params, batch.observation, batch.initial_state, batch.first)[1]
         center, spread = value_normalisation.moments(state.value_statistics)
         return np.asarray(raw * spread + center)

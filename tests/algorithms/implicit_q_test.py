@@ -14,7 +14,7 @@ from motif_jax.algorithms.implicit_q import ActionQ, Estimates
 from motif_jax.datasets.dialogues import collate
 from motif_jax.datasets.dialogues.collate import Quirks
 from motif_jax.envs.wordle.tokens import WordleTokenizer
-from motif_jax.offline.dialogue_batches import Layout
+from motif_jax.offline.dialogue_batches import ItemLayout
 from tests import golden_ilql
 from tests.golden_ilql import Case, batch_of, cases, inputs, settings_of
 
@@ -59,7 +59,7 @@ def terms_of(case, arrays, quirks=golden_ilql.PUBLISHED, **changes):
     settings = dataclasses.replace(settings_of(case), **changes)
     sums = implicit_q.losses(batch, estimates_of(case, arrays, batch, settings), settings)
     actions, policy = (jnp.maximum(count, 1.0) for count in implicit_q.counts(batch, settings))
-    return implicit_q.Sums(*(each / actions for each in sums[:-1]), sums.policy / policy)
+    return implicit_q.LossSums(*(each / actions for each in sums[:-1]), sums.policy / policy)
 
 
 by_case = pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
@@ -162,7 +162,7 @@ def test_a_dialogue_without_actions_has_a_weight_as_published_only() -> None:
     item = golden_ilql.item_of("<s><g><g></s>", 0.0)
     spoken = golden_ilql.item_of("<a>aaaaa</a>", 0.0)
     for quirks, wanted in ((Quirks(), 0), (golden_ilql.PUBLISHED, 1)):
-        batch = Layout(marks.pad, quirks=quirks).batch([item, spoken], 8, 6, 1)
+        batch = ItemLayout(marks.pad, quirks=quirks).batch([item, spoken], 8, 6, 1)
         assert batch.acts[0].sum() == batch.live[0].sum() == wanted
 
 
@@ -173,7 +173,7 @@ def test_published_positions_are_the_same_in_wider_arrays_and_beside_other_micro
     items = golden_ilql.items_of(case, quirks)
     longer = golden_ilql.item_of("<a>" + "aaaaa</a><b><b><b><b><b></s>" * 6, 0.0)
     other = [longer] * len(items)
-    plan = Layout(WordleTokenizer.delimiters.pad, case.utterance, quirks=quirks, micro_batches=2)
+    plan = ItemLayout(WordleTokenizer.delimiters.pad, case.utterance, quirks=quirks, micro_batches=2)
     batch = plan.batch([*other, *items], 100, 40, 8)
     width = golden.live.shape[1]
     np.testing.assert_array_equal(batch.live[len(items) :, :width], golden.live)

@@ -40,7 +40,7 @@ def test_gradients_of_bfloat16_are_those_of_float32_within_its_rounding() -> Non
     logits, value, _ = jax.jit(reference.apply)(params, batch.observation, batch.initial_state, batch.first)
     log_prob = np.take_along_axis(jax.nn.log_softmax(logits[:-1]), batch.action[..., None], -1)[..., 0]
     batch = batch._replace(behaviour_log_prob=log_prob, behaviour_value=np.asarray(value[:-1]))
-    state = appo.TrainState(
+    state = appo.AppoTrainState(
         params,
         (),
         jnp.zeros((), jnp.int32),

@@ -6,14 +6,14 @@ import itertools
 
 import numpy as np
 
-from motif_jax.annotation.lexicon import Judge, load_lexicon, sentences
+from motif_jax.annotation.lexicon import LexiconJudge, load_lexicon, sentences
 from motif_jax.envs.babyai_text.sentences import OBJECTS
-from motif_jax.envs.minigrid_events.captions import Cell, caption
+from motif_jax.envs.minigrid_events.captions import GridCell, caption
 
 
 def test_minihacks_lexicon_pays_for_what_gets_on_and_for_nothing_else(repository):
     lexicon = load_lexicon(repository / "motif_jax/annotation/lexicons/minihack.yaml")
-    worth = Judge(lexicon, "defaultgoal").worth
+    worth = LexiconJudge(lexicon, "defaultgoal").worth
     paid = {
         "door_opened": "As you kick the door, it crashes open!",
         "water_crossed": "You push the boulder into the water.  Now you can cross it!",
@@ -38,9 +38,9 @@ def test_the_lexicon_of_minigrid_knows_every_caption_and_its_controls_deal_out_t
     lexicon = load_lexicon("minigrid.yaml")
     things = (OBJECTS.index("wall"), OBJECTS.index("door"), OBJECTS.index("key"))
     cells = [
-        Cell(thing, 4, state) for thing in things for state in (range(3) if thing == things[1] else (0,))
+        GridCell(thing, 4, state) for thing in things for state in (range(3) if thing == things[1] else (0,))
     ]
-    cells.append(Cell(OBJECTS.index("empty"), 0, 0))
+    cells.append(GridCell(OBJECTS.index("empty"), 0, 0))
     said = {
         caption(action, before, after, moved)
         for action, before, after, moved in itertools.product(range(6), cells, cells, (False, True))

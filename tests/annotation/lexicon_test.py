@@ -14,7 +14,7 @@ from ml_collections import ConfigDict
 from motif_jax.annotation import lexicon as lexicons
 from motif_jax.annotation.annotator import Question, make_annotator
 from motif_jax.annotation.captions import decode_message
-from motif_jax.annotation.lexicon import Judge, LexiconAnnotator, load_lexicon, preference, sentences
+from motif_jax.annotation.lexicon import LexiconAnnotator, LexiconJudge, load_lexicon, preference, sentences
 from motif_jax.datasets.verdicts import FIRST, NO, PAIR, SECOND, SINGLE, TIE, YES
 from motif_jax.envs import registry
 from motif_jax.envs.nethack.random_players import HABITS
@@ -121,20 +121,20 @@ def test_every_published_goal_is_there(lexicon):
     [("combat", "You kill the newt!"), ("gold", "$ - 4 gold pieces."), ("stairs", "You descend the stairs.")],
 )
 def test_each_goal_prizes_its_own_event_most(lexicon, goal, best):
-    worth = Judge(lexicon, goal).worth
+    worth = LexiconJudge(lexicon, goal).worth
     others = [text for text in TOLD if lexicon.event(text) != lexicon.event(best)]
     assert worth(best) > max(map(worth, others))
 
 
 @pytest.mark.parametrize("goal", GOALS)
 def test_common_sense(lexicon, goal):
-    worth = Judge(lexicon, goal).worth
+    worth = LexiconJudge(lexicon, goal).worth
     assert worth("You die...") < worth("The jackal bites!") < worth("") <= worth("The door opens.")
 
 
 @pytest.mark.parametrize("goal", GOALS)
 def test_time_is_lost_only_to_a_player_who_is_to_get_on(lexicon, goal):
-    worth = Judge(lexicon, goal).worth
+    worth = LexiconJudge(lexicon, goal).worth
     wasted, blocked = worth("Unknown command '^M'."), worth("It's a wall.")
     assert (wasted == blocked == worth("")) if goal in ABOUT else (wasted < blocked < worth(""))
 
@@ -156,7 +156,7 @@ def test_a_narrow_goal_prizes_nothing_else(lexicon, goal):
 
 def test_goals_agree_on_little_but_harm(lexicon):
     """Of pairs of messages about different things, both sides worth telling to one of the goals."""
-    one, two = (Judge(lexicon, goal) for goal in ("combat", "gold"))
+    one, two = (LexiconJudge(lexicon, goal) for goal in ("combat", "gold"))
     told = [text for text in TOLD if one.worth(text) > 0 or two.worth(text) > 0]
     pairs = [(a, b) for a, b in itertools.combinations(told, 2) if lexicon.event(a) != lexicon.event(b)]
     agreed = np.mean([one.answer(*pair).label == two.answer(*pair).label for pair in pairs])
@@ -180,7 +180,7 @@ def test_the_time_of_a_caption_grows_with_its_length(piece):
 
 
 def test_a_caption_is_worth_the_sum_of_its_different_sentences(lexicon):
-    worth = Judge(lexicon, "defaultgoal").worth
+    worth = LexiconJudge(lexicon, "defaultgoal").worth
     both = worth("You kill the newt!  It's a wall.")
     assert both == worth("You kill the newt!") + worth("It's a wall.")
     assert worth("You kill the newt!  It's a wall.\nYou kill the newt! (x4)") == both
@@ -189,7 +189,7 @@ def test_a_caption_is_worth_the_sum_of_its_different_sentences(lexicon):
 @pytest.mark.parametrize("goal", GOALS)
 def test_labels_are_an_order(lexicon, goal):
     """Symmetric, equal for equal captions, probabilities that agree with the label."""
-    judge = Judge(lexicon, goal)
+    judge = LexiconJudge(lexicon, goal)
     swap = {FIRST: SECOND, SECOND: FIRST, TIE: TIE}
     for first, second in itertools.combinations(TOLD, 2):
         answer, reverse = judge.answer(first, second), judge.answer(second, first)
@@ -351,7 +351,7 @@ def test_most_of_what_the_game_really_says_is_known(lexicon):
 def test_a_judge_remembers_only_so_many_captions(monkeypatch):
     """What it is asked for days, in a server, must not stay in its memory."""
     monkeypatch.setattr(lexicons, "_REMEMBERED", 8)
-    forgetful, judge = Judge(load_lexicon(), "gold"), Judge(load_lexicon(), "gold")
+    forgetful, judge = LexiconJudge(load_lexicon(), "gold"), LexiconJudge(load_lexicon(), "gold")
     captions = [f"You see here {number} gold pieces.  It's a wall." for number in range(40)] * 2
     assert [forgetful.worth(caption) for caption in captions] == [
         judge.worth(caption) for caption in captions

@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 from motif_jax.annotation.parsing import AnswerParser
 from motif_jax.annotation.prompts import load_prompt, prompt_path
 from motif_jax.annotation.replies import verdict_log_probabilities
-from motif_jax.annotation.serve import Judge
+from motif_jax.annotation.serve import ChatJudge
 from motif_jax.datasets.verdicts import FIRST, NO, PAIR, SINGLE, TIE, YES
 from motif_jax.stages import serve_annotator
 from motif_jax.support.errors import UserError
@@ -21,7 +21,7 @@ KILL, WALL, GOLD = "You kill the newt!", "It's a wall.", "$ - 24 gold pieces."
 
 @pytest.fixture(scope="module")
 def judge():
-    return Judge(load_config("serve_annotator", ""))
+    return ChatJudge(load_config("serve_annotator", ""))
 
 
 def ask(judge, turns, **fields):
@@ -93,7 +93,9 @@ def test_a_prompt_file_of_ones_own_is_understood(tmp_path):
     config = ConfigDict(load_config("serve_annotator", ""))
     config.prompt_file = str(path)
     prompt = load_prompt(path, "gold", "verdict", SINGLE)
-    assert ask(Judge(config), prompt.conversation(GOLD))["message"]["content"] == prompt.answer.answers[YES]
+    assert (
+        ask(ChatJudge(config), prompt.conversation(GOLD))["message"]["content"] == prompt.answer.answers[YES]
+    )
 
 
 def test_a_goal_that_the_annotator_does_not_know_is_told_to_who_asks(tmp_path):
@@ -102,7 +104,7 @@ def test_a_goal_that_the_annotator_does_not_know_is_told_to_who_asks(tmp_path):
     config = load_config("serve_annotator", "")
     config.prompt_file = str(path)
     turns = load_prompt(path, "shiny", "verdict", SINGLE).conversation(GOLD)
-    status, body = Judge(config).reply({"model": "lexicon", "messages": turns})
+    status, body = ChatJudge(config).reply({"model": "lexicon", "messages": turns})
     assert status == 400
     assert "config.goal=shiny: must be one of" in body["error"]["message"]
 

@@ -13,7 +13,7 @@ from motif_jax.annotation import shards
 from motif_jax.annotation.annotator import Annotator, Answer, Question, check_annotator, make_annotator
 from motif_jax.annotation.conversations import ConversationLog, read_conversations
 from motif_jax.annotation.questions import QuestionHasher, caption_questions
-from motif_jax.annotation.session import Session
+from motif_jax.annotation.session import AnnotationSession
 from motif_jax.annotation.store import AnswerStore, StoredAnswer
 from motif_jax.datasets.verdicts import FIRST, NO, SECOND, SINGLE, TIE, UNKNOWN, YES
 from motif_jax.support.errors import UserError
@@ -47,7 +47,7 @@ class Scripted(Annotator):
 def ask(tmp_path):
     def ask(annotator, limit=None, known=None, **options):
         shard = shards.Annotation(tmp_path, "a").open_shard(0, 1, {"versions": {}})
-        with Session(annotator, tmp_path / "store", flush_seconds=0, **options) as session:
+        with AnnotationSession(annotator, tmp_path / "store", flush_seconds=0, **options) as session:
             known = shard.answers() if known is None else known
             try:
                 answers = session.ask(QUESTIONS, known, limit=limit, keep=shard.add)
@@ -160,7 +160,7 @@ def in_a_thread(work):
 
 def test_close_ends_what_another_thread_asks(tmp_path):
     annotator = Endless()
-    session = Session(annotator, tmp_path / "store")
+    session = AnnotationSession(annotator, tmp_path / "store")
     thread, ended = in_a_thread(lambda: session.ask(QUESTIONS))
     assert annotator.asked.wait(60)
     session.close()
@@ -181,7 +181,7 @@ def test_what_goes_wrong_reaches_the_thread_that_asked_with_its_cause(tmp_path):
             except OSError as error:
                 raise UserError("the server is gone") from error
 
-    session = Session(Broken(), tmp_path / "store")
+    session = AnnotationSession(Broken(), tmp_path / "store")
     thread, ended = in_a_thread(lambda: session.ask(QUESTIONS))
     thread.join(60)
     assert isinstance(ended[0], UserError)
@@ -195,7 +195,7 @@ def test_an_annotator_that_leaves_questions_out_is_no_endless_loop(tmp_path):
         def annotate(self, questions):
             yield 0, Answer(FIRST)
 
-    with Session(Lazy(), tmp_path / "store") as session:
+    with AnnotationSession(Lazy(), tmp_path / "store") as session:
         with pytest.raises(RuntimeError, match="Lazy left questions without an answer"):
             session.ask(QUESTIONS)
         assert len(session.ask(QUESTIONS[:1])) == 1
@@ -212,7 +212,7 @@ def test_a_retry_that_is_left_out_is_no_endless_loop(tmp_path):
             if not questions[0].attempt:
                 yield 0, Answer(UNKNOWN)
 
-    with Session(Tired(), tmp_path / "store", attempts=2) as session:
+    with AnnotationSession(Tired(), tmp_path / "store", attempts=2) as session:
         with pytest.raises(RuntimeError, match="Tired left questions without an answer"):
             session.ask(QUESTIONS[:1])
         assert session.annotator.calls == 2
@@ -220,7 +220,7 @@ def test_a_retry_that_is_left_out_is_no_endless_loop(tmp_path):
 
 def test_a_question_that_is_given_twice_is_no_store_hit(tmp_path):
     for asked, hits in ((1, 0), (0, 1)):
-        with Session(Scripted(), tmp_path / "store") as session:
+        with AnnotationSession(Scripted(), tmp_path / "store") as session:
             session.ask([QUESTIONS[0]] * 3)
         told = session.telemetry
         assert (told.questions, told.asked, told.store_hits) == (1, asked, hits)
@@ -230,7 +230,7 @@ def test_a_service_thread_asks_the_lexicon_about_single_messages(tmp_path):
     config = get_config()
     config.store_dir = str(tmp_path / "store")
     check_annotator(config, SINGLE)
-    session = Session(make_annotator(config, SINGLE), config.store_dir, SINGLE)
+    session = AnnotationSession(make_annotator(config, SINGLE), config.store_dir, SINGLE)
     messages = {"You kill the newt!": YES, "It's a wall.": NO, "": NO, "$ - 14 gold pieces.": YES}
     parts = [list(messages)[:2], [*messages, "It's a wall."]]
     ended = [
@@ -256,7 +256,7 @@ def test_a_service_thread_asks_the_lexicon_about_single_messages(tmp_path):
 
 
 def test_a_question_holds_as_many_texts_as_its_form(tmp_path):
-    session = Session(Endless(), tmp_path / "store", SINGLE)
+    session = AnnotationSession(Endless(), tmp_path / "store", SINGLE)
     with pytest.raises(ValueError, match="holds 1 texts, not 2"):
         session.question("a", "b")
 

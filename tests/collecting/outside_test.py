@@ -57,7 +57,7 @@ def test_agents_play_where_there_are_no_switches(tmp_path, monkeypatch):
     monkeypatch.setattr(agent_policy, "environment_of", lambda config: (CORRIDOR, {}))
     monkeypatch.setattr(agent_policy, "load", lambda *arguments: (policy, 7))
     played = agents.play(
-        agents.Agent(str(tmp_path), 7),
+        agents.CollectingAgent(str(tmp_path), 7),
         CORRIDOR,
         {"max_episode_steps": 9},
         [0, 1],
@@ -93,7 +93,7 @@ def test_agents_whose_first_games_are_all_too_short_play_on(tmp_path, monkeypatc
             atomic_save_npy(actions_file(episode), np.zeros(20 if seeds[episode] % 5 == 0 else 2, np.int8))
             yield episode
 
-    monkeypatch.setattr(agents, "resolve", lambda named: [agents.Agent(named, 7)])
+    monkeypatch.setattr(agents, "resolve", lambda named: [agents.CollectingAgent(named, 7)])
     monkeypatch.setattr(agents, "play", play)
     monkeypatch.setattr(sampling, "record", record)
     config = _of_brief_games()

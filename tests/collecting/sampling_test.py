@@ -15,10 +15,10 @@ import pytest
 from motif_jax.annotation.captions import caption
 from motif_jax.collecting import sampling
 from motif_jax.collecting.mixture import Players
-from motif_jax.collecting.sampling_worker import History, Job, Sampler, SamplingPlan, caption_keys
+from motif_jax.collecting.sampling_worker import EpisodeJob, History, Sampler, SamplingPlan, caption_keys
 from motif_jax.datasets.pairs import chunks
 from motif_jax.envs import registry
-from motif_jax.envs.nethack.random_players import HABITS, GivenActions
+from motif_jax.envs.nethack.random_players import HABITS, ReplayedActions
 from motif_jax.envs.spec import empty_observation
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
@@ -40,7 +40,7 @@ def how(folder, **changes):
 
 
 def job(index, policy=None):
-    return Job(index, seeds.derive(3, "episode", index), 0, policy or HABITS["walker"])
+    return EpisodeJob(index, seeds.derive(3, "episode", index), 0, policy or HABITS["walker"])
 
 
 def contents(folder):
@@ -94,7 +94,7 @@ def test_history_grows_and_is_used_again(monkeypatch):
         for name in one:
             np.testing.assert_array_equal(one[name], two[name])
     with pytest.raises(RuntimeError, match="no more actions"):
-        small.play(1, GivenActions(np.zeros(2, int)))
+        small.play(1, ReplayedActions(np.zeros(2, int)))
     env.close()
 
 
@@ -139,7 +139,7 @@ def test_killed_processes_are_replaced(tmp_path):
 @pytest.mark.slow
 def test_episode_that_kills_every_process_is_left_out(tmp_path, capfd):
     """A player without actions ends its process with an error; the others are recorded."""
-    jobs = iter([job(0), job(1), job(2, GivenActions(np.zeros(3, int))), job(3)])
+    jobs = iter([job(0), job(1), job(2, ReplayedActions(np.zeros(3, int))), job(3)])
     results = {r.job.index: r for r in sampling.record(jobs, how(tmp_path), 2, RUNNING)}
     assert {index for index, result in results.items() if result.left_out} == {2}
     found = chunks.scan(tmp_path)
@@ -150,7 +150,7 @@ def test_episode_that_kills_every_process_is_left_out(tmp_path, capfd):
 
 @pytest.mark.slow
 def test_nothing_can_be_played(tmp_path, capfd):
-    jobs = iter([job(0, GivenActions(np.zeros(3, int)))])
+    jobs = iter([job(0, ReplayedActions(np.zeros(3, int)))])
     with pytest.raises(UserError, match="die before they have played one episode"):
         list(sampling.record(jobs, how(tmp_path), 1, RUNNING))
     assert not multiprocessing.active_children()

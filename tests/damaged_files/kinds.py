@@ -279,7 +279,7 @@ def _trajectories(at: Path) -> Path:
     from motif_jax.datasets.trajectories import parquet
 
     about = {"environment": "BabyAI-GoToLocal-v0", "options": {}, "actions": ["turn left", "turn right"]}
-    parquet.write(at / parquet.FILE, [parquet.Episode(0, 1, ["a", "b"], [0, 1], [0.0, 1.0])], about)
+    parquet.write(at / parquet.FILE, [parquet.TrajectoryEpisode(0, 1, ["a", "b"], [0, 1], [0.0, 1.0])], about)
     return at / parquet.FILE
 
 

@@ -15,7 +15,7 @@ import pytest
 from motif_jax.devices.hosts import Hosts, connected
 from motif_jax.online import settings
 from motif_jax.support import cluster
-from motif_jax.support.cluster import Place
+from motif_jax.support.cluster import HostPosition
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import INTERRUPTED, INTERRUPTED_CODE
 from tests.playing.agent_runs import recall_config
@@ -30,21 +30,23 @@ SLURM = {
 }
 
 
-def place(environment: dict[str, str] | None = None, **values: Any) -> Place:
+def place(environment: dict[str, str] | None = None, **values: Any) -> HostPosition:
     changes = {f"hosts__{key}": value for key, value in values.items()}
     return cluster.place(recall_config(**changes), environment or {})
 
 
 def test_a_run_without_coordinator_is_alone() -> None:
-    assert place() == Place(None, 0, 1)
-    assert place(SLURM) == Place(None, 0, 1), "a job's environment alone starts no run of several hosts"
-    assert place(coordinator="localhost:1", count=1, index=0) == Place(None, 0, 1)
+    assert place() == HostPosition(None, 0, 1)
+    assert place(SLURM) == HostPosition(None, 0, 1), (
+        "a job's environment alone starts no run of several hosts"
+    )
+    assert place(coordinator="localhost:1", count=1, index=0) == HostPosition(None, 0, 1)
 
 
 def test_place_comes_from_the_config_or_from_slurm() -> None:
-    assert place(coordinator="node1:4000", count=3, index=2) == Place("node1:4000", 2, 3)
-    assert place(SLURM, coordinator="slurm") == Place("slurm", 2, 4)
-    assert place({**SLURM, "SLURM_PROCID": "0", "SLURM_NTASKS": "1"}, coordinator="slurm") == Place(
+    assert place(coordinator="node1:4000", count=3, index=2) == HostPosition("node1:4000", 2, 3)
+    assert place(SLURM, coordinator="slurm") == HostPosition("slurm", 2, 4)
+    assert place({**SLURM, "SLURM_PROCID": "0", "SLURM_NTASKS": "1"}, coordinator="slurm") == HostPosition(
         None, 0, 1
     )
 

@@ -36,13 +36,13 @@ def batch_of(seed: int, state_size: int = NETWORK.state_size) -> TrajectoryBatch
     return batch._replace(parameter_version=version)
 
 
-def gradient_core(state: appo.TrainState, batch: TrajectoryBatch) -> tuple[Any, Any]:
+def gradient_core(state: appo.AppoTrainState, batch: TrajectoryBatch) -> tuple[Any, Any]:
     rewards = total_reward.compute_rewards(CONFIG.reward, batch, None)
     gradients, metrics, _ = appo.gradient(NETWORK, CONFIG, state, batch, rewards.total, AXIS)
     return gradients, metrics
 
 
-def new_state(network: AgentNetwork = NETWORK) -> appo.TrainState:
+def new_state(network: AgentNetwork = NETWORK) -> appo.AppoTrainState:
     return appo.make_state(network, OPTIMIZER, jax.random.key(0))
 
 
@@ -52,7 +52,7 @@ def flatten(tree: Any) -> np.ndarray:
 
 def updates_of(
     devices: int, update: Any = UPDATE, network: AgentNetwork = NETWORK
-) -> Iterator[tuple[appo.TrainState, Any]]:
+) -> Iterator[tuple[appo.AppoTrainState, Any]]:
     """State and metrics behind each update, without end; a state is gone when the next one is asked for."""
     parallel = DataParallel(jax.devices()[:devices])
     program = parallel.wrap(update, donate_state=True)
@@ -65,12 +65,12 @@ def updates_of(
 
 def run(
     devices: int, updates: int, update: Any = UPDATE, network: AgentNetwork = NETWORK
-) -> tuple[appo.TrainState, Any]:
+) -> tuple[appo.AppoTrainState, Any]:
     """State and metrics behind so many updates."""
     return next(itertools.islice(updates_of(devices, update, network), updates - 1, None))
 
 
-def states_of(devices: int, counts: Sequence[int]) -> Iterator[appo.TrainState]:
+def states_of(devices: int, counts: Sequence[int]) -> Iterator[appo.AppoTrainState]:
     """The states behind so many updates each, in ascending order."""
     for number, (state, _) in enumerate(updates_of(devices), 1):
         if number in counts:

@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec
 from motif_jax.devices.sharding import Sharded, mesh_of
 from motif_jax.language import config, sharding, training
 from motif_jax.language.model import LanguageModel
-from motif_jax.language.training import Batch, TrainState
+from motif_jax.language.training import LanguageTrainState, TokenBatch
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 from tests.language import recipes
@@ -43,7 +43,7 @@ def devices(mesh: tuple[int, int, int], settings: config.ModelConfig) -> Sharded
     return Sharded(sizes, lambda path, shape: spec_of(path, shape), jax.devices()[: int(np.prod(mesh))])
 
 
-def batch(settings: config.ModelConfig) -> Batch:
+def batch(settings: config.ModelConfig) -> TokenBatch:
     """Two micro-batches; rows have unequal numbers of tokens that count."""
     draws = np.random.default_rng(0)
     shape = (2, ROWS, 6)
@@ -52,13 +52,15 @@ def batch(settings: config.ModelConfig) -> Batch:
     valid = np.arange(6) < lengths
     encoder = settings.encoder_layers > 0
     weights = (valid & (np.arange(6) > 0)).astype(np.float32)
-    return Batch(tokens, valid, np.roll(tokens, -1, axis=2), weights, *((tokens, valid) if encoder else ()))
+    return TokenBatch(
+        tokens, valid, np.roll(tokens, -1, axis=2), weights, *((tokens, valid) if encoder else ())
+    )
 
 
 def update_of(settings: config.ModelConfig) -> Any:
     model = LanguageModel(settings)
 
-    def sums_of(params: Any, frozen: Any, batch: Batch, key: Any) -> training.Sums:
+    def sums_of(params: Any, frozen: Any, batch: TokenBatch, key: Any) -> training.TokenSums:
         states = training.states_of(model, params, batch)
         return training.token_sums(
             functools.partial(model.logits, params), states, batch.targets, batch.weights
@@ -68,9 +70,9 @@ def update_of(settings: config.ModelConfig) -> Any:
     return sums_of, training.make_update(sums_of, optax.adam(1e-3), reduce)
 
 
-def first_state(settings: config.ModelConfig) -> TrainState:
+def first_state(settings: config.ModelConfig) -> LanguageTrainState:
     params = jax.jit(LanguageModel(settings).init)(jax.random.key(0))
-    return jax.device_get(TrainState(params, optax.adam(1e-3).init(params), np.int32(0)))
+    return jax.device_get(LanguageTrainState(params, optax.adam(1e-3).init(params), np.int32(0)))
 
 
 def train(settings: config.ModelConfig, mesh: tuple[int, int, int]) -> tuple[Any, Any, Any, Sharded]:
@@ -78,10 +80,10 @@ def train(settings: config.ModelConfig, mesh: tuple[int, int, int]) -> tuple[Any
     sums_of, update = update_of(settings)
     parallel = devices(mesh, settings)
 
-    def core(state: TrainState, batches: Batch) -> tuple[TrainState, Any]:
+    def core(state: LanguageTrainState, batches: TokenBatch) -> tuple[LanguageTrainState, Any]:
         gradient, _ = jax.lax.psum(training.gradient_sums(sums_of, state.params, None, batches), "device")
 
-        def step(state: TrainState, _: None) -> tuple[TrainState, jax.Array]:
+        def step(state: LanguageTrainState, _: None) -> tuple[LanguageTrainState, jax.Array]:
             state, metrics = update(state, None, batches)
             return state, metrics["loss"]
 
@@ -102,16 +104,16 @@ def alone(architecture: str) -> tuple[Any, Any, Any]:
 
     @jax.jit
     @functools.partial(jax.vmap, in_axes=(None, 0), axis_name="device")
-    def gradient_of(state: TrainState, batches: Batch) -> Any:
+    def gradient_of(state: LanguageTrainState, batches: TokenBatch) -> Any:
         return training.gradient_sums(sums_of, state.params, None, batches)[0]
 
     @jax.jit
     @functools.partial(jax.vmap, in_axes=(0, 0), axis_name="device")
-    def step(state: TrainState, batches: Batch) -> Any:
+    def step(state: LanguageTrainState, batches: TokenBatch) -> Any:
         state, metrics = update(state, None, batches)
         return state, metrics["loss"]
 
-    def run(state: TrainState, batches: Batch) -> Any:
+    def run(state: LanguageTrainState, batches: TokenBatch) -> Any:
         gradient, losses = gradient_of(state, batches), []
         state = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], state)
         for _ in range(STEPS):

@@ -116,7 +116,9 @@ def test_an_agent_that_was_trained_anew_does_not_go_on_collecting(agent, tmp_pat
     entries = [{**vars(one), "digest": one.digest()} for one in found.values()]
     settled.write_text(json.dumps(entries))
     assert collect_stage._agents(config, settled) == found
-    settled.write_text(json.dumps([{**entries[0], "digest": agents.Agent(str(agent), 200).digest()}]))
+    settled.write_text(
+        json.dumps([{**entries[0], "digest": agents.CollectingAgent(str(agent), 200).digest()}])
+    )
     with pytest.raises(UserError, match=r"config\.agents=.*@100: is not the one that the run started with"):
         collect_stage._agents(config, settled)
     settled.write_text(json.dumps([vars(one) for one in found.values()]))  # as collections were begun before

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from motif_jax.annotation.annotator import check_annotator, make_annotator
-from motif_jax.annotation.session import Session
+from motif_jax.annotation.session import AnnotationSession
 from motif_jax.datasets.verdicts import SINGLE
 from tests import tiny_judge
 from tests.end_to_end.annotate_datasets import get_config, run_stage
@@ -63,7 +63,7 @@ def about_one(model: str, store: Path, mode: str) -> float:
     config.annotator, config.answer.mode = "vllm", mode
     config.vllm.update({"model": model, **tiny_judge.OPTIONS})
     check_annotator(config, SINGLE)
-    with Session(make_annotator(config, SINGLE), store, SINGLE) as session:
+    with AnnotationSession(make_annotator(config, SINGLE), store, SINGLE) as session:
         questions = {text: session.question(text) for text in texts}
         answers = session.ask(list(questions.values()))
     right = [answers[question.id].label == tiny_judge.good(text) for text, question in questions.items()]

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from motif_jax.annotation import online
-from motif_jax.annotation.lexicon import Judge, load_lexicon
+from motif_jax.annotation.lexicon import LexiconJudge, load_lexicon
 from motif_jax.datasets.verdicts import NO, PAIR, SINGLE, TIE, YES
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import StoppedError
@@ -85,7 +85,7 @@ def test_the_served_lexicon_answers_like_the_lexicon(make, lexicon_url, form, mo
     items = [(text,) for text in texts] if form is SINGLE else [(a, b) for a in texts for b in texts]
     source.meet(items, [1] * len(items), None, 0)
     told = answers(source, len(items))
-    judge = Judge(load_lexicon(), "gold")
+    judge = LexiconJudge(load_lexicon(), "gold")
     expected = {item: judge.answer(*item) for item in items}
     assert {item: entry.label for item, entry in told.items()} == {
         item: a.label for item, a in expected.items()

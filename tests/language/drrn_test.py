@@ -226,7 +226,7 @@ def test_the_oldest_make_room():
         numbers = jnp.arange(first, first + count)
         observation = jnp.broadcast_to(numbers[:, None, None], (count, 4, 2)).astype(jnp.uint16)
         rows = jnp.broadcast_to(numbers[:, None], (count, 3))
-        return replay.Memory(observation, rows, rows * 1.0, rows < 0, rows >= 0, jnp.int32(0))
+        return replay.ReplayMemory(observation, rows, rows * 1.0, rows < 0, rows >= 0, jnp.int32(0))
 
     memory = replay.add(memory, segments(0, 3))
     assert replay.steps_in(memory) == 9

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from motif_jax.language import byte_pairs, corpus, objectives
-from motif_jax.language.objectives import Rows, Tokens
+from motif_jax.language.objectives import ObjectiveRows, Tokens
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
 
@@ -19,10 +19,10 @@ TOKENS = Tokens(start=0, end=1, pad=0, mask=4, sentinels=tuple(range(90, 100)), 
 DRAWS = np.random.default_rng
 
 
-def rows(lengths: list[int], width: int, prompts: list[int] | None = None) -> Rows:
+def rows(lengths: list[int], width: int, prompts: list[int] | None = None) -> ObjectiveRows:
     tokens = DRAWS(1).integers(5, 90, (len(lengths), width)).astype(np.int32)
     valid = np.arange(width) < np.array(lengths)[:, None]
-    return Rows(np.where(valid, tokens, TOKENS.pad), valid, np.array(prompts or [0] * len(lengths)))
+    return ObjectiveRows(np.where(valid, tokens, TOKENS.pad), valid, np.array(prompts or [0] * len(lengths)))
 
 
 def test_the_next_token_behind_a_prompt_alone_is_predicted() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from motif_jax.language.sampling import Limits, Sampling
-from motif_jax.language.session import Session
+from motif_jax.language.session import DecodeSession
 from motif_jax.language.tokens import padded
 from motif_jax.support.errors import UserError
 from tests.language import models, recipes
@@ -56,7 +56,7 @@ def expected(model: Any, params: Any, texts: list[list[int]]) -> tuple[np.ndarra
 def test_a_text_that_grows_is_the_whole_text(loaded: Any, name: str) -> None:
     model, params = loaded(name)
     # So small that padding is squeezed out and the cache grows on the way.
-    session = Session(model, params, batch=3, capacity=20)
+    session = DecodeSession(model, params, batch=3, capacity=20)
     texts: list[list[int]] = [[], [], []]
     # One text gets nothing in the second turn, another writes nothing in the third.
     for number, (lengths, goes_on) in enumerate(
@@ -88,8 +88,8 @@ def test_a_text_that_grows_is_the_whole_text(loaded: Any, name: str) -> None:
 
 def test_what_a_session_cannot_do_is_told(loaded: Any) -> None:
     with pytest.raises(UserError, match="t5 model keeps nothing"):
-        Session(*loaded("t5"), batch=1)
-    session = Session(*loaded("gpt2"), batch=2)
+        DecodeSession(*loaded("t5"), batch=1)
+    session = DecodeSession(*loaded("gpt2"), batch=2)
     with pytest.raises(UserError, match="nothing was read"):
         session.write(KEY, Limits(2, ()), GREEDY)
     with pytest.raises(UserError, match="no tokens yet"):

@@ -36,7 +36,7 @@ def made(name: str) -> tuple[LanguageModel, Any]:
     )
 
 
-def batch(parts: int, rows: int, length: int = 6, prompt: bool = False) -> training.Batch:
+def batch(parts: int, rows: int, length: int = 6, prompt: bool = False) -> training.TokenBatch:
     """Rows with unequal numbers of tokens that count; those of the last part count nothing."""
     draws = np.random.default_rng(2)
     shape = (parts * rows, length)
@@ -44,14 +44,14 @@ def batch(parts: int, rows: int, length: int = 6, prompt: bool = False) -> train
     valid = np.arange(length) < draws.integers(2, length + 1, shape[0])[:, None]
     weights = (valid * draws.uniform(0.5, 1.5, shape)).astype(np.float32)
     weights[-rows:] = 0
-    found = training.Batch(tokens, valid, targets, weights)
+    found = training.TokenBatch(tokens, valid, targets, weights)
     if prompt:
         found = found._replace(prompt=tokens[:, ::-1], prompt_valid=valid)
     return jax.tree.map(lambda leaf: jnp.asarray(leaf).reshape(parts, rows, *leaf.shape[1:]), found)
 
 
 def sums_of(model: LanguageModel, chunk: int | None = None) -> training.SumsOf:
-    def sums(params: Any, frozen: Any, batch: training.Batch, key: Any) -> training.Sums:
+    def sums(params: Any, frozen: Any, batch: training.TokenBatch, key: Any) -> training.TokenSums:
         used = model if key is None else model.with_dropout(key)
         states = training.states_of(used, params, batch)
         logits = functools.partial(used.logits, params)
@@ -86,7 +86,7 @@ def test_micro_batches_and_devices_give_what_the_whole_batch_gives(name: str) ->
     def update(reduce: Any) -> Any:
         return training.make_update(sums_of(model), optax.sgd(0.1), reduce)
 
-    state = training.TrainState(params, optax.sgd(0.1).init(params), jnp.int32(0))
+    state = training.LanguageTrainState(params, optax.sgd(0.1).init(params), jnp.int32(0))
     one, metrics = jax.jit(update(lambda tree: tree))(state, None, whole(parts))
     split = jax.tree.map(
         lambda leaf: leaf.reshape(2, 2, *leaf.shape[1:]), parts
@@ -135,7 +135,7 @@ def test_an_addition_with_zero_b_is_the_base_exactly_and_merging_changes_nothing
     model, rows = dataclasses.replace(model, remat=True), whole(batch(2, 2, prompt=True))
     additions = lora.init(jax.random.key(1), params, SPEC)
 
-    def sums(additions: Any, frozen: Any, batch: training.Batch, key: Any) -> training.Sums:
+    def sums(additions: Any, frozen: Any, batch: training.TokenBatch, key: Any) -> training.TokenSums:
         with lora.added(additions, SPEC):
             return sums_of(model)(frozen, None, batch, key)
 
@@ -206,11 +206,11 @@ def test_a_frozen_base_computes_as_its_decoded_kernels_and_does_not_move(kind: s
     assert rest["head"]["kernel"] is params["head"]["kernel"]
     additions = lora.init(jax.random.key(1), params, spec)
 
-    def sums(additions: Any, frozen: Any, batch: training.Batch, key: Any) -> training.Sums:
+    def sums(additions: Any, frozen: Any, batch: training.TokenBatch, key: Any) -> training.TokenSums:
         with quantised.read(frozen[0]), lora.added(additions, spec):
             return sums_of(model)(frozen[1], None, batch, key)
 
-    state = training.TrainState(additions, optax.adam(0.1).init(additions), jnp.int32(0))
+    state = training.LanguageTrainState(additions, optax.adam(0.1).init(additions), jnp.int32(0))
     update = jax.jit(training.make_update(sums, optax.adam(0.1), lambda tree: tree))
     rows, before = batch(2, 2), jax.tree.map(np.copy, (kernels, rest))
     decoded = quantised.joined(kernels, rest)

@@ -16,15 +16,15 @@ import pytest
 
 from motif_jax.algorithms import chai
 from motif_jax.algorithms.chai import Candidates
-from motif_jax.algorithms.implicit_q import Settings
+from motif_jax.algorithms.implicit_q import ImplicitQSettings
 from motif_jax.envs.wordle.tokens import WordleTokenizer
 from motif_jax.language import making
 from motif_jax.language.making import Sizes
 from motif_jax.language.model import LanguageModel
-from motif_jax.language.text_agent import Design, TextAgent
+from motif_jax.language.text_agent import Design, TextAgentNetwork
 from motif_jax.offline.candidate_batches import CandidateBatches, Proposer
-from motif_jax.offline.candidate_cache import CandidateCache, Entry
-from motif_jax.offline.dialogue_batches import Layout
+from motif_jax.offline.candidate_cache import CachedCandidates, CandidateCache
+from motif_jax.offline.dialogue_batches import ItemLayout
 from motif_jax.offline.text_methods import RULES
 from motif_jax.offline.text_objective import Objective, Weights
 from motif_jax.support.errors import UserError
@@ -45,16 +45,16 @@ def objective() -> Objective:
     config = making.make("gpt2", Sizes(WIDTH, 1, 2, max_length=48), WordleTokenizer.size, tokens)
     design = Design("mean", v=False, separate_policy=False, separate_target=False)
     return Objective(
-        TextAgent(LanguageModel(config), design),
+        TextAgentNetwork(LanguageModel(config), design),
         RULES["chai"],
-        Settings(GAMMA),
+        ImplicitQSettings(GAMMA),
         Weights(v=0.0, policy=0.0, conservative=0.1),
     )
 
 
 @pytest.fixture(scope="module")
 def batch() -> Any:
-    plain = Layout(PAD, True).batch([item_of(text, 0.0) for text in TEXTS], 12, 8, 2)
+    plain = ItemLayout(PAD, True).batch([item_of(text, 0.0) for text in TEXTS], 12, 8, 2)
     draws = np.random.default_rng(0)
     means = draws.normal(size=(3, 3, COUNT, WIDTH)).astype(np.float32)
     logs = -draws.random((3, 3, COUNT)).astype(np.float32) * 5
@@ -176,8 +176,8 @@ def test_batches_have_candidates_of_every_state_that_goes_on(proposer: Any, batc
     np.testing.assert_array_equal(stopped[0].candidates.states, found.states[0])
 
 
-def entry(number: int) -> Entry:
-    return Entry(
+def entry(number: int) -> CachedCandidates:
+    return CachedCandidates(
         np.full((2, 4), number, np.float32), np.full(2, -number, np.float32), np.full(2, number, np.int32)
     )
 

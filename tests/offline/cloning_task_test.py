@@ -15,8 +15,8 @@ from motif_jax.envs import registry
 from motif_jax.language import scoring
 from motif_jax.offline import cloning_task
 from motif_jax.offline.cloning_data import CloningData
-from motif_jax.offline.cloning_task import Batch
-from motif_jax.offline.task import Position
+from motif_jax.offline.cloning_task import CloningBatch
+from motif_jax.offline.task import TrainingPosition
 from motif_jax.offline.trainer import OfflineTrainer
 from motif_jax.online import agent_networks, settings
 from tests.language import talkers
@@ -47,7 +47,7 @@ def network(model):
 def test_losses_are_those_of_the_experts_tokens(network):
     params = network.init(jax.random.key(3))
     prompts = jnp.array([[5, 6, 7, 8, -1, -1], [9, 10, 11, 12, 13, 14], [5, 5, 5, -1, -1, -1]])
-    batch = Batch(prompts, jnp.array([0, 3, 5]), jnp.array([True, True, False]))
+    batch = CloningBatch(prompts, jnp.array([0, 3, 5]), jnp.array([True, True, False]))
     logits, _ = jax.jit(network.rows)(params, prompts)
     among = jax.jit(functools.partial(cloning_task.sums, network, None))(params, batch)
     expected = -jax.nn.log_softmax(logits)[jnp.arange(3), batch.actions][:2].sum()
@@ -94,7 +94,7 @@ def test_low_rank_additions_are_cloned_into_a_base_that_stays(model):
         task = cloning_task.CloningTask(config, network, data, parallel, (1, 0), {})
         trainer = OfflineTrainer(task, parallel)
         carry = trainer.place(task.init_state())
-        losses.append(task.evaluate(carry.state, carry.shared, Position()).row["validation/loss"])
+        losses.append(task.evaluate(carry.state, carry.shared, TrainingPosition()).row["validation/loss"])
         if patterns:
             before = jax.device_get((carry.state.params, carry.shared))
             carry, _ = trainer.train_chunk(carry, task.batches(0, 1))

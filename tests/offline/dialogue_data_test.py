@@ -17,7 +17,7 @@ from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.datasets.dialogues.token_rewards import constant
 from motif_jax.envs.text import registry
 from motif_jax.offline import dialogue_data
-from motif_jax.offline.dialogue_batches import Layout, StreamBatches
+from motif_jax.offline.dialogue_batches import ItemLayout, StreamBatches
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 from tests import resumed
@@ -50,7 +50,7 @@ def test_a_stream_is_drawn_until_dialogues_are_good_enough_and_a_step_is_its_num
     stream, tokenizer = task.stream("games", "half"), task.tokenizer()
 
     def drawn(least: float, seed: int = 1) -> StreamBatches:
-        plan = Layout(tokenizer.delimiters.pad)
+        plan = ItemLayout(tokenizer.delimiters.pad)
         return StreamBatches(
             stream, tokenizer, constant(0.0), plan, 16, seed, lambda each: each.total >= least
         )
@@ -106,7 +106,7 @@ def test_held_out_dialogues_are_filtered_as_those_that_are_learned_from(
     config.update_from_flattened_dict({**given, **changes})
     source = dialogue_data.source_of(config)
     pad = registry.make(source.task, source.options).tokenizer().delimiters.pad
-    opened = dialogue_data.open_data(config, source, tmp_path, Layout(pad), lambda: False)
+    opened = dialogue_data.open_data(config, source, tmp_path, ItemLayout(pad), lambda: False)
     assert opened is not None
     returns = [opened[0].held_out.batches(step, 1).returns for step in range(8)]
     assert np.concatenate(returns, axis=None).min() >= -5
@@ -126,7 +126,7 @@ def test_a_batch_of_a_stream_of_groups_is_drawn_from_all_of_them() -> None:
             )
 
     def drawn(step: int) -> Any:
-        plan = Layout(tokenizer.delimiters.pad)
+        plan = ItemLayout(tokenizer.delimiters.pad)
         return StreamBatches(Groups(), tokenizer, constant(0.0), plan, rows, 1).batches(step, 1)
 
     for step in range(6):
@@ -149,7 +149,7 @@ def test_what_the_dialogues_of_a_stream_follow_from_is_recorded(tmp_path: Path) 
 
     def read() -> dict[str, str]:
         source = dialogue_data.source_of(config)
-        opened = dialogue_data.open_data(config, source, tmp_path, Layout(0), lambda: False)
+        opened = dialogue_data.open_data(config, source, tmp_path, ItemLayout(0), lambda: False)
         assert opened is not None
         return opened[0].digests
 
@@ -177,7 +177,7 @@ def test_dialogues_without_a_live_action_are_refused(most: int | None) -> None:
     config.max_len = most
 
     def told(texts: tuple[str, ...], rewards: tuple[float | None, ...], by_utterance: bool = False) -> None:
-        plan = Layout(letters.delimiters.pad, by_utterance, most or 9)
+        plan = ItemLayout(letters.delimiters.pad, by_utterance, most or 9)
         silent, other = Dialogue(("abc",), (None,), True), Dialogue(texts, rewards, True)
         dialogues = Dialogues.of([*[silent] * 70, other])
         dialogue_data.require_actions(config, letters, dialogues, plan, "held_out.data")

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from motif_jax.algorithms import implicit_q
-from motif_jax.algorithms.implicit_q import Counts, Estimates, Settings, TextBatch
+from motif_jax.algorithms.implicit_q import Counts, Estimates, ImplicitQSettings, TextBatch
 from motif_jax.datasets.dialogues.collate import Quirks
 from motif_jax.datasets.dialogues.items import TokenItem
 from motif_jax.envs.wordle.tokens import WordleTokenizer
 from motif_jax.language import lora, making
 from motif_jax.language.making import Sizes
 from motif_jax.language.model import LanguageModel
-from motif_jax.language.text_agent import Design, TextAgent
-from motif_jax.offline.dialogue_batches import Layout
+from motif_jax.language.text_agent import Design, TextAgentNetwork
+from motif_jax.offline.dialogue_batches import ItemLayout
 from motif_jax.offline.text_methods import RULES
 from motif_jax.offline.text_objective import Objective, Part, Weights
 from tests.golden_ilql import item_of
@@ -35,15 +35,17 @@ def objective_of(method: str, dropout: float = 0.0, **changes: Any) -> Objective
     rule, marks = RULES[method], WordleTokenizer.delimiters
     tokens = {"start": marks.state_start, "pad": marks.pad, "end": marks.action_end}
     config = making.make("gpt2", Sizes(8, 1, 2, max_length=16), VOCABULARY, tokens)
-    agent = TextAgent(LanguageModel(making.with_dropout(config, dropout)), Design(rule.q, prefix=rule.prefix))
-    settings = Settings(GAMMA, TAU, **changes.pop("settings", {}))
+    agent = TextAgentNetwork(
+        LanguageModel(making.with_dropout(config, dropout)), Design(rule.q, prefix=rule.prefix)
+    )
+    settings = ImplicitQSettings(GAMMA, TAU, **changes.pop("settings", {}))
     weights = Weights(**changes.pop("weights", {"conservative": 0.1}))
     return Objective(agent, rule, settings, weights, dropout=dropout > 0, **changes)
 
 
 def batch_of(by_utterance: bool = False) -> TextBatch:
     items = [item_of(text, 0.0) for text in TEXTS]
-    return Layout(WordleTokenizer.delimiters.pad, by_utterance).batch(items, 12, 8, 2)
+    return ItemLayout(WordleTokenizer.delimiters.pad, by_utterance).batch(items, 12, 8, 2)
 
 
 def parameters(objective: Objective, batch: TextBatch) -> tuple[Any, Any, Part]:
@@ -274,7 +276,7 @@ def test_a_row_that_fills_a_batch_up_has_no_weight() -> None:
     """Unlike a dialogue without actions, as published."""
     silent = item_of("<s><y></s>", 0.0)
     nothing = TokenItem(*[part[:0] for part in silent])
-    layout = Layout(WordleTokenizer.delimiters.pad, quirks=Quirks(padded_positions=True))
+    layout = ItemLayout(WordleTokenizer.delimiters.pad, quirks=Quirks(padded_positions=True))
     batch = layout.batch([silent, nothing], 12, 8, 2)
     assert batch.acts.sum(axis=1).tolist() == [1, 0]
     assert not batch.valid[1].any()
@@ -286,7 +288,7 @@ def test_a_row_that_fills_a_batch_up_has_no_weight() -> None:
 )
 def test_states_of_utterances_behind_max_len_leave_losses_finite(text: str) -> None:
     """A single utterance that is longer than what is kept, and one behind which no state is left."""
-    layout = Layout(WordleTokenizer.delimiters.pad, True, 8, Quirks(utterances_by_tokens=True))
+    layout = ItemLayout(WordleTokenizer.delimiters.pad, True, 8, Quirks(utterances_by_tokens=True))
     items = [layout.cut(item_of(each, 0.0)) for each in (text, TEXTS[0])]
     batch = layout.batch(items, 8, 8, 2)
     assert batch.states.max() == 7

@@ -14,7 +14,7 @@ import pytest
 
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.offline.task import drawn_by, epoch_order
-from motif_jax.offline.trainer import OfflineTrainer, Settings, make_train_steps
+from motif_jax.offline.trainer import OfflineTrainer, TrainerSettings, make_train_steps
 from motif_jax.support.checkpoint_items import JSON
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
@@ -119,7 +119,7 @@ def test_asked_to_stop_it_waits_for_two_steps_and_not_for_a_chunk(tmp_path):
 
 def test_many_steps_of_one_program_are_the_same_as_a_call_each():
     def train(**given):
-        trainer = make(poisoned={4}, settings=Settings(most_skips=1))
+        trainer = make(poisoned={4}, settings=TrainerSettings(most_skips=1))
         trainer.steps_per_call = given["per_call"]
         carry = trainer.place(trainer.task.init_state())
         for first in (0, 3):
@@ -146,7 +146,7 @@ def steps_taken(steps):
 @pytest.mark.parametrize("per_call", [1, None], ids=["a_call_each", "one_program"])
 def test_a_step_that_is_not_finite_stops_the_run_before_it_and_may_be_left_out(tmp_path, per_call):
     def run(folder, **given):
-        trainer = make(poisoned={10, 17}, settings=Settings(**given))
+        trainer = make(poisoned={10, 17}, settings=TrainerSettings(**given))
         trainer.steps_per_call = per_call
         return trainer.run(tmp_path / folder)
 
@@ -193,13 +193,13 @@ def test_parameters_that_overflow_are_not_taken(tmp_path):
 
 @pytest.mark.slow
 def test_early_stop_and_what_is_kept(tmp_path):
-    assert make(rate=0.0, settings=Settings(patience=1, keep=1)).run(tmp_path)
+    assert make(rate=0.0, settings=TrainerSettings(patience=1, keep=1)).run(tmp_path)
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["stopped_early"]
     assert (summary["evaluations"], summary["best_evaluation"], summary["used_evaluation"]) == (2, 0, 0)
     with Checkpoints(tmp_path / "checkpoints", keep=None, read_only=True) as checkpoints:
         assert checkpoints.steps() == [0, 1], "the newest, and the first of equally good ones"
-    assert make(settings=Settings(keep=1)).run(tmp_path / "all")
+    assert make(settings=TrainerSettings(keep=1)).run(tmp_path / "all")
     with Checkpoints(tmp_path / "all" / "checkpoints", keep=None, read_only=True) as checkpoints:
         assert checkpoints.steps() == [3]
         assert checkpoints.restore(3, {"alphabet": JSON})["alphabet"] == {"letters": 128}

@@ -9,7 +9,7 @@ from motif_jax.actors.rollouts import ActorsConfig
 from motif_jax.algorithms import trajectory
 from motif_jax.devices.meters import Meters
 from motif_jax.envs import registry
-from motif_jax.online.batcher import Batcher, Finished, HostBatch, IntrinsicReturn, ReturnSums, Source
+from motif_jax.online.batcher import ActorSource, Batcher, Finished, HostBatch, IntrinsicReturn, ReturnSums
 from motif_jax.rewards import IntrinsicReward, Met, Values
 
 ROLLOUT, ENVS = 5, 3
@@ -25,7 +25,7 @@ class Marks:
         return jnp.asarray(rows, jnp.float32)[:, None] + self.offset
 
 
-def make_sources(count: int) -> list[Source]:
+def make_sources(count: int) -> list[ActorSource]:
     sources = []
     for number in range(count):
         config = ActorsConfig(
@@ -40,11 +40,11 @@ def make_sources(count: int) -> list[Source]:
         )
         actors = InlineActors(config)
         actors.start()
-        sources.append(Source(actors, Marks(1000.0 * number)))  # type: ignore[arg-type]
+        sources.append(ActorSource(actors, Marks(1000.0 * number)))  # type: ignore[arg-type]
     return sources
 
 
-def run(sources: list[Source], batcher: Batcher, batches: int) -> tuple[list[HostBatch], list[Finished]]:
+def run(sources: list[ActorSource], batcher: Batcher, batches: int) -> tuple[list[HostBatch], list[Finished]]:
     finished: list[Finished] = []
     for number, source in enumerate(sources):
         source.actors.listeners = (lambda slot, n=number: finished.append(Finished(n, slot)),)

@@ -98,7 +98,7 @@ def donated(text: str) -> list[bool]:
     return ["tf.aliasing_output" in part or "jax.buffer_donor" in part for part in arguments]
 
 
-def assert_updated_in_place(text: str, state: appo.TrainState, num_batch: int) -> None:
+def assert_updated_in_place(text: str, state: appo.AppoTrainState, num_batch: int) -> None:
     """The memory of the whole state is used again, that of the `num_batch` arrays of a batch that are read is not."""
     given = donated(text)
     assert given == [True] * (len(given) - num_batch) + [False] * num_batch
@@ -109,7 +109,7 @@ def assert_updated_in_place(text: str, state: appo.TrainState, num_batch: int) -
 
 def learner_update(
     network: Any, spec: EnvironmentSpec = NETHACK_SPEC, reward: Any = None
-) -> tuple[Program, appo.TrainState, Any]:
+) -> tuple[Program, appo.AppoTrainState, Any]:
     """The learner's program on two devices with its arguments, for the published settings."""
     config, parallel = agent_config(), DataParallel(jax.devices()[:DEVICES])
     optimizer = schedules.make_optimizer(config.optimizer)

@@ -15,7 +15,7 @@ from motif_jax.online.batcher import DeviceBatch
 from motif_jax.online.guard import Guard
 from motif_jax.online.learner import Failure, Learner
 from motif_jax.online.system import BatchStream, System
-from motif_jax.online.training import Training
+from motif_jax.online.training import AgentTraining
 from motif_jax.support.checkpoint_items import ANY, JSON
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
@@ -67,9 +67,9 @@ def test_an_update_that_is_not_finite_leaves_the_state_as_it_was() -> None:
         assert not all(jax.tree.leaves(changed))
 
 
-def train(folder: Path, **changes: Any) -> Training:
+def train(folder: Path, **changes: Any) -> AgentTraining:
     """The `BROKEN` run, or what `run` raises."""
-    training = Training(settings.resolved(recall_config(**{**BROKEN, **changes})), folder)
+    training = AgentTraining(settings.resolved(recall_config(**{**BROKEN, **changes})), folder)
     assert training.run(Interruption())
     return training
 
@@ -103,7 +103,7 @@ def test_a_run_ends_with_the_batch_and_the_parameters_before_it(tmp_path: Path) 
 def test_a_run_that_was_ended_ends_again_before_anything_starts(tmp_path: Path, steps: int) -> None:
     said = []
     for _ in range(2):
-        training = Training(
+        training = AgentTraining(
             settings.resolved(recall_config(**{**BROKEN, "train_for_env_steps": steps})), tmp_path
         )
         with pytest.raises(UserError, match=r"update 2 is not finite: .*nonfinite/step-2\.npz") as caught:
@@ -142,7 +142,7 @@ def test_a_run_that_may_skip_goes_on_and_knows_how_often(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     config = settings.resolved(recall_config(**BROKEN, nonfinite__policy="skip", nonfinite__most_skips=1))
-    assert Training(config, tmp_path).run(Interruption())
+    assert AgentTraining(config, tmp_path).run(Interruption())
     assert "left out (1 of at most 1)" in capfd.readouterr().err
     _, items = newest(tmp_path)
     assert items["progress"]["skipped_updates"] == 1
@@ -150,4 +150,4 @@ def test_a_run_that_may_skip_goes_on_and_knows_how_often(
     diverging = {"serial": True, "optimizer__learning_rate": 1e30, "nonfinite__policy": "skip"}
     other = settings.resolved(recall_config(**diverging, nonfinite__most_skips=2))
     with pytest.raises(UserError, match=r"update 2 is not finite"):
-        Training(other, tmp_path / "other").run(Interruption())
+        AgentTraining(other, tmp_path / "other").run(Interruption())

@@ -11,7 +11,7 @@ import pytest
 
 from motif_jax.devices.sharding import Sharded
 from motif_jax.online import agent_networks, settings
-from motif_jax.online.training import Training
+from motif_jax.online.training import AgentTraining
 from motif_jax.playing import agent_policy
 from motif_jax.stages import train_agent
 from motif_jax.support import resources, run_folder
@@ -41,10 +41,10 @@ def config(tmp_path: Path, **changes: Any) -> Any:
     return made
 
 
-def train(made: Any, workdir: Path) -> Training:
+def train(made: Any, workdir: Path) -> AgentTraining:
     train_agent.check(made, workdir)
     run_folder.prepare(workdir, made, train_agent.IDENTITY)
-    training = Training(settings.resolved(made), workdir)
+    training = AgentTraining(settings.resolved(made), workdir)
     assert training.run(Interruption())
     return training
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.algorithms.appo import TrainState
+from motif_jax.algorithms.appo import AppoTrainState
 from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.devices.meters import Meters, system_metrics
 from motif_jax.devices.parallel import DataParallel
@@ -57,7 +57,7 @@ class HeldUpdates:
     def __init__(self) -> None:
         self.launched: list[Held] = []
 
-    def __call__(self, state: TrainState, batch: Any) -> tuple[TrainState, Any]:
+    def __call__(self, state: AppoTrainState, batch: Any) -> tuple[AppoTrainState, Any]:
         assert self.running() == 0, "an update is launched behind another: inference would wait for both"
         self.launched.append(Held())
         return state, self.launched[-1]
@@ -70,7 +70,7 @@ def held_learner() -> tuple[Learner, HeldUpdates, Publisher, Meters]:
     parallel, meters = DataParallel(jax.devices()[:1]), Meters()
     publisher = Publisher(jax.devices()[:1], lambda params: params)
     zero = jnp.zeros((), jnp.int32)
-    state = TrainState({"w": jnp.ones(3)}, (), zero, jnp.zeros(2, jnp.int32), jax.random.PRNGKey(0), ())  # type: ignore[arg-type]
+    state = AppoTrainState({"w": jnp.ones(3)}, (), zero, jnp.zeros(2, jnp.int32), jax.random.PRNGKey(0), ())  # type: ignore[arg-type]
     learner = Learner(lambda *_, **__: None, state, parallel, publisher, meters)  # type: ignore[arg-type, return-value]
     updates = HeldUpdates()
     learner._update = updates

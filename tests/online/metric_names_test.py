@@ -10,7 +10,7 @@ import pytest
 
 from motif_jax.online import settings
 from motif_jax.online.learner import Learner
-from motif_jax.online.training import Training
+from motif_jax.online.training import AgentTraining
 from motif_jax.support.interruption import Interruption
 from motif_jax.support.metrics import read_metrics
 from tests.playing.agent_runs import CONFIG, recall_config
@@ -48,7 +48,7 @@ def test_rows_of_a_training_without_rewards_of_its_own(
     absent = {"reward/version"} | {f"episode/{name}" for name in {*OF_NETHACK, *OF_GYM, "intrinsic_return"}}
     for steps in (300, 600):
         config = recall_config(serial=True, train_for_env_steps=steps, log_every_seconds=1e-9)
-        assert Training(settings.resolved(config), tmp_path).run(Interruption())
+        assert AgentTraining(settings.resolved(config), tmp_path).run(Interruption())
     rows = list(read_metrics(tmp_path))
     for row in rows:
         assert set(row) == documented("Agent training") - absent | ALWAYS
@@ -65,7 +65,7 @@ def test_rows_of_a_training_with_a_reward(trained: Path, tmp_path: Path) -> None
     config.devices.learner, config.compile_cache = "0", ""
     # A network that is compiled fast.
     config.network.encoder, config.network.flat_sizes, config.network.hidden_size = "flat", (16,), 16
-    assert Training(settings.resolved(config), tmp_path / "agent").run(Interruption())
+    assert AgentTraining(settings.resolved(config), tmp_path / "agent").run(Interruption())
     rows = list(read_metrics(tmp_path / "agent"))
     for row in rows:
         assert set(row) == documented("Agent training") - {f"episode/{name}" for name in OF_GYM} | ALWAYS

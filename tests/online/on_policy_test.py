@@ -16,7 +16,7 @@ from motif_jax.actors.rollouts import RESET_ROW
 from motif_jax.online import settings
 from motif_jax.online.learner import Learner
 from motif_jax.online.system import System
-from motif_jax.online.training import Training
+from motif_jax.online.training import AgentTraining
 from motif_jax.stages import train_agent
 from motif_jax.support import run_folder
 from motif_jax.support.interruption import Interruption
@@ -45,7 +45,7 @@ def test_the_parameters_behind_every_step(
     )
     train_agent.check(config, tmp_path)
     run_folder.prepare(tmp_path, config, train_agent.IDENTITY)
-    assert Training(settings.resolved(config), tmp_path).run(Interruption())
+    assert AgentTraining(settings.resolved(config), tmp_path).run(Interruption())
     assert len(lags) > 2
     # Each of the two groups of processes plays one rollout an update. Without it the first step of a rollout is played while the rollout before ends.
     assert set(lags[1:]) == ({(0,)} if on_policy else {(0, 1)})

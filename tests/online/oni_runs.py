@@ -18,7 +18,7 @@ from motif_jax.annotation import online
 from motif_jax.annotation.online import Labelled
 from motif_jax.datasets.verdicts import FIRST, PAIR, SECOND, TIE, Form
 from motif_jax.online import agent_checkpoints, settings
-from motif_jax.online.training import Training
+from motif_jax.online.training import AgentTraining
 from motif_jax.stages import train_agent
 from motif_jax.support import run_folder
 from motif_jax.support.checkpoint_items import ANY
@@ -155,13 +155,13 @@ def answer(monkeypatch: pytest.MonkeyPatch, delay: int = 2) -> Annotator:
     return annotator
 
 
-def train(folder: Path, config: ConfigDict, stop: Interruption | None = None) -> Training:
+def train(folder: Path, config: ConfigDict, stop: Interruption | None = None) -> AgentTraining:
     """A run of the stage in this process."""
     train_agent.check(config, folder)
     # The runs of a test have the same programs; small ones are compiled again and again otherwise.
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     run_folder.prepare(folder, config, train_agent.IDENTITY)
-    run = Training(settings.resolved(config), folder)
+    run = AgentTraining(settings.resolved(config), folder)
     run.run(stop or Interruption())
     return run
 

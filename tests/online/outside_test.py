@@ -11,7 +11,7 @@ import pytest
 
 from motif_jax.online import agent_checkpoints, settings
 from motif_jax.online.learner import Learner
-from motif_jax.online.training import Training
+from motif_jax.online.training import AgentTraining
 from motif_jax.playing import agent_policy
 from motif_jax.stages import train_agent
 from motif_jax.support import run_folder
@@ -33,11 +33,11 @@ FAMILIAR = {
 REINFORCE = {"algorithm__name": "tests.online.outside_parts:Reinforce"}
 
 
-def training(folder: Path, **changes: Any) -> Training:
+def training(folder: Path, **changes: Any) -> AgentTraining:
     config = recall_config(**changes)
     train_agent.check(config, folder)
     run_folder.prepare(folder, config, train_agent.IDENTITY)
-    return Training(settings.resolved(config), folder)
+    return AgentTraining(settings.resolved(config), folder)
 
 
 def saved(folder: Path, item: str) -> tuple[int, Any]:

@@ -20,7 +20,7 @@ from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.envs.replay import Recording
 from motif_jax.online import recordings, settings
 from motif_jax.online.recordings import ActionCollector, EpisodeRecorder, drop_recordings
-from motif_jax.online.training import Training
+from motif_jax.online.training import AgentTraining
 from motif_jax.rewards import IntrinsicReward, Values
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import Interruption
@@ -177,7 +177,7 @@ def test_a_training_with_a_reward_leaves_recordings_of_its_games_and_a_line_of_e
     monkeypatch.setattr(rewards, "load_intrinsic", lambda *_: reward)
     changes = {"serial": serial, "record_every": 2, "save_every_steps": save_every}
     config = recall_config(train_for_env_steps=600, **changes)
-    assert Training(settings.resolved(config), tmp_path).run(Interruption())
+    assert AgentTraining(settings.resolved(config), tmp_path).run(Interruption())
     lines = lines_of(tmp_path)
     expected = {
         f"step-{row['step']:012d}-env-{row['env']:05d}-episode-{row['episode']:06d}.json": row
@@ -198,7 +198,7 @@ def test_a_training_with_a_reward_leaves_recordings_of_its_games_and_a_line_of_e
     assert len({tuple(recording.actions.tolist()) for recording in made.values()}) > 3
     # Games are counted on: none is played twice.
     more = recall_config(train_for_env_steps=900, **changes)
-    assert Training(settings.resolved(more), tmp_path).run(Interruption())
+    assert AgentTraining(settings.resolved(more), tmp_path).run(Interruption())
     played = [(row["env"], row["episode"]) for row in lines_of(tmp_path)]
     assert len(set(played)) == len(played) > len(lines)
 

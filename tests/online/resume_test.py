@@ -14,7 +14,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from motif_jax.online import agent_checkpoints, settings
-from motif_jax.online.training import Training
+from motif_jax.online.training import AgentTraining
 from motif_jax.stages import evaluate, train_agent
 from motif_jax.support import resources, run_folder
 from motif_jax.support.checkpoint_items import JSON
@@ -125,7 +125,7 @@ def train(config: ConfigDict, workdir: Path, steps: int, saves: bool = False) ->
             config.save_every_steps = 1_000_000
     train_agent.check(config, workdir)
     run_folder.prepare(workdir, config, train_agent.IDENTITY)
-    training = Training(settings.resolved(config), workdir)
+    training = AgentTraining(settings.resolved(config), workdir)
     assert training.run(Interruption())
     assert training.system is not None
     state = training.system.learner.state

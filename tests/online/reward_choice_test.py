@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from motif_jax.online import agent_checkpoints, reward_choice, settings
-from motif_jax.online.training import Training
+from motif_jax.online.training import AgentTraining
 from motif_jax.playing import agent_policy
 from motif_jax.stages import train_agent
 from motif_jax.support import run_folder
@@ -24,7 +24,7 @@ def evaluations(reward: Path) -> Path:
 
 
 def step_learned_from(config: object, folder: Path) -> int:
-    run = Training(settings.resolved(config), folder)  # type: ignore[arg-type]
+    run = AgentTraining(settings.resolved(config), folder)  # type: ignore[arg-type]
     run.run(Interruption())
     return run._config.reward.step
 

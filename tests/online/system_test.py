@@ -15,7 +15,7 @@ from motif_jax.algorithms.value_normalisation import ValueStatistics
 from motif_jax.online import agent_checkpoints, settings
 from motif_jax.online.records import Records
 from motif_jax.online.system import BatchStream, System
-from motif_jax.online.training import Training
+from motif_jax.online.training import AgentTraining
 from motif_jax.support.interruption import Interruption
 from tests.online import language_training_test
 from tests.playing.agent_runs import recall_config
@@ -100,7 +100,7 @@ def test_a_serial_run_that_stops_writes_or_keeps_every_episode(
 
     monkeypatch.setattr(Records, "add", add)
     monkeypatch.setattr(Records, "_reports", reports)
-    assert not Training(settings.resolved(config), tmp_path).run(stop)
+    assert not AgentTraining(settings.resolved(config), tmp_path).run(stop)
     lines = [json.loads(line) for line in (tmp_path / "episodes.jsonl").read_text().splitlines()]
     with agent_checkpoints.open_checkpoints(tmp_path, 5) as checkpoints:
         progress = agent_checkpoints.restore_progress(checkpoints, checkpoints.latest())

@@ -28,7 +28,7 @@ from motif_jax.online.publishing import Publisher
 from motif_jax.online.records import Records
 from motif_jax.online.settings import make_network
 from motif_jax.online.system import BatchStream, System
-from motif_jax.online.training import Training
+from motif_jax.online.training import AgentTraining
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.interruption import Interruption
 from motif_jax.support.metrics import read_metrics
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
 def train(config: ConfigDict, folder: Path, stop: Interruption | None = None) -> bool:
-    return Training(settings.resolved(config), folder).run(stop or Interruption())
+    return AgentTraining(settings.resolved(config), folder).run(stop or Interruption())
 
 
 def params_of(folder: Path, config: ConfigDict, step: int | None = None) -> Any:
@@ -166,7 +166,7 @@ def test_processes_train_resume_and_keep_counting(tmp_path: Path) -> None:
 def test_a_stop_saves_and_a_restored_checkpoint_gives_the_same_logits(tmp_path: Path) -> None:
     config = recall_config(train_for_env_steps=10**9, devices__learner="0,1")
     stop = Interruption()
-    run = Training(settings.resolved(config), tmp_path)
+    run = AgentTraining(settings.resolved(config), tmp_path)
     thread, errors = run_in_thread(run, stop)
     wait_for(lambda: run.clock.steps > 300)
     stop.requested = True
@@ -201,7 +201,7 @@ def test_a_stop_saves_and_a_restored_checkpoint_gives_the_same_logits(tmp_path: 
     assert any(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(state.opt_state) if leaf.size > 1)
 
 
-def run_in_thread(run: Training, stop: Interruption) -> tuple[threading.Thread, list[BaseException]]:
+def run_in_thread(run: AgentTraining, stop: Interruption) -> tuple[threading.Thread, list[BaseException]]:
     errors: list[BaseException] = []
 
     def work() -> None:
@@ -231,7 +231,7 @@ def the_group_is_owed_an_answer(pool: ActorPool, stopped_at: float) -> bool:
 @pytest.mark.slow
 def test_training_goes_on_when_an_actor_is_killed(tmp_path: Path) -> None:
     run, stop = (
-        Training(
+        AgentTraining(
             settings.resolved(recall_config(train_for_env_steps=10**9, log_every_seconds=0.2)), tmp_path
         ),
         Interruption(),
@@ -258,7 +258,7 @@ def test_training_goes_on_when_an_actor_is_killed(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_failing_part_ends_the_run_with_its_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, stop = (
-        Training(settings.resolved(recall_config(train_for_env_steps=10**9)), tmp_path),
+        AgentTraining(settings.resolved(recall_config(train_for_env_steps=10**9)), tmp_path),
         Interruption(),
     )
     thread, errors = run_in_thread(run, stop)

@@ -18,7 +18,7 @@ import pytest
 
 from motif_jax.actors import worker_process
 from motif_jax.actors.worker_process import WorkerProcess
-from motif_jax.envs.episode import Moment
+from motif_jax.envs.episode import Transition
 from motif_jax.envs.recall import Recall
 from motif_jax.playing import episode_worker, episodes
 from motif_jax.playing.episode_worker import EpisodeServer, Uniforms
@@ -275,8 +275,8 @@ def test_collector_counts_texts_when_the_environment_does_not():
     environment = types.SimpleNamespace(spec=spec, episode_info=lambda: {"return": 1.5})
     collector = episode_worker.EpisodeCollector(environment, 0, 1)
     for action, text in zip((-1, 0, 0), (b"abc", b"xyz", b"abc"), strict=True):
-        assert collector.add(Moment({"word": np.frombuffer(text, np.uint8)}, action, 0.5, 0)) is None
-    record = collector.add(Moment({}, 0, 0.5, 1))
+        assert collector.add(Transition({"word": np.frombuffer(text, np.uint8)}, action, 0.5, 0)) is None
+    record = collector.add(Transition({}, 0, 0.5, 1))
     assert [row.tobytes() for row in record.texts] == [b"abc", b"xyz"]
     assert record.text_index.tolist() == [0, 1, 0]
     assert record.text_count.tolist() == [1, 1, 2]

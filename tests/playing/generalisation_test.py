@@ -10,7 +10,7 @@ from motif_jax.playing.generalisation import (
     BASE,
     CHOOSES_WORDS,
     READS,
-    Place,
+    PlayedLevel,
     chosen,
     every,
     language,
@@ -18,7 +18,7 @@ from motif_jax.playing.generalisation import (
 )
 from motif_jax.support.errors import UserError
 
-MIXED = Place("BabyAI-MixedTrainLocal-v0", {"kind": ""})
+MIXED = PlayedLevel("BabyAI-MixedTrainLocal-v0", {"kind": ""})
 BOTH = frozenset({READS, CHOOSES_WORDS})
 
 
@@ -48,21 +48,21 @@ def test_places_are_those_of_the_test():
 
 
 def test_where_another_number_holds_in_training_that_number_is_not_tested():
-    base = Place("BabyAI-GoToLocal-v0", {"distractors": 4, "actions": ("a", "b", "c")})
+    base = PlayedLevel("BabyAI-GoToLocal-v0", {"distractors": 4, "actions": ("a", "b", "c")})
     found = names(base, BOTH)
     assert "distractors_4" not in found
     assert "distractors_8" in found
     assert "actions_3" not in found
     assert "actions_6" in found
     assert "action_names" not in found  # six names for three actions
-    assert "french" not in names(Place("BabyAI-GoToFrench-v0", {}), BOTH)
-    assert "distractors_8" in names(Place("BabyAI-GoToLocal-v0", {"distractors": 0}), BOTH)
+    assert "french" not in names(PlayedLevel("BabyAI-GoToFrench-v0", {}), BOTH)
+    assert "distractors_8" in names(PlayedLevel("BabyAI-GoToLocal-v0", {"distractors": 0}), BOTH)
     own = chosen(("action_names",), base, BOTH, ("left", "right", "on"))[1]
     assert place_of(own, base).options["actions"] == ["left", "right", "on"]
 
 
 def test_an_agent_that_reads_french_is_tested_in_french():
-    base = Place("BabyAI-GoToFrench-v0", {"language": ""})
+    base = PlayedLevel("BabyAI-GoToFrench-v0", {"language": ""})
     for name in ("no_modification_test", "unseen_pairs", "PickUpThenGoToLocal", "BabyAI-GoToObj-v0"):
         test = chosen((name,), base, BOTH)[-1]
         assert language(place_of(test, base)) == "french"
@@ -87,7 +87,7 @@ def test_a_level_is_a_test_too():
 
 
 def test_prompts_of_other_words_get_more_room():
-    base = Place("BabyAI-GoToLocal-v0", {"tokenizer": "a file", "prompt_tokens": 100})
+    base = PlayedLevel("BabyAI-GoToLocal-v0", {"tokenizer": "a file", "prompt_tokens": 100})
     tests = every(base)
 
     def room(name, **limits):

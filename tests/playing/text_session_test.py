@@ -15,7 +15,7 @@ from motif_jax.language import decoding as decodings
 from motif_jax.language.config import parse
 from motif_jax.language.decoding import Decoding
 from motif_jax.language.model import LanguageModel
-from motif_jax.language.text_agent import Design, TextAgent
+from motif_jax.language.text_agent import Design, TextAgentNetwork
 from motif_jax.language.tokens import padded
 from motif_jax.playing.speakers import AgentSpeaker
 from motif_jax.playing.text_session import TextSession
@@ -34,7 +34,7 @@ CONFIG = parse(
 
 def made(design: Design, seed: int = 0) -> tuple[AgentSpeaker, Any]:
     """An agent whose parts differ from each other, targets too."""
-    network = TextAgent(LanguageModel(CONFIG), design)
+    network = TextAgentNetwork(LanguageModel(CONFIG), design)
     params = network.init(jax.random.key(seed))
     other = network.init(jax.random.key(seed + 1))
     for part in ("target_heads",):

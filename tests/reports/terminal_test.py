@@ -23,7 +23,7 @@ def shown():
     console = Console(width=80, height=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
 
     def lines(height: int, names: Sequence[str] = spec.action_names) -> list[str]:
-        console.print(terminal.view(sight, terminal.Totals(), names, "title", "paused", "KEYS", height))
+        console.print(terminal.view(sight, terminal.RewardTotals(), names, "title", "paused", "KEYS", height))
         return console.export_text().rstrip("\n").split("\n")
 
     yield lines

@@ -93,7 +93,7 @@ def test_the_labels_of_another_run_are_a_table(tmp_path):
         log.close()
         return section("table", table=str(folder))
 
-    taken = label_log.Training(2, 20, 0, 32, 2)
+    taken = label_log.RewardSteps(2, 20, 0, 32, 2)
     labels = label_log.Label(1, 10, ("You kill it!",), YES), taken, label_log.Label(3, 30, ("",), NO)
     config = write(tmp_path / "single", *labels)
     rewards.check(config)

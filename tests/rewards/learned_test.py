@@ -46,7 +46,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def agrees(run: Path, told: learned_reward.LearnedReward) -> None:
+def agrees(run: Path, told: learned_reward.LabelLogReport) -> None:
     """check_reward names the texts of which the reward says something else than the annotator, and ends with an error."""
     config, workdir = load_config("check_reward", ""), run.parent / f"{run.name}-check"
     config.reward.dir, config.evaluation = str(run), str(run.parent / f"{run.name}-games")
@@ -126,7 +126,7 @@ def test_each_tenth_of_a_run_has_its_own_sums(tmp_path: Path) -> None:
 
 
 def test_a_run_that_was_paid_nothing_has_no_rows_of_nothing() -> None:
-    told = learned_reward.LearnedReward("classification", tenths=[learned_reward.Tenth(0, 10, [], 0.0)])
+    told = learned_reward.LabelLogReport("classification", tenths=[learned_reward.Tenth(0, 10, [], 0.0)])
     page = learned_reward.section(told, {})
     assert "0 to 0" not in page
     assert "0 to 10" not in page

@@ -100,7 +100,9 @@ def test_a_clone_plays_with_the_wording_of_its_trajectories(tmp_path, model, swi
     options = {"language": "french", "observations": 1, "max_episode_steps": None}
     options |= {"compat": switches} if switches else {}
     about = {"environment": "BabyAI-GoToLocal-v0", "options": options, "actions": list(ACTIONS)}
-    parquet.write(tmp_path / parquet.FILE, [parquet.Episode(0, 0, ["a", "b"], [0, 1], [0.0, 1.0])], about)
+    parquet.write(
+        tmp_path / parquet.FILE, [parquet.TrajectoryEpisode(0, 0, ["a", "b"], [0, 1], [0.0, 1.0])], about
+    )
     for french_goal in (True, False):
         asked = cloning(tmp_path, model, **{"compat.glam_french_goal": french_goal}).lock()
         found = settings.environment_options(clone_behaviour.resolved(asked))

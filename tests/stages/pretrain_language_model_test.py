@@ -20,7 +20,7 @@ from motif_jax.language import folder as folders
 from motif_jax.language import masked_head, training
 from motif_jax.language.adapting import Adaptation
 from motif_jax.offline import language_run
-from motif_jax.offline.task import Position
+from motif_jax.offline.task import TrainingPosition
 from motif_jax.stages import pretrain_language_model as stage
 from motif_jax.support.errors import UserError
 from tests import texts
@@ -92,7 +92,7 @@ def test_it_learns_and_the_model_opens_and_says_the_same_perplexity(trained: Pat
     )
     again = language_run.build(config, trained, DataParallel(jax.local_devices()[:1]))
     state = again.task.init_state()
-    found = again.task.evaluate(state, None, Position())
+    found = again.task.evaluate(state, None, TrainingPosition())
     assert found.row["validation/perplexity"] == pytest.approx(curve[-1], rel=1e-5)
 
 
@@ -137,7 +137,7 @@ def test_additions_alone_are_learned_and_merged(trained: Path, text: Path, tmp_p
         tmp_path / "again",
         DataParallel(jax.local_devices()[:1]),
     )
-    found = again.task.evaluate(again.task.init_state(), None, Position())
+    found = again.task.evaluate(again.task.init_state(), None, TrainingPosition())
     assert found.row["validation/perplexity"] == pytest.approx(curve[-1], rel=1e-4)
 
 
@@ -189,7 +189,7 @@ def assert_says(model: Path, architecture: str, tokens: np.ndarray, logits: np.n
     assert opened.tokenizer.encode(["the red key"]) == tokens.tolist()
     adaptation = Adaptation(opened.model)
     there = np.ones(tokens.shape, bool)
-    batch = training.Batch(tokens, there, tokens, there.astype(np.float32), tokens, there)
+    batch = training.TokenBatch(tokens, there, tokens, there.astype(np.float32), tokens, there)
     learned, frozen = adaptation.arrange(
         opened.params, masked_head.load(model) if architecture == "roberta" else None, jax.random.key(0)
     )

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.algorithms.implicit_q import Estimates, Settings
+from motif_jax.algorithms.implicit_q import Estimates, ImplicitQSettings
 from motif_jax.datasets.dialogues import parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.envs.text import registry
@@ -174,7 +174,7 @@ def test_a_method_of_ones_own_trains_and_is_refused_where_it_is_none(
         .losses(
             SimpleNamespace(live=np.array([[True, False]]), rewards=None),
             Estimates(jnp.zeros((1, 3)), (), jnp.array([[1.0, -1.0]]), None, None),
-            Settings(),
+            ImplicitQSettings(),
         )
     )
     assert float(found.v) == pytest.approx(np.e - 2)

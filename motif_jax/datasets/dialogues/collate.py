@@ -27,7 +27,7 @@ class Quirks:
     utterances_by_tokens: bool = False
 
 
-class Steps(NamedTuple):
+class ActionSteps(NamedTuple):
     """The actions of dialogues, by tokens or by utterances, padded to the most of one dialogue.
 
     Attributes:
@@ -78,7 +78,7 @@ def steps(
     quirks: Quirks = Quirks(),
     width: int | None = None,
     micro_batches: int = 1,
-) -> Steps:
+) -> ActionSteps:
     """The actions of items side by side.
 
     Args:
@@ -114,7 +114,7 @@ def steps(
         live = (terminals[:, :most] == 0) & (
             np.arange(most) < np.repeat(most_of, count // micro_batches)[:, None]
         )
-    return Steps(states, actions, rewards, terminals, live)
+    return ActionSteps(states, actions, rewards, terminals, live)
 
 
 def padded_tokens(items: Sequence[TokenItem], pad: int, width: int) -> tuple[np.ndarray, np.ndarray]:

@@ -12,7 +12,7 @@ from motif_jax.datasets.tokens.dataset import TokensDataset
 from motif_jax.support import seeds
 
 
-class Windows:
+class TokenWindows:
     """Windows of one length cut out of all items laid end to end; every pass shuffles them and cuts at other places.
 
     The windows of all passes follow each other, batch_size of them a step: no batch is smaller than another, and none is lost
@@ -51,7 +51,7 @@ class Windows:
         return windows.astype(np.int32) if windows.dtype.kind in "iu" else windows
 
 
-class Rows(NamedTuple):
+class ItemRows(NamedTuple):
     """The items of a step.
 
     Attributes:
@@ -121,12 +121,12 @@ class Buckets:
             batches[places % steps, places // steps] = items
         return batches.reshape(groups, self._group, self._batch_size)
 
-    def rows(self, step: int) -> Rows:
+    def rows(self, step: int) -> ItemRows:
         """The items of a step and the width to which they are padded."""
         number, inside = divmod(step, self.steps_per_pass)
         items, widths = self._pass(number)
         group, place = divmod(inside, self._group)
-        return Rows(items[group, place], int(widths[group]))
+        return ItemRows(items[group, place], int(widths[group]))
 
 
 def gather(dataset: TokensDataset, items: np.ndarray, width: int, pad: int) -> tuple[np.ndarray, np.ndarray]:

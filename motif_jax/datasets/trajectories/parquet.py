@@ -17,7 +17,7 @@ _NEEDED = ("environment", "options", "actions")
 _ROW_GROUP = 4096
 
 
-class Episode(NamedTuple):
+class TrajectoryEpisode(NamedTuple):
     """One episode.
 
     Attributes:
@@ -49,7 +49,9 @@ class Pairs(NamedTuple):
     about: dict[str, Any]
 
 
-def write(path: str | os.PathLike[str], episodes: Iterable[Episode], about: Mapping[str, Any]) -> int:
+def write(
+    path: str | os.PathLike[str], episodes: Iterable[TrajectoryEpisode], about: Mapping[str, Any]
+) -> int:
     """Writes episodes, whole or not at all; `about` is JSON. Returns the number of steps."""
     import pyarrow
     import pyarrow.parquet

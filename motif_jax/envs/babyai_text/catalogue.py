@@ -32,7 +32,7 @@ _TEST_EXCLUDED = tuple(
 )
 
 
-class Level(NamedTuple):
+class LevelRecipe(NamedTuple):
     """The recipe of a level.
 
     Attributes:
@@ -48,30 +48,30 @@ class Level(NamedTuple):
     language: str = ENGLISH
 
 
-def _sequence(second: str, *orders: str) -> Level:
-    return Level("SequenceLocal", {"second": second, "orders": orders, "excluded": _TRAIN_EXCLUDED})
+def _sequence(second: str, *orders: str) -> LevelRecipe:
+    return LevelRecipe("SequenceLocal", {"second": second, "orders": orders, "excluded": _TRAIN_EXCLUDED})
 
 
-def _go_to(rooms: tuple[int, int], doors_open: bool) -> Level:
+def _go_to(rooms: tuple[int, int], doors_open: bool) -> LevelRecipe:
     options = {"num_rows": rooms[0], "num_cols": rooms[1], "doors_open": doors_open}
-    return Level("ColoredLevel", {**options, "instr_kinds": ("action",), "action_kinds": ("goto",)})
+    return LevelRecipe("ColoredLevel", {**options, "instr_kinds": ("action",), "action_kinds": ("goto",)})
 
 
 # The levels of the published fork that its experiments use and minigrid does not have.
-LEVELS: dict[str, Level] = {
-    "BabyAI-MixedTrainLocal-v0": Level(
+LEVELS: dict[str, LevelRecipe] = {
+    "BabyAI-MixedTrainLocal-v0": LevelRecipe(
         "MixedLocal", {"doors": _TRAIN_DOORS, "names_door": False, "excluded": _TRAIN_EXCLUDED}, KINDS
     ),
-    "BabyAI-MixedTestLocal-v0": Level(
+    "BabyAI-MixedTestLocal-v0": LevelRecipe(
         "MixedLocal", {"doors": _TEST_DOORS, "names_door": True, "excluded": _TEST_EXCLUDED}, KINDS
     ),
     "BabyAI-PickUpSeqGoToLocal-v0": _sequence("goto", "before", "after"),
     "BabyAI-PickUpThenGoToLocal-v0": _sequence("goto", "before"),
     "BabyAI-GoToAfterPickUpLocal-v0": _sequence("goto", "after"),
     "BabyAI-PickUpSeqPickUpLocal-v0": _sequence("pickup", "before", "after"),
-    "BabyAI-GoToFrench-v0": Level("BabyAI-GoToLocal-v0", {}, language=FRENCH),
-    "BabyAI-GoToLocalS8N16-v0": Level("BabyAI-GoToLocal-v0", {"room_size": 8, "num_dists": 16}),
-    "BabyAI-GoToLocal2-v0": Level(
+    "BabyAI-GoToFrench-v0": LevelRecipe("BabyAI-GoToLocal-v0", {}, language=FRENCH),
+    "BabyAI-GoToLocalS8N16-v0": LevelRecipe("BabyAI-GoToLocal-v0", {"room_size": 8, "num_dists": 16}),
+    "BabyAI-GoToLocal2-v0": LevelRecipe(
         "ColoredLevel",
         {"num_rows": 1, "num_cols": 1, "instr_kinds": ("and",), "action_kinds": ("goto",)},
     ),
@@ -100,11 +100,11 @@ def minigrid_names() -> tuple[str, ...]:
     return tuple(sorted(set(re.findall(rf'"({PREFIX}[\w-]+)"', text))))
 
 
-def find(name: str) -> Level | None:
+def find(name: str) -> LevelRecipe | None:
     """The level of that name, None if there is none."""
     if name in LEVELS:
         return LEVELS[name]
-    return Level(name, {}) if name in minigrid_levels() else None
+    return LevelRecipe(name, {}) if name in minigrid_levels() else None
 
 
 def options_elsewhere(options: Mapping[str, Any], level: str, other: str) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def make_spec(
     )
 
 
-def _check_world(name: str, level: catalogue.Level, change: str, distractors: int | None) -> None:
+def _check_world(name: str, level: catalogue.LevelRecipe, change: str, distractors: int | None) -> None:
     if change and change not in (*CHANGES, *EXCHANGED):
         _refuse("change", change, f"'' (none) or one of {', '.join((*CHANGES, *EXCHANGED))}")
     if distractors is None:
@@ -117,7 +117,12 @@ def levels_in_words() -> str:
 
 
 def _check(
-    name: str, level: catalogue.Level, kind: str, language: str, observations: int, actions: Sequence[str]
+    name: str,
+    level: catalogue.LevelRecipe,
+    kind: str,
+    language: str,
+    observations: int,
+    actions: Sequence[str],
 ) -> None:
     if kind and kind not in level.kinds:
         allowed = f"'' (drawn for each episode) or one of {', '.join(level.kinds)}" if level.kinds else "''"
@@ -134,7 +139,7 @@ def _check(
         _refuse("actions", actions, "of the letters of western Europe (latin-1)")
 
 
-def _grid_fields(level: catalogue.Level) -> dict[str, ArraySpec]:
+def _grid_fields(level: catalogue.LevelRecipe) -> dict[str, ArraySpec]:
     """What people who watch see: the whole grid, where the agent stands, and which cells it sees."""
     from motif_jax.envs.babyai_text.levels import build
 

@@ -32,7 +32,7 @@ from minigrid.envs.babyai.core.verifier import (
     PutNextInstr,
 )
 
-from motif_jax.envs.babyai_text.catalogue import Level
+from motif_jax.envs.babyai_text.catalogue import LevelRecipe
 
 
 def _say_nothing(*words: object) -> None:
@@ -225,7 +225,7 @@ class ColoredLevel(LevelGen):
         raise RecursionError("failed to find suitable object")
 
 
-def build(level: Level, kind: str | None, distractors: int | None = None) -> RoomGridLevel:
+def build(level: LevelRecipe, kind: str | None, distractors: int | None = None) -> RoomGridLevel:
     """Makes the level; `kind` for one that has kinds. Nothing is drawn before its first reset.
 
     Args:
@@ -244,7 +244,7 @@ def build(level: Level, kind: str | None, distractors: int | None = None) -> Roo
     return cast(RoomGridLevel, gymnasium.make(level.maker, disable_env_checker=True, **options).unwrapped)
 
 
-def distractors_of(level: Level) -> tuple[str, int] | None:
+def distractors_of(level: LevelRecipe) -> tuple[str, int] | None:
     """The option of a level's number of distractors, and that number; None without such an option."""
     given, own = dict(level.options), _MAKERS.get(level.maker)
     if own is not None:

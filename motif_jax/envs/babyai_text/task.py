@@ -21,7 +21,7 @@ from motif_jax.envs.spec import RUNNING, TERMINATED, empty_observation
 from motif_jax.envs.text.contract import (
     Observation,
     Outcome,
-    Played,
+    PlayedDialogues,
     TextEnvironment,
     TextPolicy,
     TextTask,
@@ -241,7 +241,7 @@ class BabyAITextTask(TextTask):
             )
         if kind == HINDSIGHT:
             return HindsightSteps(self.environment(), self.policy(policy))
-        return Played(self.environment(), self.policy(policy))
+        return PlayedDialogues(self.environment(), self.policy(policy))
 
     def at_a_time(self, kind: str) -> int:
         """See `TextTask`."""

@@ -12,7 +12,7 @@ _OPEN, _CLOSED, _LOCKED = range(3)
 _TOGGLED = {_OPEN: "close", _CLOSED: "open", _LOCKED: "unlock"}
 
 
-class Cell(NamedTuple):
+class GridCell(NamedTuple):
     """minigrid's codes of what stands in a cell."""
 
     kind: int
@@ -23,7 +23,7 @@ class Cell(NamedTuple):
         return f"{COLORS[self.color]} {OBJECTS[self.kind]}"
 
 
-def caption(action: int, before: Cell, after: Cell, moved: bool) -> str:
+def caption(action: int, before: GridCell, after: GridCell, moved: bool) -> str:
     """The sentence of a step, '' where nothing happened.
 
     Args:

@@ -14,11 +14,11 @@ from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.envs.babyai_text.levels import lit
 from motif_jax.envs.babyai_text.sentences import OBJECTS, VIEW
 from motif_jax.envs.minigrid_events import view
-from motif_jax.envs.minigrid_events.captions import FORWARD, Cell, caption
+from motif_jax.envs.minigrid_events.captions import FORWARD, GridCell, caption
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, EnvironmentSpec
 
 TEXT_BYTES = 64
-_EMPTY, _DOOR = Cell(OBJECTS.index("empty"), 0, 0), OBJECTS.index("door")
+_EMPTY, _DOOR = GridCell(OBJECTS.index("empty"), 0, 0), OBJECTS.index("door")
 _DIRECTIONS = np.eye(4, dtype=np.uint8)
 
 
@@ -134,9 +134,9 @@ class MiniGridEvents:
     def close(self) -> None:
         """Nothing to free."""
 
-    def _cell(self, column: int, row: int) -> Cell:
+    def _cell(self, column: int, row: int) -> GridCell:
         thing = self._world.grid.get(column, row)
-        return _EMPTY if thing is None else Cell(*thing.encode())
+        return _EMPTY if thing is None else GridCell(*thing.encode())
 
     def _write(self, text: str, out: Mapping[str, np.ndarray]) -> None:
         world = self._world

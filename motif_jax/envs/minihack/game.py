@@ -11,7 +11,7 @@ from motif_jax.envs.nethack import buffers as b
 from motif_jax.envs.nethack.buffers import NOW_TIME
 from motif_jax.envs.nethack.game import Game, told
 from motif_jax.envs.nethack.level_engine import LevelEngine
-from motif_jax.envs.nethack.tasks import FROZEN_PENALTY, Rule
+from motif_jax.envs.nethack.tasks import FROZEN_PENALTY, TaskRule
 
 SUCCESS_REWARD = 1.0
 # nle's observations that the rules read: the engine's own numbers, and what the hero carries.
@@ -26,7 +26,7 @@ _PULLS = 1000
 
 
 class LevelRule:
-    """MiniHack's rule, see `motif_jax.envs.nethack.tasks.Rule`.
+    """MiniHack's rule, see `motif_jax.envs.nethack.tasks.TaskRule`.
 
     The stairs down end an episode as a success whatever the task; they are paid where no event is. An event is paid on a deadly
     step, too, which is not a success. A step without game time costs 0.01. Nothing succeeds on the last step.
@@ -38,7 +38,7 @@ class LevelRule:
     ends = True
     idle = False
 
-    def __init__(self, event: levels.Event | None, buffers: b.Buffers, internal: np.ndarray) -> None:
+    def __init__(self, event: levels.SolvingEvent | None, buffers: b.Buffers, internal: np.ndarray) -> None:
         self.key = 0
         self._event, self._glyphs, self._message = event, buffers.glyphs, buffers.message
         self._internal = internal.data
@@ -65,7 +65,7 @@ class LevelRule:
         paid = success if self._event is None else happened
         return reward + paid * SUCCESS_REWARD, success
 
-    def _happened(self, event: levels.Event) -> bool:
+    def _happened(self, event: levels.SolvingEvent) -> bool:
         if event.messages:
             message = self._message.tobytes()
             return any(text in message for text in event.messages)
@@ -88,7 +88,7 @@ class MiniHackGame(Game):
         self.open_questions = (b"",) if level.asks else Game.open_questions
         self.press = self._play
 
-    def _make_rule(self, task: str, compat: Mapping[str, bool]) -> Rule:
+    def _make_rule(self, task: str, compat: Mapping[str, bool]) -> TaskRule:
         del task, compat
         return self._goal
 

@@ -31,7 +31,7 @@ _ALL = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Event:
+class SolvingEvent:
     """An event that solves a task in place of the stairs down.
 
     Attributes:
@@ -45,7 +45,7 @@ class Event:
 
 
 @dataclasses.dataclass(frozen=True)
-class Level:
+class MiniHackLevel:
     """One task.
 
     Attributes:
@@ -67,7 +67,7 @@ class Level:
     autopickup: bool = True
     asks: bool = False
     unlocks: bool = False
-    event: Event | None = None
+    event: SolvingEvent | None = None
     modules: tuple[str, ...] = ()
 
 
@@ -81,7 +81,7 @@ def _file(name: str) -> Callable[[int], str]:
     return _fixed(descriptions.from_file, name)
 
 
-def _rooms() -> Iterator[tuple[str, Level]]:
+def _rooms() -> Iterator[tuple[str, MiniHackLevel]]:
     for size, monsters, traps in ((5, 1, 1), (15, 3, 15)):
         kinds: dict[str, dict[str, Any]] = {
             "": {"anywhere": False},
@@ -92,11 +92,14 @@ def _rooms() -> Iterator[tuple[str, Level]]:
             "Ultimate-": {"lit": False, "monsters": monsters, "traps": traps},
         }
         for kind, options in kinds.items():
-            yield f"Room-{kind}{size}x{size}", Level(_fixed(descriptions.room, size, **options), 20 * size)
+            yield (
+                f"Room-{kind}{size}x{size}",
+                MiniHackLevel(_fixed(descriptions.room, size, **options), 20 * size),
+            )
 
 
-def _key_rooms() -> Iterator[tuple[str, Level]]:
-    level = Level(_file("key_and_door"), 200, _KEY, autopickup=False, unlocks=True)
+def _key_rooms() -> Iterator[tuple[str, MiniHackLevel]]:
+    level = MiniHackLevel(_file("key_and_door"), 200, _KEY, autopickup=False, unlocks=True)
     yield "KeyRoom-Fixed-S5", level
     for size, closet, steps in ((5, 2, 200), (15, 5, 400)):
         for kind, lit in (("", True), ("Dark-", False)):
@@ -104,7 +107,7 @@ def _key_rooms() -> Iterator[tuple[str, Level]]:
             yield f"KeyRoom-{kind}S{size}", dataclasses.replace(level, describe=describe, max_steps=steps)
 
 
-def _multi_rooms() -> Iterator[tuple[str, Level]]:
+def _multi_rooms() -> Iterator[tuple[str, MiniHackLevel]]:
     # minigrid's N4-S5 has six rooms.
     sizes = {2: (2, 4, 40), 4: (6, 5, 120), 6: (6, 10, 240), 10: (10, 10, 360)}
     lava: dict[str, Any] = {"wall": "L"}
@@ -123,7 +126,7 @@ def _multi_rooms() -> Iterator[tuple[str, Level]]:
         for kind, options in kinds.items():
             keys = _KICK if options.get("doors") == "locked" else _COMPASS
             describe = functools.partial(_multi_room, rooms=rooms, room_size=room_size, **options)
-            yield f"MultiRoom-N{number}{kind}", Level(describe, steps, keys, modules=(_MULTI_ROOM,))
+            yield f"MultiRoom-N{number}{kind}", MiniHackLevel(describe, steps, keys, modules=(_MULTI_ROOM,))
 
 
 _MULTI_ROOM = "motif_jax.envs.minihack.multi_room"
@@ -136,9 +139,9 @@ def _multi_room(seed: int, **options: Any) -> str:
     return multi_room.describe(seed, **options)
 
 
-def _ways() -> Iterator[tuple[str, Level]]:
+def _ways() -> Iterator[tuple[str, MiniHackLevel]]:
     for rooms in (2, 3, 5):
-        yield f"Corridor-R{rooms}", Level(_file(f"corridor{rooms}"), 1000, _NAVIGATE)
+        yield f"Corridor-R{rooms}", MiniHackLevel(_file(f"corridor{rooms}"), 1000, _NAVIGATE)
     rivers: dict[str, dict[str, Any]] = {
         "": {},
         "-Monster": {"monsters": 5},
@@ -147,16 +150,16 @@ def _ways() -> Iterator[tuple[str, Level]]:
         "-Narrow": {"narrow": True},
     }
     for kind, options in rivers.items():
-        yield f"River{kind}", Level(_fixed(descriptions.river, **options), 350)
+        yield f"River{kind}", MiniHackLevel(_fixed(descriptions.river, **options), 350)
     for kind, lit in (("", True), ("-Dark", False)):
-        battle = Level(_fixed(descriptions.battle, lit), 350, character="kni-hum-law-fem")
+        battle = MiniHackLevel(_fixed(descriptions.battle, lit), 350, character="kni-hum-law-fem")
         yield f"CorridorBattle{kind}", battle
     for kind, small, steps in (("Big", False, 1000), ("Small", True, 400)):
-        yield f"Labyrinth-{kind}", Level(_fixed(descriptions.labyrinth, small), steps)
+        yield f"Labyrinth-{kind}", MiniHackLevel(_fixed(descriptions.labyrinth, small), steps)
     for width, height, steps in ((9, 9, 200), (15, 15, 1000), (45, 19, 1000)):
         for kind, mapped in (("", False), ("Mapped-", True)):
             describe = _fixed(descriptions.maze_walk, width, height, mapped)
-            yield f"MazeWalk-{kind}{width}x{height}", Level(describe, steps)
+            yield f"MazeWalk-{kind}{width}x{height}", MiniHackLevel(describe, steps)
     hiding = {
         "": ("hidenseek", 200),
         "-Mapped": ("hidenseek_mapped", 200),
@@ -164,11 +167,11 @@ def _ways() -> Iterator[tuple[str, Level]]:
         "-Big": ("hidenseek_big", 400),
     }
     for kind, (name, steps) in hiding.items():
-        yield f"HideNSeek{kind}", Level(_file(name), steps)
+        yield f"HideNSeek{kind}", MiniHackLevel(_file(name), steps)
 
 
-def _skills() -> Iterator[tuple[str, Level]]:
-    level = Level(_file("closed_door"), 250, _ALL, "cav-hum-neu-mal", autopickup=False, asks=True)
+def _skills() -> Iterator[tuple[str, MiniHackLevel]]:
+    level = MiniHackLevel(_file("closed_door"), 250, _ALL, "cav-hum-neu-mal", autopickup=False, asks=True)
     yield "ClosedDoor", level
     yield "LockedDoor", dataclasses.replace(level, describe=_file("locked_door"))
     yield "LockedDoor-Fixed", dataclasses.replace(level, describe=_file("locked_door_fixed"))
@@ -180,17 +183,17 @@ def _skills() -> Iterator[tuple[str, Level]]:
         b"Core dumped.",
     )
     things = {
-        "Eat": ("OBJECT:('%',\"apple\"),{}", Event(eaten)),
-        "Pray": ("ALTAR:{},neutral,altar", Event(key=PRAY, place=ALTAR)),
-        "Sink": ("SINK:{}", Event(key=QUAFF, place=SINK)),
+        "Eat": ("OBJECT:('%',\"apple\"),{}", SolvingEvent(eaten)),
+        "Pray": ("ALTAR:{},neutral,altar", SolvingEvent(key=PRAY, place=ALTAR)),
+        "Sink": ("SINK:{}", SolvingEvent(key=QUAFF, place=SINK)),
         "Wield": (
             "OBJECT:(')',\"dagger\"),{}",
-            Event((b"dagger welds itself to your hand!", b"dagger (weapon in hand)")),
+            SolvingEvent((b"dagger welds itself to your hand!", b"dagger (weapon in hand)")),
         ),
-        "Wear": ("OBJECT:('[',\"robe\"),{}", Event((b"You are now wearing a robe",))),
-        "PutOn": ('OBJECT:(\'"\',"amulet of life saving"),{}', Event((b"amulet (being worn).",))),
-        "Zap": ("OBJECT:('/',\"enlightenment\"),{}", Event((b"The feeling subsides.",))),
-        "Read": ("OBJECT:('?',\"blank paper\"),{}", Event((b"This scroll seems to be blank.",))),
+        "Wear": ("OBJECT:('[',\"robe\"),{}", SolvingEvent((b"You are now wearing a robe",))),
+        "PutOn": ('OBJECT:(\'"\',"amulet of life saving"),{}', SolvingEvent((b"amulet (being worn).",))),
+        "Zap": ("OBJECT:('/',\"enlightenment\"),{}", SolvingEvent((b"The feeling subsides.",))),
+        "Read": ("OBJECT:('?',\"blank paper\"),{}", SolvingEvent((b"This scroll seems to be blank.",))),
     }
     for name, (thing, event) in things.items():
         for kind in ("", "Fixed", "Distr"):
@@ -207,4 +210,6 @@ def _skills() -> Iterator[tuple[str, Level]]:
 
 
 _FAMILIES = (_rooms, _key_rooms, _multi_rooms, _ways, _skills)
-LEVELS: dict[str, Level] = {f"MiniHack-{name}-v0": level for family in _FAMILIES for name, level in family()}
+LEVELS: dict[str, MiniHackLevel] = {
+    f"MiniHack-{name}-v0": level for family in _FAMILIES for name, level in family()
+}

@@ -53,7 +53,7 @@ class View:
         return int(np.count_nonzero(self.glyphs != BLANK_GLYPH))
 
 
-class Memory:
+class GameMemory:
     """The memory that `count` games write into.
 
     Attributes:
@@ -109,8 +109,8 @@ class Buffers:
         tty_colors int8 [24, 80]; padded_chars, padded_colors: uint8 [40, 80] round the last two.
     """
 
-    def __init__(self, memory: Memory | None = None, index: int = 0) -> None:
-        self.memory = memory = memory if memory is not None else Memory(1)
+    def __init__(self, memory: GameMemory | None = None, index: int = 0) -> None:
+        self.memory = memory = memory if memory is not None else GameMemory(1)
         self.index = index
         piece = slice(index * VIEW_BYTES, (index + 1) * VIEW_BYTES)
         self.now = View(memoryview(memory.views)[piece])

@@ -45,7 +45,7 @@ class Stub(NamedTuple):
     slot: int
 
 
-class Layout(NamedTuple):
+class LibraryLayout(NamedTuple):
     """Addresses in a loaded library, counted from its beginning.
 
     Attributes:
@@ -66,7 +66,7 @@ class Layout(NamedTuple):
     stubs: list[Stub]
 
 
-def layout(path: str | os.PathLike[str]) -> Layout:
+def layout(path: str | os.PathLike[str]) -> LibraryLayout:
     """Reads the file `path`. Raises ValueError for one that is no such library."""
     with open(path, "rb") as file:
         content = file.read()
@@ -85,7 +85,7 @@ def layout(path: str | os.PathLike[str]) -> Layout:
             data.append((start, max(start, address + filled)))
             zeros.append((max(start, address + filled), max(start, address + whole)))
     told = _told(content, parts)
-    return Layout(
+    return LibraryLayout(
         [_segment(part) for part in loaded if not part[1] & _WRITE],
         data,
         zeros,

@@ -14,7 +14,7 @@ from motif_jax.envs.nethack.extended import ExtendedGame
 from motif_jax.envs.nethack.game import Game
 from motif_jax.envs.nethack.observation import MAX_EPISODE_STEPS, make_spec, switches
 from motif_jax.envs.nethack.tasks import TASKS
-from motif_jax.envs.nethack.window import Windows
+from motif_jax.envs.nethack.window import ScreenWindows
 from motif_jax.envs.spec import Row
 
 
@@ -76,7 +76,7 @@ class NetHackEnvironment:
         engine = engine if engine is not None else self.new_engine(name, b.Buffers())
         self._game = self.new_game(name, engine, max_episode_steps, quirks)
         buffers = self._game.buffers
-        self._windows = Windows(buffers, quirks.get("crop_row_offset", False))
+        self._windows = ScreenWindows(buffers, quirks.get("crop_row_offset", False))
         self._window_cache = self._windows.cache
         self._blstats = buffers.low_words
         self._message = buffers.message_memory

@@ -18,7 +18,7 @@ from motif_jax.envs.nethack.actions import (
     YES,
     offered_letter,
 )
-from motif_jax.envs.nethack.tasks import HALLUCINATION, TASKS, Rule, make_rule
+from motif_jax.envs.nethack.tasks import HALLUCINATION, TASKS, TaskRule, make_rule
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, EngineError
 from motif_jax.support.seeds import derive
 
@@ -120,7 +120,7 @@ class Game:
         self.status: tuple[int, ...] = (0,) * 9
         self._clear()
 
-    def _make_rule(self, task: str, compat: Mapping[str, bool]) -> Rule:
+    def _make_rule(self, task: str, compat: Mapping[str, bool]) -> TaskRule:
         return make_rule(TASKS[task], self.buffers, compat)
 
     def _clear(self) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from motif_jax.envs.nethack import buffers as b
 from motif_jax.envs.nethack.environment import new_engine, new_game
 from motif_jax.envs.nethack.observation import MAX_EPISODE_STEPS, make_spec, switches
-from motif_jax.envs.nethack.window import WINDOW, Windows
+from motif_jax.envs.nethack.window import WINDOW, ScreenWindows
 from motif_jax.envs.spec import RUNNING, Row
 
 
@@ -43,7 +43,7 @@ class NetHackGroup:
         self.spec = self.make_spec(name, fields=fields, max_episode_steps=max_episode_steps)
         self.count = count
         quirks = switches(compat)
-        self._memory = memory = b.Memory(count)
+        self._memory = memory = b.GameMemory(count)
         make_engine = make_engine or functools.partial(self.new_engine, name)
         engines = [make_engine(b.Buffers(memory, index)) for index in range(count)]
         self._games = [self.new_game(name, engine, max_episode_steps, quirks) for engine in engines]
@@ -51,7 +51,7 @@ class NetHackGroup:
         self._now, self._before = memoryview(memory.views), memoryview(memory.before)
         self._messages = memory.messages.reshape(-1).data
         offset = quirks.get("crop_row_offset", False)
-        self._windows = [Windows(game.buffers, offset) for game in self._games]
+        self._windows = [ScreenWindows(game.buffers, offset) for game in self._games]
         # The windows of all games, characters and colours, from where each goes into a row in one piece.
         gathered = np.zeros((2, count, WINDOW, WINDOW), np.uint8)
         self._chars, self._colors = (plane.reshape(-1).data for plane in gathered)

@@ -105,7 +105,7 @@ HABITS: Mapping[str, Habit] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class GivenActions:
+class ReplayedActions:
     """Plays an episode again, with the actions that were taken."""
 
     taken: np.ndarray

@@ -31,7 +31,7 @@ _ORACLE_BYTES = ORACLE_GLYPH.to_bytes(2, "little")
 
 
 @dataclasses.dataclass(frozen=True)
-class Task:
+class NetHackTask:
     """One published task: its goal ('score', 'staircase' or 'oracle') and the goal's details.
 
     `extended`: with 28 actions and what belongs to the five more (see `motif_jax.envs.nethack.extended`).
@@ -44,26 +44,26 @@ class Task:
     extended: bool = False
 
 
-PLAIN_TASKS: dict[str, Task] = {
-    "NetHackScore-v1": Task("score"),
-    "NetHackStaircase-v1": Task("staircase", level=2),
-    "NetHackStaircaseLvl3-v1": Task("staircase", level=3),
-    "NetHackStaircaseLvl4-v1": Task("staircase", level=4),
-    "NetHackStaircaseContinual-v1": Task("staircase", level=2, continual=True),
-    "NetHackStaircaseLvl3Continual-v1": Task("staircase", level=3, continual=True),
-    "NetHackStaircaseLvl4Continual-v1": Task("staircase", level=4, continual=True),
-    "NetHackOracle-v1": Task("oracle"),
-    "NetHackOracleSober-v1": Task("oracle", sober=True),
+PLAIN_TASKS: dict[str, NetHackTask] = {
+    "NetHackScore-v1": NetHackTask("score"),
+    "NetHackStaircase-v1": NetHackTask("staircase", level=2),
+    "NetHackStaircaseLvl3-v1": NetHackTask("staircase", level=3),
+    "NetHackStaircaseLvl4-v1": NetHackTask("staircase", level=4),
+    "NetHackStaircaseContinual-v1": NetHackTask("staircase", level=2, continual=True),
+    "NetHackStaircaseLvl3Continual-v1": NetHackTask("staircase", level=3, continual=True),
+    "NetHackStaircaseLvl4Continual-v1": NetHackTask("staircase", level=4, continual=True),
+    "NetHackOracle-v1": NetHackTask("oracle"),
+    "NetHackOracleSober-v1": NetHackTask("oracle", sober=True),
 }
-EXTENDED_TASKS: dict[str, Task] = {
+EXTENDED_TASKS: dict[str, NetHackTask] = {
     name.replace("-v1", "ExtendedActions-v1"): dataclasses.replace(task, extended=True)
     for name, task in PLAIN_TASKS.items()
     if not task.continual
 }
-TASKS: dict[str, Task] = PLAIN_TASKS | EXTENDED_TASKS
+TASKS: dict[str, NetHackTask] = PLAIN_TASKS | EXTENDED_TASKS
 
 
-class Rule(Protocol):
+class TaskRule(Protocol):
     """A task's rule. `ends`: success ends the episode. `idle`: without `descended` a step earns nothing."""
 
     ends: bool
@@ -206,7 +206,7 @@ class OracleRule:
         return condition == HALLUCINATION if self._mask_quirk else bool(condition & HALLUCINATION)
 
 
-def make_rule(task: Task, buffers: Buffers, compat: Mapping[str, bool]) -> Rule:
+def make_rule(task: NetHackTask, buffers: Buffers, compat: Mapping[str, bool]) -> TaskRule:
     """The rule of `task` for the game that is written into `buffers`, with published quirks by switch."""
     if task.goal == "score":
         return ScoreRule()

@@ -15,7 +15,7 @@ _COLUMNS = SCREEN_SHAPE[1]
 Cells = tuple[np.ndarray, np.ndarray, np.ndarray, slice | None]
 
 
-class Windows:
+class ScreenWindows:
     """Views of the screen for every place the hero can stand, made when first asked for.
 
     The window reaches six cells to the left of and above the hero, five to the right and below, so that the hero is in

@@ -37,7 +37,7 @@ def scale_of(reward: str) -> float:
     return -5.0 if reward.startswith("toxicity") else 1.0
 
 
-class Reply(Observation):
+class RedditReply(Observation):
     """A comment, and what was replied; the comment is not shown where `parent` is None."""
 
     def __init__(self, parent: str | None, text: str | None = None, reward: float = 0.0) -> None:
@@ -55,13 +55,13 @@ class RedditEnvironment(TextEnvironment):
 
     def __init__(self, task: Reddit) -> None:
         self._task = task
-        self._now = Reply(None)
+        self._now = RedditReply(None)
 
-    def reset(self, rng: np.random.Generator, start: Any = None) -> Reply:
+    def reset(self, rng: np.random.Generator, start: Any = None) -> RedditReply:
         shown = self._task.options["include_parent"]
         comments = self._task.comments
         self._now = (
-            Reply(comments[int(rng.integers(len(comments)))].parent if shown else None)
+            RedditReply(comments[int(rng.integers(len(comments)))].parent if shown else None)
             if start is None
             else start
         )
@@ -71,7 +71,7 @@ class RedditEnvironment(TextEnvironment):
         if self._now.text is not None:
             raise ValueError("the reply has been made")
         reward = self._task.rewards([action])[0]
-        self._now = Reply(self._now.parent, action, reward)
+        self._now = RedditReply(self._now.parent, action, reward)
         return Outcome(self._now, reward, True)
 
 
@@ -338,11 +338,11 @@ class Reddit(TextTask):
             len(self._known)
 
     @functools.cached_property
-    def _recorded(self) -> list[Reply]:
+    def _recorded(self) -> list[RedditReply]:
         paid = self.rewards([comment.text for comment in self.comments])
         shown, least = self.options["include_parent"], self.options["cutoff"]
         found = [
-            Reply(comment.parent if shown else None, comment.text, reward)
+            RedditReply(comment.parent if shown else None, comment.text, reward)
             for comment, reward in zip(self.comments, paid, strict=True)
             if least is None or reward >= least
         ]

@@ -66,7 +66,7 @@ class Step(NamedTuple):
     reward: float
 
 
-class Episode(NamedTuple):
+class TextEpisode(NamedTuple):
     """An episode: the observation at its end, and the steps that led there."""
 
     observation: Any
@@ -75,7 +75,7 @@ class Episode(NamedTuple):
 
 def interact(
     environment: TextEnvironment, policy: TextPolicy, rng: np.random.Generator, start: Any = None
-) -> Episode:
+) -> TextEpisode:
     """Plays an episode to its end; from `start` on, where that is given."""
     observation, steps = environment.reset(rng, start), []
     terminal = start is not None and observation.to_sequence().terminal
@@ -84,10 +84,10 @@ def interact(
         outcome = environment.step(action)
         steps.append(Step(observation, action, float(outcome.reward)))
         observation, terminal = outcome.observation, outcome.terminal
-    return Episode(observation, tuple(steps))
+    return TextEpisode(observation, tuple(steps))
 
 
-class Played:
+class PlayedDialogues:
     """A stream of dialogues (`DialogueStream`): a policy's episodes, one after the other."""
 
     def __init__(self, environment: TextEnvironment, policy: TextPolicy) -> None:
@@ -176,7 +176,7 @@ class TextTask(ABC):
     def stream(self, kind: str, policy: str) -> DialogueStream:
         """Dialogues of one of `kinds`; 'games' are those that `policy` plays."""
         assert kind in self.kinds
-        return Played(self.environment(), self.policy(policy))
+        return PlayedDialogues(self.environment(), self.policy(policy))
 
     def count(self, kind: str) -> int | None:
         """The number of dialogues of that kind, numbered by `first` of `sample`; None if they are endless."""

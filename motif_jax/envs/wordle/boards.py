@@ -78,7 +78,7 @@ class Boards:
         self.won[rows] = alone & said.any(1)
 
 
-class Player(Protocol):
+class BoardPlayer(Protocol):
     """A player of boards."""
 
     def choose(self, boards: Boards, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -86,7 +86,7 @@ class Player(Protocol):
 
 
 def play(
-    boards: Boards, player: Player, rng: np.random.Generator, hidden: np.ndarray | None = None
+    boards: Boards, player: BoardPlayer, rng: np.random.Generator, hidden: np.ndarray | None = None
 ) -> Boards:
     """Plays all games to their ends, in place; `hidden` int [games] is the word of each, where it is not drawn every turn."""
     while (rows := boards.running()).size:

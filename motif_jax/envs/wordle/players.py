@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from motif_jax.envs.wordle.boards import Boards, Player, play, returns
+from motif_jax.envs.wordle.boards import BoardPlayer, Boards, play, returns
 from motif_jax.envs.wordle.colours import WordTable, pick
 from motif_jax.envs.wordle.expert import best_words
 
@@ -67,7 +67,7 @@ class StartWords:
 class Optimal:
     """The fitting word with the greatest information gain, ties broken at random; its first by `start` where there is one."""
 
-    def __init__(self, start: Player | None = None) -> None:
+    def __init__(self, start: BoardPlayer | None = None) -> None:
         self._start = start
         self._known: dict[bytes, np.ndarray] = {}
 
@@ -108,8 +108,8 @@ class Optimal:
 class Repeat:
     """A word that was guessed before in this game (among its first `first`); the first word by `start`, or any."""
 
-    def __init__(self, table: WordTable, start: Player | None = None, first: int | None = None) -> None:
-        self._start: Player = start or RandomMixture(table, 0.0)
+    def __init__(self, table: WordTable, start: BoardPlayer | None = None, first: int | None = None) -> None:
+        self._start: BoardPlayer = start or RandomMixture(table, 0.0)
         self._first = first
 
     def choose(self, boards: Boards, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -139,7 +139,7 @@ class Wrong:
 class Mixture:
     """The first player with probability `share`, else the second; drawn again every turn."""
 
-    def __init__(self, share: float, first: Player, second: Player) -> None:
+    def __init__(self, share: float, first: BoardPlayer, second: BoardPlayer) -> None:
         self._share, self._players = share, (first, second)
 
     def choose(self, boards: Boards, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -157,7 +157,7 @@ class MonteCarlo:
     Equal ones: the one that was tried first, as published.
     """
 
-    def __init__(self, samples: int, player: Player) -> None:
+    def __init__(self, samples: int, player: BoardPlayer) -> None:
         self._samples, self._player = samples, player
 
     def choose(self, boards: Boards, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 
 from motif_jax.envs.text.contract import TextPolicy
 from motif_jax.envs.wordle import players
-from motif_jax.envs.wordle.boards import Player
+from motif_jax.envs.wordle.boards import BoardPlayer
 from motif_jax.envs.wordle.colours import DIGITS, HERE, MARKS, WordTable
 from motif_jax.envs.wordle.environment import WordleObservation
 from motif_jax.envs.wordle.words import START_WORDS, is_word, read_words
@@ -48,7 +48,7 @@ class Plan:
             self.lists += argument.lists if isinstance(argument, Plan) else ()
             self.lists += argument if isinstance(argument, tuple) and name != "start" else ()
 
-    def player(self, table: WordTable) -> Player:
+    def player(self, table: WordTable) -> BoardPlayer:
         """The player on a table that has the words of `lists`."""
         given = [a.player(table) if isinstance(a, Plan) else a for a in self.arguments]
         if self.name == "fitting":
@@ -58,7 +58,7 @@ class Plan:
         if self.name == "start":
             words: Any = given[0] if given else read_words("policy", START_WORDS)
             return players.StartWords(table, words)
-        made: dict[str, Callable[..., Player]] = {
+        made: dict[str, Callable[..., BoardPlayer]] = {
             "random_mixture": lambda *a: players.RandomMixture(table, *a),
             "repeat": lambda *a: players.Repeat(table, *a),
             "wrong": lambda *a: players.Wrong(table, *a),
@@ -126,7 +126,7 @@ def _wrong(key: str, text: str, why: str) -> UserError:
 class PlayerPolicy(TextPolicy):
     """A player of boards as a policy of one game."""
 
-    def __init__(self, player: Player) -> None:
+    def __init__(self, player: BoardPlayer) -> None:
         self._player = player
 
     def act(self, observation: WordleObservation, rng: np.random.Generator) -> str:

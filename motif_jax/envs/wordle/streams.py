@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from motif_jax.datasets.dialogues.dialogue import Dialogues, encode_meta
-from motif_jax.envs.wordle.boards import TRIES, Boards, Player, play, to_dialogues
+from motif_jax.envs.wordle.boards import TRIES, BoardPlayer, Boards, play, to_dialogues
 from motif_jax.envs.wordle.colours import WordTable
 
 EXPERT, BRANCH, ADVERSARIAL, SUBOPTIMAL = "expert", "branch_suboptimal", "adversarial", "suboptimal"
@@ -22,7 +22,7 @@ ADVERSARIAL_TURN = 2
 class Games:
     """Whole games of one player."""
 
-    def __init__(self, table: WordTable, player: Player) -> None:
+    def __init__(self, table: WordTable, player: BoardPlayer) -> None:
         self._table, self._player = table, player
 
     def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
@@ -49,7 +49,7 @@ def _branched(
     boards: Boards,
     rows: np.ndarray,
     turns: np.ndarray,
-    player: Player,
+    player: BoardPlayer,
     restarts: bool,
     rng: np.random.Generator,
 ) -> Boards:
@@ -97,7 +97,7 @@ class Branching:
     """
 
     def __init__(
-        self, table: WordTable, expert: Player, other: Player, others: int, restarts: bool = False
+        self, table: WordTable, expert: BoardPlayer, other: BoardPlayer, others: int, restarts: bool = False
     ) -> None:
         self._table, self._expert, self._other = table, expert, other
         self._others, self._restarts = others, restarts
@@ -125,9 +125,9 @@ class Adversarial:
     def __init__(
         self,
         table: WordTable,
-        expert: Player,
-        other: Player,
-        adversary: Player,
+        expert: BoardPlayer,
+        other: BoardPlayer,
+        adversary: BoardPlayer,
         others: int,
         adversaries: int,
         restarts: bool = False,

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from motif_jax.datasets.dialogues.dialogue import Dialogues
-from motif_jax.envs.wordle.boards import TRIES, Boards, Player, dialogues_of, play
+from motif_jax.envs.wordle.boards import TRIES, BoardPlayer, Boards, dialogues_of, play
 from motif_jax.envs.wordle.colours import (
     ABSENT,
     ALL_HERE,
@@ -322,7 +322,7 @@ def simulate(
     path: str | Path,
     days: Sequence[str],
     table: WordTable,
-    player: Player,
+    player: BoardPlayer,
     count: int,
     rng: np.random.Generator,
 ) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from motif_jax.datasets.tokens.dataset import TokensDataset
-from motif_jax.datasets.tokens.order import Buckets, Windows, gather
+from motif_jax.datasets.tokens.order import Buckets, TokenWindows, gather
 from motif_jax.datasets.tokens.writer import TokensWriter
 from motif_jax.support.errors import UserError
 
@@ -155,17 +155,17 @@ def test_damaged_and_missing_files_are_named(tmp_path):
 
 def test_windows_are_all_there_in_every_pass_in_an_order_of_seed_and_step():
     tokens = np.arange(103, dtype=np.uint16)
-    order = Windows(103, 10, 4, seed=3)
+    order = TokenWindows(103, 10, 4, seed=3)
     assert order.per_pass == 10
     starts = np.concatenate([order.starts(step) for step in range(5)])
     for number in range(2):
         part = np.sort(starts[number * 10 : number * 10 + 10])
         assert set(np.diff(part)) == {10}
         assert 0 <= part[0] <= 3
-    again = Windows(103, 10, 4, seed=3)
+    again = TokenWindows(103, 10, 4, seed=3)
     np.testing.assert_array_equal(again.starts(3), order.starts(3))
     assert starts[:10].tolist() != starts[10:].tolist()
-    assert Windows(103, 10, 4, seed=4).starts(0).tolist() != order.starts(0).tolist()
+    assert TokenWindows(103, 10, 4, seed=4).starts(0).tolist() != order.starts(0).tolist()
     rows = order.gather(tokens, 1)
     assert (rows.shape, rows.dtype) == ((4, 10), np.int32)
     np.testing.assert_array_equal(rows[:, 0], order.starts(1))

@@ -12,7 +12,7 @@ import pytest
 from motif_jax.annotation.annotator import check_annotator, make_annotator
 from motif_jax.annotation.conversations import read_conversations
 from motif_jax.annotation.prompts import MODES
-from motif_jax.annotation.session import Session
+from motif_jax.annotation.session import AnnotationSession
 from motif_jax.annotation.store import AnswerStore
 from motif_jax.datasets.verdicts import NO, SINGLE, YES
 from motif_jax.support.errors import UserError
@@ -64,7 +64,7 @@ def test_single_messages(server, tmp_path, mode):
     config.annotator, config.openai.base_url, config.openai.model = "openai", server.url, "judge"
     config.answer.mode = mode
     check_annotator(config, SINGLE)
-    with Session(make_annotator(config, SINGLE), tmp_path / "store", SINGLE) as session:
+    with AnnotationSession(make_annotator(config, SINGLE), tmp_path / "store", SINGLE) as session:
         questions = {text: session.question(text) for text in texts}
         answers = session.ask(list(questions.values()))
         assert {text: answers[question.id].label for text, question in questions.items()} == {

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from motif_jax.annotation.annotator import make_annotator
-from motif_jax.annotation.session import Session
+from motif_jax.annotation.session import AnnotationSession
 from motif_jax.datasets.verdicts import SINGLE
 from motif_jax.support.errors import UserError
 from tests.end_to_end.annotate_datasets import (
@@ -88,7 +88,7 @@ def test_a_hanging_server_keeps_no_session_from_its_end(server, tmp_path):
     config = get_config()
     config.annotator, config.openai.base_url, config.openai.model = "openai", server.url, "judge"
     config.openai.concurrency = 1
-    session = Session(make_annotator(config, SINGLE), tmp_path / "store", SINGLE)
+    session = AnnotationSession(make_annotator(config, SINGLE), tmp_path / "store", SINGLE)
     thread = threading.Thread(target=session.ask, args=([session.question("a"), session.question("b")],))
     thread.start()
     while not server.requests:

@@ -12,7 +12,7 @@ import pytest
 from motif_jax.actors.inline import InlineActors
 from motif_jax.actors.pool import ActorPool
 from motif_jax.collecting import sampling
-from motif_jax.collecting.sampling_worker import Job, SamplingPlan
+from motif_jax.collecting.sampling_worker import EpisodeJob, SamplingPlan
 from motif_jax.datasets.pairs import chunks
 from motif_jax.envs import registry
 from motif_jax.envs.spec import EngineError, empty_observation
@@ -61,7 +61,7 @@ def test_an_episode_whose_environment_dies_is_left_out(tmp_path, monkeypatch):
         options={"modules": "tests.gym_toys", "text": "tests.gym_toys:praise"},
         fields=("message",), seed=1, length=1, share=1.0, folder=str(tmp_path), text="caption",
     )  # fmt: skip
-    jobs = (Job(index, seed, 0, RandomPolicy()) for index, seed in enumerate((3, 4, 5)))
+    jobs = (EpisodeJob(index, seed, 0, RandomPolicy()) for index, seed in enumerate((3, 4, 5)))
     list(sampling.record(jobs, plan, 1, types.SimpleNamespace(requested=False)))
     assert chunks.scan(tmp_path) == {0: 30, 1: 0, 2: 30}
 

@@ -7,7 +7,7 @@ import pytest
 
 from motif_jax.envs import registry
 from motif_jax.envs.nethack.actions import EXTENDED_KEYS, action_names
-from motif_jax.envs.nethack.random_players import GROUPS, HABITS, GivenActions, Habit
+from motif_jax.envs.nethack.random_players import GROUPS, HABITS, Habit, ReplayedActions
 
 SPECS = {
     count: registry.spec(name)
@@ -64,6 +64,6 @@ def test_other_action_sets_are_refused():
 
 
 def test_given_actions():
-    assert taken(GivenActions(np.array([3, 1, 2])), 0, 3) == [3, 1, 2]
+    assert taken(ReplayedActions(np.array([3, 1, 2])), 0, 3) == [3, 1, 2]
     with pytest.raises(StopIteration):
-        taken(GivenActions(np.array([3, 1, 2])), 0, 4)
+        taken(ReplayedActions(np.array([3, 1, 2])), 0, 4)
