@@ -7,7 +7,7 @@ goes on; the result depends neither on that nor on the number of workers.
 
 Variants: wordle (whole games), branch (an expert's games and others that leave it at every turn), adversarial (at the third guess),
 tweets (games with the colours of tweets), smoke (500 games, seconds); visdial (the published files), reddit
-(replies to comments); babyai (the steps of 500 random episodes of BabyAI-Text, to make a language model of: docs/glam.md).
+(replies to comments); babyai (500 random episodes of BabyAI-Text, told in hindsight, to make a language model of: docs/glam.md).
 """
 
 from motif_jax import sections
@@ -140,7 +140,7 @@ VARIANTS = {
     "branch": {"kind": "branch", "num_dialogues": 20_000, "policy": _EXPERT},
     "adversarial": {
         "kind": "adversarial",
-        "num_dialogues": 2_000,
+        "num_dialogues": 500,
         "policy": _EXPERT,
         "wordle.num_suboptimal": 5,
     },
@@ -150,7 +150,7 @@ VARIANTS = {
     "reddit": {"task": "reddit", "kind": "recorded", "num_dialogues": 0, "policy": "recorded"},
     "babyai": {
         "task": "babyai_text",
-        "kind": "steps",
+        "kind": "hindsight",
         "policy": "random",
         "num_dialogues": 500,
         "babyai_text.observations": 1,

@@ -11,7 +11,7 @@ in 8 or 4 bits (--config.lora.base=nf4).
 Variants:
   (none)      a GPT-2 of 124 million parameters, with the sizes and rates that such models are trained with.
   quickstart  a small GPT-2 that sees two million tokens, a few minutes on 2 cores.
-  babyai      a T5 of 0.87 million parameters of the text of random play, 3 to 4 minutes on 2 cores (docs/glam.md).
+  babyai      a T5 of 0.33 million parameters of random play told in hindsight, 3 to 4 minutes on 2 cores (docs/glam.md).
   smoke       seconds: whether everything works.
 """
 
@@ -113,17 +113,23 @@ _SMOKE = {
 VARIANTS = {
     "quickstart": _SMALL,
     "babyai": {
-        "model": {"architecture": "t5", "width": 128, "layers": 2, "heads": 4, "feed_forward": 256},
-        # Phrases until things and places are a token each: "purple key ", "1 step left and 3 steps forward, You see a ". More, and a
-        # mission's things get tokens of their own, which have to be learned to mean what is seen.
-        "tokenizer": {"vocab_size": 600, "phrases": True},
+        "model": {
+            "architecture": "t5",
+            "width": 64,
+            "layers": 2,
+            "heads": 4,
+            "feed_forward": 256,
+            "attention": "comparing",
+        },
+        # A thing has the same tokens in the mission and where it is seen: heads that compare tokens find it.
+        "tokenizer": {"vocab_size": 600, "phrases": True, "phrase": PHRASE},
         "objective": "prefix",
         "packing": "items",
         "length": 96,
         "batch_size": 64,
-        "steps": 1000,
-        "evaluate_every": 250,
-        "optimizer": {"learning_rate": 1e-3, "warmup_steps": 50},
+        "steps": 900,
+        "evaluate_every": 300,
+        "optimizer": {"learning_rate": 2e-3, "warmup_steps": 50},
         "evaluation_batches": 10,
         "save_every_seconds": 30.0,
     },

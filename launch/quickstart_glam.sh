@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# A language model learns to play, on this machine's CPU, from an empty clone to a report, in about 10 minutes on 2 cores:
-# play BabyAI-Text at random, make a small T5 of the text, train it by PPO to find what its mission names, evaluate, report.
+# A language model learns to play, on this machine's CPU, from an empty clone to a report:
+# play BabyAI-Text at random, tell what was played in hindsight, make a small T5 of it, train that by PPO to find what its mission names,
+# evaluate, ask what it would do in fixed situations, report.
 #
 #   bash launch/quickstart_glam.sh [FOLDER]      FOLDER: where everything goes, runs/quickstart_glam by default
 #
-# It holds if, on episodes that nothing was tuned on, the trained model succeeds more often than each of four others, the whole interval of
-# each paired difference above 0: random play, the best shares of actions that read nothing (fitted on other episodes), the model itself
-# with the prompts of another episode, and the model before its training. If not it says so and ends with exit code 1.
+# It holds if, on 400 episodes that nothing was tuned on, the trained model succeeds more often than each of four others, the whole interval
+# of each paired difference above 0: random play, the best shares of actions that read nothing (fitted on other episodes), the model itself
+# with the prompts of another episode, and the model before its training. It must lead those that do not read by 0.15, with intervals apart.
+# And its most likely action must be the right one where the goal is ahead, left and right. If not the script says so and ends with code 1.
 # Stop it anywhere and run it again: every stage goes on where it was, and a finished one says so at once.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
@@ -34,5 +36,7 @@ stage evaluate.py:quickstart "$runs/evaluate_exchanged" --config.policy=agent --
 stage evaluate.py:quickstart "$runs/evaluate_before" --config.policy=agent --config.agent.checkpoint=0 "${played[@]}"
 evaluations=$(printf ",%s" "$runs"/evaluate_{agent,random,fixed,exchanged,before})
 stage report.py:quickstart "$runs/report" --config.title="GLAM quickstart" --config.language.dir="$runs/language" \
-  --config.agent.dir="$runs/agent" --config.first_must_lead=True \
+  --config.agent.dir="$runs/agent" --config.first_must_lead=True --config.lead=0.15 \
   --config.evaluations="${evaluations#,}"
+stage probe_language_agent.py "$runs/probes" --config.policy="$runs/agent" --config.checkpoint=latest \
+  --config.probes.prompts=configs/probes/babyai_directions.json --config.must_be_right=True
