@@ -47,6 +47,17 @@ def added(one: Any, other: Any) -> Any:
     return jax.tree.map(add, one, other, is_leaf=_is_spread)
 
 
+def nothing(tree: Any) -> Any:
+    """What `added` leaves as it is: of arrays or shapes, zeros, and spreads of no numbers."""
+
+    def none(leaf: Any) -> Any:
+        if not _is_spread(leaf):
+            return jnp.zeros(leaf.shape, leaf.dtype)
+        return Spread(jnp.float32(0), jnp.float32(0), jnp.float32(jnp.inf), jnp.float32(-jnp.inf))
+
+    return jax.tree.map(none, tree, is_leaf=_is_spread)
+
+
 def over_devices(tree: Any, axis: str) -> Any:
     """The same as `added`, of the trees of all devices."""
 

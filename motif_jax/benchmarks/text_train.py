@@ -6,13 +6,17 @@ Tokens a second of loss and gradient, with two trunks learned, one that follows,
 tokens actions, and with a quarter (`quarter`). Yardstick: the same losses of logits, V, Q and target Q of all tokens at all positions, of
 which those of actions are taken. `gradients_apart` is the norm of their difference, by that of one. `flops_ratio` is
 that of all matrix products.
-Some four minutes on two cores with `--config.repeats=3`; `:text_train_gpu` has more tokens, in bfloat16.
+
+`step` is of a whole training step, in `micro_batches` of as many rows: `compile_seconds`, and by the compiler's account the megabytes of
+its state (parameters, targets, optimiser) and of all that it holds at once (`memory_megabytes`).
+Some five minutes on two cores with `--config.repeats=3`; `:text_train_gpu` has more tokens, in bfloat16.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import time
 from typing import Any
 
 import jax
@@ -25,12 +29,18 @@ from motif_jax.algorithms import implicit_q
 from motif_jax.algorithms.implicit_q import ActionQ, Estimates, ImplicitQSettings, TextBatch
 from motif_jax.benchmarks import _language, _text_agents, beside, result
 from motif_jax.datasets.dialogues import token_columns
+from motif_jax.devices.parallel import DataParallel
 from motif_jax.language.sampling import token_log_probs
+from motif_jax.language.targets import Following
 from motif_jax.language.text_agent import POLICY, TARGET, VALUES, TextAgentNetwork, V
 from motif_jax.offline.dialogue_batches import ItemLayout
+from motif_jax.offline.task import shapes_of
 from motif_jax.offline.text_methods import RULES
 from motif_jax.offline.text_objective import Objective, Part, Weights
+from motif_jax.offline.text_task import TextState, TextTraining
+from motif_jax.offline.trainer import Carry, make_train_steps
 from motif_jax.support import config as checks
+from motif_jax.support import resources
 
 GPU_SIZE = {"batch_size": 16, "length": 512, "dtype": "bfloat16"}
 _PAD, _SHARES = 0, {"half": 0.5, "quarter": 0.25}
@@ -42,14 +52,14 @@ def options() -> ConfigDict:
     """Settings: the network's size, and rows and tokens of a gradient."""
     return ConfigDict(
         {
-            "width": 768, "layers": 12, "vocabulary": 50_264, "dtype": "float32", "batch_size": 4, "length": 128, "seconds": 2.0,
+            "width": 768, "layers": 12, "vocabulary": 50_264, "dtype": "float32", "batch_size": 4, "length": 128, "micro_batches": 4, "seconds": 2.0,
         }
     )  # fmt: skip
 
 
 def check(config: ConfigDict) -> None:
     """Raises UserError for what cannot be measured."""
-    for key in ("width", "layers", "vocabulary"):
+    for key in ("width", "layers", "vocabulary", "micro_batches"):
         checks.positive(config, f"options.{key}")
     # So many tokens have an action in them.
     length = config.options.length
@@ -88,6 +98,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
             "flops": flops[1] / flops[0],
         }
     half, quarter = found["half"], found["quarter"]
+    batch = _batch(chosen, _SHARES["half"], config.seed)
     return result(
         "text_train", "tokens/s", half["ours"], "all heads at every position", half["plain"], chosen.to_dict(),
         gradients_apart=max(half["apart"], quarter["apart"]), flops_ratio=half["flops"],
@@ -95,8 +106,38 @@ def run(config: ConfigDict) -> dict[str, Any]:
             "value": float(np.median(quarter["ours"])), **beside(quarter["ours"], quarter["plain"]),
             "flops_ratio": quarter["flops"],
         },
-        threads=_language.threads(),
+        threads=_language.threads(), step=_step(objective, learned, frozen["target"], batch, chosen.micro_batches),
     )  # fmt: skip
+
+
+class _NoDialogues:
+    batch_size, steps_per_pass = 1, None
+
+    def batches(self, first: int, count: int) -> TextBatch:
+        raise NotImplementedError
+
+    def whole(self, most: int) -> list[TextBatch]:
+        return []
+
+
+def _step(objective: Objective, learned: Any, target: Any, batch: TextBatch, micro: int) -> dict[str, float]:
+    """What a step of `micro` micro-batches like `batch` takes to compile and to hold; it is not run."""
+    config = resources.config_file("train_text")["get_config"]("wordle_ilql")
+    parallel, none = DataParallel(jax.local_devices()[:1]), _NoDialogues()
+    shapes = shapes_of((learned, target))
+    task = TextTraining(config, objective, *shapes, {}, Following(), none, none, parallel, {}, "")
+    state = TextState(*shapes, jax.eval_shape(task.optimizer.init, shapes[0]), jnp.int32(0))
+    rows = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, 1, micro, *leaf.shape), leaf.dtype), batch)
+    program = parallel.wrap(make_train_steps(task.step), donate_state=True)
+    start = time.monotonic()
+    compiled = program.lower(Carry(state, jnp.int32(0), None), rows).compile()  # type: ignore[attr-defined]
+    seconds, memory = time.monotonic() - start, compiled.memory_analysis()
+    held = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
+    return {
+        "compile_seconds": seconds,
+        "state_megabytes": sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state)) / 1e6,
+        "memory_megabytes": (held + memory.temp_size_in_bytes) / 1e6,
+    }
 
 
 def _apart(ours: Any, theirs: Any) -> float:

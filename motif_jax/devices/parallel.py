@@ -71,8 +71,11 @@ class DataParallel:
         return in_turn(program) if self.platform == "cpu" and self.device_count > 1 else program
 
     def replicate(self, tree: Any) -> Any:
-        """Places a copy of `tree` on every local device."""
-        return jax.device_put(tree, NamedSharding(self._mesh, PartitionSpec()))
+        """Places a copy of `tree` on every local device.
+
+        On CPU, too: a program cannot reuse the memory of a numpy array that is donated to it.
+        """
+        return jax.device_put(tree, NamedSharding(self._mesh, PartitionSpec()), may_alias=False)
 
     def acting(self, tree: Any) -> Any:
         """What acts of a replicated tree: one device's copy of it."""

@@ -130,15 +130,16 @@ def gradient_sums(
 
     gradient = jax.grad(loss, has_aux=True)
     count = jax.tree.leaves(batches)[0].shape[0]
-    first = gradient(params, jax.tree.map(lambda leaf: leaf[0], batches), 0)
+    first = jax.tree.map(lambda leaf: leaf[0], batches)
     if count == 1:
-        return first
+        return gradient(params, first, 0)
 
     def add(total: Any, part: tuple[Any, jax.Array]) -> tuple[Any, None]:
         return spread.added(total, gradient(params, *part)), None
 
-    rest = jax.tree.map(lambda leaf: leaf[1:], batches)
-    return jax.lax.scan(add, first, (rest, jnp.arange(1, count)))[0]
+    # All of them in the loop: one more beside it is a program of the same size again.
+    none = spread.nothing(jax.eval_shape(gradient, params, first, 0))
+    return jax.lax.scan(add, none, (batches, jnp.arange(count)))[0]
 
 
 def make_update(

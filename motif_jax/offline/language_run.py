@@ -279,11 +279,8 @@ def export(run: LanguageRun, workdir: Path) -> Path:
     if hosts.on_first(is_there):
         return target
     task = run.task
-    learned = jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), task.init_state().params
-    )
     with Checkpoints(workdir / "checkpoints", keep=None, read_only=True) as checkpoints:
-        learned = checkpoints.restore(summary["used_evaluation"], {"params": learned})["params"]
+        learned = checkpoints.restore(summary["used_evaluation"], {"params": task.learned})["params"]
     if not hosts.is_first:
         return target
     params, head = task.adaptation.whole(learned, task.shared())

@@ -15,7 +15,7 @@ from motif_jax.devices.parallel import AXIS, DataParallel
 from motif_jax.language import dropout, training
 from motif_jax.language.adapting import Adaptation
 from motif_jax.language.training import LanguageTrainState, TokenBatch, TokenSums
-from motif_jax.offline.task import Evaluation, Task, TrainingPosition, diverged, drawn_by
+from motif_jax.offline.task import Evaluation, Task, TrainingPosition, diverged, drawn_by, shapes_of
 from motif_jax.offline.text_batches import TextBatches
 from motif_jax.support import seeds
 from motif_jax.support.run_folder import as_plain
@@ -49,6 +49,7 @@ class LanguageTask(Task):
     ) -> None:
         self.config, self.adaptation, self.parallel = config, adaptation, parallel
         self._learned, self._frozen, self._train = learned, frozen, train
+        self.learned = shapes_of(learned)
         self.steps, self.steps_per_epoch, self.chunk_steps = (
             config.steps,
             config.evaluate_every,
@@ -82,8 +83,8 @@ class LanguageTask(Task):
 
     def init_state(self) -> LanguageTrainState:
         """The learned parameters as they are at the start, and a fresh optimiser's state."""
-        opt_state = jax.device_get(jax.jit(self.optimizer.init)(self._learned))
-        return LanguageTrainState(self._learned, opt_state, np.int32(0))
+        learned, self._learned = self._learned, None
+        return LanguageTrainState(learned, jax.device_get(jax.jit(self.optimizer.init)(learned)), np.int32(0))
 
     def shared(self) -> Any:
         """The frozen parameters."""

@@ -12,7 +12,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-import jax
 from ml_collections import ConfigDict
 
 from motif_jax.devices.hosts import Hosts
@@ -64,7 +63,7 @@ class RunFiles:
         self._resume.close()
 
     def restore(self, state: Any) -> tuple[Any, TrainingPosition] | None:
-        """The newest state in the folder, of the shapes of `state`, and its position; None in a new folder.
+        """The newest state in the folder, of the shapes in `state`, and its position; None in a new folder.
 
         Raises:
           UserError: the checkpoints are of another layout or of other shapes, or the data are not the same.
@@ -74,7 +73,7 @@ class RunFiles:
             return None
         checkpoints, number, place = found
         _refuse_other_data(self._workdir, place, self._task.digests, self._task.source)
-        wanted = self._task.items(jax.tree.map(_abstract, state))
+        wanted = self._task.items(state)
         items = checkpoints.restore(number, {**wanted, "curve": JSON})
         rows = items.pop("curve")["rows"]
         position = TrainingPosition(place["step"], rows, place["sums"], place.get("skipped", 0))
@@ -292,10 +291,6 @@ def _newest(workdir: Path, folders: Sequence[Checkpoints]) -> tuple[Checkpoints,
         for checkpoints in folders:
             checkpoints.latest()
     return max(found, key=lambda entry: entry[2]["step"]) if found else None
-
-
-def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
 
 
 def _without_nan(row: Mapping[str, Any]) -> dict[str, Any]:

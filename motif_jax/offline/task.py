@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+import jax
 import numpy as np
 
 from motif_jax.algorithms.finite import named_leaves
@@ -103,7 +104,7 @@ class Task(Protocol):
     remedy: str
 
     def init_state(self) -> Any:
-        """The state before the first step, on the host: a NamedTuple of trees, a function of the seed."""
+        """The state before the first step, on the host: a NamedTuple of trees, a function of the seed. Asked for once."""
         ...
 
     def shared(self) -> Any:
@@ -114,7 +115,7 @@ class Task(Protocol):
         """One step of one device with its part of a batch: (new state, metrics). Pure; traced once.
 
         Both have to be equal on all devices: reduce over `devices.parallel.AXIS`. The metrics are scalars: the loss, the
-        gradient's norm, what else. A step whose metrics or new state are not finite is never applied.
+        gradient's norm, what else. A step whose metrics are not finite is never applied.
         """
         ...
 
@@ -170,6 +171,11 @@ class Task(Protocol):
     def inspected(self, batch: Any) -> dict[str, Any]:
         """A batch as arrays by name, for a person who looks for what was wrong in it."""
         return named_leaves(batch)
+
+
+def shapes_of(tree: Any) -> Any:
+    """Shapes and dtypes in place of arrays."""
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree)
 
 
 def diverged(what: str, remedy: str) -> UserError:

@@ -28,7 +28,7 @@ from motif_jax.language.sampling import token_log_probs
 from motif_jax.language.text_agent import POLICY, V
 from motif_jax.offline import agent_start
 from motif_jax.offline.agent_start import Start
-from motif_jax.offline.task import Evaluation, Task, TrainingPosition, drawn_by
+from motif_jax.offline.task import Evaluation, Task, TrainingPosition, drawn_by, shapes_of
 from motif_jax.offline.text_objective import Objective, joined
 from motif_jax.support import seeds
 from motif_jax.support.run_folder import as_plain
@@ -80,6 +80,7 @@ class PpoTraining(Task):
 
     title, unit, criterion = "train text agent by PPO", "episodes", "games/negative_return"
     chunk_steps = 1
+    target: Mapping[str, Any] = {}
     rollouts: Callable[[Any, int], EpisodeBatch]
     play: Callable[[Any], Mapping[str, float]]
 
@@ -106,7 +107,8 @@ class PpoTraining(Task):
         self._controller = kl_penalty.Controller(settings.kl.target, settings.kl.horizon)
         self._heads = Heads(width, {V: HeadConfig(1, (2 * width,), constant=0.0)}, objective.agent.dtype)
         key = jax.random.key(seeds.derive(config.seed, VALUE) % 2**32)
-        self._learned = {**start.learned, VALUE: jax.device_get(self._heads.init(key))}
+        self._learned: Any = {**start.learned, VALUE: jax.device_get(self._heads.init(key))}
+        self.learned = shapes_of(self._learned)
         self._frozen = dict(start.frozen)
         if settings.kl.coefficient and objective.spec is None:
             self._frozen[REFERENCE] = start.learned["trunks"]
@@ -114,8 +116,9 @@ class PpoTraining(Task):
 
     def init_state(self) -> PpoState:
         """The parameters as they are at the start, and a fresh optimiser's state."""
-        opt_state = jax.device_get(jax.jit(self.optimizer.init)(self._learned))
-        return PpoState(self._learned, opt_state, np.int32(0), np.float32(self.config.ppo.kl.coefficient))
+        learned, self._learned = self._learned, None
+        opt_state = jax.device_get(jax.jit(self.optimizer.init)(learned))
+        return PpoState(learned, opt_state, np.int32(0), np.float32(self.config.ppo.kl.coefficient))
 
     def shared(self) -> Any:
         """Trunks that are not learned."""

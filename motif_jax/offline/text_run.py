@@ -283,8 +283,7 @@ def export(run: TextRun, config: ConfigDict, workdir: Path) -> Path:
     if hosts.on_first(is_there):
         return target
     task = run.task
-    state: Any = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), task.init_state())
-    wanted = {name: tree for name, tree in task.items(state).items() if name in ("params", "target")}
+    wanted = {"params": task.learned, **({"target": task.target} if task.target else {})}
     with Checkpoints(workdir / "checkpoints", keep=None, read_only=True) as checkpoints:
         found = checkpoints.restore(summary["used_evaluation"], wanted)
     if not hosts.is_first:

@@ -18,7 +18,7 @@ from motif_jax.devices.parallel import AXIS, DataParallel
 from motif_jax.language import dropout, training
 from motif_jax.language.targets import Following, follow
 from motif_jax.offline import agent_start
-from motif_jax.offline.task import Evaluation, Task, TrainingPosition, diverged, drawn_by
+from motif_jax.offline.task import Evaluation, Task, TrainingPosition, diverged, drawn_by, shapes_of
 from motif_jax.offline.text_objective import LossTerms, Objective, Part
 from motif_jax.support import seeds
 from motif_jax.support.run_folder import as_plain
@@ -70,6 +70,7 @@ class TextTraining(Task):
       source: where dialogues are from, for people.
 
     Attributes:
+      learned, target: shapes of what a step changes and of what follows it.
       play: measures of episodes by name, of the agent's parameters; None: none are played.
     """
 
@@ -91,7 +92,8 @@ class TextTraining(Task):
         source: str,
     ) -> None:
         self.config, self.objective, self.parallel = config, objective, parallel
-        self._learned, self._target, self._frozen, self._train = learned, target, frozen, train
+        self._start, self._frozen, self._train = (learned, target), frozen, train
+        self.learned, self.target = shapes_of((learned, target))
         self.steps, self.steps_per_epoch = config.max_steps, config.evaluate_every
         draws = objective.dropout and not objective.rule.proposes
         self.digests = {**digests, **drawn_by(len(parallel.devices), draws)}
@@ -126,8 +128,8 @@ class TextTraining(Task):
 
     def init_state(self) -> TextState:
         """The parameters as they are at the start, and a fresh optimiser's state."""
-        opt_state = jax.device_get(jax.jit(self.optimizer.init)(self._learned))
-        return TextState(self._learned, self._target, opt_state, np.int32(0))
+        (learned, target), self._start = self._start, (None, None)
+        return TextState(learned, target, jax.device_get(jax.jit(self.optimizer.init)(learned)), np.int32(0))
 
     def shared(self) -> Any:
         """Trunks that are not learned."""
@@ -158,9 +160,9 @@ class TextTraining(Task):
         """Of what is learned that which the targets follow, as a tree like theirs."""
         found = {}
         for group in ("trunks", "additions"):
-            if group in self._target:
+            if group in self.target:
                 found[group] = {"target": params[group]["values"]}
-        return {**found, "heads": {name: params["heads"][name] for name in self._target["heads"]}}
+        return {**found, "heads": {name: params["heads"][name] for name in self.target["heads"]}}
 
     def _named(self, terms: LossTerms) -> dict[str, Any]:
         """The terms that the method has."""
@@ -185,7 +187,7 @@ class TextTraining(Task):
 
     def items(self, state: TextState) -> dict[str, Any]:
         """The state's parts; a method without targets has none."""
-        return {name: part for name, part in state._asdict().items() if name != "target" or self._target}
+        return {name: part for name, part in state._asdict().items() if name != "target" or self.target}
 
     def batch_axes(self, batches: TextBatch) -> int:
         """That of the dialogues."""

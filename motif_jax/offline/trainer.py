@@ -21,7 +21,7 @@ from motif_jax.algorithms.finite import all_finite, keep_if
 from motif_jax.devices.hosts import Hosts
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.offline.records import RunFiles
-from motif_jax.offline.task import Task, TrainingPosition, diverged
+from motif_jax.offline.task import Task, TrainingPosition, diverged, shapes_of
 from motif_jax.support import nonfinite
 from motif_jax.support.curves import best_row
 from motif_jax.support.interruption import Interruption
@@ -97,7 +97,8 @@ def make_train_steps(
 
     def guarded(carry: Carry, batch: Any) -> tuple[Carry, dict[str, jax.Array]]:
         state, metrics = step(carry.state, carry.shared, batch)
-        finite = all_finite(state, metrics)
+        # Not of the new state, which takes the old one's place: a gradient's norm is not finite where one number is not.
+        finite = all_finite(metrics)
         goes_on = carry.left >= 0
         state = keep_if(finite & goes_on, state, carry.state)
         left = carry.left - (~finite & goes_on).astype(jnp.int32)
@@ -177,7 +178,7 @@ class OfflineTrainer:
             Interruption() as stop,
         ):
             state = task.init_state()
-            state, position = files.restore(state) or (state, TrainingPosition())
+            state, position = files.restore(shapes_of(state)) or (state, TrainingPosition())
             profiler = Profiler(workdir, **settings.profile if hosts.is_first else {})
             with contextlib.ExitStack() as stack:
                 metrics, silent = None, None if hosts.is_first else io.StringIO()
@@ -188,6 +189,7 @@ class OfflineTrainer:
                     Progress(task.units(task.steps), task.unit, task.title, task.units(position.step), silent)
                 )
                 carry = self.place(state, position.skipped)
+                del state  # its memory, as large as what lies on a device
                 run = _Run(self, workdir, carry, position, files, metrics, progress, profiler, stop, hosts)
                 try:
                     return run.to_the_end()
@@ -339,7 +341,7 @@ class _Run:
         """Writes the batch of the step `place` after the position's; returns what was wrong, for people."""
         step = self.position.step + place
         numbers = {name: values[place] for name, values in metrics.items()}
-        wrong = [name for name, number in numbers.items() if not np.isfinite(number)] or ["a parameter"]
+        wrong = [name for name, number in numbers.items() if not np.isfinite(number)]
         batch = self.trainer.task.inspected(jax.tree.map(lambda leaf: leaf[step - first], batches))
         path = nonfinite.path_of(self.workdir, step)
         if self.hosts.is_first:

@@ -205,9 +205,8 @@ def export(task: UpvoteTask, spoken: Path, settings: ModelConfig, workdir: Path)
         **longest,
     }:
         return target
-    shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), task.init_state().params)
     with Checkpoints(workdir / "checkpoints", keep=None, read_only=True) as checkpoints:
-        learned = checkpoints.restore(summary["used_evaluation"], {"params": shapes})["params"]
+        learned = checkpoints.restore(summary["used_evaluation"], {"params": task.learned})["params"]
     parts = jax.device_get({**(task.shared() or {}), **learned})
     with replaced_folder(target) as part:
         write(part, settings, parts["model"], parts["heads"], spoken)

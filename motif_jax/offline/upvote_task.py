@@ -21,7 +21,7 @@ from motif_jax.language import dropout, training
 from motif_jax.language.text_scorer import ScorerNetwork
 from motif_jax.language.tokens import bucket
 from motif_jax.language.training import LanguageTrainState, TokenSums
-from motif_jax.offline.task import Evaluation, Task, TrainingPosition, diverged, drawn_by
+from motif_jax.offline.task import Evaluation, Task, TrainingPosition, diverged, drawn_by, shapes_of
 from motif_jax.support import seeds
 from motif_jax.support.run_folder import as_plain
 
@@ -116,6 +116,7 @@ class UpvoteTask(Task):
     ) -> None:
         self.config, self.network, self.parallel = config, network, parallel
         self._learned, self._frozen, self._train = learned, frozen, train
+        self.learned = shapes_of(learned)
         self.steps, self.steps_per_epoch = config.max_steps, config.evaluate_every
         self.digests = {**digests, **drawn_by(len(parallel.devices), config.dropout > 0)}
         self.chunk_steps = config.chunk_steps
@@ -140,8 +141,8 @@ class UpvoteTask(Task):
         self._held_out = held_out.whole(config.evaluation_batches)
 
     def init_state(self) -> LanguageTrainState:
-        opt_state = jax.device_get(jax.jit(self.optimizer.init)(self._learned))
-        return LanguageTrainState(self._learned, opt_state, np.int32(0))
+        learned, self._learned = self._learned, None
+        return LanguageTrainState(learned, jax.device_get(jax.jit(self.optimizer.init)(learned)), np.int32(0))
 
     def shared(self) -> Any:
         """What is not learned."""

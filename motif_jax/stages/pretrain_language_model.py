@@ -145,7 +145,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
             return EXIT_CODE
         task, data, settings = found.task, found.data, found.settings
         records.refuse_other_data(workdir, task.digests, task.source)
-        weights = sum(leaf.size for leaf in jax.tree.leaves(task.init_state().params))
+        weights = sum(leaf.size for leaf in jax.tree.leaves(task.learned))
         hosts.say(
             f"{settings.architecture} with {weights:,} numbers to learn, {settings.vocab_size:,} tokens in its vocabulary; {data.train.num_tokens:,} "
             f"tokens of {data.train.num_items:,} texts to learn from, {data.held_out.num_tokens:,} held out; {len(parallel.devices)} "

@@ -222,7 +222,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
         records.refuse_other_data(workdir, task.digests, task.source)
         devices, tokens = task.parallel.devices, task.objective.agent.model.config.vocab_size
         hosts.say(
-            f"{config.method.name} on {config.task}: {_size(task.init_state().params):,} numbers to learn, {tokens:,} tokens; "
+            f"{config.method.name} on {config.task}: {_size(task.learned):,} numbers to learn, {tokens:,} tokens; "
             f"{found.told}; {len(devices)} {devices[0].device_kind} device(s)"
         )
         settings = TrainerSettings.of(config, keep=config.keep_checkpoints)

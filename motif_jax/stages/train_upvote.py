@@ -77,7 +77,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
             return EXIT_CODE
         task = found[0]
         records.refuse_other_data(workdir, task.digests, task.source)
-        count = sum(leaf.size for leaf in jax.tree.leaves(task.init_state().params))
+        count = sum(leaf.size for leaf in jax.tree.leaves(task.learned))
         print(
             f"{count:,} numbers to learn; {len(parallel.devices)} {jax.devices()[0].device_kind} device(s)",
             flush=True,
