@@ -44,7 +44,11 @@ class Budget:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "teardown":
-            self.seconds[report.nodeid] = dict(report.user_properties).get("processor_seconds", 0.0)
+            seconds = dict(report.user_properties).get("processor_seconds", 0.0)
+            self.seconds[report.nodeid] = seconds
+            if path := self.config.getoption("--times"):
+                with Path(path).open("a", encoding="utf-8") as file:
+                    file.write(json.dumps([report.nodeid, round(seconds, 3)]) + "\n")
 
     @property
     def over(self) -> list[tuple[float, str]]:
@@ -58,9 +62,6 @@ class Budget:
         )
         for seconds, name in self.over[:30]:
             write(f"{seconds:7.1f} s  {name}")
-        if path := self.config.getoption("--times"):
-            lines = (json.dumps([name, round(s, 3)]) + "\n" for name, s in self.seconds.items())
-            Path(path).write_text("".join(lines), encoding="utf-8")
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if self.config.getoption("--budget") and self.over and session.exitstatus == pytest.ExitCode.OK:
