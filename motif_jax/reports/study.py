@@ -286,22 +286,25 @@ def _table(
     if not found:
         return f"**{heading}**: no run is done yet."
     shown = list(next(iter(found.values())))
-    titles = [heading, "seeds", *(MEASURES[key] for key in shown)]
+    titles = [heading, "runs", *(MEASURES[key] for key in shown)]
     asks = any("annotator/questions" in row["figures"] for row in rows if row["method"] in found)
     titles += ["asked / met"] if asks else []
     lines = [f"| {' | '.join(titles)} |", "|" + "---|" * len(titles)]
     for name, cells in found.items():
         own = [row for row in rows if row["method"] == name]
-        done = ", ".join(str(row["seed"]) for row in sorted(own, key=lambda row: row["seed"]))
-        numbers = [_said(cells[key].value) for key in shown] + ([_asked(own)] if asks else [])
-        lines.append(f"| {' | '.join([name.replace('_', ' '), done, *numbers])} |")
+        numbers = [_said(cells[key]) for key in shown] + ([_asked(own)] if asks else [])
+        lines.append(f"| {' | '.join([name.replace('_', ' '), str(len(own)), *numbers])} |")
     absent = [name.replace("_", " ") for name in methods if name not in found]
     notes = [f"Not run yet: {', '.join(absent)}."] if absent else []
-    return "\n".join([*lines, "", *_claims(found, rows, methods[0], seeds), *notes])
+    return "\n".join([*lines, "", *_explained(rows, found, methods[0], seeds), *notes])
 
 
-def _said(estimate: Estimate) -> str:
-    return f"{_number(estimate.value)} ({_number(estimate.low)} to {_number(estimate.high)})"
+def _said(cell: MeasureCell) -> str:
+    value, sign = cell.value, cell.above.sign if cell.above is not None else 0
+    return (
+        f"{_number(value.value)} [{_number(value.low)}, {_number(value.high)}]"
+        + {1: " ▲", -1: " ▼", 0: ""}[sign]
+    )
 
 
 def _number(value: float) -> str:
@@ -317,34 +320,22 @@ def _asked(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"{np.mean(shares):.2f}" if shares else "–"
 
 
-def _claims(
-    found: Mapping[str, Mapping[str, MeasureCell]], rows: Sequence[Mapping[str, Any]], first: str, seeds: int
+def _explained(
+    rows: Sequence[Mapping[str, Any]], found: Mapping[str, Mapping[str, MeasureCell]], first: str, seeds: int
 ) -> list[str]:
-    """A sentence a measure: who lies above or below the first method, and of whom that cannot be said."""
+    """What the marks of a table mean, and what its differences leave out."""
     if first not in found or len(found) == 1:
         return []
     runs = {name: {row["seed"] for row in rows if row["method"] == name} for name in found}
     fewest = min(min(map(len, _compared(runs[name], runs[first]))) for name in found)
-    said = []
-    for key in found[first]:
-        groups: dict[int, list[str]] = {1: [], -1: [], 0: []}
-        for name, cells in found.items():
-            if (above := cells[key].above) is not None:
-                groups[above.sign].append(f"{name.replace('_', ' ')} {_difference(above)}")
-        words = {1: "above", -1: "below", 0: "no significant difference"}
-        parts = [f"{words[sign]}: {', '.join(names)}" for sign, names in groups.items() if names]
-        said.append(f"* {MEASURES[key]}: {'; '.join(parts)}.")
-    what = (
-        "runs and games"
-        if fewest > 1
-        else "games alone, as there is one run of some: other seeds may say otherwise"
-    )
-    of = "" if fewest >= seeds else f"; {fewest} of {seeds} seeds are done for each"
-    return [f"Against {first} (95 % intervals of the difference over {what}{of}):", "", *said, ""]
+    drawn = "runs and games" if fewest > 1 else "games alone (one run of some: other seeds may differ)"
+    of = "" if fewest >= seeds else f" {fewest} of {seeds} seeds are done for each."
+    name = first.replace("_", " ")
+    return [f"▲, ▼: above, below {name} (95 % interval of the paired difference over {drawn}).{of}", ""]
 
 
 def _difference(estimate: Estimate) -> str:
-    return f"{_sign(estimate.value)} ({_sign(estimate.low)} to {_sign(estimate.high)})"
+    return f"{_sign(estimate.value)} [{_sign(estimate.low)}, {_sign(estimate.high)}]"
 
 
 def _sign(value: float) -> str:
@@ -370,7 +361,7 @@ def claims(
         holds = gap.low > claim.margin
         missed += [] if holds else [claim]
         verdict = "holds" if holds else "does not hold"
-        chance = f"probability of improvement {_improvement(*sides):.2g}"
+        chance = f"P(improvement) {_improvement(*sides):.2g}"
         lines.append(f"* {claim}: **{verdict}**, {_difference(gap)}; {chance}.")
     return "\n".join(lines), missed
 
