@@ -7,7 +7,7 @@ goes on; the result depends neither on that nor on the number of workers.
 
 Variants: wordle (whole games), branch (an expert's games and others that leave it at every turn), adversarial (at the third guess),
 tweets (games with the colours of tweets), smoke (500 games, seconds); visdial (the published files), reddit
-(replies to comments); babyai (500 random episodes of BabyAI-Text, told in hindsight, to make a language model of: docs/glam.md).
+(replies to comments); babyai (500 random episodes of BabyAI-Text, relabelled in hindsight, to make a language model of: docs/glam.md).
 """
 
 from motif_jax import sections

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A language model learns to play, on this machine's CPU, from an empty clone to a report:
-# play BabyAI-Text at random, tell what was played in hindsight, make a small T5 of it, train that by PPO to find what its mission names,
+# play BabyAI-Text at random, relabel what was played in hindsight, make a small T5 of it, train that by PPO to find what its mission names,
 # evaluate, ask what it would do in fixed situations, report.
 #
 #   bash launch/quickstart_glam.sh [FOLDER]      FOLDER: where everything goes, runs/quickstart_glam by default

@@ -235,14 +235,8 @@ def test_the_readme_fits_on_a_page() -> None:
     assert len((REPOSITORY / "README.md").read_text(encoding="utf-8").split()) <= 900
 
 
-# Pages whose sentences are still to be rewritten.
-OLD_ENGLISH = {"glam"}
-
-
 @pytest.mark.parametrize("page", prose.pages(), ids=lambda p: p.name)
 def test_sentences_are_short_and_in_the_words_of_the_glossary(page: Path) -> None:
-    if page.stem in OLD_ENGLISH:
-        pytest.skip("still to be rewritten")
     text = page.read_text(encoding="utf-8")
     _, mean, longest = prose.measure(text)
     assert prose.length(longest) <= prose.LONGEST, f"{page.name}: {prose.length(longest)} words: {longest}"
