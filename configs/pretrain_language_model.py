@@ -11,7 +11,7 @@ in 8 or 4 bits (--config.lora.base=nf4).
 Variants:
   (none)      a GPT-2 of 124 million parameters, with the sizes and rates that such models are trained with.
   quickstart  a small GPT-2 that sees two million tokens, a few minutes on 2 cores.
-  babyai      a T5 of 0.33 million parameters of random play relabelled in hindsight, 3 to 4 minutes on 2 cores (docs/glam.md).
+  babyai      a T5 of 0.33 million parameters of random play relabelled in hindsight, some 5 minutes on 2 cores (docs/glam.md).
   smoke       seconds: whether everything works.
 """
 
@@ -127,7 +127,7 @@ VARIANTS = {
         "packing": "items",
         "length": 96,
         "batch_size": 64,
-        "steps": 900,
+        "steps": 1500,
         "evaluate_every": 300,
         "optimizer": {"learning_rate": 2e-3, "warmup_steps": 50},
         "evaluation_batches": 10,
