@@ -80,7 +80,8 @@ _CHANGES = {
     "value_clip": "--config.algorithm.clip_value=100",
     "discount": "--config.algorithm.gamma=0.999",
     "entropy": "--config.algorithm.exploration_coefficient=0.01",
-    "no_lag": "--config.on_policy=True",
+    # As many environments as fill a batch with their rollouts.
+    "no_lag": "--config.on_policy=True --config.actors.envs_per_worker=16",
     "popart": "--config.algorithm.value_normalisation=popart",
     "returns": "--config.algorithm.value_normalisation=popart --config.algorithm.advantage_scale=returns",
     "epochs": "--config.algorithm.epochs=2 --config.algorithm.minibatches=2",
