@@ -46,7 +46,8 @@ class Budget:
         if report.when == "teardown":
             seconds = dict(report.user_properties).get("processor_seconds", 0.0)
             self.seconds[report.nodeid] = seconds
-            if path := self.config.getoption("--times"):
+            path = self.config.getoption("--times")
+            if path and not hasattr(self.config, "workerinput"):  # not in the processes of xdist, too
                 with Path(path).open("a", encoding="utf-8") as file:
                     file.write(json.dumps([report.nodeid, round(seconds, 3)]) + "\n")
 

@@ -185,7 +185,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory, trained: Path) -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_an_episode_is_paid_as_evaluation_rates_it(agent: Path) -> None:
     """The same episode, step by step in gymnasium and as the house plays and rates it."""
     from motif_jax import agents
@@ -266,7 +266,7 @@ def test_an_agent_acts_for_one_and_for_many(agent: Path) -> None:
     env.close()
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_the_examples_of_the_pages_run(agent: Path, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one folder with a reward and an agent at the names that the pages use."""
     runs = agent.parent / "runs"

@@ -81,6 +81,7 @@ def rows(folder):
     return [json.loads(line) for line in (folder / "episodes.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.extra
 def test_agents_take_part_and_a_kill_changes_nothing(agent, tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     collect(agent, whole, "--config.workers=2")

@@ -94,7 +94,7 @@ class Patient(RandomPolicy):
         return super().player(seed, spec)
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_a_killed_evaluation_continues_and_says_the_same(repository, tmp_path, monkeypatch):
     # Here: what plays imports this file, after the program that is meant to be the one of these flags.
     from tests.refusals import refusal

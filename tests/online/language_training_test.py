@@ -53,7 +53,7 @@ def host(tree: Any) -> list[np.ndarray]:
     return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_a_split_model_learns_what_a_whole_one_does(tmp_path: Path) -> None:
     """Every kernel of attention and feed-forward lies in four parts on four devices; what is learned is compared by its change."""
     rate = {"optimizer.learning_rate": 1e-3}
@@ -118,7 +118,7 @@ def test_an_agent_with_additions_acts_before_its_first_update_with_the_frozen_ba
     assert np.isfinite(policy.act(prompts, np.ones(2, bool), policy.initial_state(2))[0]).all()
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_a_base_and_a_tokenizer_that_have_changed_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,7 +204,7 @@ def test_what_does_not_fit_is_told_before_any_work(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_the_reference_is_the_frozen_base_and_the_coefficient_goes_on_with_the_run(tmp_path: Path) -> None:
     kl = {
         "algorithm.kl.coefficient": 0.5,

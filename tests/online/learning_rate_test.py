@@ -28,7 +28,7 @@ def play(system: System, done: int, until: int) -> tuple[int, list[tuple[int, fl
     return done, rates
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_the_last_updates_of_a_run_learn_and_a_run_that_goes_on_has_the_same_rates(
     tmp_path: Path,
 ) -> None:

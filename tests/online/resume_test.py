@@ -141,8 +141,7 @@ def train(config: ConfigDict, workdir: Path, steps: int, saves: bool = False) ->
     "make",
     [
         recall,
-        *(pytest.param(made, marks=pytest.mark.slow) for made in (babyai, nethack)),
-        *(pytest.param(made, marks=pytest.mark.extra) for made in (symbolic, drrn)),
+        *(pytest.param(made, marks=pytest.mark.extra) for made in (babyai, nethack, symbolic, drrn)),
     ],
 )
 def test_it_ends_with_the_same_bits_and_the_same_episodes(tmp_path: Path, make: Any) -> None:

@@ -82,8 +82,8 @@ TURNS = [[[11, 1, 2, 13], [12], [11, 3, 13]], [[4, 13], [5, 6, 7, 13], []], [[1,
     "design",
     [
         Design(),
-        pytest.param(Design(separate_policy=False, separate_target=False), marks=pytest.mark.slow),
-        pytest.param(Design(q="none", v=False, prefix=True), marks=pytest.mark.slow),
+        pytest.param(Design(separate_policy=False, separate_target=False), marks=pytest.mark.extra),
+        pytest.param(Design(q="none", v=False, prefix=True), marks=pytest.mark.extra),
     ],
 )
 def test_greedy_actions_turn_by_turn_are_those_without_a_cache(design: Design) -> None:
@@ -128,9 +128,8 @@ def test_one_beam_is_greedy_and_more_find_likelier_actions() -> None:
 @pytest.mark.parametrize(
     "design",
     [
-        Design(),
         Design(q="utterance"),
-        Design(q="mean", v=False),
+        *(pytest.param(design, marks=pytest.mark.extra) for design in (Design(), Design(q="mean", v=False))),
     ],
 )
 def test_of_many_samples_the_best_goes_on_and_its_text_with_it(design: Design) -> None:

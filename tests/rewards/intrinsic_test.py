@@ -153,7 +153,7 @@ def test_no_reward_is_none_and_bad_values_are_told(trained, tmp_path):
     assert rewards.required_fields(section(trained)) == ("message",)
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_rewards_of_whole_observations_run_in_the_step(tmp_path):
     make_dataset(tmp_path / "dataset", pairs=40, glyphs=True)
     network = {"network.status": True, "network.crop": True, "network.embedding_dim": 8}

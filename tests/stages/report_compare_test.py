@@ -77,7 +77,7 @@ def test_pictures_of_a_run_are_written(tmp_path):
     assert json.loads((tmp_path / "out" / "report.json").read_text())["headline"]["kind"] == ""
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 @pytest.mark.usefixtures("compiled_quickly")
 def test_a_reward_of_more_than_the_message_has_a_page(tmp_path):
     make_dataset(tmp_path / "dataset", pairs=40, glyphs=True)

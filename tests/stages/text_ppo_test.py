@@ -36,6 +36,7 @@ def speaks(tmp_path_factory: pytest.TempPathFactory) -> str:
     )
 
 
+@pytest.mark.extra
 def test_killed_while_it_plays_it_ends_with_the_same_bits(
     tmp_path: Path, speaks: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

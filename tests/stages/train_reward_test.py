@@ -71,7 +71,7 @@ def complete_steps(folder: Path) -> list[int]:
     return [int(path.name) for path in folder.glob("*") if path.name.isdigit()]
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_killed_in_the_middle_of_an_epoch_it_ends_with_the_same_bits(dataset, tmp_path):
     whole = train(tmp_path / "whole", long_config(dataset))
     stopped = tmp_path / "killed"

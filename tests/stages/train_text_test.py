@@ -75,7 +75,7 @@ def valued(tmp_path_factory: pytest.TempPathFactory, data: Path, cloned: Path) -
     return train(tmp_path_factory.mktemp("ilql"), "ilql", data=str(data), **initial)
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_an_agent_is_read_with_its_task_and_says_what_it_expects(cloned: Path, valued: Path) -> None:
     policy, agent = agent_folder.load(cloned), agent_folder.load(valued)
     assert (agent.method, agent.task_name, agent.settings["discount"]) == ("ilql", TOY, 0.99)
@@ -287,7 +287,7 @@ def test_policy_and_values_may_begin_as_runs_with_other_dropout(tmp_path: Path, 
         stage.check(config_of("ilql", **initial), tmp_path / "run")
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_micro_batches_devices_and_a_mesh_take_the_same_steps(
     tmp_path: Path, data: Path, cloned: Path
 ) -> None:
@@ -321,7 +321,7 @@ def same_bits(one: Path, other: Path) -> list[Path]:
     return files
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_rows_say_what_is_learned_and_played_and_change_no_bit(tmp_path: Path, data: Path) -> None:
     values: dict[str, Any] = {"data": str(data), "method.policy.beta": 1.0, "dropout": 0.0, **ONE_TRUNK}
     played = train(tmp_path / "played", "ilql", **values, **{"games.episodes": 4, "log_every_seconds": 1e-9})
@@ -349,13 +349,13 @@ def test_rows_say_what_is_learned_and_played_and_change_no_bit(tmp_path: Path, d
     ("method", "more"),
     [
         ("bc_top", {"filter.top": 0.5}),
-        ("ilql_utterance", {"method.policy.beta": 1.0, **ONE_TRUNK}),
+        pytest.param("ilql_utterance", {"method.policy.beta": 1.0, **ONE_TRUNK}, marks=pytest.mark.extra),
         ("dt", {}),
-        ("awac", ONE_TRUNK),
-        ("cql", ONE_TRUNK),
+        pytest.param("awac", ONE_TRUNK, marks=pytest.mark.extra),
+        pytest.param("cql", ONE_TRUNK, marks=pytest.mark.extra),
         ("psi", CLONED),
-        ("bcq", CLONED),
-        ("g", CLONED),
+        pytest.param("bcq", CLONED, marks=pytest.mark.extra),
+        pytest.param("g", CLONED, marks=pytest.mark.extra),
         ("ilql", {"lora.patterns": "*/attention/query", "dtype": "bfloat16"}),
         ("sarsa", {"method.advanced_mlp": True, **ONE_TRUNK}),
     ],

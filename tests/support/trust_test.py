@@ -120,7 +120,7 @@ def test_a_recording_of_a_class_is_read_only_with_trust(tmp_path, monkeypatch):
     assert ran.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_every_stage_takes_the_names_and_opens_none_without(tmp_path):
     """As people do it: somebody else's folders below the one where the command is given."""
     (tmp_path / "runs").mkdir()
