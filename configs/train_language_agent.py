@@ -178,7 +178,7 @@ _CHANGES = {
     },
     "quickstart": {
         **_SHORT,
-        "train_for_env_steps": 20_480,
+        "train_for_env_steps": 61_440,
         "network": {"head_widths": (128,), "prompt_tokens": 80},
         "algorithm": {
             "gamma": 0.95,
