@@ -88,6 +88,7 @@ def test_any_number_of_shards_and_nothing_asked_again(dataset, run, tmp_path):
     assert (labels(larger)[:400] == want).all()
 
 
+@pytest.mark.extra
 def test_more_shards_than_questions(tmp_path, run):
     dataset = write_dataset(tmp_path / "dataset", [("a", "a"), ("You kill the newt!", "b")])
     for index in (2, 0, 1):
@@ -95,6 +96,7 @@ def test_more_shards_than_questions(tmp_path, run):
     assert labels(dataset).tolist() == [2, 0]
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("orders", ["given", "both"])
 def test_orders_agree_for_a_judge_without_position_bias(dataset, run, orders):
     run(dataset)
@@ -124,6 +126,7 @@ def test_labels_of_something_else_are_refused(dataset, run):
         run(dataset, name="mine")
 
 
+@pytest.mark.extra
 def test_restart_says_how_many_labels_it_discards(dataset, run, capsys):
     run(dataset, name="mine")
     run(dataset, name="mine", goal="gold", restart=True)
@@ -232,6 +235,7 @@ def test_a_shard_has_one_writer(dataset, run):
     run(dataset)
 
 
+@pytest.mark.extra
 def test_full_disk_is_one_line_and_nothing_is_lost(dataset, run, tmp_path):
     # A limit on a file's size cuts a write short as a full disk does.
     line = command(dataset, tmp_path / "run", tmp_path / "store", "--config.flush_seconds=0")

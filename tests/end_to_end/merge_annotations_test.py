@@ -65,6 +65,7 @@ def test_majority_and_tables(dataset, tmp_path):
     np.testing.assert_allclose(got, mean, atol=1e-6)
 
 
+@pytest.mark.extra
 def test_merge_and_annotate_never_replace_each_others_labels_unasked(tmp_path):
     folder = write_dataset(tmp_path / "dataset", drawn_pairs(50))
 

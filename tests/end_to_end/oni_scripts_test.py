@@ -15,6 +15,8 @@ import pytest
 from tests.end_to_end.pretended_oni import Run, pretended, start_job
 from tests.processes import wait_until
 
+pytestmark = pytest.mark.extra
+
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
@@ -68,7 +70,6 @@ def test_however_it_is_stopped_the_training_saves_and_nothing_is_left(
     assert run.has("saved")
 
 
-@pytest.mark.extra
 def test_a_server_that_dies_is_started_again(run: Run) -> None:
     run.touch("ready")
     program = run.start("launch/oni.sh", "judge")
@@ -84,7 +85,6 @@ def test_a_server_that_dies_is_started_again(run: Run) -> None:
     run.nothing_is_left()
 
 
-@pytest.mark.extra
 def test_a_server_that_hangs_is_started_again(run: Run) -> None:
     run.touch("ready")
     program = run.start("launch/oni.sh", "judge", LLM_CHECKS="2", LLM_ANSWER_SECONDS="1")
@@ -105,7 +105,6 @@ def test_a_server_that_hangs_is_started_again(run: Run) -> None:
     run.nothing_is_left()
 
 
-@pytest.mark.extra
 def test_before_the_first_answer_a_fault_ends_the_start(run: Run) -> None:
     run.touch("dead")
     program = run.start("launch/oni.sh", "judge")
@@ -138,7 +137,6 @@ def test_a_python_that_is_none_is_told(run: Run, name: str) -> None:
     assert not run.has("vllm_arguments")
 
 
-@pytest.mark.extra
 def test_gpus_are_divided_between_server_and_training(run: Run) -> None:
     run.touch("ready")
     program = run.start("launch/oni.sh", "judge", FAKE_CODE="0", GPUS="2", CUDA_VISIBLE_DEVICES="4,5,6")

@@ -17,6 +17,7 @@ from tests.compiling import QUICKLY
 from tests.end_to_end.slurm_programs import PYTHON, SCONTROL, SRUN
 from tests.processes import REPOSITORY, Program, ended, free_port, wait_until
 
+pytestmark = pytest.mark.extra
 SCRIPTS = ["annotate.sbatch", "train_agent.sbatch", "train.sbatch"]
 SLURM_VARIABLES = re.compile("^(SLURM|SBATCH)_")
 
@@ -200,7 +201,6 @@ def test_a_signal_reaches_the_stage(job: Job, script: str, number: signal.Signal
     assert job.requeued() == (["requeue 8"] if again else [])
 
 
-@pytest.mark.extra
 def test_a_training_on_two_nodes_is_stopped_queued_again_and_goes_on(job: Job) -> None:
     script, nodes = "train_agent.sbatch", 2
     flags = [

@@ -95,6 +95,7 @@ class Terminal:
         return self.process.wait(500)
 
 
+@pytest.mark.extra
 def test_live_on_a_terminal_keys_work(repository, tmp_path):
     terminal = Terminal(
         repository, 45, "--config=configs/visualize.py", f"--workdir={tmp_path}", "--config.seconds_per_step=0.0625",
@@ -113,6 +114,7 @@ def test_live_on_a_terminal_keys_work(repository, tmp_path):
     assert Recording.load(tmp_path / "episode-00000.json").info["end"] != 0
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_a_signal_leaves_the_terminal_as_it_was(repository, tmp_path, monkeypatch, number):
     games = tmp_path / "games"

@@ -169,7 +169,7 @@ def test_so_does_an_update_that_computes_the_intrinsic_reward() -> None:
     assert len(products(text, "convolution")) > 3 + 5 + 6
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 @pytest.mark.parametrize(("value", "name"), [("highest", "HIGHEST"), ("default", "DEFAULT")])
 def test_products_are_as_exact_as_the_config_says(value: str, name: str) -> None:
     config = agent_config()
@@ -184,7 +184,7 @@ def test_products_are_as_exact_as_the_config_says(value: str, name: str) -> None
     assert {kind for pair in found for kind in re.findall(r"DEFAULT|HIGHEST", pair)} == {name}
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 @pytest.mark.parametrize(("core", "dtype"), CORES)
 def test_acting_runs_on_a_gpu(core: str, dtype: str) -> None:
     network = nethack_network(core=core, dtype=dtype)
@@ -244,7 +244,7 @@ def test_training_a_reward_runs_on_a_gpu(inputs: str, dtype: str, tmp_path: Path
         lowered(program, params.params, np.zeros((8, 256), np.uint8))
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 @pytest.mark.parametrize("make", [lambda: nethack_network(), lambda: RewardNetwork(RewardArchitecture())])
 def test_initial_parameters_are_made_on_a_gpu(make: Callable[[], Any]) -> None:
     text = lowered(jax.jit(make().init), jax.random.PRNGKey(0))
