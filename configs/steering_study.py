@@ -54,8 +54,8 @@ BASE = {
     "evaluation": "configs/evaluate.py --config.policy=agent --config.reward.dir= --config.seed=77003 --config.episodes=300 "
     "--config.lanes=64",
     "games": {"random": "--config.policy=random"},  # its games are played by the random policy
-    "tables": {goal: ",".join([goal, *(name for name in _METHODS if name != goal)]) for goal in _GOALS},
-    "table_order": ",".join(_GOALS),
+    "tables": {"goals": "combat,gold,default,score,random"},
+    "table_order": "goals",
     "curves": {},
     "claims": "; ".join(
         f"{goal} > {other}: {measure}"
@@ -73,7 +73,7 @@ DEMO = {
     "page": "",
     "methods": {name: _METHODS[name] for name in ("combat", "gold", "random")},
     "prepare_order": ",".join(name for name in _PREPARE if not name.endswith("_default")),
-    "tables": {"combat": "combat,gold,random", "gold": "gold,combat,random"},
+    "tables": {"goals": "combat,gold,random"},
     "claims": "combat > gold: kills; combat > random: kills; gold > combat: gathered; gold > random: gathered",
 }
 get_config = sections.study(BASE, {"": {}, "demo": DEMO})
