@@ -85,7 +85,10 @@ def test_labels_that_are_none_are_refused(tmp_path, labels, line):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["retrieval", "classification", "none"])
+@pytest.mark.parametrize(
+    "kind",
+    ["retrieval", *(pytest.param(kind, marks=pytest.mark.extra) for kind in ("classification", "none"))],
+)
 def test_an_agent_of_28_actions_plays_and_is_rated_by_its_own_reward(golden, foreign, tmp_path, kind):
     config = load_config("import_torch", "oni")
     network = import_torch._agent_network(config.agent)

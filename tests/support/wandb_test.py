@@ -74,8 +74,8 @@ def _text(at: Path) -> tuple[Any, Any]:
 @pytest.mark.parametrize(
     ("make", "metric"),
     [
-        (_agent, "throughput/env_steps_per_second"),
-        (_reward, "train_evaluated/loss"),
+        pytest.param(_agent, "throughput/env_steps_per_second", marks=pytest.mark.extra),
+        pytest.param(_reward, "train_evaluated/loss", marks=pytest.mark.extra),
         (_text, "evaluation/seconds"),
     ],
 )
