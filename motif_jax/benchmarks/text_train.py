@@ -113,7 +113,8 @@ def run(config: ConfigDict) -> dict[str, Any]:
 class _NoDialogues:
     """A program's shapes need none."""
 
-    batch_size, steps_per_pass = 1, None
+    batch_size: int = 1
+    steps_per_pass: int | None = None
 
     def batches(self, first: int, count: int) -> TextBatch:
         raise AssertionError("the step is compiled, not run")
@@ -126,9 +127,9 @@ def _step(objective: Objective, learned: Any, target: Any, batch: TextBatch, mic
     """What a step of `micro` micro-batches like `batch` takes to compile and to hold; it is not run."""
     config = resources.config_file("train_text")["get_config"]("wordle_ilql")
     parallel, none = DataParallel(jax.local_devices()[:1]), _NoDialogues()
-    shapes = shapes_of((learned, target))
-    task = TextTraining(config, objective, *shapes, {}, Following(), none, none, parallel, {}, "")
-    state = TextState(*shapes, jax.eval_shape(task.optimizer.init, shapes[0]), jnp.int32(0))
+    learned, target = shapes_of((learned, target))
+    task = TextTraining(config, objective, learned, target, {}, Following(), none, none, parallel, {}, "")
+    state = TextState(learned, target, jax.eval_shape(task.optimizer.init, learned), jnp.int32(0))
     rows = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, 1, micro, *leaf.shape), leaf.dtype), batch)
     program = parallel.wrap(make_train_steps(task.step), donate_state=True)
     start = time.monotonic()
