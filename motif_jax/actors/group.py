@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from motif_jax.actors.rollouts import ActorsConfig
 from motif_jax.actors.slots import Slots
 from motif_jax.envs import spec
 from motif_jax.envs.spec import TERMINATED, TRUNCATED, EnvironmentGroup
@@ -48,25 +49,21 @@ class SlotGroup:
     rows: the row after the end is the next episode's first, and a truncation counts as a termination.
 
     Args:
+      config: of the actors.
       environments: the group.
       slots: where rows are written; `slots.next_episode[group]` says which episodes come first.
       group: number of this group among those of the slots.
-      first_env: number of the environment of the group's first column in the whole run.
-      seed: seed of the run.
       on_episode: called with the numbers of every episode that ends.
-      same_step_autoreset: see above.
       share: [start, stop) of the group's columns that `environments` are; all by default.
     """
 
     def __init__(
         self,
+        config: ActorsConfig,
         environments: EnvironmentGroup,
         slots: Slots,
         group: int,
-        first_env: int,
-        seed: int,
         on_episode: EpisodeSink,
-        same_step_autoreset: bool = False,
         share: tuple[int, int] | None = None,
     ) -> None:
         start, stop = share or (0, environments.count)
@@ -74,12 +71,13 @@ class SlotGroup:
         self._slots = slots
         self._share = slice(start, stop)
         self._columns = range(environments.count)
+        first_env = config.first_env + group * config.envs_per_group
         self._envs = range(first_env + start, first_env + stop)
         self._next_episode = slots.next_episode[group, start:stop]
         self._episode = np.full(environments.count, -1, np.int32)
-        self._seed = seed
+        self._seed = config.seed
         self._on_episode = on_episode
-        self._same_step = same_step_autoreset
+        self._same_step = config.same_step_autoreset
         self._ended: list[int] = []
         self._partial = [False] * environments.count
         self._views: dict[tuple[int, int], _Views] = {}

@@ -41,17 +41,7 @@ class InlineActors(Rollouts):
             first_env = config.first_env + group * config.envs_per_group
             places = place_numbers(config.seed, first_env, config.envs_per_group)
             environments = registry.make_group(config.env, config.envs_per_group, places, **config.options)
-            self._groups.append(
-                SlotGroup(
-                    environments,
-                    self.slots,
-                    group,
-                    first_env,
-                    config.seed,
-                    self._episodes.append,
-                    config.same_step_autoreset,
-                )
-            )
+            self._groups.append(SlotGroup(config, environments, self.slots, group, self._episodes.append))
             if not self._resumes:
                 self._wants_start(group)
             elif self._waiting.get(group, -1) is not None:  # else no game of the group had begun

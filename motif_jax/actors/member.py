@@ -72,16 +72,7 @@ def run(orders: Mapping[str, Any]) -> bool:
     places = place_numbers(config.seed, first_env + member.start, count)
     environments = registry.make_group(config.env, count, places, **config.options)
     share = (member.start, member.stop)
-    games = SlotGroup(
-        environments,
-        slots,
-        member.group,
-        first_env,
-        config.seed,
-        on_episode,
-        config.same_step_autoreset,
-        share,
-    )
+    games = SlotGroup(config, environments, slots, member.group, on_episode, share)
     if orders["again"]:
         games.forget()
     if generation == 0:

@@ -31,7 +31,6 @@ from motif_jax.benchmarks import _language, _text_agents, beside, result
 from motif_jax.datasets.dialogues import token_columns
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.language.sampling import token_log_probs
-from motif_jax.language.targets import Following
 from motif_jax.language.text_agent import POLICY, TARGET, VALUES, TextAgentNetwork, V
 from motif_jax.offline.dialogue_batches import ItemLayout
 from motif_jax.offline.task import shapes_of
@@ -128,7 +127,7 @@ def _step(objective: Objective, learned: Any, target: Any, batch: TextBatch, mic
     config = resources.config_file("train_text")["get_config"]("wordle_ilql")
     parallel, none = DataParallel(jax.local_devices()[:1]), _NoDialogues()
     learned, target = shapes_of((learned, target))
-    task = TextTraining(config, objective, learned, target, {}, Following(), none, none, parallel, {}, "")
+    task = TextTraining(config, objective, (learned, target, {}), (none, none), parallel, {})
     state = TextState(learned, target, jax.eval_shape(task.optimizer.init, learned), jnp.int32(0))
     rows = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, 1, micro, *leaf.shape), leaf.dtype), batch)
     program = parallel.wrap(make_train_steps(task.step), donate_state=True)

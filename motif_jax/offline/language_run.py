@@ -37,7 +37,7 @@ from motif_jax.language.text import fetch
 from motif_jax.language.tokens import Tokenizer
 from motif_jax.offline import records, text_data
 from motif_jax.offline.language_task import LanguageTask
-from motif_jax.offline.text_batches import TextBatches
+from motif_jax.offline.text_batches import TextBatches, TextRows
 from motif_jax.offline.text_data import TextData
 from motif_jax.support import config as checks
 from motif_jax.support import seeds
@@ -218,8 +218,8 @@ def build(
     def batches(part: str) -> TextBatches:
         seed = seeds.derive(config.seed, part)
         group = config.chunk_steps if part == text_data.TRAIN else 1
-        how = (objective, config.packing, config.length, config.batch_size, tokens, seed, group)
-        return TextBatches(getattr(data, part), *how)
+        rows = TextRows(objective, config.packing, config.length, tokens)
+        return TextBatches(getattr(data, part), rows, config.batch_size, seed, group)
 
     model = LanguageModel(settings, jnp.dtype(config.dtype), config.remat)
     adaptation = Adaptation(
@@ -231,16 +231,8 @@ def build(
         "tokenizer": data.train.manifest["tokenizer"],
         "base model": weights.digest(source) if source else "none",
     }
-    task = LanguageTask(
-        config,
-        adaptation,
-        learned,
-        frozen,
-        batches(text_data.TRAIN),
-        batches(text_data.HELD_OUT),
-        parallel,
-        found,
-    )
+    parts = (batches(text_data.TRAIN), batches(text_data.HELD_OUT))
+    task = LanguageTask(config, adaptation, (learned, frozen), parts, parallel, found)
     return LanguageRun(task, data, settings)
 
 
@@ -283,7 +275,7 @@ def export(run: LanguageRun, workdir: Path) -> Path:
         learned = checkpoints.restore(summary["used_evaluation"], {"params": task.learned})["params"]
     if not hosts.is_first:
         return target
-    params, head = task.adaptation.whole(learned, task.shared())
+    params, head = task.adaptation.whole(learned, task.shared() or {})
     with replaced_folder(target) as part:
         folder.write(part, run.settings, params, tokenizer=run.data.folder)
         if head is not None:

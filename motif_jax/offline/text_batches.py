@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,16 +36,29 @@ def check_prompts(packing: str, dataset: TokensDataset) -> None:
         refuse_prompts(packing, dataset.folder)
 
 
+class TextRows(NamedTuple):
+    """What a row is.
+
+    Attributes:
+      objective: what is predicted, see `objectives`.
+      packing: 'windows' of `length` tokens out of items laid end to end, or 'items', each a row of its own.
+      length: tokens that a row has at most.
+      tokens: special ones.
+    """
+
+    objective: str
+    packing: str
+    length: int
+    tokens: Tokens
+
+
 class TextBatches:
     """The batches of one dataset.
 
     Args:
       dataset: of tokens.
-      objective: what is predicted, see `objectives`.
-      packing: 'windows' of `length` tokens out of items laid end to end, or 'items', each a row of its own.
-      length: tokens that a row has at most.
+      rows: what a row is.
       batch_size: rows of a step.
-      tokens: special ones.
       seed: of the order and of whatever is random.
       group: steps in a row that have rows of one width.
 
@@ -56,14 +69,12 @@ class TextBatches:
     def __init__(
         self,
         dataset: TokensDataset,
-        objective: str,
-        packing: str,
-        length: int,
+        rows: TextRows,
         batch_size: int,
-        tokens: Tokens,
         seed: int,
         group: int = 1,
     ) -> None:
+        objective, packing, length, tokens = rows
         self.batch_size, self._dataset, self._objective, self._seed = batch_size, dataset, objective, seed
         self._tokens, self._windows = tokens, packing == "windows"
         if self._windows:

@@ -22,7 +22,6 @@ from motif_jax.envs.text.contract import TextTask
 from motif_jax.language import linear, lora, making, sharding
 from motif_jax.language.config import ModelConfig
 from motif_jax.language.model import LanguageModel
-from motif_jax.language.targets import Following
 from motif_jax.language.text_agent import POLICY, Design, TextAgentNetwork
 from motif_jax.offline import agent_folder, agent_start, candidate_batches, dialogue_data, records
 from motif_jax.offline.agent_start import Start
@@ -209,24 +208,13 @@ def build(
     data, options = opened
     objective = objective_of(config, settings)
     start = agent_start.start(config, objective, tokens, key_of(config, "parameters"))
-    following = Following(config.method.polyak, config.method.copy_every)
     train: Batches = data.train
     held_out: Batches = data.held_out
     if objective.rule.proposes:
         train, held_out = _with_candidates(config, workdir, objective, start, plan.pad, task, data, stopped)
-    training = TextTraining(
-        config,
-        objective,
-        start.learned,
-        start.target,
-        start.frozen,
-        following,
-        train,
-        held_out,
-        parallel,
-        {**data.digests, **start.digests},
-        config.data or f"the stream of {config.task}",
-    )
+    parameters = (start.learned, start.target, start.frozen)
+    found = {**data.digests, **start.digests}
+    training = TextTraining(config, objective, parameters, (train, held_out), parallel, found)
     return TextRun(training, source._replace(options=options), data.told, data.longest_action)
 
 

@@ -62,12 +62,11 @@ class TextTraining(Task):
     Args:
       config: of the run.
       objective: what is minimised.
-      learned, target, frozen: parameters at the start, host arrays; see `Objective.terms`.
-      following: how targets follow.
-      train, held_out: batches of dialogues.
+      parameters: at the start, host arrays: those that are learned, the targets, and those that are frozen; see
+        `Objective.terms`.
+      data: batches of dialogues, to learn from and to measure with.
       parallel: the devices.
       digests: of everything read.
-      source: where dialogues are from, for people.
 
     Attributes:
       learned, target: shapes of what a step changes and of what follows it.
@@ -81,30 +80,27 @@ class TextTraining(Task):
         self,
         config: ConfigDict,
         objective: Objective,
-        learned: Any,
-        target: Any,
-        frozen: Any,
-        following: Following,
-        train: Batches,
-        held_out: Batches,
+        parameters: tuple[Any, Any, Any],
+        data: tuple[Batches, Batches],
         parallel: DataParallel,
         digests: Mapping[str, str],
-        source: str,
     ) -> None:
         self.config, self.objective, self.parallel = config, objective, parallel
-        self._start, self._frozen, self._train = (learned, target), frozen, train
+        learned, target, self._frozen = parameters
+        self._start, self._train = (learned, target), data[0]
         self.learned, self.target = shapes_of((learned, target))
         self.steps, self.steps_per_epoch = config.max_steps, config.evaluate_every
         draws = objective.dropout and not objective.rule.proposes
         self.digests = {**digests, **drawn_by(len(parallel.devices), draws)}
-        self.chunk_steps, self.source = config.chunk_steps, source
+        self.chunk_steps, self.source = config.chunk_steps, config.data or f"the stream of {config.task}"
         self.remedy = f"a smaller --config.optimizer.learning_rate (it is {config.optimizer.learning_rate:g})"
         self.optimizer = schedules.make_optimizer(config.optimizer, config.max_steps, schedules.matrices)
         self._schedule = schedules.make_schedule(config.optimizer, config.max_steps)
+        following = Following(config.method.polyak, config.method.copy_every)
         self._following = following if target and objective.weights.of_values else None
         self._key = dropout.key(seeds.derive(config.seed, "dropout") % 2**32)
         self._measure = parallel.wrap(self._measure_core)
-        self._held_out = held_out.whole(config.evaluation_batches)
+        self._held_out = data[1].whole(config.evaluation_batches)
 
     def _parts(self, batches: TextBatch) -> Part:
         """Micro-batches [M, B, ...] and the numbers [M] that their sums are divided by, over all devices."""

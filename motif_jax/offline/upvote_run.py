@@ -121,8 +121,8 @@ def build(
             data[part], config.batch_size, settings.pad_id, seeds.derive(config.seed, part), group
         )
 
-    made = UpvoteTask(config, network, learned, frozen, batches(TRAIN), batches(HELD_OUT), parallel, found)
-    return made, spoken, settings
+    parts = (batches(TRAIN), batches(HELD_OUT))
+    return UpvoteTask(config, network, (learned, frozen), parts, parallel, found), spoken, settings
 
 
 def _data(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -13,16 +12,14 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
-from motif_jax.algorithms import schedules
 from motif_jax.datasets.tokens.dataset import TokensDataset
 from motif_jax.datasets.tokens.order import Buckets, gather
-from motif_jax.devices.parallel import AXIS, DataParallel
-from motif_jax.language import dropout, training
+from motif_jax.devices.parallel import DataParallel
 from motif_jax.language.text_scorer import ScorerNetwork
 from motif_jax.language.tokens import bucket
 from motif_jax.language.training import LanguageTrainState, TokenSums
-from motif_jax.offline.task import Evaluation, Task, TrainingPosition, diverged, drawn_by, shapes_of
-from motif_jax.support import seeds
+from motif_jax.offline.sums_task import SumsTask
+from motif_jax.offline.task import Evaluation, TrainingPosition
 from motif_jax.support.run_folder import as_plain
 
 COLUMN = "liked"
@@ -89,78 +86,22 @@ def sums(network: ScorerNetwork, learned: Any, frozen: Any, batch: Any, key: Any
     return TokenSums(jnp.sum(jnp.where(batch.there, losses, 0.0)), there.sum(), (right * there).sum())
 
 
-class UpvoteTask(Task):
-    """One training.
+class UpvoteTask(SumsTask):
+    """One training of the scorer `network`, for the rest see `SumsTask`."""
 
-    Args:
-      config: of the run.
-      network: the scorer.
-      learned, frozen: its parameters at the start (`model`, `heads`), host arrays.
-      train, held_out: batches of comments.
-      parallel: the devices.
-      digests: of everything read.
-    """
-
-    title, unit, criterion = "train upvote model", "comments", "validation/loss"
+    title, unit = "train upvote model", "comments"
 
     def __init__(
         self,
         config: ConfigDict,
         network: ScorerNetwork,
-        learned: Any,
-        frozen: Any,
-        train: CommentBatches,
-        held_out: CommentBatches,
+        parameters: tuple[Any, Any],
+        data: tuple[CommentBatches, CommentBatches],
         parallel: DataParallel,
         digests: Mapping[str, str],
     ) -> None:
-        self.config, self.network, self.parallel = config, network, parallel
-        self._learned, self._frozen, self._train = learned, frozen, train
-        self.learned = shapes_of(learned)
-        self.steps, self.steps_per_epoch = config.max_steps, config.evaluate_every
-        self.digests = {**digests, **drawn_by(len(parallel.devices), config.dropout > 0)}
-        self.chunk_steps = config.chunk_steps
-        self.source = config.reddit.folder or "made-up comments"
-        self.remedy = f"a smaller --config.optimizer.learning_rate (it is {config.optimizer.learning_rate:g})"
-        self.optimizer = schedules.make_optimizer(config.optimizer, config.max_steps, schedules.matrices)
-        self._schedule = schedules.make_schedule(config.optimizer, config.max_steps)
-        key = dropout.key(seeds.derive(config.seed, "dropout") % 2**32)
-
-        def key_of(step: jax.Array) -> jax.Array:
-            return jax.random.fold_in(jax.random.fold_in(key, step), jax.lax.axis_index(AXIS))
-
-        self._update = training.make_update(
-            functools.partial(sums, network),
-            self.optimizer,
-            lambda tree: jax.lax.psum(tree, AXIS),
-            key_of if config.dropout > 0 else None,
-        )
-        self._measure = parallel.wrap(
-            lambda state, batch: jax.lax.psum(sums(network, state[0], state[1], batch, None), AXIS)
-        )
-        self._held_out = held_out.whole(config.evaluation_batches)
-
-    def init_state(self) -> LanguageTrainState:
-        learned, self._learned = self._learned, None
-        return LanguageTrainState(learned, jax.device_get(jax.jit(self.optimizer.init)(learned)), np.int32(0))
-
-    def shared(self) -> Any:
-        """What is not learned."""
-        return self._frozen or None
-
-    def step(
-        self, state: LanguageTrainState, shared: Any, batch: Comments
-    ) -> tuple[LanguageTrainState, dict[str, jax.Array]]:
-        return self._update(state, shared, batch)  # type: ignore[arg-type]
-
-    def batches(self, first: int, count: int) -> Comments:
-        """Leaves [count, micro-batches, comments, ...]."""
-        parts, whole = self.config.accumulate, self._train.batches(first, count)
-        return jax.tree.map(lambda leaf: leaf.reshape(count, parts, -1, *leaf.shape[2:]), whole)
-
-    def batch_axes(self, batches: Comments) -> int:
-        """That of the comments."""
-        return 2
+        super().__init__(config, functools.partial(sums, network), parameters, data, parallel, digests)
+        self.network, self.source = network, config.reddit.folder or "made-up comments"
 
     def units(self, step: int) -> int:
         """Comments of `step` steps."""
@@ -172,22 +113,15 @@ class UpvoteTask(Task):
         Raises:
           UserError: the loss is not finite.
         """
-        total = np.zeros(len(TokenSums._fields))
-        for batch in self._held_out:
-            found = self._measure((state.params, shared), self.parallel.put_batch(batch, 0))
-            total += np.asarray(jax.device_get(found), np.float64)
-        loss, accuracy = total[0] / total[1], total[2] / total[1]
-        if not math.isfinite(loss):
-            raise diverged(
-                f"the loss on held-out comments after step {position.step:,} not finite", self.remedy
-            )
+        found = self.held_out(state, shared, position)
+        loss, accuracy = found.loss, found.accuracy
         row = {
             "validation/loss": loss,
             "validation/accuracy": accuracy,
             "train/loss": position.mean("loss"),
             "train/accuracy": position.mean("accuracy"),
             "train/gradient_norm": position.mean("gradient_norm"),
-            "optimizer/learning_rate": position.learning_rate(self._schedule),
+            "optimizer/learning_rate": position.learning_rate(self.schedule),
         }
         text = f"step {position.step:,}: loss {loss:.4f}, {accuracy:.1%} right (held-out comments)"
         return Evaluation(row, {"config": as_plain(self.config)}, text)

@@ -16,12 +16,11 @@ import numpy as np
 
 from motif_jax.actors.rollouts import Rollouts
 from motif_jax.algorithms.trajectory import BATCH_AXES, TrajectoryBatch
-from motif_jax.datasets.pairs.distinct import distinct_rows
 from motif_jax.devices.meters import Meters
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.online.inference import Inference
-from motif_jax.rewards import IntrinsicReward, Met
+from motif_jax.online.reward_lookup import IntrinsicReturn, RewardLookup
 
 _WAIT_SECONDS = 0.2
 # Is told every batch, the environments [B] of its columns, and its episodes [T, B].
@@ -51,15 +50,6 @@ class _Part(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class IntrinsicReturn:
-    """What an episode earned of the intrinsic reward, discounted by count, without coefficient."""
-
-    env: int
-    episode: int
-    value: float
-
-
-@dataclasses.dataclass(frozen=True)
 class HostBatch:
     """A batch before it goes to the devices.
 
@@ -83,11 +73,9 @@ class Batcher:
       spec: the environment's.
       sources: where the slots lie.
       columns: rollouts of a batch.
-      reward: of texts, None where there is none or the learner computes it.
-      count_exponent: of the count by which the intrinsic returns of the statistics are discounted.
       meters: where counts go.
+      lookup: of the intrinsic reward, None where there is none or the learner computes it.
       listeners: are told every batch.
-      first: number of the first batch: as many updates lie before it.
       crop: of the fields of a batch, see `PolicyNetwork.cropped`.
     """
 
@@ -96,26 +84,21 @@ class Batcher:
         spec: EnvironmentSpec,
         sources: Sequence[ActorSource],
         columns: int,
-        reward: IntrinsicReward | None,
-        count_exponent: float,
         meters: Meters,
+        lookup: RewardLookup | None = None,
         listeners: Sequence[BatchListener] = (),
-        first: int = 0,
         crop: Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]] = lambda fields: fields,
     ) -> None:
         self._crop = crop
         self._spec, self._sources, self._columns = spec, list(sources), columns
-        self._reward, self._meters = reward, meters
-        self._listeners, self._number = tuple(listeners), first
+        self._meters, self._lookup, self._listeners = meters, lookup, tuple(listeners)
         self._parts: deque[_Part] = deque()
         self._waiting_columns = 0
-        self._exponent = float(count_exponent)
-        self._returns = ReturnSums(count_exponent)
 
     def state(self) -> dict[str, Any]:
         """What it needs to go on as if it had not stopped, JSON-able."""
         parts = [[*part.finished, part.start, part.stop] for part in self._parts]
-        return {"parts": parts, "returns": self._returns.state()}
+        return {"parts": parts, "returns": [] if self._lookup is None else self._lookup.returns.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Takes up what `state` gave."""
@@ -123,7 +106,8 @@ class Batcher:
             _Part(Finished(source, slot), start, stop) for source, slot, start, stop in state["parts"]
         )
         self._waiting_columns = sum(part.stop - part.start for part in self._parts)
-        self._returns.restore(state["returns"])
+        if self._lookup is not None:
+            self._lookup.returns.restore(state["returns"])
 
     def add(self, finished: Finished) -> None:
         """Takes a finished slot."""
@@ -172,7 +156,9 @@ class Batcher:
             for name in self._spec.observation
         }
         last = join("last", length + 1, bool)
-        intrinsic, version = self._intrinsic(observation, ~last[:length])
+        intrinsic, version = np.zeros((length, self._columns), np.float32), 0
+        if self._lookup is not None:
+            intrinsic, version = self._lookup.pay(observation, ~last[:length])
         trajectories = TrajectoryBatch(
             observation=observation,
             first=join("first", length + 1, bool),
@@ -190,11 +176,7 @@ class Batcher:
         envs, episode = self._envs(parts), join("episode", length)
         for listener in self._listeners:
             listener(trajectories, envs, episode)
-        returns = []
-        if self._reward is not None:
-            count = None if self._spec.count_field is None else observation[self._spec.count_field][:length]
-            returns = self._returns.add(trajectories, count, envs, episode)
-        self._number += 1
+        returns = [] if self._lookup is None else self._lookup.ended(trajectories, envs, episode)
         trajectories = trajectories._replace(observation=dict(self._crop(observation)))
         return HostBatch(trajectories, int((~last[:length]).sum()), returns, version)
 
@@ -202,29 +184,6 @@ class Batcher:
         """Numbers in the whole run of the environments of a batch's columns."""
         first = [self._sources[p.finished.source].actors.first_env_of(p.finished.slot) for p in parts]
         return np.concatenate([env + np.arange(p.start, p.stop) for env, p in zip(first, parts, strict=True)])
-
-    def _intrinsic(self, observation: dict[str, np.ndarray], rewarded: np.ndarray) -> tuple[np.ndarray, int]:
-        """The intrinsic reward float32 [T, B] of the rows before the last one, and its version.
-
-        Args:
-          observation: fields [T + 1, B, ...].
-          rewarded: bool [T, B], rows that an action follows.
-        """
-        if self._reward is None:
-            return np.zeros(rewarded.shape, np.float32), 0
-        assert self._spec.text_field is not None
-        texts = observation[self._spec.text_field][:-1]
-        with self._meters.time("batcher/lookup"):
-            distinct, ids = distinct_rows(texts.reshape(rewarded.size, -1))
-            shown = ids[rewarded.reshape(-1)]
-            counts = np.bincount(shown, minlength=len(distinct))
-            field, discounted = self._spec.count_field, None
-            if field is not None:
-                visits = np.maximum(observation[field][:-1][rewarded], 1).astype(np.float64)
-                discounted = np.bincount(shown, visits**-self._exponent, len(distinct))
-            met = Met(distinct, counts, int(rewarded.sum()), self._number, discounted)
-            values, version = self._reward.pay(met)
-        return np.asarray(values, np.float32)[ids].reshape(rewarded.shape), version
 
     def _initial_state(self, parts: Sequence[_Part]) -> Any:
         owner = np.concatenate([np.full(p.stop - p.start, p.finished.source) for p in parts])
@@ -255,64 +214,6 @@ def _select(trees: list[Any], owner: jax.Array) -> Any:
         return jnp.select([(owner == i).reshape(shape) for i in range(len(leaves))], list(leaves))
 
     return jax.tree.map(pick, *trees)
-
-
-class ReturnSums:
-    """Sums the intrinsic reward over the episodes of every environment, from batch to batch.
-
-    Args:
-      count_exponent: rewards are divided by the text's count in the episode to this power.
-    """
-
-    def __init__(self, count_exponent: float) -> None:
-        self._exponent = count_exponent
-        self._sums: dict[int, tuple[int, float]] = {}
-
-    def state(self) -> list[list[float]]:
-        """The sums so far, JSON-able."""
-        return [[env, episode, total] for env, (episode, total) in self._sums.items()]
-
-    def restore(self, state: Sequence[Sequence[float]]) -> None:
-        """Takes up what `state` gave."""
-        self._sums = {int(env): (int(episode), total) for env, episode, total in state}
-
-    def add(
-        self, batch: TrajectoryBatch, count: np.ndarray | None, envs: np.ndarray, episode: np.ndarray
-    ) -> list[IntrinsicReturn]:
-        """Adds a batch; returns the episodes that ended in it.
-
-        Args:
-          batch: numpy arrays; rows marked `last` earn nothing.
-          count: [T, B] counts of the rows' texts, None for a reward that is not discounted.
-          envs: int [B], the environments of the columns; a column continues the environment's last one.
-          episode: int [T, B].
-        """
-        earned = np.where(batch.last[:-1], 0.0, batch.intrinsic_reward.astype(np.float64))
-        if count is not None:
-            earned /= np.maximum(count, 1) ** self._exponent
-        ended = batch.terminated | batch.truncated
-        finished = []
-        for column, env in enumerate(envs.tolist()):
-            start = 0
-            for end in [*np.flatnonzero(ended[:, column]).tolist(), None]:
-                stop = len(earned) if end is None else end + 1
-                if start == stop:
-                    continue
-                # The row of a final observation still belongs to the episode that has been summed.
-                start += bool(batch.last[start, column])
-                if start == stop:
-                    continue
-                number = int(episode[start, column])
-                known, total = self._sums.get(env, (number, 0.0))
-                # An environment whose actor died goes on with another episode: what was summed is void.
-                total = (total if known == number else 0.0) + float(earned[start:stop, column].sum())
-                if end is None:
-                    self._sums[env] = (number, total)
-                else:
-                    finished.append(IntrinsicReturn(env, number, total))
-                    self._sums.pop(env, None)
-                start = stop
-        return finished
 
 
 class DeviceBatch(NamedTuple):

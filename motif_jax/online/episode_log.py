@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from motif_jax.online.batcher import IntrinsicReturn
+from motif_jax.online.reward_lookup import IntrinsicReturn
 from motif_jax.support.files import atomic_write_lines, read_json_lines, regular_file
 
 FILE_NAME = "episodes.jsonl"

@@ -19,7 +19,7 @@ from motif_jax.online.guard import Guard
 from motif_jax.online.learner import Averages
 from motif_jax.online.recordings import EpisodeRecorder
 from motif_jax.online.system import BatchStream, System
-from motif_jax.published.glam_log import GlamLog
+from motif_jax.published.glam_log import GlamLog, GlamPosition
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.metrics import MetricsWriter
 from motif_jax.support.progress import Progress
@@ -107,9 +107,12 @@ class Records:
                 environments,
                 config.reward.extrinsic_scale,
                 coefficients,
-                updates=progress.get("updates", 0),
-                newest=progress.get("episodes", []),
-                before=(self._clock.steps, self._clock.seconds()),
+                GlamPosition(
+                    progress.get("updates", 0),
+                    progress.get("episodes", []),
+                    self._clock.steps,
+                    self._clock.seconds(),
+                ),
                 value=config.network.get("encoder") == "film",
             )
         for file in (probes, published):

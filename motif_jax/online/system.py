@@ -32,13 +32,13 @@ from motif_jax.online.batcher import (
     BatchListener,
     DeviceBatch,
     Finished,
-    IntrinsicReturn,
     Prefetcher,
     put,
 )
 from motif_jax.online.inference import Inference
 from motif_jax.online.learner import Learner
 from motif_jax.online.publishing import Place, Publisher
+from motif_jax.online.reward_lookup import IntrinsicReturn, RewardLookup
 from motif_jax.rewards import RunSetup
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import never
@@ -114,15 +114,17 @@ class System:
         self.sources = self._make_sources(actor_devices, {} if snapshot is None else snapshot.progress)
         self._noted: tuple[dict[str, Any], dict[str, Any]] | None = None
         self._finished_slots = [[0] * source.actors.config.groups for source in self.sources]
+        spec, lookup = self.network.spec, None
+        if self.reward is not None and self.has_lookup:
+            exponent = config.reward.count_exponent
+            lookup = RewardLookup(spec, self.reward, exponent, self.meters, self.learner.version)
         self.batcher = Batcher(
-            self.network.spec,
+            spec,
             self.sources,
             settings.columns(config),
-            self.reward if self.has_lookup else None,
-            config.reward.count_exponent,
             self.meters,
+            lookup,
             self._listeners.batch,
-            self.learner.version,
             # Several hosts run one program, of one length.
             *([self.network.cropped] if config.hosts.count == 1 else []),
         )

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import csv
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,21 @@ COLUMNS = (
 _VALUE = "value"
 
 
+class GlamPosition(NamedTuple):
+    """Where a log continues.
+
+    Attributes:
+      updates: so far; rows of those that are done again are dropped.
+      newest: rows of the newest episodes.
+      steps, seconds: of the environment and of the run.
+    """
+
+    updates: int = 0
+    newest: Sequence[Mapping[str, Any]] = ()
+    steps: int = 0
+    seconds: float = 0.0
+
+
 class GlamLog:
     """Writes `log.csv` in a folder.
 
@@ -39,9 +54,7 @@ class GlamLog:
       environments: how many there are.
       scale: what a reward is multiplied by in learning.
       coefficients: of the value's loss and of the entropy in the whole loss.
-      updates: that the run continues from; rows of those that are done again are dropped.
-      newest: rows of the newest episodes before.
-      before: environment steps and seconds of the run before.
+      before: what the run has done when it continues.
       value: whether there is a column of the mean value.
     """
 
@@ -51,9 +64,7 @@ class GlamLog:
         environments: int,
         scale: float,
         coefficients: tuple[float, float],
-        updates: int = 0,
-        newest: Iterable[Mapping[str, Any]] = (),
-        before: tuple[int, float] = (0, 0.0),
+        before: GlamPosition = GlamPosition(),  # noqa: B008
         value: bool = False,
     ) -> None:
         self._scale, self._coefficients, self._environments = scale, coefficients, environments
@@ -67,18 +78,18 @@ class GlamLog:
             update = line.partition(",")[0]
             if line.strip() == ",".join(COLUMNS):
                 columns = COLUMNS  # a log continues as it was begun
-            if update.isdigit() and int(update) < updates:
+            if update.isdigit() and int(update) < before.updates:
                 self._episodes = int(line.split(",")[1])
-            return not update.isdigit() or int(update) < updates
+            return not update.isdigit() or int(update) < before.updates
 
         self._file = append_lines(path, keep)
         self._writer = csv.DictWriter(self._file, columns, extrasaction="ignore", lineterminator="\n")
         if path.stat().st_size == 0:
             self._writer.writeheader()
         nothing = [{"return": 0.0, "length": 0.0}] * environments
-        self._newest: deque[Mapping[str, Any]] = deque([*nothing, *newest], maxlen=environments)
+        self._newest: deque[Mapping[str, Any]] = deque([*nothing, *before.newest], maxlen=environments)
         self._ended: list[Mapping[str, Any]] = []
-        self._frames, self._seconds = before
+        self._frames, self._seconds = before.steps, before.seconds
 
     def add(self, episodes: Iterable[Mapping[str, Any]]) -> None:
         """Takes episodes that ended in the batch of the update that comes."""

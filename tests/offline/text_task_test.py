@@ -15,7 +15,6 @@ from motif_jax.algorithms import spread as spreads
 from motif_jax.algorithms.implicit_q import Counts
 from motif_jax.algorithms.spread import spread
 from motif_jax.devices.parallel import AXIS, DataParallel
-from motif_jax.language.targets import Following
 from motif_jax.offline.task import DEVICES
 from motif_jax.offline.text_objective import Part
 from motif_jax.offline.text_task import TextTraining
@@ -38,12 +37,12 @@ class Nothing:
 
 
 def test_the_number_of_devices_is_kept_where_dropout_follows_from_it() -> None:
-    objective, given = objective_of("bc"), (Following(), Nothing(), Nothing())
+    objective, given = objective_of("bc"), (Nothing(), Nothing())
     config = load_config("train_text", "wordle_bc")
     for dropout, found in ((False, None), (True, "2")):
         made = dataclasses.replace(objective, dropout=dropout)
         parallel = DataParallel(jax.local_devices()[:2])
-        task = TextTraining(config, made, {}, {}, {}, *given, parallel, {"train": "some"}, "none")
+        task = TextTraining(config, made, ({}, {}, {}), given, parallel, {"train": "some"})
         assert task.digests.get(DEVICES) == found
         assert task.digests["train"] == "some"
 
@@ -84,9 +83,7 @@ def test_a_step_is_the_mean_of_its_actions_and_published_of_its_micro_batches_me
     for average, loss in wanted.items():
         config.average = average
         parallel = DataParallel(jax.local_devices()[:1])
-        task = TextTraining(
-            config, objective, learned, {}, {}, Following(), Nothing(), Nothing(), parallel, {}, "none"
-        )
+        task = TextTraining(config, objective, (learned, {}, {}), (Nothing(), Nothing()), parallel, {})
         state, micro = task.init_state(), jax.tree.map(lambda leaf: leaf[None, :, None], batch)
         step = jax.jit(jax.vmap(lambda part: task.step(state, None, part)[1], axis_name=AXIS))  # noqa: B023
         np.testing.assert_allclose(step(micro)["loss"][0], loss, rtol=1e-5)

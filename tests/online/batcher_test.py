@@ -9,7 +9,8 @@ from motif_jax.actors.rollouts import ActorsConfig
 from motif_jax.algorithms import trajectory
 from motif_jax.devices.meters import Meters
 from motif_jax.envs import registry
-from motif_jax.online.batcher import ActorSource, Batcher, Finished, HostBatch, IntrinsicReturn, ReturnSums
+from motif_jax.online.batcher import ActorSource, Batcher, Finished, HostBatch
+from motif_jax.online.reward_lookup import IntrinsicReturn, ReturnSums, RewardLookup
 from motif_jax.rewards import IntrinsicReward, Met, Values
 
 ROLLOUT, ENVS = 5, 3
@@ -84,11 +85,15 @@ class Sums(IntrinsicReward):
         self.met.append(met)
 
 
+def paid(reward: IntrinsicReward, first: int = 0) -> RewardLookup:
+    return RewardLookup(registry.spec("Recall-v0", delay=2), reward, 3.0, Meters(), first)
+
+
 @pytest.mark.parametrize(("columns", "count"), [(3, 1), (4, 1), (8, 1), (2, 1), (4, 2)])
 def test_batches_hold_the_columns_of_the_slots_in_order(columns: int, count: int) -> None:
     sources = make_sources(count)
     spec, heard = registry.spec("Recall-v0", delay=2), []
-    batcher = Batcher(spec, sources, columns, Sums(), 2.0, Meters(), [lambda *batch: heard.append(batch)], 7)
+    batcher = Batcher(spec, sources, columns, Meters(), paid(Sums(), 7), [lambda *batch: heard.append(batch)])
     batches, order = run(sources, batcher, 6)
     states = np.concatenate([np.asarray(b.trajectories.initial_state)[:, 0] for b in batches])
     expected = [1000.0 * f.source + f.slot * ENVS + c for f in order for c in range(ENVS)]
@@ -106,7 +111,7 @@ def test_batches_hold_the_columns_of_the_slots_in_order(columns: int, count: int
 def test_batches_are_copies_and_slots_come_back() -> None:
     sources = make_sources(1)
     slots = sources[0].actors.slots
-    batcher = Batcher(registry.spec("Recall-v0", delay=2), sources, 4, None, 0.0, Meters())
+    batcher = Batcher(registry.spec("Recall-v0", delay=2), sources, 4, Meters())
     batches, order = run(sources, batcher, 12)
     assert len(order) > slots.layout.num_slots, "more rollouts than slots: they were used again"
     for leaf in [*batches[0].trajectories.observation.values(), batches[0].trajectories.reward]:
@@ -120,7 +125,7 @@ def test_batches_are_copies_and_slots_come_back() -> None:
 def test_intrinsic_returns_are_those_of_whole_episodes() -> None:
     """Recall with two blank steps: signs 'the cue is n', '', '', 'which cue?' are rewarded, the final '' is not."""
     sources = make_sources(1)
-    batcher = Batcher(registry.spec("Recall-v0", delay=2), sources, 4, Sums(), 3.0, Meters())
+    batcher = Batcher(registry.spec("Recall-v0", delay=2), sources, 4, Meters(), paid(Sums()))
     batches, _ = run(sources, batcher, 30)
     returns = [value for batch in batches for value in batch.intrinsic_returns]
     assert {(r.env, r.episode) for r in returns} >= {(env, n) for env in range(6) for n in range(4)}
@@ -132,7 +137,7 @@ def test_intrinsic_returns_are_those_of_whole_episodes() -> None:
 
 def test_a_reward_hears_what_was_met_and_a_batch_knows_its_version() -> None:
     reward, sources = Sums(), make_sources(1)
-    batcher = Batcher(registry.spec("Recall-v0", delay=2), sources, 4, reward, 3.0, Meters(), first=7)
+    batcher = Batcher(registry.spec("Recall-v0", delay=2), sources, 4, Meters(), paid(reward, 7))
     batches, _ = run(sources, batcher, 5)
     assert [batch.reward_version for batch in batches] == list(range(len(batches)))
     assert [met.number for met in reward.met] == list(range(7, 7 + len(batches)))

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from motif_jax.online.batcher import IntrinsicReturn
 from motif_jax.online.episode_log import FILE_NAME, EpisodeLog
+from motif_jax.online.reward_lookup import IntrinsicReturn
 from motif_jax.support.errors import UserError
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from motif_jax.published.glam_log import COLUMNS, FILE, GlamLog
+from motif_jax.published.glam_log import COLUMNS, FILE, GlamLog, GlamPosition
 
 METRICS = {
     "loss/policy": -0.5,
@@ -61,7 +61,7 @@ def test_a_run_that_goes_on_drops_what_is_done_again(tmp_path: Path) -> None:
     with (tmp_path / FILE).open("a") as file:
         file.write("3,torn")
     newest = [episode(1.0, 5)] * 2
-    log = GlamLog(tmp_path, 2, 20.0, (0.5, 0.01), updates=2, newest=newest, before=(100, 10.0), value=True)
+    log = GlamLog(tmp_path, 2, 20.0, (0.5, 0.01), GlamPosition(2, newest, 100, 10.0), value=True)
     log.write(2, 200, 12.0, METRICS)
     log.close()
     found = rows(tmp_path)

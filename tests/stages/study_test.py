@@ -170,7 +170,7 @@ def test_games_of_a_method_have_their_own_flags_and_a_claim_that_fails_ends_a_st
     config = small(games=games, claims=claims, seeds=1)
     study.check(config, tmp_path)
     assert study.run(config, tmp_path) == study.NOT_CARRIED
-    assert f"* {claims}: **does not hold**, +0 (" in (tmp_path / "tables.md").read_text()
+    assert f"* {claims}: **does not hold**, +0 [" in (tmp_path / "tables.md").read_text()
     flags = [row["flags"] for row in lines.read_rows(tmp_path / "rows.jsonl")]
     assert ["--config.policy=random" in of for of in flags] == [True, False]
     started(toys)

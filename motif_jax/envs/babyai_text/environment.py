@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -37,33 +38,51 @@ _OPTIONAL = {
 }
 
 
-def make_spec(
-    name: str,
-    *,
-    fields: Iterable[str] = (),
-    max_episode_steps: int | None = None,
-    compat: Mapping[str, bool] | None = None,
-    kind: str = "",
-    language: str = "",
-    observations: int = 3,
-    actions: Sequence[str] = catalogue.ACTIONS,
-    tokenizer: str = "",
-    prompt_tokens: int = 0,
-    change: str = "",
-    distractors: int | None = None,
-    special_tokens: bool = True,
-) -> EnvironmentSpec:
-    """The spec of `BabyAIText` with these options.
+@dataclasses.dataclass(frozen=True)
+class LevelOptions:
+    """What of a level is chosen.
+
+    Attributes:
+      max_episode_steps: cuts episodes off before the level's own limit.
+      compat: `glam_french_goal` says French goals as published.
+      kind: of task, '' to draw it for each episode.
+      language: of clauses and prompts, '' for the level's own.
+      observations: how many stand in a prompt.
+      actions: their names in a prompt; those beyond the sixth change nothing.
+      tokenizer: a tokenizer.json, by which `tokens` int32 [prompt_tokens] shows the prompt, -1 behind it; '' for none.
+      prompt_tokens: tokens of the longest prompt.
+      change: of the words of a prompt, one of `changes.CHANGES`, '' for none; 'other_mission': prompts name the mission of another
+        episode; 'other_episode': they are those of another episode, played by the same actions, and of the next when that has ended.
+      distractors: objects besides those that a mission needs; None: the level's own number.
+      special_tokens: whether those that the tokenizer puts round a text stand round a prompt.
+    """
+
+    max_episode_steps: int | None = None
+    compat: Mapping[str, bool] | None = None
+    kind: str = ""
+    language: str = ""
+    observations: int = 3
+    actions: Sequence[str] = catalogue.ACTIONS
+    tokenizer: str = ""
+    prompt_tokens: int = 0
+    change: str = ""
+    distractors: int | None = None
+    special_tokens: bool = True
+
+
+def make_spec(name: str, *, fields: Iterable[str] = (), **options: Any) -> EnvironmentSpec:
+    """The spec of `BabyAIText` with these `LevelOptions`.
 
     Raises:
       UserError: an option has a value that cannot be.
     """
+    chosen = LevelOptions(**options)
     level = catalogue.find(name)
     if level is None:
         raise UserError(f"config.environment.name: there is no level {name!r}; {levels_in_words()}")
-    _check(name, level, kind, language, observations, actions)
-    _check_world(name, level, change, distractors)
-    prompt = ArraySpec((PROMPT_BYTES * -(-observations // 3),), "uint8")
+    _check(name, level, chosen)
+    _check_world(name, level, chosen.change, chosen.distractors)
+    prompt = ArraySpec((PROMPT_BYTES * -(-chosen.observations // 3),), "uint8")
     optional = {"prompt": prompt, **_OPTIONAL, **_grid_fields(level)}
     unknown = sorted(set(fields) - set(optional))
     if unknown:
@@ -74,20 +93,20 @@ def make_spec(
             "mission": ArraySpec((MISSION_BYTES,), "uint8"),
             "text": ArraySpec((TEXT_BYTES,), "uint8"),
             "text_count": ArraySpec((), "int32"),
-            **({"tokens": ArraySpec((prompt_tokens,), "int32")} if tokenizer else {}),
+            **({"tokens": ArraySpec((chosen.prompt_tokens,), "int32")} if chosen.tokenizer else {}),
             **{field: optional[field] for field in fields},
         },
-        num_actions=len(actions),
+        num_actions=len(chosen.actions),
         text_field="text",
         count_field="text_count",
         expert_field="bot_action",
         episode_fields=("success", "kind", "limit"),
         family="BabyAI-Text",
-        action_names=tuple(actions),
+        action_names=tuple(chosen.actions),
         optional_fields=optional,
         quirks=(FRENCH_GOAL, NO_FIRST_OBSERVATION, FIXED_KIND),
         section=SECTION,
-        keeps_place=bool((compat or {}).get(FIXED_KIND)) and bool(level.kinds) and not kind,
+        keeps_place=bool((chosen.compat or {}).get(FIXED_KIND)) and bool(level.kinds) and not chosen.kind,
         renderer="motif_jax.envs.babyai_text.renderer:GridRenderer",
     )
 
@@ -116,21 +135,15 @@ def levels_in_words() -> str:
     return f"choose one of {', '.join(catalogue.LEVELS)}, or one of minigrid's own BabyAI levels"
 
 
-def _check(
-    name: str,
-    level: catalogue.LevelRecipe,
-    kind: str,
-    language: str,
-    observations: int,
-    actions: Sequence[str],
-) -> None:
+def _check(name: str, level: catalogue.LevelRecipe, chosen: LevelOptions) -> None:
+    kind, language, actions = chosen.kind, chosen.language, chosen.actions
     if kind and kind not in level.kinds:
         allowed = f"'' (drawn for each episode) or one of {', '.join(level.kinds)}" if level.kinds else "''"
         _refuse("kind", kind, f"{allowed} in {name}")
     if language and language not in catalogue.LANGUAGES:
         _refuse("language", language, f"'' (the level's own) or one of {', '.join(catalogue.LANGUAGES)}")
-    if not isinstance(observations, int) or observations < 1:
-        _refuse("observations", observations, "a positive number")
+    if not isinstance(chosen.observations, int) or chosen.observations < 1:
+        _refuse("observations", chosen.observations, "a positive number")
     texts = not isinstance(actions, str) and all(isinstance(name, str) and name for name in actions)
     if not (texts and actions and len(set(actions)) == len(actions)):
         _refuse("actions", actions, "names of actions, each different and not empty")
@@ -170,78 +183,42 @@ class BabyAIText:
     Args:
       name: of the level.
       fields: optional fields of the spec.
-      max_episode_steps: cuts episodes off before the level's own limit.
-      compat: `glam_french_goal` says French goals as published.
-      kind: of task, '' to draw it for each episode.
-      language: of clauses and prompts, '' for the level's own.
-      observations: how many stand in a prompt.
-      actions: their names in a prompt; those beyond the sixth change nothing.
-      tokenizer: a tokenizer.json, by which `tokens` int32 [prompt_tokens] shows the prompt, -1 behind it; '' for none.
-      prompt_tokens: tokens of the longest prompt.
-      change: of the words of a prompt, one of `changes.CHANGES`, '' for none; 'other_mission': prompts name the mission of another
-        episode; 'other_episode': they are those of another episode, played by the same actions, and of the next when that has ended.
-      distractors: objects besides those that a mission needs; None: the level's own number.
-      special_tokens: whether those that the tokenizer puts round a text stand round a prompt.
+      place: number of the environment in its run, which draws its kind where `glam_fixed_kind_per_env` is on.
+      options: `LevelOptions`.
     """
 
     make_spec = staticmethod(make_spec)
 
     def __init__(
-        self,
-        name: str,
-        *,
-        fields: Iterable[str] = (),
-        max_episode_steps: int | None = None,
-        compat: Mapping[str, bool] | None = None,
-        kind: str = "",
-        language: str = "",
-        observations: int = 3,
-        actions: Sequence[str] = catalogue.ACTIONS,
-        tokenizer: str = "",
-        prompt_tokens: int = 0,
-        change: str = "",
-        distractors: int | None = None,
-        special_tokens: bool = True,
-        place: int | None = None,
+        self, name: str, *, fields: Iterable[str] = (), place: int | None = None, **options: Any
     ) -> None:
-        self.spec = make_spec(
-            name,
-            fields=fields,
-            max_episode_steps=max_episode_steps,
-            compat=compat,
-            kind=kind,
-            language=language,
-            observations=observations,
-            actions=actions,
-            tokenizer=tokenizer,
-            prompt_tokens=prompt_tokens,
-            change=change,
-            distractors=distractors,
-            special_tokens=special_tokens,
-        )
+        self.spec = make_spec(name, fields=fields, **options)
+        chosen = LevelOptions(**options)
         level = catalogue.find(name)
         assert level is not None
         self._level = level
-        self._kind = kind
-        if place is not None and level.kinds and not kind:
+        self._kind = chosen.kind
+        if place is not None and level.kinds and not chosen.kind:
             self._kind = level.kinds[int(seeds.rng(place, "kind").integers(len(level.kinds)))]
-        self.language = language or level.language
-        self._change = PromptChange(change, self.language)
-        self._distractors = distractors
-        self._as_published = bool((compat or {}).get(FRENCH_GOAL))
-        self._shows_first = not (compat or {}).get(NO_FIRST_OBSERVATION)
-        self._most_steps = max_episode_steps
-        self._window = Window(observations)
-        self._actions = tuple(actions)
+        self.language = chosen.language or level.language
+        self._change = PromptChange(chosen.change, self.language)
+        self._distractors = chosen.distractors
+        compat = chosen.compat or {}
+        self._as_published = bool(compat.get(FRENCH_GOAL))
+        self._shows_first = not compat.get(NO_FIRST_OBSERVATION)
+        self._most_steps = chosen.max_episode_steps
+        self._window = Window(chosen.observations)
+        self._actions = tuple(chosen.actions)
         self._fields = frozenset(fields)
         self._worlds: dict[str | None, Any] = {}
         self._bot: Any = None
-        self._tokenizer = PromptTokens(tokenizer, prompt_tokens, special_tokens) if tokenizer else None
+        self._tokenizer: PromptTokens | None = None
+        if chosen.tokenizer:
+            self._tokenizer = PromptTokens(chosen.tokenizer, chosen.prompt_tokens, chosen.special_tokens)
         self._exchange: Exchange | None = None
-        if change in EXCHANGED:
-            same: dict[str, Any] = {"max_episode_steps": max_episode_steps, "compat": compat, "kind": kind}
-            same |= {"language": language, "observations": observations, "actions": actions}
-            self._exchange = Exchange(change, BabyAIText(name, distractors=distractors, **same))
+        if chosen.change in EXCHANGED:
+            same = dict(options, change="", tokenizer="")
+            self._exchange = Exchange(chosen.change, BabyAIText(name, **same))
 
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
         """Starts the episode of `seed` and writes its first observation into `out`."""

@@ -201,7 +201,7 @@ import sys
 from motif_jax.datasets.tokens import dataset, order, writer
 with writer.TokensWriter({str(tmp_path / "d")!r}, 9, "t") as w:
     w.add([1, 2, 3]); w.commit()
-order.Windows(dataset.TokensDataset({str(tmp_path / "d")!r}).num_tokens, 2, 1, 0).starts(0)
+order.TokenWindows(dataset.TokensDataset({str(tmp_path / "d")!r}).num_tokens, 2, 1, 0).starts(0)
 assert "jax" not in sys.modules
 """
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}

@@ -1,0 +1,132 @@
+"""The intrinsic reward of a batch's texts, and what the episodes that end in it earned."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from motif_jax.algorithms.trajectory import TrajectoryBatch
+from motif_jax.datasets.pairs.distinct import distinct_rows
+from motif_jax.devices.meters import Meters
+from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.rewards import IntrinsicReward, Met
+
+
+@dataclasses.dataclass(frozen=True)
+class IntrinsicReturn:
+    """What an episode earned of the intrinsic reward, discounted by count, without coefficient."""
+
+    env: int
+    episode: int
+    value: float
+
+
+class RewardLookup:
+    """Pays a batch's texts, each distinct one looked up once.
+
+    Args:
+      spec: the environment's.
+      reward: of texts.
+      count_exponent: of the count by which the intrinsic returns of the statistics are discounted.
+      meters: where times go.
+      first: number of the first batch: as many updates lie before it.
+    """
+
+    def __init__(
+        self,
+        spec: EnvironmentSpec,
+        reward: IntrinsicReward,
+        count_exponent: float,
+        meters: Meters,
+        first: int = 0,
+    ) -> None:
+        assert spec.text_field is not None
+        self._text, self._count, self._reward = spec.text_field, spec.count_field, reward
+        self._exponent, self._meters, self._number = float(count_exponent), meters, first
+        self.returns = ReturnSums(count_exponent)
+
+    def pay(self, observation: Mapping[str, np.ndarray], rewarded: np.ndarray) -> tuple[np.ndarray, int]:
+        """The intrinsic reward float32 [T, B] of the rows before the last one, and its version.
+
+        Args:
+          observation: fields [T + 1, B, ...].
+          rewarded: bool [T, B], rows that an action follows.
+        """
+        texts = observation[self._text][:-1]
+        with self._meters.time("batcher/lookup"):
+            distinct, ids = distinct_rows(texts.reshape(rewarded.size, -1))
+            shown = ids[rewarded.reshape(-1)]
+            counts = np.bincount(shown, minlength=len(distinct))
+            discounted = None
+            if self._count is not None:
+                visits = np.maximum(observation[self._count][:-1][rewarded], 1).astype(np.float64)
+                discounted = np.bincount(shown, visits**-self._exponent, len(distinct))
+            met = Met(distinct, counts, int(rewarded.sum()), self._number, discounted)
+            values, version = self._reward.pay(met)
+        self._number += 1
+        return np.asarray(values, np.float32)[ids].reshape(rewarded.shape), version
+
+    def ended(self, batch: TrajectoryBatch, envs: np.ndarray, episode: np.ndarray) -> list[IntrinsicReturn]:
+        """Of the episodes that ended in a batch, see `ReturnSums.add`."""
+        count = None if self._count is None else batch.observation[self._count][:-1]
+        return self.returns.add(batch, count, envs, episode)
+
+
+class ReturnSums:
+    """Sums the intrinsic reward over the episodes of every environment, from batch to batch.
+
+    Args:
+      count_exponent: rewards are divided by the text's count in the episode to this power.
+    """
+
+    def __init__(self, count_exponent: float) -> None:
+        self._exponent = count_exponent
+        self._sums: dict[int, tuple[int, float]] = {}
+
+    def state(self) -> list[list[float]]:
+        """The sums so far, JSON-able."""
+        return [[env, episode, total] for env, (episode, total) in self._sums.items()]
+
+    def restore(self, state: Sequence[Sequence[float]]) -> None:
+        """Takes up what `state` gave."""
+        self._sums = {int(env): (int(episode), total) for env, episode, total in state}
+
+    def add(
+        self, batch: TrajectoryBatch, count: np.ndarray | None, envs: np.ndarray, episode: np.ndarray
+    ) -> list[IntrinsicReturn]:
+        """Adds a batch; returns the episodes that ended in it.
+
+        Args:
+          batch: numpy arrays; rows marked `last` earn nothing.
+          count: [T, B] counts of the rows' texts, None for a reward that is not discounted.
+          envs: int [B], the environments of the columns; a column continues the environment's last one.
+          episode: int [T, B].
+        """
+        earned = np.where(batch.last[:-1], 0.0, batch.intrinsic_reward.astype(np.float64))
+        if count is not None:
+            earned /= np.maximum(count, 1) ** self._exponent
+        ended = batch.terminated | batch.truncated
+        finished = []
+        for column, env in enumerate(envs.tolist()):
+            start = 0
+            for end in [*np.flatnonzero(ended[:, column]).tolist(), None]:
+                stop = len(earned) if end is None else end + 1
+                if start == stop:
+                    continue
+                # The row of a final observation still belongs to the episode that has been summed.
+                start += bool(batch.last[start, column])
+                if start == stop:
+                    continue
+                number = int(episode[start, column])
+                known, total = self._sums.get(env, (number, 0.0))
+                # An environment whose actor died goes on with another episode: what was summed is void.
+                total = (total if known == number else 0.0) + float(earned[start:stop, column].sum())
+                if end is None:
+                    self._sums[env] = (number, total)
+                else:
+                    finished.append(IntrinsicReturn(env, number, total))
+                    self._sums.pop(env, None)
+                start = stop
+        return finished
