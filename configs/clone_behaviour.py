@@ -6,7 +6,7 @@
 
 Trajectories are those of collect_trajectories, or published .npy arrays (config.published). What comes out is an agent: evaluate, visualize,
 test_language_agent and collect_trajectories take the folder. Files: checkpoints/EVALUATION/, resume/, metrics.jsonl, summary.json. A run that
-was killed goes on with the same command and ends bit for bit like one that was not.
+was killed resumes with the same command and ends bit for bit like one that was not.
 
 Variants:
   (none)    the published settings, mended: pairs are shuffled, pads do not count.

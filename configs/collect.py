@@ -2,7 +2,7 @@
 
     python -m motif_jax.launch --config=configs/collect.py --workdir=runs/dataset
 
-The work folder becomes the dataset (layout: docs/data.md). Stopped at any moment, the same command goes on; the
+The work folder becomes the dataset (layout: docs/data.md). Stopped at any moment, the same command resumes; the
 result depends neither on that nor on the number of workers. With the defaults, 500,000 pairs (one million game
 steps) of a mixture of random players: two to four minutes on 2 cores, 9 GB while it runs, 4.5 GB at the end.
 

@@ -46,7 +46,7 @@ KEYS = {
         str,
     ),
     "url": Key(
-        None, "of the server that the task talks with, over that of the options; another may go on", str
+        None, "of the server that the task talks with, over that of the options; another may resume", str
     ),
     "episodes": positive(1024, "that are played in all"),
     "lanes": positive(1024, "played at a time, in one program", most=1 << 20),

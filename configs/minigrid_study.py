@@ -3,7 +3,7 @@
     python -m motif_jax.launch --config=configs/minigrid_study.py --workdir=runs/minigrid_study
 
 Trains each method with each seed, plays 200 games that no training meets, and keeps one line a run in `rows`; the tables and
-claims of `page` are written from these lines. Stopped at any moment and started again it goes on; what has a line is not run
+claims of `page` are written from these lines. Stopped at any moment and started again it resumes; what has a line is not run
 again. On 2 quiet cores DoorKey takes half a minute a run, `doorkey_task_2m` and KeyCorridor some minutes.
 
 The methods on DoorKey-8x8, 250,000 steps each: `task` alone, `intrinsic` reward alone, `both`, and `random` play. The controls have

@@ -4,7 +4,7 @@
 
 Trains each method with each seed, plays 300 games with it that no training meets, and has the annotator, here the lexicon,
 judge everything that was met in them. Each run leaves one line in `rows`, and the tables of `page` are written from these
-lines. Stopped at any moment and started again it goes on; what has a line is not run again. Seed by seed, each with all
+lines. Stopped at any moment and started again it resumes; what has a line is not run again. Seed by seed, each with all
 methods, so that what there is can always be compared. 30 runs of 6 to 12 minutes on 2 cores; two at once, each of a part of the
 methods (`--config.only`), took 8 to 17 minutes each beside a third program, with five networks 13
 to 24.

@@ -3,8 +3,8 @@
     python -m motif_jax.launch --config=configs/probe_language_agent.py --workdir=runs/gflan_probes --config.policy=runs/gflan
 
 Out come probes.json (situations and actions), probes.jsonl (a line a checkpoint: probabilities of every action) and clauses.jsonl (the
-same with one clause left out at a time); seconds a checkpoint of a small model. A training writes the same files as it goes on
-(`config.probes` there); `report` shows them. A run that is stopped goes on with the next checkpoint. See docs/glam.md.
+same with one clause left out at a time); seconds a checkpoint of a small model. A training writes the same files
+(`config.probes` there); `report` shows them. A run that is stopped resumes with the next checkpoint. See docs/glam.md.
 """
 
 from motif_jax.schema import Key, configs

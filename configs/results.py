@@ -3,7 +3,7 @@
     python -m motif_jax.launch --config=configs/results.py --workdir=runs/results
 
 Trains each with each seed for 2 million steps, plays 300 games with it that no training meets, and keeps one line a run in
-`rows`; the tables of `page` are written from these lines. Stopped at any moment and started again it goes on, also on another
+`rows`; the tables of `page` are written from these lines. Stopped at any moment and started again it resumes, also on another
 machine with the same lines; what has a line is not run again. 18 runs of about 6 minutes and their games on 2 quiet cores.
 
 Variants:

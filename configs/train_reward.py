@@ -7,7 +7,7 @@ How long 10 epochs over 500,000 pairs take depends on the machine and on how man
 `configs/benchmark.py:reward --config.options.dataset_dir=DATASET` measures pairs a second.
 Out come checkpoints/ (one an evaluation, with its own statistics and quantiles), train_metrics.csv, val_metrics.csv,
 reward_metrics/train_norm_quantiles.csv, metrics.jsonl, tensorboard/ and summary.json. Stopped at any moment and
-started again with the same command it goes on, to the same parameters.
+started again with the same command it resumes, to the same parameters.
 
 Variants:
   (none)      the published hyperparameters, quirks of the published code off.

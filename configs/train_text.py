@@ -4,7 +4,7 @@
 
 Out come tokens/, checkpoints/, metrics.jsonl, tensorboard/, summary.json, and agent/, which evaluate_text, rank_text and play_text open.
 Without --config.data dialogues are drawn from the task while it trains. Stopped at any moment and started again with the same command
-it goes on, to the same parameters. Of your own dialogues, with your own model (docs/tutorials/my_dialogues.md):
+it resumes, to the same parameters. Of your own dialogues, with your own model (docs/tutorials/my_dialogues.md):
 
     python -m motif_jax.launch --config=configs/train_text.py:ilql --workdir=runs/ilql --config.task=dialogues \\
         --config.data=FILE.jsonl --config.network.checkpoint=GPT2_FOLDER

@@ -41,7 +41,7 @@ PY
 }
 
 # ask URL MODEL SECONDS: asks the server one question; fails unless it answers within that time. Only an answer proves that
-# a server works: vLLM's health and model pages go on answering while its engine hangs.
+# a server works: vLLM's health and model pages keep answering while its engine hangs.
 ask() {
   "$python" - "$@" <<'PY'
 import json

@@ -4,8 +4,8 @@
 #
 #   bash launch/oni.sh MODEL [FLAGS OF THE STAGE...]
 #
-# A server that dies, or stops answering, is started again; training goes on meanwhile. Ctrl-C or SIGTERM: the training
-# saves, and the same command goes on. Read from the environment: WORKDIR (runs/oni), CONFIG (configs/oni.py; a variant with a
+# A server that dies, or stops answering, is started again; training continues meanwhile. Ctrl-C or SIGTERM: the training
+# saves, and the same command resumes. Read from the environment: WORKDIR (runs/oni), CONFIG (configs/oni.py; a variant with a
 # colon behind it), GPUS (1: so many serve the model, the others train; on a machine of one both share it), PORT (8000),
 # PYTHON (.venv/bin/python where it is, else python), LLM_SERVER (a command of your own in place of launch/llm_server.sh,
 # with its arguments), LLM_FLAGS (further flags of vLLM), LLM_WAIT_SECONDS (3600, for the first answer), LLM_CHECK_SECONDS,

@@ -5,7 +5,7 @@
 #
 #   bash launch/quickstart.sh [FOLDER]      FOLDER: where everything goes, runs/quickstart by default
 #
-# Stop it anywhere and run it again: every stage goes on where it was, and a finished one says so at once.
+# Stop it anywhere and run it again: every stage resumes, and a finished one says so at once.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 runs=$(folder_of "${1:-}" runs/quickstart)

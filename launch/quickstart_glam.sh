@@ -9,7 +9,7 @@
 # of each paired difference above 0: random play, the best shares of actions that read nothing (fitted on other episodes), the model itself
 # with the prompts of another episode, and the model before its training. It must lead those that do not read by 0.15, with intervals apart.
 # And its most likely action must be the right one where the goal is ahead, left and right. If not the script says so and ends with code 1.
-# Stop it anywhere and run it again: every stage goes on where it was, and a finished one says so at once.
+# Stop it anywhere and run it again: every stage resumes, and a finished one says so at once.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 runs=$(folder_of "${1:-}" runs/quickstart_glam)

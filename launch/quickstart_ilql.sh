@@ -12,7 +12,7 @@
 # Learning rates and the targets' pace are larger than the published ones, as the training is a thousand times shorter. How ILQL is judged
 # was fixed before any of these games: as published for Wordle, greedy, weight 16, clip 0.
 #
-# Stop it anywhere and run it again: every stage goes on where it was, and a finished one says so at once.
+# Stop it anywhere and run it again: every stage resumes, and a finished one says so at once.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 runs=$(folder_of "${1:-}" runs/quickstart_ilql)

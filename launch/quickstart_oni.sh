@@ -4,7 +4,7 @@
 #
 #   bash launch/quickstart_oni.sh [FOLDER]      FOLDER: where everything goes, runs/quickstart_oni by default
 #
-# Stop it anywhere and run it again: every stage goes on where it was, and a finished one says so at once. It ends with an error
+# Stop it anywhere and run it again: every stage resumes, and a finished one says so at once. It ends with an error
 # where reward and annotator agree on fewer than 95 % of the messages that were met at least 3 times.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"

@@ -9,7 +9,7 @@
 # It ends with 0 if the 95 % interval of the mean return (-1 a guess) after PPO lies wholly above those of the clone, sampled and greedy, and of
 # the data's policy; else with 1, and says so. The agent is sampled, as it was while it learned.
 #
-# Stop it anywhere and run it again: every stage goes on where it was, and a finished one says so at once.
+# Stop it anywhere and run it again: every stage resumes, and a finished one says so at once.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 runs=$(folder_of "${1:-}" runs/quickstart_text_ppo)

@@ -88,7 +88,7 @@ run_stage() {
 
 # queue_again WHY: queues the job again.
 queue_again() {
-  printf '%s: queued again, and it goes on where it was\n' "$1" >&2
+  printf '%s: queued again; it resumes where it was\n' "$1" >&2
   scontrol requeue "${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}"
 }
 

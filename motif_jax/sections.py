@@ -48,12 +48,12 @@ HOSTS = {
     "heartbeat_timeout_seconds": Key(100.0, "after a host fell silent for so long the others end", least=1),
     "connect_timeout_seconds": positive(300.0, "so long the hosts wait for each other at the start"),
 }
-NUM_DEVICES = positive(None, "of each host; None: all. With dropout a run goes on with as many alone", int)
+NUM_DEVICES = positive(None, "of each host; None: all. With dropout a run resumes with as many alone", int)
 NONFINITE = {
     "policy": one_of(
         ("stop", "skip"),
         "where a loss, a gradient or a parameter is not finite, the step is not taken and its batch goes to nonfinite/step-N.npz: "
-        "'stop' ends the training there, 'skip' goes on",
+        "'stop' ends the training there, 'skip' continues",
     ),
     "most_skips": positive(10, "'skip' ends a run after so many"),
 }

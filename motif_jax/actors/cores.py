@@ -1,8 +1,7 @@
 """Which core each worker's processes keep to.
 
-The processes of a worker play one after the other. The system, which does not know that, would put the next one on any core
-that is idle, where nothing of it is in the caches. A core is claimed by a name that goes with the process that holds it, so
-that trainings side by side keep to different ones.
+The processes of a worker play one after the other. Without a pinned core the scheduler would move each to any idle core with
+cold caches. A claim ends with the process that holds it, so trainings side by side use different cores.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ class Cores:
     """Cores that this process has claimed; `close` gives them back.
 
     Attributes:
-      numbers: one for each worker, or none at all where there are not enough that nobody has claimed.
+      numbers: one for each worker; empty if too few are unclaimed.
     """
 
     def __init__(self, count: int) -> None:
@@ -41,7 +40,7 @@ class Cores:
 
 
 def _claim(core: int) -> socket.socket | None:
-    """Takes the name of a core, which is in no folder (an abstract socket's); None if somebody has it."""
+    """Claims a core by an abstract socket; None if another process holds it."""
     claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     with contextlib.suppress(OSError):
         claim.bind(f"\0motif_jax_core_{os.getuid()}_{core}")

@@ -1,7 +1,7 @@
 """Temporary folders of engines, removed with their processes, however these end.
 
-A pool's folder holds one for each of its processes and a lock that they and the pool hold: a folder whose lock can be had
-belongs to nobody any more.
+A pool's folder holds one for each process, and a lock that they and the pool hold: a folder whose lock is free was
+abandoned.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def remove_pool(folder: Path) -> None:
 
 
 def sweep() -> None:
-    """Removes what runs of this user that were killed have left, pools' folders and those of engines without one."""
+    """Removes folders that killed runs of this user left."""
     parent = Path(tempfile.gettempdir())
     scratch.remove_abandoned(parent, _prefix())
     scratch.remove_abandoned(parent)

@@ -1,7 +1,7 @@
 """The process that actors are forked from: `python -m motif_jax.actors.fork_server`, its setup as a line on standard input.
 
-It has loaded everything that actors need, has neither jax nor threads, and does nothing but fork and bury: so all actors
-share its pages, and the engine's copies lie at the same addresses in all of them, also in those that replace others.
+It loads everything that actors need, has neither jax nor threads, and only forks and reaps. All actors share its pages, and
+the engine lies at the same addresses in all of them, replacements included.
 
 It ends when the socket to its parent does, after its actors, and removes their folder if the parent was killed. When it is
 killed itself the kernel kills its actors too.
@@ -57,7 +57,7 @@ def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]] | Non
 
 
 def preload(config: ActorsConfig) -> None:
-    """Imports what making the environments would import, so that no actor has to, and prepares what they have in common."""
+    """Imports what the environments import, so that no actor has to, and prepares what they share."""
     spec = registry.spec(config.env, **config.options)
     for name in (*spec.modules, *([spec.group.partition(":")[0]] if spec.group else [])):
         module = importlib.import_module(name)
@@ -104,15 +104,15 @@ class ForkServer:
                 if woken in events:
                     os.read(woken, _MESSAGE_BYTES)
                     self._bury()
-                if self._control.fileno() in events and not self._hear((woken, waker)):
+                if self._control.fileno() in events and not self._handle((woken, waker)):
                     return
         except (BrokenPipeError, ConnectionResetError):
             pass  # the parent is gone
         finally:
             self._wait_for_all()
 
-    def _hear(self, own: tuple[int, int]) -> bool:
-        """Does what the parent wants; returns whether it is there."""
+    def _handle(self, own: tuple[int, int]) -> bool:
+        """Handles a message of the parent; returns whether the parent still runs."""
         received = receive(self._control)
         if received is None:
             return False
@@ -152,7 +152,7 @@ class ForkServer:
             send(self._control, {"died": number, "generation": generation, "code": code})
 
     def _wait_for_all(self) -> None:
-        """Members see by themselves that the parent is gone; those that are stuck are ended by the kernel."""
+        """Members end when the parent does; the kernel kills those that are stuck."""
         with contextlib.suppress(ChildProcessError):
             while True:
                 os.wait()
@@ -161,7 +161,7 @@ class ForkServer:
 
 
 def _become(serve: Callable[[], int], own: tuple[int, int]) -> NoReturn:
-    """Ends this process, which was just forked, with what `serve` gives, never with the server's own code."""
+    """Runs a member in this forked process and exits with the code of `serve`."""
     code = 1
     try:
         signal.set_wakeup_fd(-1)

@@ -121,9 +121,9 @@ class SlotGroup:
         slots.episode[slot, 0, share] = self._episode
 
     def resume(self, slot: int) -> None:
-        """Goes on with the episodes that are remembered and writes row 0 of `slot`, where their observations stand.
+        """Resumes the remembered episodes and writes their observations to row 0 of `slot`.
 
-        Of a group whose process died the environments that are left continue too; those that are not are rebuilt.
+        After a process died, environments that are left continue and the others are rebuilt.
         """
         assert self._history is not None
         if not self._running:
@@ -135,7 +135,7 @@ class SlotGroup:
         slots.episode[slot, 0, share] = self._episode
 
     def rebuild(self) -> None:
-        """Plays the remembered episodes again up to where they stood; environments that had none begin one."""
+        """Replays the remembered episodes; environments without one begin one."""
         assert self._history is not None
         self._ended, self._running = [], True
         played = [max(int(count), 0) for count in self._played]
@@ -190,7 +190,7 @@ class SlotGroup:
         self._environments.observe(observation)
 
     def _write_running(self, slot: int) -> None:
-        """Writes what holds of all rows from 1 on as long as no episode ends: later only the exceptions are written."""
+        """Writes the flags of rows without an end; `step` writes only the exceptions."""
         slots, share, length = self._slots, self._share, self._slots.layout.rollout
         slots.first[slot, 1:, share] = 0
         slots.last[slot, 1:, share] = 0
@@ -235,7 +235,7 @@ class SlotGroup:
         self._environments.start(column, episode_seed(self._seed, self._envs[column], episode))
 
     def _remember(self, actions: list[int], columns: Any) -> None:
-        """Notes what was played, after it was: a step that the process dies in is not part of the game."""
+        """Notes an action after it was played: a step in which the process dies is not part of the episode."""
         assert self._history is not None
         for column in columns:
             count = self._played[column]
@@ -261,7 +261,7 @@ class SlotGroup:
                     self._begin(column)
 
     def _allowed(self, drawn: list[int]) -> list[int]:
-        """The drawn actions [envs], or others in the place of those that the states do not have."""
+        """The drawn actions [envs], those that a state does not have replaced."""
         environment = self._environments.spec
         if environment.mask_field is None:
             return drawn

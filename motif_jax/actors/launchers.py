@@ -46,7 +46,7 @@ class Death(NamedTuple):
 
 
 class ServerLostError(RuntimeError):
-    """The fork server is gone, and with it all that were forked from it."""
+    """The fork server died, and with it all that it forked."""
 
 
 class RefusedError(RuntimeError):
@@ -54,7 +54,7 @@ class RefusedError(RuntimeError):
 
 
 class Launcher(Protocol):
-    """Starts processes and reports their ends. `descriptor`: can be read when there may be news; -1: one has to ask."""
+    """Starts processes and reports their ends. `descriptor` becomes readable when one may have ended; -1: poll."""
 
     descriptor: int
 
@@ -72,7 +72,7 @@ class Launcher(Protocol):
         """The processes that have ended since the last call. Raises ServerLostError."""
 
     def close(self) -> None:
-        """Ends what is left of itself when all members have ended."""
+        """Ends the launcher after all members have ended."""
 
 
 class ForkLauncher:
@@ -81,7 +81,7 @@ class ForkLauncher:
     Args:
       setup: orders that all members have in common, see `member.run`; `folders`: the folder of their folders.
       inherited: file descriptors among them.
-      seconds: a server that is not up, or does not answer, for so long is given up.
+      seconds: how long the server may take to start or to answer.
 
     Raises:
       RefusedError: the server cannot fork, or does not come up.
@@ -160,7 +160,7 @@ class ForkLauncher:
 
 
 class ExecLauncher:
-    """Members that are programs of their own: their addresses differ and they share no pages, so that they are slower."""
+    """Members that are programs of their own: they share no pages, so they are slower."""
 
     descriptor = -1
 
@@ -195,7 +195,7 @@ def _death(message: Mapping[str, Any]) -> Death:
 
 
 def readable(descriptor: int, seconds: float) -> bool:
-    """Whether something can be read, waiting for it up to so many seconds. `select` knows no descriptors above 1023."""
+    """Whether a descriptor becomes readable within so many seconds. `select` fails above 1023."""
     watched = select.poll()
     watched.register(descriptor, select.POLLIN)
     return bool(watched.poll(1000 * seconds))
@@ -241,7 +241,7 @@ def _environment(folder: Path) -> dict[str, str]:
 
 @functools.cache
 def no_use_of_forks() -> str | None:
-    """Why forked processes would not have what they are forked for; None where they have."""
+    """Why forking would bring nothing here; None where it does."""
     try:
         done = subprocess.run(
             [sys.executable, "-S", "-E", "-c", _PROBE],
@@ -271,7 +271,7 @@ def wait_until_gone(pids: list[int], seconds: float) -> None:
 
 
 def see_off(launcher: Launcher, alive: set[int], pids: Sequence[int], seconds: float) -> None:
-    """Waits for the members `alive`, whose processes are `pids[member]`, to end by themselves; kills those that have not after so long."""
+    """Waits for the members `alive`, whose processes are `pids[member]`, to end; kills those that have not in time."""
     deadline = time.monotonic() + seconds
     with contextlib.suppress(ServerLostError):  # and its members with it
         while alive:

@@ -11,7 +11,7 @@ class Lives:
     """The states of `count` processes, by number.
 
     Attributes:
-      alive: those that have been started and not been seen to end.
+      alive: started and not known to have ended.
       launched: in which generation of its group each was started.
       failures: how often each has died since its group finished a slot.
     """
@@ -29,15 +29,15 @@ class Lives:
         self._errors.pop(number, None)  # of one before it, whose end was not reported
 
     def is_up(self, numbers: Iterable[int]) -> bool:
-        """Whether all of them have said that they are up."""
+        """Whether all have reported that they are up."""
         return all(self._started_at[number] is None for number in numbers)
 
     def came_up(self, number: int) -> None:
-        """The process says that it is up."""
+        """The process reports that it is up."""
         self._started_at[number] = None
 
     def late(self, clock: float, seconds: float) -> list[int]:
-        """Processes that were started longer ago and are not up."""
+        """Processes started longer ago that are not up."""
         return [
             n for n, since in enumerate(self._started_at) if since is not None and clock - since > seconds
         ]
@@ -54,7 +54,7 @@ class Lives:
         """A process has ended; `works`: its group has finished a slot since it was started.
 
         Returns:
-          Why, and None if another has taken its place before.
+          Why; None if it was already replaced.
         """
         number, code = death.member, death.code
         if death.generation != self.launched[number]:

@@ -1,10 +1,9 @@
 """An actor process, a member of its group's ring.
 
-It plays its games whenever a round comes down the ring, hands the round on, and ends when its pipe of commands is closed:
-when the parent is done with it, for the end goes down the ring as a round does. When the parent is no longer there a signal
-says so, whatever the other members do. Where an engine that is stuck keeps it from hearing that, the kernel ends it.
+It plays its games when a round comes down the ring, passes the round on, and ends when its pipe of commands is closed. A
+signal ends it when the parent dies; the kernel kills it if the engine is stuck.
 
-Members are forked from a server (`fork_server`), or, where that is not to be had, started each by itself:
+Members are forked from a server (`fork_server`) or, where forking fails, started each by itself:
 `python -m motif_jax.actors.member`, its orders as a line of JSON on standard input, which stays open.
 """
 
@@ -39,11 +38,11 @@ _TRACEBACK_LIMIT = 3000
 
 
 class ParentGoneError(BaseException):
-    """The parent is gone: nothing that environments catch."""
+    """The parent died. Not an Exception, so that environments do not catch it."""
 
 
 def run(orders: Mapping[str, Any]) -> bool:
-    """Plays the games of one member until the pipe of commands ends; returns whether the parent said that it would.
+    """Plays the games of one member until the pipe of commands ends; returns whether the parent ended it.
 
     Args:
       orders: `config` (ActorsConfig), `layout` (the parent's, as text), `member` (its number), `generation` (of its group when
@@ -142,7 +141,7 @@ def _play_rounds(
 def _settle(config: ActorsConfig, member: Member) -> None:
     """Reports this process's state to the scheduler, if it listens.
 
-    A member that is woken has no haste: the one before it is about to wait anyway (SCHED_BATCH).
+    SCHED_BATCH: a woken member need not preempt the one before it, which is about to wait.
     """
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
@@ -166,10 +165,10 @@ def report(descriptor: int, message: Mapping[str, Any]) -> None:
 
 
 def serve(orders: Mapping[str, Any]) -> int:
-    """`run` with what has to be done round it in any process; returns the exit code.
+    """Calls `run` and reports its errors to the parent; returns the exit code.
 
-    An error goes to the parent, who shows it if it does not help to start again, of a full disk at once. `orders["lifeline"]` is the reading
-    end of a pipe that the parent holds open and writes nothing to.
+    The parent shows an error if a restart does not help, and a full disk at once. `orders["lifeline"]` is the reading end of a
+    pipe that the parent holds open and never writes to.
     """
     ignore_signals_to_the_group()
     parent_lives = False
@@ -206,7 +205,7 @@ def _parent_is_gone() -> None:
 
 
 def ignore_signals_to_the_group() -> None:
-    """A batch system's signals reach the whole process group: the parent decides what they mean."""
+    """Batch systems signal the whole process group; only the parent reacts."""
     for number in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
 

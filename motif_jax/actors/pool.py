@@ -84,7 +84,7 @@ class ActorPool(Rollouts):
         self._watcher = threading.Thread(target=self._watch, name="actor-watch", daemon=True)
 
     def prepare(self) -> str:
-        """See `Rollouts.prepare`. The processes are forked, or started one by one where that is not to be had."""
+        """See `Rollouts.prepare`. The processes are forked, or started one by one where forking fails."""
         config = self.config
         if config.games_per_process is None:
             from motif_jax.actors import tuning  # which plays with pools

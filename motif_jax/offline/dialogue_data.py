@@ -140,7 +140,7 @@ def split_tokens(
     folder: Path,
     stopped: Callable[[], bool],
 ) -> tuple[TokensDataset, TokensDataset] | None:
-    """Tokenises dialogues into `folder`, or goes on where a start before has come to.
+    """Tokenises dialogues into `folder`, or resumes.
 
     Returns:
       Those to learn from and those held out; None where it was asked to stop.

@@ -26,7 +26,7 @@ from motif_jax.support.interruption import Interruption
 
 Made = TypeVar("Made")
 CHECKPOINTS, RESUME = "checkpoints", "resume"
-# What digests of files that options name begin with; runs did not always have them, and one without goes on.
+# What digests of files that options name begin with; runs did not always have them, and one without resumes.
 FILE_OF = "file of "
 _POSITION = {"epoch", "step", "step_in_epoch", "sums", "digests"}
 

@@ -88,7 +88,7 @@ class Task(Protocol):
       steps_per_epoch: from one evaluation to the next; the last epoch may be shorter.
       chunk_steps: steps of one program; their batches are made at once, while the chunk before is computed.
       criterion: the number of an evaluation's row that says which is best: the smallest.
-      digests: of everything read that decides the course, by what it is; a run goes on with the same alone.
+      digests: of everything read that decides the course, by what it is; a run resumes with the same alone.
       source: where that was read, for people.
       remedy: what to do about a training that diverged, behind 'start it in another --workdir with'.
     """
@@ -122,7 +122,7 @@ class Task(Protocol):
     def batches(self, first: int, count: int) -> Any:
         """Batches of steps `first` to `first + count`, which lie in one epoch: numpy leaves [count, ...], of equal shapes.
 
-        Always those of a whole chunk, also where a run goes on in the middle of one: shapes may be the chunk's.
+        Always those of a whole chunk, also where a run resumes in the middle of one: shapes may be the chunk's.
         """
         ...
 

@@ -2,7 +2,7 @@
 
 Policy and value share a trunk; the value is a head on it, which the agent's folder leaves out. The reference of the penalty is the policy at
 the start: under low-rank additions the frozen trunk, else a copy. What a step plays follows from the state and the number of the step, so
-that a run which goes on ends with the same bits.
+that a run which resumes ends with the same bits.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def save(
 
 
 class Snapshot:
-    """The checkpoint that a run goes on from: every part takes its own items, and none may be left.
+    """The checkpoint that a run resumes from: every part takes its own items, and none may be left.
 
     Args:
       checkpoints: of the run.

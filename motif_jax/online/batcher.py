@@ -75,7 +75,7 @@ class Batcher:
       columns: rollouts of a batch.
       meters: where counts go.
       lookup: of the intrinsic reward, None where there is none or the learner computes it.
-      listeners: are told every batch.
+      listeners: called with every batch.
       crop: of the fields of a batch, see `PolicyNetwork.cropped`.
     """
 
@@ -96,7 +96,7 @@ class Batcher:
         self._waiting_columns = 0
 
     def state(self) -> dict[str, Any]:
-        """What it needs to go on as if it had not stopped, JSON-able."""
+        """What it needs to resume as if it had not stopped, JSON-able."""
         parts = [[*part.finished, part.start, part.stop] for part in self._parts]
         return {"parts": parts, "returns": [] if self._lookup is None else self._lookup.returns.state()}
 

@@ -24,13 +24,13 @@ class Guard:
     """Counts a run's updates that were left out, and ends it where they are too many.
 
     All hosts see the same: what is not finite is reduced over all devices. The first writes its part of the batch. What
-    a run was allowed to leave out it has left out, also where it goes on with fewer that it may; one that was ended by
-    an update goes on only where it may leave out that one, too.
+    a run was allowed to leave out it has left out, also where it resumes with fewer that it may; one that was ended by
+    an update resumes only where it may leave out that one, too.
 
     Args:
       config: the whole config.
       workdir: the run folder, None on a host that does not write.
-      progress: of the checkpoint that the run goes on from; {} for a new run.
+      progress: of the checkpoint that the run resumes from; {} for a new run.
     """
 
     def __init__(self, config: ConfigDict, workdir: Path | None, progress: dict[str, Any]) -> None:

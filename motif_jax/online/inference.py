@@ -144,7 +144,7 @@ class Inference:
             jax.block_until_ready(choice)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What it needs to go on as if it had not stopped: plain data, and arrays."""
+        """What it needs to resume as if it had not stopped: plain data, and arrays."""
         plain = {"counter": self.counter, "held": [list(each) for each in self._held]}
         return plain, {"table": self._table, "states": self._slot_states}
 

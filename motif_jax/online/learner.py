@@ -29,7 +29,7 @@ _TAKE: dict[Any, Callable[[np.ndarray], Any]] = {None: np.mean, jnp.min: np.min,
 
 # Groups of metrics that are finite after an update that is; others are of no rows now and then.
 _FINITE = ("loss/", "optimizer/", "reward/", "value/")
-# Fields of a training state that go on where an update is left out: counts, and a memory of what was played, which is large and is
+# Fields of a training state that change even where an update is left out: counts, and a memory of what was played, which is large and is
 # to be written where it lies.
 _COUNTS, _MEMORY = ("step", "env_steps"), "memory"
 

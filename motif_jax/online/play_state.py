@@ -1,8 +1,7 @@
-"""Where playing stands between two updates of a run that plays and learns in turns: what makes it go on with the same games.
+"""The state of play between two updates of a serial run, by which it resumes in the same episodes.
 
-Games are remembered as seeds and actions (`actors.group`) and rebuilt by playing them again. The rest is where rollouts, inference and
-batcher stand, the rows of rollouts that are not learned from yet among it, so that a serial run that goes on ends bit for bit like one
-that was never stopped.
+Episodes are remembered as seeds and actions (`actors.group`) and replayed. The rest is the state of rollouts, inference and batcher,
+with the rows that are not learned from yet: a resumed serial run ends with the same bits as one that never stopped.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ class ProbeFiles:
     Args:
       folder: where the files lie.
       probing: who is asked.
-      resume: (update, environment step) that the run goes on from: lines of what is done again are dropped; None for a new run.
+      resume: (update, environment step) that the run resumes from: lines of what is done again are dropped; None for a new run.
       clauses_every: so many updates lie between two looks at clauses; 0: there are none.
       published: whether `distrib.csv` is written, of policies by the actions' words.
     """
@@ -194,7 +194,7 @@ class ProbeFiles:
 
 
 def files(config: ConfigDict, network: Any, folder: Path, progress: Mapping[str, Any]) -> ProbeFiles | None:
-    """The files of a training in `folder` that goes on from a checkpoint's `progress`; None without probes."""
+    """The files of a training in `folder` that resumes from a checkpoint's `progress`; None without probes."""
     probing = make(config, network)
     if probing is None:
         if config.get("probes") is not None and config.probes.prompts:

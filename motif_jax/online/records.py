@@ -27,7 +27,7 @@ from motif_jax.support.progress import Progress
 if TYPE_CHECKING:
     from motif_jax.online.probing import ProbeFiles
 
-# In the progress of a run that goes on with the same games: what of episodes is known by halves.
+# In the progress of a run that resumes with the same games: what of episodes is known by halves.
 _HALVES = "episode_halves"
 
 
@@ -40,8 +40,8 @@ class Records:
       checkpoints: the run's.
       system: what runs.
       clock: of the run.
-      recorder: hears of whole episodes, None without recordings.
-      progress: of the checkpoint that the run goes on from; {} for a new run.
+      recorder: takes whole episodes, None without recordings.
+      progress: of the checkpoint that the run resumes from; {} for a new run.
 
     Attributes:
       guard: over updates that are not finite.
@@ -166,7 +166,7 @@ class Records:
         clock = self._clock
         # Without a save that is still to come the checkpoint does not know of them: their places are played again.
         reports = self._reports(clock.steps) if clock.steps > clock.saved_steps else []
-        # Where games go on in their middle, returns that are still to come come then.
+        # Where episodes resume in the middle, their returns come later.
         goes_on = self._system.goes_on_in_the_middle and clock.steps < self._config.train_for_env_steps
         join = self._episodes.join if goes_on else self._episodes.join_rest
         self._keep(join(clock.steps, reports, stream.rest()))
@@ -210,7 +210,7 @@ class Records:
         """Writes a checkpoint of what every part of the run gives."""
         clock, everyone = self._clock, self.gather()
         next_episode = [number for host in everyone for number in host["next_episode"]]
-        # A run that goes on with fewer environments keeps the others' places.
+        # A run that resumes with fewer environments keeps the others' places.
         self._next_episode = next_episode + self._next_episode[len(next_episode) :]
         progress = {
             "env_steps": clock.steps,

@@ -1,6 +1,6 @@
 """Which evaluation of its reward run an agent learns from: settled when the run begins, and kept.
 
-A reward run that goes on makes newer evaluations: an agent that is continued must not take up another reward.
+A reward run that resumes makes newer evaluations: an agent that is continued must not take up another reward.
 """
 
 from __future__ import annotations

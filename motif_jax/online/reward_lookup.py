@@ -121,7 +121,7 @@ class ReturnSums:
                     continue
                 number = int(episode[start, column])
                 known, total = self._sums.get(env, (number, 0.0))
-                # An environment whose actor died goes on with another episode: what was summed is void.
+                # An environment whose actor died continues with another episode: what was summed is void.
                 total = (total if known == number else 0.0) + float(earned[start:stop, column].sum())
                 if end is None:
                     self._sums[env] = (number, total)

@@ -1,4 +1,4 @@
-"""How many gradient steps a reward takes when, and which labels each draws."""
+"""When a reward takes how many gradient steps, and which labels each draws."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Schedule:
         self.owed = self.dropped = self.come = 0
 
     def update(self, arrived: int, size: int, asking: int) -> None:
-        """Hears, once an update, of `arrived` labels, now `size` in all, while `asking` questions were still being asked."""
+        """Called once an update: `arrived` new labels, `size` in all, `asking` questions pending."""
         if self._published and size >= LARGE:
             self.owed, self.come = 1, 0
             return
@@ -59,7 +59,7 @@ class Schedule:
         return min(self.owed, self._per_arrival if self._published else self._per_update)
 
     def taken(self, amount: int) -> None:
-        """Hears that steps were taken."""
+        """Called after steps were taken."""
         self.owed = max(0, self.owed - amount)
 
 

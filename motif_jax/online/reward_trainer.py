@@ -1,4 +1,4 @@
-"""Trains the network of an online reward on the labels that there are, in a thread beside the learner or at once."""
+"""Trains the network of an online reward on the labels so far, in a thread or at once."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Trainer:
       model: what is trained.
       state: (params, opt_state) to begin with.
       batch_size: examples of a full batch; smaller ones are padded.
-      beside: whether in a thread, so that nobody waits.
+      beside: whether in a thread of its own.
 
     Attributes:
       state: after the last job that was taken back.
@@ -146,7 +146,7 @@ class Trainer:
 
     @property
     def idle(self) -> bool:
-        """Whether there is nothing to wait for."""
+        """Whether no job runs."""
         return self._thread is None
 
     def begin(self, job: TrainingJob) -> None:
@@ -167,7 +167,7 @@ class Trainer:
         self._thread.start()
 
     def take(self) -> TrainingOutcome | None:
-        """The outcome of the job that has ended, None if there is none; its state is the trainer's from now on.
+        """The outcome of the finished job, None if there is none; the trainer takes over its state.
 
         Raises:
           UserError: the training diverged.
@@ -185,7 +185,7 @@ class Trainer:
         return outcome
 
     def close(self) -> None:
-        """Ends the job that runs, after the step that it is at; its outcome is lost."""
+        """Ends the running job after its current step; its outcome is lost."""
         self._closing.set()
         if self._thread is not None:
             self._thread.join()

@@ -1,4 +1,4 @@
-"""What the values of a `train_agent` config mean: environment, actors, devices, coefficients."""
+"""Environment, actors, devices and coefficients of a `train_agent` config."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def fields_option(name: str, options: Mapping[str, Any], reward: ConfigDict) -> 
 
 
 def resolved(config: ConfigDict) -> ConfigDict:
-    """A copy of `config` in which the values that depend on others are filled in, this host's place among them.
+    """A copy of `config` with the values that depend on others, this host's place included.
 
     The published agent takes the task's reward times 0.1 on the score tasks, and times 10 on the sparse ones.
 
@@ -95,7 +95,7 @@ def columns(config: ConfigDict) -> int:
 
 
 def slots_per_group(config: ConfigDict) -> int:
-    """As few slots as never leave actors and batcher waiting for each other.
+    """The fewest slots with which actors and batcher never wait for each other.
 
     Actors wait when all slots of all groups are full. Then the slots hold a batch, also when all columns but one of a
     slot went into the batch before. No more: what actors play ahead of the learner is played with old parameters.
@@ -220,10 +220,10 @@ def wandb_options(config: ConfigDict) -> dict[str, Any] | None:
 
 
 def configure_jax(config: ConfigDict) -> None:
-    """Settings of jax, and of the heap it allocates from, that must be made before its first computation.
+    """Settings of jax and of the heap, to be made before the first computation.
 
-    The heap is told to keep what is freed where only the CPU computes. Beside accelerators it is left as it is: one arena
-    and no mappings would only be in the way of the host's threads.
+    Where only the CPU computes the heap keeps freed memory. Beside accelerators it stays as it is: one arena would slow the
+    host's threads.
 
     Raises:
       UserError: a precision or a number of devices that there is not.
@@ -267,10 +267,10 @@ def actor_devices(config: ConfigDict) -> list[jax.Device]:
 
 
 def lookup_device(config: ConfigDict) -> jax.Device:
-    """Where the rewards of texts are computed: not behind the learner's updates where another device is left.
+    """Where the rewards of texts are computed: if possible on a device that does not learn.
 
-    Beside accelerators that is the CPU. Where there is no other kind of device (JAX_PLATFORMS can leave the CPU out) it
-    is the first acting device that does not learn, or else the first that acts.
+    Beside accelerators it is the CPU; without one (JAX_PLATFORMS) the first acting device that does not learn, else the first
+    that acts.
     """
     acting, learning = actor_devices(config), learner_devices(config)
     beside = None if acting[0].platform == "cpu" else cpu_device()

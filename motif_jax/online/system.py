@@ -48,7 +48,7 @@ _GET_SECONDS = 0.2
 
 @dataclasses.dataclass(frozen=True)
 class Listeners:
-    """Who is told what while a system runs.
+    """Callbacks of a running system.
 
     Attributes:
       batch: of every batch, by the batcher's thread; see `batcher.BatchListener`.
@@ -64,8 +64,8 @@ class System:
 
     Args:
       config: a resolved config.
-      snapshot: what the run goes on from, None for a new run.
-      listeners: who is told what.
+      snapshot: what the run resumes from, None for a new run.
+      listeners: callbacks.
       workdir: the run folder, for rewards that keep something there.
 
     Attributes:
@@ -181,7 +181,7 @@ class System:
         self.finished.put(finished)
 
     def note_play(self) -> None:
-        """Notes where playing stands, for the checkpoint of the update that comes: a batch has just been taken, nobody plays."""
+        """Notes the state of play for the next checkpoint, between two batches."""
         if not self._remembers:
             return
         waiting = [self.finished.get() for _ in range(self.finished.qsize())]
@@ -202,13 +202,13 @@ class System:
 
     @property
     def _remembers(self) -> bool:
-        """Whether what is played is part of a checkpoint: games are remembered, and nobody plays while it is made."""
+        """Whether checkpoints hold the state of play."""
         remembered = all(source.actors.config.remembered for source in self.sources)
         return remembered and settings.takes_turns(self.config) and self.config.hosts.count == 1
 
     @property
     def goes_on_in_the_middle(self) -> bool:
-        """Whether a checkpoint holds where the games stand."""
+        """Whether the run resumes in the middle of episodes."""
         return self._remembers and (self.config.serial or self._noted is not None)
 
     def items(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -251,7 +251,7 @@ class System:
 
     @property
     def inference_threads(self) -> int:
-        """How many threads choose actions: one for each device that acts, or the one that does everything in turns."""
+        """How many threads choose actions: one for each acting device, or one for everything."""
         return 1 if settings.takes_turns(self.config) else len(self.sources)
 
     def draws(self) -> int:
@@ -314,7 +314,7 @@ class BatchStream:
         return batch
 
     def _get_in_turn(self) -> DeviceBatch | None:
-        """The next batch; None where actors have nothing to say for a while."""
+        """The next batch; None if actors take longer."""
         system = self._system
         system.learner.settle()
         while True:
@@ -334,14 +334,14 @@ class BatchStream:
                     return None
 
     def _hold(self, source: int) -> Callable[[Ready], bool] | None:
-        """A slot's last observation is the next one's first: on policy, its action is left to the parameters that come."""
+        """On policy the action at a slot's last observation, the first of the next, is left to the next parameters."""
         system = self._system
         if not system.config.get("on_policy"):
             return None
         return lambda each: each.row == 0 and system.rollouts_of(source, each.group) > self._batches
 
     def _is_full(self) -> bool:
-        """Gives the batcher what is finished; whether a batch is whole."""
+        """Passes finished slots to the batcher; returns whether a batch is full."""
         system = self._system
         while not system.finished.empty() and not system.batcher.is_full():
             system.batcher.add(system.finished.get())
@@ -352,7 +352,7 @@ class BatchStream:
         return self._prefetcher.waiting()
 
     def rest(self) -> list[IntrinsicReturn]:
-        """Takes the batches that wait, for a learner that has ended; gives the intrinsic returns of their episodes."""
+        """Drains the queue after the learner has ended; returns the intrinsic returns of its episodes."""
         batches = [self._prefetcher.get(0) for _ in range(self._prefetcher.waiting())]
         return [value for batch in batches if batch is not None for value in batch.intrinsic_returns]
 
@@ -360,7 +360,7 @@ class BatchStream:
 def _acting(
     algorithm: Algorithm, config: ConfigDict, network: PolicyNetwork
 ) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """What of a state is published, and what is made of it to act."""
+    """What of a state is published, and how it is prepared for acting."""
     if algorithm is not appo or config.algorithm.value_normalisation != "popart":
         return operator.attrgetter("params"), network.prepare
     # Values that were played are compared with others after the scale of values has moved.

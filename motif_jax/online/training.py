@@ -1,4 +1,4 @@
-"""An agent's training in a run folder: resumed, learning, saved, and the line of what runs where."""
+"""An agent's training in a run folder."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class AgentTraining:
             print(line, file=sys.stderr, flush=True)
 
     def _say_what_runs(self, system: System) -> None:
-        """One line on the first host, which meets all others' names for it."""
+        """Prints the hosts and devices, on the first host."""
         nodes, config = self._hosts.gather(socket.gethostname()), self._config
         size = sum(leaf.size for leaf in jax.tree.leaves(system.learner.state.params))
         manner, *_ = (source.actors.prepare() for source in system.sources)
@@ -127,8 +127,8 @@ class Loop:
       clock: of the run.
       system: what runs.
       stream: where batches come from.
-      records: writes what happens.
-      profiler: is told every update.
+      records: writes logs and checkpoints.
+      profiler: called every update.
     """
 
     def __init__(
@@ -167,13 +167,13 @@ class Loop:
         self._records.end(self._stream)
 
     def _saying(self, batch: DeviceBatch, stop: Interruption) -> list[int]:
-        """Steps in this host's part of the batch, and whether to stop, to save and to log; the first host has the clock."""
+        """Steps of this host's part of the batch, and whether to stop, to save and to log, by the first host's clock."""
         first = self._hosts.is_first
         save, log = first and self._clock.save_is_due(), first and self._clock.log_is_due()
         return [batch.num_steps, int(stop.requested), int(save), int(log)]
 
     def _conclude(self) -> bool:
-        """Waits for the update that runs and does what the hosts agreed on with it; returns whether they stop."""
+        """Waits for the running update and does what the hosts agreed on; returns whether they stop."""
         clock = self._clock
         self._system.learner.settle()
         # Before anything is launched or saved: neither may come behind an update that ends the run.
@@ -206,7 +206,7 @@ def overview(
       config: the stage's.
       num_parameters: of the network.
       learning, acting: devices of one host, the same on all.
-      nodes: the name of every host's machine.
+      nodes: names of the hosts.
       manner: how the environments are run, see `Rollouts.prepare`.
     """
     workers, environments = config.actors.workers, config.actors.envs_per_worker
@@ -239,7 +239,7 @@ def _places(learning: Sequence[jax.Device], acting: Sequence[jax.Device]) -> str
 
 
 def _devices(devices: Sequence[jax.Device]) -> str:
-    """'gpu:0,1 (2 x NVIDIA H200)'; of CPUs it is said that they are no GPU, for those who expect one."""
+    """'gpu:0,1 (2 x NVIDIA H200)'; for CPUs it says that they are no GPU."""
     platform, kind = devices[0].platform, devices[0].device_kind
     kind = "no GPU" if platform == "cpu" else kind if len(devices) == 1 else f"{len(devices)} x {kind}"
     return f"{platform}:{','.join(str(device.id) for device in devices)} ({kind})"

@@ -29,7 +29,7 @@ _SETTINGS = {"step": None, "normalise": True, "quantile": 0.5, "threshold": "qua
 
 @dataclass(frozen=True)
 class Pins:
-    """What a run that is resumed keeps although its config leaves it open: trainings that go on save newer ones.
+    """What a run that is resumed keeps although its config leaves it open: trainings that resume save newer ones.
 
     Attributes:
       checkpoint: step of the agent's checkpoint, None: as the config says.

@@ -63,7 +63,7 @@ class ExaminedPlayer:
 
 
 def pinned(workdir: Path) -> int | None:
-    """The checkpoint that a run in `workdir` began with, and keeps although its agent's training may go on; None for none."""
+    """The checkpoint that a run in `workdir` began with, and keeps although its agent's training may resume; None for none."""
     path = workdir / PLAN
     if not path.exists():
         return None

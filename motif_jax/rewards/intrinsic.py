@@ -66,7 +66,7 @@ class Met(NamedTuple):
     """What the agent met in a batch.
 
     Attributes:
-      texts: uint8 [N, L], each once; `observe` hears only of those that a rewarded row has.
+      texts: uint8 [N, L], each once; `observe` gets only those that a rewarded row has.
       counts: int64 [N], how many rewarded rows had it.
       steps: environment steps of the batch.
       number: of the batch; as many updates of the run lie before the one that learns from it.
@@ -130,7 +130,7 @@ class IntrinsicReward:
 
     @classmethod
     def files(cls, config: ConfigDict) -> tuple[Path, ...]:
-        """Files by which the reward of `config.reward` is told from one that was put in its place; those that are not there say nothing."""
+        """Files that identify the reward of `config.reward`; missing ones are ignored."""
         del config
         return ()
 
@@ -154,7 +154,7 @@ class IntrinsicReward:
         """Called at the end, also of a run that failed, perhaps twice; the last save lies before it."""
 
     def pay(self, met: Met) -> Values:
-        """Values float32 [N] of the texts of a batch, and their version; hears of them too."""
+        """Values float32 [N] of the texts of a batch, and their version; observes them too."""
         values = self.lookup(met.texts)
         shown = met.counts > 0
         self.observe(met._replace(texts=met.texts[shown], counts=met.counts[shown]))
@@ -175,7 +175,7 @@ class IntrinsicReward:
         """What a checkpoint must hold of it: nested dictionaries of arrays, or JSON-able data.
 
         Args:
-          number: of the first batch that the run makes again when it goes on from there. The batcher may be ahead.
+          number: of the first batch that the run makes again when it resumes from there. The batcher may be ahead.
         """
         raise NotImplementedError
 

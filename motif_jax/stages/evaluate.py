@@ -98,7 +98,7 @@ def _write(
 
 
 def _pinned(workdir: Path) -> lineups.Pins:
-    """Trainings that go on save newer ones: a resumed evaluation keeps the checkpoint and reward that it began with."""
+    """Trainings that resume save newer ones: a resumed evaluation keeps the checkpoint and reward that it began with."""
     path = workdir / PLAN
     if not path.exists():
         return lineups.Pins()

@@ -122,7 +122,7 @@ def _check_texts(config: ConfigDict) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> int:
-    """Trains, or goes on where the folder stands, and writes the model; returns 0, or 75 after a request to stop."""
+    """Trains, or resumes, and writes the model; returns 0, or 75 after a request to stop."""
     import jax
 
     from motif_jax.devices.hosts import Hosts

@@ -197,7 +197,7 @@ def _made(config: ConfigDict, workdir: Path) -> list[str]:
 
 
 def run(config: ConfigDict, workdir: Path) -> int:
-    """Trains, or goes on where the folder stands, and writes the agent; returns 0, or 75 after a request to stop."""
+    """Trains, or resumes, and writes the agent; returns 0, or 75 after a request to stop."""
     from motif_jax.devices.hosts import Hosts
     from motif_jax.offline import records, text_run
     from motif_jax.offline.trainer import OfflineTrainer, TrainerSettings
