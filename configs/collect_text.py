@@ -3,11 +3,11 @@
     python -m motif_jax.launch --config=configs/collect_text.py:wordle --workdir=runs/games
 
 100,000 games of Wordle by the published noisy expert take about 10 seconds on 2 cores and 3 MB. Stopped at any moment, the same command
-goes on; the result depends neither on that nor on the number of workers.
+resumes; the result depends neither on that nor on the number of workers.
 
 Variants: wordle (whole games), branch (an expert's games and others that leave it at every turn), adversarial (at the third guess),
 tweets (games with the colours of tweets), smoke (500 games, seconds); visdial (the published files), reddit
-(replies to comments); babyai (500 random episodes of BabyAI-Text, relabelled in hindsight, to make a language model of: docs/glam.md).
+(replies to comments); babyai (1,000 random episodes of BabyAI-Text, relabelled in hindsight, to make a language model of: docs/glam.md).
 """
 
 from motif_jax import sections
@@ -100,7 +100,7 @@ REDDIT = {
     "lexicon": Key("", "a YAML file; empty: built in"),
     "prompt": Key("", "a prompt file; empty: built in"),
     "answer_mode": one_of(("soft", "verdict", "analysis"), "as in annotate"),
-    "server": Key("", "its address; the same command goes on with another"),
+    "server": Key("", "its address; the same command resumes with another"),
     "model": Key("", "its name on the server, or for vllm"),
     "store": defaults.STORE_DIR,
 }
@@ -152,7 +152,7 @@ VARIANTS = {
         "task": "babyai_text",
         "kind": "hindsight",
         "policy": "random",
-        "num_dialogues": 500,
+        "num_dialogues": 1000,
         "babyai_text.observations": 1,
     },
 }

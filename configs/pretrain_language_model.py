@@ -4,14 +4,14 @@
 
 FILES are .txt, .md, .jsonl (objects with `text`, and `prompt` if they like) and .parquet (such columns, or dialogues of collect_text: an item
 an action, with what came of it), or folders of them, with commas between; what has prompts needs --config.packing=items. Out come tokenizer/, tokens/, checkpoints/, metrics.jsonl, tensorboard/, summary.json, and model/, which transformers and
-`motif_jax.language.load` open. Stopped at any moment and started again with the same command it goes on, to the same parameters.
+`motif_jax.language.load` open. Stopped at any moment and started again with the same command it resumes, to the same parameters.
 Fine-tuning: --config.model.folder=FOLDER_OR_HUB_NAME, whole or by low-rank additions (--config.lora.patterns='*/attention/*'), the base
 in 8 or 4 bits (--config.lora.base=nf4).
 
 Variants:
   (none)      a GPT-2 of 124 million parameters, with the sizes and rates that such models are trained with.
   quickstart  a small GPT-2 that sees two million tokens, a few minutes on 2 cores.
-  babyai      a T5 of 0.33 million parameters of random play relabelled in hindsight, some 5 minutes on 2 cores (docs/glam.md).
+  babyai      a T5 of 0.33 million parameters of random play relabelled in hindsight, some 10 minutes on 2 cores (docs/glam.md).
   smoke       seconds: whether everything works.
 """
 
@@ -127,8 +127,8 @@ VARIANTS = {
         "packing": "items",
         "length": 96,
         "batch_size": 64,
-        "steps": 1500,
-        "evaluate_every": 300,
+        "steps": 4000,
+        "evaluate_every": 500,
         "optimizer": {"learning_rate": 2e-3, "warmup_steps": 50},
         "evaluation_batches": 10,
         "save_every_seconds": 30.0,
