@@ -11,9 +11,10 @@ from typing import Any
 
 import jax
 import pytest
+from ml_collections import ConfigDict
 
 from motif_jax.actors import tuning
-from motif_jax.benchmarks import _agents, actors
+from motif_jax.benchmarks import _agents, actors, learning
 
 REPOSITORY = Path(__file__).parents[2]
 TINY: dict[str, dict[str, Any]] = {
@@ -105,3 +106,10 @@ def test_flops_are_those_of_the_published_network() -> None:
     assert math.isclose(forward, 2.0 * (convolutions + dense + core + heads))
     first_layers = 17**2 * 32 * 8**2 * 3 + 27 * 128 + 256 * 128
     assert math.isclose(update, 3.0 * forward - 2.0 * first_layers)
+
+
+def test_a_training_to_a_goal_has_settings_of_its_own() -> None:
+    for name, goal in learning.GOALS.items():
+        options = {**learning.options().to_dict(), "env": name, "reward_dir": ""}
+        made = _agents.training_config(ConfigDict(options), 3, variant=goal.variant)
+        assert (made.environment.name, made.batch_size, made.seed) == (name, 512, 3)
