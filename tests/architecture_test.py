@@ -32,7 +32,7 @@ BUDGET = {
     "agents": 220,
     "algorithms": 3250,
     "annotation": 5860,
-    "benchmarks": 2790,
+    "benchmarks": 2460,
     "collecting": 1150,
     "datasets": 3050,
     "devices": 940,
