@@ -54,7 +54,7 @@ class TextSession:
         self._slots, self._capacity = int(self._ahead), capacity
 
     def read(self, rows: Sequence[Sequence[int]]) -> None:
-        """Makes the texts these tokens, of which most stand there already; what a text says otherwise is taken back.
+        """Sets the texts to these tokens: keeps the common prefix and reads the rest.
 
         A text that is too long for the model, with room for an action, is read from so much later on.
         """

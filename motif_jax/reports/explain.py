@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
 import numpy as np
 
@@ -37,29 +36,20 @@ def histogram(reward: ExplainedReward, weights: np.ndarray, description: str) ->
     margin = (high - low) * 0.02 or 0.5
     shares, edges = np.histogram(values, BINS, (low - margin, high + margin), weights=weights)
     shares = 100 * shares / max(1e-12, shares.sum())
-    axes = charts._Axes((edges[0], edges[-1]), (0.0, float(shares.max()) * 1.05 or 1.0))
-    parts = [axes.frame("normalised reward", "share (%)")]
+    figure, axes = charts.new_figure("normalised reward", "share (%)")
+    pays = -np.inf if reward.threshold is None else reward.threshold
     for share, left, right in zip(shares, edges[:-1], edges[1:], strict=True):
         if share:
-            width = max(0.8, axes.x(right) - axes.x(left) - 0.6)
-            faint = reward.threshold is not None and right <= reward.threshold
-            parts.append(
-                f'<rect class="c0" style="stroke:none{";opacity:.35" if faint else ""}" x="{axes.x(left):.1f}" y="{axes.y(share):.1f}" '
-                f'width="{width:.1f}" height="{axes.y(0) - axes.y(share):.1f}"><title>{left:.2f} to {right:.2f}: '
-                f"{share:.2f} %</title></rect>"
-            )
+            (bar,) = axes.bar(
+                left, share, 0.9 * (right - left), align="edge", color=charts.COLOURS[0],
+                alpha=1.0 if right > pays else 0.35,
+            )  # fmt: skip
+            charts.set_title(bar, f"{left:.2f} to {right:.2f}: {share:.2f} %")
     if reward.threshold is not None:
-        at = axes.x(reward.threshold)
-        right_half = at > charts.WIDTH / 2
-        parts.append(
-            f'<line class="c1" style="stroke-width:2;stroke-dasharray:6 4" x1="{at:.1f}" x2="{at:.1f}" y1="{axes.y(axes.y_range[1]):.1f}" '
-            f'y2="{axes.y(0):.1f}"/><text class="label" x="{at - 4 if right_half else at + 4:.1f}" y="22" '
-            f'text-anchor="{"end" if right_half else "start"}">threshold {reward.threshold:.2f}</text>'
-        )
-    return (
-        f'<svg class="chart" viewBox="0 0 {charts.WIDTH} {charts.HEIGHT}" role="img" '
-        f'aria-label="{escape(description)}">{"".join(parts)}</svg>'
-    )
+        label = f"threshold {reward.threshold:.2f}"
+        axes.axvline(reward.threshold, color=charts.COLOURS[1], linestyle="--", label=label)
+        figure.legend(loc="outside upper right", frameon=False, fontsize="small")
+    return charts.inline(figure, description)
 
 
 def scatter(explanation: Explanation, most: int = DOTS) -> str:
@@ -70,15 +60,10 @@ def scatter(explanation: Explanation, most: int = DOTS) -> str:
         return charts.empty_chart("there are no messages that both rate")
     both = both[np.argsort(-explanation.counts[both], kind="stable")[:most]]
     x, y = first.normalised[both], second.normalised[both]
-    axes = charts._Axes(charts._range([x]), charts._range([y]))
-    dots = "".join(
-        f'<circle class="dot c0" r="2.5" cx="{axes.x(a):.1f}" cy="{axes.y(b):.1f}"><title>{escape(text)}</title></circle>'
-        for a, b, text in zip(x, y, [explanation.messages[i] for i in both.tolist()], strict=True)
-    )
-    return (
-        f'<svg class="chart" viewBox="0 0 {charts.WIDTH} {charts.HEIGHT}" role="img" '
-        f'aria-label="rewards of both models">{axes.frame(first.name, second.name)}{dots}</svg>'
-    )
+    figure, axes = charts.new_figure(first.name, second.name)
+    dots = axes.scatter(x, y, s=6, color=charts.COLOURS[0])
+    dots.set_urls([f"{charts.TITLE}{explanation.messages[i]}" for i in both.tolist()])
+    return charts.inline(figure, "rewards of both models")
 
 
 def _cells(rewards: Sequence[ExplainedReward], index: int) -> list[TableCell]:

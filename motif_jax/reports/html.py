@@ -180,7 +180,6 @@ def page(title: str, subtitle: str, sections: Sequence[str], links: Mapping[str,
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         f"<title>{escape(title)}</title><style>{asset('page.css')}</style></head><body><header><h1>{escape(title)}</h1>"
         f'<p class="subtitle">{escape(subtitle)}</p><nav>{menu}</nav></header><main>{"".join(sections)}</main>'
-        f"<script>{asset('page.js')}</script>"
-        f"<script>{asset('charts.js')}</script></body></html>\n"
+        f"<script>{asset('page.js')}</script></body></html>\n"
     )
     return _UNSHOWN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

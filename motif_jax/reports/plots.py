@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import io
-import math
 import os
 import re
-import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import numpy as np
 
 from motif_jax.reports import language_section
-from motif_jax.reports.charts import Interval, Series, short
+from motif_jax.reports.charts import Plot, picture
 from motif_jax.reports.evaluation_sections import intervals_of, rows_of
 from motif_jax.reports.measures import in_order, with_unit
 from motif_jax.reports.run_data import RunData
@@ -30,24 +24,7 @@ from motif_jax.reports.training_sections import (
 )
 from motif_jax.support.files import atomic_write_bytes
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-# Of labels and file names, in characters.
-_LONGEST_LABEL, _LONGEST_STEM, _NOTE_WIDTH = 60, 100, 120
-# Distinct in print and to colour-blind readers (Okabe and Ito 2008), dark enough on white.
-COLOURS = ("#0b5fa5", "#c2570c", "#0f7b63", "#8a3fb0", "#a8246a", "#5c6b1a")
-
-
-@dataclass(frozen=True)
-class Plot:
-    """One picture: lines over x, or intervals by name; `note` below it says how it was made."""
-
-    x_label: str
-    y_label: str
-    lines: tuple[Series, ...] = ()
-    intervals: tuple[Interval, ...] = ()
-    note: str = ""
+_LONGEST_STEM = 100  # characters of a file name
 
 
 def draw(plot: Plot) -> dict[str, bytes]:
@@ -61,49 +38,6 @@ def draw(plot: Plot) -> dict[str, bytes]:
         )
         pictures[kind] = buffer.getvalue()
     return pictures
-
-
-def picture(plot: Plot) -> Figure:
-    """The picture: a legend above the axes, and the note below them."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    named = [len(line.name) for line in plot.lines if line.name]
-    columns = 2 if max(named, default=0) < _LONGEST_LABEL // 2 else 1
-    figure = Figure(figsize=(4.8, 2.8 + 0.2 * math.ceil(len(named) / columns)), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    for number, line in enumerate(plot.lines):
-        colour = COLOURS[number % len(COLOURS)]
-        style = "--" if line.dashed else "-"
-        axes.plot(line.x, line.y, style, color=colour, label=_plain(line.name) or None, linewidth=1.6)
-        if line.low is not None and line.high is not None:
-            axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.2, linewidth=0)
-    for row, interval in enumerate(plot.intervals):
-        known = np.isfinite([interval.low, interval.high]).all()
-        spread = [[interval.value - interval.low], [interval.high - interval.value]] if known else None
-        colour = COLOURS[interval.colour % len(COLOURS)]
-        axes.errorbar([interval.value], [row], xerr=spread, fmt="o", color=colour, capsize=4, linewidth=2)
-    if plot.intervals:
-        axes.set_yticks(range(len(plot.intervals)), [_plain(interval.name) for interval in plot.intervals])
-        axes.set_ylim(len(plot.intervals) - 0.4, -0.6)
-    axes.xaxis.set_major_formatter(lambda value, _: short(value))
-    axes.set_xlabel(_plain(plot.x_label))
-    axes.set_ylabel(_plain(plot.y_label))
-    if plot.note:
-        note = textwrap.fill(plot.note, _NOTE_WIDTH).replace("$", r"\$")
-        figure.supxlabel(note, fontsize=5, color="0.35", x=0.01, ha="left", multialignment="left")
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
-    if named:
-        figure.legend(loc="outside upper left", ncols=columns, frameon=False, fontsize="small")
-    return figure
-
-
-def _plain(text: str) -> str:
-    """`text` as matplotlib draws it literally: no formulas, and no leading _, which would keep it from a legend."""
-    shown = text if len(text) <= _LONGEST_LABEL else f"{text[: _LONGEST_LABEL - 3]}..."
-    return (f" {shown[1:]}" if shown.startswith("_") else shown).replace("$", r"\$")
 
 
 def file_stem(name: str) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from motif_jax.reports import study
-from motif_jax.reports.plots import Plot, draw
+from motif_jax.reports.charts import Plot
+from motif_jax.reports.plots import draw
 from motif_jax.reports.smoothing import learning_curve, smooth
 from motif_jax.support.curves import Curve, read_episodes
 from motif_jax.support.files import atomic_write_bytes

@@ -30,7 +30,7 @@ def network_of(config: Mapping[str, Any], network: RewardNetwork) -> RewardNetwo
 
 
 def check_header(head: Mapping[str, Any], place: str | Path) -> None:
-    """Raises UserError where a header's `learned`, or the config that it needs, is not what it should be."""
+    """Raises UserError for a bad `learned` of a header, or a bad config in it."""
     learned, config = head["learned"], head["config"]
     good = isinstance(learned, dict) and type(learned.get("taken")) is int
     labels = learned.get("labels") if good else None

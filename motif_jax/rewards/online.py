@@ -46,7 +46,7 @@ _LOG_REMEDY = "put it back from a copy, or start the run again in another --work
 
 
 class OnlineReward(IntrinsicReward):
-    """What learns from labels. A kind says what a label changes (`take`) and what a text is worth (`values`).
+    """A reward that learns from labels. A kind defines what a label changes (`take`) and what a text is worth (`values`).
 
     Attributes:
       form: of the questions.

@@ -125,7 +125,7 @@ class TextsMet:
         return first
 
     def most_earned(self, most: int) -> tuple[dict[str, float], float]:
-        """The texts with the largest sums of reward, at most so many, whatever their sign; and the sum of all."""
+        """The texts with the largest absolute sums of reward, at most so many, and the sum of all."""
         earned = self.earned[: len(self)]
         rows = np.argsort(-np.abs(earned), kind="stable")[:most]
         best = {self.texts[row]: round(float(earned[row]), 4) for row in rows.tolist() if earned[row]}

@@ -289,7 +289,7 @@ def _score(method: str, folder: Path, key: str) -> RunScore:
 
 
 def _published_score(method: str, path: Path, config: ConfigDict) -> RunScore:
-    """Of what a published tool has written of games that nobody knows."""
+    """The score of files of the published tool, whose games are unknown."""
     if path.suffix == ".npy":
         returns = glam_results.read_returns(path)
         measured = {"return": returns, "success": (returns > 0).astype(float)}

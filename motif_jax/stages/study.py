@@ -221,10 +221,7 @@ class _Study:
         ]
 
     def _see_what_is_done(self, planned: list[Run]) -> None:
-        """Raises UserError where a folder that is kept is not what its line would stand for.
-
-        It was made by other flags then, or of what is to be made again.
-        """
+        """Raises UserError where a kept folder was made by other flags."""
         for one in self._without_line(planned):
             missing = None
             for step in self._steps(one):

@@ -84,7 +84,7 @@ def _check_method(config: ConfigDict) -> None:
 
 
 def _check_proposals(config: ConfigDict) -> None:
-    """Refuses what a method cannot be trained with whose policy proposes what is said, and stays as it is."""
+    """Refuses what a method with a frozen policy that proposes cannot be trained with."""
     from motif_jax.language.sampling import Sampling
 
     name, chosen = config.method.name, config.candidates

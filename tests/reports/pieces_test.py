@@ -61,15 +61,7 @@ def test_a_spreadsheet_takes_no_text_for_a_formula(text):
     assert text_tables.csv_cell(f"a{text}") == f"a{text}"
 
 
-def test_ticks_are_round_and_inside():
-    assert charts.ticks(0, 10) == [0, 2, 4, 6, 8, 10]
-    assert charts.ticks(0.013, 0.021, 4) == [0.014, 0.016, 0.018, 0.02]
-    assert charts.ticks(5, 5) == [5]
-    for low, high in ((-3.2, 7.7), (1e6, 5e8), (-1e-4, 1e-4)):
-        found = charts.ticks(low, high)
-        assert 3 <= len(found) <= 12
-        assert min(found) >= low - 1e-9
-        assert max(found) <= high + 1e-9
+def test_numbers_at_an_axis_are_short():
     assert [charts.short(v) for v in (0, 1500, 2e7, 3e9, 0.25, 1e-5)] == [
         "0",
         "1.5k",
@@ -86,16 +78,13 @@ def test_charts_are_valid_and_say_when_empty():
     drawn = charts.line_chart(
         [Series(HOSTILE, x, y, y - 1, y + 1), Series("b", x[:1], y[:1])], "x", "y <unit>", "d"
     )
-    svg = drawn[: drawn.index("</svg>") + 6]
-    root = ElementTree.fromstring(svg)
-    data = json.loads(root.attrib["data-chart"])
-    assert data["series"][0] == {
-        "name": HOSTILE, "x": [0, 1, 2, 3, 4], "y": [1, None, 3, 4, 2], "dashed": False, "bars": False,
-        "low": [0, None, 2, 3, 1], "high": [2, None, 4, 5, 3],
-    }  # fmt: skip
-    assert "nan" not in svg.lower()
+    root = ElementTree.fromstring(drawn)
+    assert "".join(root.itertext()).count(charts.plain(HOSTILE).strip()) == 1
+    assert "nan" not in drawn.lower()
     assert "<script" not in drawn
-    line = next(e for e in root.iter() if e.attrib.get("class", "").startswith("line"))
+    line = next(
+        e for e in root.iter() if "stroke: var(--c0)" in e.attrib.get("style", "") and "d" in e.attrib
+    )
     assert line.attrib["d"].count("M") == 2, "a gap where a value is missing"
     assert "no data" in charts.line_chart([Series("", x, x * np.nan)], "x", "y", "d")
     assert "nothing was evaluated" in charts.interval_chart([], "x", "d")
@@ -187,8 +176,8 @@ def test_an_interval_that_is_not_there_is_said_to_be_so():
         [Interval("one", 5, alone.low, alone.high), Interval("b", 1, 0, 2)], "x", "d"
     )
     assert "nan" not in drawn.lower()
-    assert drawn.count("whisker") == 1
-    assert drawn.count("dot") == 2
+    titles = [e.text for e in ElementTree.fromstring(drawn).iter() if e.tag.endswith("title")]
+    assert titles == ["one: 5 [n/a]", "b: 1 [0, 2]"]
 
 
 class _Balanced(HTMLParser):
@@ -218,11 +207,12 @@ def test_the_page_is_whole_self_contained_and_escaped(tmp_path):
     assert HOSTILE not in page
     assert HOSTILE in parser.text
     assert not re.findall(r"""(?:src|href)=["'](?:https?:)?//""", page), "nothing is fetched"
-    assert "url(" not in page
+    assert "url(" not in page.replace("url(#", "")
     assert "default-src 'none'" in page
     for name in re.findall(r'href="#([^"]+)"', page):
         assert f'id="{name}"' in page
-    ids = re.findall(r'\bid="([^"]+)"', page)
+    # A chart that is shown twice has its parts' ids twice, of the same parts.
+    ids = re.findall(r'\bid="([^"]+)"', re.sub(r"(?s)<svg.*?</svg>", "", page))
     assert len(ids) == len(set(ids))
 
 

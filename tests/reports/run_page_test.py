@@ -10,7 +10,6 @@ from motif_jax.reports import run_report
 from motif_jax.reports.measures import format_value
 from tests import browser
 from tests.made_up_runs import HOSTILE, run_data
-from tests.processes import wait_until
 
 pytestmark = pytest.mark.browser
 
@@ -76,7 +75,7 @@ def test_metrics_stand_in_their_groups_and_the_rest_behind_a_click(opened):
     text = driver.find_element("id", "training").text
     assert "all other metrics (1)" in text
     labels = driver.execute_script(
-        "return [...document.querySelectorAll('#training svg text.label')].map(t => t.textContent)"
+        "return [...document.querySelectorAll('#training svg text')].map(t => t.textContent)"
     )
     assert "reward a step, before its coefficient" in labels
 
@@ -115,91 +114,6 @@ def test_game_text_is_text(opened):
         row[0] for row in browser.rows(driver, "seen-4") + browser.rows(driver, "repeated-0")
     ] + [row[1] for row in browser.rows(driver, "liked-all")]
     assert driver.find_elements("css selector", "td b") == []
-
-
-def test_charts_show_values_under_the_pointer(opened):
-    driver, _, _ = opened
-    from selenium.webdriver import ActionChains
-
-    chart = driver.find_element("css selector", "#training svg[data-chart]")
-    ActionChains(driver).scroll_to_element(chart).move_to_element(chart).perform()
-    tip = driver.find_element("css selector", ".tip")
-    wait_until(lambda: tip.text.startswith("environment steps: "), "the values are shown", 60)
-
-
-def chart_with(driver, lines):
-    """The place of the first chart with so many lines at least, and what it shows."""
-    return driver.execute_script(
-        "const all = [...document.querySelectorAll('svg[data-chart]')];"
-        "return all.findIndex((svg) => JSON.parse(svg.dataset.chart).series.length >= arguments[0] && svg.parentElement.querySelector('.controls'))",
-        lines,
-    )
-
-
-def drawn(driver, place):
-    """The ticks of a chart and the ways of its lines."""
-    return driver.execute_script(
-        "const svg = document.querySelectorAll('svg[data-chart]')[arguments[0]];"
-        "return [[...svg.querySelectorAll('text.tick')].map((t) => t.textContent), [...svg.querySelectorAll('.plot path.line:not(.raw)')].map((p) => p.getAttribute('d'))]",
-        place,
-    )
-
-
-def press(driver, place, what):
-    driver.execute_script(
-        "const box = document.querySelectorAll('svg[data-chart]')[arguments[0]].parentElement;"
-        "[...box.querySelectorAll('button')].find((b) => b.textContent.includes(arguments[1])).click()",
-        place, what,
-    )  # fmt: skip
-
-
-def smooth(driver, place, weight):
-    driver.execute_script(
-        "const slider = document.querySelectorAll('svg[data-chart]')[arguments[0]].parentElement.querySelector('input[type=range]');"
-        "slider.value = arguments[1]; slider.dispatchEvent(new Event('input'))",
-        place, weight,
-    )  # fmt: skip
-
-
-def test_lines_are_switched_smoothed_and_seen_on_logarithmic_axes(opened):
-    driver, _, _ = opened
-    place = chart_with(driver, 2)
-    press(driver, place, "whole")  # as the script draws it
-    ticks, lines = drawn(driver, place)
-    names = driver.execute_script(
-        "return JSON.parse(document.querySelectorAll('svg[data-chart]')[arguments[0]].dataset.chart).series.map((s) => s.name)",
-        place,
-    )
-    press(driver, place, names[0])
-    assert len(drawn(driver, place)[1]) == len(lines) - 1
-    press(driver, place, names[0])
-    assert drawn(driver, place) == [ticks, lines]
-    for pressed in ("log x", "log y"):
-        press(driver, place, pressed)
-        assert drawn(driver, place)[1] != lines
-        press(driver, place, pressed)
-        assert drawn(driver, place) == [ticks, lines]
-    smooth(driver, place, 0.9)
-    assert drawn(driver, place)[1] != lines
-    smooth(driver, place, 0)
-    assert drawn(driver, place) == [ticks, lines]
-
-
-def test_a_chart_zooms_to_what_the_pointer_was_drawn_over(opened):
-    driver, _, _ = opened
-    from selenium.webdriver import ActionChains
-
-    place = chart_with(driver, 2)
-    chart = driver.find_elements("css selector", "svg[data-chart]")[place]
-    press(driver, place, "whole")
-    before = drawn(driver, place)
-    width = chart.size["width"]
-    drag = ActionChains(driver).scroll_to_element(chart).move_to_element(chart).click_and_hold()
-    drag.move_by_offset(int(width * 0.25), 0).release().perform()
-    assert drawn(driver, place)[0] != before[0]
-    assert driver.find_elements("css selector", "svg .selection") == []
-    ActionChains(driver).double_click(chart).perform()
-    assert drawn(driver, place) == before
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1400, False), (420, True)])
