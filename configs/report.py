@@ -30,8 +30,8 @@ KEYS = {
     "yardsticks": Key("", "further evaluations, shown beside the first one, which is not judged by them"),
     "first_must_lead": Key(
         False,
-        "exit code 1 unless the first one is better than all others: of BabyAI-Text each paired difference of success has its interval above "
-        "0, of text tasks the interval of its mean return lies above theirs",
+        "exit code 1 unless the first one is better than all others: of BabyAI-Text each paired difference of success (to its own earlier "
+        "checkpoint of return) has its interval above 0, of text tasks the interval of its mean return lies above theirs",
     ),
     "lead": Key(
         0.0,

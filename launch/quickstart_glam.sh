@@ -5,9 +5,9 @@
 #
 #   bash launch/quickstart_glam.sh [FOLDER]      FOLDER: where everything goes, runs/quickstart_glam by default
 #
-# It holds if, on 400 episodes that nothing was tuned on, the trained model succeeds more often than each of four others, the whole interval
-# of each paired difference above 0: random play, the best shares of actions that read nothing (fitted on other episodes), the model itself
-# with the prompts of another episode, and the model before its training. It must lead those that do not read by 0.15, with intervals apart.
+# It holds if, on 400 episodes that nothing was tuned on, the trained model succeeds more often than random play, than the best shares of
+# actions that read nothing (fitted on other episodes) and than itself with the prompts of another episode, by 0.15 at least and with
+# intervals apart; and if its mean return, which counts steps, is above that before its training (paired difference, interval above 0).
 # And its most likely action must be the right one where the goal is ahead, left and right. If not the script says so and ends with code 1.
 # Stop it anywhere and run it again: every stage resumes, and a finished one says so at once.
 set -euo pipefail

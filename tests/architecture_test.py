@@ -44,7 +44,7 @@ BUDGET = {
     "online": 4400,
     "playing": 4600,
     "published": 2120,
-    "reports": 7610,
+    "reports": 7630,
     "rewards": 3300,
     "schema": 260,
     "sections": 370,

@@ -58,16 +58,24 @@ def headline(data: RunData) -> tuple[str, str]:
         for name, rate in found.items()
     )
     gaps = {name: gap for name, (gap, _) in against(data, "success").items()}
+    returns = {
+        name: gap
+        for name, (gap, _) in against(data, "return").items()
+        if _is_earlier(data.evaluations[first], data.evaluations[name])
+    }
     apart = ", ".join(f"{name} {format_estimate(gap)}" for name, gap in gaps.items())
-    judged = {name: gap.sign for name, gap in gaps.items() if name not in data.yardsticks}
+    apart += "".join(
+        f"; mean return minus that {name} {format_estimate(gap)}" for name, gap in returns.items()
+    )
+    judged = {name: returns.get(name, gap).sign for name, gap in gaps.items() if name not in data.yardsticks}
     below, above, unclear = (
         [name for name, sign in judged.items() if sign == wanted] for wanted in (1, -1, 0)
     )
     said = []
     if below:
-        said.append(f"{first} succeeds more often than {' and '.join(below)}")
+        said.append(f"{first} does better than {' and '.join(below)}")
     if above:
-        said.append(f"{first} succeeds LESS often than {' and '.join(above)}")
+        said.append(f"{first} does WORSE than {' and '.join(above)}")
     if unclear:
         said.append(f"no clear difference to {' and '.join(unclear)}")
     close = [
@@ -81,6 +89,13 @@ def headline(data: RunData) -> tuple[str, str]:
     text = f"Success rate: {rows}; {first} minus {apart}; {level} intervals, of pairs where the episodes are the same: {'; '.join(said)}."
     good = len(below) == len(judged) > 0 and not close
     return text, "good" if good else "bad" if above and not below else ""
+
+
+def _is_earlier(first: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether it is of an earlier checkpoint of the same agent. Both may solve nearly all episodes: the return counts steps too."""
+    one, two = first["plan"], other["plan"]
+    same = all(one.get(key) == two.get(key) for key in ("policy", "options"))
+    return same and (two.get("checkpoint") or 0) < (one.get("checkpoint") or 0)
 
 
 def _is_blind(evaluation: Mapping[str, Any]) -> bool:

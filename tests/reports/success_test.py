@@ -79,6 +79,20 @@ def test_the_lead_over_what_does_not_read(shares, lead, close):
         assert text.rsplit("intervals apart, of ", 1)[1].startswith(name)
 
 
+def test_an_earlier_checkpoint_is_compared_by_return():
+    found = {"agent": evaluation(0.9), "before": evaluation(0.9), "random": evaluation(0.3)}
+    for name, checkpoint in (("agent", 500), ("before", 0)):
+        found[name]["plan"] |= {"policy": "runs/agent", "checkpoint": checkpoint}
+    data = RunData("t", evaluations=found)
+    assert headline(data)[1] == ""
+    for row in found["before"]["rows"]:
+        row["return"] *= 0.9
+    text, kind = headline(data)
+    assert kind == "good"
+    assert "mean return minus that before 0.09 [" in text
+    assert "agent does better than before and random" in text
+
+
 def test_other_games_are_not_judged_by_success():
     data = RunData(
         "t", evaluations={name: evaluation(0.5, "NetHackScore-v1") for name in ("agent", "random")}
