@@ -31,7 +31,7 @@ BUDGET = {
     "actors": 2790,
     "agents": 220,
     "algorithms": 3250,
-    "annotation": 5860,
+    "annotation": 5810,
     "benchmarks": 2460,
     "collecting": 1150,
     "datasets": 3050,

@@ -1,7 +1,7 @@
 """Language models behind any server that speaks the OpenAI protocol: vLLM, llama.cpp, a hosted one.
 
-What one question takes: its conversation, the faults of servers, and which of them may pass. `openai_list.py` asks lists,
-`openai_stream.py` what comes by and by; as many at a time as the server bears (`traffic.py`). The key is read from the environment, sent, and shown nowhere.
+What one question takes: its conversation, the faults of servers, and which of them may pass. `openai_stream.py` asks them,
+as many at a time as the server bears (`traffic.py`). The key is read from the environment, sent, and shown nowhere.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from motif_jax.annotation.chat import (
 )
 from motif_jax.annotation.chat_client import ChatClient, NoConnectionError, StatusError
 from motif_jax.annotation.messages import Deliver
-from motif_jax.annotation.openai_list import answers
-from motif_jax.annotation.openai_stream import OpenAIStream
+from motif_jax.annotation.openai_stream import OpenAIStream, answers
 from motif_jax.annotation.replies import (
     Rubbish,
     ServerError,

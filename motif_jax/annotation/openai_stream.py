@@ -1,17 +1,18 @@
-"""An open stream of questions to a server: one event loop, thread and client."""
+"""Questions to a server, on an event loop in a thread of its own: an open stream of them, or a list."""
 
 from __future__ import annotations
 
 import asyncio
 import collections
 import contextlib
+import queue
 import random
 import threading
 import time
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
-from motif_jax.annotation.annotator import Question
+from motif_jax.annotation.annotator import Answer, Question
 from motif_jax.annotation.messages import Deliver, Failed, Greeted, Heard, ServerStatus
 from motif_jax.annotation.replies import ServerError
 
@@ -21,13 +22,59 @@ if TYPE_CHECKING:
 
 _FIRST_PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 10.0
+# How often those who wait for answers of a list look around.
+_HEARTBEAT_SECONDS = 0.25
+
+
+def answers(
+    annotator: OpenAIAnnotator, questions: Sequence[Question], concurrency: int, retries: int
+) -> Iterator[tuple[int, Answer] | None]:
+    """Asks a list; yields the place and the answer of each question when it is complete, and None now and then.
+
+    Args:
+      annotator: asks one question.
+      questions: the list.
+      concurrency: questions at a time.
+      retries: how often what failed is sent again.
+
+    Raises:
+      UserError: a question got no answer after all retries.
+    """
+    results: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    later = iter(range(min(concurrency, len(questions)), len(questions)))
+
+    def deliver(message: object) -> None:
+        results.put(message)
+        if isinstance(message, Heard) and (place := next(later, None)) is not None:
+            stream.ask(place, questions[place])
+
+    stream = OpenAIStream(annotator, deliver, retries)
+    missing = len(questions)
+    try:
+        for place in range(min(concurrency, missing)):
+            stream.ask(place, questions[place])
+        while missing:
+            try:
+                message = results.get(timeout=_HEARTBEAT_SECONDS)
+            except queue.Empty:
+                yield None
+                continue
+            if isinstance(message, Heard):
+                missing -= 1
+                yield message.number, message.answer
+            elif isinstance(message, Failed):
+                raise message.error
+            elif isinstance(message, BaseException):
+                raise message
+    finally:
+        stream.close()
 
 
 class OpenAIStream:
-    """Each question is a task of its own; failures are reported, and nothing is sent again here."""
+    """Each question is a task of its own, sent again at most `retries` times; failures are reported."""
 
-    def __init__(self, annotator: OpenAIAnnotator, deliver: Deliver) -> None:
-        self._annotator, self._deliver = annotator, deliver
+    def __init__(self, annotator: OpenAIAnnotator, deliver: Deliver, retries: int = 0) -> None:
+        self._annotator, self._deliver, self._retries = annotator, deliver, retries
         self._loop = asyncio.new_event_loop()
         self._gate = Gate(self._loop, deliver)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -41,7 +88,7 @@ class OpenAIStream:
 
         async def work(client: ChatClient) -> Heard:
             start = time.monotonic()
-            answer = await self._annotator.ask(client, number, question, retries=0)
+            answer = await self._annotator.ask(client, number, question, self._retries)
             return Heard(number, question, answer, time.monotonic() - start)
 
         self._loop.call_soon_threadsafe(self._begin, number, work)
