@@ -358,7 +358,7 @@ def _remove_abandoned_games() -> None:
 
 def _fail_for_memory(what: str, config: ConfigDict) -> NoReturn:
     sys.stdout.flush()
-    memory_limit.leave(f"error: {memory_limit.told(what, config)}", 2)
+    memory_limit.leave(f"error: {memory_limit.explained(what, config)}", 2)
 
 
 def main() -> None:

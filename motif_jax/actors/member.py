@@ -183,7 +183,7 @@ def serve(orders: Mapping[str, Any]) -> int:
             return 0
         except Exception as error:
             parent_lives = not lifeline.hung_up(orders["lifeline"])
-            report(orders["reports"], {"member": orders["member"], **_told(error, orders["folder"])})
+            report(orders["reports"], {"member": orders["member"], **_as_report(error, orders["folder"])})
             return 1
     finally:
         lifeline.deaf()
@@ -191,7 +191,7 @@ def serve(orders: Mapping[str, Any]) -> int:
     return 0
 
 
-def _told(error: Exception, folder: str) -> dict[str, Any]:
+def _as_report(error: Exception, folder: str) -> dict[str, Any]:
     """An error as sent to the parent: of a full disk its number and the file (`folder` if none is named), else a traceback."""
     if (full := full_disk(error)) is not None:
         name = str(full.filename or folder)

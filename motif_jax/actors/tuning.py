@@ -63,9 +63,9 @@ def _best(config: ActorsConfig) -> int:
         turns = [{size: trial.cost() for size, trial in trials.items()} for _ in range(_TURNS + 1)][1:]
     costs = {size: float(np.median([turn[size] for turn in turns])) for size in trials}
     best = min(costs, key=lambda size: costs[size])
-    told = ", ".join(f"{size}: {1e6 * cost:.1f}" for size, cost in costs.items())
+    shown = ", ".join(f"{size}: {1e6 * cost:.1f}" for size, cost in costs.items())
     print(
-        f"actors: {best} games a process (µs of processor time a step with {told})",
+        f"actors: {best} games a process (µs of processor time a step with {shown})",
         file=sys.stderr,
         flush=True,
     )

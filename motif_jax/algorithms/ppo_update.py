@@ -225,8 +225,8 @@ def _penalty(
     added = kl_penalty.penalty(batch.behaviour_log_prob, reference, state.kl_coefficient)
     controller = kl_penalty.Controller(config.kl.target, config.kl.horizon)
     actions = reductions.total(recorded.astype(jnp.float32), axis_name)
-    told = {"reference/kl": kl, "reference/coefficient": state.kl_coefficient}
-    return jnp.where(recorded, added, 0.0), controller.adapted(state.kl_coefficient, kl, actions), told
+    metrics = {"reference/kl": kl, "reference/coefficient": state.kl_coefficient}
+    return jnp.where(recorded, added, 0.0), controller.adapted(state.kl_coefficient, kl, actions), metrics
 
 
 def _until(

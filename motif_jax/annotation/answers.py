@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 from motif_jax.annotation.annotator import Question
 from motif_jax.annotation.answer_index import AnswerIndex
 from motif_jax.annotation.conversations import ConversationLog
-from motif_jax.annotation.messages import Asked, Heard, Reply
+from motif_jax.annotation.messages import Answered, Asked, Reply
 from motif_jax.annotation.questions import QuestionHasher
 from motif_jax.annotation.store import AnswerStore, StoredAnswer, cost_fields
 from motif_jax.datasets.verdicts import UNKNOWN, Form
@@ -66,18 +66,18 @@ class Answers:
         attempt = asked.attempt if found is None else max(asked.attempt, found.attempts)
         return Question(key, asked.items, self._form, attempt=attempt)
 
-    def keep(self, heard: Sequence[Heard]) -> list[Reply]:
+    def keep(self, answered: Sequence[Answered]) -> list[Reply]:
         """Writes answers to the store and waits until they are on the disk; returns what to report of them.
 
         Raises:
           UserError: the store cannot be written.
           ValueError: an answer is none of its question's form.
         """
-        stored = [(entry, StoredAnswer.of(entry.question, entry.answer)) for entry in heard]
+        stored = [(entry, StoredAnswer.of(entry.question, entry.answer)) for entry in answered]
         self._store.add((entry.question.id, kept, cost_fields(entry.answer)) for entry, kept in stored)
         self._index.refresh()
         if self._conversations is not None:
-            self._conversations.add([(entry.question, entry.answer) for entry in heard])
+            self._conversations.add([(entry.question, entry.answer) for entry in answered])
         return [
             Reply(
                 entry.number,

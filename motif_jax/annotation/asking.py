@@ -62,7 +62,7 @@ class Books:
         self._flying: dict[Items, Pending] = {}
         # Hashes of the texts that need not be asked about again.
         self._settled: set[int] = set()
-        self._told: list[Labelled] = []
+        self._ready: list[Labelled] = []
         self._number = 0
         self._step = 0
         self._totals = dict.fromkeys(_TOTALS, 0)
@@ -91,7 +91,7 @@ class Books:
         if len(item) > 1 and item[0] == item[1]:
             self._settled.add(hash(item))
             self._totals["ties"] += 1
-            self._told.append(Labelled(item, TIE, 0.5, 0.0, 0))
+            self._ready.append(Labelled(item, TIE, 0.5, 0.0, 0))
             return
         question = self.question(item)
         pending = self._flying.get(question) or self._queue.meet(question, count, score)
@@ -161,7 +161,7 @@ class Books:
                 self._settled.add(hash(item))
             if reply.label != UNKNOWN:
                 turned = item != pending.items
-                self._told.append(labelled(self._form, item, reply, turned))
+                self._ready.append(labelled(self._form, item, reply, turned))
         self._totals["given_up"] += reply.label == UNKNOWN
 
     def _count(self, reply: Reply) -> None:
@@ -205,8 +205,8 @@ class Books:
 
     def poll(self) -> list[Labelled]:
         with self._lock:
-            told, self._told = self._told, []
-            return told
+            ready, self._ready = self._ready, []
+            return ready
 
     def settle(self, item: Items) -> None:
         """Says that texts need not be asked about: their label is known."""
@@ -244,7 +244,7 @@ class Books:
                 [*self._queue, *reversed(self._flight.values())], key=lambda pending: pending.met
             )
             # Answers that nobody has taken yet. Single texts without a label a run that is resumed looks up by itself.
-            untaken = self._told if self._form is PAIR else []
+            untaken = self._ready if self._form is PAIR else []
             return {
                 "pending": [
                     # The steps were counted over all its forms together.
@@ -252,7 +252,7 @@ class Books:
                     for pending in waiting
                     for place, item in enumerate(pending.met_as or (pending.items,))
                 ],
-                "told": [list(told) for told in untaken],
+                "ready": [list(label) for label in untaken],
                 "totals": {**self._totals, "dropped": self._totals["dropped"] + self._queue.dropped},
                 "step": self._step,
             }
@@ -263,11 +263,11 @@ class Books:
             self._totals |= {name: state["totals"].get(name, 0) for name in _TOTALS}
             self._step = state["step"]
             # Before all that waits: what was reported is not asked again.
-            for item, *answer in state.get("told", []):
-                told = Labelled(tuple(item), *answer)
-                self._told.append(told)
+            for item, *answer in state.get("ready", []):
+                label = Labelled(tuple(item), *answer)
+                self._ready.append(label)
                 if not self._published:
-                    self._settled.add(hash(told.item))
+                    self._settled.add(hash(label.item))
             for item, count, score in state["pending"]:
                 # Older states have answers that nobody had taken among the questions, seen in no step. Of the published queue, whose
                 # questions no store answers, they are asked again.

@@ -145,7 +145,7 @@ class ChatAnnotator(Annotator):
         path = (dialogue.question.id, dialogue.question.attempt, int(dialogue.retried))
         return derive(self._seed, "annotate", *path) % 2**31
 
-    def heard(self, dialogue: Conversation, text: str) -> Answer | None:
+    def read_answer(self, dialogue: Conversation, text: str) -> Answer | None:
         """Takes an answer in; None if the conversation continues with the retry turn."""
         text = without_surrogates(text)
         label = self._parse(text)

@@ -76,8 +76,8 @@ class ChatClient:
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> ChatClient:
-        told_of_reuse = aiohttp.TraceConfig()
-        told_of_reuse.on_connection_reuseconn.append(_reused)
+        reuse = aiohttp.TraceConfig()
+        reuse.on_connection_reuseconn.append(_reused)
         limits = aiohttp.ClientTimeout(total=self._timeout_seconds, sock_connect=_CONNECT_SECONDS)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
@@ -89,7 +89,7 @@ class ChatClient:
             auto_decompress=False,  # it has no limit
             timeout=limits,
             proxy=self._proxy,
-            trace_configs=[told_of_reuse],
+            trace_configs=[reuse],
         )
         return self
 
@@ -167,7 +167,7 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
 
 
 async def _reused(
-    session: aiohttp.ClientSession, context: Any, told: aiohttp.TraceConnectionReuseconnParams
+    session: aiohttp.ClientSession, context: Any, params: aiohttp.TraceConnectionReuseconnParams
 ) -> None:
     context.trace_request_ctx.reused = True
 

@@ -38,7 +38,7 @@ class Reply(NamedTuple):
     asked: bool = True
 
 
-class Heard(NamedTuple):
+class Answered(NamedTuple):
     """An answer, and the seconds that it took."""
 
     number: int

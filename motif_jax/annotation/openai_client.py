@@ -38,7 +38,7 @@ from motif_jax.annotation.replies import (
     checked,
     verdict_log_probabilities,
 )
-from motif_jax.annotation.traffic import LONGEST_TOLD_SECONDS, Traffic, retry_after
+from motif_jax.annotation.traffic import LONGEST_RETRY_AFTER_SECONDS, Traffic, retry_after
 from motif_jax.datasets.verdicts import UNKNOWN, Form
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
@@ -127,19 +127,19 @@ class OpenAIAnnotator(ChatAnnotator):
     def live(self) -> dict[str, float | int | str]:
         """Requests on their way, and what was sent again or refused."""
         traffic = self._traffic
-        told: dict[str, float | int | str] = {"in_flight": traffic.running}
+        counts: dict[str, float | int | str] = {"in_flight": traffic.running}
         if traffic.last_cause:
-            told |= {"retries": traffic.retries.total(), "last_for": traffic.last_cause}
+            counts |= {"retries": traffic.retries.total(), "last_for": traffic.last_cause}
         if traffic.refused:
-            told["refused"] = traffic.refused
-        return told
+            counts["refused"] = traffic.refused
+        return counts
 
     def summary(self) -> dict[str, Any]:
         """The same for summary.json, how many requests the server bore at the end, and how answers were limited."""
         traffic = self._traffic
-        told: dict[str, Any] = {"retries": traffic.retries.total(), "retry_causes": dict(traffic.retries)}
-        told |= {"refused": traffic.refused, "in_flight_limit": int(traffic.limit)}
-        return {**told, "answer_limit": self._limit or "the server's own"}
+        counts: dict[str, Any] = {"retries": traffic.retries.total(), "retry_causes": dict(traffic.retries)}
+        counts |= {"refused": traffic.refused, "in_flight_limit": int(traffic.limit)}
+        return {**counts, "answer_limit": self._limit or "the server's own"}
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer] | None]:
         """Yields each answer when it is complete, and None now and then.
@@ -198,7 +198,7 @@ class OpenAIAnnotator(ChatAnnotator):
                 except Rubbish as error:
                     raise self._failure("cannot do what config.answer.mode=soft needs", error) from error
                 return self.soft(dialogue, masses, self._prefill)
-            answer = self.heard(dialogue, choice["message"].get("content") or "")
+            answer = self.read_answer(dialogue, choice["message"].get("content") or "")
             if answer is not None:
                 # The key is no verdict; what is kept of the conversation has none.
                 turns = ({**turn, "content": self._blotted(turn["content"])} for turn in answer.turns)
@@ -268,13 +268,13 @@ class OpenAIAnnotator(ChatAnnotator):
 
     def _passing(self, error: StatusError, sent: float) -> _Passing:
         """The fault that an HTTP status says, after which the server may want to be left alone."""
-        cause, told = f"HTTP {error.status}", retry_after(error.headers)
-        if told > LONGEST_TOLD_SECONDS:
-            self._traffic.too_many(sent, LONGEST_TOLD_SECONDS)  # for those who continue without it
-            raise self._failure(f"asks to wait {format_seconds(told)}", error)
-        if error.status in _TOO_MANY or told:
-            self._traffic.too_many(sent, told)
-        return _Passing(cause, self._failure(f"answers with {cause}", error, passing=True), told)
+        cause, asked = f"HTTP {error.status}", retry_after(error.headers)
+        if asked > LONGEST_RETRY_AFTER_SECONDS:
+            self._traffic.too_many(sent, LONGEST_RETRY_AFTER_SECONDS)  # for those who continue without it
+            raise self._failure(f"asks to wait {format_seconds(asked)}", error)
+        if error.status in _TOO_MANY or asked:
+            self._traffic.too_many(sent, asked)
+        return _Passing(cause, self._failure(f"answers with {cause}", error, passing=True), asked)
 
     def _lasting(self, error: StatusError, request: dict[str, Any]) -> None:
         """Raises for an answer that will be the same the next time; returns if the answer is to be limited otherwise."""
@@ -370,10 +370,10 @@ class OpenAIAnnotator(ChatAnnotator):
 
 
 def _prices(config: Any) -> Prices | None:
-    told = config.openai.prices
-    if not (told.prompt or told.cached or told.completion):
+    prices = config.openai.prices
+    if not (prices.prompt or prices.cached or prices.completion):
         return None
-    return Prices(told.prompt, told.prompt if told.cached is None else told.cached, told.completion)
+    return Prices(prices.prompt, prices.prompt if prices.cached is None else prices.cached, prices.completion)
 
 
 def _key(variable: str) -> str:

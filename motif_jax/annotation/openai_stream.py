@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from motif_jax.annotation.annotator import Answer, Question
-from motif_jax.annotation.messages import Deliver, Failed, Greeted, Heard, ServerStatus
+from motif_jax.annotation.messages import Answered, Deliver, Failed, Greeted, ServerStatus
 from motif_jax.annotation.replies import ServerError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def answers(
 
     def deliver(message: object) -> None:
         results.put(message)
-        if isinstance(message, Heard) and (place := next(later, None)) is not None:
+        if isinstance(message, Answered) and (place := next(later, None)) is not None:
             stream.ask(place, questions[place])
 
     stream = OpenAIStream(annotator, deliver, retries)
@@ -59,7 +59,7 @@ def answers(
             except queue.Empty:
                 yield None
                 continue
-            if isinstance(message, Heard):
+            if isinstance(message, Answered):
                 missing -= 1
                 yield message.number, message.answer
             elif isinstance(message, Failed):
@@ -84,12 +84,12 @@ class OpenAIStream:
         self._thread.start()
 
     def ask(self, number: int, question: Question) -> None:
-        """Asks; `Heard` or `Failed` of this number will be delivered. Never blocks."""
+        """Asks; `Answered` or `Failed` of this number will be delivered. Never blocks."""
 
-        async def work(client: ChatClient) -> Heard:
+        async def work(client: ChatClient) -> Answered:
             start = time.monotonic()
             answer = await self._annotator.ask(client, number, question, self._retries)
-            return Heard(number, question, answer, time.monotonic() - start)
+            return Answered(number, question, answer, time.monotonic() - start)
 
         self._loop.call_soon_threadsafe(self._begin, number, work)
 
@@ -108,24 +108,24 @@ class OpenAIStream:
             self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join()
 
-    def _begin(self, number: int, work: Callable[[ChatClient], Awaitable[Heard | Greeted]]) -> None:
+    def _begin(self, number: int, work: Callable[[ChatClient], Awaitable[Answered | Greeted]]) -> None:
         task = self._loop.create_task(self._answer(number, work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _answer(self, number: int, work: Callable[[ChatClient], Awaitable[Heard | Greeted]]) -> None:
+    async def _answer(self, number: int, work: Callable[[ChatClient], Awaitable[Answered | Greeted]]) -> None:
         assert self._client is not None
         try:
             await self._gate.turn()
             sent = time.monotonic()
             try:
-                heard = await work(self._client)
+                answered = await work(self._client)
             except ServerError as error:
                 self._gate.failed(sent, error.cause)
                 self._deliver(Failed(number, error, error.passing))
             else:
                 self._gate.answered()
-                self._deliver(heard)
+                self._deliver(answered)
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # reported in the thread that opened the stream
@@ -165,7 +165,7 @@ class Gate:
         self._up = True
         self._cause = ""
         self._since = 0.0
-        self._told = False
+        self._reported = False
 
     async def turn(self) -> None:
         """Waits until a request may be sent."""
@@ -180,7 +180,7 @@ class Gate:
         """Takes note of an answer."""
         self._answered_at = time.monotonic()
         self._failures = 0
-        if not (self._up and self._told):
+        if not (self._up and self._reported):
             self._change(True, "")
         if self._timer is not None:
             self._timer.cancel()
@@ -214,7 +214,7 @@ class Gate:
         return False
 
     def _change(self, up: bool, cause: str) -> None:
-        if up != self._up or not self._told:
+        if up != self._up or not self._reported:
             self._since = time.time()
-        self._up, self._cause, self._told = up, cause, True
+        self._up, self._cause, self._reported = up, cause, True
         self._deliver(ServerStatus(up, self._since, cause))

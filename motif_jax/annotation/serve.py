@@ -97,7 +97,7 @@ class ChatJudge:
     def _answer(self, asked: _Asked) -> Answer:
         form = asked.prompt.form
         answers = self._annotator(form, asked.goal).annotate([Question("", asked.items, form)])
-        return next(heard for heard in answers if heard is not None)[1]
+        return next(found for found in answers if found is not None)[1]
 
     @functools.cache  # noqa: B019 (a server has one)
     def _annotator(self, form: Form, goal: str) -> Annotator:

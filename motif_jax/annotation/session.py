@@ -205,10 +205,10 @@ class AnnotationSession:
         flushed = time.monotonic()
         stream = self.annotator.annotate(pending)
         try:
-            for heard in stream:
-                if heard is not None:
-                    waiting.append((pending[heard[0]], heard[1]))
-                    self.telemetry.answered(heard[1])
+            for answered in stream:
+                if answered is not None:
+                    waiting.append((pending[answered[0]], answered[1]))
+                    self.telemetry.answered(answered[1])
                 if self._stopping():
                     break
                 if time.monotonic() - flushed >= self._flush_seconds:
@@ -229,15 +229,15 @@ class AnnotationSession:
                     stream.close()
 
     def _write(
-        self, heard: Sequence[tuple[Question, Answer]], answers: dict[str, StoredAnswer], keep: Keep | None
+        self, answered: Sequence[tuple[Question, Answer]], answers: dict[str, StoredAnswer], keep: Keep | None
     ) -> None:
-        if not heard:
+        if not answered:
             return
-        stored = [(question, answer, StoredAnswer.of(question, answer)) for question, answer in heard]
+        stored = [(question, answer, StoredAnswer.of(question, answer)) for question, answer in answered]
         # The store first: what others keep is always in the store too.
         self._store.add((question.id, kept, cost_fields(answer)) for question, answer, kept in stored)
         if keep is not None:
             keep((question, kept) for question, _, kept in stored)
         if self._conversations is not None:
-            self._conversations.add(heard)
+            self._conversations.add(answered)
         answers.update((question.id, kept) for question, _, kept in stored)

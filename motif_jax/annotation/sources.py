@@ -15,7 +15,7 @@ from ml_collections import ConfigDict
 from motif_jax.annotation.annotator import Question, make_annotator
 from motif_jax.annotation.answers import Answers
 from motif_jax.annotation.asking import Books, labelled
-from motif_jax.annotation.messages import Asked, Failed, Greeted, Heard, Reply, ServerStatus
+from motif_jax.annotation.messages import Answered, Asked, Failed, Greeted, Reply, ServerStatus
 from motif_jax.annotation.online import Labelled, annotator_config, in_section
 from motif_jax.annotation.questions import QuestionHasher, is_reversed
 from motif_jax.annotation.queue import Items
@@ -81,16 +81,16 @@ class InProcessSource:
                 to_ask.append((one.number, opened))
         return to_ask
 
-    def _ask(self, to_ask: Sequence[tuple[int, Question]]) -> list[Heard]:
+    def _ask(self, to_ask: Sequence[tuple[int, Question]]) -> list[Answered]:
         start = time.monotonic()
         with in_section():
             answers = [
-                heard
-                for heard in self._annotator.annotate([question for _, question in to_ask])
-                if heard is not None
+                answered
+                for answered in self._annotator.annotate([question for _, question in to_ask])
+                if answered is not None
             ]
         seconds = time.monotonic() - start
-        return [Heard(*to_ask[place], answer, seconds) for place, answer in answers]
+        return [Answered(*to_ask[place], answer, seconds) for place, answer in answers]
 
     def known(self, items: Sequence[Items]) -> list[Labelled]:
         found = []
@@ -198,7 +198,7 @@ class ServerSource(InProcessSource):
             event = self._first_event(stopped)
             if isinstance(event, Greeted):
                 return
-            if isinstance(event, Heard):
+            if isinstance(event, Answered):
                 self._books.count(self._answers.keep([event])[0])
                 return
             # A server may want to be left alone for longer than is to be waited.
@@ -209,13 +209,13 @@ class ServerSource(InProcessSource):
                 waits = True
             time.sleep(min(_AGAIN_SECONDS, max(0.0, deadline - time.monotonic())))
 
-    def _first_event(self, stopped: Callable[[], bool]) -> Heard | Greeted | Failed:
+    def _first_event(self, stopped: Callable[[], bool]) -> Answered | Greeted | Failed:
         while not stopped():
             with contextlib.suppress(queue.Empty):
                 event = self._events.get(timeout=_LOOK_SECONDS)
                 if isinstance(event, BaseException):
                     raise event
-                if isinstance(event, Heard | Greeted | Failed):
+                if isinstance(event, Answered | Greeted | Failed):
                     return event
                 self._books.server = event
         raise StoppedError
@@ -241,21 +241,21 @@ class ServerSource(InProcessSource):
         return events
 
     def _take_in(self, events: Sequence[Any]) -> None:
-        heard: list[Heard] = []
+        answered: list[Answered] = []
         error = None
         for event in events:
             match event:
-                case Heard():
-                    heard.append(event)
+                case Answered():
+                    answered.append(event)
                 case Failed():
                     self._books.failed(event.number)
                 case ServerStatus():
                     self._see(event)
                 case BaseException():
                     error = error or event
-        if heard:
+        if answered:
             with self._lock:
-                replies = self._answers.keep(heard)
+                replies = self._answers.keep(answered)
             for reply in replies:
                 self._books.answered(reply)
         # What was answered before a fault is kept, too: it was paid for, and need not be asked again.

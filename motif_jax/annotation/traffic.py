@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 
 # A server that asks for more patience than this ends the run: it is continued later.
-LONGEST_TOLD_SECONDS = 3600.0
+LONGEST_RETRY_AFTER_SECONDS = 3600.0
 
 
 class Traffic:
@@ -86,11 +86,11 @@ class Traffic:
 
 def retry_after(headers: Mapping[str, str]) -> float:
     """Seconds that a server asks to wait: Retry-After in seconds or as a date, retry-after-ms; 0 without or if unreadable."""
-    told = headers.get("retry-after", "")
-    for text, unit in ((headers.get("retry-after-ms", ""), 1e-3), (told, 1.0)):
+    asked = headers.get("retry-after", "")
+    for text, unit in ((headers.get("retry-after-ms", ""), 1e-3), (asked, 1.0)):
         with contextlib.suppress(ValueError):
             if math.isfinite(seconds := float(text) * unit):
                 return max(0.0, seconds)
     with contextlib.suppress(ValueError, OverflowError):
-        return max(0.0, email.utils.parsedate_to_datetime(told).timestamp() - time.time())
+        return max(0.0, email.utils.parsedate_to_datetime(asked).timestamp() - time.time())
     return 0.0

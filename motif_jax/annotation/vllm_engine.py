@@ -133,7 +133,7 @@ class VllmAnnotator(ChatAnnotator):
                 for output in engine.step():
                     if output.finished:
                         dialogue = queued.pop(output.request_id)
-                        answer = self._hear(dialogue, output)
+                        answer = self._read_output(dialogue, output)
                         if answer is None:
                             again.append(dialogue)
                         else:
@@ -205,11 +205,11 @@ class VllmAnnotator(ChatAnnotator):
             parameters.structured_outputs = StructuredOutputsParams(choice=list(self.prompt.answer.answers))
         return parameters
 
-    def _hear(self, dialogue: Conversation, output: Any) -> Answer | None:
+    def _read_output(self, dialogue: Conversation, output: Any) -> Answer | None:
         completion = output.outputs[0]
         dialogue.cost(len(output.prompt_token_ids), len(completion.token_ids), output.num_cached_tokens or 0)
         if self._prefill is None:
-            return self.heard(dialogue, completion.text)
+            return self.read_answer(dialogue, completion.text)
         prefill, tokens = self._prefill
         found = completion.logprobs[0]
         return self.soft(dialogue, [found[t].logprob if t in found else -math.inf for t in tokens], prefill)

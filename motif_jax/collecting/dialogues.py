@@ -125,9 +125,9 @@ def collect(
     totals = DialogueTotals()
     parts = totals.counted(parquet.read(part_path(staging, part)) for part in range(plan.parts))
     parquet.write(folder / DIALOGUES, parts, about)
-    told = {**about, **totals.summary(), "failed_requests": failures}
+    meta = {**about, **totals.summary(), "failed_requests": failures}
     finish(folder)
-    atomic_write_json(folder / META, {**told, "digest": digests.of_file(folder / DIALOGUES)})
+    atomic_write_json(folder / META, {**meta, "digest": digests.of_file(folder / DIALOGUES)})
     shutil.rmtree(staging)
     return True
 

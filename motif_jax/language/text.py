@@ -266,7 +266,7 @@ def fetch(name: str | Path, key: str = "") -> Path:
         return Path(name)
     if hub.is_named(name):
         return Path(hub.local(name, key))
-    told = f"config.{key}={name}" if key else str(name)
+    where = f"config.{key}={name}" if key else str(name)
     return hub.snapshot(
-        str(name), None, f"{told} is neither a folder nor a model of the hub", hub.MODEL_FILES
+        str(name), None, f"{where} is neither a folder nor a model of the hub", hub.MODEL_FILES
     )

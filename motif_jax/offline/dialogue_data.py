@@ -325,14 +325,14 @@ class Data(NamedTuple):
     Attributes:
       train, held_out: their batches.
       digests: of what was read.
-      told: how much there is, for people.
+      amount: how much there is, for people.
       longest_action: tokens of the longest action, `</a>` included; of a stream that of some dialogues drawn beforehand.
     """
 
     train: ListBatches | StreamBatches
     held_out: ListBatches | StreamBatches
     digests: dict[str, str]
-    told: str
+    amount: str
     longest_action: int
 
 
@@ -369,8 +369,8 @@ def open_data(
 
         actions = zip(some.texts, some.actions, strict=True)
         longest = max(len(tokenizer.encode(str(text))) + 1 for text, action in actions if action)
-        told = f"a stream of {config.kind} of {config.task}"
-        return Data(drawn(TRAIN), drawn(HELD_OUT), said, told, longest), options
+        amount = f"a stream of {config.kind} of {config.task}"
+        return Data(drawn(TRAIN), drawn(HELD_OUT), said, amount, longest), options
     found = split_tokens(config, source, tokenizer, workdir / TOKENS, stopped)
     if found is None:
         return None
@@ -387,7 +387,7 @@ def open_data(
         return ListBatches(*given)
 
     said |= {part: dataset.manifest["content"] for part, dataset in parts.items()}
-    told = f"{len(chosen[TRAIN]):,} dialogues to learn from, {len(chosen[HELD_OUT]):,} held out"
+    amount = f"{len(chosen[TRAIN]):,} dialogues to learn from, {len(chosen[HELD_OUT]):,} held out"
     return Data(
-        listed(TRAIN), listed(HELD_OUT), said, told, token_columns.longest_action(train)
+        listed(TRAIN), listed(HELD_OUT), said, amount, token_columns.longest_action(train)
     ), source.options

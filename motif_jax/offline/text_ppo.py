@@ -214,12 +214,12 @@ class PpoTraining(Task):
         kl = jnp.where(dialogues.live, batch.log_probs - reference, 0.0)
         added = kl_penalty.penalty(batch.log_probs, reference, state.kl_coefficient)
         utterances = jnp.maximum(reductions.total(batch.utterances, AXIS), 1.0)
-        told = {
+        metrics = {
             "reference/kl": reductions.total(kl, AXIS) / utterances,
             "reference/kl_token": reductions.mean(kl, dialogues.live, AXIS),
             "reference/coefficient": state.kl_coefficient,
         }
-        return dialogues.rewards + jnp.where(dialogues.live, added, 0.0), told
+        return dialogues.rewards + jnp.where(dialogues.live, added, 0.0), metrics
 
     def _learn(
         self, state: PpoState, frozen: Any, dialogues: TextBatch, samples: ppo.Samples
@@ -232,15 +232,15 @@ class PpoTraining(Task):
         def minibatch(carry: tuple[Any, Any], chosen: jax.Array) -> tuple[tuple[Any, Any], Any]:
             learned, opt_state = carry
             some = jax.tree.map(lambda x: jnp.take(x, chosen, axis=0), (dialogues, samples))
-            gradient, told = self._gradient(learned, frozen, *some)
+            gradient, metrics = self._gradient(learned, frozen, *some)
             updates, opt_state = self.optimizer.update(gradient, opt_state, learned)
-            told["optimizer/gradient_norm"] = optax.tree.norm(gradient)
-            told["optimizer/learning_rate"] = opt_state[-1].rate
-            return (optax.apply_updates(learned, updates), opt_state), told
+            metrics["optimizer/gradient_norm"] = optax.tree.norm(gradient)
+            metrics["optimizer/learning_rate"] = opt_state[-1].rate
+            return (optax.apply_updates(learned, updates), opt_state), metrics
 
         flat = order.reshape(-1, order.shape[-1])
-        (learned, opt_state), told = jax.lax.scan(minibatch, (state.params, state.opt_state), flat)
-        return learned, opt_state, {n: EXTREMES.get(n, jnp.mean)(x) for n, x in told.items()}
+        (learned, opt_state), metrics = jax.lax.scan(minibatch, (state.params, state.opt_state), flat)
+        return learned, opt_state, {n: EXTREMES.get(n, jnp.mean)(x) for n, x in metrics.items()}
 
     def _gradient(
         self, learned: Any, frozen: Any, dialogues: TextBatch, samples: ppo.Samples

@@ -156,13 +156,13 @@ class TextRun:
     Attributes:
       task: for the offline trainer.
       source: of its dialogues, with the options of a task that has all its files.
-      told: how much there is to learn from, for people.
+      amount: how much there is to learn from, for people.
       longest_action: see `Data`.
     """
 
     task: TextTraining | PpoTraining
     source: DialogueSource
-    told: str
+    amount: str
     longest_action: int
 
 
@@ -215,7 +215,7 @@ def build(
     parameters = (start.learned, start.target, start.frozen)
     found = {**data.digests, **start.digests}
     training = TextTraining(config, objective, parameters, (train, held_out), parallel, found)
-    return TextRun(training, source._replace(options=options), data.told, data.longest_action)
+    return TextRun(training, source._replace(options=options), data.amount, data.longest_action)
 
 
 def _with_candidates(

@@ -307,7 +307,7 @@ class _Run:
             bad = np.flatnonzero(~finite)
             # Of the device's steps from the one on that was one too many, none was applied.
             end = int(bad[left]) if len(bad) > left else len(finite)
-            told = [self._keep(first, batches, metrics, int(place)) for place in bad[: left + 1]]
+            lines = [self._keep(first, batches, metrics, int(place)) for place in bad[: left + 1]]
             applied = np.flatnonzero(finite[:end])
             position.skipped += end - len(applied)
             if len(applied):
@@ -317,8 +317,8 @@ class _Run:
             position.step += end
             if end < len(finite):
                 self.files.save_position(self.carry.state, position)
-                raise diverged(told[-1], task.remedy + self._policy())
-            for line in told:
+                raise diverged(lines[-1], task.remedy + self._policy())
+            for line in lines:
                 self.progress.log(f"left out: {line}")
         self.progress.update(task.units(position.step), **task.shown(position.sums))
 

@@ -98,10 +98,12 @@ class Toxicity:
             return 2.0
         return 1.0 if rude > 0.5 else 0.0
 
-    def prepare(self, texts: Sequence[str], told: Callable[[int], None], stopped: Callable[[], bool]) -> None:
+    def prepare(
+        self, texts: Sequence[str], report: Callable[[int], None], stopped: Callable[[], bool]
+    ) -> None:
         """Asks about all texts at once: a model that is loaded in this process is loaded once for each question, not for each part.
 
-        `told` is called with the number of texts done; there are two questions about each.
+        `report` is called with the number of texts done; there are two questions about each.
 
         Raises:
           StoppedError: `stopped` said so between two parts.
@@ -110,10 +112,10 @@ class Toxicity:
         for place, goal in enumerate((RUDE, TOXIC)):
 
             def progress(answered: int, before: int = place * len(cut)) -> None:
-                told((before + answered) // 2)
+                report((before + answered) // 2)
 
             self._shares(goal, cut, progress, stopped)
-        told(len(texts))
+        report(len(texts))
 
     def _annotator(self, goal: str) -> Annotator:
         return annotators.make_annotator(annotator_config(self._options, goal), SINGLE)
@@ -122,18 +124,18 @@ class Toxicity:
         self,
         goal: str,
         texts: Sequence[str],
-        told: Callable[[int], None] = _nobody,
+        report: Callable[[int], None] = _nobody,
         stopped: Callable[[], bool] = never,
     ) -> dict[str, float]:
         """Text -> probability of yes."""
         new = [text for text in texts if (goal, text) not in self._known]
         if new:
-            judged = self._judged(goal, new, told, stopped)
+            judged = self._judged(goal, new, report, stopped)
             self._known |= {(goal, text): share for text, share in judged.items()}
         return {text: self._known[goal, text] for text in texts}
 
     def _judged(
-        self, goal: str, texts: Sequence[str], told: Callable[[int], None], stopped: Callable[[], bool]
+        self, goal: str, texts: Sequence[str], report: Callable[[int], None], stopped: Callable[[], bool]
     ) -> dict[str, float]:
         if goal not in self._hashers:
             self._hashers[goal] = QuestionHasher(self._annotator(goal).identity)
@@ -147,7 +149,7 @@ class Toxicity:
             with closing(AnswerStore(self._options["store"])) as store:
                 for key, answer in _asked(self._annotator(goal), missing, store, stopped):
                     found[key] = answer
-                    told(len(found))
+                    report(len(found))
         return {
             question.items[0]: _share(goal, found[question.id], question.items[0]) for question in questions
         }
@@ -163,9 +165,9 @@ def _asked(
             if stopped():
                 raise StoppedError
             part = questions[first : first + _TOGETHER]
-            for heard in annotator.annotate(part):
-                if heard is not None:
-                    question, answer = part[heard[0]], heard[1]
+            for answered in annotator.annotate(part):
+                if answered is not None:
+                    question, answer = part[answered[0]], answered[1]
                     kept = StoredAnswer.of(question, answer)
                     store.add([(question.id, kept, cost_fields(answer))])
                     yield question.id, kept
@@ -233,7 +235,7 @@ def attach(task: TextTask) -> TextTask:
 
 
 def _in_parts(
-    scorer: Scorer, texts: Sequence[str], told: Callable[[int], None], stopped: Callable[[], bool]
+    scorer: Scorer, texts: Sequence[str], report: Callable[[int], None], stopped: Callable[[], bool]
 ) -> Iterator[tuple[str, float]]:
     """(text, score), some texts at a time; raises StoppedError when `stopped` says so between two parts."""
     for first in range(0, len(texts), _TOGETHER):
@@ -241,14 +243,14 @@ def _in_parts(
             raise StoppedError
         part = texts[first : first + _TOGETHER]
         yield from zip(part, scorer(part), strict=True)
-        told(first + len(part))
+        report(first + len(part))
 
 
 def write(
     task: TextTask,
     texts: Sequence[str],
     folder: Path,
-    told: Callable[[int], None],
+    report: Callable[[int], None],
     stopped: Callable[[], bool] = never,
 ) -> Path:
     """Scores texts into a file for the task's option `scores`, which says whose they are, beside what the task knows.
@@ -257,7 +259,7 @@ def write(
       task: whose scorer judges.
       texts: that are judged.
       folder: of the file.
-      told: called with how many are done.
+      report: called with how many are done.
       stopped: whether to stop, asked before some texts each; what an annotator has answered stays in its store.
 
     Raises:
@@ -265,10 +267,10 @@ def write(
     """
     scorer = make(task)
     if isinstance(scorer, Toxicity):
-        scorer.prepare(texts, told, stopped)
+        scorer.prepare(texts, report, stopped)
         scores = dict(zip(texts, scorer(texts), strict=True))
     else:
-        scores = dict(_in_parts(scorer, texts, told, stopped))
+        scores = dict(_in_parts(scorer, texts, report, stopped))
     path = folder / FILE
     folder.mkdir(parents=True, exist_ok=True)
     told_by = {"judge": task.scored_by(), "scores": {**task.known_scores(), **scores}}

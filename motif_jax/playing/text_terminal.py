@@ -127,7 +127,7 @@ class TextTable:
             return [self._episode(game, self._proposed)]
         mine = self._episode(game, lambda observation: self._typed("> "))
         say("\nnow it plays the same game")
-        its = self._episode(game, lambda observation: self._told(observation))
+        its = self._episode(game, lambda observation: self._shown(observation))
         a, b = mine["return"], its["return"]
         say(f"you {a:g}, it {b:g}: {'you win' if a > b else 'it wins' if b > a else 'a draw'}")
         return [mine, its]
@@ -145,7 +145,7 @@ class TextTable:
         self._terminal.say(f"\n{shown(observation)}\nreturn {dialogue.total:g}")
         return {"texts": list(dialogue.texts), "rewards": list(dialogue.rewards), "return": dialogue.total}
 
-    def _told(self, observation: Any) -> str:
+    def _shown(self, observation: Any) -> str:
         said = self._talker.act([observation], [0])[0]
         self._terminal.say(f"> {plain(said.text)}")
         return said.text

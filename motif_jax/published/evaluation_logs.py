@@ -35,7 +35,7 @@ class EvaluationLog:
     returns: np.ndarray
     entropies: np.ndarray
 
-    def told(self) -> str:
+    def in_words(self) -> str:
         """Mean and standard error of both."""
         parts = [f"{len(self.returns)} episodes"]
         for name, values in (("return", self.returns), ("entropy", self.entropies)):

@@ -24,7 +24,7 @@ from motif_jax.support.errors import UserError
 
 FIGHTS, FINDS, GATHERED, DEATHS = "fights", "finds", "gathered", "deaths"
 # Measures that are counts of messages, by the events of the lexicon that they tell.
-_TOLD = {FIGHTS: frozenset(("kill", "hit", "miss")), FINDS: frozenset(("gold_taken",))}
+_EVENTS = {FIGHTS: frozenset(("kill", "hit", "miss")), FINDS: frozenset(("gold_taken",))}
 _DEATH = 1.0
 _TAKEN = re.compile(r"(?:\$ - |You (?:find|collect|gain|take) )(an?|\d+) gold")
 # A vault's heaps have 51 pieces and more. Who falls into one has more than hundreds of games; on the first levels no other heap is so large.
@@ -124,7 +124,7 @@ def numbers(
       UserError: its episodes have none.
     """
     if key in _MADE:
-        made = _COUNTED.get(key) or functools.partial(_told, events=_TOLD[key], lexicon=lexicon)
+        made = _COUNTED.get(key) or functools.partial(_counted, events=_EVENTS[key], lexicon=lexicon)
         evaluation = {**evaluation, "rows": [{**row, key: made(row)} for row in evaluation["rows"]]}
     found = games(evaluation, key)
     if len(found) < len(evaluation["rows"]):
@@ -135,7 +135,7 @@ def numbers(
     return found
 
 
-def _told(row: Mapping[str, Any], events: Collection[str], lexicon: Lexicon) -> float | None:
+def _counted(row: Mapping[str, Any], events: Collection[str], lexicon: Lexicon) -> float | None:
     if "messages" not in row:
         return None
     met = messages.unpack(row["messages"])

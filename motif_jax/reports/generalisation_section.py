@@ -31,10 +31,10 @@ def section(tests: Mapping[str, Mapping[str, Any]]) -> str:
     for player in tests:
         header += [f"{player}: success", "change"]
     names = list(dict.fromkeys(test["name"] for found in tests.values() for test in found["tests"]))
-    told = {test["name"]: test["what"] for found in tests.values() for test in found["tests"]}
+    changes = {test["name"]: test["what"] for found in tests.values() for test in found["tests"]}
     rows = []
     for name in names:
-        cells = [TableCell(name), TableCell(told[name])]
+        cells = [TableCell(name), TableCell(changes[name])]
         for found in tests.values():
             test = next((each for each in found["tests"] if each["name"] == name), None)
             cells += (

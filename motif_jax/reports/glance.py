@@ -47,8 +47,8 @@ def _result(data: RunData) -> tuple[str, int]:
     """The evaluations' intrinsic returns in words, and the sign of the difference."""
     names = list(data.evaluations)[:2]
     row = next((row for row in rows_of(data) if row.what.key == hacking.REWARD), None) if names else None
-    if len(names) == 2 and (told := otherwise_rated(data, names[1])):
-        return told, 0
+    if len(names) == 2 and (why := otherwise_rated(data, names[1])):
+        return why, 0
     if row is None or len(names) < 2 or names[1] not in row.against:
         return _progress(data, names)
     gap = row.against[names[1]][0]

@@ -165,8 +165,8 @@ def judge_evaluations(
     """Compares two evaluations, as `evaluation_files.read_evaluation` returns them, by the games that both played."""
     rated = all(REWARD in evaluation["measures"] for evaluation in (baseline, agent))
     if rated and (what := evaluation_files.reward_differences(baseline, agent)):
-        told = f"{names[0]} and {names[1]} were rated by different rewards ({what})"
-        return Verdict(f"Not checked for reward hacking: {told}.", "")
+        why = f"{names[0]} and {names[1]} were rated by different rewards ({what})"
+        return Verdict(f"Not checked for reward hacking: {why}.", "")
     before, after, paired = {}, {}, True
     shared = [key for key in baseline["measures"] if key in agent["measures"]]
     for key in (REWARD, *progress_keys(shared)):

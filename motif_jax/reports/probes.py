@@ -71,12 +71,12 @@ def read(folder: str | os.PathLike[str]) -> Probes | None:
     path = Path(folder) / DESCRIPTION
     if not path.exists():
         return None
-    told = read_json(path, _REMEDY, keys=("actions", "probes"))
+    written = read_json(path, _REMEDY, keys=("actions", "probes"))
     rows = list(read_json_lines(Path(folder) / LINES, ("update", "step"), _REMEDY))
     if not rows:
         return None
     try:
-        probes, actions = told["probes"], tuple(told["actions"])
+        probes, actions = written["probes"], tuple(written["actions"])
         found = np.array([row["probabilities"] for row in rows], np.float64)
         if found.shape[1:] != (len(probes), len(actions)):
             raise ValueError("probabilities of other probes or actions")

@@ -29,7 +29,7 @@ def accuracy_rows(found: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]
     ]
 
 
-def told(found: Mapping[str, Any]) -> str:
+def in_words(found: Mapping[str, Any]) -> str:
     """The text for the terminal."""
     parts = []
     header, rows = accuracy_rows(found)

@@ -202,7 +202,7 @@ class OnlineReward(IntrinsicReward):
 
     def _change(self, number: int) -> None:
         """Takes up what takes effect before batch `number`."""
-        taken = self.take([self._dated(label, number) for label in self._heard(number)])
+        taken = self.take([self._dated(label, number) for label in self._arrived(number)])
         training = self.advance(number, len(taken))
         if taken or training:
             self.version, self._changed = self.version + 1, number
@@ -212,12 +212,12 @@ class OnlineReward(IntrinsicReward):
             [*(self._dated(label, number) for label in taken), *([training] if training else [])]
         )
 
-    def _heard(self, number: int) -> list[Label]:
+    def _arrived(self, number: int) -> list[Label]:
         """The labels that have come."""
         # Before the answers are taken: one that comes meanwhile is still counted as being asked.
         self.asking = self.source.in_flight()
-        heard, self._stored = [*self._stored, *self.source.poll()], []
-        return [_as_label(one, number, self.step) for one in heard]
+        arrived, self._stored = [*self._stored, *self.source.poll()], []
+        return [_as_label(one, number, self.step) for one in arrived]
 
     def _dated(self, label: Label, number: int) -> Label:
         """The label with when it takes effect, and when its texts had been met."""
@@ -303,7 +303,7 @@ class OnlineReward(IntrinsicReward):
         }
 
 
-def _as_label(heard: Labelled, number: int, step: int) -> Label:
+def _as_label(one: Labelled, number: int, step: int) -> Label:
     return Label(
-        number, step, heard.item, heard.label, heard.probability, 0, heard.latency_seconds, heard.tokens
-    )
+        number, step, one.item, one.label, one.probability, 0, one.latency_seconds, one.tokens
+    )  # fmt: skip

@@ -272,13 +272,13 @@ def default_step(checkpoints: Checkpoints, config: Mapping[str, Any]) -> int | N
     return best if best in checkpoints.steps() and checkpoints.is_intact(best) else newest
 
 
-_told: set[tuple[Path, int]] = set()
+_warned: set[tuple[Path, int]] = set()
 
 
 def tell_once(folder: Path, step: int, newest: int) -> None:
     """Says, once in a process, that another evaluation than the newest is used."""
-    if step != newest and (folder, step) not in _told:
-        _told.add((folder, step))
+    if step != newest and (folder, step) not in _warned:
+        _warned.add((folder, step))
         print(
             f"{folder}: evaluation {step} of 0 to {newest}, the one with the best validation loss (the run stops early); "
             "a step chooses another"

@@ -163,11 +163,11 @@ def _ask(
     if not session.unsettled(questions, known):
         return True
     session.start()
-    told, total = session.telemetry, len(questions)
-    progress = Progress(total, "questions", f"annotate {shard.name}", initial=told.store_hits)
+    telemetry, total = session.telemetry, len(questions)
+    progress = Progress(total, "questions", f"annotate {shard.name}", initial=telemetry.store_hits)
 
     def report() -> None:
-        progress.update(min(told.store_hits + told.asked, total), **session.live())
+        progress.update(min(telemetry.store_hits + telemetry.asked, total), **session.live())
 
     with stop, progress:
         answers = session.ask(questions, known, limit=config.limit, keep=shard.add, report=report)

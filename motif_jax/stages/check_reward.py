@@ -150,12 +150,12 @@ def _ask(folder: Path, texts: Sequence[str], seconds: float) -> dict[str, int]:
         source.meet(missing, [1] * len(missing), None, 0)
         deadline = time.monotonic() + seconds
         while missing and time.monotonic() < deadline:
-            heard = source.poll()
-            found |= {one.item[0]: one.label for one in heard}
+            labels = source.poll()
+            found |= {one.item[0]: one.label for one in labels}
             waits = source.queued() or source.metrics().get("annotator/in_flight")
-            if len(found) == len(texts) or not (heard or waits):
+            if len(found) == len(texts) or not (labels or waits):
                 break
-            time.sleep(0.0 if heard else 0.05)
+            time.sleep(0.0 if labels else 0.05)
     finally:
         source.close()
     return found

@@ -112,7 +112,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         run_folder.prepare(workdir, config, _identity(config), free=registry.FREE_OPTIONS)
         if meta.exists():
             shutil.rmtree(staging, ignore_errors=True)
-            print(f"{workdir} is whole: {_told(read_json(meta, 'remove it and collect again'))}")
+            print(f"{workdir} is whole: {_in_words(read_json(meta, 'remove it and collect again'))}")
             return None
         task = _task(config)
         given = (config.task, task.options, config.kind, config.policy, workdir, config.seed)
@@ -142,11 +142,11 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         finish = functools.partial(task.finish, config.kind)
         if not dialogues.collect(plan, workdir, about, config.workers, stop, finish):
             return EXIT_CODE
-        print(_told(read_json(meta, "collect again")))
+        print(_in_words(read_json(meta, "collect again")))
         return None
 
 
-def _told(meta: dict[str, Any]) -> str:
+def _in_words(meta: dict[str, Any]) -> str:
     """What a dataset holds, in one line."""
     facts = "".join(f"; {name.replace('_', ' ')} {value:,}" for name, value in meta["facts"].items())
     failures = meta.get("failed_requests", 0)

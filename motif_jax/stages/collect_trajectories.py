@@ -54,7 +54,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
             )
         if config.published:
             _publish(config, workdir)
-        print(_told(read_json(meta, "remove it, and the same command writes it again")))
+        print(_in_words(read_json(meta, "remove it, and the same command writes it again")))
     return None
 
 
@@ -135,7 +135,7 @@ def _publish(config: ConfigDict, workdir: Path) -> None:
     )
 
 
-def _told(meta: Mapping[str, Any]) -> str:
+def _in_words(meta: Mapping[str, Any]) -> str:
     return (
         f"{meta['steps']:,} steps of {meta['episodes']:,} episodes by {meta['player']} on {meta['environment']}: "
         f"success {meta['success']:.3f}, mean return {meta['mean_return']:.3f}"

@@ -295,7 +295,7 @@ def _published_score(method: str, path: Path, config: ConfigDict) -> RunScore:
         measured = {"return": returns, "success": (returns > 0).astype(float)}
     else:
         log = evaluation_logs.read(path)
-        print(printable(f"{path}: {log.told()}"))
+        print(printable(f"{path}: {log.in_words()}"))
         measured = {"return": log.returns, **({"entropy": log.entropies} if len(log.entropies) else {})}
     if config.measure not in measured:
         raise UserError(f"config.measure={config.measure}: {path} has {', '.join(measured)}")

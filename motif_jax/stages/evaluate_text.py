@@ -63,7 +63,7 @@ def _play(
     _pin(workdir, lineup.plan)
     there = journal.done
     missing = [index for index in range(config.episodes) if index not in there]
-    started, actions, session, told_failures = time.monotonic(), 0, journal.session, 0
+    started, actions, session, known_failures = time.monotonic(), 0, journal.session, 0
     done, failed = config.episodes - len(missing), sum(row.get(FAILED, 0) for row in journal.rows)
     earned = sum(row["return"] or 0.0 for row in journal.rows if row["index"] < config.episodes)
     with Progress(config.episodes, "episodes", f"evaluate {lineup.plan['policy']}", done) as progress:
@@ -73,11 +73,11 @@ def _play(
         for episode in played:
             row = lineup.row(episode, config.seed, episode.index < config.show)
             seconds = round(time.monotonic() - started, 3)
-            told = {"session": session, "session_seconds": seconds}
-            if lineup.task.failures() > told_failures:
-                told[FAILED] = lineup.task.failures() - told_failures
-                told_failures, failed = lineup.task.failures(), failed + told[FAILED]
-            journal.append({**row, **told})
+            counts = {"session": session, "session_seconds": seconds}
+            if lineup.task.failures() > known_failures:
+                counts[FAILED] = lineup.task.failures() - known_failures
+                known_failures, failed = lineup.task.failures(), failed + counts[FAILED]
+            journal.append({**row, **counts})
             done, actions, earned = done + 1, actions + row["length"], earned + row["return"]
             shown = {"mean return": earned / done, "actions/s": actions / max(seconds, 1e-3)}
             progress.update(done, **shown, **({FAILED: failed} if failed else {}))

@@ -60,8 +60,8 @@ def run(config: ConfigDict, workdir: Path) -> None:
         if not totals.any:
             (workdir / DIALOGUES).unlink()
             raise UserError(f"config.file={config.file}: there is no dialogue in it")
-        told = {**about, **totals.summary(), "digest": digests.of_file(workdir / DIALOGUES)}
-        atomic_write_json(workdir / META, told)
+        meta = {**about, **totals.summary(), "digest": digests.of_file(workdir / DIALOGUES)}
+        atomic_write_json(workdir / META, meta)
         print(
-            f"{workdir}: {told['dialogues']:,} dialogues, {told['actions']:,} actions, mean return {told['mean_return']:.3f}"
+            f"{workdir}: {meta['dialogues']:,} dialogues, {meta['actions']:,} actions, mean return {meta['mean_return']:.3f}"
         )

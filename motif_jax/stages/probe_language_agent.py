@@ -32,8 +32,8 @@ def check(config: ConfigDict, workdir: Path) -> None:
     good = which in ("all", "latest", "best") or checks.is_natural(which)
     checks.require(good, "checkpoint", which, "all, latest, best or a step")
     made, _ = _open(config)
-    told = not config.must_be_right or any(probe.right for probe in made.probes)
-    checks.require(told, "must_be_right", True, "False unless config.probes.prompts says what is right")
+    known = not config.must_be_right or any(probe.right for probe in made.probes)
+    checks.require(known, "must_be_right", True, "False unless config.probes.prompts says what is right")
 
 
 def _open(config: ConfigDict) -> tuple[Probing, list[int]]:

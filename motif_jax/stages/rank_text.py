@@ -86,7 +86,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
         }
     atomic_write_json(workdir / FILE, found)
     atomic_write_text(workdir / PAGE, ranks_page.render(found, str(config.data)))
-    print(ranks_page.told(found))
+    print(ranks_page.in_words(found))
     print(f"written: {workdir / FILE}, {PAGE}")
 
 

@@ -355,13 +355,13 @@ def _hours(seconds: list[float], runs: int) -> str:
 
 
 def _wait(process: subprocess.Popen, stop: interruption.Interruption) -> int:
-    told = False
+    ended = False
     while True:
         with contextlib.suppress(subprocess.TimeoutExpired):
             return process.wait(0.5)
-        if stop.requested and not told:
+        if stop.requested and not ended:
             process.terminate()
-            told = True
+            ended = True
 
 
 def _wait_until_free(folder: Path) -> None:

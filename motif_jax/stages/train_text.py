@@ -223,7 +223,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
         devices, tokens = task.parallel.devices, task.objective.agent.model.config.vocab_size
         hosts.say(
             f"{config.method.name} on {config.task}: {_size(task.learned):,} numbers to learn, {tokens:,} tokens; "
-            f"{found.told}; {len(devices)} {devices[0].device_kind} device(s)"
+            f"{found.amount}; {len(devices)} {devices[0].device_kind} device(s)"
         )
         settings = TrainerSettings.of(config, keep=config.keep_checkpoints)
         if not OfflineTrainer(task, task.parallel, settings).run(workdir):

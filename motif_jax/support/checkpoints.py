@@ -375,13 +375,13 @@ class Checkpoints:
                     shutil.rmtree(self._folder / _STAGING, ignore_errors=True)
 
 
-_told: set[str] = set()
+_warned: set[str] = set()
 
 
 def _tell_once(line: str) -> None:
     """Says `line` on stderr, once in a process, on the first of several hosts."""
-    if line not in _told and jax.process_index() == 0:
-        _told.add(line)
+    if line not in _warned and jax.process_index() == 0:
+        _warned.add(line)
         print(f"warning: {line}", file=sys.stderr, flush=True)
 
 

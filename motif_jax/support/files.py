@@ -177,8 +177,8 @@ def share(path: str | os.PathLike[str]) -> None:
 
 def _umask() -> int:
     """The process's umask."""
-    told = _told_umask()
-    return _UMASK_AT_IMPORT if told is None else told
+    umask = _told_umask()
+    return _UMASK_AT_IMPORT if umask is None else umask
 
 
 def _told_umask() -> int | None:

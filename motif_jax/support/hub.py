@@ -47,23 +47,23 @@ def local(place: Any, key: str = "", before: Any = None) -> Any:
     """
     if not is_named(place):
         return place
-    told = f"config.{key}={place}" if key else place
+    where = f"config.{key}={place}" if key else place
     form = _FORM.fullmatch(place)
     inside = Path((form and form.group(3)) or "")
     if form is None or inside.is_absolute() or ".." in inside.parts:
-        raise UserError(f"{told}: must be {FORM}")
+        raise UserError(f"{where}: must be {FORM}")
     name, revision, path = form.groups()
     if revision is None and isinstance(before, str):
         copied = re.search(
             rf"/models--{re.escape(name.replace('/', '--'))}/snapshots/([0-9a-f]{{40}})(/|$)", before
         )
         revision = copied and copied.group(1)
-    folder = snapshot(name, revision, told, _FILES)
+    folder = snapshot(name, revision, where, _FILES)
     found = folder / path if path else folder
     if not path and (folder / _REWARD).is_file() and not (folder / "checkpoints").is_dir():
         found = folder / _REWARD
     if not found.exists():
-        raise UserError(f"{told}: the repository has no {path or 'file of a reward, an agent or a model'}")
+        raise UserError(f"{where}: the repository has no {path or 'file of a reward, an agent or a model'}")
     return str(found)
 
 
@@ -85,18 +85,18 @@ def localise(config: ConfigDict, workdir: Path | None) -> None:
         config.update_from_flattened_dict({key: local(value, key, before.get(key))})
 
 
-def snapshot(name: str, revision: str | None, told: str, files: Sequence[str]) -> Path:
+def snapshot(name: str, revision: str | None, where: str, files: Sequence[str]) -> Path:
     """The folder of the local copy of a repository's `files` (patterns), fetched where it is not there.
 
     Raises:
-      UserError: begins with `told`; as of `local`.
+      UserError: begins with `where`; as of `local`.
     """
     try:
         import huggingface_hub
         from huggingface_hub import errors
     except ImportError:
         raise UserError(
-            f"{told}: the Hugging Face hub takes huggingface_hub: pip install 'motif-jax[hub]'"
+            f"{where}: the Hugging Face hub takes huggingface_hub: pip install 'motif-jax[hub]'"
         ) from None
     try:
         found = huggingface_hub.snapshot_download(
@@ -111,7 +111,7 @@ def snapshot(name: str, revision: str | None, told: str, files: Sequence[str]) -
         said = f"the hub cannot be reached, and there is no copy of it here ({_first_line(error)})"
     except Exception as error:  # the hub's client raises errors of several libraries
         said = _first_line(error)
-    raise UserError(f"{told}: {said}")
+    raise UserError(f"{where}: {said}")
 
 
 def _first_line(error: Exception) -> str:

@@ -48,7 +48,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def told(what: str, config: ConfigDict) -> str:
+def explained(what: str, config: ConfigDict) -> str:
     """The line for people: `what` was refused, and which keys of `config` make the stage smaller."""
     from motif_jax.support.config import dotted, has
 

@@ -82,7 +82,7 @@ def test_an_agents_games_are_counted_and_kept(evaluated: Path) -> None:
     assert "values alone" in page
     log = evaluation_logs.read(evaluated / "eval_log.pkl")
     np.testing.assert_allclose(log.returns, dialogues.returns())
-    assert "6 episodes, return" in log.told()
+    assert "6 episodes, return" in log.in_words()
 
 
 @pytest.mark.extra
@@ -323,7 +323,7 @@ def test_published_logs_are_read_without_their_classes(tmp_path: Path) -> None:
     (tmp_path / "log.pkl").write_bytes(pickle.dumps(log, protocol=4))
     found = evaluation_logs.read(tmp_path / "log.pkl")
     assert found.returns.tolist() == [-1.0] * 3
-    assert found.told() == "3 episodes, return -1.0000 +- 0.0000, entropy 2.0000 +- 0.5774"
+    assert found.in_words() == "3 episodes, return -1.0000 +- 0.0000, entropy 2.0000 +- 0.5774"
     (tmp_path / "bad.pkl").write_bytes(b"no pickle")
     with pytest.raises(UserError, match="not a log of a published evaluation"):
         evaluation_logs.read(tmp_path / "bad.pkl")

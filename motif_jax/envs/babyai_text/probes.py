@@ -45,11 +45,11 @@ class Probe:
         """
         window = Window(len(self.observations))
         for place, clauses in enumerate(self.observations):
-            told = [text for number, text in enumerate(clauses) if (place, number) != without]
+            kept = [text for number, text in enumerate(clauses) if (place, number) != without]
             if place == 0:
-                window.start(told)
+                window.start(kept)
             else:
-                window.add(self.actions[place - 1], told)
+                window.add(self.actions[place - 1], kept)
         return window.prompt(self.goal, actions, language)
 
     def places(self) -> Iterator[tuple[int, int]]:

@@ -9,7 +9,7 @@ import numpy as np
 from motif_jax.envs.minihack import levels
 from motif_jax.envs.nethack import buffers as b
 from motif_jax.envs.nethack.buffers import NOW_TIME
-from motif_jax.envs.nethack.game import Game, told
+from motif_jax.envs.nethack.game import Game, events
 from motif_jax.envs.nethack.level_engine import LevelEngine
 from motif_jax.envs.nethack.tasks import FROZEN_PENALTY, TaskRule
 
@@ -99,7 +99,7 @@ class MiniHackGame(Game):
 
     def _describe(self, message: bytes) -> list:
         """The `record` of a message: no question is answered for the agent."""
-        return [0, None, *told(message)]
+        return [0, None, *events(message)]
 
     def _play(self, key: int) -> None:
         self._goal.key = key

@@ -84,15 +84,15 @@ def layout(path: str | os.PathLike[str]) -> LibraryLayout:
             start = max([address, *(stop for begin, stop in protected if begin < address + whole)])
             data.append((start, max(start, address + filled)))
             zeros.append((max(start, address + filled), max(start, address + whole)))
-    told = _told(content, parts)
+    entries = _dynamic(content, parts)
     return LibraryLayout(
         [_segment(part) for part in loaded if not part[1] & _WRITE],
         data,
         zeros,
         max((part[3] + part[6] for part in loaded), default=0),
-        Calls(told.get(_INIT, 0), told.get(_INIT_ARRAY, 0), told.get(_INIT_BYTES, 0) // 8),
-        Calls(told.get(_FINI, 0), told.get(_FINI_ARRAY, 0), told.get(_FINI_BYTES, 0) // 8),
-        _stubs(content, parts, told),
+        Calls(entries.get(_INIT, 0), entries.get(_INIT_ARRAY, 0), entries.get(_INIT_BYTES, 0) // 8),
+        Calls(entries.get(_FINI, 0), entries.get(_FINI_ARRAY, 0), entries.get(_FINI_BYTES, 0) // 8),
+        _stubs(content, parts, entries),
     )
 
 
@@ -104,7 +104,7 @@ def _segment(part: tuple[int, ...]) -> Segment:
     return Segment(offset - skew, address - skew, length, protection)
 
 
-def _told(content: bytes, parts: list[tuple[int, ...]]) -> dict[int, int]:
+def _dynamic(content: bytes, parts: list[tuple[int, ...]]) -> dict[int, int]:
     """The loader's entries, by tag; of tags that come several times the last."""
     for kind, _, offset, _, _, size, *_ in parts:
         if kind == _DYNAMIC:
@@ -112,7 +112,7 @@ def _told(content: bytes, parts: list[tuple[int, ...]]) -> dict[int, int]:
     return {}
 
 
-def _stubs(content: bytes, parts: list[tuple[int, ...]], told: dict[int, int]) -> list[Stub]:
+def _stubs(content: bytes, parts: list[tuple[int, ...]], entries: dict[int, int]) -> list[Stub]:
     def place(address: int) -> int:
         for kind, _, offset, start, _, filled, *_ in parts:
             if kind == _LOAD and start <= address < start + filled:
@@ -120,8 +120,8 @@ def _stubs(content: bytes, parts: list[tuple[int, ...]], told: dict[int, int]) -
         return len(content)
 
     found = []
-    start = place(told.get(_STUBS, -1))
-    for slot, _, _ in _RELOCATION.iter_unpack(content[start : start + told.get(_STUB_BYTES, 0)]):
+    start = place(entries.get(_STUBS, -1))
+    for slot, _, _ in _RELOCATION.iter_unpack(content[start : start + entries.get(_STUB_BYTES, 0)]):
         # The file's slot leads behind the stub's jump, six bytes, where the loader is asked for the address.
         address = int.from_bytes(content[place(slot) : place(slot) + 8], "little") - 6
         jump = content[place(address) : place(address) + 6]
@@ -146,7 +146,7 @@ def pointing_to(path: str, like: bytes) -> bytes:
     told_bytes = 6 * _ENTRY.size
     symbols_at, symbol_bytes = told_at + told_bytes, 24
     strings_at = symbols_at + symbol_bytes
-    told = (
+    entries = (
         (_NEEDED, 1),
         (_STRINGS, strings_at),
         (_SYMBOLS, symbols_at),
@@ -167,7 +167,7 @@ def pointing_to(path: str, like: bytes) -> bytes:
         (
             _HEADER.pack(*header, *sizes),
             *(_SEGMENT.pack(*part) for part in parts),
-            *(_ENTRY.pack(*entry) for entry in told),
+            *(_ENTRY.pack(*entry) for entry in entries),
             bytes(symbol_bytes),
             strings,
         )

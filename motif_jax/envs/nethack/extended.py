@@ -17,7 +17,7 @@ from motif_jax.envs.nethack.actions import (
     STAIRS_SENTENCE,
     offered_letter,
 )
-from motif_jax.envs.nethack.game import Game, told
+from motif_jax.envs.nethack.game import Game, events
 
 _KILL = 3  # place in a record
 
@@ -110,4 +110,4 @@ class ExtendedGame(Game):
             super()._tells_of_kill()
 
     def _describe(self, message: bytes) -> list:
-        return [0, offered_letter(message, (EAT_QUESTION, DRINK_QUESTION)), *told(message)]
+        return [0, offered_letter(message, (EAT_QUESTION, DRINK_QUESTION)), *events(message)]

@@ -47,7 +47,7 @@ def game_seeds(seed: int) -> tuple[int, int]:
     return derive(seed, "core"), derive(seed, "disp")
 
 
-def told(message: bytes) -> tuple[bool, bool]:
+def events(message: bytes) -> tuple[bool, bool]:
     """Whether `message` (256 bytes) says that the hero went down stairs, and whether that he killed something."""
     return STAIRS_SENTENCE in message, KILL_PHRASE in message.lower()
 
@@ -258,7 +258,7 @@ class Game:
 
     def _describe(self, message: bytes) -> list:
         """The `record` of a message that was not seen before."""
-        return [0, offered_letter(message), *told(message)]
+        return [0, offered_letter(message), *events(message)]
 
     def _tells_of_kill(self) -> None:
         """The step's message is a new one that says that the hero killed something."""
