@@ -14,7 +14,7 @@ lexicon: docs/results_minigrid.md).
 """
 
 from motif_jax import sections
-from motif_jax.annotation import defaults
+from motif_jax.labels import defaults
 from motif_jax.schema import Key, configs, natural, one_of, positive
 
 KEYS = {

@@ -60,7 +60,7 @@ KEYS = {
     "agents": Key(
         "", "runs of train_agent, with commas between: RUN (newest checkpoint), RUN@STEP, RUN@best, RUN@all"
     ),
-    "scripted": Key("", "players of your own, module:Class (playing/policies.py), with commas between"),
+    "scripted": Key("", "players of your own, module:Class (rollouts/policies.py), with commas between"),
     "lanes": sections.LANES,
     "screens": Key(
         True, "data/tty_chars and data/tty_colors, most of a dataset's size; needed only to look at it"

@@ -11,8 +11,8 @@ tweets (games with the colours of tweets), smoke (500 games, seconds); visdial (
 """
 
 from motif_jax import sections
-from motif_jax.annotation import defaults
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
+from motif_jax.labels import defaults
 from motif_jax.schema import Key, configs, fraction, natural, one_of, positive
 from motif_jax.support.config import available_cores
 

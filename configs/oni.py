@@ -18,7 +18,7 @@ Variants:
 """
 
 from motif_jax import sections
-from motif_jax.annotation import defaults
+from motif_jax.labels import defaults
 from motif_jax.schema import Key, configs, fraction, natural, one_of, positive, size
 from motif_jax.support import resources
 

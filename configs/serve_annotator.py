@@ -6,7 +6,7 @@ answers the questions of this project's prompt files (one text or a pair, every 
 stopped (SIGTERM, Ctrl-C); it prints its address when it can be asked. For trying out a setup, and for tests. See docs/oni.md.
 """
 
-from motif_jax.annotation import defaults
+from motif_jax.labels import defaults
 from motif_jax.schema import Key, configs, natural
 
 KEYS = {

@@ -21,7 +21,7 @@ KEYS = {
     "policy": Key(
         "random",
         "'random'; 'bot'; 'zero_shot' (network.model as it is, before any training); the folder of an agent run (language, cloned, DRRN, "
-        "symbolic); or module:Class of your own (playing/policies.py)",
+        "symbolic); or module:Class of your own (rollouts/policies.py)",
     ),
     "agent": {"checkpoint": sections.CHECKPOINT},
     "tests": Key(

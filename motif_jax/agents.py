@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from motif_jax.playing import lineups
-from motif_jax.playing.episode_worker import PlayedEpisode
-from motif_jax.playing.episodes import How, play_episodes
-from motif_jax.playing.policies import choose_actions, log_softmax, masked
+from motif_jax.rollouts import lineups
+from motif_jax.rollouts.episode_worker import PlayedEpisode
+from motif_jax.rollouts.episodes import How, play_episodes
+from motif_jax.rollouts.policies import choose_actions, log_softmax, masked
 from motif_jax.support import entry_points, hub, seeds
 from motif_jax.support.config import default_workers
 from motif_jax.support.errors import UserError

@@ -153,7 +153,7 @@ POLICY = Key(
     "random",
     "'random'; 'fixed': the shares of actions that earn most at every step alike, fitted first; 'bot', where the environment has a "
     "scripted player (BabyAI-Text); 'agent' (that of agent.dir); the folder of an agent run; or module:Class of your own "
-    "(playing/policies.py)",
+    "(rollouts/policies.py)",
 )
 CHECKPOINT = Key(
     "latest", "'latest', 'best' (by the training's mean return), or a step; 0: before its training"

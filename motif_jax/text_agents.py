@@ -20,12 +20,12 @@ import numpy as np
 from motif_jax import sections
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.datasets.dialogues.json_lines import AGENT, ROLES
-from motif_jax.offline import agent_folder
-from motif_jax.playing import text_lineups, text_values
-from motif_jax.playing.text_games import AgentTalker
+from motif_jax.rollouts import text_lineups, text_values
+from motif_jax.rollouts.text_games import AgentTalker
 from motif_jax.schema import section as section_of
 from motif_jax.support import entry_points, hub, run_folder
 from motif_jax.support.errors import UserError
+from motif_jax.trainers import agent_folder
 
 
 class TokenValues(NamedTuple):

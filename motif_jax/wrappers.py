@@ -325,7 +325,7 @@ class VectorIntrinsicReward(VectorWrapper):
 
 def _as_trained(folder: str | Path, shown: gymnasium.Space) -> dict[str, Any]:
     """The arguments of the wrappers that pay what the agent in `folder` is paid; counts that are not among what is `shown` they make."""
-    from motif_jax.playing import lineups, ratings
+    from motif_jax.rollouts import lineups, ratings
 
     folder = hub.local(folder)
     lineup = lineups.open_lineup(lineups.of_folder(folder))
@@ -344,8 +344,8 @@ def _as_trained(folder: str | Path, shown: gymnasium.Space) -> dict[str, Any]:
 
 
 def _terms(folder: str | Path, count_exponent: float) -> Terms:
-    from motif_jax.online import settings
-    from motif_jax.playing import agent_policy
+    from motif_jax.rl import settings
+    from motif_jax.rollouts import agent_policy
 
     trained = settings.resolved(agent_policy.read_config(folder)).reward
     keys = "intrinsic_coefficient extrinsic_coefficient extrinsic_scale extrinsic_clip".split()

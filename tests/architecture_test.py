@@ -12,10 +12,10 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "motif_jax"
 # From the top of the house to its ground: a module imports from lines below its own, or its own package.
 ORDER = (
-    "launch stages agents text_agents wrappers benchmarks reports collecting playing online offline published devices language algorithms rewards networks "
-    "annotation actors envs datasets sections schema support"
+    "launch stages agents text_agents wrappers benchmarks reports rollouts rl trainers published devices language algorithms rewards networks "
+    "labels actors envs datasets sections schema support"
 ).split()
-JAX_FREE = {"launch", "reports", "actors", "envs", "annotation", "datasets", "sections", "schema", "support"}
+JAX_FREE = {"launch", "reports", "actors", "envs", "labels", "datasets", "sections", "schema", "support"}
 JAX_ALLOWED_FILES = {"support/checkpoints.py", "support/checkpoint_items.py", "support/profiling.py"}
 JAX_FAMILY = {"jax", "jaxlib", "flax", "optax", "chex", "orbax"}
 ONLY_IN = {
@@ -31,26 +31,25 @@ BUDGET = {
     "actors": 2790,
     "agents": 220,
     "algorithms": 3250,
-    "annotation": 5810,
     "benchmarks": 2460,
-    "collecting": 1150,
     "datasets": 3050,
     "devices": 940,
     "envs": 10090,
+    "labels": 5810,
     "language": 7170,
     "launch": 380,
     "networks": 2230,
-    "offline": 6180,
-    "online": 4400,
-    "playing": 4600,
     "published": 2120,
     "reports": 7630,
     "rewards": 3300,
+    "rl": 4400,
+    "rollouts": 5750,
     "schema": 260,
     "sections": 370,
     "stages": 5500,
     "support": 3350,
     "text_agents": 250,
+    "trainers": 6180,
     "wrappers": 360,
 }
 # What a user imports keeps its name, whatever stands below it.

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from motif_jax.online import settings
+from motif_jax.rl import settings
 from motif_jax.support.config import available_cores, dotted
 from tests.reward_fixtures import load_config
 

@@ -211,7 +211,7 @@ def test_an_agent_is_trained_on_the_task(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_doorkey_lies_ready_with_its_reward(tmp_path, monkeypatch):
     from motif_jax import agents, rewards
-    from motif_jax.playing import lineups
+    from motif_jax.rollouts import lineups
     from motif_jax.stages import explain_reward
 
     folder = EXAMPLES / "doorkey"

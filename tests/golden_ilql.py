@@ -16,7 +16,7 @@ from motif_jax.datasets.dialogues.dialogue import Dialogue
 from motif_jax.datasets.dialogues.items import TokenItem, tokenise
 from motif_jax.datasets.dialogues.token_rewards import constant
 from motif_jax.envs.wordle.tokens import WordleTokenizer
-from motif_jax.offline.dialogue_batches import ItemLayout
+from motif_jax.trainers.dialogue_batches import ItemLayout
 
 GOLDEN = Path(__file__).parent / "golden"
 FILES = (("ilql_loss.json", "ilql_loss.npz"), ("ilql_loss_extra.json", "ilql_loss_extra.npz"))

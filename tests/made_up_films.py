@@ -7,9 +7,9 @@ import functools
 import numpy as np
 
 from motif_jax.envs import registry
-from motif_jax.playing import watching
-from motif_jax.playing.policies import RandomPolicy
-from motif_jax.playing.ratings import TextReward
+from motif_jax.rollouts import watching
+from motif_jax.rollouts.policies import RandomPolicy
+from motif_jax.rollouts.ratings import TextReward
 
 
 class MadeUpRater:

@@ -28,25 +28,25 @@ def methods(text: str) -> None:
 
 
 def agents(text: str) -> None:
-    from motif_jax.collecting.agents import resolve
+    from motif_jax.rollouts.agents import resolve
 
     resolve(text)
 
 
 def json_option(text: str) -> None:
-    from motif_jax.annotation.chat import json_option
+    from motif_jax.labels.chat import json_option
 
     json_option(ConfigDict({"options": text}), "options")
 
 
 def cores(text: str) -> None:
-    from motif_jax.online import settings
+    from motif_jax.rl import settings
 
     settings.actor_cores(ConfigDict({"actors": {"cores": text, "workers": 2}}))
 
 
 def games_per_process(text: str) -> None:
-    from motif_jax.online import settings
+    from motif_jax.rl import settings
 
     settings.games_per_process(ConfigDict({"actors": {"games_per_process": text}}))
 
@@ -81,7 +81,7 @@ def coordinator(text: str) -> None:
 
 
 def verdict(text: str) -> None:
-    from motif_jax.annotation.parsing import AnswerParser, make_form
+    from motif_jax.labels.parsing import AnswerParser, make_form
 
     AnswerParser(make_form('("best_description": {verdict})', ("1", "2", "None")))(text)
 
@@ -94,7 +94,7 @@ def tweet(text: str) -> None:
 
 def judge_request(text: str) -> None:
     """A request to the stand-in of a language model's server: always an answer."""
-    from motif_jax.annotation import serve
+    from motif_jax.labels import serve
 
     judge: Any = SimpleNamespace(models=lambda: {}, reply=lambda request: (200, {}))
     for method in ("GET", "POST"):

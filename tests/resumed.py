@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from motif_jax.datasets.tokens.writer import TokensWriter
-from motif_jax.offline.records import CHECKPOINTS, RESUME
-from motif_jax.offline.trainer import FINITE, OfflineTrainer
 from motif_jax.support.checkpoint_items import JSON
 from motif_jax.support.checkpoints import Checkpoints
+from motif_jax.trainers.records import CHECKPOINTS, RESUME
+from motif_jax.trainers.trainer import FINITE, OfflineTrainer
 
 
 @contextlib.contextmanager

@@ -143,7 +143,7 @@ class Inputs:
     @functools.cached_property
     def agent(self) -> Path:
         """A run of train_agent on Recall-v0 with one checkpoint."""
-        from tests.playing.agent_runs import recall_config
+        from tests.rollouts.agent_runs import recall_config
 
         return self._agent("agent", recall_config())
 
@@ -164,7 +164,7 @@ class Inputs:
         return folder
 
     def _agent(self, name: str, config: ConfigDict) -> Path:
-        from motif_jax.online import agent_checkpoints, settings
+        from motif_jax.rl import agent_checkpoints, settings
 
         folder = self.folder / name
         folder.mkdir()

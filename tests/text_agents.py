@@ -14,7 +14,7 @@ from motif_jax.envs.text import registry
 from motif_jax.language.config import ModelConfig, parse
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.text_agent import Design, TextAgentNetwork
-from motif_jax.offline import agent_folder
+from motif_jax.trainers import agent_folder
 
 
 @functools.cache

@@ -10,9 +10,9 @@ import pytest
 from motif_jax import agents, schema, sections, text_agents
 from motif_jax.datasets.dialogues.dialogue import Dialogue
 from motif_jax.language.text_agent import Design
-from motif_jax.offline import agent_folder
-from motif_jax.playing import text_lineups
+from motif_jax.rollouts import text_lineups
 from motif_jax.support.errors import UserError
+from motif_jax.trainers import agent_folder
 from tests import text_agents as tiny
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")

@@ -21,9 +21,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from motif_jax.annotation import prompts
-from motif_jax.annotation.prompts import load_prompt, prompt_path
 from motif_jax.datasets.verdicts import FORMS, PAIR, SINGLE
+from motif_jax.labels import prompts
+from motif_jax.labels.prompts import load_prompt, prompt_path
 from motif_jax.support.files import atomic_write_json
 
 KEYWORDS = ("kill", "gold")

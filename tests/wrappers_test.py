@@ -21,8 +21,8 @@ from motif_jax.algorithms.appo import make_state
 from motif_jax.envs import registry
 from motif_jax.language import byte_pairs
 from motif_jax.networks.agent import make_agent_network
-from motif_jax.online import agent_checkpoints
-from motif_jax.playing import agent_policy, lineups
+from motif_jax.rl import agent_checkpoints
+from motif_jax.rollouts import agent_policy, lineups
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from tests import text_agents

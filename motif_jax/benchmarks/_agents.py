@@ -14,9 +14,9 @@ from ml_collections import ConfigDict
 
 from motif_jax.envs import registry
 from motif_jax.networks.agent import make_agent_network
-from motif_jax.online import settings
-from motif_jax.online.batcher import DeviceBatch
-from motif_jax.online.system import BatchStream, System
+from motif_jax.rl import settings
+from motif_jax.rl.batcher import DeviceBatch
+from motif_jax.rl.system import BatchStream, System
 from motif_jax.support import resources
 from motif_jax.support.config import default_workers
 

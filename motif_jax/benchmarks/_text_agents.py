@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from motif_jax.language import config as configs
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.text_agent import Design, TextAgentNetwork
-from motif_jax.playing.speakers import AgentSpeaker
+from motif_jax.rollouts.speakers import AgentSpeaker
 
 
 class Made(NamedTuple):

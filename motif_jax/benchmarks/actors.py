@@ -30,7 +30,7 @@ from motif_jax.actors.tuning import processor_seconds
 from motif_jax.benchmarks import beside, result
 from motif_jax.benchmarks._bare_engine import Bare, BareSharedCode, write_script
 from motif_jax.envs.nethack.tasks import PLAIN_TASKS
-from motif_jax.online import settings
+from motif_jax.rl import settings
 from motif_jax.support import config as checks
 from motif_jax.support import seeds
 from motif_jax.support.config import default_workers

@@ -19,14 +19,14 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax import benchmarks
-from motif_jax.annotation import shards
-from motif_jax.annotation.annotator import Question, make_annotator
-from motif_jax.annotation.captions import CaptionReader
-from motif_jax.annotation.parsing import AnswerParser
-from motif_jax.annotation.questions import ORDERS, QuestionHasher, caption_questions
-from motif_jax.annotation.session import AnnotationSession
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.datasets.verdicts import UNKNOWN
+from motif_jax.labels import shards
+from motif_jax.labels.annotator import Question, make_annotator
+from motif_jax.labels.captions import CaptionReader
+from motif_jax.labels.parsing import AnswerParser
+from motif_jax.labels.questions import ORDERS, QuestionHasher, caption_questions
+from motif_jax.labels.session import AnnotationSession
 from motif_jax.support import config as checks
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError

@@ -16,9 +16,9 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import _agents, result
-from motif_jax.online import settings
-from motif_jax.online.inference import bucket_sizes, choose
-from motif_jax.online.system import System
+from motif_jax.rl import settings
+from motif_jax.rl.inference import bucket_sizes, choose
+from motif_jax.rl.system import System
 
 
 def options() -> ConfigDict:

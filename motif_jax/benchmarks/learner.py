@@ -16,7 +16,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import _agents, result
-from motif_jax.online.system import System
+from motif_jax.rl.system import System
 
 
 def options() -> ConfigDict:

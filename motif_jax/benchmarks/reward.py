@@ -2,7 +2,7 @@
 
 The yardstick is a jitted training step of the same network and optimiser that encodes every message of every
 pair, one step a call. Both sides see the same batches. Without `options.dataset_dir` the pairs come from random
-games that are played first. That both sides learn the same is a test (`tests/offline/reward_task_test.py`).
+games that are played first. That both sides learn the same is a test (`tests/trainers/reward_task_test.py`).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from motif_jax.datasets.pairs.writer import write_pairs
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.envs import registry
 from motif_jax.envs.spec import RUNNING, empty_observation
-from motif_jax.offline import reward_data
-from motif_jax.offline.reward_data import RewardData
-from motif_jax.offline.reward_task import RewardTask
-from motif_jax.offline.trainer import OfflineTrainer
 from motif_jax.rewards.trained import architecture_of
 from motif_jax.support import config as checks
 from motif_jax.support import resources, seeds
 from motif_jax.support.files import atomic_save_npy
+from motif_jax.trainers import reward_data
+from motif_jax.trainers.reward_data import RewardData
+from motif_jax.trainers.reward_task import RewardTask
+from motif_jax.trainers.trainer import OfflineTrainer
 
 _LABELS = "coin"
 

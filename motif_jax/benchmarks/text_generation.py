@@ -23,7 +23,7 @@ from motif_jax.datasets.dialogues.items import Delimiters
 from motif_jax.language import decoding as decodings
 from motif_jax.language.decoding import Decoding
 from motif_jax.language.network import States
-from motif_jax.playing.text_session import TextSession
+from motif_jax.rollouts.text_session import TextSession
 from motif_jax.support import config as checks
 
 GPU_SIZE = {"width": 768, "layers": 12, "vocabulary": 50_264, "dtype": "bfloat16"}

@@ -20,7 +20,7 @@ from motif_jax.benchmarks._text_agents import Made
 from motif_jax.envs.text import registry
 from motif_jax.envs.text.contract import TextTask
 from motif_jax.language.decoding import Decoding
-from motif_jax.playing.text_games import AgentTalker, Said, play
+from motif_jax.rollouts.text_games import AgentTalker, Said, play
 from motif_jax.support import config as checks
 
 _POSITIONS = 128

@@ -32,14 +32,14 @@ from motif_jax.datasets.dialogues import token_columns
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.language.sampling import token_log_probs
 from motif_jax.language.text_agent import POLICY, TARGET, VALUES, TextAgentNetwork, V
-from motif_jax.offline.dialogue_batches import ItemLayout
-from motif_jax.offline.task import shapes_of
-from motif_jax.offline.text_methods import RULES
-from motif_jax.offline.text_objective import Objective, Part, Weights
-from motif_jax.offline.text_task import TextState, TextTraining
-from motif_jax.offline.trainer import Carry, make_train_steps
 from motif_jax.support import config as checks
 from motif_jax.support import resources
+from motif_jax.trainers.dialogue_batches import ItemLayout
+from motif_jax.trainers.task import shapes_of
+from motif_jax.trainers.text_methods import RULES
+from motif_jax.trainers.text_objective import Objective, Part, Weights
+from motif_jax.trainers.text_task import TextState, TextTraining
+from motif_jax.trainers.trainer import Carry, make_train_steps
 
 GPU_SIZE = {"batch_size": 16, "length": 512, "dtype": "bfloat16"}
 _PAD, _SHARES = 0, {"half": 0.5, "quarter": 0.25}

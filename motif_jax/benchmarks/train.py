@@ -26,10 +26,10 @@ from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import _agents, beside, inference, result
 from motif_jax.devices.meters import system_metrics
-from motif_jax.online import settings
-from motif_jax.online.batcher import DeviceBatch
-from motif_jax.online.learner import Averages
-from motif_jax.online.system import BatchStream, System
+from motif_jax.rl import settings
+from motif_jax.rl.batcher import DeviceBatch
+from motif_jax.rl.learner import Averages
+from motif_jax.rl.system import BatchStream, System
 
 
 def options() -> ConfigDict:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.annotation.lexicon import Lexicon, sentences
+from motif_jax.labels.lexicon import Lexicon, sentences
 from motif_jax.reports import messages, statistics
 from motif_jax.reports.evaluation_files import games
 from motif_jax.reports.measures import BY_KEY, Measure, in_order, measure

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from motif_jax.envs.spec import OBSERVED, TRUNCATED
-from motif_jax.playing.episode_worker import PlayedEpisode
 from motif_jax.reports import measures
 from motif_jax.reports.messages import MessageTally, from_rows
 from motif_jax.reports.statistics import Summary
+from motif_jax.rollouts.episode_worker import PlayedEpisode
 from motif_jax.support import digests, entry_points
 from motif_jax.support.config import is_finite
 from motif_jax.support.errors import UserError

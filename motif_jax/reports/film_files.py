@@ -11,8 +11,8 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from motif_jax.envs import registry
-from motif_jax.playing.watching import Film
 from motif_jax.reports import movie, player, ttyrec
+from motif_jax.rollouts.watching import Film
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, atomic_write_text, read_json

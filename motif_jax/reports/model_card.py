@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from motif_jax.annotation.labels import counts
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.datasets.verdicts import SINGLE
+from motif_jax.labels.labels import counts
 from motif_jax.reports import text_tables
 from motif_jax.reports.text_tables import markdown_escape as escape
 from motif_jax.support.config import flat

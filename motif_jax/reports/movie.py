@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.playing.watching import Film
 from motif_jax.reports.messages import as_text
+from motif_jax.rollouts.watching import Film
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_bytes
 

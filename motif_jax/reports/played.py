@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from motif_jax.playing.episodes import How, play_episodes
-from motif_jax.playing.generalisation import PlayedLevel
 from motif_jax.reports import evaluation_files
+from motif_jax.rollouts.episodes import How, play_episodes
+from motif_jax.rollouts.generalisation import PlayedLevel
 from motif_jax.support.interruption import Interruption
 from motif_jax.support.progress import Progress
 

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from motif_jax.annotation.lexicon import Lexicon, LexiconJudge
 from motif_jax.datasets.verdicts import YES
+from motif_jax.labels.lexicon import Lexicon, LexiconJudge
 from motif_jax.reports import evaluation_files, messages
 from motif_jax.reports.claims import GATHERED, Claim, gathered
 from motif_jax.reports.statistics import (

@@ -13,7 +13,7 @@ import struct
 
 import numpy as np
 
-from motif_jax.playing.watching import Film
+from motif_jax.rollouts.watching import Film
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_bytes
 

@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.annotation.prompts import load_prompt, prompt_path
+from motif_jax.labels.prompts import load_prompt, prompt_path
 from motif_jax.rewards.frozen_text import FrozenTextReward
 from motif_jax.rewards.intrinsic import RewardSetup
 from motif_jax.rewards.word_vectors import FileVectors, HashedVectors, WordVectors

@@ -24,8 +24,8 @@ KINDS: dict[str, type[IntrinsicReward] | str] = {
     "none": NoReward,
     "retrieval": RetrievalReward,
     "table": TableReward,
-    "classification": "motif_jax.online.classification:ClassificationReward",
-    "ranking": "motif_jax.online.ranking:RankingReward",
+    "classification": "motif_jax.rl.classification:ClassificationReward",
+    "ranking": "motif_jax.rl.ranking:RankingReward",
 }
 
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motif_jax.annotation.captions import decode_message
+from motif_jax.labels.captions import decode_message
 from motif_jax.networks.classifier import MessageClassifier
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
 from motif_jax.rewards.label_log import FILE, read_labels

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.annotation import online
-from motif_jax.annotation.captions import decode_message
 from motif_jax.datasets.verdicts import SINGLE, Form
 from motif_jax.envs import registry
+from motif_jax.labels import online
+from motif_jax.labels.captions import decode_message
 from motif_jax.rewards.intrinsic import IntrinsicReward, Met, ObservationSpec, RewardSetup
 from motif_jax.rewards.label_log import (
     FILE,
@@ -37,7 +37,7 @@ from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
 if TYPE_CHECKING:
-    from motif_jax.annotation.online import Labelled, LabelSource
+    from motif_jax.labels.online import Labelled, LabelSource
 
 _PARTS = 10
 # Texts whose earnings are written down then.

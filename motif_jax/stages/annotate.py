@@ -10,24 +10,24 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.annotation import manifest as manifests
-from motif_jax.annotation import shards
-from motif_jax.annotation.annotator import Annotator, Question, check_annotator, make_annotator
-from motif_jax.annotation.captions import CaptionReader
-from motif_jax.annotation.conversations import ConversationLog
-from motif_jax.annotation.dry_run import report_dry_run
-from motif_jax.annotation.labels import counts
-from motif_jax.annotation.questions import (
+from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.datasets.pairs.distinct import distinct_rows
+from motif_jax.datasets.pairs.outcomes import count_outcomes, describe
+from motif_jax.labels import manifest as manifests
+from motif_jax.labels import shards
+from motif_jax.labels.annotator import Annotator, Question, check_annotator, make_annotator
+from motif_jax.labels.captions import CaptionReader
+from motif_jax.labels.conversations import ConversationLog
+from motif_jax.labels.dry_run import report_dry_run
+from motif_jax.labels.labels import counts
+from motif_jax.labels.questions import (
     QuestionHasher,
     QuestionList,
     caption_questions,
     pair_questions,
 )
-from motif_jax.annotation.session import AnnotationSession
-from motif_jax.annotation.store import AnswerStore, check_store
-from motif_jax.datasets.pairs.dataset import PairsDataset
-from motif_jax.datasets.pairs.distinct import distinct_rows
-from motif_jax.datasets.pairs.outcomes import count_outcomes, describe
+from motif_jax.labels.session import AnnotationSession
+from motif_jax.labels.store import AnswerStore, check_store
 from motif_jax.support import config as checks
 from motif_jax.support import interruption, run_folder
 from motif_jax.support.errors import UserError

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.annotation import online
 from motif_jax.datasets.verdicts import SINGLE, YES
+from motif_jax.labels import online
 from motif_jax.reports import evaluation_files
 from motif_jax.reports.messages import message_of
 from motif_jax.reports.statistics import Estimate, wilson

@@ -28,7 +28,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     import jax
 
     from motif_jax.devices import precision
-    from motif_jax.offline import cloning_data, cloning_task
+    from motif_jax.trainers import cloning_data, cloning_task
 
     run_folder.check_identity(workdir, config)
     scored = config.network.policy == "score" or config.loss == cloning_task.CANDIDATES
@@ -54,7 +54,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 def _special(config: ConfigDict) -> bool:
     """Whether special tokens stand round prompts where the agent plays."""
-    from motif_jax.online import agent_networks
+    from motif_jax.rl import agent_networks
 
     return bool(agent_networks.environment_options(config).get("special_tokens", True))
 
@@ -73,7 +73,7 @@ def resolved(config: ConfigDict) -> ConfigDict:
     Raises:
       UserError: nobody says it, or both do and differ.
     """
-    from motif_jax.offline import cloning_data
+    from motif_jax.trainers import cloning_data
 
     config = config.copy_and_resolve_references()
     said, section = cloning_data.about(config), config.environment
@@ -112,7 +112,7 @@ def _take_wording(config: ConfigDict, switches: Mapping[str, bool]) -> None:
 
 def _network(config: ConfigDict) -> LanguageAgent:
     from motif_jax.envs import registry
-    from motif_jax.online import agent_networks, settings
+    from motif_jax.rl import agent_networks, settings
 
     registry.check(config.environment.name)
     agent_networks.check(config)
@@ -130,9 +130,9 @@ def run(config: ConfigDict, workdir: Path) -> int:
     from motif_jax.language import config as language_config
     from motif_jax.language import weights
     from motif_jax.language.text import fetch
-    from motif_jax.offline import cloning_data, records
-    from motif_jax.offline.cloning_task import CloningTask
-    from motif_jax.offline.trainer import OfflineTrainer, TrainerSettings
+    from motif_jax.trainers import cloning_data, records
+    from motif_jax.trainers.cloning_task import CloningTask
+    from motif_jax.trainers.trainer import OfflineTrainer, TrainerSettings
 
     with FolderLock(workdir):
         config = resolved(config)

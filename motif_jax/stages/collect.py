@@ -8,14 +8,14 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from motif_jax.collecting.collection import Collection, Wanted
 from motif_jax.datasets.pairs import layout
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.envs import registry
 from motif_jax.envs.nethack.random_players import has_habits
 from motif_jax.envs.nethack.scripted_players import ERRANDS, PLAYERS
 from motif_jax.envs.spec import EnvironmentSpec
-from motif_jax.playing.policies import RandomPolicy
+from motif_jax.rollouts.collection import Collection, Wanted
+from motif_jax.rollouts.policies import RandomPolicy
 from motif_jax.support import capacity, run_folder
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
@@ -61,7 +61,7 @@ def _scripted(config: ConfigDict, spec: EnvironmentSpec) -> dict[str, Any]:
     names = [name.strip() for name in config.scripted.split(",") if name.strip()]
     if not names:
         return {}
-    from motif_jax.playing import lineups  # imports jax
+    from motif_jax.rollouts import lineups  # imports jax
 
     found = {name: lineups.from_outside(name, spec, "scripted") for name in names}
     for name, policy in found.items():
@@ -194,7 +194,7 @@ def _agents(config: ConfigDict, settled: Path) -> dict[str, Any]:
     """
     if AGENTS not in _weights(config, _spec(config)):
         return {}
-    from motif_jax.collecting import agents  # imports jax
+    from motif_jax.rollouts import agents  # imports jax
 
     if settled.exists():
         remedy = f"remove {settled.parent} and collect again"

@@ -10,10 +10,10 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from motif_jax.collecting import dialogues, text_sources, text_tokens
 from motif_jax.envs.reddit import task as reddit
 from motif_jax.envs.text import registry
 from motif_jax.envs.text.contract import TextTask
+from motif_jax.rollouts import dialogues, text_sources, text_tokens
 from motif_jax.support import capacity, run_folder
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
@@ -95,7 +95,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     text_tokens.require_size(task)
     task.check(config.kind, config.policy)
     if task.scored_by():
-        from motif_jax.playing import text_scores
+        from motif_jax.rollouts import text_scores
 
         text_scores.check(task, plays=task.endless(config.kind))
     if not config.num_dialogues:

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.collecting import trajectories
 from motif_jax.datasets.trajectories import parquet
-from motif_jax.playing import policies, tested
-from motif_jax.playing.episodes import How
 from motif_jax.published import trajectories as published
 from motif_jax.reports import evaluation_files, played
+from motif_jax.rollouts import policies, tested, trajectories
+from motif_jax.rollouts.episodes import How
 from motif_jax.support import capacity, digests, interruption, run_folder, seeds
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, read_json

@@ -13,7 +13,7 @@ import numpy as np
 from ml_collections import ConfigDict
 from rich.console import Console
 
-from motif_jax.annotation.lexicon import load_lexicon
+from motif_jax.labels.lexicon import load_lexicon
 from motif_jax.published import evaluation_logs, glam_results, results
 from motif_jax.reports import (
     claims,
@@ -134,7 +134,7 @@ def _require_one_reward(runs: Sequence[Path], measure: str) -> None:
 def _reward(run: Path) -> dict[str, Any]:
     """What a training's intrinsic reward is told by; the one that it learns while it plays is its own."""
     from motif_jax import rewards
-    from motif_jax.online import reward_choice
+    from motif_jax.rl import reward_choice
 
     config = run_folder.read_config(run)
     given, switches = config.get("reward", {}), config.get("compat", {})

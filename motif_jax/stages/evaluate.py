@@ -13,11 +13,11 @@ from rich.console import Console
 
 from motif_jax.actors.rerecording import differences, record_actions
 from motif_jax.envs.replay import Recording
-from motif_jax.playing import lineups, watching
-from motif_jax.playing.episode_worker import PlayedEpisode
-from motif_jax.playing.episodes import How, play_episodes
 from motif_jax.reports import evaluation_files, film_files, measures, messages, text_tables
 from motif_jax.reports.film_files import Films
+from motif_jax.rollouts import lineups, watching
+from motif_jax.rollouts.episode_worker import PlayedEpisode
+from motif_jax.rollouts.episodes import How, play_episodes
 from motif_jax.support import capacity, interruption, run_folder, seeds
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, atomic_write_text, read_json

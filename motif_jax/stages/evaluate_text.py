@@ -28,7 +28,7 @@ PLAN, PAGE, DIALOGUES, LOG = "plan.json", "tokens.html", "dialogues.parquet", "e
 
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for values that cannot work, before anything is played."""
-    from motif_jax.playing import recorded_texts, text_lineups
+    from motif_jax.rollouts import recorded_texts, text_lineups
 
     run_folder.check_identity(workdir, config, IDENTITY, free=registry.FREE_OPTIONS)
     if recorded_texts.wanted(config):
@@ -55,7 +55,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 def _play(
     config: ConfigDict, workdir: Path, journal: evaluation_files.Journal, stop: interruption.Interruption
 ) -> dict[str, Any]:
-    from motif_jax.playing import recorded_texts, text_games, text_lineups
+    from motif_jax.rollouts import recorded_texts, text_games, text_lineups
 
     if recorded_texts.wanted(config):
         return _look(config, workdir, journal)
@@ -86,8 +86,8 @@ def _play(
 
 def _look(config: ConfigDict, workdir: Path, journal: evaluation_files.Journal) -> dict[str, Any]:
     """Looks at recorded dialogues, as many as there are and `config.episodes` at most."""
-    from motif_jax.offline import agent_folder
-    from motif_jax.playing import recorded_texts, text_lineups
+    from motif_jax.rollouts import recorded_texts, text_lineups
+    from motif_jax.trainers import agent_folder
 
     saved = agent_folder.load(config.agent, dtype=config.dtype)
     dialogues = recorded_texts.dialogues_of(config, saved)
@@ -131,7 +131,7 @@ def _pin(workdir: Path, plan: Mapping[str, Any]) -> None:
 def _write(
     config: ConfigDict, workdir: Path, plan: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
 ) -> None:
-    from motif_jax.playing import recorded_texts
+    from motif_jax.rollouts import recorded_texts
 
     summaries = measures.summarise_rows(rows, config.resamples, config.confidence)
     rate, seconds = evaluation_files.speed(rows)

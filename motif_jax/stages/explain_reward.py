@@ -96,9 +96,9 @@ def _rows_of_texts(config: ConfigDict, models: list[Any]) -> np.ndarray:
 @run_folder.alone
 def run(config: ConfigDict, workdir: Path) -> None:
     """Rates the messages, prints the texts that were asked for, and writes the files."""
-    from motif_jax.offline import reward_ratings
     from motif_jax.reports import explain
     from motif_jax.reports.messages import as_text
+    from motif_jax.trainers import reward_ratings
 
     run_folder.prepare(workdir, config)
     models = _open_models(config)
@@ -152,8 +152,8 @@ def _names(models: list[Any]) -> list[str]:
 
 
 def _explained(config: ConfigDict, model: Any, name: str, rating: Any, history: Any, evaluations: Any) -> Any:
-    from motif_jax.offline.reward_ratings import facts
     from motif_jax.reports.explain_data import ExplainedReward
+    from motif_jax.trainers.reward_ratings import facts
 
     payment = model.normalisation(True, threshold.level(config.reward))
     return ExplainedReward(

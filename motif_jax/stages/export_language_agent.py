@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError if there is no such agent or checkpoint, or the work folder is another stage's."""
-    from motif_jax.playing import agent_policy
+    from motif_jax.rollouts import agent_policy
 
     run_folder.check_identity(workdir, config)
     folder = checks.existing_folder(config, "agent")
@@ -34,8 +34,8 @@ def run(config: ConfigDict, workdir: Path) -> None:
     """Reads the checkpoint and writes the folder."""
     from motif_jax.language import exported
     from motif_jax.language.text import fetch
-    from motif_jax.online import settings
-    from motif_jax.playing import agent_policy
+    from motif_jax.rl import settings
+    from motif_jax.rollouts import agent_policy
 
     trained = agent_policy.read_config(config.agent)
     network: Any = settings.make_network(trained)

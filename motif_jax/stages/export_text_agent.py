@@ -16,13 +16,13 @@ from motif_jax.support.files import replaced_folder
 from motif_jax.support.locks import FolderLock
 
 if TYPE_CHECKING:
-    from motif_jax.offline.agent_folder import SavedAgent
+    from motif_jax.trainers.agent_folder import SavedAgent
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError if there is no such agent, it has no form that transformers knows, or the work folder is another stage's."""
     from motif_jax.envs.text import registry
-    from motif_jax.offline import agent_folder
+    from motif_jax.trainers import agent_folder
 
     run_folder.check_identity(workdir, config)
     about = agent_folder.describe(checks.existing_folder(config, "agent"), "agent")
@@ -40,7 +40,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 def run(config: ConfigDict, workdir: Path) -> None:
     """Reads the agent and writes the folder."""
     from motif_jax.language import exported
-    from motif_jax.offline import agent_folder
+    from motif_jax.trainers import agent_folder
 
     agent = agent_folder.load(config.agent)
     with FolderLock(workdir):

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from ml_collections import ConfigDict
 
-from motif_jax.collecting.dialogues import DIALOGUES, META, DialogueTotals
 from motif_jax.datasets.dialogues import json_lines, parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogues
 from motif_jax.envs.wordle.words import read_words
 from motif_jax.published import wordle_games
+from motif_jax.rollouts.dialogues import DIALOGUES, META, DialogueTotals
 from motif_jax.support import config as checks
 from motif_jax.support import digests, import_origin, run_folder
 from motif_jax.support.errors import UserError

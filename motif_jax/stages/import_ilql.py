@@ -26,7 +26,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     if config.method == UPVOTE:
         _spoken(config)
     else:
-        from motif_jax.offline.text_methods import RULES
+        from motif_jax.trainers.text_methods import RULES
 
         known = ", ".join((*RULES, UPVOTE))
         checks.require(config.method in ("", *RULES), "method", config.method, f"one of {known}")
@@ -68,8 +68,8 @@ def _is_done(config: ConfigDict, workdir: Path) -> bool:
 
 def _import_upvote(config: ConfigDict, workdir: Path) -> None:
     from motif_jax.language.tokens import Tokenizer
-    from motif_jax.offline import upvote_run
     from motif_jax.published import upvote_model
+    from motif_jax.trainers import upvote_run
 
     spoken, found = _spoken(config), upvote_model.read(config.file, config.heads)
     if Tokenizer.read(spoken).size > found.config.vocab_size:
@@ -88,8 +88,8 @@ def run(config: ConfigDict, workdir: Path) -> None:
     from motif_jax.algorithms.implicit_q import ImplicitQSettings
     from motif_jax.language.model import LanguageModel
     from motif_jax.language.text_agent import TextAgentNetwork
-    from motif_jax.offline import agent_folder
     from motif_jax.published import ilql_checkpoint
+    from motif_jax.trainers import agent_folder
 
     with FolderLock(workdir):
         if _is_done(config, workdir):
@@ -126,7 +126,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
 
 def _method(config: ConfigDict, design: Any) -> str:
     """The method that a file's parts are of; raises UserError where `config.method` is another one."""
-    from motif_jax.offline.text_methods import RULES
+    from motif_jax.trainers.text_methods import RULES
 
     found = METHODS.get(design.q) or ("dt" if design.prefix else "bc")
     if not config.method:

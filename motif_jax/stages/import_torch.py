@@ -117,7 +117,7 @@ def _language_agent(config: ConfigDict, workdir: Path) -> None:
 def language_network(config: ConfigDict) -> Any:
     """The network of a language agent's config; UserError where its folder or values do not fit."""
     from motif_jax.envs import registry
-    from motif_jax.online import agent_networks, settings
+    from motif_jax.rl import agent_networks, settings
 
     agent_networks.check(config)
     spec = registry.spec(config.environment.name, **settings.environment_options(config))
@@ -150,7 +150,7 @@ def _learned(
 def _agent_network(config: ConfigDict) -> Any:
     from motif_jax.envs import registry
     from motif_jax.networks.agent import make_agent_network
-    from motif_jax.online import settings
+    from motif_jax.rl import settings
 
     spec = registry.spec(config.environment.name, **settings.environment_options(config))
     return make_agent_network(config.network, spec)

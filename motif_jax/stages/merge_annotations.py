@@ -7,9 +7,9 @@ from pathlib import Path
 
 from ml_collections import ConfigDict
 
-from motif_jax.annotation import ensembles, shards
-from motif_jax.annotation.labels import counts
 from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.labels import ensembles, shards
+from motif_jax.labels.labels import counts
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError

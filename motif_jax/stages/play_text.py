@@ -18,7 +18,7 @@ GAMES = "games.jsonl"
 
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for values that cannot work."""
-    from motif_jax.playing import text_lineups
+    from motif_jax.rollouts import text_lineups
 
     run_folder.check_identity(workdir, config)
     agent = config.mode != "answer" or not config.policy
@@ -28,8 +28,8 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 def run(config: ConfigDict, workdir: Path) -> None:
     """Plays until the games are over, or there is no more to read."""
-    from motif_jax.playing import text_lineups
-    from motif_jax.playing.text_terminal import Terminal, TextTable
+    from motif_jax.rollouts import text_lineups
+    from motif_jax.rollouts.text_terminal import Terminal, TextTable
 
     lineup = text_lineups.open_lineup(config)
     table = TextTable(lineup.task, lineup.talker, Terminal(), lineup.tokenizer, config.seed)

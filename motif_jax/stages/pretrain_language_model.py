@@ -39,7 +39,7 @@ def _check_model(config: ConfigDict) -> None:
     from motif_jax.language import adapting, byte_pairs
     from motif_jax.language.text import fetch
     from motif_jax.language.tokens import Tokenizer
-    from motif_jax.offline import language_run, text_batches, text_data
+    from motif_jax.trainers import language_run, text_batches, text_data
 
     folder, settings = None, config.tokenizer
     if config.model.folder:
@@ -97,7 +97,7 @@ def _check_model(config: ConfigDict) -> None:
 
 def _check_texts(config: ConfigDict) -> None:
     from motif_jax.language import corpus
-    from motif_jax.offline import text_data
+    from motif_jax.trainers import text_data
 
     checks.require(
         bool(config.texts) != bool(config.tokens), "texts", config.texts,
@@ -126,8 +126,8 @@ def run(config: ConfigDict, workdir: Path) -> int:
     import jax
 
     from motif_jax.devices.hosts import Hosts
-    from motif_jax.offline import language_run, records
-    from motif_jax.offline.trainer import OfflineTrainer, TrainerSettings
+    from motif_jax.trainers import language_run, records
+    from motif_jax.trainers.trainer import OfflineTrainer, TrainerSettings
 
     hosts = Hosts()
     with hosts.locked(workdir):

@@ -18,7 +18,7 @@ from motif_jax.support.locks import FolderLock
 from motif_jax.support.progress import Progress
 
 if TYPE_CHECKING:
-    from motif_jax.online.probing import Probing
+    from motif_jax.rl.probing import Probing
 
 IDENTITY = ("policy", "checkpoint", "probes", "published_files")
 
@@ -38,8 +38,8 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 def _open(config: ConfigDict) -> tuple[Probing, list[int]]:
     """The agent, and the steps of its training."""
-    from motif_jax.online import probing, settings
-    from motif_jax.playing import agent_policy
+    from motif_jax.rl import probing, settings
+    from motif_jax.rollouts import agent_policy
 
     trained = agent_policy.read_config(config.policy)
     if trained.network.get("kind") != "language":
@@ -60,8 +60,8 @@ def _open(config: ConfigDict) -> tuple[Probing, list[int]]:
 
 def run(config: ConfigDict, workdir: Path) -> int:
     """Asks checkpoint after checkpoint; returns 0, or 75 after a request to stop."""
-    from motif_jax.online import probing
-    from motif_jax.playing import agent_policy
+    from motif_jax.rl import probing
+    from motif_jax.rollouts import agent_policy
 
     with FolderLock(workdir), Interruption() as stop:
         run_folder.prepare(workdir, config, IDENTITY)
@@ -95,7 +95,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
 
 def _say(made: Probing, workdir: Path) -> list[str]:
     """Prints the newest checkpoint's most likely actions; returns the situations in which another is right."""
-    from motif_jax.online import probing
+    from motif_jax.rl import probing
 
     *_, last = read_json_lines(workdir / probing.LINES)
     wrong = []

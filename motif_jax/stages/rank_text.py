@@ -32,8 +32,8 @@ def _path(config: ConfigDict) -> Path:
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for agents that have no values of tokens, and data that is not there."""
     from motif_jax.envs.text import registry
-    from motif_jax.offline import agent_folder
-    from motif_jax.playing import text_values
+    from motif_jax.rollouts import text_values
+    from motif_jax.trainers import agent_folder
 
     run_folder.check_identity(workdir, config)
     checks.require(
@@ -58,8 +58,8 @@ def check(config: ConfigDict, workdir: Path) -> None:
 @run_folder.alone
 def run(config: ConfigDict, workdir: Path) -> None:
     """Values the data by every agent and writes what came out."""
-    from motif_jax.offline import agent_folder
-    from motif_jax.playing import text_values
+    from motif_jax.rollouts import text_values
+    from motif_jax.trainers import agent_folder
 
     run_folder.prepare(workdir, config)
     dialogues = _first(files.read(_path(config)), config.dialogues)

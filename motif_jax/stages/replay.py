@@ -13,10 +13,10 @@ from ml_collections import ConfigDict
 from motif_jax.actors.rerecording import differences, record_actions
 from motif_jax.envs.replay import Recording
 from motif_jax.envs.spec import EnvironmentSpec
-from motif_jax.playing import lineups, watching
-from motif_jax.playing.ratings import LiveRater
 from motif_jax.reports import evaluation_files, film_files
 from motif_jax.reports.film_files import Films
+from motif_jax.rollouts import lineups, watching
+from motif_jax.rollouts.ratings import LiveRater
 from motif_jax.support import config as checks
 from motif_jax.support import interruption, run_folder
 from motif_jax.support.errors import UserError
@@ -119,7 +119,7 @@ class _Overlay:
         folder, checkpoint = _agent(config, plan)
         self._policy, step, rounded = None, None, None
         if folder:
-            from motif_jax.playing import agent_policy
+            from motif_jax.rollouts import agent_policy
 
             self._policy, step = agent_policy.load(folder, checkpoint)
             rounded = lineups.rounded_threshold(agent_policy.read_config(folder))
@@ -133,7 +133,7 @@ class _Overlay:
         """Plays `game` again under it."""
         recording, fields = game.load(), ()
         if self.reward is not None:
-            from motif_jax.online import settings
+            from motif_jax.rl import settings
 
             fields = settings.fields_option(recording.task, recording.options, self.reward).get("fields", ())
         rater_of = None if self.reward is None else self._rater_of

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.annotation.labels import counts
 from motif_jax.datasets.pairs import threshold
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.envs.babyai_text.changes import EXCHANGED
-from motif_jax.playing.policies import BOT, FIXED, RANDOM
+from motif_jax.labels.labels import counts
 from motif_jax.reports import (
     evaluation_files,
     generalisation_files,
@@ -34,6 +33,7 @@ from motif_jax.reports import (
 from motif_jax.reports.glance import headline
 from motif_jax.reports.learned_reward import LabelLogReport
 from motif_jax.reports.run_data import LikedMessage, RunData, read_reward_summary
+from motif_jax.rollouts.policies import BOT, FIXED, RANDOM
 from motif_jax.support import config as checks
 from motif_jax.support import curves, run_folder
 from motif_jax.support.curves import Curve

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from ml_collections import ConfigDict
 
-from motif_jax.annotation import serve as replies
-from motif_jax.annotation.annotator import annotator_class, check_annotator
-from motif_jax.annotation.serve import ChatJudge, embedded_config, own_prompts
 from motif_jax.datasets.verdicts import FORMS
+from motif_jax.labels import serve as replies
+from motif_jax.labels.annotator import annotator_class, check_annotator
+from motif_jax.labels.serve import ChatJudge, embedded_config, own_prompts
 from motif_jax.support import config as checks
 from motif_jax.support import http_server
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-from motif_jax.annotation.lexicon import load_lexicon
+from motif_jax.labels.lexicon import load_lexicon
 from motif_jax.reports import study, study_curves
 from motif_jax.reports.claims import Claim, parsed_claims
 from motif_jax.support import config as checks

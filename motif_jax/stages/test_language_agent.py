@@ -10,9 +10,10 @@ from ml_collections import ConfigDict
 from rich.console import Console
 
 from motif_jax.envs.babyai_text import catalogue, prompts
-from motif_jax.playing import tested
-from motif_jax.playing.episodes import How
-from motif_jax.playing.generalisation import (
+from motif_jax.reports import generalisation_files, played, text_tables
+from motif_jax.rollouts import tested
+from motif_jax.rollouts.episodes import How
+from motif_jax.rollouts.generalisation import (
     GeneralisationTest,
     PlayedLevel,
     chosen,
@@ -20,7 +21,6 @@ from motif_jax.playing.generalisation import (
     place_of,
     takeable,
 )
-from motif_jax.reports import generalisation_files, played, text_tables
 from motif_jax.support import capacity, interruption, run_folder, seeds
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError

@@ -33,7 +33,7 @@ IDENTITY = (
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for a value that is not allowed, or a folder that holds another run."""
     from motif_jax.algorithms.registry import algorithm_of
-    from motif_jax.online import agent_checkpoints, agent_networks, reward_choice, settings
+    from motif_jax.rl import agent_checkpoints, agent_networks, reward_choice, settings
 
     run_folder.check_identity(workdir, config, IDENTITY)
     settings.configure_jax(config)
@@ -41,11 +41,11 @@ def check(config: ConfigDict, workdir: Path) -> None:
     agent_networks.check(config)
     algorithm_of(config).check(settings.check(config))
     if config.get("probes") is not None:
-        from motif_jax.online import probing
+        from motif_jax.rl import probing
 
         probing.make(config, settings.make_network(config))
     if config.get("tests") is not None and not (workdir / agent_checkpoints.FOLDER).exists():
-        from motif_jax.playing import tested
+        from motif_jax.rollouts import tested
 
         for name, reason in tested.refused_after(config).items():
             print(f"after this training the test {name} will be left out: {reason}", file=sys.stderr)
@@ -54,8 +54,8 @@ def check(config: ConfigDict, workdir: Path) -> None:
 def run(config: ConfigDict, workdir: Path) -> int | None:
     """Trains; returns the exit code of a run that was asked to stop early."""
     from motif_jax.devices.hosts import Hosts
-    from motif_jax.online import settings
-    from motif_jax.online.training import AgentTraining
+    from motif_jax.rl import settings
+    from motif_jax.rl.training import AgentTraining
 
     resolved, everyone = settings.resolved(config), Hosts()
     if everyone.count > 1:

@@ -30,8 +30,8 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
     import jax
 
     from motif_jax.devices import precision
-    from motif_jax.offline import reward_data
     from motif_jax.rewards.trained import architecture_of
+    from motif_jax.trainers import reward_data
 
     if workdir is not None:
         run_folder.check_identity(workdir, config, IDENTITY)
@@ -64,7 +64,7 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
 
 def _check_annotators(config: ConfigDict, dataset: object) -> None:
     from motif_jax.datasets.pairs import targets
-    from motif_jax.offline import reward_data
+    from motif_jax.trainers import reward_data
 
     names, weights = reward_data.annotators(config), config.labels.annotator_weights
     if weights.strip():
@@ -87,11 +87,11 @@ def run(config: ConfigDict, workdir: Path) -> int:
 
     from motif_jax.datasets.pairs import outcomes, threshold
     from motif_jax.devices.parallel import DataParallel
-    from motif_jax.offline import records, reward_data
-    from motif_jax.offline.reward_task import RewardTask
-    from motif_jax.offline.trainer import OfflineTrainer, TrainerSettings
     from motif_jax.rewards.trained import architecture_of, read_trained
     from motif_jax.rewards.training_texts import write_training_texts
+    from motif_jax.trainers import records, reward_data
+    from motif_jax.trainers.reward_task import RewardTask
+    from motif_jax.trainers.trainer import OfflineTrainer, TrainerSettings
 
     with FolderLock(workdir):
         # Reading the data and planning its batches are the last checks: a folder that is refused for them takes a

@@ -15,8 +15,8 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import EXIT_CODE, Interruption, StoppedError
 
 if TYPE_CHECKING:
-    from motif_jax.offline.dialogue_data import DialogueSource
-    from motif_jax.offline.text_run import TextRun
+    from motif_jax.trainers.dialogue_data import DialogueSource
+    from motif_jax.trainers.text_run import TextRun
 
 # What decides the course of a training: a run continues only with the same values.
 IDENTITY = (
@@ -46,8 +46,8 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
 
 def _check_method(config: ConfigDict) -> None:
     """Refuses what a method cannot be trained with."""
-    from motif_jax.offline import ppo_run
-    from motif_jax.offline.text_methods import rule_of
+    from motif_jax.trainers import ppo_run
+    from motif_jax.trainers.text_methods import rule_of
 
     method, name, rule = config.method, config.method.name, rule_of(config.method.name)
     low, high = method.q_min, method.q_max
@@ -114,11 +114,10 @@ def _check_proposals(config: ConfigDict) -> None:
 
 def _check_data(config: ConfigDict) -> None:
     """Refuses data, runs and models that do not fit each other."""
-    from motif_jax.collecting import text_tokens
     from motif_jax.datasets.dialogues import files
-    from motif_jax.offline import dialogue_data, text_run
-    from motif_jax.offline.text_methods import rule_of
-    from motif_jax.playing import training_games
+    from motif_jax.rollouts import text_tokens, training_games
+    from motif_jax.trainers import dialogue_data, text_run
+    from motif_jax.trainers.text_methods import rule_of
 
     source = dialogue_data.source_of(config)
     task = registry.make(source.task, source.options)
@@ -132,7 +131,7 @@ def _check_data(config: ConfigDict) -> None:
         text_tokens.require_size(task)
     dialogue_data.token_reward_of(config)
     if source.path is None:
-        from motif_jax.playing import text_scores
+        from motif_jax.rollouts import text_scores
 
         checks.choice(config, "kind", task.kinds)
         task.check(config.kind, config.policy)
@@ -160,10 +159,9 @@ def _prepared(config: ConfigDict, workdir: Path, stopped: Callable[[], bool]) ->
     Raises:
       StoppedError: `stopped` said so meanwhile.
     """
-    from motif_jax.collecting import text_sources, text_tokens
-    from motif_jax.offline import dialogue_data
-    from motif_jax.offline.text_methods import rule_of
-    from motif_jax.playing import text_scores
+    from motif_jax.rollouts import text_scores, text_sources, text_tokens
+    from motif_jax.trainers import dialogue_data
+    from motif_jax.trainers.text_methods import rule_of
 
     source = dialogue_data.source_of(config)
     if rule_of(config.method.name).online:
@@ -185,8 +183,8 @@ def _prepared(config: ConfigDict, workdir: Path, stopped: Callable[[], bool]) ->
 
 def _made(config: ConfigDict, workdir: Path) -> list[str]:
     """What a run folder has before anything was learned; without `config.data` files of the task too, but for those that its options name."""
-    from motif_jax.collecting import dialogues, text_sources
-    from motif_jax.offline import candidate_batches, dialogue_data
+    from motif_jax.rollouts import dialogues, text_sources
+    from motif_jax.trainers import candidate_batches, dialogue_data
 
     source, found = dialogue_data.source_of(config), [dialogue_data.TOKENS, candidate_batches.FOLDER]
     if registry.make(config.task, source.options).learned_tokens():
@@ -199,8 +197,8 @@ def _made(config: ConfigDict, workdir: Path) -> list[str]:
 def run(config: ConfigDict, workdir: Path) -> int:
     """Trains, or resumes, and writes the agent; returns 0, or 75 after a request to stop."""
     from motif_jax.devices.hosts import Hosts
-    from motif_jax.offline import records, text_run
-    from motif_jax.offline.trainer import OfflineTrainer, TrainerSettings
+    from motif_jax.trainers import records, text_run
+    from motif_jax.trainers.trainer import OfflineTrainer, TrainerSettings
 
     hosts = Hosts()
     with hosts.locked(workdir):
@@ -234,8 +232,8 @@ def run(config: ConfigDict, workdir: Path) -> int:
 
 def _built(config: ConfigDict, workdir: Path, stopped: Callable[[], bool]) -> TextRun | None:
     """What is trained, its files made where they are missing; None where it was asked to stop."""
-    from motif_jax.offline import ppo_run, text_run
-    from motif_jax.offline.text_methods import rule_of
+    from motif_jax.trainers import ppo_run, text_run
+    from motif_jax.trainers.text_methods import rule_of
 
     try:
         source = _prepared(config, workdir, stopped)
@@ -249,9 +247,9 @@ def _built(config: ConfigDict, workdir: Path, stopped: Callable[[], bool]) -> Te
 
 def _let_play(config: ConfigDict, found: TextRun) -> None:
     """Gives a training the episodes that it evaluates with, and one that learns from its own what plays those."""
-    from motif_jax.offline import dialogue_data, text_run
-    from motif_jax.offline.text_ppo import PpoTraining
-    from motif_jax.playing import text_rollouts, training_games
+    from motif_jax.rollouts import text_rollouts, training_games
+    from motif_jax.trainers import dialogue_data, text_run
+    from motif_jax.trainers.text_ppo import PpoTraining
 
     task, played = found.task, registry.make(found.source.task, found.source.options)
     agent, longest = task.objective.agent, found.longest_action

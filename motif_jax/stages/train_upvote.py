@@ -28,7 +28,7 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
     from motif_jax.language import byte_pairs
     from motif_jax.language.text import fetch
     from motif_jax.language.tokens import Tokenizer
-    from motif_jax.offline import upvote_run
+    from motif_jax.trainers import upvote_run
 
     if workdir is not None:
         run_folder.check_identity(workdir, config, IDENTITY)
@@ -63,8 +63,8 @@ def run(config: ConfigDict, workdir: Path) -> int:
     import jax
 
     from motif_jax.devices.parallel import DataParallel
-    from motif_jax.offline import records, upvote_run
-    from motif_jax.offline.trainer import OfflineTrainer, TrainerSettings
+    from motif_jax.trainers import records, upvote_run
+    from motif_jax.trainers.trainer import OfflineTrainer, TrainerSettings
 
     with FolderLock(workdir):
         parallel = DataParallel(jax.local_devices()[: config.num_devices])

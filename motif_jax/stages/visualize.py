@@ -16,8 +16,8 @@ from rich.live import Live
 
 from motif_jax.actors.rerecording import record_actions
 from motif_jax.envs import registry
-from motif_jax.playing import keyboard, lineups, watching
 from motif_jax.reports import film_files, messages, terminal
+from motif_jax.rollouts import keyboard, lineups, watching
 from motif_jax.support import interruption, run_folder, seeds
 from motif_jax.support.errors import printable
 from motif_jax.support.locks import FolderLock

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from motif_jax.online import settings
-from tests.playing.agent_runs import recall_config
+from motif_jax.rl import settings
+from tests.rollouts.agent_runs import recall_config
 
 GROUPS = 2  # of a worker
 

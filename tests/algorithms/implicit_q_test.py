@@ -14,7 +14,7 @@ from motif_jax.algorithms.implicit_q import ActionQ, Estimates
 from motif_jax.datasets.dialogues import collate
 from motif_jax.datasets.dialogues.collate import Quirks
 from motif_jax.envs.wordle.tokens import WordleTokenizer
-from motif_jax.offline.dialogue_batches import ItemLayout
+from motif_jax.trainers.dialogue_batches import ItemLayout
 from tests import golden_ilql
 from tests.golden_ilql import Case, batch_of, cases, inputs, settings_of
 

@@ -92,7 +92,7 @@ def test_benchmark_gives_a_ratio_of_two_measurements(name: str, monkeypatch: pyt
 
 
 def test_flops_are_those_of_the_published_network() -> None:
-    from motif_jax.online import settings
+    from motif_jax.rl import settings
 
     options = _agents.training_options()
     options.workers, options.envs_per_worker, options.batch_size = 1, 2, 128

@@ -84,14 +84,14 @@ def run_config(path: Path) -> None:
 
 def _agent_config(at: Path) -> Path:
     from motif_jax.support import run_folder
-    from tests.playing.agent_runs import recall_config
+    from tests.rollouts.agent_runs import recall_config
 
     return put(at, "config.json", run_folder.as_plain(recall_config()))
 
 
 @READERS.of(_agent_config)
 def agent_config(path: Path) -> None:
-    from motif_jax.playing import agent_policy
+    from motif_jax.rollouts import agent_policy
 
     agent_policy.environment_of(agent_policy.read_config(path.parent))
 
@@ -177,7 +177,7 @@ def recording(path: Path) -> None:
     )
 )
 def manifest(path: Path) -> None:
-    from motif_jax.annotation import manifest
+    from motif_jax.labels import manifest
 
     manifest.differences(manifest.read(path) or {}, {"format": 1})
 
@@ -330,7 +330,7 @@ def _text_agent(name: str) -> Callable[[Path], Path]:
 
 
 def _read_text_agent(path: Path) -> None:
-    from motif_jax.offline import agent_folder
+    from motif_jax.trainers import agent_folder
 
     agent_folder.load(next(parent for parent in path.parents if parent.name == "agent"))
 

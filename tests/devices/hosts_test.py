@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from motif_jax.devices.hosts import Hosts, connected
-from motif_jax.online import settings
+from motif_jax.rl import settings
 from motif_jax.support import cluster
 from motif_jax.support.cluster import HostPosition
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import INTERRUPTED, INTERRUPTED_CODE
-from tests.playing.agent_runs import recall_config
 from tests.processes import Program, ended, free_port, launch
+from tests.rollouts.agent_runs import recall_config
 
 SLURM = {
     "SLURM_JOB_ID": "70003",

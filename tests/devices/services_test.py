@@ -9,11 +9,11 @@ import pytest
 from motif_jax import rewards
 from motif_jax.devices.meters import Meters
 from motif_jax.devices.services import ServiceFailedError, Services
-from motif_jax.online import settings
-from motif_jax.online.system import BatchStream, System
 from motif_jax.rewards import IntrinsicReward
+from motif_jax.rl import settings
+from motif_jax.rl.system import BatchStream, System
 from motif_jax.support.errors import UserError
-from tests.playing.agent_runs import recall_config
+from tests.rollouts.agent_runs import recall_config
 
 
 def test_first_failure_stops_all_and_is_told_with_its_cause() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.annotation.captions import decode_message
+from motif_jax.labels.captions import decode_message
 from motif_jax.stages import annotate as stage
 
 REPOSITORY = Path(__file__).resolve().parents[2]

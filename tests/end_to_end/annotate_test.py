@@ -9,8 +9,8 @@ import subprocess
 import numpy as np
 import pytest
 
-from motif_jax.annotation.captions import decode_message
-from motif_jax.annotation.conversations import read_conversations
+from motif_jax.labels.captions import decode_message
+from motif_jax.labels.conversations import read_conversations
 from motif_jax.support.checked_lines import LineWriter
 from motif_jax.support.errors import UserError
 from tests.end_to_end.annotate_datasets import (
@@ -161,7 +161,7 @@ def test_a_pilot_asks_so_many(dataset, run, tmp_path, capsys):
 
 
 TOY = """
-from motif_jax.annotation.annotator import Annotator, Answer
+from motif_jax.labels.annotator import Annotator, Answer
 from motif_jax.datasets.verdicts import FIRST, SECOND, TIE
 from motif_jax.support.errors import UserError
 

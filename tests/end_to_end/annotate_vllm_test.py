@@ -17,9 +17,9 @@ import pytest
 from ml_collections import ConfigDict
 
 from motif_jax import schema
-from motif_jax.annotation import defaults, online
-from motif_jax.annotation.conversations import read_conversations
 from motif_jax.datasets.verdicts import SINGLE
+from motif_jax.labels import defaults, online
+from motif_jax.labels.conversations import read_conversations
 from motif_jax.support.errors import UserError
 from tests import tiny_judge
 from tests.end_to_end.annotate_datasets import (

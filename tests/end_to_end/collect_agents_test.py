@@ -17,12 +17,12 @@ import optax
 import pytest
 
 from motif_jax.algorithms.appo import make_state
-from motif_jax.collecting import agents
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.envs import registry
 from motif_jax.envs.nethack.random_players import HABITS
 from motif_jax.networks.agent import make_agent_network
-from motif_jax.online import agent_checkpoints
+from motif_jax.rl import agent_checkpoints
+from motif_jax.rollouts import agents
 from motif_jax.stages import collect as collect_stage
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError

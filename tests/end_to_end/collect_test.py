@@ -14,9 +14,9 @@ import numpy as np
 import psutil
 import pytest
 
-from motif_jax.annotation.captions import caption
 from motif_jax.datasets.pairs import chunks
 from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.labels.captions import caption
 from tests.refusals import refusal
 
 REPOSITORY = Path(__file__).parents[2]

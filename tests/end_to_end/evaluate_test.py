@@ -17,8 +17,8 @@ import pytest
 
 from motif_jax.actors.rerecording import record_actions
 from motif_jax.envs import replay
-from motif_jax.playing.policies import RandomPolicy
 from motif_jax.reports import evaluation_files
+from motif_jax.rollouts.policies import RandomPolicy
 from tests.processes import wait_until
 from tests.reward_fixtures import load_config
 

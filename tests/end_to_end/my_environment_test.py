@@ -16,9 +16,9 @@ from motif_jax.reports.evaluation_files import read_evaluation
 from motif_jax.stages import train_agent
 from motif_jax.support.errors import UserError
 from motif_jax.support.metrics import read_metrics
-from tests.playing.agent_runs import recall_config
 from tests.refusals import config_of
 from tests.reward_fixtures import run_config, run_stage
+from tests.rollouts.agent_runs import recall_config
 
 REPOSITORY = Path(__file__).parents[2]
 PAGE = REPOSITORY / "docs" / "tutorials" / "my_environment.md"

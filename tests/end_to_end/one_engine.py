@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from motif_jax.annotation.annotator import check_annotator, make_annotator
-from motif_jax.annotation.session import AnnotationSession
 from motif_jax.datasets.verdicts import SINGLE
+from motif_jax.labels.annotator import check_annotator, make_annotator
+from motif_jax.labels.session import AnnotationSession
 from tests import tiny_judge
 from tests.end_to_end.annotate_datasets import get_config, run_stage
 

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from motif_jax.annotation import online
-from motif_jax.annotation.lexicon import LexiconJudge, load_lexicon
 from motif_jax.datasets.verdicts import NO, PAIR, SINGLE, TIE, YES
+from motif_jax.labels import online
+from motif_jax.labels.lexicon import LexiconJudge, load_lexicon
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import StoppedError
 from tests.end_to_end.served_lexicon import serve_lexicon

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from motif_jax.envs import registry
-from motif_jax.playing.episodes import How, play_episodes
-from motif_jax.playing.policies import RandomPolicy
 from motif_jax.reports.evaluation_files import decode_actions, read_rows
+from motif_jax.rollouts.episodes import How, play_episodes
+from motif_jax.rollouts.policies import RandomPolicy
 from motif_jax.support.errors import UserError
 from tests.refusals import refusal
 from tests.reward_fixtures import environment, load_config, run_stage

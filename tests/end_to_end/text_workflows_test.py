@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from motif_jax.offline import agent_folder
 from motif_jax.reports import evaluation_files
 from motif_jax.stages import evaluate_text, train_text
+from motif_jax.trainers import agent_folder
 from tests.reward_fixtures import load_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")

@@ -18,7 +18,7 @@ from motif_jax.envs import registry
 from motif_jax.envs.babyai_text.environment import decoded
 from motif_jax.envs.spec import MASKED, ArraySpec, empty_observation
 from motif_jax.language import agent
-from motif_jax.online import agent_networks
+from motif_jax.rl import agent_networks
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
 from tests.language import talkers

@@ -15,7 +15,7 @@ from motif_jax.language import config, footprint, generation, scoring, sharding
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.sampling import Limits, Sampling
 from motif_jax.support.errors import UserError
-from tests.online.gpu_lowering_test import long_bfloat16_sums
+from tests.rl.gpu_lowering_test import long_bfloat16_sums
 
 FLAN_T5_LARGE = {
     **{"model_type": "t5", "vocab_size": 32128, "d_model": 1024, "d_kv": 64, "d_ff": 2816, "num_heads": 16},

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from motif_jax.online import agent_checkpoints
 from motif_jax.published import glam_probes
+from motif_jax.rl import agent_checkpoints
 from motif_jax.stages import import_torch
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError

@@ -12,8 +12,8 @@ import pytest
 
 from motif_jax import rewards
 from motif_jax.networks import layout
-from motif_jax.playing import agent_policy, lineups
 from motif_jax.published import oni_checkpoint, torch_import
+from motif_jax.rollouts import agent_policy, lineups
 from motif_jax.stages import import_torch
 from motif_jax.support.errors import UserError
 from tests import torch_files

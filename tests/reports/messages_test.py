@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from motif_jax.annotation.captions import decode_message
+from motif_jax.labels.captions import decode_message
 from motif_jax.reports.messages import as_text, message_of
 
 

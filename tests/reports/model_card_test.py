@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from motif_jax.annotation.chat import check_chat
 from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.labels.chat import check_chat
 from motif_jax.networks.reward import RewardNetwork
 from motif_jax.reports import model_card
 from motif_jax.rewards import learned

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from motif_jax.annotation.lexicon import load_lexicon
+from motif_jax.labels.lexicon import load_lexicon
 from motif_jax.reports import evaluation_files, messages, study
 from motif_jax.reports.claims import Claim
 from motif_jax.reports.messages import MessageTally

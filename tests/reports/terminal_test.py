@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from motif_jax.envs import registry
-from motif_jax.playing import watching
 from motif_jax.reports import terminal
+from motif_jax.rollouts import watching
 from tests.made_up_films import MadeUpPolicy, MadeUpRater
 
 

@@ -12,10 +12,10 @@ from ml_collections import ConfigDict
 from motif_jax import rewards
 from motif_jax.datasets.verdicts import FIRST, NO, YES
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
-from motif_jax.playing import lineups, ratings
 from motif_jax.rewards import label_log, word_vectors
 from motif_jax.rewards.bag_of_words import BagOfWordsReward, goal_sentence
 from motif_jax.rewards.word_vectors import FileVectors, HashedVectors
+from motif_jax.rollouts import lineups, ratings
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config
 

@@ -14,18 +14,18 @@ from ml_collections import ConfigDict
 
 from motif_jax import rewards
 from motif_jax.envs import registry
-from motif_jax.playing import lineups
 from motif_jax.reports import learned_reward, messages
 from motif_jax.reports.messages import MessageTally
 from motif_jax.rewards.label_log import FILE, Earnings, LabelLog, read_log
 from motif_jax.rewards.load import as_rows
+from motif_jax.rollouts import lineups
 from motif_jax.stages import check_reward, explain_reward, export_reward, import_reward, report
 from motif_jax.support import curves
 from motif_jax.support.errors import UserError
 from tests.made_up_runs import evaluation_rows, write_evaluation
-from tests.online import oni_runs
-from tests.online.oni_runs import oni_config, train
 from tests.reward_fixtures import load_config
+from tests.rl import oni_runs
+from tests.rl.oni_runs import oni_config, train
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 TEXTS = [*(f"the cue is {cue}" for cue in range(4)), "which cue?", "", "never met"]

@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 
 from motif_jax import rewards
-from motif_jax.annotation import online
-from motif_jax.annotation.online import Labelled
 from motif_jax.envs import registry
-from motif_jax.online import settings
-from motif_jax.online.learner import Learner
+from motif_jax.labels import online
+from motif_jax.labels.online import Labelled
 from motif_jax.rewards.intrinsic import Met, RunSetup
 from motif_jax.rewards.label_log import FILE, Label, Payment, read_log
+from motif_jax.rl import settings
+from motif_jax.rl.learner import Learner
 from motif_jax.stages import train_agent
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import Interruption
 from motif_jax.support.metrics import read_metrics
-from tests.online import oni_runs
-from tests.online.oni_runs import oni_config, train
+from tests.rl import oni_runs
+from tests.rl.oni_runs import oni_config, train
 
 TEXTS = {f"the cue is {cue}" for cue in range(4)} | {"which cue?", ""}
 

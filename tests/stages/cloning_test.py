@@ -9,9 +9,9 @@ import pytest
 
 from motif_jax.datasets.trajectories import parquet
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
-from motif_jax.online import settings
-from motif_jax.playing import agent_policy
 from motif_jax.published import trajectories as published
+from motif_jax.rl import settings
+from motif_jax.rollouts import agent_policy
 from motif_jax.stages import clone_behaviour, collect_trajectories
 from motif_jax.support import run_folder
 from motif_jax.support.checkpoints import Checkpoints

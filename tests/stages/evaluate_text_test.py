@@ -21,9 +21,9 @@ from motif_jax.language import folder
 from motif_jax.language.config import parse
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.text_agent import Design
-from motif_jax.playing import text_games, text_lineups, text_terminal
 from motif_jax.published import evaluation_logs
 from motif_jax.reports import evaluation_files
+from motif_jax.rollouts import text_games, text_lineups, text_terminal
 from motif_jax.stages import compare, evaluate_text, report
 from motif_jax.support.errors import UserError
 from tests import text_agents

@@ -22,12 +22,12 @@ from motif_jax.datasets.dialogues.items import TextTokenizer, dialogue_text, tok
 from motif_jax.datasets.dialogues.token_rewards import constant
 from motif_jax.language import byte_pairs, exported
 from motif_jax.language.text_agent import Design
-from motif_jax.offline import agent_folder
-from motif_jax.online import agent_checkpoints, settings
-from motif_jax.playing import agent_policy
+from motif_jax.rl import agent_checkpoints, settings
+from motif_jax.rollouts import agent_policy
 from motif_jax.stages import export_language_agent, export_text_agent
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
+from motif_jax.trainers import agent_folder
 from tests import text_agents as made_agents
 from tests import tiny_judge
 from tests.language import talkers

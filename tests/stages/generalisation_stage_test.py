@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from motif_jax.playing import lineups
-from motif_jax.playing import tested as players
 from motif_jax.reports import generalisation_files
+from motif_jax.rollouts import lineups
+from motif_jax.rollouts import tested as players
 from motif_jax.stages import collect_trajectories, test_language_agent, train_agent
 from motif_jax.support.errors import UserError
 from tests.language import talkers
-from tests.playing import level_agents
 from tests.reward_fixtures import load_config
+from tests.rollouts import level_agents
 
 LOCAL, MIXED = "BabyAI-GoToLocal-v0", "BabyAI-MixedTrainLocal-v0"
 

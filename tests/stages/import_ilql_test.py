@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from motif_jax.language.text_agent import POLICY, TARGET, VALUES
-from motif_jax.offline import agent_folder
 from motif_jax.published import ilql_checkpoint
 from motif_jax.stages import import_ilql as stage
 from motif_jax.support import resources, scratch
 from motif_jax.support.errors import UserError
+from motif_jax.trainers import agent_folder
 from tests import torch_files
 
 WIDTH, LAYERS, TOKENS, POSITIONS = 8, 2, 35, 16

@@ -9,9 +9,9 @@ import pytest
 from safetensors.numpy import save_file
 
 from motif_jax import rewards
-from motif_jax.playing.agent_policy import load as load_agent
 from motif_jax.rewards.exchange import read_safetensors
 from motif_jax.rewards.trained import read_trained
+from motif_jax.rollouts.agent_policy import load as load_agent
 from motif_jax.stages import import_torch
 from motif_jax.support.errors import UserError
 from tests import torch_files

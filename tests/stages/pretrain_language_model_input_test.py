@@ -13,9 +13,9 @@ import pytest
 from motif_jax.datasets.dialogues import parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.language import footprint
-from motif_jax.offline import text_data
 from motif_jax.stages import pretrain_language_model as stage
 from motif_jax.support.errors import UserError
+from motif_jax.trainers import text_data
 from tests import texts
 from tests.stages.pretraining import config_of
 

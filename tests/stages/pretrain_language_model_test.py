@@ -19,10 +19,10 @@ from motif_jax.devices.parallel import DataParallel
 from motif_jax.language import folder as folders
 from motif_jax.language import masked_head, training
 from motif_jax.language.adapting import Adaptation
-from motif_jax.offline import language_run
-from motif_jax.offline.task import TrainingPosition
 from motif_jax.stages import pretrain_language_model as stage
 from motif_jax.support.errors import UserError
+from motif_jax.trainers import language_run
+from motif_jax.trainers.task import TrainingPosition
 from tests import texts
 from tests.processes import REPOSITORY
 from tests.stages.pretraining import SPANS, config_of, train

@@ -12,10 +12,10 @@ import pytest
 from motif_jax.datasets.dialogues import parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.envs.text import registry
-from motif_jax.offline import agent_folder
-from motif_jax.playing import text_values
+from motif_jax.rollouts import text_values
 from motif_jax.stages import collect_text, rank_text
 from motif_jax.support.errors import UserError
+from motif_jax.trainers import agent_folder
 from tests import text_agents
 from tests.reward_fixtures import load_config
 

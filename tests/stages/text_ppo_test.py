@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from motif_jax.language.text_agent import Design
-from motif_jax.offline import text_ppo
-from motif_jax.playing import text_rollouts
+from motif_jax.rollouts import text_rollouts
 from motif_jax.stages import train_text as stage
 from motif_jax.support.errors import UserError
 from motif_jax.support.metrics import read_metrics
+from motif_jax.trainers import text_ppo
 from tests import resumed, text_agents
 from tests.stages.train_text_test import TOY, config_of, same_bits, train
 

@@ -51,7 +51,7 @@ def long_config(dataset: Path):
 STOPPED = """
 import os, sys
 from pathlib import Path
-from motif_jax.offline.reward_task import RewardTask
+from motif_jax.trainers.reward_task import RewardTask
 from motif_jax.stages import train_reward
 from tests.stages.train_reward_test import long_config
 number, place, dataset, workdir = sys.argv[1:]

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from motif_jax.offline import text_task, trainer
 from motif_jax.stages import train_text as stage
 from motif_jax.support.interruption import EXIT_CODE
+from motif_jax.trainers import text_task, trainer
 from tests import resumed
 from tests.stages.train_text_test import config_of, same_bits, train
 from tests.toy_text import Backwards, Task

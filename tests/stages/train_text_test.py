@@ -19,10 +19,10 @@ from motif_jax.datasets.dialogues import parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.envs.text import registry
 from motif_jax.language.text_agent import Design
-from motif_jax.offline import agent_folder, agent_start, dialogue_data, text_run
 from motif_jax.stages import train_text as stage
 from motif_jax.support import entry_points, metrics, run_folder, seeds
 from motif_jax.support.errors import UserError
+from motif_jax.trainers import agent_folder, agent_start, dialogue_data, text_run
 from tests import text_agents
 from tests.reward_fixtures import load_config
 

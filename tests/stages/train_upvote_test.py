@@ -19,13 +19,13 @@ from motif_jax.language import config as configs
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.text_scorer import LIKED, ScorerNetwork, TextScorer
 from motif_jax.language.tokens import Tokenizer
-from motif_jax.offline import upvote_run
-from motif_jax.playing import text_scores
 from motif_jax.published import upvote_model
+from motif_jax.rollouts import text_scores
 from motif_jax.stages import import_ilql
 from motif_jax.stages import train_upvote as stage
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
+from motif_jax.trainers import upvote_run
 from tests import resumed, torch_files
 from tests.reward_fixtures import load_config
 

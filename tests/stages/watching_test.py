@@ -9,8 +9,8 @@ import signal
 
 import pytest
 
-from motif_jax.playing import lineups, watching
 from motif_jax.reports import evaluation_files
+from motif_jax.rollouts import lineups, watching
 from motif_jax.stages import evaluate, replay, visualize
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import EXIT_CODE

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from motif_jax import agents, rewards
-from motif_jax.playing import lineups
+from motif_jax.rollouts import lineups
 from motif_jax.support import hub, run_folder
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import launch, load_config

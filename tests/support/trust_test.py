@@ -10,12 +10,12 @@ import pytest
 
 from motif_jax import agents, rewards, wrappers
 from motif_jax.envs.replay import FORMAT, Recording
-from motif_jax.offline import agent_folder
 from motif_jax.support import entry_points, run_folder
 from motif_jax.support.errors import UserError
+from motif_jax.trainers import agent_folder
 from tests import text_agents
 from tests.commands import commands
-from tests.playing.agent_runs import recall_config
+from tests.rollouts.agent_runs import recall_config
 
 
 @pytest.fixture(autouse=True)

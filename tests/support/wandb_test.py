@@ -15,8 +15,8 @@ from motif_jax.stages import train_agent, train_reward, train_text
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 from motif_jax.support.metrics import MetricsWriter
-from tests.playing.agent_runs import recall_config
 from tests.reward_fixtures import make_dataset, reward_config
+from tests.rollouts.agent_runs import recall_config
 from tests.stages.train_text_test import TOY, config_of
 
 ON = {"enabled": True, "project": "tests", "name": "tried"}

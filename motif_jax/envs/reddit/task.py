@@ -116,7 +116,7 @@ class Reddit(TextTask):
         "data_seed": 1,
         "tokenizer": "",
         "vocab_size": 512,
-        # What scores texts; see `motif_jax/playing/text_scores.py`.
+        # What scores texts; see `motif_jax/rollouts/text_scores.py`.
         "annotator": "lexicon",
         "lexicon": "",
         "prompt": "",

@@ -9,12 +9,12 @@ import re
 import numpy as np
 import pytest
 
-from motif_jax.annotation.annotator import check_annotator, make_annotator
-from motif_jax.annotation.conversations import read_conversations
-from motif_jax.annotation.prompts import MODES
-from motif_jax.annotation.session import AnnotationSession
-from motif_jax.annotation.store import AnswerStore
 from motif_jax.datasets.verdicts import NO, SINGLE, YES
+from motif_jax.labels.annotator import check_annotator, make_annotator
+from motif_jax.labels.conversations import read_conversations
+from motif_jax.labels.prompts import MODES
+from motif_jax.labels.session import AnnotationSession
+from motif_jax.labels.store import AnswerStore
 from motif_jax.support.errors import UserError
 from tests.end_to_end.annotate_datasets import (
     expected,

@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from motif_jax.annotation.annotator import make_annotator
-from motif_jax.annotation.session import AnnotationSession
 from motif_jax.datasets.verdicts import SINGLE
+from motif_jax.labels.annotator import make_annotator
+from motif_jax.labels.session import AnnotationSession
 from motif_jax.support.errors import UserError
 from tests.end_to_end.annotate_datasets import (
     expected,

@@ -8,7 +8,6 @@ import json
 import numpy as np
 import pytest
 
-from motif_jax.collecting import dialogues as collection
 from motif_jax.datasets.dialogues import parquet
 from motif_jax.envs import registry as environments
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
@@ -17,6 +16,7 @@ from motif_jax.envs.babyai_text.prompts import Window
 from motif_jax.envs.spec import RUNNING, empty_observation
 from motif_jax.envs.text import registry
 from motif_jax.language import corpus
+from motif_jax.rollouts import dialogues as collection
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import Interruption

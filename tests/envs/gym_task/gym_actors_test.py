@@ -11,12 +11,12 @@ import pytest
 
 from motif_jax.actors.inline import InlineActors
 from motif_jax.actors.pool import ActorPool
-from motif_jax.collecting import sampling
-from motif_jax.collecting.sampling_worker import EpisodeJob, SamplingPlan
 from motif_jax.datasets.pairs import chunks
 from motif_jax.envs import registry
 from motif_jax.envs.spec import EngineError, empty_observation
-from motif_jax.playing.policies import RandomPolicy
+from motif_jax.rollouts import sampling
+from motif_jax.rollouts.policies import RandomPolicy
+from motif_jax.rollouts.sampling_worker import EpisodeJob, SamplingPlan
 from tests.actors.pool_test import ROLLOUT, collect, config
 
 OPTIONS = {"modules": "tests.gym_toys", "text": "info:said", "text_bytes": 32}

@@ -16,8 +16,8 @@ from motif_jax.envs.minihack.levels import LEVELS
 from motif_jax.envs.nethack.buffers import Buffers
 from motif_jax.envs.nethack.level_engine import LevelEngine
 from motif_jax.envs.spec import RUNNING, TRUNCATED, EngineError, empty_observation
-from motif_jax.playing.episodes import How, play_episodes
-from motif_jax.playing.policies import RandomPolicy
+from motif_jax.rollouts.episodes import How, play_episodes
+from motif_jax.rollouts.policies import RandomPolicy
 from motif_jax.support import scratch
 from motif_jax.support.errors import UserError
 from tests.conftest import GOLDEN

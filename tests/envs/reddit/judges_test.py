@@ -6,11 +6,10 @@ import json
 
 import pytest
 
-from motif_jax.collecting import text_sources
 from motif_jax.datasets.dialogues import parquet
 from motif_jax.envs.reddit.task import Reddit
 from motif_jax.envs.text import registry
-from motif_jax.playing import text_lineups, text_scores
+from motif_jax.rollouts import text_lineups, text_scores, text_sources
 from motif_jax.stages import collect_text
 from motif_jax.support.errors import UserError
 from tests.envs.reddit.conftest import SCORES, refused, returns
@@ -28,7 +27,7 @@ def test_toxicity_by_the_lexicon_is_asked_once(tmp_path, judged, monkeypatch):
     def never(*_):
         raise AssertionError("it was asked again")
 
-    monkeypatch.setattr("motif_jax.annotation.lexicon.LexiconAnnotator.annotate", never)
+    monkeypatch.setattr("motif_jax.labels.lexicon.LexiconAnnotator.annotate", never)
     assert text_scores.Toxicity(Reddit(judged).options)(["you idiot", "thanks a lot"]) == [2, 0]
 
 

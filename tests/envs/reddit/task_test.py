@@ -11,7 +11,7 @@ from motif_jax.datasets.dialogues import parquet
 from motif_jax.envs.reddit import made_up
 from motif_jax.envs.reddit.task import Reddit
 from motif_jax.envs.text.contract import interact
-from motif_jax.playing import text_scores
+from motif_jax.rollouts import text_scores
 from motif_jax.stages import collect_text
 from motif_jax.support.errors import UserError
 from tests.envs.reddit.conftest import ROWS, SCORES, recorded, refused, returns, write

@@ -1,1 +1,0 @@
-"""Pairs from games: who plays, the processes that sample sub-sequences, and the dataset they become."""

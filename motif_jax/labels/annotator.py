@@ -1,0 +1,194 @@
+"""The interface of annotators: questions in, labels with probabilities out."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from motif_jax.datasets.verdicts import PAIR, Form
+from motif_jax.support import config as checks
+from motif_jax.support import entry_points
+from motif_jax.support.errors import UserError
+
+# Name in config.annotator -> class. Imported on use: vllm and openai are optional installs.
+BUILT_IN = {
+    "score": "motif_jax.labels.baselines:ScoreAnnotator",
+    "return": "motif_jax.labels.baselines:ReturnAnnotator",
+    "random": "motif_jax.labels.baselines:RandomAnnotator",
+    "lexicon": "motif_jax.labels.lexicon:LexiconAnnotator",
+    "vllm": "motif_jax.labels.vllm_engine:VllmAnnotator",
+    "openai": "motif_jax.labels.openai_client:OpenAIAnnotator",
+}
+# What only annotators with a prompt read, and the values that say nothing.
+_OF_PROMPTS = {"answer.mode": "analysis", "prompt.version": "default", "prompt.file": ""}
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """Something to be judged.
+
+    Attributes:
+        id: 32 hex digits, the hash of the annotator's identity and of what is asked (`questions.QuestionHasher`).
+        items: the texts, as many as the form has; empty for annotators that read no texts.
+        form: the verdicts that it may get.
+        pair: index of the pair in the dataset, for annotators that read the dataset's numbers; None for
+            questions about texts, which many pairs may share.
+        attempt: 0 when asked for the first time, n when n earlier answers held no verdict (varies the seed).
+    """
+
+    id: str
+    items: tuple[str, ...] = ()
+    form: Form = PAIR
+    pair: int | None = None
+    attempt: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """An annotator's answer to one question.
+
+    Attributes:
+        label: one of the question's form, or UNKNOWN.
+        probabilities: of the form's verdicts in their order, summing to 1; None means certainty in `label`.
+        prompt_tokens, completion_tokens, cached_tokens: cost, all turns together; 0 where there is no model.
+        turns: the conversation, a sequence of {"role", "content"}; empty where there is none.
+        mass: probability of the verdicts together, where they were read from log-probabilities.
+        note: why the label is UNKNOWN when the reason is not the text ("prompt too long"); '' otherwise.
+    """
+
+    label: int
+    probabilities: tuple[float, ...] | None = None
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    turns: tuple[Mapping[str, str], ...] = ()
+    mass: float | None = None
+    note: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Preview:
+    """The prompt of a question, for the dry run.
+
+    Attributes:
+        text: exactly what the model would read, or the items where there is no model.
+        tokens: its length; None where there is no model.
+        exact: False if `tokens` is a guess because the model's tokenizer is not at hand.
+    """
+
+    text: str
+    tokens: int | None = None
+    exact: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Prices:
+    """Prices of a million tokens: of prompts, of a prompt's cached part, of answers."""
+
+    prompt: float
+    cached: float
+    completion: float
+
+    def of(self, prompt: float, completion: float, cached: float = 0.0) -> float:
+        """The cost of so many tokens; cached ones are part of the prompt's."""
+        paid = (prompt - cached) * self.prompt + cached * self.cached + completion * self.completion
+        return paid / 1e6
+
+
+class Annotator(abc.ABC):
+    """Judges questions of one form.
+
+    `config.annotator` names a class of this kind, one of BUILT_IN or `module:Class` anywhere. It is made by
+    `Class(config, form, dataset)`: the whole config of who asks, the form of verdict that is wanted, and an open
+    `PairsDataset` or None where there is none; `check` is called before. `start`, `preview`, `close` and what tells
+    figures are there for those with a model.
+
+    Attributes:
+        forms: of the class: the forms of verdict that it can give.
+        reads_items: of the class. True: a question is its texts, asked once however often they occur. False: each
+            pair of a dataset is its own question.
+        reads_prompt: of the class: whether config.prompt and config.answer mean anything to it.
+        identity: JSON-able; everything that an answer depends on besides the question itself (annotator, goal,
+            model and revision, prompt texts, sampling, lexicon hash; for annotators that read the dataset's
+            numbers also its content hash). It goes into the manifest and into every question's id.
+        short_name: default name of the label file, without a dot (`llama70b_msg_defaultgoal_default`).
+        prices: of its model's tokens, None where nothing is paid.
+    """
+
+    forms: tuple[Form, ...] = (PAIR,)
+    reads_items: bool = True
+    reads_prompt: bool = False
+    identity: Mapping[str, Any]
+    short_name: str
+    prices: Prices | None = None
+
+    @abc.abstractmethod
+    def __init__(self, config: Any, form: Form, dataset: Any) -> None:
+        """Everything above is known when this returns, without a model: a run that finds all its answers loads none."""
+
+    @classmethod  # noqa: B027 (there may be nothing to check)
+    def check(cls, config: Any, form: Form) -> None:
+        """Raises UserError for a bad value, before any work, without loading a model or asking a server."""
+
+    @abc.abstractmethod
+    def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer] | None]:
+        """Yields (position in `questions`, answer) once for every question, in any order.
+
+        What was yielded is kept when a later question raises. One that waits long yields None now and then: what is
+        there is written, progress shown, and a request to stop is noticed. It may be closed at any yield.
+        """
+
+    def start(self) -> None:  # noqa: B027 (nothing to do without a model)
+        """Loads the model or reaches the server; called once before the first question, if there is any."""
+
+    def preview(self, question: Question) -> Preview:
+        """The prompt of a question, without asking it."""
+        return Preview("\n----\n".join(question.items) if self.reads_items else f"pair {question.pair}")
+
+    def live(self) -> dict[str, float | int | str]:
+        """Figures of its own for the progress line."""
+        return {}
+
+    def summary(self) -> dict[str, Any]:
+        """Figures of its own for summary.json."""
+        return {}
+
+    def close(self) -> None:  # noqa: B027 (as above)
+        """Frees the engine or the connections."""
+
+
+def annotator_class(name: str) -> type[Annotator]:
+    """The class that `config.annotator` names; UserError where there is none."""
+    if name in BUILT_IN:
+        return entry_points.own("annotator", BUILT_IN[name])
+    if not entry_points.is_entry_point(name):
+        raise UserError(
+            f"config.annotator={name}: must be one of {', '.join(BUILT_IN)}, or module:Class for one of your own"
+        )
+    found = entry_points.load("annotator", name)
+    if not (isinstance(found, type) and issubclass(found, Annotator)):
+        raise UserError(f"config.annotator={name}: must be a class of motif_jax.labels.annotator.Annotator")
+    return found
+
+
+def check_annotator(config: Any, form: Form = PAIR) -> None:
+    """Raises UserError when the config's annotator or its settings are not usable for questions of `form`."""
+    annotator = annotator_class(config.annotator)
+    if form not in annotator.forms:
+        known = " or ".join(one.name for one in annotator.forms)
+        raise UserError(
+            f"config.annotator={config.annotator}: answers no questions of form {form.name}, only {known}"
+        )
+    if not annotator.reads_prompt:
+        for key, silent in _OF_PROMPTS.items():
+            value = checks.dotted(config, key)
+            allowed = f"left at '{silent}': the annotator {config.annotator} reads no prompt"
+            checks.require(value == silent, key, value, allowed)
+    annotator.check(config, form)
+
+
+def make_annotator(config: Any, form: Form = PAIR, dataset: Any = None) -> Annotator:
+    """The annotator that `config.annotator` names, ready to answer questions of `form`."""
+    return annotator_class(config.annotator)(config, form, dataset)

@@ -1,0 +1,100 @@
+"""Annotators that need neither captions nor a model: score, return, random.
+
+`score` prefers the sub-sequence with the higher game score (info/score), `return` that with the higher sum of task
+rewards (data/rewards), `random` tosses a coin for each pair: a floor that no training can beat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from motif_jax.datasets.pairs import layout
+from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.datasets.verdicts import FIRST, SECOND, TIE, Form
+from motif_jax.labels.annotator import Annotator, Answer, Question
+from motif_jax.support import seeds
+from motif_jax.support.errors import UserError
+
+
+def _array(dataset: PairsDataset, need: str) -> np.ndarray:
+    """An array [pairs, 2] of info/ or [pairs, 2, length] of data/."""
+    group, _, name = need.rpartition("/")
+    return np.asarray((dataset.info if group else dataset.data)[name])
+
+
+class _NumberAnnotator(Annotator):
+    """Prefers the sub-sequence with the larger number; equal numbers are a tie.
+
+    Attributes:
+      name: in config.annotator.
+      need: the array that it reads, as `PairsDataset.open` takes it.
+    """
+
+    reads_items = False
+    name: ClassVar[str]
+    need: ClassVar[str]
+
+    def __init__(self, config: Any, form: Form, dataset: PairsDataset) -> None:
+        del config, form
+        self.identity = {"annotator": self.name, "dataset": dataset.content_hash()}
+        self.short_name = self.name
+        array = _array(dataset, self.need)
+        self._numbers = array if array.ndim == 2 else array.sum(-1, dtype=np.float64)
+
+    @classmethod
+    def check(cls, config: Any, form: Form) -> None:
+        """Raises UserError when the dataset does not have the numbers, or has some that are not finite."""
+        try:
+            dataset = PairsDataset.open(config.dataset_dir, need=("message", cls.need))
+        except UserError as error:
+            raise UserError(f"config.annotator={cls.name} needs {cls.need}: {error}") from None
+        if (pair := layout.first_not_finite(_array(dataset, cls.need))) is not None:
+            where = cls.need if "/" in cls.need else f"data/{cls.need}"
+            raise UserError(
+                f"config.annotator={cls.name}: {dataset.folder / where}.npy must hold finite numbers, that of pair {pair} is not"
+            )
+
+    def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
+        """Yields (position, answer) in the order of the questions, which name pairs.
+
+        Raises:
+          ValueError: a question is not about a pair of the dataset.
+        """
+        for position, question in enumerate(questions):
+            if question.pair is None:
+                raise ValueError(f"{self.short_name} judges pairs of a dataset, not texts")
+            first, second = self._numbers[question.pair]
+            yield position, Answer(FIRST if first > second else SECOND if second > first else TIE)
+
+
+class ScoreAnnotator(_NumberAnnotator):
+    """Prefers the higher game score."""
+
+    name, need = "score", "info/score"
+
+
+class ReturnAnnotator(_NumberAnnotator):
+    """Prefers the higher sum of task rewards."""
+
+    name, need = "return", "rewards"
+
+
+class RandomAnnotator(Annotator):
+    """Prefers either sub-sequence with probability one half; the same pair always gets the same answer."""
+
+    reads_items = False
+
+    def __init__(self, config: Any, form: Form, dataset: Any = None) -> None:
+        del form, dataset
+        self.identity = {"annotator": "random", "seed": config.seed}
+        self.short_name = "random"
+        self._seed: int = config.seed
+
+    def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
+        """Yields (position, answer) in the order of the questions."""
+        for position, question in enumerate(questions):
+            label = SECOND if seeds.derive(self._seed, "random annotator", question.id) % 2 else FIRST
+            yield position, Answer(label, (0.5, 0.5, 0.0))

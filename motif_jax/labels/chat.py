@@ -1,0 +1,171 @@
+"""What annotators by language models share, whichever way the model is reached."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from motif_jax.datasets.verdicts import FORMS, PAIR, UNKNOWN, Form
+from motif_jax.labels.annotator import Annotator, Answer, Question
+from motif_jax.labels.parsing import AnswerParser
+from motif_jax.labels.prompts import PromptTexts, Turns, label_name, load_prompt, prompt_path
+from motif_jax.support import config as checks
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import parse_json
+from motif_jax.support.seeds import derive
+
+# Enough for a verdict in any form; the structure or the end token stops it before.
+VERDICT_TOKENS = 64
+TOO_LONG = "prompt too long for the model"
+IMPROBABLE = "the verdicts have little probability"
+
+
+def check_chat(config: Any, form: Form = PAIR) -> PromptTexts:
+    """Checks what annotators by language models share, and returns the prompt for questions of `form`.
+
+    Raises:
+      UserError: a bad value, or a prompt file that cannot be used.
+    """
+    top_k = config.sampling.top_k
+    checks.require(top_k == -1 or top_k >= 1, "sampling.top_k", top_k, "at least 1, or -1 for no limit")
+    path = prompt_path(config.prompt.version, config.prompt.file, form)
+    return load_prompt(path, config.goal, config.answer.mode, form)
+
+
+def json_option(config: Any, key: str) -> dict[str, Any]:
+    """A config value that holds a JSON object.
+
+    Raises:
+      UserError: it does not.
+    """
+    text = checks.dotted(config, key)
+    try:
+        value = parse_json(text)
+    except ValueError as error:
+        raise UserError(f"config.{key}={text}: must be a JSON object ({error})") from None
+    checks.require(isinstance(value, dict), key, text, "a JSON object")
+    return value
+
+
+def without_surrogates(text: str) -> str:
+    """The text with halves of a character replaced, which JSON can hold and no server can be sent."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+@dataclasses.dataclass
+class Conversation:
+    """One question's conversation so far."""
+
+    position: int
+    question: Question
+    turns: Turns
+    retried: bool = False
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+
+    def cost(self, prompt: int, completion: int, cached: int) -> None:
+        """Adds the tokens of one turn."""
+        self.prompt_tokens += prompt
+        self.completion_tokens += completion
+        self.cached_tokens += cached
+
+    def answer(
+        self,
+        label: int,
+        probabilities: tuple[float, ...] | None = None,
+        mass: float | None = None,
+        note: str = "",
+    ) -> Answer:
+        """The answer that ends the conversation."""
+        return Answer(
+            label,
+            probabilities,
+            prompt_tokens=self.prompt_tokens,
+            completion_tokens=self.completion_tokens,
+            cached_tokens=self.cached_tokens,
+            turns=tuple(self.turns),
+            mass=mass,
+            note=note,
+        )
+
+
+class ChatAnnotator(Annotator):
+    """Conversations, parsing and the one retry; subclasses reach the model."""
+
+    forms = FORMS
+    reads_prompt = True
+
+    def __init__(self, config: Any, form: Form, model: Mapping[str, Any]) -> None:
+        """`model` is what identifies the model: annotator, model, revision, and whatever changes its answers."""
+        self.prompt = check_chat(config, form)
+        self.mode: str = config.answer.mode
+        self._retry = config.answer.retry and self.mode != "soft"
+        self._minimum_mass: float = config.answer.minimum_mass
+        self._seed: int | None = config.seed if self._draws(config) and config.sampling.seeded else None
+        first_match = config.compat.answer_first_match
+        anywhere = config.compat.get("oni_label_anywhere", False)
+        self._parse = AnswerParser(self.prompt.answer, first_match, anywhere)
+        identity = {
+            **model,
+            "goal": config.goal,
+            "prompt": self.prompt.identity(),
+            "mode": self.mode,
+            "parsing": "anywhere" if anywhere else "first_match" if first_match else "last_line",
+            "retry": self._retry,
+            "sampling": self._sampling_identity(config),
+        }
+        self.identity = json.loads(json.dumps(identity))
+        version = config.prompt.file.rpartition("/")[2].removesuffix(".yaml") or config.prompt.version
+        self.short_name = label_name(model["model"], config.captions.status, config.goal, version)
+
+    @staticmethod
+    def _draws(config: Any) -> bool:
+        return config.sampling.temperature > 0 and config.answer.mode != "soft"
+
+    def _sampling_identity(self, config: Any) -> dict[str, Any]:
+        if self.mode == "soft":
+            return {"minimum_mass": self._minimum_mass}
+        sampling = {"temperature": config.sampling.temperature, "max_tokens": config.sampling.max_tokens}
+        if self._draws(config):
+            sampling |= {"top_k": config.sampling.top_k, "top_p": config.sampling.top_p, "seed": self._seed}
+        return sampling
+
+    def open(self, position: int, question: Question) -> Conversation:
+        """Begins the conversation about a question."""
+        return Conversation(position, question, self.prompt.conversation(*question.items))
+
+    def seed(self, dialogue: Conversation) -> int | None:
+        """The seed of a dialogue's next turn, whatever else is asked at the same time; None for no seed."""
+        if self._seed is None:
+            return None
+        path = (dialogue.question.id, dialogue.question.attempt, int(dialogue.retried))
+        return derive(self._seed, "annotate", *path) % 2**31
+
+    def read_answer(self, dialogue: Conversation, text: str) -> Answer | None:
+        """Takes an answer in; None if the conversation continues with the retry turn."""
+        text = without_surrogates(text)
+        label = self._parse(text)
+        if label == UNKNOWN and self._retry and not dialogue.retried:
+            dialogue.turns = self.prompt.retried(dialogue.turns, text)
+            dialogue.retried = True
+            return None
+        dialogue.turns = [*dialogue.turns, {"role": "assistant", "content": text}]
+        return dialogue.answer(label)
+
+    def soft(self, dialogue: Conversation, log_probabilities: Sequence[float], prefill: str) -> Answer:
+        """The answer of the log-probabilities of the verdicts (-inf allowed) behind a prefilled answer."""
+        masses = [math.exp(value) for value in log_probabilities]
+        mass = min(1.0, math.fsum(masses))
+        if not mass > 0 or mass < self._minimum_mass:
+            dialogue.turns = [*dialogue.turns, {"role": "assistant", "content": prefill}]
+            return dialogue.answer(UNKNOWN, mass=mass, note=IMPROBABLE)
+        shares = tuple(value / math.fsum(masses) for value in masses)
+        best = [label for label, share in enumerate(shares) if share == max(shares)]
+        label = best[0] if len(best) == 1 else self.prompt.form.undecided
+        said = f"{prefill} [{', '.join(f'{share:.4f}' for share in shares)}]"
+        dialogue.turns = [*dialogue.turns, {"role": "assistant", "content": said}]
+        return dialogue.answer(label, shares, mass)

@@ -1,0 +1,65 @@
+"""Conversations with a language model, kept as compressed JSON lines."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from motif_jax.labels.annotator import Answer, Question
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import regular_file
+
+# zlib's code for gzip members.
+_GZIP = 31
+# Bytes that are read at a time: what is behind a member in them is copied once for each.
+_BLOCK = 1 << 14
+
+
+class ConversationLog:
+    """Appends to a file of its own, one gzip member for each call, so that a kill spoils the last member only."""
+
+    def __init__(self, folder: Path, stem: str) -> None:
+        run = len(list(folder.glob(f"{stem}.*.jsonl.gz")))
+        self.path = folder / f"{stem}.{run:04d}.jsonl.gz"
+
+    def add(self, answers: Sequence[tuple[Question, Answer]]) -> None:
+        """Writes one line for each question: id, label, cost, and the turns."""
+        lines = []
+        for question, answer in answers:
+            line: dict[str, Any] = {
+                "id": question.id,
+                "attempt": question.attempt,
+                "label": question.form.labels[answer.label],
+                "probabilities": answer.probabilities,
+                "prompt_tokens": answer.prompt_tokens,
+                "completion_tokens": answer.completion_tokens,
+                "note": answer.note,
+                "turns": list(answer.turns) or [{"role": "captions", "content": list(question.items)}],
+            }
+            lines.append(json.dumps(line) + "\n")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with open(self.path, "ab", opener=regular_file) as file:
+                file.write(gzip.compress("".join(lines).encode()))
+        except OSError as error:
+            raise UserError(f"{self.path} cannot be written: {error.strerror}; answers are kept") from None
+
+
+def read_conversations(path: Path) -> Iterator[dict[str, Any]]:
+    """Yields the conversations of a file; a torn end (a kill while writing) is left out."""
+    with open(path, "rb") as file:
+        member, parts = zlib.decompressobj(wbits=_GZIP), list[bytes]()
+        while data := file.read(_BLOCK):
+            while data:
+                try:
+                    parts.append(member.decompress(data))
+                except zlib.error:
+                    return
+                data = member.unused_data
+                if member.eof:
+                    yield from (json.loads(line) for line in b"".join(parts).splitlines())
+                    member, parts = zlib.decompressobj(wbits=_GZIP), []

@@ -1,0 +1,90 @@
+"""Shows the questions and their cost without asking."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from motif_jax.labels.annotator import Annotator, Preview, Question
+from motif_jax.labels.questions import QuestionList
+from motif_jax.labels.store import AnswerStore
+from motif_jax.support import files
+from motif_jax.support.progress import format_seconds
+
+_SAMPLE = 200
+
+
+def report_dry_run(
+    config: Any, workdir: Path, annotator: Annotator, questions: QuestionList, store: AnswerStore
+) -> None:
+    """Prints the conversations of the first pairs and the estimate."""
+    first = [place for place in questions.asked[:, 0] if place >= 0][: config.dry_run_pairs]
+    for place in dict.fromkeys(first):
+        question = questions.questions[place]
+        preview = annotator.preview(question)
+        print(f"--- question {place} ({_tokens(preview)})\n{preview.text}\n")
+    print("\n".join(estimate_lines(config, workdir, annotator, questions, store)), flush=True)
+
+
+def estimate_lines(
+    config: Any, workdir: Path, annotator: Annotator, questions: QuestionList, store: AnswerStore
+) -> list[str]:
+    """The cost estimate, a line a figure."""
+    total = len(questions.questions)
+    pairs = len(questions.asked)
+    untold = int((questions.asked[:, 0] < 0).sum())
+    answered = len(store.find({question.id for question in questions.questions}))
+    left = total - answered
+    lines = [
+        f"pairs        {pairs:,}, {untold:,} of them ties of equal captions",
+        f"questions    {total:,} distinct, {total / pairs:.3f} a pair; {answered:,} answered in {config.store_dir}",
+        f"to be asked  {left:,} in {config.num_shards:,} shards",
+    ]
+    last = _last_run(workdir)
+    previews = [annotator.preview(question) for question in _spread(questions.questions)]
+    if previews and previews[0].tokens is not None:
+        mean = sum(preview.tokens or 0 for preview in previews) / len(previews)
+        about = "" if previews[0].exact else "about "
+        reply = last.get("completion_tokens", 0) / last["asked"] if last.get("asked") else None
+        said = (
+            f"{reply:,.0f} of the answer as in the last run"
+            if reply
+            else "and those of the answers, not measured yet"
+        )
+        lines.append(f"tokens       {about}{mean:,.0f} a question, {about}{mean * left:,.0f} in all, {said}")
+        if annotator.prices is not None:
+            paid = annotator.prices.of(mean * left, (reply or 0) * left)
+            lines.append(
+                f"cost         {about}{paid:,.2f}{'' if reply else ', and that of the answers'}, by config.openai.prices"
+            )
+    rate = config.measured_rate or last.get("questions_per_second") or 0.0
+    if rate:
+        source = "config.measured_rate" if config.measured_rate else f"measured in {workdir}"
+        hours = left / rate / 3600
+        lines.append(
+            f"time         {format_seconds(left / rate)} at {rate:,.2f} questions/s ({source}): {hours:,.2f} hours for one "
+            f"shard after the other, {hours / config.num_shards:,.2f} side by side"
+        )
+    else:
+        lines.append(
+            "time         not measured yet: ask a few with --config.limit=200 in the same --workdir, or give "
+            "--config.measured_rate=QUESTIONS_PER_SECOND"
+        )
+    return lines
+
+
+def _spread(questions: list[Question]) -> list[Question]:
+    """Up to 200 questions spread evenly over the list."""
+    return questions[:: max(1, len(questions) // _SAMPLE)][:_SAMPLE]
+
+
+def _tokens(preview: Preview) -> str:
+    if preview.tokens is None:
+        return "no language model, no tokens"
+    return f"{'' if preview.exact else 'about '}{preview.tokens:,} tokens"
+
+
+def _last_run(workdir: Path) -> dict[str, Any]:
+    """The summary of the run folder's last run, nothing where there was none."""
+    path = workdir / "summary.json"
+    return files.read_json(path, "remove it, it is written again") if path.exists() else {}

@@ -1,0 +1,165 @@
+"""Several annotators' labels of one dataset: agreement tables and one label file of them all."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from motif_jax.datasets.pairs.dataset import map_array
+from motif_jax.labels import labels as label_math
+from motif_jax.labels import manifest as manifests
+from motif_jax.labels.shards import Annotation, MergedLabels
+from motif_jax.support.errors import UserError
+
+NO_GOAL = "no goal"
+
+
+@dataclasses.dataclass(frozen=True)
+class Votes:
+    """What one annotation says.
+
+    Attributes:
+      name: of the label file.
+      goal: the goal it was asked for, NO_GOAL where that is not known.
+      labels: int8 [pairs].
+      probabilities: float32 [pairs, 3], NaN where unknown; certainty where only labels are kept.
+    """
+
+    name: str
+    goal: str
+    labels: np.ndarray
+    probabilities: np.ndarray
+
+
+def read_votes(dataset_folder: Path, name: str, labels: np.ndarray) -> Votes:
+    """Adds goal and probabilities to the labels of an annotation.
+
+    Raises:
+      UserError: its probabilities are not those of these labels.
+    """
+    annotation = Annotation(dataset_folder, name)
+    probabilities = label_math.one_hot(labels)
+    path = annotation.probabilities_path
+    if path.exists():
+        probabilities = map_array(path)
+        if probabilities.shape != (len(labels), 3):
+            raise UserError(f"{path}: shape {probabilities.shape}, expected ({len(labels)}, 3)")
+    return Votes(name, _goal(annotation), labels, probabilities)
+
+
+def _goal(annotation: Annotation) -> str:
+    """The goal of the manifest, else the one in a name of the published scheme."""
+    for path in annotation.manifests().values():
+        goal = ((manifests.read(path) or {}).get("annotator") or {}).get("goal")
+        if goal:
+            return str(goal)
+    named = re.search(r"_msg_(?:minbl_)?([A-Za-z0-9-]+)", annotation.name)
+    return named[1] if named else NO_GOAL
+
+
+def combine(votes: Sequence[Votes], method: str) -> MergedLabels:
+    """One label a pair of several annotators.
+
+    'majority': the verdict with most votes, a draw is a tie; probabilities are the shares of the votes. 'mean': the mean
+    of the probabilities and its most probable verdict. Unknown does not count in either.
+    """
+    if method == "majority":
+        labels = np.stack([vote.labels for vote in votes])
+        shares = label_math.mean_probabilities(label_math.one_hot(labels))
+        return MergedLabels(label_math.majority(labels), shares, None)
+    mean = label_math.mean_probabilities(np.stack([vote.probabilities for vote in votes]))
+    return MergedLabels(label_math.most_probable(mean), mean, None)
+
+
+def agreement(votes: Sequence[Votes]) -> list[dict[str, Any]]:
+    """For each two annotations: pairs that both know, share of equal labels, Cohen's kappa."""
+    rows = []
+    for first, second in itertools.combinations(votes, 2):
+        counts = label_math.confusion(first.labels, second.labels)
+        total = int(counts.sum())
+        equal = float(np.trace(counts) / total) if total else float("nan")
+        rows.append(
+            {
+                "first": first.name,
+                "second": second.name,
+                "pairs": total,
+                "equal": equal,
+                "kappa": label_math.cohen_kappa(counts),
+            }
+        )
+    return rows
+
+
+def by_goal(votes: Sequence[Votes]) -> dict[str, list[Votes]]:
+    """The annotations of each goal, in the order given."""
+    groups: dict[str, list[Votes]] = {}
+    for vote in votes:
+        groups.setdefault(vote.goal, []).append(vote)
+    return groups
+
+
+def tables(votes: Sequence[Votes]) -> str:
+    """For each goal: counts of the labels of its annotations and the agreement of each two; then of all of them."""
+    groups = by_goal(votes)
+    parts = [_table(f"goal {goal}" if goal != NO_GOAL else goal, group) for goal, group in groups.items()]
+    if len(groups) > 1:
+        parts.append(_agreement_table("across goals", votes))
+    return "\n\n".join(parts)
+
+
+def _table(title: str, votes: Sequence[Votes]) -> str:
+    width = max(len(vote.name) for vote in votes)
+    lines = [title, f"  {'':{width}}  {'first':>9}  {'second':>9}  {'tie':>9}  {'unknown':>9}"]
+    for vote in votes:
+        cells = "  ".join(f"{count:9,}" for count in label_math.counts(vote.labels).values())
+        lines.append(f"  {vote.name:{width}}  {cells}")
+    if len(votes) > 1:
+        lines.append(_agreement_table("  agreement", votes))
+    return "\n".join(lines)
+
+
+def _agreement_table(title: str, votes: Sequence[Votes]) -> str:
+    rows = agreement(votes)
+    width = max(len(f"{row['first']} / {row['second']}") for row in rows)
+    lines = [title, f"  {'':{width}}  {'pairs':>9}  {'equal':>7}  {'kappa':>6}"]
+    for row in rows:
+        both = f"{row['first']} / {row['second']}"
+        lines.append(f"  {both:{width}}  {row['pairs']:9,}  {row['equal']:7.1%}  {row['kappa']:6.3f}")
+    return "\n".join(lines)
+
+
+def write_ensemble(
+    dataset_folder: Path, name: str, merged: MergedLabels, sources: Mapping[str, Any], restart: bool
+) -> Path:
+    """Writes the label file, its probabilities and what it was made of.
+
+    Raises:
+      UserError: labels of that name are there and were annotated or made of something else, unless `restart`.
+    """
+    annotation = Annotation(dataset_folder, name)
+    path = annotation.ensemble_path
+    if annotation.manifests() and not restart:
+        raise UserError(
+            f"{annotation.folder}: annotate made the labels of this name: choose another --config.name, or replace them "
+            "with --config.restart=True"
+        )
+    if annotation.preference_path.exists() and not restart:
+        old = manifests.read(path)
+        if old is None or old.get("sources") != sources:
+            raise UserError(
+                f"{annotation.preference_path} is there already and was made of something else: choose another "
+                "--config.name, or replace it with --config.restart=True"
+            )
+    with annotation.merging():
+        if restart:
+            annotation.discard(0, 1)
+        summary = {"pairs": len(merged.labels), **label_math.counts(merged.labels)}
+        # Before the labels: a command that was killed knows them again.
+        annotation.write(merged, summary, {path: {"sources": sources}})
+    return annotation.preference_path

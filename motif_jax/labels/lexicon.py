@@ -1,0 +1,290 @@
+"""The lexicon: weighted patterns over game messages, a stand-in for a language model that answers at once.
+
+A lexicon is a YAML file (the one that is built in: lexicons/nethack.yaml, which says how it is read). Its labels are a
+function of the captions alone, those of a pair symmetric in their order.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from motif_jax.datasets.verdicts import FIRST, NO, PAIR, SECOND, SINGLE, TIE, YES, Form
+from motif_jax.labels.annotator import Annotator, Answer, Preview, Question
+from motif_jax.support.errors import UserError
+
+BUILT_IN = "nethack.yaml"
+# A single caption worth more than this is a yes, where the lexicon says nothing else.
+THRESHOLD = 3.0
+# Sentences, and captions, whose worth is remembered: a server, or a game that is annotated while it is played, gets new ones for ever.
+_REMEMBERED = 1 << 15
+# Lexicons that are kept as they were read.
+_LEXICONS = 8
+# Messages on one line are separated by two spaces; a repeated line ends with its count, a status with its bracket.
+_TOO_LARGE = 1e300
+_SENTENCE_END = re.compile(r"(?<=[.!?\")\]])\s{2,}")
+_REPEAT = re.compile(r" \(x\d+\)$")
+_STATUS = "[Dlvl:"
+
+
+@dataclass(frozen=True)
+class LexiconEvent:
+    """An event that a sentence can report: a name, its pattern, and its worth to each goal."""
+
+    name: str
+    patterns: tuple[re.Pattern[str], ...]
+    weights: Mapping[str, float]
+
+    def tells(self, sentence: str) -> bool:
+        """Whether `sentence` has one of the patterns."""
+        return any(pattern.search(sentence) for pattern in self.patterns)
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """A lexicon as it was read.
+
+    Attributes:
+      name: what the lexicon calls itself.
+      goals: the goals that it has weights for.
+      events: in the order in which they are tried.
+      unmatched, blank: goal -> worth of a sentence that no event knows, and of a caption without any.
+      margin: largest difference of worth that is a tie.
+      scale: width of the logistic that makes probabilities of a difference.
+      threshold: worth above which a caption by itself is a yes.
+      digest: 32 hexadecimal digits of the whole file, part of the identity of its answers.
+    """
+
+    name: str
+    goals: tuple[str, ...]
+    events: tuple[LexiconEvent, ...]
+    unmatched: Mapping[str, float]
+    blank: Mapping[str, float]
+    margin: float
+    scale: float
+    threshold: float
+    digest: str
+
+    def event(self, sentence: str) -> str | None:
+        """Name of the first event that `sentence` reports, None without a matching pattern."""
+        return next((event.name for event in self.events if event.tells(sentence)), None)
+
+
+class LexiconJudge:
+    """Judges captions by one goal of a lexicon; remembers sentences and captions it has seen, the newest of them."""
+
+    def __init__(self, lexicon: Lexicon, goal: str) -> None:
+        self._lexicon = lexicon
+        self._goal = goal
+        self._weights = {event.name: event.weights[goal] for event in lexicon.events}
+        self._caption = functools.lru_cache(_REMEMBERED)(self._judge_caption)
+        self._sentence = functools.lru_cache(_REMEMBERED)(self._judge_sentence)
+
+    def worth(self, caption: str) -> float:
+        """The worth of a caption: the sum over its distinct sentences."""
+        return self._caption(caption)
+
+    def _judge_caption(self, caption: str) -> float:
+        parts = dict.fromkeys(sentences(caption))
+        return sum(map(self._sentence, parts)) if parts else self._lexicon.blank[self._goal]
+
+    def _judge_sentence(self, sentence: str) -> float:
+        event = self._lexicon.event(sentence)
+        return self._lexicon.unmatched[self._goal] if event is None else self._weights[event]
+
+    def answer(self, *captions: str) -> Answer:
+        """Label and probabilities of an ordered pair of captions, or of one caption."""
+        first, *second = map(self.worth, captions)
+        if second:
+            return preference(first - second[0], self._lexicon.margin, self._lexicon.scale)
+        yes = _logistic((first - self._lexicon.threshold) / self._lexicon.scale)
+        return Answer(YES if first > self._lexicon.threshold else NO, (1.0 - yes, yes))
+
+
+def preference(difference: float, margin: float, scale: float) -> Answer:
+    """Label and probabilities of a difference of worth, first minus second.
+
+    An ordered logistic with cuts at -margin and margin: P(first) = s((d - m) / scale), P(second) = s((-d - m) / scale),
+    the rest is P(tie), s the logistic function. The label is a tie when |d| <= margin.
+    """
+    first = _logistic((difference - margin) / scale)
+    second = _logistic((-difference - margin) / scale)
+    label = TIE if abs(difference) <= margin else FIRST if difference > 0 else SECOND
+    return Answer(label, (first, second, max(0.0, 1.0 - first - second)))
+
+
+def _logistic(x: float) -> float:
+    return 1.0 / (1.0 + math.exp(-x)) if x >= 0 else math.exp(x) / (1.0 + math.exp(x))
+
+
+def sentences(caption: str) -> list[str]:
+    """The sentences of a caption, without counts of repeats and status."""
+    found: list[str] = []
+    for line in caption.split("\n"):
+        line = _REPEAT.sub("", _without_status(line))
+        found += [part for part in (piece.strip() for piece in _SENTENCE_END.split(line)) if part]
+    return found
+
+
+def _without_status(line: str) -> str:
+    """A line without the status in brackets at its end; no regular expression, whose time would grow with the square of blanks."""
+    status = line.find(_STATUS, line.rfind("]", 0, -1) + 1)
+    return line[:status].rstrip() if status >= 0 and line.endswith("]") else line
+
+
+def load_lexicon(path: str | Path = "") -> Lexicon:
+    """Reads a lexicon: a file, or by its name one of the folder lexicons, nethack.yaml by default.
+
+    Raises:
+      UserError: the file is not there or is not a lexicon; what is wrong and where is named.
+    """
+    shown = str(path) or BUILT_IN
+    try:
+        ours = resources.files(__package__).joinpath("lexicons", shown)
+        there = Path(shown).exists() or not ours.is_file()
+        text = (Path(shown) if path and there else ours).read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"lexicon {shown} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise UserError(f"lexicon {shown} is not YAML: {error}") from None
+    return _parsed(shown, text)
+
+
+@functools.lru_cache(_LEXICONS)
+def _parsed(shown: str, text: str) -> Lexicon:
+    """The lexicon of a file's text: every check, every annotator and every goal of a server asks for the same one."""
+    try:
+        tree = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UserError(f"lexicon {shown} is not YAML: {error}") from None
+    return _Reader(shown, tree).read()
+
+
+class _Reader:
+    """Turns a parsed file into a lexicon and says where it is wrong."""
+
+    def __init__(self, shown: str, tree: Any) -> None:
+        self._shown, self._tree = shown, tree
+
+    def read(self) -> Lexicon:
+        tree = self._tree
+        keys = {"name", "goals", "margin", "scale", "unmatched", "blank", "events"}
+        if not isinstance(tree, dict) or set(tree) - {"threshold"} != keys:
+            raise self._wrong(f"the top must have the keys {', '.join(sorted(keys))}, and may have threshold")
+        goals = tree["goals"]
+        if not isinstance(goals, list) or not goals or not all(isinstance(goal, str) for goal in goals):
+            raise self._wrong("goals must be a list of names")
+        self._goals = tuple(goals)
+        margin, scale = self._number("margin", tree["margin"]), self._number("scale", tree["scale"])
+        if margin < 0 or scale <= 0:
+            raise self._wrong("margin must be at least 0 and scale above 0")
+        if not isinstance(tree["events"], list) or not tree["events"]:
+            raise self._wrong("events must be a list")
+        events = tuple(self._event(i, event) for i, event in enumerate(tree["events"]))
+        names = [event.name for event in events]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise self._wrong(f"event {twice[0]} is there twice")
+        return Lexicon(
+            name=self._name("it", tree["name"]),
+            goals=self._goals,
+            events=events,
+            unmatched=self._weights("unmatched", tree["unmatched"]),
+            blank=self._weights("blank", tree["blank"]),
+            margin=margin,
+            scale=scale,
+            threshold=self._number("threshold", tree.get("threshold", THRESHOLD)),
+            digest=_digest(self._tree),
+        )
+
+    def _event(self, index: int, event: Any) -> LexiconEvent:
+        if not isinstance(event, dict) or set(event) != {"event", "weights", "patterns"}:
+            raise self._wrong(f"entry {index + 1} of events must have the keys event, weights, patterns")
+        name, patterns = self._name(f"entry {index + 1} of events", event["event"]), event["patterns"]
+        if not isinstance(patterns, list) or not patterns or not all(isinstance(p, str) for p in patterns):
+            raise self._wrong(f"event {name}: patterns must be a list of texts")
+        compiled = []
+        for pattern in patterns:
+            try:
+                compiled.append(re.compile(pattern))
+            except re.error as error:
+                raise self._wrong(f"event {name}: {pattern!r} is not a regular expression: {error}") from None
+        return LexiconEvent(name, tuple(compiled), self._weights(f"event {name}: weights", event["weights"]))
+
+    def _weights(self, where: str, weights: Any) -> dict[str, float]:
+        if not isinstance(weights, dict) or set(weights) != set(self._goals):
+            raise self._wrong(f"{where} must name each goal once: {', '.join(self._goals)}")
+        return {goal: self._number(f"{where}: {goal}", value) for goal, value in weights.items()}
+
+    def _number(self, where: str, value: Any) -> float:
+        good = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _TOO_LARGE
+        if not good:
+            raise self._wrong(f"{where} is {value!r}, not a number")
+        return float(value)
+
+    def _name(self, where: str, value: Any) -> str:
+        if not isinstance(value, str | int | float):  # YAML knows dates and more
+            raise self._wrong(f"{where} is named {value!r}, not by a text")
+        return str(value)
+
+    def _wrong(self, what: str) -> UserError:
+        return UserError(f"lexicon {self._shown}: {what}")
+
+
+def _digest(tree: Any) -> str:
+    return hashlib.blake2b(json.dumps(tree, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+class LexiconAnnotator(Annotator):
+    """Answers at once from the lexicon of `config.lexicon.file` by the weights of `config.goal`."""
+
+    forms = (PAIR, SINGLE)
+
+    def __init__(self, config: Any, form: Form, dataset: Any = None) -> None:
+        del dataset  # what it judges is in the captions
+        lexicon = _load(config)
+        self.identity = {
+            "annotator": "lexicon",
+            "goal": config.goal,
+            "lexicon": lexicon.name,
+            "lexicon_digest": lexicon.digest,
+            **({} if form is PAIR else {"form": form.name, "threshold": lexicon.threshold}),
+        }
+        own = re.sub(r"[^A-Za-z0-9-]+", "-", lexicon.name)
+        self.short_name = f"{'lexicon' if lexicon.name == load_lexicon().name else own}_msg_{config.goal}"
+        self._judge = LexiconJudge(lexicon, config.goal)
+
+    @classmethod
+    def check(cls, config: Any, form: Form) -> None:
+        """Raises UserError when the lexicon or the goal cannot be used."""
+        del form
+        _load(config)
+
+    def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
+        """Yields (position, answer) in the order of the questions."""
+        for position, question in enumerate(questions):
+            yield position, self._judge.answer(*question.items)
+
+    def preview(self, question: Question) -> Preview:
+        """The captions with what each is worth."""
+        shown = (f"[worth {self._judge.worth(caption):g}]\n{caption}" for caption in question.items)
+        return Preview("\n----\n".join(shown))
+
+
+def _load(config: Any) -> Lexicon:
+    lexicon = load_lexicon(config.lexicon.file)
+    if config.goal not in lexicon.goals:
+        raise UserError(f"config.goal={config.goal}: must be one of {', '.join(lexicon.goals)}")
+    if not config.captions.messages:
+        raise UserError("config.captions.messages=False: must be True, the lexicon reads messages")
+    return lexicon

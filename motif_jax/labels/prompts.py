@@ -1,0 +1,269 @@
+"""Prompt files: the texts of a conversation about a pair or a single text, and label file names by the published scheme."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from motif_jax.datasets.verdicts import FORMS, PAIR, Form
+from motif_jax.labels.parsing import AnswerForm, make_form
+from motif_jax.support import resources
+from motif_jax.support.errors import UserError
+
+FOLDER = resources.path("configs/prompts")
+MODES = ("analysis", "verdict", "soft")
+# Prompt files that are kept as they were read.
+_FILES = 16
+_quote = json.JSONEncoder(ensure_ascii=False).encode
+
+Turns = list[dict[str, str]]
+
+
+@dataclasses.dataclass(frozen=True)
+class PromptTexts:
+    """The texts of one prompt file for one goal and answer mode.
+
+    Attributes:
+      system: the system turn; empty for none.
+      question: the user turn with placeholders.
+      retry: the second user turn, for an answer without a verdict.
+      goal: the goal sentence, may be empty.
+      answer: how the verdict is written.
+      form: what is asked about, and the verdicts.
+      examples: lines of worked examples for the goal; may be empty.
+    """
+
+    system: str
+    question: str
+    retry: str
+    goal: str
+    answer: AnswerForm
+    form: Form = PAIR
+    examples: str = ""
+
+    def identity(self) -> dict[str, Any]:
+        """The texts and their hash, for manifests and question ids."""
+        texts = {
+            "system": self.system,
+            "question": self.question,
+            "retry": self.retry,
+            "goal": self.goal,
+            "answer": self.answer.template,
+            "verdicts": list(self.answer.verdicts),
+            **({"examples": self.examples} if self.examples else {}),
+        }
+        canonical = json.dumps(texts, sort_keys=True).encode()
+        return {**texts, "hash": hashlib.blake2b(canonical, digest_size=16).hexdigest()}
+
+    def conversation(self, *items: str) -> Turns:
+        """The turns that ask about the items."""
+        turns = [{"role": "system", "content": self.system}] if self.system else []
+        return [*turns, {"role": "user", "content": self._fill(self.question, items)}]
+
+    def retried(self, turns: Turns, answer: str) -> Turns:
+        """The conversation with an answer that held no verdict and the request for it."""
+        return [
+            *turns,
+            {"role": "assistant", "content": answer},
+            {"role": "user", "content": self._fill(self.retry, [""] * len(self.form.items))},
+        ]
+
+    def items_of(self, text: str) -> tuple[str, ...] | None:
+        """The items that a user turn of this prompt asks about; None for any other text."""
+        found = self._question_pattern.fullmatch(text)
+        if found is None:
+            return None
+        try:
+            said = {name: json.loads(found[name]) for name in self.form.items}
+        except ValueError:
+            return None
+        return tuple(said[name] for name in self.form.items)
+
+    @functools.cached_property
+    def _question_pattern(self) -> re.Pattern[str]:
+        seen: set[str] = set()
+        parts = []
+        for name, text in self._pieces(self.question):
+            parts.append(
+                re.escape(text)
+                if not name
+                else f"(?P={name})"
+                if name in seen
+                else rf'(?P<{name}>"(?:[^"\\]|\\.)*+")'
+            )
+            seen.add(name)
+        return re.compile("".join(parts))
+
+    def _fill(self, template: str, items: Sequence[str]) -> str:
+        quoted = dict(zip(self.form.items, map(_quote, items), strict=True))
+        return "".join(quoted.get(name) or text for name, text in self._pieces(template))
+
+    @functools.cache  # noqa: B019 (a process has a handful of prompts)
+    def _pieces(self, template: str) -> list[tuple[str, str]]:
+        """The template in pieces: ('', text) or (name of an item, '') where it goes.
+
+        Everything else is filled in here once. An item that holds a placeholder stays as it is.
+        """
+        for name, text in (("goal", self.goal), ("examples", self.examples)):
+            if not text:
+                template = re.sub(rf"(?m)^[ \t]*\{{{name}\}}[ \t]*\n?", "", template)
+        names = [f"answer_{verdict}" for verdict in self.form.verdicts]
+        values = {
+            "goal": self.goal,
+            "examples": self.examples,
+            **dict(zip(names, self.answer.answers, strict=True)),
+        }
+        placeholder = re.compile(rf"\{{({'|'.join([*self.form.items, *values])})\}}")
+        pieces = []
+        for place, piece in enumerate(placeholder.split(template)):
+            if place % 2 and piece in self.form.items:
+                pieces.append((piece, ""))
+            else:
+                pieces.append(("", values[piece] if place % 2 else piece))
+        return pieces
+
+
+def prompt_path(version: str, file: str, form: Form = PAIR) -> Path:
+    """The prompt file of `config.prompt`: the user's own, or the one of a version for questions of `form`."""
+    if file:
+        return Path(file)
+    known = {path.stem: path for path in prompt_files(form)}
+    if version not in known:
+        raise UserError(
+            f"config.prompt.version={version}: must be one of {', '.join(known)}, or give prompt.file"
+        )
+    return known[version]
+
+
+def prompt_files(form: Form = PAIR) -> list[Path]:
+    """The prompt files for questions of `form` that come with the project; their names are their versions."""
+    return sorted((FOLDER if form is PAIR else FOLDER / form.name).glob("*.yaml"))
+
+
+def goals_of(path: Path) -> list[str]:
+    """The goals of a prompt file; `load_prompt` says what is wrong with one that has none."""
+    tree = _read(path)
+    goals = tree.get("goals")
+    return list(goals) if isinstance(goals, Mapping) else []
+
+
+def forms_of(path: Path) -> list[Form]:
+    """The forms whose items the questions of a prompt file have places for.
+
+    Raises:
+      UserError: the file cannot be read, or has no questions.
+    """
+    tree = _read(path)
+    asked = [_text(tree, path, f"question.{name}") for name in ("analysis", "verdict")]
+    return [form for form in FORMS if any(f"{{{item}}}" in text for item in form.items for text in asked)]
+
+
+def load_prompt(path: Path, goal: str, mode: str, form: Form = PAIR) -> PromptTexts:
+    """Reads a prompt file for questions of `form`.
+
+    Raises:
+      UserError: the file cannot be read, a field is missing or not a text, a placeholder is missing, or it has no such
+        goal.
+    """
+    tree = _read(path)
+    question = _text(tree, path, f"question.{'analysis' if mode == 'analysis' else 'verdict'}")
+    for needed in form.items:
+        if f"{{{needed}}}" not in question:
+            raise UserError(f"prompt file {path}: the question for answer.mode={mode} lacks {{{needed}}}")
+    goals = tree.get("goals")
+    if not isinstance(goals, Mapping) or not goals:
+        raise UserError(f"prompt file {path} lacks the field goals")
+    if goal not in goals:
+        raise UserError(
+            f"config.goal={goal}: must be one of {', '.join(map(str, goals))}, the goals of {path}"
+        )
+    verdicts = [_text(tree, path, f"verdicts.{name}") for name in form.verdicts]
+    try:
+        answer = make_form(_text(tree, path, "answer"), verdicts, form)
+    except UserError as error:
+        raise UserError(f"prompt file {path}: {error}") from None
+    system = _text(tree, path, "system", empty=True)
+    # Not by its field: a goal may have a dot in its name.
+    sentence = goals[goal]
+    if not isinstance(sentence, str):
+        raise UserError(f"prompt file {path}: the field goals.{goal} must be a text")
+    sentence = sentence.strip()
+    if sentence and "{goal}" not in question:
+        raise UserError(f"prompt file {path}: the question for answer.mode={mode} lacks {{goal}}")
+    examples = _examples(tree, path, goal, answer, form)
+    if examples and "{examples}" not in question:
+        raise UserError(f"prompt file {path}: the question for answer.mode={mode} lacks {{examples}}")
+    return PromptTexts(system, question, _text(tree, path, "retry"), sentence, answer, form, examples)
+
+
+def _examples(tree: Mapping[str, Any], path: Path, goal: str, answer: AnswerForm, form: Form) -> str:
+    """A line for each worked example that has a verdict for the goal."""
+    lines = []
+    for example in tree.get("examples", []):
+        names = {*form.items, "verdicts"}
+        verdicts = example.get("verdicts") if isinstance(example, Mapping) else None
+        if not isinstance(verdicts, Mapping) or set(example) != names:
+            raise UserError(f"prompt file {path}: each of examples must hold {', '.join(sorted(names))}")
+        if goal not in verdicts:
+            continue
+        if verdicts[goal] not in form.verdicts:
+            raise UserError(
+                f"prompt file {path}: the verdicts of examples must be {' or '.join(form.verdicts)}, not {verdicts[goal]}"
+            )
+        shown = " ".join(_quote(example[name]) for name in form.items)
+        lines.append(f"{shown} {answer.answers[form.verdicts.index(verdicts[goal])]}")
+    return "\n".join(lines)
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        tree = _parsed(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"prompt file {path} cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UserError(f"prompt file {path} is not YAML: {error}") from None
+    if not isinstance(tree, Mapping):
+        raise UserError(
+            f"prompt file {path} must hold the fields system, question, retry, answer, verdicts, goals"
+        )
+    return tree
+
+
+@functools.lru_cache(_FILES)
+def _parsed(text: str) -> Any:
+    """A file is asked for once for each of its goals and modes; nobody changes what is found."""
+    # Everything is a text in this loader: `no` is the word, not False, and 1 is a verdict.
+    return yaml.load(text, Loader=yaml.BaseLoader)
+
+
+def _text(tree: Mapping[str, Any], path: Path, field: str, empty: bool = False) -> str:
+    value: Any = tree
+    for part in field.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            raise UserError(f"prompt file {path} lacks the field {field}")
+        value = value[part]
+    if not isinstance(value, str) or not (empty or value.strip()):
+        raise UserError(f"prompt file {path}: the field {field} must be a text")
+    return value
+
+
+def model_tag(model: str) -> str:
+    """A model's part of a label file's name: llama70b for Llama-2-70b-chat-hf, else its name in a file's letters."""
+    base = model.rstrip("/").split("/")[-1].lower()
+    if published := re.fullmatch(r"llama-2-(\d+)b-chat(?:-hf)?", base):
+        return f"llama{published[1]}b"
+    return re.sub(r"[^a-z0-9]+", "-", base).strip("-") or "model"
+
+
+def label_name(model: str, status: bool, goal: str, version: str) -> str:
+    """Name by the published scheme: llama70b_msg_defaultgoal_default, with minbl_ where the status line is shown."""
+    clean = [re.sub(r"[^A-Za-z0-9-]+", "-", part) for part in (goal, version)]
+    return "_".join([model_tag(model), "msg", *(["minbl"] if status else []), *clean])

@@ -1,0 +1,126 @@
+"""From a dataset's pairs to the distinct questions, and from answers back to the pairs."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from motif_jax.datasets.verdicts import PAIR, Form
+from motif_jax.labels.annotator import Question
+
+ORDERS = ("once", "given", "both")
+
+
+class QuestionHasher:
+    """Ids of questions put to one annotator.
+
+    An id hashes the annotator's identity and what is asked, so that an answer is found again by any dataset, run
+    or split that asks the same, and by nobody else.
+    """
+
+    def __init__(self, identity: Mapping[str, Any]) -> None:
+        canonical = json.dumps(identity, sort_keys=True, separators=(",", ":")).encode()
+        self._identity = hashlib.blake2b(canonical, digest_size=16)
+
+    def items(self, items: Sequence[str], form: Form = PAIR) -> str:
+        """Id of the question about texts in their order."""
+        *front, last = (item.encode() for item in items)
+        state = self._identity.copy()
+        state.update(b"items %b " % form.name.encode())
+        for item in front:
+            # The length keeps ("ab", "c") and ("a", "bc") apart.
+            state.update(b"%d " % len(item))
+            state.update(item)
+        state.update(last)
+        return state.hexdigest()
+
+    def pair(self, index: int) -> str:
+        """Id of the question about a pair of the dataset that the identity names."""
+        state = self._identity.copy()
+        state.update(b"pair %d" % index)
+        return state.hexdigest()
+
+
+@dataclasses.dataclass(frozen=True)
+class QuestionList:
+    """The distinct questions of a dataset, in order of their first appearance.
+
+    Attributes:
+      questions: what is to be asked.
+      asked: int32 [pairs, orders], the position in `questions` of a pair's question; -1 where equal captions make a
+        tie without asking. Two orders: as the pair stands, and the other way round.
+      swapped: bool [pairs, orders], whether that question has the pair's captions the other way round.
+    """
+
+    questions: list[Question]
+    asked: np.ndarray
+    swapped: np.ndarray
+
+    def digest(self) -> str:
+        """32 hex digits over the ids in their order."""
+        state = hashlib.blake2b(digest_size=16)
+        for question in self.questions:
+            state.update(question.id.encode())
+        return state.hexdigest()
+
+    def shard(self, index: int, count: int) -> list[Question]:
+        """The questions of shard `index` of `count`: contiguous parts whose sizes differ by at most one."""
+        total = len(self.questions)
+        return self.questions[index * total // count : (index + 1) * total // count]
+
+
+def caption_questions(
+    pairs: Iterable[tuple[str, str]], num_pairs: int, hasher: QuestionHasher, orders: str = "once"
+) -> QuestionList:
+    """Lists the distinct questions about captions.
+
+    Args:
+      pairs: captions of each pair, `num_pairs` of them.
+      hasher: of the annotator that will be asked.
+      orders: 'given': each pair as it stands (published). 'once': of the pairs (a, b) and (b, a) one is asked, drawn
+        by their hash, and its answer serves both. 'both': each pair is asked in both orders.
+    """
+    width = 2 if orders == "both" else 1
+    asked = np.full((num_pairs, width), -1, np.int32)
+    swapped = np.zeros((num_pairs, width), bool)
+    questions: list[Question] = []
+    position: dict[tuple[str, str], int] = {}
+
+    def place(first: str, second: str) -> int:
+        found = position.get((first, second))
+        if found is None:
+            found = position[first, second] = len(questions)
+            questions.append(Question(hasher.items((first, second)), (first, second)))
+        return found
+
+    for row, (first, second) in enumerate(pairs):
+        if first == second:
+            continue
+        if orders == "both":
+            asked[row] = place(first, second), place(second, first)
+            swapped[row, 1] = True
+        elif orders == "given":
+            asked[row] = place(first, second)
+        else:
+            known = (first, second) in position
+            reverse = not known and ((second, first) in position or is_reversed(hasher, first, second))
+            asked[row] = place(second, first) if reverse else place(first, second)
+            swapped[row] = reverse
+    return QuestionList(questions, asked, swapped)
+
+
+def is_reversed(hasher: QuestionHasher, first: str, second: str) -> bool:
+    """Whether a pair is asked the other way round where one order serves both: drawn by the hash, without a habit."""
+    return hasher.items((second, first)) < hasher.items((first, second))
+
+
+def pair_questions(num_pairs: int, hasher: QuestionHasher) -> QuestionList:
+    """One question for each pair, for annotators that read the dataset's numbers."""
+    questions = [Question(hasher.pair(index), pair=index) for index in range(num_pairs)]
+    asked = np.arange(num_pairs, dtype=np.int32)[:, None]
+    return QuestionList(questions, asked, np.zeros((num_pairs, 1), bool))

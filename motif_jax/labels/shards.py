@@ -1,0 +1,269 @@
+"""One dataset's annotation NAME: shards that processes write side by side, and the label file they become.
+
+annotations/NAME/shard-00003-of-00016.json    manifest: model, prompt, sampling, dataset, versions
+annotations/NAME/shard-00003-of-00016.jsonl   question id, label, probabilities (format of `support/checked_lines.py`)
+annotations/NAME/probabilities.npy            float32 [pairs, 3] P(first), P(second), P(tie); NaN unknown
+annotations/NAME/summary.json                 counts of the merged labels
+annotations/NAME/ensemble.json                what labels of `ensembles` were made of; they have no shards
+preference/NAME.npy                           int8 [pairs] 0 first, 1 second, 2 tie, 3 unknown
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from motif_jax.datasets.verdicts import TIE, UNKNOWN
+from motif_jax.labels import labels as label_math
+from motif_jax.labels import manifest as manifests
+from motif_jax.labels.annotator import Question
+from motif_jax.labels.questions import QuestionList
+from motif_jax.labels.store import StoredAnswer, better
+from motif_jax.support.checked_lines import LineWriter, read_lines
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_save_npy, atomic_write_json, regular_file
+from motif_jax.support.locks import wait_for_lock
+
+_SHARD = re.compile(r"shard-(\d{5})-of-(\d{5})\.json")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]*")
+
+
+def check_name(name: str) -> None:
+    """Raises UserError unless the published loader would read NAME.npy as label file NAME."""
+    if not _NAME.fullmatch(name):
+        raise UserError(f"config.name={name!r}: must be letters, digits, _, - or +, without a dot or a slash")
+
+
+class Annotation:
+    """The files of annotation `name` in a dataset folder."""
+
+    def __init__(self, dataset_folder: Path, name: str) -> None:
+        self.name = name
+        self.folder = dataset_folder / "annotations" / name
+        self.preference_path = dataset_folder / "preference" / f"{name}.npy"
+        self.probabilities_path = self.folder / "probabilities.npy"
+        self.summary_path = self.folder / "summary.json"
+        self.ensemble_path = self.folder / "ensemble.json"
+
+    def shard_path(self, index: int, count: int, suffix: str) -> Path:
+        """Path of a shard's file; suffix 'json' for the manifest, 'jsonl' for the answers."""
+        return self.folder / f"shard-{index:05d}-of-{count:05d}.{suffix}"
+
+    def manifests(self) -> dict[tuple[int, int], Path]:
+        """(index, count) -> manifest of every shard in the folder."""
+        found = {}
+        for path in sorted(self.folder.glob("shard-*.json")):
+            if match := _SHARD.fullmatch(path.name):
+                found[int(match[1]), int(match[2])] = path
+        return found
+
+    def check(self, manifest: Mapping[str, Any]) -> None:
+        """Raises UserError if labels of this name were made with something else than `manifest` says."""
+        if self.ensemble_path.exists():
+            raise UserError(
+                f"{self.ensemble_path}: merge_annotations made the labels of this name: choose another --config.name, or "
+                "replace them with --config.restart=True"
+            )
+        paths = self.manifests()
+        for path in paths.values():
+            old = manifests.read(path)
+            if old is not None:
+                manifests.check_same(path, old, manifest)
+        if not paths and self.preference_path.exists():
+            raise UserError(
+                f"{self.preference_path} is there already and was not annotated here: choose another --config.name, "
+                "or replace it with --config.restart=True"
+            )
+
+    def known_labels(self) -> int:
+        """The number of pairs with a label in preference/NAME.npy, else of answers in the shards."""
+        if self.preference_path.exists():
+            with contextlib.suppress(ValueError, OSError, EOFError):
+                return int((np.load(self.preference_path, mmap_mode="r") != UNKNOWN).sum())
+        ids = {
+            key for shard in self.manifests().values() for key, _ in read_lines(shard.with_suffix(".jsonl"))
+        }
+        return len(ids)
+
+    def discard(self, index: int, count: int) -> int:
+        """Removes the labels of this name; answers in the store stay. Returns how many labels there were.
+
+        In an array (count > 1) the other shards of the same count are left to the processes that own them.
+
+        Raises:
+          UserError: another process writes a shard that would be removed.
+        """
+        known = self.known_labels()
+        for path in (self.preference_path, self.probabilities_path, self.summary_path, self.ensemble_path):
+            path.unlink(missing_ok=True)
+        for (other, total), path in self.manifests().items():
+            if total == count and other != index:
+                continue
+            with _writer(path.with_suffix(".jsonl"), other, total, self.name):
+                path.unlink(missing_ok=True)
+                path.with_suffix(".jsonl").unlink(missing_ok=True)
+        return known
+
+    def open_shard(self, index: int, count: int, manifest: Mapping[str, Any]) -> Shard:
+        """Takes hold of a shard and writes or renews its manifest.
+
+        Raises:
+          UserError: another process writes this shard.
+        """
+        path = self.shard_path(index, count, "jsonl")
+        writer = _writer(path, index, count, self.name)
+        manifest_path = path.with_suffix(".json")
+        self._remove_temporaries(manifest_path)
+        old = manifests.read(manifest_path)
+        if old is None:
+            atomic_write_json(manifest_path, manifest)
+        elif manifest["versions"] not in (old.get("versions"), *old.get("later_versions", [])):
+            later = [*old.get("later_versions", []), manifest["versions"]]
+            atomic_write_json(manifest_path, {**old, "later_versions": later})
+        return Shard(self.name, writer)
+
+    def read_answers(
+        self, questions: QuestionList, count: int, manifest: Mapping[str, Any]
+    ) -> tuple[list[StoredAnswer | None], list[int]]:
+        """Reads all `count` shards: the answer to each question, and the indices of unfinished shards."""
+        position = {question.id: place for place, question in enumerate(questions.questions)}
+        answers: list[StoredAnswer | None] = [None] * len(position)
+        unfinished = []
+        total = len(position)
+        for index in range(count):
+            path = self.shard_path(index, count, "jsonl")
+            old = manifests.read(path.with_suffix(".json"))
+            if old is None or manifests.differences(old, manifest):
+                unfinished.append(index)
+                continue
+            for key, value in read_lines(path, position):
+                answer = StoredAnswer.from_json(value)
+                if answer is not None:
+                    place = position[key]
+                    answers[place] = better(answers[place], answer)
+            if any(
+                answer is None for answer in answers[index * total // count : (index + 1) * total // count]
+            ):
+                unfinished.append(index)
+        return answers, unfinished
+
+    @contextlib.contextmanager
+    def merging(self) -> Iterator[None]:
+        """Waits until no other process merges this annotation, and keeps others from it meanwhile.
+
+        Raises:
+          UserError: the file system has no locks.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with open(self.folder / ".merge-lock", "a", encoding="utf-8", opener=regular_file) as file:
+            wait_for_lock(file)
+            yield
+
+    def write(
+        self,
+        merged: MergedLabels,
+        summary: Mapping[str, Any],
+        beside: Mapping[Path, Any] = MappingProxyType({}),
+    ) -> None:
+        """Writes probabilities, summary, what else JSON files `beside` them say, and, last, the label file; call it while `merging`."""
+        # Made here and moved: preference/ never holds anything but label files.
+        prepared = self.folder / "labels.npy"
+        for path in (self.probabilities_path, self.summary_path, prepared, *beside):
+            self._remove_temporaries(path)
+        atomic_save_npy(self.probabilities_path, merged.probabilities)
+        for path, value in {self.summary_path: summary, **beside}.items():
+            atomic_write_json(path, value)
+        atomic_save_npy(prepared, merged.labels)
+        self.preference_path.parent.mkdir(exist_ok=True)
+        os.replace(prepared, self.preference_path)
+
+    def _remove_temporaries(self, path: Path) -> None:
+        """Removes what killed writers of `path` left; others write other files of this folder meanwhile."""
+        for leftover in self.folder.glob(f".{path.name}.*.tmp"):
+            leftover.unlink(missing_ok=True)
+
+
+class Shard:
+    """A shard that this process holds."""
+
+    def __init__(self, name: str, writer: LineWriter) -> None:
+        self.name = name
+        self._writer = writer
+        self.path = writer.path
+
+    def answers(self) -> dict[str, StoredAnswer]:
+        """The shard's answers by question id."""
+        found: dict[str, StoredAnswer] = {}
+        for key, value in read_lines(self.path):
+            answer = StoredAnswer.from_json(value)
+            if answer is not None:
+                found[key] = better(found.get(key), answer)
+        return found
+
+    def add(self, answers: Iterable[tuple[Question, StoredAnswer]]) -> None:
+        """Appends answers and waits until they are on the disk."""
+        self._writer.append((question.id, _shard_line(question, answer)) for question, answer in answers)
+
+    def close(self) -> None:
+        """Lets go of the shard."""
+        self._writer.close()
+
+
+def _shard_line(question: Question, answer: StoredAnswer) -> dict[str, Any]:
+    line = answer.to_json()
+    if answer.label != UNKNOWN and "p" not in line:
+        line["p"] = list(question.form.certain(answer.label))
+    return line
+
+
+def _writer(path: Path, index: int, count: int, name: str) -> LineWriter:
+    try:
+        return LineWriter(path)
+    except BlockingIOError:
+        raise UserError(
+            f"shard {index} of {count} of annotation {name} is being written by another process: wait for it or stop "
+            "it, or give each process its own --config.shard_index"
+        ) from None
+
+
+@dataclasses.dataclass(frozen=True)
+class MergedLabels:
+    """Labels of a dataset's pairs.
+
+    Attributes:
+      labels: int8 [pairs].
+      probabilities: float32 [pairs, 3] P(first), P(second), P(tie); NaN where unknown.
+      position_bias: `labels.position_bias` where both orders were asked, else None.
+    """
+
+    labels: np.ndarray
+    probabilities: np.ndarray
+    position_bias: dict[str, float] | None
+
+
+def merge(questions: QuestionList, answers: list[StoredAnswer | None]) -> MergedLabels:
+    """Labels of the pairs from the answers to all questions; both orders of a pair are averaged."""
+    said = np.array([UNKNOWN if a is None else a.label for a in answers] + [TIE], np.int8)
+    probabilities = label_math.one_hot(said)
+    for place, answer in enumerate(answers):
+        if answer is not None and answer.probabilities is not None and answer.label != UNKNOWN:
+            probabilities[place] = answer.probabilities
+    # The extra last row is the tie of equal captions, which `asked` points to with -1.
+    by_order = probabilities[questions.asked]
+    by_order = np.where(questions.swapped[..., None], label_math.swap(by_order), by_order)
+    spoken = said[questions.asked]
+    labels = np.where(questions.swapped, label_math.TURNED[spoken], spoken)
+    if questions.asked.shape[1] == 1:
+        return MergedLabels(labels[:, 0], by_order[:, 0].astype(np.float32), None)
+    mean = label_math.mean_probabilities(np.moveaxis(by_order, 1, 0))
+    asked = questions.asked[:, 0] >= 0
+    bias = label_math.position_bias(spoken[asked, 0], spoken[asked, 1])
+    return MergedLabels(label_math.most_probable(mean), mean, bias)

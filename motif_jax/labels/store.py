@@ -1,0 +1,151 @@
+"""The answer store: every answer that any run ever got, shared by datasets, runs and shard counts.
+
+A folder of files as `support/checked_lines.py` describes them, one file for each process that writes at the same time. The key
+is the hash of the whole question (`questions.QuestionHasher`), so an answer is found when the same question comes again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import math
+import os
+import re
+import secrets
+import socket
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Any
+
+from motif_jax.datasets.verdicts import FORMS, UNKNOWN
+from motif_jax.labels.annotator import Answer, Question
+from motif_jax.support.checked_lines import LineWriter, read_lines
+from motif_jax.support.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredAnswer:
+    """A label as the store and the shards keep it.
+
+    Attributes:
+        label: of the question's form, or UNKNOWN.
+        probabilities: of the form's verdicts; None means certainty in the label.
+        attempts: how often the question was asked until now.
+    """
+
+    label: int
+    probabilities: tuple[float, ...] | None = None
+    attempts: int = 1
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of a line."""
+        value: dict[str, Any] = {"label": self.label}
+        if self.probabilities is not None:
+            value["p"] = list(self.probabilities)
+        if self.attempts != 1:
+            value["attempts"] = self.attempts
+        return value
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> StoredAnswer | None:
+        """The inverse of `to_json`; None if the object is not an answer of any form."""
+        label, p, attempts = value.get("label"), value.get("p"), value.get("attempts", 1)
+        if not isinstance(label, int) or not isinstance(attempts, int):
+            return None
+        forms = [form for form in FORMS if label in form.labels]
+        if p is None and forms:
+            return cls(int(label), None, attempts)
+        if not isinstance(p, list) or not all(isinstance(x, float | int) for x in p):
+            return None
+        if all(len(p) != len(form.verdicts) for form in forms):
+            return None
+        return cls(int(label), tuple(map(float, p)), attempts)
+
+    @classmethod
+    def of(cls, question: Question, answer: Answer) -> StoredAnswer:
+        """The stored form of an annotator's answer.
+
+        Raises:
+          ValueError: the answer is none of the question's form, or its probabilities are not finite.
+        """
+        form, p = question.form, answer.probabilities
+        if answer.label not in form.labels or (p is not None and len(p) != len(form.verdicts)):
+            raise ValueError(
+                f"{answer.label} with probabilities {p} is not an answer of form {form.name}: {form.labels}"
+            )
+        if p is not None and not all(map(math.isfinite, p)):
+            raise ValueError(f"probabilities are not finite: {p}")
+        return cls(int(answer.label), p, question.attempt + 1)
+
+
+def cost_fields(answer: Answer) -> dict[str, Any]:
+    """The fields of a store's line beside the label: tokens, and why there is no verdict."""
+    fields: dict[str, Any] = {}
+    if answer.prompt_tokens:
+        fields["tokens"] = [answer.prompt_tokens, answer.completion_tokens, answer.cached_tokens]
+    if answer.note:
+        fields["note"] = answer.note
+    return fields
+
+
+def better(old: StoredAnswer | None, new: StoredAnswer) -> StoredAnswer:
+    """Which of two answers to one question counts: a known label before an unknown one, else the first."""
+    if old is None:
+        return new
+    if old.label == UNKNOWN and new.label != UNKNOWN:
+        return new
+    if old.label == UNKNOWN and new.label == UNKNOWN and new.attempts > old.attempts:
+        return new
+    return old
+
+
+class AnswerStore:
+    """Reads all files of a store and appends to one of its own, which is opened when it is first needed."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self._writer: LineWriter | None = None
+
+    def find(self, ids: Collection[str]) -> dict[str, StoredAnswer]:
+        """The answers to those of the questions (a set or a dict of ids) that the store holds."""
+        found: dict[str, StoredAnswer] = {}
+        for path in sorted(self.folder.glob("*.jsonl")):
+            for key, value in read_lines(path, ids):
+                answer = StoredAnswer.from_json(value)
+                if answer is not None:
+                    found[key] = better(found.get(key), answer)
+        return found
+
+    def add(self, answers: Iterable[tuple[str, StoredAnswer, dict[str, Any]]]) -> None:
+        """Appends (question id, answer, further fields such as tokens) and waits until they are on the disk."""
+        if self._writer is None:
+            self._writer = _free_writer(self.folder)
+        self._writer.append((key, {**answer.to_json(), **more}) for key, answer, more in answers)
+
+    def close(self) -> None:
+        """Lets go of the file that this process appends to."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+def _free_writer(folder: Path) -> LineWriter:
+    """A file that this host began in this folder and that no process writes now, or a new one.
+
+    A name is never given twice: host, folder and chance are in it, so that stores can be copied together, and a copy is never
+    appended to, so that it may be copied once more.
+    """
+    host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname()) or "host"
+    place = hashlib.blake2b(os.fsencode(folder.resolve()), digest_size=4).hexdigest()
+    for path in sorted(folder.glob(f"{host}-{place}-*.jsonl")):
+        with contextlib.suppress(BlockingIOError):
+            return LineWriter(path)
+    return LineWriter(folder / f"{host}-{place}-{secrets.token_hex(6)}.jsonl")
+
+
+def check_store(folder: str | Path) -> None:
+    """Raises UserError if the path is something else than a folder or one to be made."""
+    path = Path(folder)
+    if not str(folder) or (path.exists() and not path.is_dir()):
+        raise UserError(f"config.store_dir={folder}: must be a folder, or a path where one can be made")

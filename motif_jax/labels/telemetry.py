@@ -1,0 +1,103 @@
+"""Counts, rates and cost of an annotation run."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any
+
+from motif_jax.datasets.verdicts import PAIR, UNKNOWN, Form
+from motif_jax.labels.annotator import Answer, Prices
+
+
+@dataclasses.dataclass
+class Telemetry:
+    """Counts of this run's questions.
+
+    Attributes:
+      form: of the questions. The share of its last verdict (ties of pairs) is shown.
+      prices: of the model's tokens, None where nothing is paid.
+      questions: questions that were to be answered.
+      store_hits: questions that were answered before.
+      asked, last_verdict, unknown, retried: answers of this run, and those that took more than one turn.
+      notes: reason -> number of unknown answers that have nothing to do with the text.
+      mass: sum over answers of the probability of the verdicts together (answer.mode=soft).
+      prompt_tokens, completion_tokens, cached_tokens: cost of this run; cached ones are part of the prompt's.
+    """
+
+    form: Form = PAIR
+    prices: Prices | None = None
+    questions: int = 0
+    store_hits: int = 0
+    asked: int = 0
+    last_verdict: int = 0
+    unknown: int = 0
+    retried: int = 0
+    notes: dict[str, int] = dataclasses.field(default_factory=dict)
+    mass: float = 0.0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    seconds: float = 0.0
+    _since: float = dataclasses.field(default_factory=time.monotonic)
+
+    def begin(self) -> None:
+        """Says that asking begins, now or again: time in between does not count."""
+        self._since = time.monotonic() - self.seconds
+
+    def answered(self, answer: Answer) -> None:
+        """Counts an answer."""
+        self.seconds = time.monotonic() - self._since
+        self.asked += 1
+        self.last_verdict += answer.label == len(self.form.verdicts) - 1
+        self.unknown += answer.label == UNKNOWN
+        self.retried += sum(turn["role"] == "assistant" for turn in answer.turns) > 1
+        self.mass += answer.mass or 0.0
+        if answer.note:
+            self.notes[answer.note] = self.notes.get(answer.note, 0) + 1
+        self.prompt_tokens += answer.prompt_tokens
+        self.completion_tokens += answer.completion_tokens
+        self.cached_tokens += answer.cached_tokens
+
+    def live(self) -> dict[str, float]:
+        """The few figures of the progress line."""
+        asked = max(1, self.asked)
+        fields = {self.form.verdicts[-1]: self.last_verdict / asked, "unknown": self.unknown / asked}
+        if self.prompt_tokens:
+            tokens = self.prompt_tokens + self.completion_tokens
+            fields["tokens_per_second"] = tokens / max(1e-9, self.seconds)
+            fields["prefix_cached"] = self.cached_tokens / self.prompt_tokens
+        if self.prices is not None:
+            fields["cost"] = self.cost
+        return fields
+
+    @property
+    def cost(self) -> float:
+        """The cost of this run's answers, in the currency of the prices; 0 without prices."""
+        if self.prices is None:
+            return 0.0
+        return self.prices.of(self.prompt_tokens, self.completion_tokens, self.cached_tokens)
+
+    def summary(self) -> dict[str, Any]:
+        """All figures, for summary.json. Rates count from the start of asking to the last answer."""
+        seconds = max(self.seconds, 1e-9)
+        asked = max(1, self.asked)
+        return {
+            "questions": self.questions,
+            "store_hits": self.store_hits,
+            "asked": self.asked,
+            f"{self.form.verdicts[-1]}_share": self.last_verdict / asked,
+            "unknown_share": self.unknown / asked,
+            "retried_share": self.retried / asked,
+            "unknown_notes": self.notes,
+            **({"mean_verdict_mass": self.mass / asked} if self.mass else {}),
+            "seconds": round(self.seconds, 3),
+            "questions_per_second": self.asked / seconds if self.asked else 0.0,
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "cached_tokens": self.cached_tokens,
+            "tokens_per_second": (self.prompt_tokens + self.completion_tokens) / seconds
+            if self.asked
+            else 0.0,
+            **({"cost": self.cost} if self.prices is not None else {}),
+        }

@@ -1,0 +1,286 @@
+"""Turns finished slots into batches of the learner: copied out of shared memory, with the intrinsic reward."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from motif_jax.actors.rollouts import Rollouts
+from motif_jax.algorithms.trajectory import BATCH_AXES, TrajectoryBatch
+from motif_jax.devices.meters import Meters
+from motif_jax.devices.parallel import DataParallel
+from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.rl.inference import Inference
+from motif_jax.rl.reward_lookup import IntrinsicReturn, RewardLookup
+
+_WAIT_SECONDS = 0.2
+# Is told every batch, the environments [B] of its columns, and its episodes [T, B].
+BatchListener = Callable[[TrajectoryBatch, np.ndarray, np.ndarray], None]
+
+
+class ActorSource(NamedTuple):
+    """Actors and the inference that serves them."""
+
+    actors: Rollouts
+    inference: Inference
+
+
+class Finished(NamedTuple):
+    """A slot that can be read, and the number of its source."""
+
+    source: int
+    slot: int
+
+
+class _Part(NamedTuple):
+    """Columns [start, stop) of a slot."""
+
+    finished: Finished
+    start: int
+    stop: int
+
+
+@dataclasses.dataclass(frozen=True)
+class HostBatch:
+    """A batch before it goes to the devices.
+
+    Attributes:
+      trajectories: numpy arrays, except the initial states, which lie on the device that acted.
+      num_steps: environment steps in it.
+      intrinsic_returns: of the episodes that ended in it.
+      reward_version: of the intrinsic rewards in it.
+    """
+
+    trajectories: TrajectoryBatch
+    num_steps: int
+    intrinsic_returns: list[IntrinsicReturn]
+    reward_version: int = 0
+
+
+class Batcher:
+    """Collects slots until they fill a batch; a slot may be split over two.
+
+    Args:
+      spec: the environment's.
+      sources: where the slots lie.
+      columns: rollouts of a batch.
+      meters: where counts go.
+      lookup: of the intrinsic reward, None where there is none or the learner computes it.
+      listeners: called with every batch.
+      crop: of the fields of a batch, see `PolicyNetwork.cropped`.
+    """
+
+    def __init__(
+        self,
+        spec: EnvironmentSpec,
+        sources: Sequence[ActorSource],
+        columns: int,
+        meters: Meters,
+        lookup: RewardLookup | None = None,
+        listeners: Sequence[BatchListener] = (),
+        crop: Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]] = lambda fields: fields,
+    ) -> None:
+        self._crop = crop
+        self._spec, self._sources, self._columns = spec, list(sources), columns
+        self._meters, self._lookup, self._listeners = meters, lookup, tuple(listeners)
+        self._parts: deque[_Part] = deque()
+        self._waiting_columns = 0
+
+    def state(self) -> dict[str, Any]:
+        """What it needs to resume as if it had not stopped, JSON-able."""
+        parts = [[*part.finished, part.start, part.stop] for part in self._parts]
+        return {"parts": parts, "returns": [] if self._lookup is None else self._lookup.returns.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Takes up what `state` gave."""
+        self._parts = deque(
+            _Part(Finished(source, slot), start, stop) for source, slot, start, stop in state["parts"]
+        )
+        self._waiting_columns = sum(part.stop - part.start for part in self._parts)
+        if self._lookup is not None:
+            self._lookup.returns.restore(state["returns"])
+
+    def add(self, finished: Finished) -> None:
+        """Takes a finished slot."""
+        envs = self._sources[finished.source].actors.config.envs_per_group
+        self._parts.append(_Part(finished, 0, envs))
+        self._waiting_columns += envs
+
+    def is_full(self) -> bool:
+        """Whether the slots so far fill a batch."""
+        return self._waiting_columns >= self._columns
+
+    def next(self) -> HostBatch | None:
+        """A batch, or None if the slots so far do not fill one. Slots that are read to their end are released."""
+        if not self.is_full():
+            return None
+        parts, missing = [], self._columns
+        while missing:
+            part = self._parts.popleft()
+            if part.stop - part.start > missing:
+                cut = part.start + missing
+                self._parts.appendleft(part._replace(start=cut))
+                part = part._replace(stop=cut)
+            missing -= part.stop - part.start
+            parts.append(part)
+        self._waiting_columns -= self._columns
+        with self._meters.time("batcher/assemble"):
+            batch = self._assemble(parts)
+        for part in parts:
+            actors = self._sources[part.finished.source].actors
+            if part.stop == actors.config.envs_per_group:
+                actors.release(part.finished.slot)
+        return batch
+
+    def _assemble(self, parts: Sequence[_Part]) -> HostBatch:
+        length = self._sources[0].actors.config.rollout
+        read = [(self._sources[p.finished.source].actors.slots, p) for p in parts]
+
+        def join(name: str, rows: int, dtype: Any = None) -> np.ndarray:
+            pieces = [getattr(slots, name)[p.finished.slot, :rows, p.start : p.stop] for slots, p in read]
+            return np.concatenate(pieces, axis=1).astype(dtype or pieces[0].dtype, copy=False)
+
+        observation = {
+            name: np.concatenate(
+                [slots.observation[name][p.finished.slot, :, p.start : p.stop] for slots, p in read], axis=1
+            )
+            for name in self._spec.observation
+        }
+        last = join("last", length + 1, bool)
+        intrinsic, version = np.zeros((length, self._columns), np.float32), 0
+        if self._lookup is not None:
+            intrinsic, version = self._lookup.pay(observation, ~last[:length])
+        trajectories = TrajectoryBatch(
+            observation=observation,
+            first=join("first", length + 1, bool),
+            last=last,
+            action=join("action", length),
+            behaviour_log_prob=join("behaviour_log_prob", length),
+            behaviour_value=join("behaviour_value", length),
+            parameter_version=join("parameter_version", length),
+            reward=join("reward", length),
+            intrinsic_reward=intrinsic,
+            terminated=join("terminated", length, bool),
+            truncated=join("truncated", length, bool),
+            initial_state=self._initial_state(parts),
+        )
+        envs, episode = self._envs(parts), join("episode", length)
+        for listener in self._listeners:
+            listener(trajectories, envs, episode)
+        returns = [] if self._lookup is None else self._lookup.ended(trajectories, envs, episode)
+        trajectories = trajectories._replace(observation=dict(self._crop(observation)))
+        return HostBatch(trajectories, int((~last[:length]).sum()), returns, version)
+
+    def _envs(self, parts: Sequence[_Part]) -> np.ndarray:
+        """Numbers in the whole run of the environments of a batch's columns."""
+        first = [self._sources[p.finished.source].actors.first_env_of(p.finished.slot) for p in parts]
+        return np.concatenate([env + np.arange(p.start, p.stop) for env, p in zip(first, parts, strict=True)])
+
+    def _initial_state(self, parts: Sequence[_Part]) -> Any:
+        owner = np.concatenate([np.full(p.stop - p.start, p.finished.source) for p in parts])
+        rows = np.concatenate(
+            [
+                p.finished.slot * self._sources[p.finished.source].actors.config.envs_per_group
+                + np.arange(p.start, p.stop)
+                for p in parts
+            ]
+        ).astype(np.int32)
+        # Every source gathers a whole batch (one shape, one program); rows of others' columns are its row 0.
+        gathered = [
+            source.inference.initial_states(np.where(owner == number, rows, 0).astype(np.int32))
+            for number, source in enumerate(self._sources)
+        ]
+        if len(gathered) == 1:
+            return gathered[0]
+        device = next(iter(jax.tree.leaves(gathered[0])[0].devices()))
+        return _select(jax.device_put(gathered, device), jax.device_put(owner.astype(np.int32), device))
+
+
+@jax.jit
+def _select(trees: list[Any], owner: jax.Array) -> Any:
+    """Takes row b of every leaf from tree number owner[b]."""
+
+    def pick(*leaves: jax.Array) -> jax.Array:
+        shape = (-1, *[1] * (leaves[0].ndim - 1))
+        return jnp.select([(owner == i).reshape(shape) for i in range(len(leaves))], list(leaves))
+
+    return jax.tree.map(pick, *trees)
+
+
+class DeviceBatch(NamedTuple):
+    """A batch on the learner's devices, and what the host keeps of it; see `HostBatch`."""
+
+    trajectories: TrajectoryBatch
+    num_steps: int
+    num_bytes: int
+    intrinsic_returns: list[IntrinsicReturn]
+    reward_version: int = 0
+
+
+def put(batch: HostBatch, parallel: DataParallel) -> DeviceBatch:
+    """Starts the transfer of a batch, split over the learner's devices."""
+    num_bytes = sum(x.nbytes for x in jax.tree.leaves(batch.trajectories) if isinstance(x, np.ndarray))
+    trajectories = parallel.put_batch(batch.trajectories, BATCH_AXES)
+    return DeviceBatch(
+        trajectories, batch.num_steps, num_bytes, batch.intrinsic_returns, batch.reward_version
+    )
+
+
+class Prefetcher:
+    """Assembles batches ahead of the learner and puts them on its devices (a thread calls `work`).
+
+    Args:
+      batcher: assembles.
+      finished: where slots come from.
+      parallel: the learner's devices.
+      waiting: so many batches may wait; then slots are not released, and the actors wait.
+      meters: where times go.
+    """
+
+    def __init__(
+        self,
+        batcher: Batcher,
+        finished: queue.SimpleQueue[Finished],
+        parallel: DataParallel,
+        waiting: int,
+        meters: Meters,
+    ) -> None:
+        self._batcher, self._finished, self._parallel, self._meters = batcher, finished, parallel, meters
+        self._ready: queue.SimpleQueue[DeviceBatch] = queue.SimpleQueue()
+        self._room = threading.Semaphore(waiting)
+
+    def work(self) -> None:
+        """Takes a slot, or makes a batch when there are slots for one; returns after a while in any case."""
+        if not self._batcher.is_full():
+            with self._meters.time("batcher/wait"), contextlib.suppress(queue.Empty):
+                self._batcher.add(self._finished.get(timeout=_WAIT_SECONDS))
+            return
+        with self._meters.time("batcher/blocked"):
+            room = self._room.acquire(timeout=_WAIT_SECONDS)
+        if room:
+            batch = self._batcher.next()
+            assert batch is not None
+            with self._meters.time("batcher/put"):
+                self._ready.put(put(batch, self._parallel))
+
+    def get(self, timeout: float) -> DeviceBatch | None:
+        """The oldest batch, None if there is none in time."""
+        try:
+            batch = self._ready.get(timeout=timeout) if timeout > 0 else self._ready.get_nowait()
+        except queue.Empty:
+            return None
+        self._room.release()
+        return batch
+
+    def waiting(self) -> int:
+        """Batches that wait."""
+        return self._ready.qsize()

@@ -1,0 +1,132 @@
+"""Kind 'classification': a network that is trained on the labels decides what is helpful (ONI-classification)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+from ml_collections import ConfigDict
+
+from motif_jax.algorithms import classification
+from motif_jax.algorithms.classification import ClassificationState, LabelBatch
+from motif_jax.datasets.verdicts import SINGLE
+from motif_jax.networks.classifier import MessageClassifier
+from motif_jax.rewards.intrinsic import Met
+from motif_jax.rewards.label_set import Examples
+from motif_jax.rewards.learned import cautious, classifier_probabilities
+from motif_jax.rewards.message_table import Values
+from motif_jax.rl.learned_reward import LearnedOnlineReward
+
+
+class ClassifierModel:
+    """What `reward_trainer.Trainer` trains.
+
+    Args:
+      config: `config.reward`.
+      seed: of dropout.
+    """
+
+    items = 1
+
+    def __init__(self, config: ConfigDict, seed: int) -> None:
+        self.members = config.training.members
+        self._network = MessageClassifier(config.encoder, config.classifier.dropout)
+        self._optimizer = optax.adam(config.training.learning_rate, eps=1e-8)
+        self._key = np.asarray(jax.random.key_data(jax.random.key(seed)))
+        self._steps: dict[int | None, Any] = {}
+
+    def init(self, seed: int) -> ClassificationState:
+        """See `Model.init`."""
+        return classification.init_state(self._network, self._optimizer, jax.random.key(seed), self.members)
+
+    def step(
+        self,
+        state: ClassificationState,
+        messages: np.ndarray,
+        labels: np.ndarray,
+        targets: np.ndarray,
+        weights: np.ndarray,
+        step: int,
+        length: int | None,
+    ) -> tuple[ClassificationState, dict[str, jax.Array]]:
+        """See `Model.step`."""
+        del labels
+        batch = LabelBatch(messages[:, 0], targets, weights)
+        return self._program(length)(state, batch, self._key, np.int32(step))
+
+    def _program(self, length: int | None) -> Any:
+        if length not in self._steps:
+            one = classification.make_train_step(self._network, self._optimizer, self.members, length)
+
+            def step(
+                state: ClassificationState, batch: LabelBatch, key: jax.Array, number: jax.Array
+            ) -> tuple[ClassificationState, dict[str, jax.Array]]:
+                return one(state, batch, jax.random.fold_in(jax.random.wrap_key_data(key), number))
+
+            self._steps[length] = jax.jit(step)
+        return self._steps[length]
+
+    def probabilities(self, params: Any, texts: np.ndarray) -> np.ndarray:
+        """Probabilities of yes float32 [members, N] of texts uint8 [N, L]."""
+        return classifier_probabilities(self._network.message, self.members, params, texts)
+
+    def right(self, params: Any, examples: Examples, chosen: np.ndarray) -> tuple[int, int]:
+        """See `Model.right`."""
+        texts = examples.messages[examples.places[chosen, 0]]
+        yes = self.probabilities(params, texts).mean(axis=0) > 0.5
+        return int((yes == (examples.labels[chosen] == 1)).sum()), len(chosen)
+
+
+class ClassificationReward(LearnedOnlineReward):
+    """1 where the probability of yes is strictly above `config.classifier.threshold`, else 0, labelled or not.
+
+    With `config.value` 'probability' it is the probability itself. Of an ensemble it is the members' mean, less
+    `config.training.deviations` standard deviations.
+    """
+
+    form = SINGLE
+    certain = (0.0, 1.0)
+    epochs = True
+    model: ClassifierModel
+
+    def make_model(self) -> ClassifierModel:
+        """See `LearnedOnlineReward.make_model`."""
+        return ClassifierModel(self.config, self.run.config.seed)
+
+    def compute(self, params: Any, texts: np.ndarray) -> np.ndarray:
+        """See `LearnedOnlineReward.compute`."""
+        return cautious(self.model.probabilities(params, texts), self.config.training.deviations)
+
+    def values(self, texts: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """See `OnlineReward.values`."""
+        del rows, counts
+        return self._paid(texts)
+
+    def lookup(self, texts: np.ndarray) -> Values:
+        """See `IntrinsicReward.lookup`."""
+        return Values(self._paid(texts), self.version)
+
+    def _paid(self, texts: np.ndarray) -> np.ndarray:
+        if not self.trained:
+            return np.zeros(len(texts), np.float32)
+        probability = self.table.lookup(texts).values
+        if self.config.value == "probability":
+            return probability
+        return np.asarray(probability > np.float32(self.config.classifier.threshold), np.float32)
+
+    def questions(
+        self, met: Met, rows: np.ndarray
+    ) -> tuple[list[tuple[str, ...]], list[int], Sequence[float] | None]:
+        """See `OnlineReward.questions`; sooner, the nearer to the threshold, or the more an ensemble disagrees."""
+        items, counts, _ = super().questions(met, rows)
+        if self.run.config.queue.order != "uncertain" or not items:
+            return items, counts, None
+        texts = met.texts[self.met.label[rows] < 0]
+        if self.config.training.members > 1:
+            spread = self.model.probabilities(self.table.params, texts).std(axis=0)
+            return items, counts, spread.tolist()
+        far = np.abs(self.table.lookup(texts).values - self.config.classifier.threshold)
+        return items, counts, (-far).tolist()

@@ -1,0 +1,171 @@
+"""Statistics of the training's episodes: one line each in episodes.jsonl, and means over the newest ones."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+from motif_jax.rl.reward_lookup import IntrinsicReturn
+from motif_jax.support.files import atomic_write_lines, read_json_lines, regular_file
+
+FILE_NAME = "episodes.jsonl"
+_SETTLED_EPISODES = 100
+_NOT_AVERAGED = frozenset({"step", "env", "episode", "seed", "end", "truncated"})
+
+
+class EpisodeLog:
+    """Joins what actors report of an episode with the intrinsic return that the batcher sums up.
+
+    Of several hosts each joins its own episodes, all take in those of all, and one writes them.
+
+    Args:
+      workdir: the run folder; None on a host that does not write.
+      window: how many episodes the means are over.
+      with_intrinsic: whether intrinsic returns come; without them the lines have null.
+      resume_step: lines after this step are dropped (they are played again); None for a new run.
+      newest: the window of the run that is resumed, from `state`.
+      waiting: what it knew by halves, from `waiting`; lines of these episodes were written after the checkpoint and
+        are dropped, also where their step is before it.
+      fields: what the environment reports of an episode besides return and length.
+
+    Raises:
+      UserError: a line of episodes.jsonl is damaged.
+    """
+
+    def __init__(
+        self,
+        workdir: str | os.PathLike[str] | None,
+        window: int,
+        with_intrinsic: bool,
+        resume_step: int | None = None,
+        newest: Iterable[Mapping[str, Any]] = (),
+        fields: Iterable[str] = (),
+        waiting: Mapping[str, Any] | None = None,
+    ) -> None:
+        known_by_halves = waiting or {"reports": [], "returns": []}
+        self._reports = {_key(each): dict(each) for each in known_by_halves["reports"]}
+        self._returns = {(env, episode): value for env, episode, value in known_by_halves["returns"]}
+        again = set(self._reports)
+        self._file = None if workdir is None else _open(Path(workdir) / FILE_NAME, resume_step, again)
+        self._with_intrinsic = with_intrinsic
+        known = {"return", "length", *fields, *(["intrinsic_return"] if with_intrinsic else [])}
+        self._unknown = {f"episode/{name}": math.nan for name in sorted(known - _NOT_AVERAGED)}
+        self._newest: deque[dict[str, Any]] = deque((dict(row) for row in newest), maxlen=window)
+        # The newest episode of every environment that is done with.
+        self._done: dict[int, int] = {}
+        for row in self._newest:
+            self._mark_done(row)
+        self.count = 0
+
+    def __enter__(self) -> EpisodeLog:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def add(
+        self, step: int, reports: Iterable[Mapping[str, Any]], returns: Iterable[IntrinsicReturn]
+    ) -> None:
+        """Takes the actors' reports and the intrinsic returns of episodes, in either order, at env step `step`."""
+        self.write(self.join(step, reports, returns))
+
+    def join(
+        self, step: int, reports: Iterable[Mapping[str, Any]], returns: Iterable[IntrinsicReturn]
+    ) -> list[dict[str, Any]]:
+        """Like `add`, but gives the episodes that are complete instead of writing them."""
+        for value in returns:
+            self._returns[value.env, value.episode] = value.value
+        for report in reports:
+            self._reports[_key(report)] = {"step": step, **report}
+        rows = []
+        for key in list(self._reports):
+            if not self._with_intrinsic:
+                rows.append(self._finish(key, None))
+            elif key in self._returns:
+                rows.append(self._finish(key, self._returns.pop(key)))
+        # A rollout that was lost with its actor brings no return: a later episode of the same environment that has
+        # one shows that none will come. Returns of episodes that are not reported (those begun before the first
+        # slot) go the same way.
+        rows += [
+            self._finish(key, None) for key in list(self._reports) if self._done.get(key[0], -1) > key[1]
+        ]
+        for key in [key for key in self._returns if self._done.get(key[0], -1) > key[1]]:
+            del self._returns[key]
+        return rows
+
+    def join_rest(
+        self, step: int, reports: Iterable[Mapping[str, Any]], returns: Iterable[IntrinsicReturn]
+    ) -> list[dict[str, Any]]:
+        """Like `join` when nothing more will come: episodes whose intrinsic return is not known are given without it."""
+        return self.join(step, reports, returns) + [self._finish(key, None) for key in list(self._reports)]
+
+    def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Takes in episodes that are complete."""
+        for row in rows:
+            self._newest.append(dict(row))
+            self.count += 1
+            if self._file is not None:
+                self._file.write(json.dumps(row) + "\n")
+        if self._file is not None:
+            self._file.flush()
+
+    def means(self) -> dict[str, float]:
+        """Mean of every number of the newest episodes, as `episode/NAME`."""
+        sums: dict[str, list[float]] = {}
+        for row in self._newest:
+            for name, value in row.items():
+                if name not in _NOT_AVERAGED and value is not None and math.isfinite(value):
+                    sums.setdefault(name, []).append(value)
+        return {f"episode/{name}": sum(values) / len(values) for name, values in sums.items()}
+
+    def row(self) -> dict[str, float]:
+        """`means`, and NaN for what there is nothing of yet: the same names at any time."""
+        return self._unknown | self.means()
+
+    def settled(self) -> bool:
+        """Whether the means are over enough episodes to compare checkpoints by them."""
+        return len(self._newest) >= min(_SETTLED_EPISODES, self._newest.maxlen or _SETTLED_EPISODES)
+
+    def state(self) -> list[dict[str, Any]]:
+        """What a resumed run needs, JSON-able."""
+        return list(self._newest)
+
+    def waiting(self) -> dict[str, Any]:
+        """What of episodes is known by halves, JSON-able."""
+        returns = [[env, episode, value] for (env, episode), value in self._returns.items()]
+        return {"reports": list(self._reports.values()), "returns": returns}
+
+    def close(self) -> None:
+        """Closes the file; may be called twice."""
+        if self._file is not None:
+            self._file.close()
+
+    def _finish(self, key: tuple[int, int], intrinsic_return: float | None) -> dict[str, Any]:
+        row = {**self._reports.pop(key), "intrinsic_return": intrinsic_return}
+        self._mark_done(row)
+        return row
+
+    def _mark_done(self, row: Mapping[str, Any]) -> None:
+        self._done[row["env"]] = max(self._done.get(row["env"], -1), row["episode"])
+
+
+def _key(row: Mapping[str, Any]) -> tuple[int, int]:
+    return int(row["env"]), int(row["episode"])
+
+
+def _open(path: Path, resume_step: int | None, again: Collection[tuple[int, int]]) -> IO[str]:
+    if path.exists():
+        last = -1 if resume_step is None else resume_step
+        # Row by row: of a long run there are millions.
+        rows = read_json_lines(path, ["step", "env", "episode"])
+        kept = (row for row in rows if row["step"] <= last and _key(row) not in again)
+        atomic_write_lines(path, (json.dumps(row).encode() + b"\n" for row in kept))
+    return open(path, "a", encoding="utf-8", opener=regular_file)

@@ -1,0 +1,80 @@
+"""What becomes of a training's updates that are not finite: as `config.nonfinite` says."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+from ml_collections import ConfigDict
+
+from motif_jax.algorithms.finite import named_leaves
+from motif_jax.rl.learner import Failure, Learner
+from motif_jax.support import nonfinite
+from motif_jax.support.errors import UserError
+
+# In a checkpoint's progress: how many were left out, and which of them was one too many, None where none was.
+SKIPPED = "skipped_updates"
+ENDED_BY = "ended_by"
+_MOST_NAMES = 3
+
+
+class Guard:
+    """Counts a run's updates that were left out, and ends it where they are too many.
+
+    All hosts see the same: what is not finite is reduced over all devices. The first writes its part of the batch. What
+    a run was allowed to leave out it has left out, also where it resumes with fewer that it may; one that was ended by
+    an update resumes only where it may leave out that one, too.
+
+    Args:
+      config: the whole config.
+      workdir: the run folder, None on a host that does not write.
+      progress: of the checkpoint that the run resumes from; {} for a new run.
+    """
+
+    def __init__(self, config: ConfigDict, workdir: Path | None, progress: dict[str, Any]) -> None:
+        self._workdir, self._most = workdir, nonfinite.most_skips(config)
+        self.skipped: int = progress.get(SKIPPED, 0)
+        before: str | None = progress.get(ENDED_BY)
+        self._ended_by = before if self.skipped > self._most else None
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether the run must end."""
+        return self._ended_by is not None
+
+    def progress(self) -> dict[str, Any]:
+        """What a checkpoint's progress holds of it."""
+        return {SKIPPED: self.skipped, ENDED_BY: self._ended_by}
+
+    def look(self, learner: Learner) -> None:
+        """Takes in the learner's failures: says each, and writes its batch."""
+        failures, learner.failures = learner.failures, []
+        for failure in failures:
+            self.skipped += 1
+            line = self._describe(failure)
+            if self.skipped > self._most:
+                self._ended_by = line
+            elif self._workdir is not None:
+                print(
+                    f"{line}: left out ({self.skipped} of at most {self._most})", file=sys.stderr, flush=True
+                )
+
+    def require(self, step: int) -> None:
+        """Raises UserError if the run must end; its checkpoint is that of environment step `step`."""
+        if self.exceeded:
+            raise UserError(
+                f"{self._ended_by}; checkpoint {step} has the parameters before it: train again with a smaller "
+                "--config.optimizer.learning_rate, or continue with --config.nonfinite.policy=skip and --config.nonfinite."
+                f"most_skips above {self.skipped}"
+            )
+
+    def _describe(self, failure: Failure) -> str:
+        shown = ", ".join(failure.what[:_MOST_NAMES])
+        more = f" and {len(failure.what) - _MOST_NAMES} more" if len(failure.what) > _MOST_NAMES else ""
+        line = f"update {failure.update} is not finite: {shown}{more}"
+        if self._workdir is None:
+            return line
+        arrays = named_leaves(jax.device_get(failure.batch.trajectories))
+        return f"{line}; its batch lies in {nonfinite.write_batch(self._workdir, failure.update, arrays)}"

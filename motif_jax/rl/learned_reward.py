@@ -1,0 +1,251 @@
+"""Online rewards whose values come from a network that is trained on the labels: what classification and ranking share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.rewards.intrinsic import ObservationSpec, RewardSetup
+from motif_jax.rewards.label_log import Label, RewardSteps
+from motif_jax.rewards.label_set import WIDTH, LabelSet
+from motif_jax.rewards.message_table import MessageTable
+from motif_jax.rewards.online import OnlineReward
+from motif_jax.rewards.trained import cpu_device
+from motif_jax.rl import reward_schedule
+from motif_jax.rl.reward_schedule import Schedule, draws
+from motif_jax.rl.reward_trainer import Model, Trainer, TrainingJob, TrainingOutcome
+from motif_jax.support import config as checks
+from motif_jax.support import seeds
+
+CAPACITY = 1 << 16
+_UNTRAINED = "oni_untrained_reward"
+
+
+class RewardPosition(NamedTuple):
+    """Where the training of a reward stands.
+
+    Attributes:
+      state: (params, opt_state).
+      taken: gradient steps.
+      owed: gradient steps that are still to be taken.
+      tried: labels whose verdict was compared with the reward's before they were trained on.
+      dropped: gradient steps that the budget let go.
+      come: labels of a published call that is not complete.
+    """
+
+    state: Any
+    taken: int
+    owed: int
+    tried: int
+    dropped: int
+    come: int
+
+
+class LearnedOnlineReward(OnlineReward):
+    """An online reward with a network.
+
+    A kind gives `make_model`, `certain`, `compute`. Until the first training it pays nothing, unless
+    `compat.oni_untrained_reward` lets a fresh network pay (published).
+
+    Attributes:
+      labels: what it is trained on.
+      taken: gradient steps so far.
+      table: values of texts under the present parameters.
+    """
+
+    # The target of each label of the form.
+    certain: tuple[float, ...]
+    doubts = True
+    # Published: below 25,000 labels the steps of an arrival run through shuffled epochs.
+    epochs = False
+
+    def __init__(self, setup: RewardSetup) -> None:
+        super().__init__(setup)
+        config, run = self.config, self.run.config
+        training = config.training
+        self.labels = LabelSet(len(self.form.items), self.certain, training.target == "probability")
+        self.schedule = Schedule(
+            training.schedule, training.steps_per_arrival, training.steps_per_update, run.queue.batch
+        )
+        self._device = setup.device or cpu_device()
+        self._pays_untrained = bool(run.compat.get(_UNTRAINED, False))
+        self.model = self.make_model()
+        state = self.model.init(seeds.derive(run.seed, "reward") % (1 << 31))
+        state = jax.device_put(state, _training_device(training.device, self._device))
+        # In one thread everything happens in its order: the outcome is there when the batch is paid.
+        self._trainer = Trainer(self.model, state, training.batch_size, beside=not run.serial)
+        self.taken = self._tried = 0
+        self._state = state
+        self._right = self._counted = 0
+        self._busy = 0.0
+        self._last: dict[str, float] = {}
+        self.table = MessageTable(self.compute, self._params(), 0, CAPACITY)
+
+    @classmethod
+    def check(cls, config: ConfigDict) -> None:
+        """See `IntrinsicReward.check`."""
+        several = config.training.members > 1 or config.training.deviations == 0
+        checks.require(
+            several, "reward.training.deviations", config.training.deviations, "0 without several members"
+        )
+        place = config.training.device
+        checks.require(place == "auto" or checks.is_natural(str(place)), "reward.training.device", place,
+                       "'auto' or the number of a device")  # fmt: skip
+
+    @classmethod
+    def check_run(cls, config: ConfigDict, spec: ObservationSpec) -> None:
+        """See `IntrinsicReward.check_run`."""
+        super().check_run(config, spec)
+        assert spec.text_field is not None
+        width = spec.observation[spec.text_field].shape[-1]
+        allowed = f"a task whose texts have at most {WIDTH} bytes, not {width}"
+        checks.require(width <= WIDTH, "environment.name", config.environment.name, allowed)
+        if config.reward.training.device != "auto":
+            _training_device(config.reward.training.device, None)
+
+    # What a kind says.
+
+    def make_model(self) -> Model:
+        """What is trained."""
+        raise NotImplementedError
+
+    def compute(self, params: Any, texts: np.ndarray) -> np.ndarray:
+        """What the table holds of texts uint8 [N, L]: float32 [N]."""
+        raise NotImplementedError
+
+    # What both do.
+
+    @property
+    def trained(self) -> bool:
+        """Whether it may pay."""
+        return self.taken > 0 or self._pays_untrained
+
+    def start(self) -> None:
+        """See `IntrinsicReward.start`."""
+        super().start()
+        long = np.zeros((2, WIDTH), np.uint8)
+        long[1] = 1
+        self.compute(self.table.params, long)
+
+    def close(self) -> None:
+        """See `IntrinsicReward.close`."""
+        self._trainer.close()
+        super().close()
+
+    def take(self, labels: Sequence[Label]) -> list[Label]:
+        """See `OnlineReward.take`; here the first label of a text stays, as the networks were trained on it."""
+        taken = [label for label in labels if self.is_new(label)]
+        for label in taken:
+            self.labels.add(label)
+        return taken
+
+    def is_new(self, label: Label) -> bool:
+        """Takes note of a label; whether its texts had none."""
+        row = self.met.rows(label.items, label.step, label.number)[0]
+        if self.met.label[row] >= 0:
+            return False
+        self.met.label[row] = label.label
+        return True
+
+    def advance(self, number: int, arrived: int) -> RewardSteps | None:
+        """See `OnlineReward.advance`."""
+        self.schedule.update(arrived, len(self.labels), self.asking)
+        done = self._took_up(number)
+        if self._trainer.idle and (amount := self.schedule.amount()):
+            self._trainer.begin(self._job(amount, len(self.labels)))
+            done = done or self._took_up(number)
+        return done
+
+    def _took_up(self, number: int) -> RewardSteps | None:
+        outcome = self._trainer.take()
+        return None if outcome is None else self._took(outcome, number)
+
+    def _job(self, amount: int, size: int) -> TrainingJob:
+        config, epochs = self.config.training, self.epochs and self.config.training.schedule == "published"
+        epochs = epochs and size < reward_schedule.LARGE
+        chosen = draws(self.run.config.seed, self.taken, amount, size, config.batch_size, epochs)
+        return TrainingJob(self.taken, list(chosen), self.labels.first(size), np.arange(self._tried, size))
+
+    def _took(self, outcome: TrainingOutcome, number: int) -> RewardSteps:
+        """Pays by what steps led to from now on."""
+        job, amount = outcome.job, len(outcome.job.draws)
+        self.schedule.taken(amount)
+        self._tried = size = len(job.examples.labels)
+        self._busy += outcome.seconds
+        self._right, self._counted = self._right + outcome.right, self._counted + outcome.counted
+        for name in ("loss", "accuracy", "gradient_norm"):
+            self._last[name] = float(np.mean(getattr(outcome, name)))
+        self._state = outcome.state
+        self.taken = job.first + amount
+        self.table.swap(self._params(), self.taken)
+        return RewardSteps(number, self.step, job.first, amount, size)
+
+    def _params(self) -> Any:
+        return jax.device_put(self._state.params, self._device)
+
+    def own(self) -> RewardPosition:
+        """See `OnlineReward.own`."""
+        schedule = self.schedule
+        return RewardPosition(
+            self._state, self.taken, schedule.owed, self._tried, schedule.dropped, schedule.come
+        )
+
+    def pack_own(self, own: RewardPosition) -> tuple[dict[str, Any], dict[str, Any]]:
+        """See `OnlineReward.pack_own`."""
+        leaves = jax.tree.leaves(own.state.opt_state)
+        arrays = {
+            "params": jax.tree.map(np.asarray, own.state.params),
+            "optimizer": {f"{place:03d}": np.asarray(leaf) for place, leaf in enumerate(leaves)},
+        }
+        return arrays, {name: getattr(own, name) for name in ("taken", "owed", "tried", "dropped", "come")}
+
+    def take_own(self, arrays: Mapping[str, Any], numbers: Mapping[str, Any]) -> None:
+        """See `OnlineReward.take_own`."""
+        state = self._trainer.state
+        params = jax.tree.map(_like, state.params, arrays["params"])
+        leaves = [arrays["optimizer"][name] for name in sorted(arrays["optimizer"])]
+        opt_state = jax.tree.unflatten(jax.tree.structure(state.opt_state), leaves)
+        opt_state = jax.tree.map(_like, state.opt_state, opt_state)
+        self._trainer.state = self._state = state._replace(params=params, opt_state=opt_state)
+        self.taken = numbers["taken"]
+        self.schedule.owed, self._tried = numbers["owed"], numbers["tried"]
+        self.schedule.dropped, self.schedule.come = numbers["dropped"], numbers["come"]
+        self.table.swap(self._params(), self.taken)
+
+    def metrics(self) -> dict[str, float]:
+        """See `IntrinsicReward.metrics`."""
+        seconds, row = self.telemetry.seconds(), super().metrics()
+        row |= {
+            "reward/training_steps": float(self.taken),
+            "reward/training_steps_owed": float(self.schedule.owed),
+            "reward/training_steps_dropped": float(self.schedule.dropped),
+            "reward/training_share": self._busy / seconds,
+            "reward/loss": self._last.get("loss", 0.0),
+            "reward/accuracy": self._last.get("accuracy", 0.0),
+            "reward/gradient_norm": self._last.get("gradient_norm", 0.0),
+            "reward/accuracy_before_training": self._right / self._counted if self._counted else 0.0,
+        }
+        self._right = self._counted = 0
+        self._busy = 0.0
+        return row
+
+
+def _like(old: Any, new: Any) -> Any:
+    if np.shape(old) != np.shape(new):
+        raise ValueError(f"a reward's parameters of shape {np.shape(new)} in place of {np.shape(old)}")
+    (device,) = old.devices()
+    return jax.device_put(np.asarray(new, old.dtype), device)
+
+
+def _training_device(place: str, beside: jax.Device | None) -> jax.Device | None:
+    """The device that `reward.training.device` means; 'auto' is where values are computed."""
+    if place == "auto":
+        return beside
+    devices = jax.local_devices()
+    allowed = f"'auto' or a number below {len(devices)}, the devices here"
+    checks.require(int(place) < len(devices), "reward.training.device", place, allowed)
+    return devices[int(place)]

@@ -1,0 +1,179 @@
+"""The learner: batches go to its devices while it works, and its metrics come to the host with the end of an update."""
+
+from __future__ import annotations
+
+import math
+import operator
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from motif_jax.algorithms.appo import EXTREMES
+from motif_jax.algorithms.finite import all_finite, keep_if
+from motif_jax.algorithms.trajectory import TrajectoryBatch
+from motif_jax.devices.memory import return_freed_memory
+from motif_jax.devices.meters import Meters
+from motif_jax.devices.parallel import AXIS, DataParallel
+from motif_jax.rl import agent_checkpoints
+from motif_jax.rl.batcher import DeviceBatch
+from motif_jax.rl.publishing import Publisher
+
+Update = Callable[..., tuple[Any, dict[str, jax.Array]]]
+# What the update takes on the device, on the host.
+_TAKE: dict[Any, Callable[[np.ndarray], Any]] = {None: np.mean, jnp.min: np.min, jnp.max: np.max}
+
+
+# Groups of metrics that are finite after an update that is; others are of no rows now and then.
+_FINITE = ("loss/", "optimizer/", "reward/", "value/")
+# Fields of a training state that change even where an update is left out: counts, and a memory of what was played, which is large and is
+# to be written where it lies.
+_COUNTS, _MEMORY = ("step", "env_steps"), "memory"
+
+
+class Failure(NamedTuple):
+    """An update that was left out.
+
+    Attributes:
+      update: its number, from 0.
+      what: the names of what was not finite.
+      batch: what it would have learned from.
+    """
+
+    update: int
+    what: list[str]
+    batch: DeviceBatch
+
+
+class Learner:
+    """Holds the training state and updates it. An update that is not finite leaves the state as it was.
+
+    Args:
+      update: from an algorithm's `make_update`.
+      state: the training state, on the host or one device.
+      parallel: the devices.
+      publisher: gets a copy of the parameters after every update.
+      meters: where times go.
+      lends: what never changes of the state is published as it lies here, because nobody acts while an update runs.
+      published: what of a state the publisher is given.
+
+    Attributes:
+      failures: updates that were not finite, for `guard.Guard`; known when their metrics are read.
+    """
+
+    def __init__(
+        self,
+        update: Update,
+        state: Any,
+        parallel: DataParallel,
+        publisher: Publisher,
+        meters: Meters,
+        lends: bool = False,
+        published: Callable[[Any], Any] = operator.attrgetter("params"),
+    ) -> None:
+        self._lends, self._published = lends, published
+        self._publisher, self._parallel, self._meters = publisher, parallel, meters
+        # Updates behind the state.
+        self.version = int(state.step)
+        self.state: Any = parallel.replicate(state)
+        self.failures: list[Failure] = []
+        self._names: list[str] = []
+
+        def core(state: Any, batch: TrajectoryBatch) -> tuple[Any, jax.Array]:
+            # The barrier keeps the numbers of an update what they are without the guard.
+            new, metrics = jax.lax.optimization_barrier(update(state, batch, axis_name=AXIS))
+            # What no update changes is not looked at.
+            fixed = {name: () for name in (*agent_checkpoints.NOT_KEPT, _MEMORY) if name in new._fields}
+            finite = all_finite(new._replace(**fixed))
+            watched = [value for name, value in metrics.items() if name.startswith(_FINITE)]
+            kept = keep_if(finite & all_finite(watched), new._replace(**fixed), state._replace(**fixed))
+            kept = kept._replace(**{name: getattr(state, name) for name in fixed})
+            counts = {name: getattr(new, name) for name in (*_COUNTS, _MEMORY) if name in new._fields}
+            # One array instead of dozens: each is a transfer of its own.
+            self._names[:] = sorted(metrics)
+            values = [finite, *(metrics[name] for name in self._names)]
+            return kept._replace(**counts), jnp.stack([value.astype(jnp.float32) for value in values])
+
+        self._update = parallel.wrap(core, donate_state=True)
+        self._running: jax.Array | None = None
+        self._batch: DeviceBatch | None = None
+        self._launched = 0.0
+        self._settled = False
+        self._done: tuple[jax.Array, int, DeviceBatch] | None = None
+        self._publish()
+
+    def items(self) -> dict[str, Any]:
+        """What a checkpoint holds of it; the update that runs is part of it."""
+        return agent_checkpoints.items_of_learner(self.state)
+
+    def step(self, batch: DeviceBatch) -> None:
+        """Starts an update when the one before it is done."""
+        self.settle()
+        self._launched = time.perf_counter()
+        self.state, self._running = self._update(self.state, batch.trajectories)
+        self._batch = batch
+        # What is read when the update is done is then on the host already: the devices wait for their next one.
+        self._running.copy_to_host_async()
+        self.version += 1
+        self._meters.add("learner/updates", 1)
+        self._meters.add("learner/bytes", batch.num_bytes)
+
+    def settle(self) -> None:
+        """Waits for the update that runs, if one does, and publishes its parameters.
+
+        The next update is started only then, so that on a device that also acts inference waits for one update at
+        most, and so that acting devices never get parameters that are still being computed.
+        """
+        if self._running is None:
+            return
+        # An update that is done already ended some time before: then its time is only known to be no longer.
+        self._meters.add("learner/late", float(self._running.is_ready()))  # type: ignore[attr-defined]
+        jax.block_until_ready(self._running)
+        self._meters.add("learner/update", time.perf_counter() - self._launched)
+        self._publish()
+        assert self._batch is not None
+        self._done, self._running = (self._running, self.version - 1, self._batch), None
+        if not self._settled:
+            self._settled = True
+            return_freed_memory()  # the compiler's
+
+    def _publish(self) -> None:
+        lent = [self._parallel.acting(self.state.frozen)] if self._lends else []
+        self._publisher.publish(self.version, self._parallel.acting(self._published(self.state)), *lent)
+
+    def metrics(self) -> dict[str, float]:
+        """Metrics of the newest update that is done and was not asked for yet; does not wait for a running one.
+
+        An update that is not finite has none: it goes to `failures`.
+        """
+        if self._done is None:
+            return {}
+        (running, update, batch), self._done = self._done, None
+        finite, *values = np.asarray(running).tolist()
+        metrics = dict(zip(self._names, values, strict=True))
+        what = [name for name in metrics if name.startswith(_FINITE) and not math.isfinite(metrics[name])]
+        what += [] if finite else ["the parameters that it gives"]
+        if not what:
+            return metrics
+        self.failures.append(Failure(update, what, batch))
+        return {}
+
+
+class Averages:
+    """Means of metrics between two rows of the log, and extremes of those that are extremes (`appo.EXTREMES`)."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, list[float]] = {}
+
+    def add(self, metrics: dict[str, float]) -> None:
+        """Adds the metrics of one update; an empty dictionary is none."""
+        for name, value in metrics.items():
+            self._values.setdefault(name, []).append(value)
+
+    def read(self) -> dict[str, float]:
+        """The means and extremes since the last call."""
+        values, self._values = self._values, {}
+        return {name: _TAKE[EXTREMES.get(name)](np.asarray(found)).item() for name, found in values.items()}

@@ -1,0 +1,70 @@
+"""The state of play between two updates of a serial run, by which it resumes in the same episodes.
+
+Episodes are remembered as seeds and actions (`actors.group`) and replayed. The rest is the state of rollouts, inference and batcher,
+with the rows that are not learned from yet: a resumed serial run ends with the same bits as one that never stopped.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from motif_jax.rl.batcher import ActorSource, Batcher, Finished
+
+ITEM = "play"
+
+
+def of(
+    sources: Sequence[ActorSource], batcher: Batcher, finished: Sequence[Finished]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a checkpoint holds: plain data for its progress, and arrays.
+
+    Args:
+      sources: whose games are remembered; nobody plays now.
+      batcher: of the run.
+      finished: slots that it was not given yet.
+    """
+    plain, arrays = [], {}
+    for number, source in enumerate(sources):
+        inference, held = source.inference.state()
+        plain.append({"actors": source.actors.state(), "inference": inference})
+        arrays[f"source_{number}"] = {"slots": source.actors.slots.dump(), **_kept(held)}
+    found = {"sources": plain, "batcher": batcher.state(), "finished": [list(each) for each in finished]}
+    return found, arrays
+
+
+def _kept(held: Mapping[str, Any]) -> dict[str, Any]:
+    """Leaves that hold something, by number: a checkpoint keeps no empty arrays, and no other containers."""
+    found: dict[str, Any] = {}
+    for name, tree in held.items():
+        leaves = {f"leaf_{i:03d}": leaf for i, leaf in enumerate(jax.tree.leaves(tree)) if leaf.size}
+        found |= {name: leaves} if leaves else {}
+    return found
+
+
+def restore(
+    plain: Mapping[str, Any], arrays: Mapping[str, Any], sources: Sequence[ActorSource], batcher: Batcher
+) -> list[Finished] | None:
+    """Takes up, before anything is started, what `of` gave; returns the slots that were finished.
+
+    None, and a line that says so, where environments are laid out otherwise now: they begin new games.
+    """
+    layouts = [str(source.actors.config.layout()) for source in sources]
+    if [each["actors"]["layout"] for each in plain["sources"]] != layouts:
+        print(
+            "the environments are laid out otherwise than in the checkpoint: they begin new episodes",
+            file=sys.stderr,
+            flush=True,
+        )
+        return None
+    for number, (source, state) in enumerate(zip(sources, plain["sources"], strict=True)):
+        kept = arrays[f"source_{number}"]
+        source.actors.restore(state["actors"], np.asarray(kept["slots"]))
+        inference = state["inference"] | ({} if source.actors.keeps_places else {"held": []})
+        source.inference.restore(inference, {name: kept.get(name, {}) for name in ("table", "states")})
+    batcher.restore(plain["batcher"])
+    return [Finished(*each) for each in plain["finished"]]

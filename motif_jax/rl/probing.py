@@ -1,0 +1,205 @@
+"""What a language model that is trained would do in fixed situations, asked before every update, and what each clause of them is worth.
+
+In the run folder: `probes.json` (the situations), `probes.jsonl` (a line an update), `clauses.jsonl` (now and then, with a clause left
+out at a time), and the published `distrib.csv`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.envs.babyai_text import catalogue
+from motif_jax.envs.babyai_text.probes import OWN, Probe, read
+from motif_jax.envs.babyai_text.prompts import PromptTokens
+from motif_jax.language.agent import ACTIONS, TOKENS, LanguageAgent
+from motif_jax.rl import settings
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import append_lines, atomic_write_json
+
+DESCRIPTION, LINES, CLAUSES, DISTRIB = "probes.json", "probes.jsonl", "clauses.jsonl", "distrib.csv"
+ENGLISH_ALONE = "config.probes.prompts='own': ours are in English, and this agent reads French; name a file of French ones"
+# Prompts at a time.
+_ROWS = 32
+
+
+class Probing:
+    """Asks an agent; `params` are those that act.
+
+    Args:
+      network: the agent's.
+      probes: what it is asked.
+      options: of its environment, with the tokenizer.
+      language: of the prompts.
+
+    Attributes:
+      probes: see above.
+      actions: their names.
+      by_words: whether the policy scores them.
+
+    Raises:
+      UserError: a prompt is longer than the agent's longest.
+    """
+
+    def __init__(
+        self, network: LanguageAgent, probes: Sequence[Probe], options: Mapping[str, Any], language: str
+    ) -> None:
+        self.probes, self._network = list(probes), network
+        self.actions, self._language = network.spec.action_names, language
+        self.by_words = ACTIONS not in network.heads.configs
+        longest = options["prompt_tokens"]
+        self._tokens = PromptTokens(options["tokenizer"], longest, options["special_tokens"])
+        self._longest = longest
+        self._rows = jax.jit(network.rows)
+        self._whole = self._encoded([self.prompt(probe) for probe in self.probes])
+        self._places = [
+            (number, place) for number, probe in enumerate(self.probes) for place in probe.places()
+        ]
+        left = [self.prompt(self.probes[number], place) for number, place in self._places]
+        self._parts = self._encoded(left)
+
+    def prompt(self, probe: Probe, without: tuple[int, int] | None = None) -> str:
+        """What the agent reads."""
+        return probe.prompt(self.actions, self._language, without)
+
+    def _encoded(self, prompts: Sequence[str]) -> np.ndarray:
+        rows = np.full((len(prompts), self._longest), -1, np.int32)
+        for row, prompt in zip(rows, prompts, strict=True):
+            self._tokens.write(prompt, row)
+        return rows
+
+    def scores(self, params: Any) -> np.ndarray:
+        """Logits of the policy float32 [probes, actions]."""
+        return self._ask(params, self._whole)
+
+    def clauses(self, params: Any) -> list[dict[str, Any]]:
+        """For every clause the probabilities of the actions without it."""
+        found = probabilities(self._ask(params, self._parts)).tolist() if self._places else []
+        return [
+            {"probe": number, "observation": place[0], "clause": place[1], "probabilities": row}
+            for (number, place), row in zip(self._places, found, strict=True)
+        ]
+
+    def _ask(self, params: Any, rows: np.ndarray) -> np.ndarray:
+        found = []
+        for start in range(0, len(rows), _ROWS):
+            part = rows[start : start + _ROWS]
+            # As many rows in every call, so that there is one program.
+            filled = np.concatenate([part, np.repeat(part[:1], min(_ROWS, len(rows)) - len(part), axis=0)])
+            tokens = self._network.cropped({TOKENS: filled})[TOKENS]
+            found.append(np.asarray(self._rows(params, tokens)[0])[: len(part)])
+        return np.concatenate(found) if found else np.zeros((0, len(self.actions)), np.float32)
+
+    def description(self) -> dict[str, Any]:
+        """Content of `probes.json`."""
+        probes = [
+            {"name": probe.name, "goal": probe.goal, "observations": probe.observations, "actions": probe.actions, "prompt": self.prompt(probe)}
+            for probe in self.probes
+        ]  # fmt: skip
+        return {"actions": list(self.actions), "probes": probes}
+
+
+def probabilities(scores: np.ndarray) -> np.ndarray:
+    """Of actions by the logits of a policy, [..., A] both."""
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def make(config: ConfigDict, network: Any) -> Probing | None:
+    """The probes that a training config asks for; None without any, and where ours are asked for, which are English, and the agent reads French.
+
+    Raises:
+      UserError: the file holds none, or a prompt is too long for the agent.
+    """
+    chosen = config.get("probes")
+    if chosen is None:
+        return None
+    if not chosen.prompts:
+        return None
+    if not isinstance(network, LanguageAgent) or network.candidates is None:
+        raise UserError("config.probes.prompts: agents with one list of actions for all prompts are probed")
+    language = config.environment.babyai_text.language or _language_of(config.environment.name)
+    if chosen.prompts == OWN and language != catalogue.ENGLISH:
+        return None
+    probes = read(chosen.prompts)
+    if (
+        chosen.prompts == OWN
+    ):  # of ours those that the agent may meet: others than it are longer than its window
+        most = config.environment.babyai_text.observations
+        probes = [probe for probe in probes if len(probe.observations) <= most]
+    return Probing(network, probes, settings.environment_options(config), language)
+
+
+def _language_of(level: str) -> str:
+    found = catalogue.find(level)
+    return catalogue.ENGLISH if found is None else found.language
+
+
+class ProbeFiles:
+    """What `Probing` says, in a folder.
+
+    Args:
+      folder: where the files lie.
+      probing: who is asked.
+      resume: (update, environment step) that the run resumes from: lines of what is done again are dropped; None for a new run.
+      clauses_every: so many updates lie between two looks at clauses; 0: there are none.
+      published: whether `distrib.csv` is written, of policies by the actions' words.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        probing: Probing,
+        resume: tuple[int, int] | None,
+        clauses_every: int = 0,
+        published: bool = False,
+    ) -> None:
+        self._probing, self._clauses_every = probing, clauses_every
+        update = -1 if resume is None else resume[0]
+        atomic_write_json(folder / DESCRIPTION, probing.description())
+        lines = (LINES, *([CLAUSES] if clauses_every else []))
+        self._files = {
+            name: append_lines(folder / name, lambda line: json.loads(line)["update"] < update)
+            for name in lines
+        }
+        if published:
+            count: Iterator[int] = iter(range(1 << 62))
+            self._files[DISTRIB] = append_lines(folder / DISTRIB, lambda line: next(count) < update)
+
+    def look(self, params: Any, update: int, step: int) -> None:
+        """Writes what the agent would do before update `update`, the first being 0, at environment step `step`."""
+        scores = self._probing.scores(params)
+        head = {"update": update, "step": step}
+        self._write(LINES, json.dumps({**head, "probabilities": probabilities(scores).tolist()}))
+        if DISTRIB in self._files:
+            self._write(DISTRIB, ",".join(map(str, scores.reshape(-1).tolist())))
+        if self._clauses_every and update % self._clauses_every == 0:
+            self._write(CLAUSES, json.dumps({**head, "without": self._probing.clauses(params)}))
+
+    def _write(self, name: str, line: str) -> None:
+        self._files[name].write(line + "\n")
+        self._files[name].flush()
+
+    def close(self) -> None:
+        """Closes the files."""
+        for file in self._files.values():
+            file.close()
+
+
+def files(config: ConfigDict, network: Any, folder: Path, progress: Mapping[str, Any]) -> ProbeFiles | None:
+    """The files of a training in `folder` that resumes from a checkpoint's `progress`; None without probes."""
+    probing = make(config, network)
+    if probing is None:
+        if config.get("probes") is not None and config.probes.prompts:
+            print(f"not probed: {ENGLISH_ALONE}", file=sys.stderr, flush=True)
+        return None
+    resume = (progress["updates"], progress["env_steps"]) if progress else None
+    published = config.published_files and probing.by_words
+    return ProbeFiles(folder, probing, resume, config.probes.clauses_every, published)

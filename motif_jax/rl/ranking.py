@@ -1,0 +1,239 @@
+"""Kind 'ranking': a network that is trained on preferences between two messages, normalised as it is met (ONI-ranking)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import optax
+from ml_collections import ConfigDict
+
+from motif_jax.algorithms import preference
+from motif_jax.algorithms.preference import PreferenceBatch, PreferenceState
+from motif_jax.algorithms.statistics import RunningMoments
+from motif_jax.datasets.verdicts import PAIR, TIE
+from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
+from motif_jax.rewards.intrinsic import Met, RewardSetup
+from motif_jax.rewards.label_log import Label
+from motif_jax.rewards.label_set import Examples, as_bytes
+from motif_jax.rewards.learned import cautious
+from motif_jax.rewards.message_table import Values
+from motif_jax.rewards.normalisation import Normalisation
+from motif_jax.rewards.trained import messages_in_chunks
+from motif_jax.rl.learned_reward import LearnedOnlineReward, RewardPosition
+from motif_jax.support import config as checks
+from motif_jax.support import seeds
+
+MAX_GRADIENT_NORM = 10.0
+_MARK = 1  # of a text that stands in a labelled pair
+_RAW = "oni_ranking_raw_reward"
+
+
+class RankingModel:
+    """What `reward_trainer.Trainer` trains.
+
+    Args:
+      config: `config.reward`.
+    """
+
+    items = 2
+
+    def __init__(self, config: ConfigDict) -> None:
+        self.members = config.training.members
+        self.network = RewardNetwork(RewardArchitecture(message=config.encoder))
+        self._optimizer = optax.chain(
+            optax.clip_by_global_norm(MAX_GRADIENT_NORM), optax.adam(config.training.learning_rate, eps=1e-8)
+        )
+        self._steps: dict[int | None, Any] = {}
+
+    def init(self, seed: int) -> PreferenceState:
+        """See `Model.init`."""
+        return preference.init_state(self.network, self._optimizer, jax.random.key(seed), self.members)
+
+    def step(
+        self,
+        state: PreferenceState,
+        messages: np.ndarray,
+        labels: np.ndarray,
+        targets: np.ndarray,
+        weights: np.ndarray,
+        step: int,
+        length: int | None,
+    ) -> tuple[PreferenceState, dict[str, jax.Array]]:
+        """See `Model.step`."""
+        del step
+        size = len(messages)
+        if length not in self._steps:
+            one = preference.make_train_step(self.network, self._optimizer, self.members, length)
+            self._steps[length] = jax.jit(one)
+        # The pairs' own texts, so that the program does not depend on how many texts there are.
+        places = np.arange(2 * size, dtype=np.int32)
+        batch = PreferenceBatch(
+            unique=places,
+            inverse=places.reshape(size, 2, 1),
+            rows={},
+            targets=np.stack([targets, 1.0 - targets], axis=1).astype(np.float32),
+            weights=np.tile(weights, (self.members, 1)),
+            labels=labels,
+        )
+        return self._steps[length](state, messages.reshape(2 * size, -1), batch)
+
+    def rewards(self, params: Any, texts: np.ndarray) -> np.ndarray:
+        """Raw rewards float32 [members, N] of texts uint8 [N, L]."""
+        return messages_in_chunks(self.network.architecture, self.members, params, texts)
+
+    def right(self, params: Any, examples: Examples, chosen: np.ndarray) -> tuple[int, int]:
+        """See `Model.right`; ties do not count."""
+        places, labels = examples.places[chosen], examples.labels[chosen]
+        both = self.rewards(params, examples.messages[places.reshape(-1)]).mean(axis=0).reshape(-1, 2)
+        counted = labels != TIE
+        return int(((both.argmax(axis=1) == labels) & counted).sum()), int(counted.sum())
+
+
+class RankingPosition(NamedTuple):
+    """A `RewardPosition` with the moments of the rewards, and how often each text was observed: int64 [N]."""
+
+    position: RewardPosition
+    moments: tuple[float, float, float]
+    observed: np.ndarray
+
+
+class RankingReward(LearnedOnlineReward):
+    """r of the network, less its running mean by its running deviation, and 0 unless above `config.threshold`.
+
+    The moments are those of all steps paid since the first training, each batch merged before it is normalised;
+    `config.decay` below 1 lets old ones count less. With `config.normalise` False r itself, without threshold; with
+    `compat.oni_ranking_raw_reward` the agent gets r while the moments are kept.
+    """
+
+    form = PAIR
+    certain = (1.0, 0.0, 0.5)
+    model: RankingModel
+
+    def __init__(self, setup: RewardSetup) -> None:
+        super().__init__(setup)
+        self.moments = RunningMoments()
+        self._raw = bool(self.run.config.compat.get(_RAW, False)) or not self.config.normalise
+        self._labelled: set[tuple[str, ...]] = set()
+        self._observed = np.zeros(0, np.int64)
+
+    @classmethod
+    def check(cls, config: ConfigDict) -> None:
+        """See `IntrinsicReward.check`."""
+        super().check(config)
+        good = isinstance(config.threshold, int | float) and np.isfinite(config.threshold)
+        checks.require(good, "reward.threshold", config.threshold, "a number")
+
+    def make_model(self) -> RankingModel:
+        """See `LearnedOnlineReward.make_model`."""
+        return RankingModel(self.config)
+
+    def compute(self, params: Any, texts: np.ndarray) -> np.ndarray:
+        """See `LearnedOnlineReward.compute`."""
+        return cautious(self.model.rewards(params, texts), self.config.training.deviations)
+
+    def is_new(self, label: Label) -> bool:
+        """See `LearnedOnlineReward.is_new`."""
+        rows = self.met.rows(label.items, label.step, label.number)
+        if label.items in self._labelled:
+            return False
+        self._labelled.add(label.items)
+        self.met.label[rows] = _MARK
+        return True
+
+    def unlabelled(self) -> list[tuple[str, ...]]:
+        """See `OnlineReward.unlabelled`: pairs that were drawn are in what waits."""
+        return []
+
+    def values(self, texts: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """See `OnlineReward.values`."""
+        del rows
+        if not self.trained:
+            return np.zeros(len(texts), np.float32)
+        raw = self.table.lookup(texts).values
+        if counts.sum():
+            self.moments.update(np.repeat(raw, counts), self.config.decay)
+        return self.normalised(raw)
+
+    def normalised(self, raw: np.ndarray) -> np.ndarray:
+        """What raw rewards [N] are worth under the present moments, float32 [N]."""
+        if self._raw:
+            return raw
+        moments = self.moments
+        return np.asarray(
+            Normalisation(moments.mean, moments.variance, self.config.threshold)(raw), np.float32
+        )
+
+    def lookup(self, texts: np.ndarray) -> Values:
+        """See `IntrinsicReward.lookup`."""
+        if not self.trained:
+            return Values(np.zeros(len(texts), np.float32), self.version)
+        return Values(self.normalised(self.table.lookup(texts).values), self.version)
+
+    def questions(
+        self, met: Met, rows: np.ndarray
+    ) -> tuple[list[tuple[str, ...]], list[int], Sequence[float] | None]:
+        """See `OnlineReward.questions`: pairs of what was observed, drawn by how often it was."""
+        rng = seeds.rng(self.run.config.seed, "reward pairs", met.number)
+        self._observe(rows, met.counts, rng)
+        pairs, weights = self.config.pairs, self._observed[: len(self.met)]
+        if not weights.any() or self.source.queued() >= pairs.waiting:
+            return [], [], None
+        weights = np.minimum(weights, 1) if pairs.distinct else weights
+        drawn = rng.choice(len(weights), (pairs.a_batch, 2), p=weights / weights.sum())
+        texts = [(self.met.texts[a], self.met.texts[b]) for a, b in drawn.tolist()]
+        if not self.run.config.compat.get("oni_requeue", False):
+            # Equal texts are a tie that nothing is learned from; of a pair and its reverse one is asked.
+            texts = [
+                pair for pair in texts
+                if pair[0] != pair[1] and pair not in self._labelled and pair[::-1] not in self._labelled
+            ]  # fmt: skip
+        counted = {pair: texts.count(pair) for pair in dict.fromkeys(texts)}
+        return list(counted), list(counted.values()), self._scores(list(counted))
+
+    def _observe(self, rows: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> None:
+        """Takes in every `pairs.every`-th step."""
+        if len(self.met) > len(self._observed):
+            self._observed = np.concatenate([self._observed, np.zeros(max(1024, len(self.met)), np.int64)])
+        # The steps of a text lie together here: a phase of its own for each batch treats all texts alike.
+        every, ends = self.config.pairs.every, np.cumsum(counts) + int(rng.integers(self.config.pairs.every))
+        self._observed[rows] += ends // every - (ends - counts) // every
+
+    def _scores(self, pairs: Sequence[tuple[str, ...]]) -> Sequence[float] | None:
+        """How unsure the reward is of each pair."""
+        if self.run.config.queue.order != "uncertain" or not pairs:
+            return None
+        texts = np.stack([as_bytes(text) for pair in pairs for text in pair])
+        if self.config.training.members > 1:
+            each = self.model.rewards(self.table.params, texts).reshape(self.config.training.members, -1, 2)
+            return (each[..., 0] - each[..., 1]).std(axis=0).tolist()
+        raw = self.table.lookup(texts).values.reshape(-1, 2)
+        return (-np.abs(raw[:, 0] - raw[:, 1])).tolist()
+
+    def own(self) -> Any:
+        """See `OnlineReward.own`."""
+        # A copy: batches that come are observed while a checkpoint of this one is written.
+        observed = self._observed[: len(self.met)].copy()
+        return RankingPosition(super().own(), dataclasses.astuple(self.moments), observed)
+
+    def pack_own(self, own: RankingPosition) -> tuple[dict[str, Any], dict[str, Any]]:  # type: ignore[override]
+        """See `OnlineReward.pack_own`."""
+        arrays, data = super().pack_own(own.position)
+        return arrays, {**data, "moments": own.moments, "observed": own.observed.tolist()}
+
+    def take_own(self, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+        """See `OnlineReward.take_own`."""
+        super().take_own(arrays, data)
+        self.moments = RunningMoments(*data["moments"])
+        self._observed = np.array(data["observed"], np.int64)
+
+    def metrics(self) -> dict[str, float]:
+        """See `IntrinsicReward.metrics`."""
+        return {
+            **super().metrics(),
+            "reward/running_mean": float(self.moments.mean),
+            "reward/running_variance": float(self.moments.variance),
+        }

@@ -1,0 +1,228 @@
+"""Recordings of every Nth game of a training: its actions are collected from the batches and played again elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import queue
+import re
+import sys
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.actors.rerecording import Order, Rerecorder
+from motif_jax.actors.worker_process import MAX_DEATHS, WorkerProcess
+from motif_jax.algorithms.trajectory import TrajectoryBatch
+from motif_jax.devices.services import ServiceFailedError
+from motif_jax.rl import settings
+from motif_jax.support.errors import UserError
+
+FOLDER = "recordings"
+# Games that may wait to be played again (10 kB each); more of them are left out, and at the end of the training those
+# that take longer than this.
+_WAITING = 256
+_CLOSE_SECONDS = 10.0
+_LOOK_SECONDS = 0.2
+_NAME = re.compile(r"step-(\d+)-env-\d+-episode-\d+\.json")
+
+
+class EpisodeActions(NamedTuple):
+    """The actions of an episode that has ended, as far as they were seen."""
+
+    env: int
+    episode: int
+    actions: np.ndarray
+
+
+class ActionCollector:
+    """Collects the actions of every Nth episode of each environment, from batch to batch.
+
+    Args:
+      every: N; which of N it is differs between the environments, so that they do not all leave one at a time.
+    """
+
+    def __init__(self, every: int) -> None:
+        self._every = every
+        # By environment: the episode that is played, and its actions so far.
+        self._playing: dict[int, tuple[int, list[np.ndarray]]] = {}
+
+    def add(self, batch: TrajectoryBatch, envs: np.ndarray, episode: np.ndarray) -> list[EpisodeActions]:
+        """Adds a batch; returns the chosen episodes that ended in it.
+
+        Args:
+          batch: numpy arrays [T, B]; actions of rows marked `last` were not played.
+          envs: int [B], the environments of the columns; a column continues the environment's last one.
+          episode: int [T, B].
+        """
+        chosen = ((episode + envs) % self._every == 0) & ~batch.last[: len(episode)]
+        ended = batch.terminated | batch.truncated
+        finished = []
+        for column in np.flatnonzero(chosen.any(axis=0)).tolist():
+            env, rows = int(envs[column]), np.flatnonzero(chosen[:, column])
+            numbers = episode[rows, column]
+            for number in np.unique(numbers).tolist():
+                mine = rows[numbers == number]
+                known, pieces = self._playing.pop(env, (number, []))
+                pieces = pieces if known == number else []  # an actor died in the middle of the other
+                pieces.append(batch.action[mine, column].astype(np.int16))
+                if ended[mine[-1], column]:
+                    finished.append(EpisodeActions(env, number, np.concatenate(pieces)))
+                else:
+                    self._playing[env] = (number, pieces)
+        return finished
+
+
+class EpisodeRecorder:
+    """Writes recordings of a training's games beside it: a process of its own plays them again.
+
+    An episode whose actions are not all there (it began with the random steps before the training, or lost a rollout
+    with its actor) is not recorded, nor are those that come faster than they can be played again.
+
+    Args:
+      workdir: the run folder.
+      environment, options: where the games are played.
+      every: every Nth episode of each environment is recorded.
+    """
+
+    def __init__(self, workdir: Path, environment: str, options: Mapping[str, Any], every: int) -> None:
+        self._folder = workdir / FOLDER
+        self._setup = {"environment": environment, "options": dict(options)}
+        self._collector, self._every = ActionCollector(every), every
+        self._lock = threading.Lock()
+        self._played: dict[tuple[int, int], np.ndarray] = {}
+        self._reports: dict[tuple[int, int], dict[str, Any]] = {}
+        self._orders: queue.Queue[Order | None] = queue.Queue(_WAITING)
+        self._process: WorkerProcess | None = None
+        self._error: BaseException | None = None
+        self._deaths = self._left_out = 0
+        self._deadline = math.inf
+        self._thread = threading.Thread(target=self._work, name="recordings", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> EpisodeRecorder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+        if error is None:
+            self._require_sound()  # it may have failed since the last report
+
+    def take(self, batch: TrajectoryBatch, envs: np.ndarray, episode: np.ndarray) -> None:
+        """Takes the actions of a batch, see `ActionCollector.add`; the batcher's thread calls it."""
+        for played in self._collector.add(batch, envs, episode):
+            with self._lock:
+                self._played[played.env, played.episode] = played.actions
+                self._match(played.env, played.episode)
+
+    def report(self, step: int, reports: Iterable[Mapping[str, Any]]) -> None:
+        """Takes what actors report of whole episodes at env step `step`.
+
+        Raises:
+          ServiceFailedError: recording has failed.
+          UserError: for something that a user is to put right.
+        """
+        self._require_sound()
+        for row in reports:
+            env, episode = int(row["env"]), int(row["episode"])
+            if (env + episode) % self._every == 0:
+                with self._lock:
+                    self._reports[env, episode] = {"step": step, **row}
+                    self._match(env, episode)
+
+    def close(self) -> None:
+        """Waits a few seconds for the games that are to be recorded."""
+        self._deadline = time.monotonic() + _CLOSE_SECONDS
+        # Where games wait up to the limit there is no room for the end before the thread has played one; if it fails at that,
+        # there never is.
+        while self._thread.is_alive():
+            with contextlib.suppress(queue.Full):
+                self._orders.put(None, timeout=_LOOK_SECONDS)
+                break
+        self._thread.join()
+        if self._left_out:
+            print(
+                f"{self._left_out} episodes were not recorded: they came faster than they could be played again; "
+                f"a larger record_every than {self._every} leaves none out",
+                file=sys.stderr,
+                flush=True,
+            )
+            self._left_out = 0
+
+    def _require_sound(self) -> None:
+        if isinstance(self._error, UserError):
+            raise self._error
+        if self._error is not None:
+            raise ServiceFailedError(f"the recordings thread failed: {self._error}") from self._error
+
+    def _match(self, env: int, episode: int) -> None:
+        key = (env, episode)
+        if key not in self._played or key not in self._reports:
+            return
+        actions, report = self._played.pop(key), self._reports.pop(key)
+        # What is older has lost its other half: nobody reports games that began before the training.
+        for waiting in (self._played, self._reports):
+            for old in [other for other in waiting if other[0] == env and other[1] < episode]:
+                del waiting[old]
+        if len(actions) != report["length"]:
+            return
+        name = f"step-{report['step']:012d}-env-{env:05d}-episode-{episode:06d}.json"
+        try:
+            self._orders.put_nowait(Order(int(report["seed"]), actions, report, str(self._folder / name)))
+        except queue.Full:
+            self._left_out += 1
+
+    def _work(self) -> None:
+        try:
+            while (order := self._orders.get()) is not None:
+                if time.monotonic() < self._deadline:
+                    self._record(order)
+                else:
+                    self._left_out += 1
+        except BaseException as error:
+            self._error = error
+        finally:
+            if self._process is not None:
+                self._process.close()
+
+    def _record(self, order: Order) -> None:
+        if self._process is None:
+            self._process = WorkerProcess(Rerecorder, self._setup)
+        try:
+            self._process.connection.send(order)
+            problem = self._process.receive()
+            self._deaths = 0
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            self._process.close()
+            self._process, self._deaths = None, self._deaths + 1
+            if self._deaths == MAX_DEATHS:
+                raise RuntimeError(
+                    f"the process that records episodes died {MAX_DEATHS} times in a row"
+                ) from None
+            problem = "the process that played it again died"
+        if problem:
+            print(f"{Path(order.path).name} is not recorded: {problem}", file=sys.stderr, flush=True)
+
+
+def make_recorder(config: ConfigDict, workdir: Path) -> EpisodeRecorder | None:
+    """The recorder that `config.record_every` asks for."""
+    if not config.record_every:
+        return None
+    options = settings.environment_options(config)
+    return EpisodeRecorder(workdir, config.environment.name, options, config.record_every)
+
+
+def drop_recordings(workdir: Path, resume_step: int | None) -> None:
+    """Removes recordings of games that a resumed run plays again: those after `resume_step`, None for a new run."""
+    for path in (workdir / FOLDER).glob("step-*.json"):
+        found = _NAME.fullmatch(path.name)
+        if found and int(found.group(1)) > (-1 if resume_step is None else resume_step):
+            path.unlink()

@@ -1,0 +1,269 @@
+"""What a training leaves in its folder while it runs: checkpoints, rows of metrics, lines of episodes, recordings."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ml_collections import ConfigDict
+
+from motif_jax.devices.hosts import Hosts
+from motif_jax.devices.meters import of_all_hosts, system_metrics
+from motif_jax.published.glam_log import GlamLog, GlamPosition
+from motif_jax.rl import agent_checkpoints, agent_networks, reward_choice, settings
+from motif_jax.rl.batcher import DeviceBatch
+from motif_jax.rl.clock import Clock
+from motif_jax.rl.episode_log import EpisodeLog
+from motif_jax.rl.guard import Guard
+from motif_jax.rl.learner import Averages
+from motif_jax.rl.recordings import EpisodeRecorder
+from motif_jax.rl.system import BatchStream, System
+from motif_jax.support.checkpoints import Checkpoints
+from motif_jax.support.metrics import MetricsWriter
+from motif_jax.support.progress import Progress
+
+if TYPE_CHECKING:
+    from motif_jax.rl.probing import ProbeFiles
+
+# In the progress of a run that resumes with the same games: what of episodes is known by halves.
+_HALVES = "episode_halves"
+
+
+class Records:
+    """Writes for a run what `system` does; the first of several hosts writes for all.
+
+    Args:
+      config: a resolved config.
+      workdir: the run folder.
+      checkpoints: the run's.
+      system: what runs.
+      clock: of the run.
+      recorder: takes whole episodes, None without recordings.
+      progress: of the checkpoint that the run resumes from; {} for a new run.
+
+    Attributes:
+      guard: over updates that are not finite.
+    """
+
+    def __init__(
+        self,
+        config: ConfigDict,
+        workdir: Path,
+        checkpoints: Checkpoints,
+        system: System,
+        clock: Clock,
+        recorder: EpisodeRecorder | None,
+        progress: dict[str, Any],
+    ) -> None:
+        self._config, self._checkpoints, self._system = config, checkpoints, system
+        self._clock, self._recorder, self._hosts = clock, recorder, Hosts()
+        self._averages = Averages()
+        self._reward_version = 0
+        self.guard = Guard(config, workdir if self._hosts.is_first else None, progress)
+        # Complete episodes of this host that the others do not know yet.
+        self._unwritten: list[dict[str, Any]] = []
+        self._read_anew = agent_networks.read_anew(config)
+        self._next_episode: list[int] = progress.get("next_episode", [])
+        self._stack = ExitStack()
+        first, resume = self._hosts.is_first, progress.get("env_steps")
+        self._episodes = self._stack.enter_context(
+            EpisodeLog(
+                workdir if first else None,
+                config.stats_episodes,
+                system.has_lookup,
+                resume,
+                progress.get("episodes", []),
+                system.network.spec.episode_fields,
+                progress.get(_HALVES),
+            )
+        )
+        self._writer = first and self._stack.enter_context(
+            MetricsWriter(workdir, resume, settings.wandb_options(config))
+        )
+        self._progress = first and self._stack.enter_context(
+            Progress(clock.total, "steps", "train", clock.steps)
+        )
+        self._probes, self._published = self._of_language(workdir, progress) if first else (None, None)
+        # Of the update that was waited for last; none of one that was not finite.
+        self._metrics: dict[str, float] = {}
+
+    def _of_language(
+        self, workdir: Path, progress: dict[str, Any]
+    ) -> tuple[ProbeFiles | None, GlamLog | None]:
+        """What a language agent's run leaves besides, where the config asks for it."""
+        config, probes, published = self._config, None, None
+        if config.get("probes") is not None:
+            from motif_jax.rl import probing
+
+            probes = probing.files(config, self._system.network, workdir, progress)
+        if config.get("published_files"):
+            algorithm = config.algorithm  # that of DRRN has no coefficients: its loss is the value's
+            coefficients = algorithm.get("value_coefficient", 1.0), algorithm.get("entropy_coefficient", 0.0)
+            environments = config.actors.workers * config.actors.envs_per_worker * config.hosts.count
+            published = GlamLog(
+                workdir,
+                environments,
+                config.reward.extrinsic_scale,
+                coefficients,
+                GlamPosition(
+                    progress.get("updates", 0),
+                    progress.get("episodes", []),
+                    self._clock.steps,
+                    self._clock.seconds(),
+                ),
+                value=config.network.get("encoder") == "film",
+            )
+        for file in (probes, published):
+            if file is not None:
+                self._stack.callback(file.close)
+        return probes, published
+
+    def __enter__(self) -> Records:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def look(self) -> None:
+        """Takes in the update that was waited for last: its metrics, or that it was not finite."""
+        self._metrics = self._system.learner.metrics()
+        self._averages.add(self._metrics)
+        self.guard.look(self._system.learner)
+
+    def counted(self) -> None:
+        """The clock has the steps that all hosts learned from in this update: writes its row of `log.csv`, where there is one."""
+        if not self._config.get("published_files"):
+            return
+        if self._hosts.count > 1:
+            self.gather()  # the row is of the episodes of all
+        if self._published is not None and self._metrics:
+            clock, update = self._clock, self._system.learner.version - 1
+            self._published.write(update, clock.steps, clock.seconds(), self._metrics)
+
+    def begin(self) -> None:
+        """Before an update is started: asks the policy that it learns from what it would do (`config.probes`)."""
+        if self._probes is not None:
+            params = self._system.sources[0].inference.params()
+            self._probes.look(params, self._system.learner.version, self._clock.steps)
+
+    def add(self, step: int, batch: DeviceBatch) -> None:
+        """Takes in a batch whose update was started, and the episodes that ended up to it, environment step `step`."""
+        self._reward_version = batch.reward_version
+        self._keep(self._episodes.join(step, self._reports(step), batch.intrinsic_returns))
+        if self._clock.show_is_due():
+            self.show()
+
+    def end(self, stream: BatchStream) -> None:
+        """Takes in the episodes that ended behind the last batch that was learned from; the last row and checkpoint.
+
+        Raises:
+          UserError: the run ends because of updates that are not finite.
+        """
+        clock = self._clock
+        # Without a save that is still to come the checkpoint does not know of them: their places are played again.
+        reports = self._reports(clock.steps) if clock.steps > clock.saved_steps else []
+        # Where episodes resume in the middle, their returns come later.
+        goes_on = self._system.goes_on_in_the_middle and clock.steps < self._config.train_for_env_steps
+        join = self._episodes.join if goes_on else self._episodes.join_rest
+        self._keep(join(clock.steps, reports, stream.rest()))
+        self.show()
+        if clock.steps > clock.logged_steps:
+            self.log(stream.waiting())
+        self.save(asynchronous=False)
+        self.guard.require(clock.steps)
+
+    def show(self) -> None:
+        """Moves the line of progress on."""
+        if not self._progress:
+            return
+        means = self._episodes.means()
+        names = [name for name in ("return", "intrinsic_return") if f"episode/{name}" in means]
+        self._progress.update(self._clock.steps, **{name: means[f"episode/{name}"] for name in names})
+        self._clock.shown()
+
+    def log(self, waiting: int) -> None:
+        """Writes a row of metrics; `waiting` batches wait for the learner."""
+        system = self._system
+        here = system_metrics(system.meters.read(), system.inference_threads)
+        everyone = self.gather({**here, "queue/waiting_batches": float(waiting)})
+        values = {
+            **self._averages.read(),
+            **self._episodes.row(),
+            **({"reward/version": float(self._reward_version)} if system.has_lookup else {}),
+            **({} if system.reward is None else system.reward.metrics()),
+            **of_all_hosts([host["system"] for host in everyone]),
+            "actors/restarts": float(sum(host["restarts"] for host in everyone)),
+            "actors/dropped_slots": float(sum(host["dropped_slots"] for host in everyone)),
+            "actors/rebuilt_environments": float(sum(host["rebuilt"] for host in everyone)),
+            "time/seconds": self._clock.seconds(),
+            "time/updates": float(system.learner.version),
+            "throughput/env_steps_per_second": self._clock.logged(),
+        }
+        if self._writer:
+            self._writer.write(self._clock.steps, values)
+
+    def save(self, asynchronous: bool) -> None:
+        """Writes a checkpoint of what every part of the run gives."""
+        clock, everyone = self._clock, self.gather()
+        next_episode = [number for host in everyone for number in host["next_episode"]]
+        # A run that resumes with fewer environments keeps the others' places.
+        self._next_episode = next_episode + self._next_episode[len(next_episode) :]
+        progress = {
+            "env_steps": clock.steps,
+            "updates": self._system.learner.version,
+            reward_choice.STEP: self._config.reward.step,
+            "draws": max(host["draws"] for host in everyone),
+            "next_episode": self._next_episode,
+            "episodes": self._episodes.state(),
+            "seconds": clock.seconds(),
+            agent_checkpoints.READ_ANEW: self._read_anew,
+            **self.guard.progress(),
+        }
+        metrics = self._episodes.means() if self._episodes.settled() else {}
+        items, playing = self._system.items()
+        if playing:
+            progress |= {**playing, _HALVES: self._episodes.waiting()}
+        agent_checkpoints.save(self._checkpoints, clock.steps, items, progress, metrics, asynchronous)
+        clock.saved()
+
+    def gather(self, system: dict[str, float] | None = None) -> list[dict[str, Any]]:
+        """Takes in the episodes of all hosts; gives what else they tell each other, `system` with it."""
+        actors = [source.actors for source in self._system.sources]
+        everyone = self._hosts.gather(
+            {
+                "system": system,
+                "episodes": self._unwritten,
+                "next_episode": self._system.next_episode(),
+                "draws": self._system.draws(),
+                "restarts": sum(a.restarts for a in actors),
+                "dropped_slots": sum(a.dropped_slots for a in actors),
+                "rebuilt": sum(a.rebuilt for a in actors),
+            }
+        )
+        self._unwritten = []
+        for host in everyone:
+            self._write(host["episodes"])
+        return everyone
+
+    def _reports(self, step: int) -> list[dict[str, Any]]:
+        """What actors report of the episodes that ended since the last call."""
+        reports = [report for source in self._system.sources for report in source.actors.episodes()]
+        if self._recorder is not None:
+            self._recorder.report(step, reports)
+        return reports
+
+    def _keep(self, rows: list[dict[str, Any]]) -> None:
+        """Takes in this host's complete episodes."""
+        if self._hosts.count == 1:
+            self._write(rows)
+        else:
+            self._unwritten += rows
+
+    def _write(self, rows: list[dict[str, Any]]) -> None:
+        self._episodes.write(rows)
+        if self._published is not None:
+            self._published.add(rows)

@@ -1,0 +1,63 @@
+"""Which evaluation of its reward run an agent learns from: settled when the run begins, and kept.
+
+A reward run that resumes makes newer evaluations: an agent that is continued must not take up another reward.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ml_collections import ConfigDict
+
+from motif_jax.rewards.load import open_reward
+from motif_jax.rl import agent_checkpoints
+from motif_jax.support.checkpoints import Checkpoints
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_json, read_json
+
+FILE = "plan.json"
+STEP = "reward_step"
+
+
+def settled(workdir: str | os.PathLike[str]) -> int | None:
+    """The evaluation that the agent run in `workdir` learns from, None if none has been settled.
+
+    Raises:
+      UserError: the file that says it is damaged.
+    """
+    path = Path(workdir) / FILE
+    if not path.exists():
+        return None
+    remedy = (
+        "remove it, and the newest checkpoint says again which evaluation of the reward the run learns from"
+    )
+    step = read_json(path, remedy, keys=[STEP])[STEP]
+    if type(step) is not int:
+        raise UserError(f"{path} is damaged ({STEP} is {step!r}): {remedy}")
+    return step
+
+
+def apply(config: ConfigDict, workdir: str | os.PathLike[str]) -> ConfigDict:
+    """A copy of a `train_agent` config whose `reward.step` is the one settled in `workdir`, if there is one."""
+    config, step = config.copy_and_resolve_references(), settled(workdir)
+    if step is not None:
+        config.reward.step = step
+    return config
+
+
+def settle(config: ConfigDict, workdir: str | os.PathLike[str], checkpoints: Checkpoints) -> None:
+    """Writes down, unless it has been, which evaluation the run learns from.
+
+    It is what the newest checkpoint of the agent says, or for a run that begins what `config.reward.step` means.
+
+    Raises:
+      UserError: the reward run has no such evaluation.
+    """
+    path, latest = Path(workdir) / FILE, checkpoints.latest()
+    if not config.reward.dir or path.exists():
+        return
+    step = None if latest is None else agent_checkpoints.restore_progress(checkpoints, latest).get(STEP)
+    if step is None:
+        step = open_reward(config.reward.dir, config.reward.step).step
+    atomic_write_json(path, {STEP: step})

@@ -1,0 +1,365 @@
+"""Environment, actors, devices and coefficients of a `train_agent` config."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+from ml_collections import ConfigDict
+
+from motif_jax import rewards
+from motif_jax.actors.rollouts import ActorsConfig
+from motif_jax.actors.slots import require_memory
+from motif_jax.algorithms import schedules
+from motif_jax.devices import compiled_programs, memory, precision
+from motif_jax.envs import registry
+from motif_jax.networks.policy import PolicyNetwork
+from motif_jax.rewards.trained import cpu_device
+from motif_jax.rl import agent_networks, splitting
+from motif_jax.support import capacity, cluster, metrics, seeds
+from motif_jax.support import config as checks
+
+SCORE_TASKS = ("NetHackScore-v1", "NetHackScoreExtendedActions-v1")
+SCORE_COEFFICIENT = 0.1
+SPARSE_COEFFICIENT = 10.0
+TEXT_FIELD = "message"  # of rewards
+
+
+def environment_options(config: ConfigDict) -> dict[str, Any]:
+    """Options of `registry.make` for `config.environment` and `config.compat`, JSON-able.
+
+    What a policy plays with; training adds the fields of its reward, see `training_options`.
+    """
+    options = registry.options_of(config.environment)
+    spec = registry.spec(config.environment.name, **options)
+    if spec.quirks:
+        switches = {name: bool(config.compat.get(name)) for name in spec.quirks}
+        # Published: messages are counted only where an intrinsic reward is trained on.
+        if "message_count_off" in switches:
+            switches["message_count_off"] &= config.reward.intrinsic_coefficient == 0
+        options["compat"] = switches
+    if spec.section is not None:
+        allowed = f"a task of this config, which has no section environment.{spec.section}"
+        checks.require(
+            spec.section in config.environment, "environment.name", config.environment.name, allowed
+        )
+        options |= config.environment[spec.section].to_dict()
+    return options | agent_networks.environment_options(config)
+
+
+def training_options(config: ConfigDict) -> dict[str, Any]:
+    """`environment_options` with the observation fields that an intrinsic reward of more than the text reads."""
+    options = environment_options(config)
+    return options | fields_option(config.environment.name, options, config.reward)
+
+
+def fields_option(name: str, options: Mapping[str, Any], reward: ConfigDict) -> dict[str, Any]:
+    """Returns {'fields': ...} with what `reward` reads and the environment does not show by itself, {} for nothing.
+
+    Raises:
+      UserError: the environment cannot show it.
+    """
+    spec, fields = registry.spec(name, **options), rewards.required_fields(reward)
+    if fields == (TEXT_FIELD,) and registry.require_text(name, spec.text_field):
+        return {}  # a reward of the text alone reads what the environment has of it
+    more = [field for field in fields if field not in spec.observation]
+    allowed = f"a reward that reads what {name} shows, not {', '.join(more)}"
+    checks.require(set(more) <= set(spec.optional_fields), "reward.dir", reward.dir, allowed)
+    return {"fields": [*options.get("fields", ()), *more]} if more else {}
+
+
+def resolved(config: ConfigDict) -> ConfigDict:
+    """A copy of `config` with the values that depend on others, this host's place included.
+
+    The published agent takes the task's reward times 0.1 on the score tasks, and times 10 on the sparse ones.
+
+    Raises:
+      UserError: see `cluster.place`.
+    """
+    config = config.copy_and_resolve_references()
+    config.hosts.update(dataclasses.asdict(cluster.place(config)))
+    if config.reward.extrinsic_coefficient is None:
+        score = config.environment.name in SCORE_TASKS
+        config.reward.extrinsic_coefficient = SCORE_COEFFICIENT if score else SPARSE_COEFFICIENT
+    if config.actors.slots_per_group is None:
+        config.actors.slots_per_group = slots_per_group(config)
+    return config
+
+
+def columns(config: ConfigDict) -> int:
+    """Rollouts of this host's part of a resolved config's batch."""
+    return config.batch_size // config.rollout // config.hosts.count
+
+
+def slots_per_group(config: ConfigDict) -> int:
+    """The fewest slots with which actors and batcher never wait for each other.
+
+    Actors wait when all slots of all groups are full. Then the slots hold a batch, also when all columns but one of a
+    slot went into the batch before. No more: what actors play ahead of the learner is played with old parameters.
+    """
+    envs = config.actors.workers * config.actors.envs_per_worker
+    per_group = config.actors.envs_per_worker // config.actors.groups_per_worker
+    return max(2, -(-(columns(config) + per_group - 1) // envs))
+
+
+def actors_configs(config: ConfigDict, count: int) -> list[ActorsConfig]:
+    """This host's actors of a resolved config, divided evenly over `count` devices that act.
+
+    Environments are numbered through all hosts, so that no two play the same games.
+    """
+    actors = config.actors
+    first_env = config.hosts.index * actors.workers * actors.envs_per_worker
+    workers = actors.workers // count
+    options, cores, remembered = training_options(config), actor_cores(config), _remembered(config)
+    return [
+        ActorsConfig(
+            env=config.environment.name,
+            options=options,
+            seed=config.seed,
+            workers=workers,
+            envs_per_group=actors.envs_per_worker // actors.groups_per_worker,
+            rollout=config.rollout,
+            groups_per_worker=actors.groups_per_worker,
+            slots_per_group=actors.slots_per_group,
+            first_env=first_env + number * workers * actors.envs_per_worker,
+            same_step_autoreset=bool(config.compat.timeout_as_terminal),
+            warmup_steps=actors.warmup_steps,
+            warmup_seconds=actors.warmup_seconds,
+            timeout_seconds=actors.timeout_seconds,
+            start_timeout_seconds=actors.start_timeout_seconds,
+            max_failures=actors.max_failures,
+            games_per_process=games_per_process(config),
+            start_method=actors.start_method,
+            cores=cores and cores[number * workers : (number + 1) * workers],
+            remembered=remembered,
+        )
+        for number in range(count)
+    ]
+
+
+def _remembered(config: ConfigDict) -> int:
+    """Actions of an episode that are remembered, see `ActorsConfig`; games without seeds cannot be played again."""
+    wanted = config.serial or config.actors.get("rebuild", False)
+    return config.environment.max_episode_steps if wanted and not config.compat.get("seed_noop") else 0
+
+
+def games_per_process(config: ConfigDict, key: str = "actors.games_per_process") -> int | None:
+    """What `config.actors.games_per_process`, or another `key`, means, None for 'auto'.
+
+    Raises:
+      UserError: it is neither that nor a number above 0.
+    """
+    value = checks.dotted(config, key)
+    good = value == "auto" or (checks.is_natural(value) and int(value) > 0)
+    checks.require(good, key, value, "'auto' or a number above 0")
+    return None if value == "auto" else int(value)
+
+
+def actor_cores(config: ConfigDict) -> list[int] | None:
+    """The cores that `config.actors.cores` names, one for each worker; [] for any, None for 'auto'.
+
+    Raises:
+      UserError: there are not as many as workers, or this process may not use them.
+    """
+    value, workers = config.actors.cores, config.actors.workers
+    if value in ("auto", ""):
+        return None if value else []
+    numbers = [part.strip() for part in value.split(",")]
+    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+    good = all(checks.is_natural(part) and int(part) in usable for part in numbers)
+    allowed = (
+        f"'auto', '', or {workers} different cores, one for each of config.actors.workers, of those that this process may "
+        f"use ({', '.join(map(str, sorted(usable)))})"
+    )
+    checks.require(good and len(set(numbers)) == len(numbers) == workers, "actors.cores", value, allowed)
+    return [int(part) for part in numbers]
+
+
+def make_network(config: ConfigDict) -> PolicyNetwork:
+    """The network of a config's agent.
+
+    Raises:
+      UserError: the environment does not show what the network reads.
+    """
+    spec = registry.spec(config.environment.name, **training_options(config))
+    return agent_networks.make(config, spec)
+
+
+def takes_turns(config: ConfigDict) -> bool:
+    """Whether nobody acts while an update runs: in one thread, or on policy."""
+    return bool(config.serial or config.get("on_policy"))
+
+
+def make_optimizer(config: ConfigDict) -> Any:
+    """The optimiser of a config's agent."""
+    return schedules.make_optimizer(config.optimizer)
+
+
+def optimizer_steps(config: ConfigDict) -> int:
+    """Optimiser steps of the whole run, at least: batches with ends of episodes hold fewer environment steps."""
+    updates = -(-config.train_for_env_steps // config.batch_size)
+    return updates * config.algorithm.epochs * _minibatches(config)
+
+
+def _minibatches(config: ConfigDict) -> int:
+    """Of an epoch: of whole rollouts, or of steps where the algorithm says how many a minibatch has."""
+    settings = config.algorithm
+    if "minibatch_size" in settings:
+        return config.batch_size // settings.minibatch_size
+    return settings.get("minibatches", 1)
+
+
+def wandb_options(config: ConfigDict) -> dict[str, Any] | None:
+    """Arguments of `wandb.init`, None if W&B is off."""
+    if not config.wandb.enabled:
+        return None
+    return {"project": config.wandb.project, "name": config.wandb.name, "config": config.to_dict()}
+
+
+def configure_jax(config: ConfigDict) -> None:
+    """Settings of jax and of the heap, to be made before the first computation.
+
+    Where only the CPU computes the heap keeps freed memory. Beside accelerators it stays as it is: one arena would slow the
+    host's threads.
+
+    Raises:
+      UserError: a precision or a number of devices that there is not.
+    """
+    if config.devices.cpu_count is not None:
+        jax.config.update("jax_num_cpu_devices", config.devices.cpu_count)
+    if not memory.accelerator_possible(jax.config.values["jax_platforms"]):
+        memory.keep_freed_memory()
+    precision.set_matmul_precision(config)
+    folder = compiled_programs.folder_of(config.compile_cache)
+    if folder is not None:
+        compiled_programs.keep_in(folder)
+
+
+def all_learner_devices(config: ConfigDict) -> list[jax.Device]:
+    """The devices that `config.devices.learner` names, of all hosts: the same places on each of them."""
+    here = jax.local_devices()
+    places = [here.index(device) for device in learner_devices(config)]
+    of_host = [jax.local_devices(process_index=index) for index in range(jax.process_count())]
+    return [devices[place] for devices in of_host for place in places]
+
+
+def learner_devices(config: ConfigDict) -> list[jax.Device]:
+    """This host's devices that `config.devices.learner` names.
+
+    Raises:
+      UserError: there is no such device.
+    """
+    return _devices(config, "devices.learner", jax.local_devices())
+
+
+def actor_devices(config: ConfigDict) -> list[jax.Device]:
+    """This host's devices that `config.devices.actor` names.
+
+    Raises:
+      UserError: there is no such device.
+    """
+    if config.devices.actor == "first":
+        return learner_devices(config)[:1]
+    return _devices(config, "devices.actor", jax.local_devices())
+
+
+def lookup_device(config: ConfigDict) -> jax.Device:
+    """Where the rewards of texts are computed: if possible on a device that does not learn.
+
+    Beside accelerators it is the CPU; without one (JAX_PLATFORMS) the first acting device that does not learn, else the first
+    that acts.
+    """
+    acting, learning = actor_devices(config), learner_devices(config)
+    beside = None if acting[0].platform == "cpu" else cpu_device()
+    return beside or next((device for device in acting if device not in learning), acting[0])
+
+
+def _devices(config: ConfigDict, key: str, devices: Sequence[jax.Device]) -> list[jax.Device]:
+    value = checks.dotted(config, key)
+    if value == "all":
+        return list(devices)
+    numbers = [part.strip() for part in str(value).split(",")]
+    good = all(checks.is_natural(part) and int(part) < len(devices) for part in numbers)
+    distinct = good and len({int(part) for part in numbers}) == len(numbers)
+    allowed = f"'all' or different numbers below {len(devices)}, the devices here, with commas between"
+    checks.require(distinct, key, value, allowed)
+    return [devices[int(part)] for part in numbers]
+
+
+def check(config: ConfigDict) -> ConfigDict:
+    """Checks everything of the config that this module reads, and starts nothing.
+
+    In a run of several hosts `check_devices` is left for the time when they are connected.
+
+    Returns:
+      The resolved config.
+
+    Raises:
+      UserError: names the key, the value and what is allowed.
+    """
+    registry.check(config.environment.name, registry.options_of(config.environment))
+    seeded = not (config.record_every and config.compat.get("seed_noop"))
+    allowed = "0 with compat.seed_noop: games without seeds cannot be played again"
+    checks.require(seeded, "record_every", config.record_every, allowed)
+    fixed = config.record_every and config.compat.get("glam_fixed_kind_per_env")
+    allowed = "0 with compat.glam_fixed_kind_per_env: what kind an environment has kept is not in a recording"
+    checks.require(not fixed, "record_every", config.record_every, allowed)
+    if not config.serial:
+        per_group = config.actors.envs_per_worker // config.actors.groups_per_worker
+        each = config.actors.groups_per_worker * -(-per_group // (games_per_process(config) or 1))
+        capacity.require_workers("actors.workers", config.actors.workers, config.actors.envs_per_worker, each)
+    actor_cores(config)
+    batch, rollout = config.batch_size, config.rollout
+    checks.require(batch % rollout == 0, "batch_size", batch, f"a multiple of config.rollout={rollout}")
+    _divides(config, "actors.envs_per_worker", "actors.groups_per_worker")
+    config = resolved(config)
+    if config.get("on_policy"):
+        whole = rollout * config.actors.workers * config.actors.envs_per_worker * config.hosts.count
+        allowed = f"{whole} with config.on_policy: a rollout of every environment"
+        checks.require(batch == whole, "batch_size", batch, allowed)
+    slots, needed = config.actors.slots_per_group, slots_per_group(config)
+    checks.require(slots >= needed, "actors.slots_per_group", slots, f"at least {needed} for this batch_size")
+    rewards.check(config.reward)
+    if config.hosts.count == 1:
+        check_devices(config)
+    schedules.check_warmup(config, optimizer_steps(config))
+    rewards.check_run(config, make_network(config).spec)
+    if config.wandb.enabled:
+        metrics.import_wandb()
+    return config
+
+
+def check_devices(config: ConfigDict) -> None:
+    """Raises UserError where a resolved config does not fit the devices that there are, the same on every host."""
+    learners, actors = len(learner_devices(config)), len(actor_devices(config))
+    splitting.check(config, learners)
+    count, minibatches = config.hosts.count, config.algorithm.get("minibatches", 1)
+    rollouts = config.batch_size // config.rollout
+    over = f"{count} hosts of {learners}" if count > 1 else str(learners)
+    checks.require(
+        rollouts % (count * learners * minibatches) == 0,
+        "batch_size",
+        config.batch_size,
+        f"rollouts that divide over {over} learner devices and {minibatches} minibatches; "
+        f"it is {rollouts} rollouts of {config.rollout} steps",
+    )
+    checks.require(
+        config.actors.workers % actors == 0,
+        "actors.workers",
+        config.actors.workers,
+        f"a multiple of the {actors} devices of config.devices.actor",
+    )
+    require_memory(sum(part.layout().size for part in actors_configs(config, actors)))
+
+
+def _divides(config: ConfigDict, key: str, by: str) -> None:
+    value, divisor = checks.dotted(config, key), checks.dotted(config, by)
+    checks.require(value % divisor == 0, key, value, f"a multiple of config.{by}={divisor}")
+
+
+def random_key(seed: int, *path: int | str) -> jax.Array:
+    """The key of a part of a training: ('learner') of its first parameters and of its updates."""
+    return jax.random.PRNGKey(seeds.derive(seed, *path) % (1 << 31))

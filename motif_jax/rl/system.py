@@ -1,0 +1,376 @@
+"""Actors, inference, batcher and learner of an agent's training put together, in threads or in one."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import operator
+import queue
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import jax
+from ml_collections import ConfigDict
+
+from motif_jax import rewards
+from motif_jax.actors.inline import InlineActors
+from motif_jax.actors.pool import ActorPool
+from motif_jax.actors.rollouts import Ready, Rollouts
+from motif_jax.algorithms import appo
+from motif_jax.algorithms.registry import Algorithm, algorithm_of
+from motif_jax.devices.meters import Meters
+from motif_jax.devices.services import Services
+from motif_jax.devices.sharding import Sharded
+from motif_jax.networks.policy import PolicyNetwork
+from motif_jax.rewards import RunSetup
+from motif_jax.rl import agent_checkpoints, agent_networks, play_state, settings, splitting
+from motif_jax.rl.agent_checkpoints import Snapshot
+from motif_jax.rl.batcher import (
+    ActorSource,
+    Batcher,
+    BatchListener,
+    DeviceBatch,
+    Finished,
+    Prefetcher,
+    put,
+)
+from motif_jax.rl.inference import Inference
+from motif_jax.rl.learner import Learner
+from motif_jax.rl.publishing import Place, Publisher
+from motif_jax.rl.reward_lookup import IntrinsicReturn, RewardLookup
+from motif_jax.support.errors import UserError
+from motif_jax.support.interruption import never
+
+_GET_SECONDS = 0.2
+
+
+@dataclasses.dataclass(frozen=True)
+class Listeners:
+    """Callbacks of a running system.
+
+    Attributes:
+      batch: of every batch, by the batcher's thread; see `batcher.BatchListener`.
+      finished: of every finished slot, by the thread of its source, before the batcher can read it.
+    """
+
+    batch: tuple[BatchListener, ...] = ()
+    finished: tuple[Callable[[Finished], None], ...] = ()
+
+
+class System:
+    """Actors, inference and learner of one run, without its bookkeeping.
+
+    Args:
+      config: a resolved config.
+      snapshot: what the run resumes from, None for a new run.
+      listeners: callbacks.
+      workdir: the run folder, for rewards that keep something there.
+
+    Attributes:
+      finished: slots that can be read.
+    """
+
+    def __init__(
+        self,
+        config: ConfigDict,
+        snapshot: Snapshot | None = None,
+        listeners: Listeners | None = None,
+        workdir: Path | None = None,
+    ) -> None:
+        self.config = config
+        if snapshot is not None:
+            before = snapshot.progress.get(agent_checkpoints.READ_ANEW, {})
+            agent_networks.refuse_changed(config, before, f"--workdir={workdir}")
+        self.meters = Meters()
+        self.network = settings.make_network(config)
+        self.optimizer = settings.make_optimizer(config)
+        self.finished: queue.SimpleQueue[Finished] = queue.SimpleQueue()
+        self._listeners = listeners or Listeners()
+        # None: as the reward run's own switch says.
+        two_decimals = True if config.compat.quantile_two_decimals else None
+        run = None if workdir is None else RunSetup(config, workdir, config.max_waiting_batches)
+        self.reward = rewards.load_intrinsic(
+            config.reward, self.network.spec, two_decimals, settings.lookup_device(config), run
+        )
+        reward_fn = None if self.reward is None else self.reward.in_step
+        self.has_lookup = self.reward is not None and reward_fn is None
+        algorithm = algorithm_of(config)
+        state = self._make_state(algorithm, snapshot)
+        update = algorithm.make_update(self.network, self.optimizer, config, reward_fn=reward_fn)
+        self.parallel = splitting.make_parallel(config, self.network, settings.all_learner_devices(config))
+        actor_devices: Sequence[Place] = settings.actor_devices(config)
+        if isinstance(self.parallel, Sharded):
+            actor_devices = [self.parallel.everywhere]
+        frozen = self.network.frozen()
+        state = _with_frozen(state, frozen)
+        # The learner's copy acts too where all that acts is its first device, or all that a split model lies on.
+        together = isinstance(self.parallel, Sharded) or actor_devices == [self.parallel.local_devices[0]]
+        lends = bool(frozen) and together and settings.takes_turns(config)
+        published, prepare = _acting(algorithm, config, self.network)
+        self.publisher = Publisher(actor_devices, prepare, {} if lends else frozen)
+        self.learner = Learner(update, state, self.parallel, self.publisher, self.meters, lends, published)
+        self.sources = self._make_sources(actor_devices, {} if snapshot is None else snapshot.progress)
+        self._noted: tuple[dict[str, Any], dict[str, Any]] | None = None
+        self._finished_slots = [[0] * source.actors.config.groups for source in self.sources]
+        spec, lookup = self.network.spec, None
+        if self.reward is not None and self.has_lookup:
+            exponent = config.reward.count_exponent
+            lookup = RewardLookup(spec, self.reward, exponent, self.meters, self.learner.version)
+        self.batcher = Batcher(
+            spec,
+            self.sources,
+            settings.columns(config),
+            self.meters,
+            lookup,
+            self._listeners.batch,
+            # Several hosts run one program, of one length.
+            *([self.network.cropped] if config.hosts.count == 1 else []),
+        )
+        if snapshot is not None:
+            self._restore_play(snapshot)
+
+    def _make_state(self, algorithm: Algorithm, snapshot: Snapshot | None) -> Any:
+        """The training state, new or from `snapshot`, of which learner and reward take their items."""
+
+        def make() -> Any:
+            key = settings.random_key(self.config.seed, "learner")
+            state = algorithm.make_state(self.network, self.optimizer, key)
+            if "reference" in state._fields:
+                return algorithm.with_reference(state, self.config)  # type: ignore[attr-defined]
+            if "memory" not in state._fields:
+                return state
+            return algorithm.with_memory(state, self.network, self.config)  # type: ignore[attr-defined]
+
+        if snapshot is None:
+            state = make()
+        else:
+            state = agent_checkpoints.take_learner(snapshot, make)
+            if jax.tree.leaves(getattr(state, "reference", ())):
+                state = state._replace(reference=make().reference)
+            agent_checkpoints.take_reward(snapshot, self.reward)
+            self._play = snapshot.take_play()
+            snapshot.require_all_taken()
+        if self.reward is not None and self.reward.in_step is not None:
+            state = state._replace(reward_params=self.reward.params)
+        return state
+
+    def _make_sources(self, devices: Sequence[Place], progress: Mapping[str, Any]) -> list[ActorSource]:
+        sources = []
+        kind = InlineActors if self.config.serial else ActorPool
+        next_episode, draws = progress.get("next_episode", []), progress.get("draws", 0)
+        for number, (device, config) in enumerate(
+            zip(devices, settings.actors_configs(self.config, len(devices)), strict=True)
+        ):
+            own = next_episode[config.first_env : config.first_env + config.num_envs]
+            actors: Rollouts = kind(config, own, [functools.partial(self._finish, number)])
+            # Every device of every host draws its own actions.
+            device_number = self.config.hosts.index * len(devices) + number
+            key = settings.random_key(self.config.seed, "inference", device_number)
+            inference = Inference(self.network, actors, self.publisher, device, key, self.meters, draws)
+            sources.append(ActorSource(actors, inference))
+        return sources
+
+    def _finish(self, source: int, slot: int) -> None:
+        """Takes a finished slot, on the thread of its source."""
+        finished = Finished(source, slot)
+        self._finished_slots[source][self.sources[source].actors.group_of(slot)] += 1
+        for listener in self._listeners.finished:
+            listener(finished)
+        self.finished.put(finished)
+
+    def note_play(self) -> None:
+        """Notes the state of play for the next checkpoint, between two batches."""
+        if not self._remembers:
+            return
+        waiting = [self.finished.get() for _ in range(self.finished.qsize())]
+        for finished in waiting:
+            self.finished.put(finished)
+        self._noted = play_state.of(self.sources, self.batcher, waiting)
+
+    def rollouts_of(self, source: int, group: int) -> int:
+        """How many rollouts a group has finished since the system was made."""
+        return self._finished_slots[source][group]
+
+    def _restore_play(self, snapshot: Snapshot) -> None:
+        arrays, plain = self._play, snapshot.progress.get(play_state.ITEM)
+        if arrays is None or plain is None or not self._remembers:
+            return
+        for finished in play_state.restore(plain, arrays, self.sources, self.batcher) or ():
+            self.finished.put(finished)
+
+    @property
+    def _remembers(self) -> bool:
+        """Whether checkpoints hold the state of play."""
+        remembered = all(source.actors.config.remembered for source in self.sources)
+        return remembered and settings.takes_turns(self.config) and self.config.hosts.count == 1
+
+    @property
+    def goes_on_in_the_middle(self) -> bool:
+        """Whether the run resumes in the middle of episodes."""
+        return self._remembers and (self.config.serial or self._noted is not None)
+
+    def items(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What a checkpoint holds of its parts: items, and what stands in its progress."""
+        of_reward = agent_checkpoints.items_of_reward(self.reward, self.learner.version)
+        items = {**self.learner.items(), **of_reward}
+        if self.config.serial:
+            self.note_play()
+        if self._noted is None:
+            return items, {}
+        plain, arrays = self._noted
+        return {**items, **agent_checkpoints.items_of_play(arrays)}, {play_state.ITEM: plain}
+
+    def start(self, stopped: Callable[[], bool] = never) -> None:
+        """Starts the actors, and compiles inference and the reward while they start.
+
+        The learner's program is compiled when the first batch is there.
+
+        Raises:
+          StoppedError: `stopped` said so before all actors were started, or while the reward waited for its annotator.
+        """
+        for source in self.sources:
+            source.actors.start(stopped)
+        for source in self.sources:
+            source.inference.compile()
+        if self.reward is not None:
+            self.reward.stopped = stopped
+            self.reward.start()
+
+    def close(self) -> None:
+        """Ends the actors, and what a reward has started."""
+        for source in self.sources:
+            source.actors.close()
+        if self.reward is not None:
+            self.reward.close()
+
+    def next_episode(self) -> list[int]:
+        """For every environment the number of the episode that it starts next."""
+        return [number for source in self.sources for number in source.actors.next_episode()]
+
+    @property
+    def inference_threads(self) -> int:
+        """How many threads choose actions: one for each acting device, or one for everything."""
+        return 1 if settings.takes_turns(self.config) else len(self.sources)
+
+    def draws(self) -> int:
+        """Random draws of inference so far (the most of any device)."""
+        return max(source.inference.counter for source in self.sources)
+
+
+class BatchStream:
+    """Gives the learner its batches. With threads: inference and batcher run beside the caller.
+
+    Args:
+      system: what runs.
+      stopped: is asked while the actors are started and the reward waits, and ends that with `StoppedError`.
+    """
+
+    def __init__(self, system: System, stopped: Callable[[], bool] = never) -> None:
+        self._system, self._stopped = system, stopped
+        config = system.config
+        self._in_turns = settings.takes_turns(config)
+        self._batches = 0
+        self._services = Services()
+        self._prefetcher = Prefetcher(
+            system.batcher, system.finished, system.parallel, config.max_waiting_batches, system.meters
+        )
+
+    def __enter__(self) -> BatchStream:
+        try:
+            self._system.start(self._stopped)
+        except BaseException:
+            self._system.close()
+            raise
+        if not self._in_turns:
+            for number, source in enumerate(self._system.sources):
+                self._services.start(f"inference {number}", source.inference.serve)  # type: ignore[arg-type]
+            self._services.start("batcher", self._prefetcher.work)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._services.stop()
+        finally:
+            self._system.close()
+
+    def get(self) -> DeviceBatch | None:
+        """The next batch, None if there is none yet.
+
+        Raises:
+          ServiceFailedError: a thread failed.
+        """
+        if self._in_turns:
+            return self._get_in_turn()
+        self._services.check()
+        batch = self._prefetcher.get(0)
+        if batch is None:
+            self._system.learner.settle()  # with its own meter: the learner waits from here on
+            with self._system.meters.time("learner/wait"):
+                batch = self._prefetcher.get(_GET_SECONDS)
+        return batch
+
+    def _get_in_turn(self) -> DeviceBatch | None:
+        """The next batch; None if actors take longer."""
+        system = self._system
+        system.learner.settle()
+        while True:
+            self._is_full()
+            batch = system.batcher.next()
+            if batch is not None:
+                self._batches += 1
+                if not system.config.serial:
+                    system.note_play()
+                return put(batch, system.parallel)
+            served = 0
+            for number, source in enumerate(system.sources):
+                served += source.inference.serve(_GET_SECONDS / len(system.sources), self._hold(number))
+            if not served and not system.config.serial:
+                self._is_full()
+                if not system.batcher.is_full():
+                    return None
+
+    def _hold(self, source: int) -> Callable[[Ready], bool] | None:
+        """On policy the action at a slot's last observation, the first of the next, is left to the next parameters."""
+        system = self._system
+        if not system.config.get("on_policy"):
+            return None
+        return lambda each: each.row == 0 and system.rollouts_of(source, each.group) > self._batches
+
+    def _is_full(self) -> bool:
+        """Passes finished slots to the batcher; returns whether a batch is full."""
+        system = self._system
+        while not system.finished.empty() and not system.batcher.is_full():
+            system.batcher.add(system.finished.get())
+        return system.batcher.is_full()
+
+    def waiting(self) -> int:
+        """Batches that wait for the learner."""
+        return self._prefetcher.waiting()
+
+    def rest(self) -> list[IntrinsicReturn]:
+        """Drains the queue after the learner has ended; returns the intrinsic returns of its episodes."""
+        batches = [self._prefetcher.get(0) for _ in range(self._prefetcher.waiting())]
+        return [value for batch in batches if batch is not None for value in batch.intrinsic_returns]
+
+
+def _acting(
+    algorithm: Algorithm, config: ConfigDict, network: PolicyNetwork
+) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """What of a state is published, and how it is prepared for acting."""
+    if algorithm is not appo or config.algorithm.value_normalisation != "popart":
+        return operator.attrgetter("params"), network.prepare
+    # Values that were played are compared with others after the scale of values has moved.
+    both = operator.attrgetter("params", "value_statistics")
+    return both, lambda parts: network.prepare(appo.in_units_of_reward(*parts))
+
+
+def _with_frozen(state: Any, frozen: Mapping[str, Any]) -> Any:
+    if not frozen:
+        return state
+    if "frozen" not in state._fields:
+        raise UserError("config.lora.patterns: low-rank additions are learned by config.algorithm.name=ppo")
+    return state._replace(frozen=frozen)

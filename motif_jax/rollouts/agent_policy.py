@@ -1,0 +1,237 @@
+"""Loads a checkpoint of an agent run as a policy that episodes can be played with."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.algorithms import finite
+from motif_jax.envs import registry
+from motif_jax.envs.babyai_text import catalogue
+from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.networks.policy import PolicyNetwork
+from motif_jax.rewards.trained import default_step, tell_once
+from motif_jax.rl import agent_checkpoints, agent_networks, reward_choice, settings
+from motif_jax.support import digests, run_folder
+from motif_jax.support.checkpoints import Checkpoints
+from motif_jax.support.config import has, is_natural
+from motif_jax.support.errors import UserError
+
+_CLONE = "clone_behaviour"  # its runs are agents too
+_CLONE_METRIC = "validation_loss"
+# What playing needs of a training's config.
+_NEEDED = ("seed", "environment.name", "environment.max_episode_steps", "network", "reward.dir", "compat")
+
+
+class AgentPolicy:
+    """A network with parameters, as `policies.BatchPolicy`."""
+
+    in_workers = False
+
+    def __init__(self, name: str, network: PolicyNetwork, params: Any) -> None:
+        self.name, self._network = name, network
+        self._params = jax.device_put(params)
+        self._apply = jax.jit(functools.partial(_act, network))
+
+    @property
+    def params(self) -> Any:
+        """The acting parameters."""
+        return self._params
+
+    def initial_state(self, batch_size: int) -> Any:
+        """Returns zeros, the state before an episode."""
+        return self._network.initial_state(batch_size)
+
+    def act(
+        self, observation: Mapping[str, np.ndarray], first: np.ndarray, state: Any
+    ) -> tuple[np.ndarray, np.ndarray, Any]:
+        read = self._network.cropped({name: observation[name] for name in self._network.fields})
+        logits, values, state = self._apply(self._params, read, first, state)
+        return np.asarray(logits), np.asarray(values), state
+
+
+def _act(
+    network: PolicyNetwork, params: Any, observation: dict[str, jax.Array], first: jax.Array, state: Any
+) -> tuple[jax.Array, jax.Array, Any]:
+    rows = jax.tree.map(lambda field: field[None], observation)
+    outputs: Any = network.apply(params, rows, state, jnp.expand_dims(first, 0))
+    logits, values, state = outputs
+    return logits[0], values[0], state
+
+
+def read_config(folder: str | Path) -> ConfigDict:
+    """Returns the config of an agent run, with the reward's evaluation that it learns from.
+
+    What it plays does not depend on what is played beside it: `compat.symbolic_train_mode_batchnorm` and
+    `compat.glam_untrained_dropout` are of trainings alone.
+
+    Raises:
+      UserError: another folder, or a config that has lost some of its keys.
+    """
+    config = ConfigDict(run_folder.read_config(folder))
+    if config.get("stage") == _CLONE:
+        config.reward = {"dir": None, "step": None, "intrinsic_coefficient": 0.0}
+    elif config.get("stage") != "train_agent":
+        raise UserError(f"{folder} is a run of {config.get('stage')}, not of train_agent")
+    missing = [key for key in _NEEDED if not has(config, key)]
+    if missing:
+        raise UserError(
+            f"{Path(folder) / 'config.json'} is damaged (it has no {', '.join(missing)}): restore a copy of the file, "
+            "or train in another folder"
+        )
+    wrong = [
+        key
+        for key in ("environment", "network", "reward", "compat")
+        if not isinstance(config[key], ConfigDict)
+    ]
+    wrong += [
+        f"environment.{key}"
+        for key in ("recall", "babyai_text")
+        if not wrong and not isinstance(config.environment.get(key, ConfigDict()), ConfigDict)
+    ]
+    if wrong or not isinstance(config.environment.name, str):
+        raise UserError(
+            f"{Path(folder) / 'config.json'} is damaged (what it has as {', '.join(wrong) or 'environment.name'}): restore a copy of the "
+            "file, or train in another folder"
+        )
+    for switch in (agent_networks.BATCH_STATISTICS, agent_networks.UNTRAINED_DROPOUT):
+        if config.compat.get(switch):
+            config.compat[switch] = False
+    return reward_choice.apply(config, folder)
+
+
+def environment_of(config: ConfigDict) -> tuple[str, dict[str, Any]]:
+    """Returns name and options of the environment that a training config names.
+
+    Episodes that are judged or shown are always seeded: `compat.seed_noop` has no part in them.
+    """
+    options = settings.environment_options(config)
+    switches = {key: True for key, on in options.pop("compat", {}).items() if on and key != "seed_noop"}
+    return config.environment.name, {**options, "compat": switches} if switches else options
+
+
+def choose_step(checkpoints: Checkpoints, which: str, folder: str | Path) -> int:
+    """Returns the step that 'latest', 'best' or a number means.
+
+    Of a clone 'latest' is the evaluation that its summary.json uses: where it stops early the best so far, which is said.
+
+    Args:
+      checkpoints: from `open_checkpoints`.
+      which: is meant.
+      folder: of the agent run.
+
+    Raises:
+      UserError: there is no such checkpoint.
+    """
+    if is_natural(which):
+        return int(which)
+    if which not in ("latest", "best"):
+        raise UserError(f"there is no checkpoint {which!r} of {folder}: must be latest, best or a step")
+    config = run_folder.read_config(folder)
+    if which == "best":
+        step = checkpoints.best()
+    elif config.get("stage") == _CLONE:
+        step, newest = default_step(checkpoints, config), checkpoints.latest()
+        if step is not None and newest is not None:
+            tell_once(Path(folder).resolve(), step, newest)
+    else:
+        step = checkpoints.latest()
+    if step is None:
+        raise UserError(f"{folder} has no {which} checkpoint yet: train for longer, or choose another folder")
+    return step
+
+
+def find_step(folder: str | Path, which: str) -> int:
+    """The step of the checkpoint of an agent run that `which` means, as `choose_step` says."""
+    with open_checkpoints(folder) as checkpoints:
+        return choose_step(checkpoints, which, folder)
+
+
+def digest(folder: str | Path, step: int) -> str | None:
+    """Digest of an agent's checkpoint; None without digests."""
+    return digests.of_sealed(Path(folder) / agent_checkpoints.FOLDER / str(step))
+
+
+def open_checkpoints(folder: str | Path) -> Checkpoints:
+    """The checkpoints of an agent run, to be read; the best is that of the highest return, of a clone that of the least held-out loss."""
+    saved = Path(folder) / agent_checkpoints.FOLDER
+    if run_folder.read_config(folder).get("stage") == _CLONE:
+        return Checkpoints(saved, keep_best=_CLONE_METRIC, best_mode="min", read_only=True)
+    return Checkpoints(saved, keep_best=agent_checkpoints.BEST_METRIC, read_only=True)
+
+
+def _check_actions(
+    spec: EnvironmentSpec, trained: EnvironmentSpec, who: str, environment: str | None
+) -> None:
+    if spec.num_actions != trained.num_actions:
+        raise UserError(
+            f"{who} with {trained.num_actions} actions, {environment} has {spec.num_actions}: choose an environment with "
+            "the agent's actions"
+        )
+
+
+def _fresh_params(config: ConfigDict, network: PolicyNetwork) -> Any:
+    """Parameters as a training with this config begins with."""
+    return network.init(jax.random.split(settings.random_key(config.seed, "learner"))[0])
+
+
+def load(
+    folder: str | Path, checkpoint: str = "latest", environment: str | None = None
+) -> tuple[AgentPolicy, int]:
+    """Reads an agent run.
+
+    Args:
+      folder: workdir of train_agent.
+      checkpoint: 'latest', 'best', or a step; 0 is the agent as it was before its first update.
+      environment: plays there in place of the training's task; it must show the same fields.
+
+    Returns:
+      The policy and the step of its checkpoint.
+
+    Raises:
+      UserError: the folder is not an agent run, has no such checkpoint, one that is not finite, or does not fit the
+        environment.
+    """
+    config = read_config(folder)
+    trained_on, options = environment_of(config)
+    there = environment or trained_on
+    spec = registry.spec(there, **catalogue.options_elsewhere(options, trained_on, there))
+    _check_actions(spec, registry.spec(trained_on, **options), f"{folder} plays {trained_on}", environment)
+    network = agent_networks.make(config, spec)
+    params, step = restore(folder, checkpoint, network)
+    return AgentPolicy(f"{folder} at step {step}", network, params), step
+
+
+def restore(folder: str | Path, checkpoint: str, network: PolicyNetwork) -> tuple[Any, int]:
+    """Reads the parameters of `network` from an agent run, with what is frozen; returns them and the step of their checkpoint.
+
+    Args:
+      folder, checkpoint: as of `load`.
+      network: of the run's config.
+
+    Raises:
+      UserError: see `load`, or it was learned with another tokenizer or base model.
+    """
+    with open_checkpoints(folder) as checkpoints:
+        step = choose_step(checkpoints, checkpoint, folder)
+        if step == 0 and 0 not in checkpoints.steps():
+            params = _fresh_params(read_config(folder), network)
+        else:
+            before = agent_checkpoints.learned_with(checkpoints, step)
+            agent_networks.refuse_changed(read_config(folder), before, str(folder))
+            params = agent_checkpoints.restore_params(checkpoints, step, network)
+        frozen = network.frozen()
+        if not finite.all_finite(params):
+            others = ", ".join(str(other) for other in checkpoints.steps() if other != step) or "none"
+            raise UserError(
+                f"{folder} at step {step} has parameters that are not finite, its training had diverged: choose another "
+                f"checkpoint (there are {others}), or train again with a smaller learning rate"
+            )
+    return ({**params, **frozen} if frozen else params), step

@@ -1,0 +1,129 @@
+"""Agents as players of a collection: their checkpoints and actions.
+
+An agent's episode is its seed and its actions. The network plays in this process; a recording process plays the
+actions again at the speed of the engine, and only there are screens looked at.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from motif_jax.envs import registry
+from motif_jax.rollouts import agent_policy
+from motif_jax.rollouts.episodes import How, play_episodes
+from motif_jax.support.config import is_natural
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_save_npy
+
+# Switches that change what an agent sees. The others change when a game ends, where the collection's own rules hold.
+_SEEN = ("crop_row_offset", "message_count_off")
+
+
+@dataclass(frozen=True)
+class CollectingAgent:
+    """One checkpoint of an agent run."""
+
+    folder: str
+    step: int
+
+    @property
+    def name(self) -> str:
+        """The agent's name in dataset.json: 'runs/a@1000'."""
+        return f"{self.folder}@{self.step}"
+
+    def digest(self) -> str | None:
+        """Its digest, see `agent_policy.digest`."""
+        return agent_policy.digest(self.folder, self.step)
+
+
+def resolve(agents: str) -> list[CollectingAgent]:
+    """The checkpoints that `config.agents` means now.
+
+    Args:
+      agents: run folders separated by commas; RUN is its newest checkpoint, RUN@STEP, RUN@best, and RUN@all.
+
+    Raises:
+      UserError: a folder is not an agent run, or has no such checkpoint.
+    """
+    found: list[CollectingAgent] = []
+    for entry in (part.strip() for part in agents.split(",") if part.strip()):
+        folder, which = _split(entry)
+        agent_policy.read_config(folder)
+        with agent_policy.open_checkpoints(folder) as checkpoints:
+            steps = checkpoints.steps()
+            chosen = steps if which == "all" else [agent_policy.choose_step(checkpoints, which, folder)]
+        missing = [step for step in chosen if step not in steps]
+        if missing or not chosen:
+            have = ", ".join(map(str, steps)) or "none"
+            raise UserError(f"config.agents={entry}: no such checkpoint; the steps of {folder} are {have}")
+        found += [CollectingAgent(folder, step) for step in chosen]
+    if not found:
+        raise UserError(
+            f"config.agents='{agents}': must name run folders of train_agent, with commas between"
+        )
+    return found
+
+
+def _split(entry: str) -> tuple[str, str]:
+    """The folder and which of its checkpoints: behind the last @, which is part of a name in a path or of a folder that is there."""
+    folder, at, which = entry.rpartition("@")
+    if at and (which in ("", "latest", "best", "all") or is_natural(which)):
+        return folder, which or "latest"
+    if at and "/" not in which and not Path(entry).is_dir():
+        raise UserError(f"config.agents={entry}: must end with @latest, @best, @all or @STEP")
+    return entry, "latest"
+
+
+@functools.lru_cache(maxsize=16)
+def _load(agent: CollectingAgent, environment: str) -> tuple[agent_policy.AgentPolicy, dict[str, bool]]:
+    """The policy, kept with its compiled network from one round of episodes to the next, and its switches."""
+    _, own = agent_policy.environment_of(agent_policy.read_config(agent.folder))
+    policy, _ = agent_policy.load(agent.folder, str(agent.step), environment)
+    return policy, {name: True for name in _SEEN if own.get("compat", {}).get(name)}
+
+
+def play(
+    agent: CollectingAgent,
+    environment: str,
+    options: dict[str, Any],
+    episodes: Sequence[int],
+    seeds: Sequence[int],
+    actions_file: Callable[[int], Path],
+    how: How,
+    stop: Any,
+) -> Iterator[int]:
+    """Plays `episodes` with `agent` and writes their actions; yields each episode's index when it is done.
+
+    Args:
+      agent: who plays.
+      environment: the collection's task.
+      options: of it.
+      episodes: indices of the episodes.
+      seeds: seeds of episodes 0, 1, ..., at least up to the last of `episodes`.
+      actions_file: episode -> the file that its actions go to.
+      how, stop: as in `episodes.play_episodes`.
+
+    Raises:
+      UserError: the checkpoint cannot be read, or the environment is none for it.
+    """
+    policy, switches = _load(agent, environment)
+    skip = set(range(len(seeds))) - set(episodes)
+    records = play_episodes(
+        environment,
+        {**options, "compat": switches} if switches else options,
+        seeds,
+        policy,
+        how,
+        skip=skip,
+        stop=stop,
+    )
+    kind = np.min_scalar_type(registry.spec(environment, **options).num_actions)
+    for record in records:
+        atomic_save_npy(actions_file(record.index), record.actions.astype(kind))
+        yield record.index

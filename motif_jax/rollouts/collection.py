@@ -1,0 +1,289 @@
+"""One collection of pairs: from the chunks that are there to the dataset."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from motif_jax.datasets.pairs import assemble, chunks, layout
+from motif_jax.datasets.pairs.writer import PairsWriter
+from motif_jax.envs.nethack.scripted_players import PLAYERS
+from motif_jax.rollouts import sampling
+from motif_jax.rollouts.mixture import Players
+from motif_jax.rollouts.sampling_worker import EpisodeJob, SamplingPlan
+from motif_jax.support import seeds
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_text
+from motif_jax.support.interruption import Interruption
+from motif_jax.support.progress import Progress
+
+# Agents play ahead of the recording by so many episodes at least, and at most.
+_FEWEST_AHEAD, _MOST_AHEAD = 8, 1024
+# Without a sub-sequence in so many games, there will be none.
+_MOST_EMPTY = 500
+# Without two captions that differ among so many sub-sequences, there will be none.
+_MOST_EQUAL = 10_000
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The requirements of a dataset.
+
+    Attributes:
+      environment, options: task and options of `envs.registry.make`.
+      fields: observation fields that become data/FIELD.npy, message among them.
+      text: the environment's text field, which message is.
+      seed: every draw follows from it.
+      num_pairs: exactly so many.
+      length: steps of a sub-sequence.
+      start_share: part of the published number of start points that is drawn.
+      even: each distinct message of a game is as likely to be drawn as any other; else each step.
+      drop_equal_captions: pairs with two equal captions are left out.
+      players: player -> weight.
+      policies: player -> what chooses its actions, for those that are no agents.
+    """
+
+    environment: str
+    options: Mapping[str, Any]
+    fields: tuple[str, ...]
+    seed: int
+    num_pairs: int
+    length: int
+    start_share: float
+    even: bool
+    drop_equal_captions: bool
+    players: Mapping[str, float]
+    policies: Mapping[str, Any] = field(default_factory=lambda: PLAYERS)
+    text: str = "message"
+
+
+class Collection:
+    """Plays, pairs and writes. What is in `staging` when it is made is not played again.
+
+    Args:
+      wanted: what to make.
+      folder: where the dataset goes.
+      staging: where chunks and agents' actions are kept meanwhile; removed at the end.
+      agents: name -> checkpoint (`agents.CollectingAgent`) of the players that are agents.
+      workers: processes; they change nothing but the time it takes.
+      lanes: episodes that an agent plays at a time.
+      stop: ends it early.
+    """
+
+    def __init__(
+        self,
+        wanted: Wanted,
+        folder: Path,
+        staging: Path,
+        *,
+        agents: Mapping[str, Any],
+        workers: int,
+        lanes: int,
+        stop: Interruption,
+    ) -> None:
+        self._wanted, self._folder, self._staging = wanted, folder, staging
+        self._agents, self._workers, self._lanes, self._stop = agents, workers, lanes, stop
+        self._chunks, self._actions = staging / "chunks", staging / "tapes"
+        self._chunks.mkdir(parents=True, exist_ok=True)
+        self._players = Players(wanted.players, wanted.seed, wanted.policies)
+        self._plan = SamplingPlan(
+            environment=wanted.environment,
+            options=wanted.options,
+            fields=wanted.fields,
+            seed=wanted.seed,
+            length=wanted.length,
+            share=wanted.start_share,
+            even=wanted.even,
+            text=wanted.text,
+            folder=str(self._chunks),
+        )
+        self._counts = chunks.scan(self._chunks)
+        self._drawn = sum(self._counts.values())
+        self._steps = 0
+
+    def run(self, meta: Mapping[str, Any]) -> bool:
+        """Plays until there are enough pairs and writes them; False when stopped before the dataset was whole.
+
+        `meta` goes into dataset.json.
+
+        Raises:
+          UserError: the first few hundred games are all shorter than a sub-sequence, or the first ten thousand captions equal
+            where pairs of equal ones are left out.
+        """
+        num_pairs = self._wanted.num_pairs
+        rows = 2 * num_pairs
+        with Progress(num_pairs, "pairs", "collect", min(self._drawn // 2, num_pairs)) as progress:
+            while True:
+                episodes = self._play(rows, progress)
+                if episodes is None:
+                    return False
+                pairs, kept = self._pair(episodes)
+                if len(pairs) == num_pairs:
+                    break
+                if not kept and self._drawn >= _MOST_EQUAL:
+                    raise UserError(
+                        f"config.drop_equal_captions=True: leaves out every pair, for the captions of {self._drawn:,} sub-sequences "
+                        "are equal; give False, or an environment or players that show more, with another --workdir"
+                    )
+                progress.log(f"{kept:,} of {num_pairs:,} pairs have two different captions: playing on")
+                rows = assemble.more_rows(rows, num_pairs, kept)
+            progress.update(num_pairs, episodes=episodes)
+        if not self._write(pairs, episodes, meta):
+            return False
+        shutil.rmtree(self._staging)
+        return True
+
+    def _play(self, rows: int, progress: Progress) -> int | None:
+        """Records episodes until the first ones hold `rows` sub-sequences; their number, None when stopped."""
+        while (episodes := assemble.enough_episodes(self._counts.get, rows)) is None:
+            end = self._play_agents(rows, progress) if self._agents else None
+            if self._stop.requested:
+                return None
+            jobs = self._jobs(rows, end)
+            answered = bool(self._counts)
+            for done in sampling.record(jobs, self._plan, self._workers, self._stop, answered):
+                self._note(done, rows, progress)
+            if self._stop.requested:
+                return None
+        return episodes
+
+    def _note(self, done: sampling.Sampled, rows: int, progress: Progress) -> None:
+        self._counts[done.job.index] = done.count
+        self._drawn += done.count
+        self._steps += done.steps
+        if done.left_out:
+            progress.log(f"episode {done.job.index} ends every process that plays it: left out")
+        if not self._drawn and len(self._counts) >= _MOST_EMPTY:
+            raise UserError(
+                f"config.length={self._wanted.length}: none of {len(self._counts):,} games was that long; give a smaller "
+                "one, or other players, with another --workdir"
+            )
+        share = min(1.0, self._drawn / rows)
+        progress.update(
+            int(share * self._wanted.num_pairs), episodes=len(self._counts), game_steps=self._steps
+        )
+
+    def _jobs(self, rows: int, end: int | None) -> Iterator[EpisodeJob]:
+        """The episodes below `end` that have no chunk, in order, until the chunks hold enough."""
+        last = max(self._counts, default=-1)
+        index = 0
+        while (index <= last or self._drawn < rows) and (end is None or index < end):
+            if index not in self._counts:
+                yield self._job(index)
+            index += 1
+
+    def _job(self, episode: int) -> EpisodeJob:
+        actions = None
+        if self._players.name(episode) in self._agents:
+            actions = chunks.load_actions(self._actions_file(episode))
+        return self._players.job(episode, actions)
+
+    def _actions_file(self, episode: int) -> Path:
+        return self._actions / f"{episode:08d}.npy"
+
+    def _play_agents(self, rows: int, progress: Progress) -> int:
+        """Has the agents play the next episodes that are theirs; returns the index up to which all are there."""
+        # jax is needed from here on, and only for agents.
+        from motif_jax.rollouts import agents
+        from motif_jax.rollouts.episodes import How
+
+        end = self._ahead(rows)
+        game_seeds = [self._players.seed(episode) for episode in range(end)]
+        for name, agent in self._agents.items():
+            theirs = [
+                episode
+                for episode in range(end)
+                if self._players.name(episode) == name
+                and episode not in self._counts
+                and not self._actions_file(episode).exists()
+            ]
+            if not theirs:
+                continue
+            played = agents.play(
+                agent,
+                self._wanted.environment,
+                {name: value for name, value in self._wanted.options.items() if name != "fields"},
+                theirs,
+                game_seeds,
+                self._actions_file,
+                How(self._workers, self._lanes),
+                self._stop,
+            )
+            for number, _ in enumerate(played, 1):
+                done = min(self._drawn // 2, self._wanted.num_pairs)
+                progress.update(done, agent=name, agent_episodes=f"{number} of {len(theirs)}")
+            if self._stop.requested:
+                break
+        return end
+
+    def _ahead(self, rows: int) -> int:
+        """The number of episodes wanted after this round, judged by those that exist."""
+        if not self._drawn:
+            return max(self._counts, default=-1) + 1 + self._lanes
+        needed = math.ceil(1.1 * (rows - self._drawn) * len(self._counts) / self._drawn)
+        return max(self._counts) + 1 + min(max(needed, _FEWEST_AHEAD), _MOST_AHEAD)
+
+    def _pair(self, episodes: int) -> tuple[np.ndarray, int]:
+        """Which of the first episodes' sub-sequences form which pair, and how many pairs there are at all."""
+        rows = sum(self._counts[episode] for episode in range(episodes))
+        keys = None
+        if self._wanted.drop_equal_captions:
+            there = [episode for episode in range(episodes) if self._counts[episode]]
+            keys = np.concatenate([self._load(episode)[assemble.CAPTION_KEY] for episode in there])
+        shuffle = seeds.rng(self._wanted.seed, "shuffle")
+        return assemble.draw_pairs(rows, self._wanted.num_pairs, shuffle, keys)
+
+    def _load(self, episode: int) -> dict[str, np.ndarray]:
+        return chunks.load(self._chunks, episode, self._counts[episode])
+
+    def _write(self, pairs: np.ndarray, episodes: int, meta: Mapping[str, Any]) -> bool:
+        """Writes the dataset; False when stopped before it was whole."""
+        counts = [self._counts[episode] for episode in range(episodes)]
+        lines: list[str] = []
+        cut = 0.0
+
+        def load(episode: int) -> dict[str, np.ndarray]:
+            nonlocal cut
+            arrays = self._load(episode)
+            row = self._episode_row(episode, arrays)
+            lines.append(json.dumps(row) + "\n")
+            cut += row.get("captions_cut", 0.0)
+            return arrays
+
+        with (
+            PairsWriter(self._folder, len(pairs), self._staging) as writer,
+            Progress(episodes, "episodes", "write") as progress,
+        ):
+            for episode in assemble.fill(writer, pairs, counts, load):
+                progress.update(episode + 1)
+                if self._stop.requested:
+                    return False
+            if cut:
+                progress.log(f"{cut:,.0f} texts were longer than config.environment.text_bytes and were cut")
+            atomic_write_text(self._folder / layout.EPISODES, "".join(lines))
+            writer.commit({**meta, **self._summary(counts)})
+        return True
+
+    def _episode_row(self, episode: int, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        names, values = arrays["summary_names"].tolist(), arrays["summary_values"].tolist()
+        head = {
+            "episode": episode,
+            "seed": self._players.seed(episode),
+            "player": self._players.name(episode),
+        }
+        return {**head, **dict(zip(names, values, strict=True))}
+
+    def _summary(self, counts: Sequence[int]) -> dict[str, Any]:
+        return {
+            "players": list(self._players.names),
+            "episodes": len(counts),
+            "left_out_episodes": [episode for episode, count in enumerate(counts) if not count],
+            "length": self._wanted.length,
+        }

@@ -1,0 +1,186 @@
+"""A collection of dialogues: parts that worker processes draw, each from the seed and its number alone, then one file."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from motif_jax.actors.worker_process import MAX_DEATHS, run_jobs
+from motif_jax.datasets.dialogues import parquet
+from motif_jax.datasets.dialogues.dialogue import Dialogues
+from motif_jax.envs.text import registry
+from motif_jax.support import digests, seeds
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_json, remove_temporaries
+from motif_jax.support.interruption import Interruption
+from motif_jax.support.progress import Progress
+
+DIALOGUES, META, STAGING = "dialogues.parquet", "dialogues.json", ".staging"
+_PART = re.compile(r"(\d{8})\.parquet")
+
+
+@dataclass(frozen=True)
+class DialoguePlan:
+    """The plan of a collection of dialogues.
+
+    Attributes:
+      task, options: of `envs.text.registry.make`.
+      kind, policy: of `TextTask.stream`.
+      seed: every draw follows from it and the part's number.
+      count: dialogues, or groups of them.
+      size: of a part, but for the last.
+      folder: where parts go.
+      patient: see `TextTask`.
+    """
+
+    task: str
+    options: Mapping[str, Any]
+    kind: str
+    policy: str
+    seed: int
+    count: int
+    size: int
+    folder: str
+    patient: bool = False
+
+    @property
+    def parts(self) -> int:
+        """Number of parts."""
+        return -(-self.count // self.size)
+
+    def span(self, part: int) -> range:
+        """The numbers of the groups of a part."""
+        return range(part * self.size, min((part + 1) * self.size, self.count))
+
+
+class DialogueRecorder:
+    """A worker process that draws a part for each number and writes it; its answer is how many requests to a server failed."""
+
+    def __init__(self, setup: Mapping[str, Any]) -> None:
+        self._plan: DialoguePlan = setup["plan"]
+        self._task = registry.make(self._plan.task, self._plan.options)
+        if self._task.scored_by():
+            from motif_jax.rollouts import text_scores
+
+            text_scores.attach(self._task)
+        self._stream = self._task.stream(self._plan.kind, self._plan.policy)
+
+    def answer(self, request: int) -> int:
+        span, rng = self._plan.span(request), seeds.rng(self._plan.seed, "dialogues", request)
+        before = self._task.failures()
+        drawn = self._stream.sample(rng, len(span), span.start)
+        failures = self._task.failures() - before
+        parquet.write_part(part_path(self._plan.folder, request), drawn, {"failures": failures})
+        return failures
+
+    def close(self) -> None: ...
+
+
+def part_path(folder: str | Path, part: int) -> Path:
+    """The file of a part."""
+    return Path(folder) / f"{part:08d}.parquet"
+
+
+def collect(
+    plan: DialoguePlan,
+    folder: Path,
+    about: Mapping[str, Any],
+    workers: int,
+    stop: Interruption,
+    finish: Callable[[Path], None] = lambda folder: None,
+) -> bool:
+    """Draws what is not there yet and writes dialogues.parquet and dialogues.json; False when it was stopped before that.
+
+    Args:
+      plan: what is drawn.
+      folder: where it goes.
+      about: where it is from.
+      workers: processes.
+      stop: whether it is to end early.
+      finish: makes further files in the folder once the dialogues are there.
+
+    Raises:
+      UserError: processes die of the same part again and again.
+    """
+    staging = Path(plan.folder)
+    staging.mkdir(parents=True, exist_ok=True)
+    remove_temporaries(staging)
+    done = {int(name[1]) for path in staging.iterdir() if (name := _PART.fullmatch(path.name))}
+    failures = sum(parquet.about(part_path(staging, part)).get("failures", 0) for part in done)
+    with Progress(plan.count, "dialogues", "collect", _drawn(plan, done)) as progress:
+        for part, failed in _record(plan, done, workers, stop):
+            done.add(part)
+            failures += failed
+            progress.update(_drawn(plan, done), **({"failed_requests": failures} if failures else {}))
+    if len(done) < plan.parts:
+        return False
+    totals = DialogueTotals()
+    parts = totals.counted(parquet.read(part_path(staging, part)) for part in range(plan.parts))
+    parquet.write(folder / DIALOGUES, parts, about)
+    meta = {**about, **totals.summary(), "failed_requests": failures}
+    finish(folder)
+    atomic_write_json(folder / META, {**meta, "digest": digests.of_file(folder / DIALOGUES)})
+    shutil.rmtree(staging)
+    return True
+
+
+def _drawn(plan: DialoguePlan, done: set[int]) -> int:
+    return sum(len(plan.span(part)) for part in done)
+
+
+def _record(
+    plan: DialoguePlan, done: set[int], workers: int, stop: Interruption
+) -> Iterator[tuple[int, int]]:
+    """Yields parts as they are written, each with the requests to a server that failed meanwhile."""
+    jobs = [part for part in range(plan.parts) if part not in done]
+    deaths: Counter[int] = Counter()
+
+    def died(part: int) -> bool:
+        deaths[part] += 1
+        if deaths[part] >= MAX_DEATHS:
+            raise UserError(f"part {part} ended {MAX_DEATHS} processes that drew it: see their output above")
+        return False
+
+    setup = {"plan": plan}
+    running = run_jobs(DialogueRecorder, setup, jobs, workers, stop, died, plan.patient)
+    with contextlib.closing(running) as drawn:
+        yield from drawn
+
+
+class DialogueTotals:
+    """Counts dialogues while they are written."""
+
+    def __init__(self) -> None:
+        self._returns: list[np.ndarray] = []
+        self._turns: list[np.ndarray] = []
+
+    def counted(self, parts: Iterator[Dialogues]) -> Iterator[Dialogues]:
+        """Passes parts on."""
+        for part in parts:
+            self._returns.append(part.returns())
+            self._turns.append(part.turns())
+            yield part
+
+    @property
+    def any(self) -> bool:
+        """Whether there was a dialogue."""
+        return any(map(len, self._returns))
+
+    def summary(self) -> dict[str, Any]:
+        """Number of dialogues and actions; mean return with its standard error."""
+        returns = np.concatenate(self._returns)
+        error = returns.std(ddof=1) / np.sqrt(len(returns)) if len(returns) > 1 else 0.0
+        return {
+            "dialogues": len(returns),
+            "actions": int(sum(turns.sum() for turns in self._turns)),
+            "mean_return": float(returns.mean()),
+            "standard_error": float(error),
+        }

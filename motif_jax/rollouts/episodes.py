@@ -1,0 +1,307 @@
+"""Plays seeded episodes of a policy on all cores.
+
+What comes out is a function of (policy, environment, seeds, number of lanes) and not of the number of workers or
+of timing. Episode i is always played in lane i mod `lanes`, and the network always sees batches of lanes / 2
+rows, so that every row of a batch goes through the same arithmetic whatever the others hold; the draw of an action
+depends on the episode's seed and the step alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import multiprocessing
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from motif_jax.actors.worker_process import Deaths, WorkerProcess, close_all, run_jobs
+from motif_jax.envs import registry
+from motif_jax.rollouts.episode_worker import EpisodeServer, LaneServer, PlayedEpisode, Uniforms, shared_view
+from motif_jax.rollouts.policies import (
+    BatchPolicy,
+    RandomPolicy,
+    WorkerPolicy,
+    choose_actions,
+    log_softmax,
+    masked,
+)
+
+DEFAULT_LANES = 32
+
+__all__ = ["DEFAULT_LANES", "How", "PlayedEpisode", "play_episodes"]
+
+
+class _Lane:
+    """The state of one lane: its episode and those that follow."""
+
+    def __init__(self, todo: Collection[tuple[int, int]]) -> None:
+        self.todo = deque(todo)
+        self.index = self.seed = -1
+        self.running = False
+        self.uniforms = Uniforms(0)
+        self.actions: list[int] = []
+        self.values: list[float] = []
+        self.log_probs: list[float] = []
+        self.probabilities: list[np.ndarray] = []
+
+    def begin(self) -> None:
+        self.index, self.seed = self.todo.popleft()
+        self.running, self.uniforms = True, Uniforms(self.seed)
+        self.actions, self.values, self.log_probs, self.probabilities = [], [], [], []
+
+    def finish(self, record: PlayedEpisode) -> PlayedEpisode:
+        self.running = False
+        record.values = np.array(self.values, np.float32) if self.values else None
+        record.log_probs = np.array(self.log_probs, np.float32)
+        if self.probabilities:
+            record.probabilities = np.stack(self.probabilities)
+        return record
+
+
+class _LanePool:
+    """The worker processes of a batched policy; lane l belongs to worker l mod workers."""
+
+    def __init__(self, order: _Order, lanes: Sequence[_Lane]) -> None:
+        self.spec = registry.spec(order.environment, **order.options)
+        self.lanes, self._deaths = lanes, order.deaths
+        self._workers = min(order.how.workers, len(lanes))
+        context = multiprocessing.get_context("spawn")
+        count = len(lanes)
+        self._setup = {
+            "environment": order.environment,
+            "options": order.options,
+            "keep_fields": tuple(order.how.keep_fields),
+            "lanes": count,
+            "workers": self._workers,
+            "actions": context.RawArray("b", 4 * count),
+            "at": context.RawArray("b", 4 * self._workers),
+            "blocks": {
+                name: context.RawArray(
+                    "b", max(1, count * int(np.prod(a.shape)) * np.dtype(a.dtype).itemsize)
+                )
+                for name, a in self.spec.observation.items()
+            },
+        }
+        self._actions = shared_view(self._setup["actions"], (count,), "int32")
+        self._at = shared_view(self._setup["at"], (self._workers,), "int32")
+        self._at[:] = -1
+        self.rows = {
+            name: shared_view(self._setup["blocks"][name], (count, *a.shape), a.dtype)
+            for name, a in self.spec.observation.items()
+        }
+        # Halves whose answer a worker still owes, oldest first; a worker answers in the order it was asked.
+        self._owed: list[deque[int]] = [deque() for _ in range(self._workers)]
+        self._processes = [self._spawn(worker) for worker in range(self._workers)]
+
+    def _spawn(self, worker: int) -> WorkerProcess:
+        return WorkerProcess(LaneServer, {**self._setup, "worker": worker})
+
+    def half(self, number: int) -> range:
+        """The lanes of half 0 or 1."""
+        middle = len(self.lanes) // 2
+        return range(middle) if number == 0 else range(middle, len(self.lanes))
+
+    def _mine(self, worker: int, lanes: Sequence[int]) -> list[int]:
+        return [lane for lane in lanes if lane % self._workers == worker]
+
+    def send(self, half: int, steps: Sequence[int], starts: Sequence[int]) -> None:
+        """Asks the workers to step the lanes `steps` with their last actions and to begin the lanes `starts`."""
+        for lane in steps:
+            self._actions[lane] = self.lanes[lane].actions[-1]
+        for worker in range(self._workers):
+            mine, begin = self._mine(worker, steps), self._mine(worker, starts)
+            if not mine and not begin:
+                continue
+            self._owed[worker].append(half)
+            self._ask(worker, mine, begin)
+
+    def _ask(self, worker: int, steps: Sequence[int], starts: Sequence[int]) -> None:
+        lanes = self.lanes
+        begin = [(i, lanes[i].index, lanes[i].seed, lanes[i].actions) for i in starts]
+        self._processes[worker].send((steps, begin))
+
+    def receive(self, half: int) -> list[tuple[int, PlayedEpisode]]:
+        """Waits for every answer owed to `half`; returns (lane, record) of the episodes that ended."""
+        finished: list[tuple[int, PlayedEpisode]] = []
+        for worker in range(self._workers):
+            while half in self._owed[worker]:
+                try:
+                    answer = self._processes[worker].receive()
+                except EOFError:
+                    self._replace(worker)
+                    continue
+                self._owed[worker].popleft()
+                finished += answer
+        return finished
+
+    def _replace(self, worker: int) -> None:
+        """Puts a new process in the place of a dead one and brings its episodes back to where they were."""
+        at = int(self._at[worker])
+        self._deaths.note((self.lanes[at].index, self.lanes[at].seed) if at >= 0 else None)
+        self._processes[worker].close(timeout=0)
+        self._at[worker] = -1
+        self._processes[worker] = self._spawn(worker)
+        for half in self._owed[worker]:
+            running = [lane for lane in self._mine(worker, self.half(half)) if self.lanes[lane].running]
+            self._ask(worker, [], running)
+
+    def close(self) -> None:
+        close_all(self._processes)
+
+
+@dataclasses.dataclass(frozen=True)
+class How:
+    """How episodes are played.
+
+    Attributes:
+      workers: how many processes step environments.
+      lanes: how many episodes of a `BatchPolicy` are played at a time, an even number; it decides the batch of the
+        network (lanes / 2) and by that the last bits of its results.
+      keep_fields: observation fields that the records keep for every step.
+      greedy: a `BatchPolicy` takes its most likely action instead of drawing one.
+      keep_probabilities: records of a `BatchPolicy` keep the probabilities of all actions at every step.
+    """
+
+    workers: int
+    lanes: int = DEFAULT_LANES
+    keep_fields: Sequence[str] = ()
+    greedy: bool = False
+    keep_probabilities: bool = False
+
+    def __post_init__(self) -> None:
+        if self.lanes < 2 or self.lanes % 2:
+            raise ValueError(f"lanes={self.lanes}: an even number of at least 2")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Order:
+    """The arguments of `play_episodes`, those that change results and those that do not."""
+
+    environment: str
+    options: dict[str, Any]
+    todo: list[tuple[int, int]]
+    how: How
+    stop: Any
+    deaths: Deaths
+
+
+def _play_lanes(order: _Order, policy: BatchPolicy) -> Iterator[PlayedEpisode]:
+    lane_count = order.how.lanes
+    lanes = [
+        _Lane([pair for pair in order.todo if pair[0] % lane_count == lane]) for lane in range(lane_count)
+    ]
+    pool = _LanePool(order, lanes)
+    states = [policy.initial_state(len(pool.half(half))) for half in (0, 1)]
+    try:
+        while any(lane.running or lane.todo for lane in lanes):
+            for half in (0, 1):
+                for lane, record in pool.receive(half):
+                    yield lanes[lane].finish(record)
+                if order.stop is not None and order.stop.requested:
+                    return
+                members = pool.half(half)
+                steps = [lane for lane in members if lanes[lane].running]
+                starts = [lane for lane in members if not lanes[lane].running and lanes[lane].todo]
+                if steps:
+                    states[half] = _decide(order, pool, members, steps, policy, states[half])
+                for lane in starts:
+                    lanes[lane].begin()
+                pool.send(half, steps, starts)
+    finally:
+        pool.close()
+
+
+def _decide(
+    order: _Order, pool: _LanePool, members: range, steps: Sequence[int], policy: BatchPolicy, state: Any
+) -> Any:
+    """Runs the policy on one half and appends each running lane's action; returns the new state."""
+    lanes = pool.lanes
+    # Copied out: the device may alias host memory that the workers overwrite.
+    observation = {name: np.array(rows[members.start : members.stop]) for name, rows in pool.rows.items()}
+    first = np.array([not lanes[lane].actions for lane in members])
+    logits, values, state = policy.act(observation, first, state)
+    logits = masked(logits, observation, pool.spec)
+    rows = np.array(steps) - members.start
+    uniforms = np.array([lanes[lane].uniforms.at(len(lanes[lane].actions)) for lane in steps])
+    actions, log_probs = choose_actions(logits[rows], uniforms, order.how.greedy)
+    for position, lane in enumerate(steps):
+        lanes[lane].actions.append(int(actions[position]))
+        if values is not None:
+            lanes[lane].values.append(float(values[rows[position]]))
+        lanes[lane].log_probs.append(float(log_probs[position]))
+        if order.how.keep_probabilities:
+            lanes[lane].probabilities.append(np.exp(log_softmax(logits[rows[position]])).astype(np.float32))
+    return state
+
+
+def _play_in_workers(order: _Order, policy: WorkerPolicy) -> Iterator[PlayedEpisode]:
+    setup = {
+        "environment": order.environment,
+        "options": order.options,
+        "policy": policy,
+        "keep_fields": tuple(order.how.keep_fields),
+    }
+    deaths = order.deaths
+    jobs = run_jobs(
+        EpisodeServer,
+        setup,
+        order.todo,
+        order.how.workers,
+        order.stop,
+        deaths.note,
+        patient=type(policy) is not RandomPolicy,  # a bot may think for as long as it likes
+    )
+    with contextlib.closing(jobs) as played:
+        for _, record in played:
+            yield record
+
+
+def play_episodes(
+    environment: str,
+    options: Mapping[str, Any],
+    episode_seeds: Sequence[int],
+    policy: Any,
+    how: How,
+    *,
+    skip: Collection[int] = (),
+    stop: Any = None,
+    on_death: Any = None,
+) -> Iterator[PlayedEpisode]:
+    """Yields episodes as they end, in no particular order.
+
+    A worker process that dies is replaced, and the episodes that it was playing are brought back from their seeds
+    and actions. Worker processes end with the generator: exhaust it or close it.
+
+    Args:
+      environment: for `envs.registry`.
+      options: the environment's options.
+      episode_seeds: one seed an episode; its position is the episode's index.
+      policy: a `BatchPolicy`, or a `WorkerPolicy`, which plays in the workers without this process.
+      how: workers, lanes, and what is kept.
+      skip: indices of episodes that are not played (they are there already).
+      stop: an object whose attribute `requested`, once true, ends the generator early.
+      on_death: called with the number of worker deaths so far when there was one.
+
+    Raises:
+      UserError: an episode ended three worker processes.
+      ValueError: a kept field does not exist.
+    """
+    unknown = set(how.keep_fields) - set(registry.spec(environment, **options).observation)
+    if unknown:
+        raise ValueError(f"{environment} has no observation field {', '.join(sorted(unknown))}")
+    skipped = set(skip)
+    todo = [(index, seed) for index, seed in enumerate(episode_seeds) if index not in skipped]
+    if not todo:
+        return
+    deaths = Deaths(environment)
+    order = _Order(environment, dict(options), todo, how, stop, deaths)
+    records = _play_in_workers(order, policy) if policy.in_workers else _play_lanes(order, policy)
+    reported = 0
+    for record in records:
+        if on_death is not None and deaths.total > reported:
+            reported = deaths.total
+            on_death(reported)
+        yield record

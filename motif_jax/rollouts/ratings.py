@@ -1,0 +1,188 @@
+"""The intrinsic reward laid over episodes that were played."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.datasets.pairs import threshold
+from motif_jax.rollouts.episode_worker import PlayedEpisode
+
+# Observations that a reward of more than the text reads at a time.
+_ROWS = 64
+
+
+class RatedEpisode(NamedTuple):
+    """Intrinsic reward of every step of an episode, [T] each; row t belongs to the observation before action t.
+
+    Attributes:
+      uncounted: float64, normalised and thresholded, g(m_t).
+      discounted: float64, g(m_t) / N_t ** beta, N_t the count of the message in the episode so far.
+    """
+
+    uncounted: np.ndarray
+    discounted: np.ndarray
+
+
+class EpisodeRater:
+    """Computes what an intrinsic reward of the text alone would have paid along an episode.
+
+    The last message of an episode is never rewarded and the first one is, as in training: the reward belongs to the
+    observation on which an action is chosen.
+
+    Args:
+      lookup: texts uint8 [N, L] -> rewards float32 [N], normalised and thresholded.
+      count_exponent: beta.
+
+    Attributes:
+      count_exponent: beta.
+      fields: observation fields that the episodes must keep to be rated.
+      description: the reward in one line for people.
+    """
+
+    fields: tuple[str, ...] = ()
+    description: str = ""
+
+    def __init__(self, lookup: Callable[[np.ndarray], np.ndarray], count_exponent: float) -> None:
+        self._lookup, self.count_exponent = lookup, count_exponent
+
+    def rate(self, record: PlayedEpisode) -> RatedEpisode:
+        """Returns the reward of every step of `record`, which must have texts and the fields in `fields`."""
+        if record.texts is None or record.text_index is None:
+            raise ValueError("the episode has no texts to rate")
+        uncounted = np.asarray(self._uncounted(record), np.float64)
+        return RatedEpisode(
+            uncounted, uncounted / np.asarray(record.text_count, np.float64) ** self.count_exponent
+        )
+
+    def _uncounted(self, record: PlayedEpisode) -> np.ndarray:
+        assert record.texts is not None
+        return np.asarray(self._lookup(record.texts))[record.text_index]
+
+
+class ObservationRater(EpisodeRater):
+    """The same for a reward that reads more than the text, from the observations that an episode has kept.
+
+    Args:
+      reward: an `IntrinsicReward` with `in_step`.
+      count_exponent: beta.
+    """
+
+    def __init__(self, reward: Any, count_exponent: float) -> None:
+        self._of_observations, self.count_exponent = _observation_lookup(reward), count_exponent
+        self.fields = reward.fields
+
+    def _uncounted(self, record: PlayedEpisode) -> np.ndarray:
+        return self._of_observations({name: record.fields[name] for name in self.fields})
+
+
+def _observation_lookup(reward: Any) -> Callable[[Mapping[str, np.ndarray]], np.ndarray]:
+    """Returns fields [T, ...] -> rewards float32 [T], a few rows at a time: one program and little memory."""
+    import jax
+
+    program = jax.jit(reward.in_step)
+
+    def compute(fields: Mapping[str, np.ndarray]) -> np.ndarray:
+        length = len(fields[reward.fields[0]])
+        size = 1 if length == 1 else _ROWS
+        values = np.empty(length, np.float32)
+        for start in range(0, length, size):
+            part = {name: np.asarray(fields[name][start : start + size]) for name in reward.fields}
+            count = min(size, length - start)
+            padded = {
+                name: np.pad(a, [(0, size - count)] + [(0, 0)] * (a.ndim - 1))[:, None]
+                for name, a in part.items()
+            }
+            values[start : start + count] = np.asarray(program(reward.params, padded))[:count, 0]
+        return values
+
+    return compute
+
+
+def count_exponent(config: Any, spec: Any) -> float:
+    """The reward's count exponent if the task of `spec` shows counts, else 0, as in training."""
+    return 0.0 if spec.count_field is None else float(config.count_exponent)
+
+
+def load_rater(config: Any, spec: Any) -> EpisodeRater:
+    """Loads the reward of `config` (dir, step, normalise, quantile, count_exponent, two_decimals) for episodes of `spec`.
+
+    Raises:
+      UserError: the folder holds no reward, or one that reads what `spec` does not show.
+    """
+    from motif_jax import rewards
+
+    reward = rewards.load_intrinsic(config, spec, config.get("two_decimals"))
+    assert reward is not None
+    exponent = count_exponent(config, spec)
+    if reward.in_step is not None:
+        rater: EpisodeRater = ObservationRater(reward, exponent)
+    else:
+        rater = EpisodeRater(lambda texts: reward.lookup(texts).values, exponent)
+    rater.description = reward.description or config.kind
+    return rater
+
+
+class TextReward(NamedTuple):
+    """The reward of one observation.
+
+    Attributes:
+      raw: the model's output.
+      normalised: mean 0, variance 1 over the training messages.
+      paid: after the threshold, before the count discount.
+    """
+
+    raw: float
+    normalised: float
+    paid: float
+
+
+def _as_it_is(raw: Any) -> Any:
+    return raw
+
+
+class LiveRater:
+    """The numbers of single observations, for people who watch; of a text alone they are computed once.
+
+    Args:
+      config: as for `load_rater`.
+      spec: of the environment.
+    """
+
+    def __init__(self, config: Any, spec: Any) -> None:
+        from motif_jax import rewards
+        from motif_jax.rewards.load import open_reward
+
+        self.count_exponent = count_exponent(config, spec)
+        self._known: dict[bytes, TextReward] = {}
+        # What no normalisation belongs to is paid as it is.
+        raw, self._normalise, self._pay = config, _as_it_is, _as_it_is
+        if config.get("kind", rewards.MOTIF) == rewards.MOTIF:
+            trained = open_reward(config.dir, config.step)
+            self._normalise = trained.normalisation().normalise
+            self._pay = trained.normalisation(
+                config.normalise, threshold.level(config), config.get("two_decimals")
+            )
+            raw = ConfigDict({"dir": config.dir, "step": trained.step, "normalise": False, "quantile": None})
+        reward = rewards.load_intrinsic(raw, spec)
+        assert reward is not None
+        self._of_text = reward.lookup
+        self._fields = reward.fields
+        self._of_observation = None if reward.in_step is None else _observation_lookup(reward)
+
+    def __call__(self, text: np.ndarray, observation: Mapping[str, np.ndarray]) -> TextReward:
+        """Returns the numbers of an observation and the `text` uint8 [L] in it."""
+        if self._of_observation is not None:
+            return self._numbers(
+                self._of_observation({name: observation[name][None] for name in self._fields})
+            )
+        key = text.tobytes()
+        if key not in self._known:
+            self._known[key] = self._numbers(self._of_text(text[None]).values)
+        return self._known[key]
+
+    def _numbers(self, raw: np.ndarray) -> TextReward:
+        return TextReward(float(raw[0]), float(self._normalise(raw)[0]), float(self._pay(raw)[0]))

@@ -1,0 +1,153 @@
+"""What an agent says of recorded dialogues, as rows of an evaluation: the loss of its policy, its values, the numbers of each token."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.datasets.dialogues import files
+from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
+from motif_jax.datasets.dialogues.items import TextTokenizer
+from motif_jax.envs.text import registry
+from motif_jax.language.text_agent import TextAgentNetwork
+from motif_jax.rollouts import text_lineups, text_values
+from motif_jax.rollouts.text_values import ValuedDialogue
+from motif_jax.support import config as checks
+from motif_jax.support.errors import UserError
+from motif_jax.trainers import agent_folder, dialogue_data, model_agent
+
+END = "recorded"
+
+
+def wanted(config: ConfigDict) -> bool:
+    """Whether recorded dialogues are looked at in place of episodes: `config.data` names some, or the agent's task has no environment."""
+    if config.data:
+        allowed = "None with config.policy, or without config.agent: an agent is looked at"
+        checks.require(bool(config.agent) and not config.policy, "data", config.data, allowed)
+        return True
+    if config.policy or not config.agent:
+        return False
+    if model_agent.is_model(config.agent):
+        return False
+    about = agent_folder.describe(config.agent, "agent")
+    name, options = text_lineups.named_task(config, about)
+    return name == dialogue_data.RECORDED and not options.get("environment")
+
+
+def check(config: ConfigDict) -> None:
+    """Raises UserError where there are no dialogues that the agent can read."""
+    about = agent_folder.describe(config.agent, "agent")
+    text_lineups.named_task(config, about)
+    tokenizer = registry.make(about["task"], agent_folder.options_of(about)).tokenizer()
+    _read(config, agent_folder.network_of(about), tokenizer, 1)
+
+
+def dialogues_of(config: ConfigDict, saved: agent_folder.SavedAgent) -> Dialogues:
+    """The first `config.episodes` dialogues with actions of `config.data`, or of those that the agent's training held out.
+
+    Raises:
+      UserError: there are none, or they do not fit the agent.
+    """
+    return _read(config, saved.network, saved.tokenizer, config.episodes)
+
+
+def _read(config: ConfigDict, network: TextAgentNetwork, tokenizer: TextTokenizer, count: int) -> Dialogues:
+    if config.data:
+        given: Iterable[Dialogue] = files.read(files.find(config.data, "data"))
+    else:
+        held_out = Path(config.agent) / dialogue_data.TOKENS / dialogue_data.HELD_OUT
+        if not held_out.is_dir():
+            raise UserError(
+                f"config.data=None: {config.agent} has no held-out dialogues, name some: --config.data=FILE"
+            )
+        given = dialogue_data.said_in(held_out, tokenizer)
+    acting = (each for each in given if any(reward is not None for reward in each.rewards))
+    found = Dialogues.of(itertools.islice(acting, count))
+    if not len(found):
+        raise UserError(
+            f"config.data={config.data}: must have actions, utterances of the agent: there is none"
+        )
+    text_values.require_fit(network, tokenizer, found, f"config.data={config.data}")
+    return found
+
+
+def rows(
+    saved: agent_folder.SavedAgent, dialogues: Dialogues, missing: Sequence[int], shown: int
+) -> Iterator[dict[str, Any]]:
+    """A row of each dialogue in `missing`; those below `shown` with every token."""
+    chosen = Dialogues.of(dialogues[index] for index in missing)
+    bounds = (saved.settings.get("q_min"), saved.settings.get("q_max"))
+    valued = text_values.values_of(saved.network, saved.params, saved.tokenizer, chosen, *bounds)
+    for index, each in zip(missing, valued, strict=True):
+        row = _row(index, each)
+        if index < shown:
+            row["tokens"] = [_shown(each, span, saved.tokenizer) for span in each.spans]
+        yield row
+
+
+def _row(index: int, each: ValuedDialogue) -> dict[str, Any]:
+    dialogue, values = each.dialogue, each.values
+    row: dict[str, Any] = {
+        "index": index,
+        "seed": 0,
+        "return": dialogue.total,
+        "length": len(each.spans),
+        "end_reason": END,
+        "tokens_said": len(values.log_probs),
+        "policy_loss": -float(np.mean(values.log_probs)),
+    }
+    if values.q is not None:
+        row |= {
+            "q": float(values.q.mean()),
+            "v": float(values.v.mean()),
+            "advantage": float((values.target_q - values.v).mean()),
+        }
+    row["dialogue"] = {
+        "texts": list(dialogue.texts),
+        "rewards": list(dialogue.rewards),
+        "terminal": dialogue.terminal,
+    }
+    return row
+
+
+def _shown(each: ValuedDialogue, span: slice, tokenizer: Any) -> dict[str, Any]:
+    def numbers(values: Any) -> list[float]:
+        return (
+            [0.0] * (span.stop - span.start) if values is None else [float(f"{v:.5g}") for v in values[span]]
+        )
+
+    values = each.values
+    tokens = each.item.tokens[each.item.action_indices + 1][span].tolist()
+    policy, nothing = numbers(values.log_probs), [""] * len(tokens)
+    return {
+        "pieces": [tokenizer.decode([token]) for token in tokens],
+        "steered": policy,
+        "policy": policy,
+        "q": numbers(values.target_q),
+        "v": numbers(values.v),
+        "by_policy": nothing,
+        "by_values": nothing,
+    }
+
+
+def ranking(played: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
+    """Of two dialogues with different returns, how often the one with the greater return has the greater mean Q.
+
+    Returns:
+      `accuracy` and the number of `pairs`, each dialogue with the next one by index; None where the agent has no values, or all
+      returns are equal.
+    """
+    if not played or "q" not in played[0]:
+        return None
+    returns, q = (np.array([row[name] for row in played]) for name in ("return", "q"))
+    gains, values = np.diff(returns), np.diff(q)
+    differ = gains != 0
+    if not differ.any():
+        return None
+    right = (np.sign(gains) == np.sign(values))[differ]
+    return {"accuracy": float(right.mean()), "pairs": int(right.size)}

@@ -1,0 +1,283 @@
+"""Who takes the tests of generalisation: random, bot, an agent run, a language model that was never trained, a class of your own."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+from ml_collections import ConfigDict
+
+from motif_jax.envs import registry
+from motif_jax.envs.babyai_text import catalogue
+from motif_jax.envs.babyai_text.environment import levels_in_words
+from motif_jax.rl import agent_networks, settings
+from motif_jax.rollouts import agent_policy, lineups, policies
+from motif_jax.rollouts.generalisation import (
+    CHOOSES_WORDS,
+    READS,
+    PlayedLevel,
+    chosen,
+    language_options,
+    place_of,
+    takeable,
+)
+from motif_jax.support import config as checks
+from motif_jax.support import resources, run_folder, seeds
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_json, read_json
+
+ZERO_SHOT = "zero_shot"
+PLAN = "plan.json"
+_REMEDY = "restore a copy of it, or choose another --workdir"
+_NAMED = (policies.RANDOM, policies.BOT, ZERO_SHOT)
+
+# Episodes of each test that are begun before a training: all tests of a Mixed level take some 5 s an episode.
+_TRIED_BEFORE = 2
+
+
+@dataclass(frozen=True)
+class ExaminedPlayer:
+    """Who takes the tests.
+
+    Attributes:
+      name: for people.
+      base: where it was trained, or is asked to play.
+      abilities: of `READS` and `CHOOSES_WORDS`.
+      policy: makes what plays in a place, for `episodes.play_episodes`.
+      checkpoint: step of the agent's checkpoint, None for other players.
+      room: the longest prompt that it can read in tokens, None without end.
+      read: digests of files that it reads in every start, its checkpoint among them, by what they are.
+    """
+
+    name: str
+    base: PlayedLevel
+    abilities: frozenset[str]
+    policy: Callable[[PlayedLevel], Any]
+    checkpoint: int | None = None
+    room: int | None = None
+    read: Mapping[str, str] = field(default_factory=dict)
+
+
+def pinned(workdir: Path) -> int | None:
+    """The checkpoint that a run in `workdir` began with, and keeps although its agent's training may resume; None for none."""
+    path = workdir / PLAN
+    if not path.exists():
+        return None
+    checkpoint = read_json(path, _REMEDY, keys=("checkpoint",))["checkpoint"]
+    if checkpoint is not None and type(checkpoint) is not int:
+        raise UserError(f"{path} is damaged (no checkpoint): {_REMEDY}")
+    return checkpoint
+
+
+def refuse_changed(workdir: Path, player: ExaminedPlayer) -> None:
+    """Compares the files of a player with those that a run in `workdir` began with; a new folder is always fine.
+
+    Raises:
+      UserError: they are not those any more.
+    """
+    path = workdir / PLAN
+    before = read_json(path, _REMEDY).get("read", {}) if path.exists() else {}
+    if not isinstance(before, dict):
+        raise UserError(f"{path} is damaged (no digests): {_REMEDY}")
+    changed = [name for name, digest in before.items() if player.read.get(name) != digest]
+    if changed:
+        raise UserError(
+            f"{player.name} has another {' and another '.join(changed)} than when {workdir} started: restore the previous one, "
+            "or choose another --workdir"
+        )
+
+
+def pin(workdir: Path, player: ExaminedPlayer) -> None:
+    """Writes down what `pinned` and `refuse_changed` read.
+
+    Raises:
+      UserError: as of `refuse_changed`.
+    """
+    refuse_changed(workdir, player)
+    atomic_write_json(workdir / PLAN, {"checkpoint": player.checkpoint, "read": dict(player.read)})
+
+
+def check_greedy(config: ConfigDict, player: ExaminedPlayer) -> None:
+    """Raises UserError where `config.greedy` is asked of a player that draws nothing."""
+    drawn = not player.policy(player.base).in_workers
+    allowed = f"False: {config.policy} chooses its actions itself, only a network's are drawn"
+    checks.require(drawn or not config.greedy, "greedy", config.greedy, allowed)
+
+
+def open_player(config: ConfigDict, pinned: int | None = None) -> ExaminedPlayer:
+    """Loads what `config.policy` names.
+
+    Args:
+      config: with policy, agent.checkpoint, environment, network.
+      pinned: this checkpoint in the place of `agent.checkpoint`.
+
+    Raises:
+      UserError: it is nobody, or does not fit the environment.
+    """
+    name = config.policy
+    outside = lineups.is_outside(name)
+    allowed = f"{', '.join(_NAMED)}, the folder of an agent run, or module:Class"
+    there = bool(name) and Path(name).is_dir()
+    checks.require(name in _NAMED or outside or there, "policy", name, allowed)
+    level = config.environment.name
+    allowed = f"a level of BabyAI-Text; {levels_in_words()}"
+    checks.require(level is None or catalogue.find(level) is not None, "environment.name", level, allowed)
+    if name in (policies.RANDOM, policies.BOT):
+        return _without_network(config)
+    if name == ZERO_SHOT:
+        return _zero_shot(config)
+    return _from_outside(config) if outside else _trained(config, pinned)
+
+
+def _asked(config: ConfigDict) -> ConfigDict:
+    """A training's config with the environment and network of the tests'."""
+    training = resources.config("train_language_agent")
+    training.environment = config.environment.copy_and_resolve_references()
+    training.environment.name = (
+        config.environment.name or resources.config("train_language_agent").environment.name
+    )
+    training.network = config.network.copy_and_resolve_references()
+    return training
+
+
+def _plain_base(config: ConfigDict) -> PlayedLevel:
+    asked = _asked(config)
+    options = asked.environment.babyai_text.to_dict()
+    options["max_episode_steps"] = asked.environment.max_episode_steps
+    registry.spec(asked.environment.name, **options)
+    return PlayedLevel(asked.environment.name, options)
+
+
+def _without_network(config: ConfigDict) -> ExaminedPlayer:
+    if config.policy == policies.RANDOM:
+        abilities = frozenset({CHOOSES_WORDS})
+        return ExaminedPlayer(
+            config.policy, _plain_base(config), abilities, lambda _: policies.RandomPolicy()
+        )
+    base = _plain_base(config)
+    base = PlayedLevel(base.environment, {**base.options, "fields": ["bot_action"]})
+    return ExaminedPlayer(config.policy, base, frozenset(), lambda _: policies.BotPolicy())
+
+
+def _from_outside(config: ConfigDict) -> ExaminedPlayer:
+    base = _plain_base(config)
+    spec = registry.spec(base.environment, **base.options)
+    policy = lineups.from_outside(config.policy, spec)
+    return ExaminedPlayer(config.policy, base, frozenset(), lambda _: policy)
+
+
+def _abilities(config: ConfigDict) -> frozenset[str]:
+    found = {READS} if agent_networks.reads_prompts(config) else set()
+    return frozenset(found | ({CHOOSES_WORDS} if agent_networks.takes_any_actions(config) else set()))
+
+
+def _zero_shot(config: ConfigDict) -> ExaminedPlayer:
+    from motif_jax.language import weights
+    from motif_jax.language.text import fetch
+
+    asked = _asked(config)
+    agent_networks.check(asked)
+    allowed = "'score': the head of a model that was never trained knows nothing"
+    checks.require(agent_networks.takes_any_actions(asked), "network.policy", asked.network.policy, allowed)
+    base = PlayedLevel(asked.environment.name, settings.environment_options(asked))
+    return ExaminedPlayer(
+        f"{asked.network.model} before any training",
+        base,
+        _abilities(asked),
+        _policies(asked, base, lambda network: network.init(jax.random.key(config.seed))),
+        room=agent_networks.prompt_room(asked),
+        read={**agent_networks.read_anew(asked), "model": weights.digest(fetch(asked.network.model))},
+    )
+
+
+def _trained(config: ConfigDict, pinned: int | None) -> ExaminedPlayer:
+    folder, which = config.policy, config.agent.checkpoint
+    good = which in ("latest", "best") or checks.is_natural(which)
+    checks.require(good, "agent.checkpoint", which, "latest, best or a step")
+    trained = agent_policy.read_config(folder)
+    name, options = agent_policy.environment_of(trained)
+    spec = registry.spec(name, **options)
+    checks.require(spec.family == "BabyAI-Text", "policy", folder, f"an agent of BabyAI-Text, not of {name}")
+    _refuse_other_options(config, folder)
+    if config.environment.name is not None:
+        spoken = language_options(PlayedLevel(name, options))
+        options = catalogue.options_elsewhere(options, name, config.environment.name) | spoken
+        name = config.environment.name
+    network = agent_networks.make(trained, spec)
+    params, step = agent_policy.restore(folder, which if pinned is None else str(pinned), network)
+    base = PlayedLevel(name, options)
+    reads = agent_networks.reads_prompts(trained)
+    digest = agent_policy.digest(folder, step)
+    return ExaminedPlayer(
+        str(folder),
+        base,
+        _abilities(trained),
+        _policies(trained, base, lambda _: params),
+        step,
+        agent_networks.prompt_room(trained) if reads else None,
+        {**agent_networks.read_anew(trained), **({} if digest is None else {"checkpoint": digest})},
+    )
+
+
+def refused_after(config: ConfigDict) -> dict[str, str]:
+    """Which tests of generalisation an agent could not take that is trained by `config`, of those that `config.tests` means.
+
+    Returns:
+      Test -> the reason, of those that 'all' means; nothing in an environment from outside, which has no tests.
+
+    Raises:
+      UserError: one that is named, or a prompt of the training itself has more tokens than there is room for.
+    """
+    if catalogue.find(config.environment.name) is None:
+        return {}
+    names = [name.strip() for name in config.tests.split(",") if name.strip()]
+    base = PlayedLevel(config.environment.name, settings.environment_options(config))
+    room = agent_networks.prompt_room(config) if agent_networks.reads_prompts(config) else None
+    numbers = [seeds.derive(config.seed, "test", index) for index in range(_TRIED_BEFORE)]
+
+    def make(place: PlayedLevel) -> None:
+        agent_networks.make(config, registry.spec(place.environment, **place.options))
+
+    wanted = chosen(names, base, _abilities(config))
+    place = functools.partial(place_of, base=base, room=room)
+    return takeable(names, wanted, place, make, numbers, "network.prompt_tokens")[1]
+
+
+def _refuse_other_options(config: ConfigDict, folder: str) -> None:
+    """An agent keeps the options of its training: others would be asked for in vain."""
+    given = {"environment": config.environment.to_dict(), "network": config.network.to_dict()}
+    own = resources.config("test_language_agent")
+    usual = {"environment": own.environment.to_dict(), "network": own.network.to_dict()}
+    for section in (given, usual):
+        section["environment"].pop("name")
+    changed = run_folder.differences(usual, given, given)
+    allowed = f"left as it is: {folder} keeps those of its training ({'; '.join(changed)})"
+    key = changed[0].split(":")[0] if changed else ""
+    checks.require(not changed, key, "given", allowed)
+
+
+def _policies(
+    config: ConfigDict, base: PlayedLevel, params: Callable[[Any], Any]
+) -> Callable[[PlayedLevel], Any]:
+    """Makes policies; places with the same actions and room for a prompt share one, and its compiled programs."""
+    made: dict[Any, Any] = {}
+    kept: list[Any] = []  # parameters are the same whatever the actions
+
+    def policy(place: PlayedLevel) -> Any:
+        spec = registry.spec(place.environment, **place.options)
+        key = (spec.action_names, place.options.get("prompt_tokens"))
+        if key not in made:
+            there = config.copy_and_resolve_references()
+            if "prompt_tokens" in place.options:
+                there.network.prompt_tokens = place.options["prompt_tokens"]
+            network = agent_networks.make(there, spec)
+            if not kept:
+                kept.append(jax.device_put(params(network)))
+            made[key] = agent_policy.AgentPolicy(f"{base.environment}'s", network, kept[0])
+        return made[key]
+
+    return policy

@@ -1,0 +1,271 @@
+"""Seeded episodes of a text task, many at a time: each turn, all that go on say something, and then all are answered."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+
+from motif_jax.datasets.dialogues.dialogue import Dialogue
+from motif_jax.datasets.dialogues.items import TextTokenizer, tokenise
+from motif_jax.datasets.dialogues.token_rewards import constant
+from motif_jax.envs.text.contract import TextEnvironment, TextPolicy, TextTask
+from motif_jax.language.decoding import Decoding, TokenFacts
+from motif_jax.rollouts.text_programs import Speaker
+from motif_jax.rollouts.text_session import TextSession
+from motif_jax.support import seeds
+from motif_jax.support.interruption import Interruption
+
+# Texts that have ended are left out when no more than this share still runs: each size is a program of its own.
+_NARROW = 0.5
+_SMALLEST = 16
+_FOLD = jax.vmap(jax.random.fold_in)
+# A key for each of (episode, turn).
+_KEYS = jax.jit(
+    lambda key, episodes, turns: _FOLD(jax.vmap(jax.random.fold_in, (None, 0))(key, episodes), turns)
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Said:
+    """An action.
+
+    Attributes:
+      text: what the environment is told.
+      tokens: as they were written, int32 [M]; None of a policy that writes none.
+      facts: of the tokens.
+      divergence: from the policy, nats.
+    """
+
+    text: str
+    tokens: np.ndarray | None = None
+    facts: TokenFacts | None = None
+    divergence: float = 0.0
+
+
+class Talker(Protocol):
+    """Who speaks in several episodes at once."""
+
+    def begin(self, episodes: Sequence[int]) -> None:
+        """Starts anew, with these episodes."""
+
+    def act(self, observations: Sequence[Any], places: Sequence[int]) -> list[Said]:
+        """What is said in each of the episodes at `places` (of those of `begin`), which stand at `observations`."""
+
+
+class PolicyTalker:
+    """A policy of the task, one episode after the other; each has its own generator.
+
+    Args:
+      policy: who speaks.
+      seed: of all draws.
+    """
+
+    def __init__(self, policy: TextPolicy, seed: int) -> None:
+        self._policy, self._seed = policy, seed
+        self._rngs: list[np.random.Generator] = []
+
+    def begin(self, episodes: Sequence[int]) -> None:
+        """See `Talker`."""
+        self._rngs = [seeds.rng(self._seed, "evaluate_text", "policy", episode) for episode in episodes]
+
+    def act(self, observations: Sequence[Any], places: Sequence[int]) -> list[Said]:
+        """See `Talker`."""
+        pairs = zip(observations, places, strict=True)
+        return [Said(self._policy.act(observation, self._rngs[place])) for observation, place in pairs]
+
+
+class SaidTokens:
+    """A task's tokenizer that also knows what an agent wrote where no text of the task is, a delimiter within an action say."""
+
+    def __init__(self, tokenizer: TextTokenizer) -> None:
+        self._tokenizer, self._said = tokenizer, dict[str, list[int]]()
+        self.size, self.delimiters = tokenizer.size, tokenizer.delimiters
+
+    def encode(self, text: str) -> list[int]:
+        """See `TextTokenizer`."""
+        try:
+            return self._tokenizer.encode(text)
+        except ValueError:
+            if text not in self._said:
+                raise
+            return list(self._said[text])
+
+    def decode(self, tokens: list[int]) -> str:
+        """See `TextTokenizer`."""
+        return self._tokenizer.decode(tokens)
+
+    def said(self, tokens: list[int]) -> str:
+        """The text of an action; it can be encoded from now on."""
+        text = self.decode(tokens).strip()
+        try:
+            self._tokenizer.encode(text)
+        except ValueError:
+            self._said[text] = tokens
+        return text
+
+
+class AgentTalker:
+    """An agent, all episodes in one program; what an episode draws does not depend on those beside it.
+
+    Args:
+      speaker, params: who speaks.
+      tokenizer: of the task.
+      decoding: how actions are written.
+      seed: of all draws.
+      as_written: reads its own actions in the tokens that it wrote, not in those that the tokenizer makes of their texts.
+    """
+
+    def __init__(
+        self,
+        speaker: Speaker,
+        params: Any,
+        tokenizer: TextTokenizer,
+        decoding: Decoding,
+        seed: int,
+        as_written: bool = False,
+    ) -> None:
+        self._speaker, self._params = speaker, jax.device_put(params)
+        self._tokenizer, self._decoding = SaidTokens(tokenizer), decoding
+        self._key = jax.random.key(seeds.derive(seed, "evaluate_text", "agent") % (1 << 31))
+        self._reward, self._as_written = constant(0.0), as_written
+
+    def begin(self, episodes: Sequence[int]) -> None:
+        """See `Talker`."""
+        # The program's size is a power of two, or few programs would ever fit again.
+        self._rows = 1 << (len(episodes) - 1).bit_length()
+        self._session = TextSession(
+            self._speaker, self._params, self._rows, self._decoding, self._tokenizer.delimiters
+        )
+        self._episodes = np.zeros(len(episodes), np.int32) + np.asarray(episodes, np.int32)
+        self._places = list(range(len(episodes)))
+        self._turns = np.zeros(len(episodes), np.int32)
+        self._written: list[list[np.ndarray]] = [[] for _ in episodes]
+
+    def act(self, observations: Sequence[Any], places: Sequence[int]) -> list[Said]:
+        """See `Talker`."""
+        self._narrow(places)
+        seats = {place: seat for seat, place in enumerate(self._places)}
+        said = np.array([seats[place] for place in places])
+        texts = list(self._session.texts)
+        for seat, place, observation in zip(said.tolist(), places, observations, strict=True):
+            written = self._written[place] if self._as_written else None
+            item = tokenise(observation.to_sequence(), self._tokenizer, self._reward, written)
+            texts[seat] = item.tokens.tolist()
+        self._session.read(texts)
+        rows = np.zeros(self._rows, bool)
+        rows[said] = True
+        episodes, turns = np.zeros(self._rows, np.int32), np.zeros(self._rows, np.int32)
+        episodes[said], turns[said] = self._episodes[list(places)], self._turns[list(places)]
+        self._turns[list(places)] += 1
+        actions = self._session.write(_KEYS(self._key, episodes, turns), rows)
+        found = [self._said(actions, seat) for seat in said.tolist()]
+        for place, action in zip(places, found, strict=True):
+            assert action.tokens is not None
+            self._written[place].append(action.tokens)
+        return found
+
+    def _said(self, written: Any, seat: int) -> Said:
+        valid = written.valid[seat]
+        tokens = written.tokens[seat][valid]
+        words = tokens[:-1] if len(tokens) and tokens[-1] == self._tokenizer.delimiters.action_end else tokens
+        facts = TokenFacts(*(fact[seat][valid] for fact in written.facts))
+        return Said(self._tokenizer.said(words.tolist()), tokens, facts, float(written.divergence[seat]))
+
+    def _narrow(self, places: Sequence[int]) -> None:
+        """Leaves ended episodes out, if that makes the program small enough."""
+        size = max(min(_SMALLEST, self._rows), 1 << (len(places) - 1).bit_length())
+        if size > _NARROW * self._rows:
+            return
+        seats = {place: seat for seat, place in enumerate(self._places)}
+        kept = [seats[place] for place in places]
+        self._session.pick([*kept, *[kept[0]] * (size - len(kept))])
+        self._places, self._rows = list(places), size
+
+
+@dataclasses.dataclass(frozen=True)
+class PlayedText:
+    """A whole episode.
+
+    Attributes:
+      index: its number.
+      dialogue: what was said.
+      actions: as they were said, in their order.
+    """
+
+    index: int
+    dialogue: Dialogue
+    actions: tuple[Said, ...]
+
+
+def environment_seed(seed: int, index: int) -> int:
+    """The seed of all that an episode's environment draws."""
+    return seeds.derive(seed, "evaluate_text", "environment", index)
+
+
+def play(
+    task: TextTask,
+    talker: Talker,
+    seed: int,
+    episodes: Sequence[int],
+    lanes: int,
+    threads: int = 1,
+    stop: Interruption | None = None,
+) -> Iterator[PlayedText]:
+    """Plays episodes and yields each when it ends; episode i is the same one with the same seed, whatever is played beside it.
+
+    Args:
+      task: of the environments.
+      talker: who speaks.
+      seed: of everything.
+      episodes: their numbers.
+      lanes: so many at a time.
+      threads: so many environments answer at a time; for those that wait for a server.
+      stop: when it is requested, no further turn begins.
+
+    Raises:
+      UserError: an environment cannot go on.
+    """
+    environments = [task.environment() for _ in range(min(lanes, len(episodes)))]
+    with ThreadPoolExecutor(threads) as pool:
+        for start in range(0, len(episodes), lanes):
+            wave = list(episodes[start : start + lanes])
+            yield from _wave(wave, environments, talker, seed, pool if threads > 1 else None, stop)
+            if stop is not None and stop.requested:
+                return
+
+
+def _wave(
+    episodes: Sequence[int],
+    environments: Sequence[TextEnvironment],
+    talker: Talker,
+    seed: int,
+    pool: ThreadPoolExecutor | None,
+    stop: Interruption | None,
+) -> Iterator[PlayedText]:
+    each = map if pool is None else pool.map
+
+    def reset(place: int) -> Any:
+        return environments[place].reset(np.random.default_rng(environment_seed(seed, episodes[place])))
+
+    talker.begin(episodes)
+    places = list(range(len(episodes)))
+    observations = list(each(reset, places))
+    actions: list[list[Said]] = [[] for _ in episodes]
+    while places and not (stop is not None and stop.requested):
+        said = talker.act([observations[place] for place in places], places)
+        outcomes = each(lambda pair: environments[pair[0]].step(pair[1].text), zip(places, said, strict=True))
+        going = []
+        for place, action, outcome in zip(places, said, outcomes, strict=True):
+            actions[place].append(action)
+            observations[place] = outcome.observation
+            if outcome.terminal:
+                dialogue = outcome.observation.to_sequence()
+                yield PlayedText(episodes[place], dialogue, tuple(actions[place]))
+            else:
+                going.append(place)
+        places = going

@@ -1,0 +1,278 @@
+"""Scores of texts for the rewards of text tasks: toxicity by an annotator through the answer store, upvotes by a model of train_upvote."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from motif_jax import sections
+from motif_jax.datasets.verdicts import SINGLE, UNKNOWN, YES
+from motif_jax.envs.text.contract import Scorer, TextTask
+from motif_jax.labels import annotator as annotators
+from motif_jax.labels import defaults, lexicon
+from motif_jax.labels.annotator import Annotator, Question
+from motif_jax.labels.answer_index import AnswerIndex
+from motif_jax.labels.prompts import FOLDER
+from motif_jax.labels.questions import QuestionHasher
+from motif_jax.labels.store import AnswerStore, StoredAnswer, cost_fields
+from motif_jax.schema import section
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_text
+from motif_jax.support.interruption import StoppedError, never
+
+FILE = "scores.json"
+RUDE, TOXIC = "rude", "toxic"
+# A yes to 'toxic' of less log-probability falls back to what 'rude' says (published: of the filter's label 2).
+TOXIC_THRESHOLD = -0.355
+# What a filter can read of a text; longer ones are cut, as published in its tokens, of about four characters each.
+MOST_CHARACTERS = 4 * 2042
+_TOGETHER = 256
+
+
+def _nobody(done: int) -> None:
+    """Ignores progress."""
+
+
+def annotator_config(options: Mapping[str, Any], goal: str) -> ConfigDict:
+    """The annotator's config for single comments, from a task's options."""
+    reads_prompt = annotators.annotator_class(options["annotator"]).reads_prompt
+    config = ConfigDict({"seed": 0, "annotator": options["annotator"], "goal": goal})
+    config.captions = ConfigDict({"messages": True, "status": False})
+    own = str(FOLDER / "comments" / "toxicity.yaml")
+    config.prompt = ConfigDict(
+        {"version": "default", "file": (options["prompt"] or own) if reads_prompt else ""}
+    )
+    mode = options["answer_mode"] if reads_prompt else "analysis"
+    config.answer = ConfigDict({"mode": mode, "retry": True, "minimum_mass": 0.05})
+    config.sampling = ConfigDict(
+        {"temperature": 0.0, "top_k": 50, "top_p": 1.0, "max_tokens": 256, "seeded": True}
+    )
+    config.lexicon = ConfigDict({"file": options["lexicon"] or _built_in()})
+    config.vllm, config.openai = section(defaults.VLLM), section(defaults.OPENAI)
+    config.vllm.model = config.openai.model = options["model"]
+    if options["server"]:
+        config.openai.base_url = options["server"]
+    config.compat = section(sections.compat("answer_first_match"))
+    return config
+
+
+def _built_in() -> str:
+    return str(Path(lexicon.__file__).parent / "lexicons" / "comments.yaml")
+
+
+class Toxicity:
+    """A `Scorer`: 0 friendly or neutral, 1 rude, 2 toxic, by two questions about each text.
+
+    Args:
+      options: of the task: annotator, lexicon, prompt, answer_mode, server, model, store.
+
+    Raises:
+      UserError: they do not fit.
+    """
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._options = options
+        self._known: dict[tuple[str, str], float] = {}
+        self._hashers: dict[str, QuestionHasher] = {}
+        # A reply at a time would read the whole store for each. Environments may ask from several threads.
+        self._index, self._lock = AnswerIndex(options["store"]), threading.Lock()
+        weakref.finalize(self, self._index.close)
+
+    def __call__(self, texts: Sequence[str]) -> list[float]:
+        """See `Scorer`."""
+        cut = [text[:MOST_CHARACTERS] for text in texts]
+        rude, toxic = (self._shares(goal, list(dict.fromkeys(cut))) for goal in (RUDE, TOXIC))
+        return [self._label(rude[text], toxic[text]) for text in cut]
+
+    @staticmethod
+    def _label(rude: float, toxic: float) -> float:
+        if toxic > 0.5 and math.log(toxic) >= TOXIC_THRESHOLD:
+            return 2.0
+        return 1.0 if rude > 0.5 else 0.0
+
+    def prepare(
+        self, texts: Sequence[str], report: Callable[[int], None], stopped: Callable[[], bool]
+    ) -> None:
+        """Asks about all texts at once: a model that is loaded in this process is loaded once for each question, not for each part.
+
+        `report` is called with the number of texts done; there are two questions about each.
+
+        Raises:
+          StoppedError: `stopped` said so between two parts.
+        """
+        cut = list(dict.fromkeys(text[:MOST_CHARACTERS] for text in texts))
+        for place, goal in enumerate((RUDE, TOXIC)):
+
+            def progress(answered: int, before: int = place * len(cut)) -> None:
+                report((before + answered) // 2)
+
+            self._shares(goal, cut, progress, stopped)
+        report(len(texts))
+
+    def _annotator(self, goal: str) -> Annotator:
+        return annotators.make_annotator(annotator_config(self._options, goal), SINGLE)
+
+    def _shares(
+        self,
+        goal: str,
+        texts: Sequence[str],
+        report: Callable[[int], None] = _nobody,
+        stopped: Callable[[], bool] = never,
+    ) -> dict[str, float]:
+        """Text -> probability of yes."""
+        new = [text for text in texts if (goal, text) not in self._known]
+        if new:
+            judged = self._judged(goal, new, report, stopped)
+            self._known |= {(goal, text): share for text, share in judged.items()}
+        return {text: self._known[goal, text] for text in texts}
+
+    def _judged(
+        self, goal: str, texts: Sequence[str], report: Callable[[int], None], stopped: Callable[[], bool]
+    ) -> dict[str, float]:
+        if goal not in self._hashers:
+            self._hashers[goal] = QuestionHasher(self._annotator(goal).identity)
+        hasher = self._hashers[goal]
+        questions = [Question(hasher.items((text,), SINGLE), (text,), SINGLE) for text in texts]
+        with self._lock:
+            there = {question.id: self._index.get(question.id) for question in questions}
+        found = {key: answer for key, answer in there.items() if answer is not None}
+        missing = [question for question in questions if question.id not in found]
+        if missing:
+            with closing(AnswerStore(self._options["store"])) as store:
+                for key, answer in _asked(self._annotator(goal), missing, store, stopped):
+                    found[key] = answer
+                    report(len(found))
+        return {
+            question.items[0]: _share(goal, found[question.id], question.items[0]) for question in questions
+        }
+
+
+def _asked(
+    annotator: Annotator, questions: Sequence[Question], store: AnswerStore, stopped: Callable[[], bool]
+) -> Iterator[tuple[str, StoredAnswer]]:
+    """Asks, and keeps what is answered; yields (id, answer)."""
+    annotator.start()
+    with closing(annotator):
+        for first in range(0, len(questions), _TOGETHER):
+            if stopped():
+                raise StoppedError
+            part = questions[first : first + _TOGETHER]
+            for answered in annotator.annotate(part):
+                if answered is not None:
+                    question, answer = part[answered[0]], answered[1]
+                    kept = StoredAnswer.of(question, answer)
+                    store.add([(question.id, kept, cost_fields(answer))])
+                    yield question.id, kept
+
+
+def _share(goal: str, answer: StoredAnswer, text: str) -> float:
+    if answer.label == UNKNOWN:
+        raise UserError(
+            f"config.reddit.annotator: has no answer to whether {text[:40]!r} is {goal}: give another model or prompt"
+        )
+    return float((answer.probabilities or SINGLE.certain(answer.label))[YES])
+
+
+def _upvote(options: Mapping[str, Any]) -> Scorer:
+    from motif_jax.language.text_scorer import TextScorer
+
+    return TextScorer(_upvote_folder(options))
+
+
+def _upvote_folder(options: Mapping[str, Any]) -> Path:
+    """The model of a run of train_upvote, or that which is one itself."""
+    given = options["upvote_run"]
+    for place in (Path(given) / "model", Path(given)):
+        if (place / "heads.json").is_file():
+            return place
+    raise UserError(
+        f"config.reddit.upvote_run={given}: must be a run folder of train_upvote or import_ilql, whose training has ended"
+    )
+
+
+SCORERS: Mapping[str, Callable[[Mapping[str, Any]], Scorer]] = {"toxicity": Toxicity, "upvote": _upvote}
+
+
+def make(task: TextTask) -> Scorer:
+    """The scorer of the task's texts.
+
+    Raises:
+      UserError: its options do not fit.
+    """
+    return SCORERS[task.scored_by()](task.options)
+
+
+def check(task: TextTask, plays: bool) -> None:
+    """Raises UserError where what scores texts for the task cannot be used, as far as that is known without asking it.
+
+    `plays`: replies are scored as they are said, beside texts that are there before.
+    """
+    if task.scored_by() == "toxicity":
+        if plays and task.options["annotator"] == "vllm":
+            raise UserError(
+                f"config.{task.name}.annotator=vllm: would load the model again for every reply of a game: start vLLM's server, and give "
+                f"openai with config.{task.name}.server and config.{task.name}.model"
+            )
+        for goal in (RUDE, TOXIC):
+            annotators.check_annotator(annotator_config(task.options, goal), SINGLE)
+    if task.scored_by() == "upvote":
+        _upvote_folder(task.options)
+
+
+def attach(task: TextTask) -> TextTask:
+    """Gives the task what scores texts for it, where it needs that."""
+    if task.scored_by():
+        task.use_scorer(make(task))
+    return task
+
+
+def _in_parts(
+    scorer: Scorer, texts: Sequence[str], report: Callable[[int], None], stopped: Callable[[], bool]
+) -> Iterator[tuple[str, float]]:
+    """(text, score), some texts at a time; raises StoppedError when `stopped` says so between two parts."""
+    for first in range(0, len(texts), _TOGETHER):
+        if stopped():
+            raise StoppedError
+        part = texts[first : first + _TOGETHER]
+        yield from zip(part, scorer(part), strict=True)
+        report(first + len(part))
+
+
+def write(
+    task: TextTask,
+    texts: Sequence[str],
+    folder: Path,
+    report: Callable[[int], None],
+    stopped: Callable[[], bool] = never,
+) -> Path:
+    """Scores texts into a file for the task's option `scores`, which says whose they are, beside what the task knows.
+
+    Args:
+      task: whose scorer judges.
+      texts: that are judged.
+      folder: of the file.
+      report: called with how many are done.
+      stopped: whether to stop, asked before some texts each; what an annotator has answered stays in its store.
+
+    Raises:
+      StoppedError: it was asked to.
+    """
+    scorer = make(task)
+    if isinstance(scorer, Toxicity):
+        scorer.prepare(texts, report, stopped)
+        scores = dict(zip(texts, scorer(texts), strict=True))
+    else:
+        scores = dict(_in_parts(scorer, texts, report, stopped))
+    path = folder / FILE
+    folder.mkdir(parents=True, exist_ok=True)
+    told_by = {"judge": task.scored_by(), "scores": {**task.known_scores(), **scores}}
+    atomic_write_text(path, json.dumps(told_by, ensure_ascii=False))
+    return path

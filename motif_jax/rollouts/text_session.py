@@ -1,0 +1,115 @@
+"""Dialogues of many episodes at once, whose keys and values live on in every trunk while their texts grow.
+
+An action is written in one program: all trunks side by side, one position a row, candidates of a row sharing what was said before.
+What was chosen among them becomes part of the row without being run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from motif_jax.datasets.dialogues.items import Delimiters
+from motif_jax.language.decoding import Decoding
+from motif_jax.language.tokens import padded
+from motif_jax.rollouts.text_programs import Actions, Speaker, programs
+
+# Slots that a session has at first.
+CAPACITY = 96
+
+
+class TextSession:
+    """B texts of one speaker.
+
+    Args:
+      speaker: who writes.
+      params: of the speaker.
+      batch: B.
+      decoding: how actions are written.
+      marks: the tokens that stand for no text.
+      capacity: slots at first; they grow when texts do.
+
+    Attributes:
+      texts: the tokens of each so far.
+    """
+
+    def __init__(
+        self,
+        speaker: Speaker,
+        params: Any,
+        batch: int,
+        decoding: Decoding,
+        marks: Delimiters,
+        capacity: int = CAPACITY,
+    ) -> None:
+        self._programs = programs(speaker, decoding, marks)
+        self._speaker, self._params, self._most = speaker, params, decoding.max_tokens
+        self._longest = speaker.copies.model.config.max_length
+        self.texts: list[list[int]] = [[] for _ in range(batch)]
+        self._now, self._ahead = self._programs.begin(params, batch=batch, capacity=capacity)
+        self._slots, self._capacity = int(self._ahead), capacity
+
+    def read(self, rows: Sequence[Sequence[int]]) -> None:
+        """Sets the texts to these tokens: keeps the common prefix and reads the rest.
+
+        A text that is too long for the model, with room for an action, is read from so much later on.
+        """
+        room = None if self._longest is None else self._longest - self._most - self._ahead
+        wanted = [list(row if room is None else row[-room:]) for row in rows]
+        keep = [_common(old, new, self._speaker.pooled) for old, new in zip(self.texts, wanted, strict=True)]
+        fresh = [new[kept:] for kept, new in zip(keep, wanted, strict=True)]
+        longest = max(map(len, fresh), default=0)
+        taken_back = any(kept < len(old) for kept, old in zip(keep, self.texts, strict=True))
+        if longest:
+            tokens, valid = padded(fresh, _rounded(longest))
+            self._make_room(tokens.shape[1])
+            keeps = np.asarray(keep, np.int32) + self._ahead
+            self._now = self._programs.read(
+                self._params, self._now, tokens, valid, keeps, taken_back=taken_back
+            )
+            self._slots += tokens.shape[1]
+        self.texts = wanted
+
+    def write(self, keys: jax.Array, rows: np.ndarray) -> Actions:
+        """Writes an action behind each text of `rows` (bool [B]), which becomes part of it; `keys` [B] are of the draws."""
+        self._make_room(self._most)
+        self._now, written = self._programs.write(self._params, self._now, keys, jnp.asarray(rows))
+        self._slots += self._most
+        found = Actions(*jax.tree.map(np.asarray, written))
+        for text, tokens, valid in zip(self.texts, found.tokens, found.valid, strict=True):
+            text.extend(tokens[valid].tolist())
+        return found
+
+    def pick(self, places: Sequence[int]) -> None:
+        """Leaves these texts alone, in this order."""
+        self._now = self._programs.pick(self._now, jnp.asarray(places))
+        self.texts = [self.texts[place] for place in places]
+
+    def _make_room(self, more: int) -> None:
+        if self._slots + more <= self._capacity:
+            return
+        used = self._ahead + max(map(len, self.texts), default=0)
+        while used + more > self._capacity:
+            self._capacity *= 2
+        self._now = self._programs.squeeze(self._now, capacity=self._capacity)
+        self._slots = used
+
+
+def _common(old: Sequence[int], new: Sequence[int], whole: bool) -> int:
+    """The number of tokens at the front that stay; a changed text reads at least one again."""
+    same = next(
+        (i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new))
+    )
+    if same == len(old):
+        return same
+    return 0 if whole else min(same, len(new) - 1)
+
+
+def _rounded(length: int) -> int:
+    """1, 2, 4, 8, 12, 16, 24, ... tokens that are read at a time, for few programs."""
+    size = 1 << (length - 1).bit_length()
+    return size * 3 // 4 if size >= 16 and length <= size * 3 // 4 else size

@@ -1,0 +1,187 @@
+"""A person at a terminal in a text task: with an agent, against it, or as its other side."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from collections.abc import Callable
+from typing import Any, TextIO
+
+import numpy as np
+
+from motif_jax.datasets.dialogues.dialogue import Dialogue
+from motif_jax.datasets.dialogues.items import TextTokenizer
+from motif_jax.envs.text.contract import Observation, TextTask
+from motif_jax.envs.wordle.environment import WordleObservation
+from motif_jax.envs.wordle.policies import picture
+from motif_jax.rollouts.text_games import Said, Talker, environment_seed
+
+_QUIT = "/end"
+_TURNS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+_REPLACED = "\N{REPLACEMENT CHARACTER}"
+
+
+def plain(text: str) -> str:
+    """`text` of somebody else's as it may be written to a terminal: without what would move or colour there.
+
+    Control characters but ends of lines and tabs, what turns a line's direction, and halves of characters, which no terminal can show, are replaced.
+    """
+    lines = text.replace("\r\n", "\n")
+    return "".join(
+        _REPLACED
+        if one in _TURNS or (one not in "\n\t" and unicodedata.category(one) in ("Cc", "Cs"))
+        else one
+        for one in lines
+    )
+
+
+class Terminal:
+    """A person's terminal; `source` and `out` are the process's by default."""
+
+    def __init__(self, source: TextIO | None = None, out: TextIO | None = None) -> None:
+        self._source, self._out = source or sys.stdin, out or sys.stdout
+
+    def say(self, text: str) -> None:
+        """Writes a line."""
+        self._out.write(f"{text}\n")
+        self._out.flush()
+
+    def ask(self, prompt: str) -> str:
+        """The line that the person types.
+
+        Raises:
+          EOFError: there is no more to read.
+        """
+        self._out.write(prompt)
+        self._out.flush()
+        line = self._source.readline()
+        if not line:
+            raise EOFError("the terminal was closed")
+        return line.strip()
+
+
+class _Spoken(Observation):
+    """A dialogue as it was typed."""
+
+    def __init__(self, texts: tuple[str, ...], actions: tuple[bool, ...]) -> None:
+        self._texts, self._actions = texts, actions
+
+    def to_sequence(self) -> Dialogue:
+        return Dialogue(self._texts, tuple(0.0 if action else None for action in self._actions), False)
+
+
+def shown(observation: Observation) -> str:
+    """A dialogue as a person reads it: guesses in their colours, else who said what, `plain`."""
+    if isinstance(observation, WordleObservation):
+        guesses = [plain(guess) for guess in observation.guesses]
+        return picture(WordleObservation(observation.table, guesses, observation.codes, observation.fits))
+    dialogue = observation.to_sequence()
+    pairs = zip(dialogue.texts, dialogue.rewards, strict=True)
+    return (
+        "\n".join(f"{'< ' if reward is None else '> '}{plain(text)}" for text, reward in pairs)
+        or "(nothing said yet)"
+    )
+
+
+def numbers(said: Said) -> str:
+    """Numbers of an action's tokens, a line each."""
+    if said.facts is None or said.tokens is None:
+        return "(no numbers: it is not an agent's)"
+    facts = said.facts
+    rows = zip(facts.policy.tolist(), facts.q.tolist(), facts.v.tolist(), strict=True)
+    return "\n".join(
+        f"  token {place}: log pi {policy:7.2f}  Q {q:7.2f}  V {v:7.2f}  advantage {q - v:+7.2f}"
+        for place, (policy, q, v) in enumerate(rows)
+    )
+
+
+class TextTable:
+    """A game between a person and an agent at the terminal.
+
+    Args:
+      task: of the games.
+      talker: who plays with the person.
+      terminal: of the person.
+      tokenizer: of the task: what is typed has to have tokens.
+      seed: of the games; game number i has the same words and draws in every mode.
+    """
+
+    def __init__(
+        self, task: TextTask, talker: Talker, terminal: Terminal, tokenizer: TextTokenizer, seed: int
+    ) -> None:
+        self._task, self._talker, self._terminal = task, talker, terminal
+        self._tokenizer, self._seed = tokenizer, seed
+
+    def play(self, game: int, mode: str) -> list[dict[str, Any]]:
+        """Plays a game; returns its dialogues, the person's first.
+
+        Raises:
+          EOFError: the person's terminal was closed.
+        """
+        say = self._terminal.say
+        say(f"\ngame {game}")
+        if mode == "answer":
+            return [self._answered(game)]
+        if mode == "with":
+            say("Enter: say what it proposes; ?: its numbers; or type what to say")
+            return [self._episode(game, self._proposed)]
+        mine = self._episode(game, lambda observation: self._typed("> "))
+        say("\nnow it plays the same game")
+        its = self._episode(game, lambda observation: self._shown(observation))
+        a, b = mine["return"], its["return"]
+        say(f"you {a:g}, it {b:g}: {'you win' if a > b else 'it wins' if b > a else 'a draw'}")
+        return [mine, its]
+
+    def _episode(self, game: int, speak: Callable[[Any], str]) -> dict[str, Any]:
+        environment = self._task.environment()
+        self._talker.begin([game])
+        observation = environment.reset(np.random.default_rng(environment_seed(self._seed, game)))
+        terminal = False
+        while not terminal:
+            self._terminal.say(f"\n{shown(observation)}")
+            outcome = environment.step(speak(observation))
+            observation, terminal = outcome.observation, outcome.terminal
+        dialogue = observation.to_sequence()
+        self._terminal.say(f"\n{shown(observation)}\nreturn {dialogue.total:g}")
+        return {"texts": list(dialogue.texts), "rewards": list(dialogue.rewards), "return": dialogue.total}
+
+    def _shown(self, observation: Any) -> str:
+        said = self._talker.act([observation], [0])[0]
+        self._terminal.say(f"> {plain(said.text)}")
+        return said.text
+
+    def _proposed(self, observation: Any) -> str:
+        said = self._talker.act([observation], [0])[0]
+        while True:
+            typed = self._typed(f"it would say: {plain(said.text)}\n> ", "?")
+            if typed != "?":
+                return typed or said.text
+            self._terminal.say(numbers(said))
+
+    def _typed(self, prompt: str, command: str = "") -> str:
+        """The line that the person types, once it is `command` or has tokens in the task."""
+        while True:
+            typed = self._terminal.ask(prompt)
+            try:
+                self._tokenizer.encode("" if typed == command else typed)
+            except ValueError as error:
+                self._terminal.say(plain(str(error)))
+                continue
+            return typed
+
+    def _answered(self, game: int) -> dict[str, Any]:
+        """The person is the other side: it speaks, the person answers, until '/end'."""
+        say, texts, actions = self._terminal.say, [], []
+        say(f"say something, or nothing for it to begin; {_QUIT} ends the game")
+        self._talker.begin([game])
+        typed = self._typed("< ", _QUIT)
+        while typed != _QUIT:
+            if typed:
+                texts.append(typed)
+                actions.append(False)
+            said = self._talker.act([_Spoken(tuple(texts), tuple(actions))], [0])[0]
+            say(f"> {plain(said.text)}")
+            texts.append(said.text)
+            actions.append(True)
+            typed = self._typed("< ", _QUIT)
+        return {"texts": texts, "rewards": [0.0 if action else None for action in actions], "return": None}

@@ -1,0 +1,237 @@
+"""Initial parameters of an agent: fresh, a language model's, or another run's; and which are trained."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.datasets.dialogues.items import Vocabulary
+from motif_jax.language import config as configs
+from motif_jax.language import lora, making, vocabulary, weights
+from motif_jax.language.config import ModelConfig
+from motif_jax.language.making import Sizes
+from motif_jax.language.text import fetch
+from motif_jax.language.text_agent import POLICY, TARGET, VALUES, Design
+from motif_jax.language.tokens import Tokenizer
+from motif_jax.support.errors import UserError
+from motif_jax.trainers import agent_folder
+from motif_jax.trainers.agent_folder import TOKENIZER, SavedAgent
+from motif_jax.trainers.text_objective import Objective
+
+_KEYS = ("policy", "value")
+# In which a checkpoint has to be like the runs that are started from.
+_SIZES = ("architecture", "width", "layers", "heads", "max_length", "vocab_size", "feed_forward")
+
+
+class Start(NamedTuple):
+    """Parameters at the beginning, host arrays; see `Objective.terms`.
+
+    Attributes:
+      learned, target, frozen: what a step changes, what follows it, and what stays.
+      digests: of the files that they were read from.
+    """
+
+    learned: dict[str, Any]
+    target: dict[str, Any]
+    frozen: dict[str, Any]
+    digests: dict[str, str]
+
+
+def _folders(config: ConfigDict) -> dict[str, str]:
+    return {key: config.initial[key] for key in _KEYS if config.initial[key]}
+
+
+def model_config(config: ConfigDict, tokens: Vocabulary, design: Design) -> ModelConfig:
+    """The trunks' config; reads no weights.
+
+    Args:
+      config: of the run.
+      tokens: of the task.
+      design: of the agent that will be trained.
+
+    Raises:
+      UserError: see `text_run.model_config`.
+    """
+    found: dict[str, ModelConfig] = {}
+    for key, run in _folders(config).items():
+        about = agent_folder.describe(run, f"initial.{key}")
+        if about["vocabulary"] != tokens.digest:
+            raise UserError(
+                f"config.initial.{key}={run}: was trained with other tokens than the task {config.task} has"
+            )
+        _require_parts(config, key, about, design)
+        # What they left out in their trainings need not be the same.
+        found[key] = making.with_dropout(agent_folder.network_of(about).model.config, config.dropout)
+    if len(set(found.values())) > 1:
+        raise UserError(
+            f"config.initial.value={config.initial.value}: has trunks of other sizes than config.initial.policy={config.initial.policy}"
+        )
+    there = next(iter(found.values()), None)
+    if config.network.checkpoint:
+        if tokens.digest is None:
+            raise UserError(
+                f"config.network.checkpoint={config.network.checkpoint}: must be None where the task's tokens are still to be learned; name those "
+                'of the model, --config.options=\'{"tokenizer": "FOLDER"}\''
+            )
+        made = _of_checkpoint(config, tokens)
+        if there is not None and any(getattr(made, size) != getattr(there, size) for size in _SIZES):
+            raise UserError(
+                f"config.network.checkpoint={config.network.checkpoint}: has trunks of other sizes than config.initial names"
+            )
+        return there or made
+    if there is not None:
+        return there
+    network, marks = config.network, tokens.delimiters
+    sizes = Sizes(network.width, network.layers, network.heads, max_length=network.max_length)
+    special = {"start": marks.state_start, "pad": marks.pad, "end": marks.action_end}
+    return making.make("gpt2", sizes, tokens.size, special, "network")
+
+
+def _require_parts(config: ConfigDict, key: str, about: Mapping[str, Any], design: Design) -> None:
+    """Raises UserError where an agent was trained by a method whose parts are no beginning of these."""
+    theirs = Design(**about["design"])
+    said = f"config.initial.{key}={config.initial[key]}: was trained by {about['method']}"
+    if theirs.prefix and (key != POLICY or not design.prefix):
+        raise UserError(f"{said}, whose policy is conditioned on a return: must be a run of another method")
+    mine = (design.q, design.double_q, design.residual)
+    if key != POLICY and theirs.qs and mine != (theirs.q, theirs.double_q, theirs.residual):
+        raise UserError(f"{said}, and has heads of another kind than config.method asks for")
+
+
+def _of_checkpoint(config: ConfigDict, tokens: Vocabulary) -> ModelConfig:
+    folder = fetch(config.network.checkpoint, "network.checkpoint")
+    settings = weights.settle_head(folder, configs.read(folder))
+    configs.require_decoder(settings, "says")
+    if settings.encoder_layers:
+        raise UserError(
+            f"config.network.checkpoint={config.network.checkpoint}: must be a decoder, it is {settings.architecture}"
+        )
+    _kept(config, folder, settings, tokens)
+    return dataclasses.replace(settings, vocab_size=tokens.size)
+
+
+def _kept(config: ConfigDict, folder: Path, settings: ModelConfig, tokens: Vocabulary) -> int:
+    """The number of a checkpoint's rows to keep, without rows that only fill a larger table.
+
+    Raises:
+      UserError: the table is larger, and the task's tokens are not the checkpoint's and the delimiters.
+    """
+    if settings.vocab_size <= tokens.size:
+        return settings.vocab_size
+    if (folder / TOKENIZER).is_file():
+        own = Tokenizer.read(folder, settings.vocab_size)
+        if tuple(own.pieces(range(own.size))) == tokens.texts[: own.size]:
+            return own.size
+    raise UserError(
+        f"config.network.checkpoint={config.network.checkpoint}: has {settings.vocab_size} rows of tokens, the task's tokenizer {tokens.size} "
+        f"tokens: must be a model with the same {TOKENIZER}, but for the delimiters"
+    )
+
+
+def start(config: ConfigDict, objective: Objective, tokens: Vocabulary, key: jax.Array) -> Start:
+    """The parameters at the beginning of a training.
+
+    Args:
+      config: of the run.
+      objective: what is minimised.
+      tokens: of the task.
+      key: of all that is drawn.
+
+    Raises:
+      UserError: a file is damaged, or low-rank patterns match nothing.
+    """
+    agent = objective.agent
+    params = jax.device_get(agent.init(key))
+    said: dict[str, str] = {}
+    if config.network.checkpoint:
+        folder = fetch(config.network.checkpoint, "network.checkpoint")
+        settings = weights.settle_head(folder, configs.read(folder))
+        kept = _kept(config, folder, settings, tokens)
+        cut = vocabulary.cut(settings, weights.load(folder, settings), kept)
+        _, grown = vocabulary.extend(*cut, tokens.size, jax.random.fold_in(key, 1))
+        grown = jax.device_get(grown)
+        params["trunks"] = dict.fromkeys(params["trunks"], grown)
+        said["network"] = weights.digest(folder, below=True)
+    for name, run in _folders(config).items():
+        saved = agent_folder.load(run, f"initial.{name}")
+        params = _taken(params, saved, name, objective)
+        said[f"initial {name}"] = weights.digest(saved.folder, below=True)
+    learned, target, frozen = _arranged(params, objective, jax.random.fold_in(key, 2))
+    return Start(learned, target, frozen, said)
+
+
+def _taken(params: dict[str, Any], saved: SavedAgent, name: str, objective: Objective) -> dict[str, Any]:
+    """`params` with the policy, or all that has to do with values, of an agent that is there."""
+    design, theirs = objective.agent.design, saved.network.design
+    trunks = dict(params["trunks"])
+    if name == POLICY:
+        place = design.roles.trunk_of[POLICY]
+        trunks[place] = saved.params["trunks"][theirs.roles.trunk_of[POLICY]]
+        if place == VALUES and TARGET in trunks:  # it begins as what it follows
+            trunks[TARGET] = trunks[VALUES]
+        return {**params, "trunks": trunks, **({"prefix": saved.params["prefix"]} if theirs.prefix else {})}
+    part = VALUES if theirs.qs else POLICY
+    trunks[VALUES] = saved.params["trunks"][theirs.roles.trunk_of[part]]
+    if TARGET in trunks:
+        trunks[TARGET] = saved.params["trunks"][theirs.roles.trunk_of[TARGET if theirs.qs else POLICY]]
+    found = {**params, "trunks": trunks}
+    if theirs.qs:
+        found |= {"heads": saved.params["heads"], "target_heads": saved.params["target_heads"]}
+    return found
+
+
+def _arranged(
+    params: dict[str, Any], objective: Objective, key: jax.Array
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Divides parameters into trained, following and frozen ones."""
+    roles, weights_ = objective.agent.design.roles, objective.weights
+    names = [roles.trunk_of[POLICY]] if objective.learns_policy else []
+    if objective.agent.design.qs and weights_.of_values and not objective.rule.proposes:
+        names.append(VALUES)
+    learned: dict[str, Any] = {}
+    target: dict[str, Any] = {}
+    trunks = params["trunks"]
+    if objective.spec is None:
+        learned["trunks"] = {name: trunks[name] for name in dict.fromkeys(names)}
+        if TARGET in trunks:
+            target["trunks"] = {TARGET: trunks[TARGET]}
+    else:
+        keys = dict(zip(trunks, jax.random.split(key, len(trunks)), strict=True))
+        keys[TARGET] = keys.get(VALUES, key)  # the target begins as what it follows
+        fresh = {
+            name: jax.device_get(lora.init(keys[name], trunk, objective.spec))
+            for name, trunk in trunks.items()
+        }
+        learned["additions"] = {name: fresh[name] for name in dict.fromkeys(names)}
+        if TARGET in trunks:
+            target["additions"] = {TARGET: fresh[TARGET]}
+    if "heads" in params:
+        learned["heads"], target["heads"] = params["heads"], params["target_heads"]
+    if "prefix" in params:
+        learned["prefix"] = params["prefix"]
+    held = {*learned.get("trunks", {}), *target.get("trunks", {})}
+    frozen = {name: trunk for name, trunk in trunks.items() if name not in held}
+    plain = jax.tree.map(np.asarray, (learned, target, {"trunks": frozen} if frozen else {}))
+    return plain
+
+
+def whole(objective: Objective, learned: Any, target: Any, frozen: Any) -> dict[str, Any]:
+    """The parameters of the agent, additions merged: host arrays, float32."""
+    learned, target, frozen = jax.device_get((learned, target, frozen))
+    trunks = {**frozen.get("trunks", {}), **learned.get("trunks", {}), **target.get("trunks", {})}
+    if objective.spec is not None:
+        additions: Mapping[str, Any] = {**learned.get("additions", {}), **target.get("additions", {})}
+        trunks |= {name: lora.merged(trunks[name], each, objective.spec) for name, each in additions.items()}
+    params: dict[str, Any] = {"trunks": {name: trunks[name] for name in objective.agent.design.roles.trunks}}
+    if "heads" in learned:
+        params |= {"heads": learned["heads"], "target_heads": target["heads"]}
+    if "prefix" in learned:
+        params["prefix"] = learned["prefix"]
+    return jax.tree.map(lambda leaf: np.asarray(leaf, jnp.float32), params)

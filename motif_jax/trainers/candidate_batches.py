@@ -1,0 +1,168 @@
+"""Batches of dialogues with what a frozen policy would have said in each of their states (CHAI)."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.algorithms.chai import Candidates
+from motif_jax.algorithms.implicit_q import TextBatch
+from motif_jax.language import candidates
+from motif_jax.language.model import LanguageModel
+from motif_jax.language.sampling import Limits, Sampling
+from motif_jax.language.tokens import bucket, padded
+from motif_jax.support import seeds
+from motif_jax.support.progress import Progress
+from motif_jax.trainers.candidate_cache import KEY_BYTES, CachedCandidates, CandidateCache
+from motif_jax.trainers.text_task import Batches
+
+FOLDER = "candidates"
+
+
+class Proposer:
+    """Candidates of texts, from the cache or written by the policy; those of a text follow from it and the seed alone.
+
+    Args:
+      model, params: the policy.
+      pad, end: the token of padding, and that which ends an action.
+      config: the section `candidates` of the run's.
+      seed: of all draws.
+      cache: of what was written.
+    """
+
+    def __init__(
+        self, model: LanguageModel, params: Any, pad: int, end: int, config: ConfigDict, seed: int, cache: CandidateCache
+    ) -> None:  # fmt: skip
+        self._params, self._pad, self._seed, self._cache = jax.device_put(params), pad, seed, cache
+        self.count, self._together = config.count, config.together
+        sampling = Sampling(False, config.temperature, config.top_k, config.top_p)
+        limits = Limits(config.max_tokens, (end,))
+
+        @jax.jit
+        def write(params: Any, tokens: Any, valid: Any, words: Any) -> candidates.WrittenCandidates:
+            split = functools.partial(jax.random.split, num=config.count)
+            keys = jax.vmap(lambda pair: split(jax.random.fold_in(jax.random.key(pair[0]), pair[1])))(words)
+            return candidates.write(model, params, tokens, valid, keys, limits, sampling, pad)
+
+        self._write = write
+
+    def _key(self, text: np.ndarray) -> bytes:
+        words = np.asarray(text, "<i4").tobytes()
+        return hashlib.blake2b(words, digest_size=KEY_BYTES, salt=self._seed.to_bytes(8, "little")).digest()
+
+    def of(self, texts: Sequence[np.ndarray]) -> list[CachedCandidates]:
+        """The candidates of each text, int32 [T]."""
+        keys = [self._key(text) for text in texts]
+        found = {key: entry for key in dict.fromkeys(keys) if (entry := self._cache.find(key)) is not None}
+        missing: Mapping[int, dict[bytes, np.ndarray]] = defaultdict(dict)
+        for key, text in zip(keys, texts, strict=True):
+            if key not in found:
+                missing[bucket(len(text))][key] = text
+        for width, part in sorted(missing.items()):
+            items = list(part.items())
+            for start in range(0, len(items), self._together):
+                found |= self._written(dict(items[start : start + self._together]), width)
+        return [found[key] for key in keys]
+
+    def _written(self, texts: Mapping[bytes, np.ndarray], width: int) -> dict[bytes, CachedCandidates]:
+        """Writes candidates of a few texts of similar length, always as many in one program, so that none depends on the others."""
+        rows = [text.tolist() for text in texts.values()]
+        rows += [rows[-1]] * (self._together - len(rows))
+        words = [np.frombuffer(key[:8], np.uint32) for key in texts]
+        words += [words[-1]] * (self._together - len(words))
+        tokens, valid = padded(rows, width, self._pad)
+        written = jax.device_get(self._write(self._params, tokens, valid, np.stack(words)))
+        found = {}
+        for row, key in enumerate(texts):
+            found[key] = CachedCandidates(written.means[row], written.log_probs[row], written.counts[row])
+            self._cache.add(key, found[key])
+        return found
+
+
+class CandidateBatches:
+    """The batches of others, with candidates.
+
+    Args:
+      inner: the batches.
+      proposer: of candidates.
+      width: of a state, D.
+      seed: of the vectors at random.
+      sums: candidates of the first pass over the data count by the sum of their states (`compat.chai_scores`).
+      stopped: whether the stage was asked to stop.
+    """
+
+    def __init__(
+        self,
+        inner: Batches,
+        proposer: Proposer,
+        width: int,
+        seed: int,
+        sums: bool,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.batch_size, self.steps_per_pass = inner.batch_size, inner.steps_per_pass
+        self._inner, self._proposer, self._width, self._seed, self._sums = inner, proposer, width, seed, sums
+        self._stopped = stopped
+
+    def batches(self, first: int, count: int) -> TextBatch:
+        plain = self._inner.batches(first, count)
+        steps = [jax.tree.map(lambda leaf: leaf[place], plain) for place in range(count)]  # noqa: B023
+        found = [
+            self._of(batch, "train", step, self.steps_per_pass is None or step < self.steps_per_pass)
+            for step, batch in enumerate(steps, first)
+        ]
+        return plain._replace(candidates=jax.tree.map(lambda *leaves: np.stack(leaves), *found))
+
+    def whole(self, most: int) -> list[TextBatch]:
+        """See `Batches`; not all of them where the stage was asked to stop."""
+        plain, found = self._inner.whole(most), []
+        with Progress(len(plain), "batches", "propose") as progress:
+            for number, batch in enumerate(plain):
+                if self._stopped():
+                    break
+                found.append(batch._replace(candidates=self._of(batch, "held out", number, False)))
+                progress.update(len(found))
+        return found
+
+    def _of(self, batch: TextBatch, part: str, number: int, fresh: bool) -> Candidates:
+        """The candidates of a batch [B, ...]; zeros where a dialogue has no such state, or ends there."""
+        rows, states = batch.states.shape
+        there = np.concatenate([batch.live, np.zeros((rows, 1), bool)], axis=1)
+        there[:, 1:] |= batch.live & (batch.terminals[:, 1:] == 0)
+        places = np.argwhere(there)
+        texts = [batch.tokens[row, : batch.states[row, state] + 1] for row, state in places]
+        means = np.zeros((rows, states, self._proposer.count, self._width), np.float32)
+        log_probs = np.zeros(means.shape[:3], np.float32)
+        for (row, state), entry in zip(places, self._proposer.of(texts), strict=True):
+            means[row, state] = entry.means * (entry.counts[:, None] if self._sums and fresh else 1)
+            log_probs[row, state] = entry.log_probs
+        drawn = seeds.rng(self._seed, "random states", part, number).integers(0, 2**32, rows, np.uint32)
+        return Candidates(means, log_probs, drawn)
+
+
+def proposer_of(
+    config: ConfigDict, workdir: Path, model: LanguageModel, params: Any, pad: int, end: int, policy: str
+) -> Proposer:
+    """The proposer of a run's config.
+
+    Args:
+      config: of the run.
+      workdir: its folder, in which the cache lies unless `candidates.folder` says another.
+      model, params: the policy.
+      pad, end: see `Proposer`.
+      policy: what distinguishes it from any other, its digest.
+    """
+    chosen, seed = config.candidates, seeds.derive(config.seed, "candidates") % 2**63
+    about = {name: chosen[name] for name in ("max_tokens", "temperature", "top_k", "top_p", "together")}
+    about |= {"policy": policy, "seed": seed, "dtype": config.dtype}
+    folder = Path(chosen.folder or workdir / FOLDER)
+    cache = CandidateCache(folder, about, chosen.count, model.config.width, chosen.cache_mebibytes)
+    return Proposer(model, params, pad, end, chosen, seed, cache)

@@ -1,0 +1,393 @@
+"""Dialogues as a training takes them: a dataset that is tokenised once into the run folder, or a task's stream."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.datasets.dialogues import files, token_columns, token_rewards
+from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
+from motif_jax.datasets.dialogues.items import TextTokenizer, tokenise
+from motif_jax.datasets.dialogues.token_rewards import TokenReward
+from motif_jax.datasets.tokens import layout
+from motif_jax.datasets.tokens.dataset import TokensDataset
+from motif_jax.datasets.tokens.writer import TokensWriter
+from motif_jax.envs.text import registry
+from motif_jax.envs.text.contract import TextTask
+from motif_jax.language.text import fetch
+from motif_jax.support import config as checks
+from motif_jax.support import digests, entry_points, seeds
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import parse_json, read_json
+from motif_jax.support.progress import Progress
+from motif_jax.trainers import agent_folder
+from motif_jax.trainers.agent_folder import TOKENIZER, vocabulary_digest
+from motif_jax.trainers.dialogue_batches import ItemLayout, ListBatches, StreamBatches
+from motif_jax.trainers.held_out import HeldOut
+from motif_jax.trainers.records import FILE_OF
+from motif_jax.trainers.text_methods import rule_of
+
+TOKENS, TRAIN, HELD_OUT = "tokens", "train", "held_out"
+_META = "dialogues.json"
+# The task of dialogues of one's own.
+RECORDED = "dialogues"
+# Dialogues that are tokenised between two looks at the clock, and after how many such parts they are safe.
+_TOGETHER, _SAVED_EVERY = 1024, 16
+# Dialogues that are looked at before any is tokenised to stay.
+_LOOKED_AT = 64
+
+
+class DialogueSource(NamedTuple):
+    """What is learned from, as far as it is known before anything is read.
+
+    Attributes:
+      task, options: of `envs.text.registry.make`.
+      path: of the dialogues; None: they are drawn from the task's stream.
+      held_out: of those that are measured with; None: a share of the others.
+      attach: gives a task what scores texts for it, where it needs that.
+    """
+
+    task: str
+    options: Mapping[str, Any]
+    path: Path | None
+    held_out: Path | None
+    attach: Callable[[TextTask], TextTask] = lambda task: task
+
+
+def source_of(config: ConfigDict) -> DialogueSource:
+    """Where a run's dialogues are from; options of data that `collect_text` drew are theirs, but for those that `config.options` says.
+
+    Raises:
+      UserError: a file is not there, data of another task or with a damaged description, or options that are no JSON object.
+    """
+    path = files.find(config.data, "data") if config.data else None
+    held_out = files.find(config.held_out.data, "held_out.data") if config.held_out.data else None
+    if held_out is not None and path is None:
+        raise UserError(
+            f"config.held_out.data={config.held_out.data}: must be None without config.data, the stream gives them"
+        )
+    try:
+        own = parse_json(config.options or "{}")
+    except ValueError:
+        own = None
+    if not isinstance(own, dict):
+        raise UserError(
+            f"config.options={config.options}: must be a JSON object such as " + '{"num_words": 100}'
+        )
+    found: Mapping[str, Any] = {}
+    if path is not None and path.name != _META and (path.parent / _META).is_file():
+        drawn = read_json(path.parent / _META, "collect it again").get("config", {})
+        if not isinstance(drawn, dict):
+            raise UserError(f"{path.parent / _META} is damaged (no object as config): collect it again")
+        entry_points.asked(path.parent / _META, drawn)
+        if drawn.get("task", config.task) != config.task:
+            raise UserError(
+                f"config.data={config.data}: are dialogues of the task {drawn['task']}, config.task is {config.task}"
+            )
+        try:
+            found = registry.options_of(drawn) if "task" in drawn else {}
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise UserError(
+                f"{path.parent / _META} is damaged (config has no options of the task {config.task}): collect it again, or take that file out"
+            ) from None
+        if (path.parent / TOKENIZER).is_file() and not found.get("tokenizer", ""):
+            found = {**found, "tokenizer": str(path.parent)}
+    if rule_of(config.method.name).online and config.initial.policy:
+        found = agent_folder.options_for(config.task, config.initial.policy, "initial.policy")
+    if config.task == RECORDED:
+        found = {**found, **_recorded(config, path)}
+    options = registry.overlaid(config.task, {**found, **_spoken(config)}, own)
+    return DialogueSource(config.task, options, path, held_out)
+
+
+def _recorded(config: ConfigDict, path: Path | None) -> dict[str, Any]:
+    """Options of the task `dialogues`: its file, and the tokens of the model that it begins with."""
+    found = {} if path is None else {"data": str(path)}
+    if config.network.checkpoint:
+        found["tokenizer"] = str(fetch(config.network.checkpoint, "network.checkpoint"))
+    return found
+
+
+def _spoken(config: ConfigDict) -> dict[str, Any]:
+    """The tokenizer of a run that is started from, where it has one in a file."""
+    for key, run in config.initial.items():
+        if run:
+            place = agent_folder.find(run, f"initial.{key}")
+            if (place / TOKENIZER).is_file():
+                return {"tokenizer": str(place)}
+    return {}
+
+
+def token_reward_of(config: ConfigDict) -> TokenReward:
+    """What each token of an action is paid: a constant, or a file's values."""
+    paid = config.token_reward
+    if paid.file:
+        return token_rewards.from_file(paid.file, paid.scale, paid.shift)
+    return token_rewards.constant(paid.constant)
+
+
+def split_tokens(
+    config: ConfigDict,
+    source: DialogueSource,
+    tokenizer: TextTokenizer,
+    folder: Path,
+    stopped: Callable[[], bool],
+) -> tuple[TokensDataset, TokensDataset] | None:
+    """Tokenises dialogues into `folder`, or resumes.
+
+    Returns:
+      Those to learn from and those held out; None where it was asked to stop.
+
+    Raises:
+      UserError: dialogues cannot be read or tokenised, or there are too few.
+    """
+    parts = (TRAIN, HELD_OUT)
+    if not all((folder / part / layout.MANIFEST).is_file() for part in parts) and not _write(
+        config, source, tokenizer, folder, stopped
+    ):
+        return None
+    train, held_out = (TokensDataset(folder / part) for part in parts)
+    for dataset in (train, held_out):
+        dataset.check_digests()
+    return train, held_out
+
+
+def _write(
+    config: ConfigDict,
+    source: DialogueSource,
+    tokenizer: TextTokenizer,
+    folder: Path,
+    stopped: Callable[[], bool],
+) -> bool:
+    assert source.path is not None
+    paths = [path for path in (source.path, source.held_out) if path is not None]
+    about = {
+        "files": {str(path): digests.of_file(path) for path in paths},
+        "held_out": config.held_out.share,
+        "seed": config.seed,
+        "token_reward": config.token_reward.to_dict(),
+    }
+    dialogues = files.read(source.path)
+    others = files.read(source.held_out) if source.held_out else None
+    held = (
+        _held(dialogues, config.held_out.share, config.seed)
+        if others is None
+        else np.zeros(len(dialogues), bool)
+    )
+    about["split"] = digests.of_bytes(held.tobytes())  # those of older versions may be others
+    if config.token_reward.file or config.token_reward.constant:
+        about["returns"] = "of dialogues"  # older versions counted tokens' rewards too
+    chosen: dict[str, Iterator[Dialogue]] = {
+        TRAIN: (dialogues[int(i)] for i in np.flatnonzero(~held)),
+        HELD_OUT: iter(others) if others is not None else (dialogues[int(i)] for i in np.flatnonzero(held)),
+    }
+    counts = {TRAIN: int((~held).sum()), HELD_OUT: len(others) if others is not None else int(held.sum())}
+    reward, vocabulary = token_reward_of(config), vocabulary_digest(tokenizer)
+    for part, count in counts.items():
+        if not count:
+            raise UserError(
+                f"config.data={config.data}: too few dialogues ({len(dialogues)}, or groups of them), there is none {'to learn from' if part == TRAIN else 'to hold out'}"
+            )
+    with ExitStack() as stack:
+        progress = stack.enter_context(Progress(sum(counts.values()), "dialogues", "tokenise"))
+        done = 0
+        for part, count in counts.items():
+            whole = {**about, "part": part}
+            if (folder / part / layout.MANIFEST).is_file():
+                if TokensDataset(folder / part).manifest["source"] == whole:
+                    done += count
+                    continue
+                shutil.rmtree(folder / part)  # its other part is missing, and would be of another split
+            columns = (token_columns.TOKEN_COLUMNS, token_columns.ITEM_COLUMNS)
+            writer = stack.enter_context(
+                TokensWriter(folder / part, tokenizer.size, vocabulary, *columns, whole)
+            )
+            safe = writer.items
+            for number, dialogue in enumerate(chosen[part]):
+                if number >= safe:
+                    key = "held_out.data" if part == HELD_OUT and others is not None else "data"
+                    item = _tokenised(dialogue, tokenizer, reward, number, key)
+                    token_columns.add(writer, [item], [dialogue.total])
+                done += 1
+                if number % _TOGETHER == _TOGETHER - 1:
+                    progress.update(done)
+                    if number % (_TOGETHER * _SAVED_EVERY) == _TOGETHER * _SAVED_EVERY - 1 or stopped():
+                        writer.save()
+                    if stopped():
+                        return False
+            writer.commit()
+    return True
+
+
+def _units(dialogues: Dialogues) -> np.ndarray:
+    """Which dialogues stay together, int64 [N]: those of one `group` of their `meta` have one number, the others one each."""
+    numbers: dict[str, int] = {}
+    groups = (json.loads(meta).get("group") for meta in dialogues.metas)
+    names = (f"alone {place}" if group is None else json.dumps(group) for place, group in enumerate(groups))
+    return np.array([numbers.setdefault(name, len(numbers)) for name in names], np.int64)
+
+
+def _held(dialogues: Dialogues, share: float, seed: int) -> np.ndarray:
+    """Which dialogues are held out, bool [N]: evenly spread, 1 of n where the share is 1 / n; of groups all or none."""
+    return HeldOut.of(share, seed).holds(_units(dialogues))
+
+
+def _tokenised(
+    dialogue: Dialogue, tokenizer: TextTokenizer, reward: TokenReward, number: int, key: str = "data"
+) -> Any:
+    try:
+        return tokenise(dialogue, tokenizer, reward)
+    except (ValueError, KeyError) as error:
+        raise UserError(f"config.{key}: dialogue {number} does not fit the task's tokens: {error}") from None
+
+
+def chosen_items(config: ConfigDict, dataset: TokensDataset) -> np.ndarray:
+    """The items of a part that `config.filter` keeps, int64 [N]: a share by return, at least one dialogue, or those above a cutoff.
+
+    Raises:
+      UserError: the filter leaves none.
+    """
+    returns = np.asarray(dataset.item_columns["return"])
+    kept = np.arange(len(returns))
+    wanted = config.filter
+    if wanted.top < 1 or wanted.bottom < 1:
+        order = np.argsort(-returns if wanted.top < 1 else returns, kind="stable")
+        share = wanted.top if wanted.top < 1 else wanted.bottom
+        kept = np.sort(order[: max(1, int(len(returns) * share))])
+    if wanted.cutoff is not None:
+        kept = kept[returns[kept] >= wanted.cutoff]
+    if not len(kept):
+        raise UserError(
+            f"config.filter={wanted.to_dict()}: leaves no dialogue of {len(returns):,} in {dataset.folder}"
+        )
+    return kept
+
+
+def said_in(folder: Path, tokenizer: TextTokenizer) -> Iterator[Dialogue]:
+    """The dialogues of a tokenised part of a run, as text; tokens' own rewards are part of their actions'."""
+    dataset, marks = TokensDataset(folder), tokenizer.delimiters
+    ends = (marks.state_end, marks.action_end)
+    for index in range(dataset.num_items):
+        item = token_columns.item_of(dataset, index)
+        tokens, paid = item.tokens.tolist(), iter(item.utterance_rewards.tolist())
+        texts: list[str] = []
+        rewards: list[float | None] = []
+        start = 1
+        for place in (place for place, token in enumerate(tokens) if place and token in ends):
+            texts.append(tokenizer.decode(tokens[start:place]))
+            rewards.append(next(paid) if tokens[place] == marks.action_end else None)
+            start = place + 1
+        yield Dialogue(tuple(texts), tuple(rewards), bool(item.terminals[-1]))
+
+
+def require_turns(config: ConfigDict, dialogues: Dialogues, key: str = "data") -> None:
+    """Raises UserError where dialogues, of the config's `key`, have no action."""
+    if not dialogues.actions.any():
+        raise UserError(
+            f"config.{key}={checks.dotted(config, key)}: must have actions, utterances with a reward: there is none to learn from"
+        )
+
+
+def require_actions(
+    config: ConfigDict, tokenizer: TextTokenizer, dialogues: Dialogues, plan: ItemLayout, key: str = "data"
+) -> None:
+    """Refuses what nothing can be learned from; of many dialogues the first with actions are looked at.
+
+    Raises:
+      UserError: dialogues, of the config's `key`, have no tokens of the task, or there is no action, or none before the layout cuts them off.
+    """
+    acting, reward = np.flatnonzero(dialogues.turns())[:_LOOKED_AT], token_reward_of(config)
+    require_turns(config, dialogues, key)
+    items = [_tokenised(dialogues[int(i)], tokenizer, reward, int(i), key) for i in acting]
+    actions = "utterance_action_indices" if plan.by_utterance else "action_indices"
+    if any(len(getattr(plan.cut(item), actions)) for item in items):
+        return
+    least = min(int(item.utterance_action_indices[0]) + 2 for item in items)
+    if config.max_len == plan.max_len:
+        raise UserError(
+            f"config.max_len={config.max_len}: must be at least {least}, the end of a first action"
+        )
+    raise UserError(
+        f"config.network.max_length: the model has room for {plan.max_len} tokens of a dialogue and must have it for {least}, the end of a first action"
+    )
+
+
+class Data(NamedTuple):
+    """Dialogues of a run.
+
+    Attributes:
+      train, held_out: their batches.
+      digests: of what was read.
+      amount: how much there is, for people.
+      longest_action: tokens of the longest action, `</a>` included; of a stream that of some dialogues drawn beforehand.
+    """
+
+    train: ListBatches | StreamBatches
+    held_out: ListBatches | StreamBatches
+    digests: dict[str, str]
+    amount: str
+    longest_action: int
+
+
+def open_data(
+    config: ConfigDict,
+    source: DialogueSource,
+    workdir: Path,
+    plan: ItemLayout,
+    stopped: Callable[[], bool],
+) -> tuple[Data, Mapping[str, Any]] | None:
+    """The batches of a run, and the options of a task that has all files it needs; None where it was asked to stop."""
+    task = registry.make(source.task, source.options)
+    tokenizer = task.tokenizer()
+    said = {"vocabulary": vocabulary_digest(tokenizer)}
+    if source.path is None:
+        options = task.prepare(config.kind, config.policy, workdir)
+        task = source.attach(registry.make(source.task, options))
+        stream, cutoff = task.stream(config.kind, config.policy), config.filter.cutoff
+        named = task.files()
+        if config.token_reward.file:
+            named["token_reward"] = Path(config.token_reward.file)
+        said |= {f"{FILE_OF}{name}": digests.of_file(path) for name, path in named.items()}
+        some = stream.sample(seeds.rng(config.seed, "look"), _LOOKED_AT)
+        require_actions(config, tokenizer, some, plan, "kind")
+
+        def wanted(dialogue: Dialogue) -> bool:
+            return cutoff is None or dialogue.total >= cutoff
+
+        reward = token_reward_of(config)
+
+        def drawn(part: str) -> StreamBatches:
+            seed = seeds.derive(config.seed, part)
+            return StreamBatches(stream, tokenizer, reward, plan, config.batch_size, seed, wanted)
+
+        actions = zip(some.texts, some.actions, strict=True)
+        longest = max(len(tokenizer.encode(str(text))) + 1 for text, action in actions if action)
+        amount = f"a stream of {config.kind} of {config.task}"
+        return Data(drawn(TRAIN), drawn(HELD_OUT), said, amount, longest), options
+    found = split_tokens(config, source, tokenizer, workdir / TOKENS, stopped)
+    if found is None:
+        return None
+    train, held_out = found
+    parts = {TRAIN: train, HELD_OUT: held_out}
+    if train.manifest["tokenizer"] != said["vocabulary"]:
+        raise UserError(f"{train.folder} was tokenised by another tokenizer: choose another --workdir")
+
+    chosen = {part: chosen_items(config, dataset) for part, dataset in parts.items()}
+
+    def listed(part: str) -> ListBatches:
+        seed, group = seeds.derive(config.seed, part), config.chunk_steps if part == TRAIN else 1
+        given = (parts[part], chosen[part], plan, config.batch_size, seed, group, config.length_buckets)
+        return ListBatches(*given)
+
+    said |= {part: dataset.manifest["content"] for part, dataset in parts.items()}
+    amount = f"{len(chosen[TRAIN]):,} dialogues to learn from, {len(chosen[HELD_OUT]):,} held out"
+    return Data(
+        listed(TRAIN), listed(HELD_OUT), said, amount, token_columns.longest_action(train)
+    ), source.options

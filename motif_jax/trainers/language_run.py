@@ -1,0 +1,284 @@
+"""One training of a language model put together: the model, its texts, the task, and the folder that comes out."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from ml_collections import ConfigDict
+
+from motif_jax.devices.hosts import Hosts
+from motif_jax.devices.parallel import DataParallel
+from motif_jax.devices.sharding import Sharded, training_devices
+from motif_jax.language import (
+    adapting,
+    byte_pairs,
+    folder,
+    footprint,
+    lora,
+    making,
+    masked_head,
+    objectives,
+    quantised,
+    sharding,
+    weights,
+)
+from motif_jax.language import config as configs
+from motif_jax.language.adapting import Adaptation
+from motif_jax.language.config import ModelConfig
+from motif_jax.language.making import Sizes
+from motif_jax.language.model import LanguageModel
+from motif_jax.language.text import fetch
+from motif_jax.language.tokens import Tokenizer
+from motif_jax.support import config as checks
+from motif_jax.support import seeds
+from motif_jax.support.checkpoints import Checkpoints
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_json, read_json, replaced_folder
+from motif_jax.trainers import records, text_data
+from motif_jax.trainers.language_task import LanguageTask
+from motif_jax.trainers.text_batches import TextBatches, TextRows
+from motif_jax.trainers.text_data import TextData
+
+MODEL, TOKENIZER = "model", "tokenizer"
+COMPARING = "comparing"
+# What a run folder has before anything was learned.
+MADE = (text_data.TOKENS, TOKENIZER)
+_DESCRIPTION = "training.json"
+
+
+def architecture_of(config: ConfigDict) -> str:
+    """That of the folder that is fine-tuned, or of the config."""
+    return (
+        configs.read(fetch(config.model.folder, "model.folder")).architecture
+        if config.model.folder
+        else config.model.architecture
+    )
+
+
+def objective_of(config: ConfigDict) -> str:
+    """What is predicted; UserError: not by that architecture."""
+    architecture = architecture_of(config)
+    allowed = objectives.OF.get(architecture, ())
+    found = config.objective or (allowed[0] if allowed else "")
+    if found not in allowed:
+        raise UserError(f"config.objective={found!r}: must be one of {', '.join(allowed)} for {architecture}")
+    return found
+
+
+def sizes_of(config: ConfigDict) -> Sizes:
+    """Of a fresh model."""
+    model = config.model
+    most = model.max_length or config.length
+    return Sizes(model.width, model.layers, model.heads, model.key_value_heads, model.feed_forward, most)
+
+
+def settings_of(config: ConfigDict, tokenizer_folder: Path | None) -> ModelConfig:
+    """The model's config; of a fresh one with the special tokens of its tokenizer.
+
+    Args:
+      config: of the run.
+      tokenizer_folder: None where it is still to be made: numbers as it will have them.
+
+    Raises:
+      UserError: sizes or an architecture that do not fit.
+    """
+    if config.model.folder:
+        path = fetch(config.model.folder, "model.folder")
+        settings = weights.settle_head(path, configs.read(path))
+    else:
+        named = byte_pairs.specials(config.model.architecture)
+        size, numbers = config.tokenizer.vocab_size, dict(zip(named.all, range(len(named.all)), strict=True))
+        tokens = {"start": numbers[named.start], "pad": numbers[named.pad], "end": numbers[named.end]}
+        if tokenizer_folder is not None:
+            tokenizer = Tokenizer.read(tokenizer_folder)
+            size = tokenizer.size
+            tokens = {name: tokenizer.token(getattr(named, name)) for name in ("start", "pad", "end")}
+        settings = making.make(config.model.architecture, sizes_of(config), size, tokens)
+        comparing = config.model.attention == COMPARING
+        fits = settings.architecture == "t5" and settings.heads >= 4
+        allowed = "'random' but for a T5 of at least 4 heads"
+        checks.require(fits or not comparing, "model.attention", config.model.attention, allowed)
+    return making.with_dropout(settings, config.dropout)
+
+
+def check_shapes(config: ConfigDict, settings: ModelConfig) -> None:
+    """Raises UserError for patterns without a match, a base that cannot be quantised, or rows longer than the model."""
+    adapting.check(config.lora, jax.eval_shape(LanguageModel(settings).init, jax.random.key(0)))
+    most = settings.max_length
+    if most is not None and config.length > most:
+        raise UserError(f"config.length={config.length}: must be at most the {most} positions of the model")
+
+
+def special_tokens(settings: ModelConfig, tokenizer: Tokenizer, objective: str) -> objectives.Tokens:
+    """Numbers of the special tokens that an objective needs.
+
+    Raises:
+      UserError: the tokenizer has no token for masks or spans.
+    """
+    mask = tokenizer.token("<mask>") if objective == "masked" else -1
+    sentinels = []
+    if objective == "spans":
+        sentinels = [tokenizer.token(f"<extra_id_{number}>") for number in range(byte_pairs.SENTINELS)]
+    return objectives.Tokens(
+        settings.start_id, settings.end_ids[0], settings.pad_id, mask, tuple(sentinels), settings.vocab_size
+    )
+
+
+def longest_item(config: ConfigDict, objective: str) -> int | None:
+    """Tokens of an item at most, its end included; None where items are laid end to end."""
+    # A start token comes in front of what is masked.
+    return None if config.packing == "windows" else config.length - (objective == "masked")
+
+
+@dataclasses.dataclass
+class LanguageRun:
+    """What `build` puts together.
+
+    Attributes:
+      task: for the offline trainer.
+      data: its texts.
+      settings: of the model.
+    """
+
+    task: LanguageTask
+    data: TextData
+    settings: ModelConfig
+
+
+def check_memory(config: ConfigDict, settings: ModelConfig) -> None:
+    """Raises UserError where a step needs more memory than a device says that it has; quantised bases are not counted."""
+    available, spec = footprint.device_memory(), adapting.spec_of(config.lora)
+    if available is None or config.lora.base in quantised.KINDS:
+        return
+    model = LanguageModel(settings, jnp.dtype(config.dtype), config.remat)
+    dtype, trained = jnp.dtype(jnp.float32), None
+    if spec is not None:
+        dtype, shapes = jnp.dtype(config.lora.base), jax.eval_shape(model.init, jax.random.key(0))
+        trained = jax.eval_shape(lambda: lora.init(jax.random.key(0), shapes, spec))
+    sizes = _mesh(config, len(training_devices(config)))
+    need = footprint.of_training(
+        model,
+        config.batch_size // config.accumulate,
+        config.length,
+        written=config.length,
+        trained=trained,
+        chunk=config.logits_chunk,
+        sizes=sizes,
+        params_dtype=dtype,
+    )
+    remedy = "raise config.accumulate or config.sharding.fsdp, set config.remat=True, config.logits_chunk, or a smaller config.model"
+    need.require(available, remedy)
+
+
+def _mesh(config: ConfigDict, devices: int) -> dict[str, int]:
+    """Devices along each axis of the mesh."""
+    split = config.sharding.to_dict()
+    return {"data": devices // math.prod(split.values()), **split}
+
+
+def devices_of(config: ConfigDict) -> DataParallel:
+    """The devices that train, and whether each holds all (`config.sharding`)."""
+    devices = training_devices(config)
+    sizes = _mesh(config, len(devices))
+    if sizes["data"] == len(devices):
+        return DataParallel(devices)
+    model = settings_of(config, None)
+    return Sharded(sizes, lambda path, shape: sharding.spec_of(path, shape, model, sizes), devices)
+
+
+def build(
+    config: ConfigDict, workdir: Path, parallel: DataParallel, stopped: Callable[[], bool] = lambda: False
+) -> LanguageRun | None:
+    """Makes what is missing of tokenizer and tokens in `workdir`, and the task; None where it was asked to stop.
+
+    Raises:
+      UserError: texts, a tokenizer or a model that do not fit together.
+    """
+    objective = objective_of(config)
+    source = config.model.folder and fetch(config.model.folder, "model.folder")
+    tokenizer_folder = Path(source or config.tokenizer.folder or workdir / TOKENIZER)
+    if not source and not config.tokenizer.folder:
+        text_data.make_tokenizer(config, config.model.architecture, tokenizer_folder)
+    settings = settings_of(config, tokenizer_folder)
+    tokenizer = Tokenizer.read(tokenizer_folder, settings.vocab_size)
+    longest = longest_item(config, objective)
+    # As such a model reads prompts elsewhere: those of T5 end with its end token.
+    whole = objective == "prefix"
+    data = text_data.prepare(config, workdir, tokenizer_folder, settings.end_ids[0], longest, stopped, whole)
+    if data is None:
+        return None
+    tokens = special_tokens(settings, tokenizer, objective)
+
+    def batches(part: str) -> TextBatches:
+        seed = seeds.derive(config.seed, part)
+        group = config.chunk_steps if part == text_data.TRAIN else 1
+        rows = TextRows(objective, config.packing, config.length, tokens)
+        return TextBatches(getattr(data, part), rows, config.batch_size, seed, group)
+
+    model = LanguageModel(settings, jnp.dtype(config.dtype), config.remat)
+    adaptation = Adaptation(
+        model, adapting.spec_of(config.lora), config.lora.base, config.logits_chunk, config.dropout > 0
+    )
+    learned, frozen = adaptation.arrange(*_parameters(config, model, source), _key(config, "additions"))
+    found = {part: getattr(data, part).manifest["content"] for part in (text_data.TRAIN, text_data.HELD_OUT)}
+    found |= {
+        "tokenizer": data.train.manifest["tokenizer"],
+        "base model": weights.digest(source) if source else "none",
+    }
+    parts = (batches(text_data.TRAIN), batches(text_data.HELD_OUT))
+    task = LanguageTask(config, adaptation, (learned, frozen), parts, parallel, found)
+    return LanguageRun(task, data, settings)
+
+
+def _key(config: ConfigDict, name: str) -> jax.Array:
+    return jax.random.key(seeds.derive(config.seed, name) % 2**32)
+
+
+def _parameters(config: ConfigDict, model: LanguageModel, source: Path | None) -> tuple[Any, Any]:
+    """The parameters at the start, and those of the head for masked tokens; made of the seed where no folder has them."""
+    head = None
+    if source:
+        params = weights.load(source, model.config)
+        head = masked_head.load(source) if not model.config.has_decoder else None
+    else:
+        params = jax.device_get(jax.jit(model.init)(_key(config, "parameters")))
+        if config.model.attention == COMPARING:
+            params = making.with_comparing_heads(params, model.config)
+    if not model.config.has_decoder and head is None:
+        head = jax.device_get(masked_head.init(_key(config, "masked head"), model.config))
+    return params, head
+
+
+def export(run: LanguageRun, workdir: Path) -> Path:
+    """Writes the model of the evaluation that summary.json means, as transformers opens it; returns its folder.
+
+    All hosts of a run call it, and the first one writes.
+    """
+    hosts, target = Hosts(), workdir / MODEL
+    summary = hosts.on_first(lambda: records.read_summary(workdir))
+    described = {"evaluation": summary["used_evaluation"], **summary["used"]}
+
+    def is_there() -> bool:
+        path = target / _DESCRIPTION
+        return path.exists() and read_json(path, f"remove {target}") == described
+
+    if hosts.on_first(is_there):
+        return target
+    task = run.task
+    with Checkpoints(workdir / "checkpoints", keep=None, read_only=True) as checkpoints:
+        learned = checkpoints.restore(summary["used_evaluation"], {"params": task.learned})["params"]
+    if not hosts.is_first:
+        return target
+    params, head = task.adaptation.whole(learned, task.shared() or {})
+    with replaced_folder(target) as part:
+        folder.write(part, run.settings, params, tokenizer=run.data.folder)
+        if head is not None:
+            masked_head.add(part, head)
+        atomic_write_json(part / _DESCRIPTION, described)
+    return target

@@ -1,0 +1,89 @@
+"""A language model that learns to predict tokens, as a task of the offline trainer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.devices.parallel import DataParallel
+from motif_jax.language.adapting import Adaptation
+from motif_jax.language.training import LanguageTrainState
+from motif_jax.support.run_folder import as_plain
+from motif_jax.trainers.sums_task import SumsTask
+from motif_jax.trainers.task import Evaluation, TrainingPosition
+from motif_jax.trainers.text_batches import TextBatches
+
+
+class LanguageTask(SumsTask):
+    """One training; `adaptation` is what is learned, for the rest see `SumsTask`."""
+
+    title, unit = "train language model", "tokens"
+    train: TextBatches
+
+    def __init__(
+        self,
+        config: ConfigDict,
+        adaptation: Adaptation,
+        parameters: tuple[Any, Any],
+        data: tuple[TextBatches, TextBatches],
+        parallel: DataParallel,
+        digests: Mapping[str, str],
+    ) -> None:
+        super().__init__(config, adaptation.sums, parameters, data, parallel, digests)
+        self.adaptation, self.source = adaptation, config.tokens or config.texts
+
+    def units(self, step: int) -> int:
+        """Places for tokens in the rows of `step` steps."""
+        return step * self.config.batch_size * self.config.length
+
+    def tally(self, metrics: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """Sums over tokens, and of the gradient's norms over steps."""
+        tokens = metrics["tokens"].astype(np.float64)
+        return {
+            "steps": tokens.size,
+            "tokens": tokens.sum(),
+            "loss": (metrics["loss"] * tokens).sum(),
+            "accuracy": (metrics["accuracy"] * tokens).sum(),
+            "gradient_norm": metrics["gradient_norm"].sum(dtype=np.float64),
+        }
+
+    def shown(self, sums: Mapping[str, float]) -> dict[str, float]:
+        """Loss and perplexity of the tokens since the last evaluation."""
+        if not sums.get("tokens"):
+            return {}
+        loss = sums["loss"] / sums["tokens"]
+        return {"loss": loss, "perplexity": perplexity(loss)}
+
+    def evaluate(self, state: LanguageTrainState, shared: Any, position: TrainingPosition) -> Evaluation:
+        """Loss, perplexity and accuracy on the held-out text.
+
+        Raises:
+          UserError: the loss is not finite.
+        """
+        found = self.held_out(state, shared, position)
+        loss = found.loss
+        trained = position.mean("loss", "tokens")
+        row = {
+            "validation/loss": loss,
+            "validation/perplexity": perplexity(loss),
+            "validation/accuracy": found.accuracy,
+            "validation/tokens": round(found.weight),
+            "train/loss": trained,
+            "train/perplexity": perplexity(trained),
+            "train/accuracy": position.mean("accuracy", "tokens"),
+            "train/gradient_norm": position.mean("gradient_norm"),
+            "train/tokens": self.units(position.step),
+            "train/passes": position.step / self.train.steps_per_pass,
+            "optimizer/learning_rate": position.learning_rate(self.schedule),
+        }
+        text = f"step {position.step:,}: perplexity {row['validation/perplexity']:.2f} on {row['validation/tokens']:,} held-out tokens"
+        return Evaluation(row, {"config": as_plain(self.config)}, text)
+
+
+def perplexity(loss: float) -> float:
+    """exp of a loss a token, infinity where that is no number."""
+    return math.exp(loss) if not loss > 700 else math.inf

@@ -1,0 +1,297 @@
+"""What an offline training keeps on disk: a checkpoint an evaluation, its place inside an epoch, and a summary."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from ml_collections import ConfigDict
+
+from motif_jax.devices.hosts import Hosts
+from motif_jax.support import run_folder
+from motif_jax.support.checkpoint_items import JSON
+from motif_jax.support.checkpoints import Checkpoints
+from motif_jax.support.curves import best_row
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_json, read_json
+from motif_jax.support.interruption import Interruption
+from motif_jax.trainers.task import DEVICES, Evaluation, Task, TrainingPosition
+
+Made = TypeVar("Made")
+CHECKPOINTS, RESUME = "checkpoints", "resume"
+# What digests of files that options name begin with; runs did not always have them, and one without resumes.
+FILE_OF = "file of "
+_POSITION = {"epoch", "step", "step_in_epoch", "sums", "digests"}
+
+
+class RunFiles:
+    """The files of one run folder; all hosts save, and what is no checkpoint the first one writes.
+
+    Every checkpoint holds the task's items of the state, and of the trainer `position` and `curve`; that of an evaluation
+    also what the evaluation gives.
+
+    Args:
+      workdir: the run folder.
+      task: what is learned.
+      keep: how many of the newest evaluations stay, with the best one; None: all.
+      save_every_seconds: between two saves inside an epoch.
+    """
+
+    def __init__(self, workdir: Path, task: Task, keep: int | None, save_every_seconds: float) -> None:
+        self._workdir, self._task, self._keep, self._every = workdir, task, keep, save_every_seconds
+        self._criterion = task.criterion.replace("/", "_")
+        self._evaluations = Checkpoints(
+            workdir / CHECKPOINTS, keep=keep, keep_best=self._criterion, best_mode="min"
+        )
+        self._resume = Checkpoints(workdir / RESUME, keep=1)
+        self._saved, self._hosts = time.monotonic(), Hosts()
+
+    def __enter__(self) -> RunFiles:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._evaluations.close()
+        self._resume.close()
+
+    def restore(self, state: Any) -> tuple[Any, TrainingPosition] | None:
+        """The newest state in the folder, of the shapes in `state`, and its position; None in a new folder.
+
+        Raises:
+          UserError: the checkpoints are of another layout or of other shapes, or the data are not the same.
+        """
+        found = _newest(self._workdir, (self._evaluations, self._resume))
+        if found is None:
+            return None
+        checkpoints, number, place = found
+        _refuse_other_data(self._workdir, place, self._task.digests, self._task.source)
+        wanted = self._task.items(state)
+        items = checkpoints.restore(number, {**wanted, "curve": JSON})
+        rows = items.pop("curve")["rows"]
+        position = TrainingPosition(place["step"], rows, place["sums"], place.get("skipped", 0))
+        if any(self._place(position)[key] != place[key] for key in ("epoch", "step_in_epoch")):
+            raise UserError(
+                f"{self._workdir} stands at step {position.step:,} after {position.epoch} evaluations: it was written "
+                f"with another number of steps between two than {self._task.steps_per_epoch:,}"
+            )
+        self._write(rows)
+        return self._task.from_items(state, items), position
+
+    def _place(self, position: TrainingPosition) -> dict[str, Any]:
+        place = dataclasses.asdict(position)
+        place.pop("rows")
+        inside = position.step - position.epoch * self._task.steps_per_epoch
+        return {
+            "epoch": position.epoch,
+            "step_in_epoch": inside,
+            **place,
+            "digests": dict(self._task.digests),
+        }
+
+    def _items(self, state: Any, position: TrainingPosition) -> dict[str, Any]:
+        own = {"position": self._place(position), "curve": {"rows": position.rows}}
+        return {**self._task.items(state), **own}
+
+    def save_is_due(self) -> bool:
+        """Whether so many seconds have passed since the last save."""
+        return time.monotonic() - self._saved >= self._every
+
+    def save_position(self, state: Any, position: TrainingPosition) -> None:
+        """Saves a place inside an epoch; only the newest stays."""
+        self._resume.save(position.step, self._items(state, position))
+        self._saved = time.monotonic()
+
+    def save_evaluation(self, state: Any, position: TrainingPosition, found: Evaluation) -> None:
+        """Saves the evaluation that `position` ends with, then the task's own files."""
+        score = position.rows[-1][self._task.criterion]
+        items = {**self._items(state, position), **found.items}
+        # The first of equals is the best one: later ones do not take its place among those that are kept.
+        is_best = best_row(position.rows, self._task.criterion) == position.epoch and not math.isnan(score)
+        metrics = {self._criterion: score} if self._keep is None or is_best else {}
+        self._evaluations.save(position.epoch, items, metrics=metrics)
+        self._saved = time.monotonic()
+        self._write(position.rows)
+
+    def _write(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        if self._hosts.is_first:
+            self._task.write(self._workdir, rows)
+
+    def write_summary(self, position: TrainingPosition, use_best: bool) -> None:
+        """Writes summary.json: the last evaluation, the best, and the one that is meant where none is named."""
+        self._evaluations.wait()
+        if not self._hosts.is_first:
+            return
+        best = best_row(position.rows, self._task.criterion)
+        used = best if use_best else position.epoch
+        atomic_write_json(
+            self._workdir / "summary.json",
+            {
+                "evaluations": len(position.rows),
+                "stopped_early": position.step < self._task.steps,
+                "steps_left_out": position.skipped,
+                "best_evaluation": best,
+                "best": _without_nan(position.rows[best]),
+                "used_evaluation": used,
+                "used": _without_nan(position.rows[used]),
+                "last": _without_nan(position.rows[-1]),
+            },
+        )
+
+
+@contextlib.contextmanager
+def prepared(
+    workdir: Path,
+    config: ConfigDict,
+    identity: Iterable[str],
+    made: Iterable[str],
+    free: Iterable[str] = (),
+) -> Iterator[None]:
+    """Makes the run folder, or takes up the one there; refused data leave it to a corrected command, where nothing was learned yet.
+
+    Args:
+      workdir: the run folder, locked.
+      config, identity, free: of `run_folder.prepare`.
+      made: names of what a start before, which was killed, may have put into the folder. Of what lay there before any start nothing is
+        removed.
+
+    Raises:
+      UserError: as `run_folder.prepare`, and what the body raises.
+    """
+    begun = (workdir / run_folder.CONFIG).exists()
+    before = set() if begun or not workdir.is_dir() else {path.name for path in workdir.iterdir()}
+    run_folder.prepare(workdir, config, identity, free=free)
+    try:
+        yield
+    except UserError:
+        if not any((workdir / name).exists() for name in (CHECKPOINTS, RESUME)):
+            new = set(made) if begun else {path.name for path in workdir.iterdir()} - before
+            # What binds the folder goes last: the start after a kill in between removes the rest.
+            binding = (run_folder.VERSIONS, run_folder.CONFIG)
+            for name in (*sorted(new - {*binding}), *binding):
+                _remove(workdir / name)
+        raise
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def begin(
+    stop: Interruption,
+    workdir: Path,
+    config: ConfigDict,
+    identity: Iterable[str],
+    made: Iterable[str],
+    make: Callable[[], Made | None],
+    free: Iterable[str] = (),
+) -> Made | None:
+    """Makes or takes up the run folder and calls `make` in it, on the first host and then, where its files lie ready, on the others.
+
+    Args:
+      stop: asks not to begin.
+      workdir, config, identity, made, free: see `prepared`.
+      make: reads data and writes what is missing of them; None where it was asked to stop.
+
+    Returns:
+      What `make` gave; None on all hosts where one was asked to stop.
+
+    Raises:
+      UserError: see `prepared`; the hosts were given different configs or folders.
+    """
+    hosts, found = Hosts(), []
+
+    def first() -> None:
+        with prepared(workdir, config, identity, made, free):
+            found.append(make())
+
+    if hosts.count > 1:
+        hosts.require_alike(config)
+    hosts.on_first(first)
+    hosts.require_shared(workdir)
+    if hosts.any(stop.requested):
+        return None
+    if not hosts.is_first:
+        found.append(make())
+    return None if hosts.any(found[0] is None or stop.requested) else found[0]
+
+
+def read_summary(workdir: Path) -> dict[str, Any]:
+    """What `RunFiles.write_summary` wrote.
+
+    Raises:
+      UserError: it is not there, or damaged.
+    """
+    found: dict[str, Any] = read_json(
+        workdir / "summary.json", "give the command again", keys=("used_evaluation", "used")
+    )
+    return found
+
+
+def refuse_other_data(workdir: Path, digests: Mapping[str, str], source: str) -> None:
+    """Refuses to continue the run in `workdir` on other data than it was trained on; a new folder is always fine.
+
+    Raises:
+      UserError: names what is not the same.
+    """
+    there = [folder for name in (CHECKPOINTS, RESUME) if (folder := workdir / name).is_dir()]
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(Checkpoints(folder, keep=None, read_only=True)) for folder in there]
+        found = _newest(workdir, opened)
+    if found is not None:
+        _refuse_other_data(workdir, found[2], digests, source)
+
+
+def _refuse_other_data(workdir: Path, place: Mapping[str, Any], now: Mapping[str, str], source: str) -> None:
+    before = place["digests"]
+    count, here = before.get(DEVICES), now.get(DEVICES)
+    if count is not None and here is not None and count != here:
+        raise UserError(
+            f"{workdir} was trained on {count} devices, config.num_devices takes {here} here, and each draws what dropout leaves out: let the "
+            f"process see {count} of them (CUDA_VISIBLE_DEVICES) to continue, or choose another --workdir"
+        )
+    later = (FILE_OF, DEVICES)
+    known = [name for name in sorted({*before, *now}) if name in before or not name.startswith(later)]
+    changed = [name for name in known if before.get(name) != now.get(name)]
+    if changed:
+        raise UserError(
+            f"{workdir} was trained on other {', '.join(changed)} than {source} has now: use the same to continue, or "
+            "another --workdir"
+        )
+
+
+def _newest(workdir: Path, folders: Sequence[Checkpoints]) -> tuple[Checkpoints, int, dict[str, Any]] | None:
+    """The intact checkpoint with the most steps: where it lies, its number and its position.
+
+    Raises:
+      UserError: there are checkpoints and all of them are damaged, or one is of another layout.
+    """
+    found = []
+    for checkpoints in folders:
+        latest = checkpoints.latest(all_damaged_is_none=True)
+        if latest is not None:
+            place = checkpoints.restore(latest, {"position": JSON})["position"]
+            if place.keys() - {"skipped"} != _POSITION:
+                raise UserError(
+                    f"{workdir}: checkpoint {latest} is of a layout that this version does not know (position: "
+                    f"{', '.join(sorted(place))}): continue it with the version in the run's versions.json"
+                )
+            found.append((checkpoints, latest, place))
+    if not found:
+        for checkpoints in folders:
+            checkpoints.latest()
+    return max(found, key=lambda entry: entry[2]["step"]) if found else None
+
+
+def _without_nan(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: None if isinstance(v, float) and math.isnan(v) else v for name, v in row.items()}

@@ -1,0 +1,371 @@
+"""What a method minimises: an agent's networks run over a batch of dialogues, and their estimates put into the losses.
+
+Heads are as wide as the vocabulary and weigh more than the trunk: they are computed at the positions of actions alone, a target Q of the
+token that was said alone, and what needs all tokens a chunk of positions at a time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from motif_jax.algorithms import chai, implicit_q, losses
+from motif_jax.algorithms.implicit_q import ActionQ, Counts, Estimates, ImplicitQSettings, TextBatch
+from motif_jax.algorithms.spread import Spread
+from motif_jax.language import lora
+from motif_jax.language.chunks import in_chunks
+from motif_jax.language.network import States
+from motif_jax.language.sampling import token_log_probs
+from motif_jax.language.text_agent import POLICY, QS, TARGET, VALUES, TextAgentNetwork, V, running_mean
+from motif_jax.trainers.text_methods import Rule
+
+
+@dataclasses.dataclass(frozen=True)
+class Weights:
+    """Of the terms of the loss."""
+
+    q: float = 1.0
+    v: float = 1.0
+    policy: float = 1.0
+    conservative: float = 0.0
+    margin: float = 0.0
+
+    @property
+    def of_values(self) -> bool:
+        """Whether anything but the policy is learned."""
+        return any((self.q, self.v, self.conservative, self.margin))
+
+
+class Part(NamedTuple):
+    """A micro-batch, and what each of its sums is divided by: that of the whole batch.
+
+    Attributes:
+      batch: the dialogues.
+      counts: float32 scalars.
+    """
+
+    batch: TextBatch
+    counts: Counts
+
+
+# Names of the keys of dropout in heads, beside those of trunks.
+_HEADS, _TARGET_HEADS = "heads", "target_heads"
+
+
+class LossTerms(NamedTuple):
+    """The loss of a micro-batch and its terms, each divided already and without its weight; float32 scalars."""
+
+    loss: jax.Array
+    q: jax.Array
+    v: jax.Array
+    conservative: jax.Array
+    margin: jax.Array
+    policy: jax.Array
+
+
+class MeasuredLoss(NamedTuple):
+    """The terms of a micro-batch, and the numbers they are made of, see `implicit_q.spreads`."""
+
+    terms: LossTerms
+    spreads: dict[str, Spread]
+
+    @property
+    def loss(self) -> jax.Array:
+        """Of the terms."""
+        return self.terms.loss
+
+
+@dataclasses.dataclass(frozen=True)
+class Objective:
+    """A method's loss.
+
+    Attributes:
+      agent: the network.
+      rule: of the method.
+      settings: numbers of the losses.
+      weights: of the terms.
+      reward_scale: rewards are divided by it.
+      detach: parts ('v', 'q', 'policy') whose gradient does not reach the trunk.
+      spec: of low-rank additions; None: the trunks are learned whole.
+      chunk: positions whose outputs of all tokens are there at once; None: all.
+      dropout: whether steps leave out what the model's config says.
+      target_dropout: in the target trunk and in the policy's weights too (`compat.ilql_target_dropout`).
+      zero_behind: behind the last action stands a row of zeros to bootstrap from (`compat.ilql_next_q_zero`).
+      chai_scores: see `chai.conservative` (`compat.chai_scores`).
+    """
+
+    agent: TextAgentNetwork
+    rule: Rule
+    settings: ImplicitQSettings
+    weights: Weights
+    reward_scale: float = 1.0
+    detach: tuple[str, ...] = ()
+    spec: lora.Spec | None = None
+    chunk: int | None = None
+    dropout: bool = False
+    target_dropout: bool = False
+    zero_behind: bool = False
+    chai_scores: bool = False
+
+    @property
+    def learns_policy(self) -> bool:
+        """Whether the policy is learned."""
+        return self.weights.policy != 0
+
+    @property
+    def weighs(self) -> bool:
+        """Whether the policy's weights depend on advantages."""
+        return (
+            self.rule.q != "none"
+            and self.learns_policy
+            and (self.settings.beta != 0 or not self.settings.exponential)
+        )
+
+    def terms(self, learned: Any, frozen: Any, part: Part, key: jax.Array | None) -> LossTerms:
+        """The loss of a micro-batch; see `measured`."""
+        return self.measured(learned, frozen, part, key).terms
+
+    def measured(self, learned: Any, frozen: Any, part: Part, key: jax.Array | None) -> MeasuredLoss:
+        """The loss of a micro-batch and what it is made of; what `language.training.gradient_sums` takes.
+
+        Args:
+          learned: `trunks` (or `additions` to them), `heads`, `prefix`.
+          frozen: `trunks`, and of targets `target` with `trunks` or `additions`, and `heads`.
+          part: the micro-batch.
+          key: for dropout; None: there is none.
+        """
+        batch, counts = part
+        if self.reward_scale != 1:
+            batch = batch._replace(rewards=batch.rewards / self.reward_scale)
+        estimates = self.estimates(learned, frozen, batch, key)
+        sums = self.rule.losses(batch, estimates, self.settings)
+        actions, policy = (jnp.maximum(count, 1.0) for count in counts)
+        terms = jax.tree.map(lambda each: each / actions, sums)._replace(policy=sums.policy / policy)
+        loss = sum((getattr(self.weights, name) * getattr(terms, name) for name in terms._fields), jnp.zeros(()))  # fmt: skip
+        return MeasuredLoss(LossTerms(loss, *terms), implicit_q.spreads(batch, estimates, self.settings))
+
+    def estimates(self, learned: Any, frozen: Any, batch: TextBatch, key: jax.Array | None) -> Estimates:
+        """What the networks say of a batch; see `measured`."""
+        params, additions = joined(learned, frozen)
+        keys = self._keys(key)
+        states = self._run(params, additions, batch, keys, self._parts())
+        if self.rule.proposes:
+            return self._of_proposals(learned["heads"], frozen["target"]["heads"], states[VALUES], batch)
+        values = qs = target_q = next_values = advantages = shifts = None
+        log_probs, context, entropies = self._log_probs(params, additions, states, batch)
+        if self.rule.q != "none" and (self.weights.of_values or self.weighs):
+            online, of_targets = keys.get(_HEADS), keys.get(_TARGET_HEADS)
+            values = self._values(learned["heads"], states[VALUES], batch, online)
+            qs = self._qs(learned["heads"], states[VALUES], batch, online)
+            target_q = self._target_q(frozen["target"]["heads"], states[TARGET], batch, of_targets)
+            next_values = jax.lax.stop_gradient(
+                values[:, 1:]
+                if self.rule.bootstrap == "value"
+                else self._bootstrap(params, additions, frozen["target"]["heads"], states, batch, of_targets)
+            )
+            if self.weighs:
+                plain = values
+                if keys and not self.target_dropout:
+                    quiet = self._run(params, additions, batch, {}, (VALUES,))
+                    plain = self._values(learned["heads"], quiet[VALUES], batch)
+                advantages = target_q - plain[:, :-1]
+            if self.rule.prior_reward:
+                assert log_probs is not None
+                shifts = jax.lax.stop_gradient(log_probs)
+        if not self.learns_policy:
+            log_probs = context = entropies = None
+        elif self.settings.context_weight == 0:
+            context = None
+        return Estimates(
+            values, qs or (), target_q, next_values, log_probs, context, advantages, shifts, entropies
+        )
+
+    def _of_proposals(self, heads: Any, targets: Any, states: States, batch: TextBatch) -> Estimates:
+        """Q of means of states: of what was said, and of what the policy would have said (see `algorithms.chai`)."""
+        agent, there = self.agent, batch.candidates
+        mean = _at(running_mean(states.after, batch.valid), batch.actions)
+        count, width = there.states.shape[2:]
+        noise = chai.random_states(there.seeds, batch.actions.shape[1], count, width)
+        found = []
+        for name in agent.design.qs:
+            q, of_all, of_noise = (
+                agent.heads.apply(heads, name, x) for x in (mean, there.states[:, :-1], noise)
+            )
+            given = (q, of_all, there.log_probs[:, :-1], of_noise, width, self.chai_scores)
+            found.append(ActionQ(q, chai.conservative(*given), jnp.zeros_like(q)))
+        of_next = [agent.target_heads.apply(targets, name, there.states[:, 1:]) for name in agent.design.qs]
+        best = implicit_q.target_of(of_next, self.settings).max(axis=-1)
+        if self.zero_behind:
+            best = best * implicit_q.shifted(batch.live.astype(jnp.float32))
+        return Estimates(None, found, None, jax.lax.stop_gradient(best), None)
+
+    def _parts(self) -> tuple[str, ...]:
+        if self.rule.proposes:
+            return (VALUES,)
+        policy = self.learns_policy or self.rule.prior_reward or self.rule.bootstrap == "prior"
+        of_values = self.rule.q != "none" and (self.weights.of_values or self.weighs)
+        return ((POLICY,) if policy else ()) + ((VALUES, TARGET) if of_values else ())
+
+    def _keys(self, key: jax.Array | None) -> dict[str, jax.Array]:
+        """Keys of dropout by trunk: of those that are learned, and of the target's where it is asked for; and of the heads on them."""
+        if key is None or not self.dropout or self.rule.proposes:
+            return {}
+        roles = self.agent.design.roles
+        trunks = {VALUES} if self.weights.of_values else set()
+        trunks |= {roles.trunk_of[POLICY]} if self.learns_policy else set()
+        trunks |= {TARGET} if self.target_dropout else set()
+        found = {name: jax.random.fold_in(key, i) for i, name in enumerate(roles.trunks) if name in trunks}
+        heads = {_HEADS: self.weights.of_values, _TARGET_HEADS: self.target_dropout}
+        behind = enumerate(heads, len(roles.trunks))
+        return found | {name: jax.random.fold_in(key, i) for i, name in behind if heads[name]}
+
+    def _run(
+        self,
+        params: Any,
+        additions: Any,
+        batch: TextBatch,
+        keys: Mapping[str, jax.Array],
+        parts: tuple[str, ...],
+    ) -> dict[str, States]:
+        """States by part; the targets' without gradient, those of a policy that is not learned too."""
+        arguments = (params, batch.tokens, batch.valid)
+        found = self.agent.run(*arguments, parts, batch.returns, additions, self.spec, keys)
+        shared = self.agent.design.roles.trunk_of.get(TARGET) != TARGET
+        if shared and TARGET in found and keys and not self.target_dropout:
+            found[TARGET] = self.agent.run(*arguments, (TARGET,), batch.returns, additions, self.spec)[TARGET]
+        still = {TARGET} | ({POLICY} if "policy" in self.detach or not self.learns_policy else set())
+        return {part: jax.lax.stop_gradient(each) if part in still else each for part, each in found.items()}
+
+    def _log_probs(
+        self, params: Any, additions: Any, states: Mapping[str, States], batch: TextBatch
+    ) -> tuple[jax.Array | None, jax.Array | None, jax.Array | None]:
+        """Log-probabilities of the actions' tokens [B, A], of all tokens but the first [B, T - 1] where they count, entropies [B, A]."""
+        if POLICY not in states:
+            return None, None, None
+
+        def of_rows(rows: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            logits = self.agent.logits(params, rows[0], additions, self.spec)
+            return token_log_probs(logits, rows[1]), losses.entropy(
+                jax.lax.stop_gradient(logits.astype(jnp.float32))
+            )
+
+        def of(states: jax.Array, tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
+            flat = (states.reshape(-1, states.shape[-1]), tokens.reshape(-1))
+            log_probs, entropies = in_chunks(of_rows, flat, self.chunk)
+            return log_probs.reshape(tokens.shape), entropies.reshape(tokens.shape)
+
+        after = states[POLICY].after
+        if self.settings.context_weight == 0:
+            log_probs, entropies = of(_at(after, batch.action_tokens), implicit_q.next_tokens(batch))
+            return log_probs, None, entropies
+        context, entropies = of(after[:, :-1], batch.tokens[:, 1:])
+        places = jnp.minimum(batch.action_tokens, context.shape[1] - 1)
+        log_probs, entropies = (jnp.take_along_axis(each, places, axis=1) for each in (context, entropies))
+        return log_probs, context, entropies
+
+    def _values(
+        self, heads: Any, states: States, batch: TextBatch, key: jax.Array | None = None
+    ) -> jax.Array:
+        """V of all states [B, K + 1]; `key` of dropout."""
+        at = States(*(_at(part, batch.states) for part in states))
+        if "v" in self.detach:
+            at = jax.lax.stop_gradient(at)
+        return self.agent.heads.apply(heads, V, at, _key(key, V))
+
+    def _actions(self, batch: TextBatch) -> jax.Array:
+        """The tokens int32 [B, K] that were said."""
+        last = batch.tokens.shape[1] - 1
+        return jnp.take_along_axis(batch.tokens, jnp.minimum(batch.actions + 1, last), axis=1)
+
+    def _qs(self, heads: Any, states: States, batch: TextBatch, key: jax.Array | None) -> list[ActionQ]:
+        at = States(*(_at(part, batch.actions) for part in states))
+        if "q" in self.detach:
+            at = jax.lax.stop_gradient(at)
+        names, agent = self.agent.design.qs, self.agent.heads
+        if self.rule.q == "utterance":
+            return [_alone(agent.apply(heads, name, at, _key(key, name))) for name in names]
+        actions, wanted = self._actions(batch), (self.weights.conservative != 0, self.weights.margin != 0)
+        if not any(wanted):
+            return [_alone(agent.chosen(heads, name, at, actions, _key(key, name))) for name in names]
+
+        def of_rows(rows: tuple[States, jax.Array, jax.Array]) -> list[ActionQ]:
+            at, actions, numbers = rows
+            every = (agent.apply(heads, name, at, _key(key, name, numbers)) for name in names)
+            return [implicit_q.action_q(q, actions, self.settings, *wanted) for q in every]
+
+        numbers = jnp.arange(actions.size, dtype=jnp.int32).reshape(actions.shape)
+        flat = jax.tree.map(lambda leaf: leaf.reshape(actions.size, *leaf.shape[2:]), (at, actions, numbers))
+        return jax.tree.map(lambda leaf: leaf.reshape(actions.shape), in_chunks(of_rows, flat, self.chunk))
+
+    def _target_q(self, heads: Any, states: States, batch: TextBatch, key: jax.Array | None) -> jax.Array:
+        at = States(*(_at(part, batch.actions) for part in states))
+        agent = self.agent.target_heads
+        if self.rule.q == "utterance":
+            qs = [agent.apply(heads, name, at, _key(key, name)) for name in self.agent.design.qs]
+        else:
+            actions = self._actions(batch)
+            qs = [agent.chosen(heads, name, at, actions, _key(key, name)) for name in self.agent.design.qs]
+        return implicit_q.target_of(qs, self.settings)
+
+    def _bootstrap(
+        self,
+        params: Any,
+        additions: Any,
+        heads: Any,
+        states: Mapping[str, States],
+        batch: TextBatch,
+        key: jax.Array | None,
+    ) -> jax.Array:
+        """What target Qs of all tokens say of the next states, float32 [B, K]."""
+        places = batch.actions if self.zero_behind else batch.states[:, 1:]
+        agent, names = self.agent.target_heads, self.agent.design.qs
+        at = States(*(_at(part, places) for part in states[TARGET]))
+        rows: list[Any] = [at, jnp.arange(places.size, dtype=jnp.int32).reshape(places.shape)]
+        if self.rule.bootstrap == "prior":
+            rows.append(_at(states[POLICY].after, places))
+
+        def of_rows(rows: list[Any]) -> jax.Array:
+            every = [agent.apply(heads, name, rows[0], _key(key, name, rows[1])) for name in names]
+            q = implicit_q.target_of(every, self.settings)
+            prior = self.agent.logits(params, rows[2], additions, self.spec) if len(rows) > 2 else None
+            return implicit_q.next_value(q, self.rule.bootstrap, prior)
+
+        flat = jax.tree.map(lambda leaf: leaf.reshape(places.size, *leaf.shape[2:]), rows)
+        found = in_chunks(of_rows, flat, self.chunk).reshape(places.shape)
+        if not self.zero_behind:
+            return found
+        behind = math.log(self.agent.model.config.vocab_size) if self.rule.bootstrap == "soft" else 0.0
+        return implicit_q.shifted(found, behind)
+
+
+def _key(key: jax.Array | None, name: str, numbers: jax.Array | None = None) -> jax.Array | None:
+    """The key of a head's dropout, another for each chunk of rows with these `numbers`."""
+    if key is None:
+        return None
+    own = jax.random.fold_in(key, (V, *QS).index(name))
+    return own if numbers is None else jax.random.fold_in(own, numbers[0])
+
+
+def _alone(q: jax.Array) -> ActionQ:
+    return ActionQ(q, jnp.zeros_like(q), jnp.zeros_like(q))
+
+
+def _at(states: jax.Array, places: jax.Array) -> jax.Array:
+    """States [B, K, D] of [B, T, D] at positions int32 [B, K]."""
+    return jnp.take_along_axis(states, places[..., None], axis=1)
+
+
+def joined(learned: Any, frozen: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The agent's trunks and prefix, and the additions to each trunk, wherever they lie."""
+    target = frozen.get("target") or {}
+    trunks = {**frozen.get("trunks", {}), **learned.get("trunks", {}), **target.get("trunks", {})}
+    additions = {**learned.get("additions", {}), **target.get("additions", {})}
+    params = {"trunks": trunks}
+    if "prefix" in learned:
+        params["prefix"] = learned["prefix"]
+    return params, additions

@@ -1,0 +1,301 @@
+"""PPO of an agent that speaks (`algorithms.token_ppo`), as a task of the offline trainer: a step plays whole episodes and learns from them.
+
+Policy and value share a trunk; the value is a head on it, which the agent's folder leaves out. The reference of the penalty is the policy at
+the start: under low-rank additions the frozen trunk, else a copy. What a step plays follows from the state and the number of the step, so
+that a run which resumes ends with the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from ml_collections import ConfigDict
+
+from motif_jax.algorithms import kl_penalty, ppo, reductions, schedules, token_ppo
+from motif_jax.algorithms.appo import EXTREMES
+from motif_jax.algorithms.implicit_q import TextBatch, next_tokens
+from motif_jax.algorithms.token_ppo import EpisodeBatch
+from motif_jax.devices.parallel import AXIS, DataParallel
+from motif_jax.language import decoding
+from motif_jax.language.chunks import in_chunks
+from motif_jax.language.heads import HeadConfig, Heads
+from motif_jax.language.sampling import token_log_probs
+from motif_jax.language.text_agent import POLICY, V
+from motif_jax.support import seeds
+from motif_jax.support.run_folder import as_plain
+from motif_jax.trainers import agent_start
+from motif_jax.trainers.agent_start import Start
+from motif_jax.trainers.task import Evaluation, Task, TrainingPosition, drawn_by, shapes_of
+from motif_jax.trainers.text_objective import Objective, joined
+
+VALUE, REFERENCE = "value", "reference"
+_RETURN = "episode/return"
+
+
+class PpoState(NamedTuple):
+    """What a step changes.
+
+    Attributes:
+      params: `trunks` or `additions` to them, and `value`, the head.
+      opt_state: of the optimiser.
+      step: int32 scalar, steps taken.
+      kl_coefficient: float32 scalar, of the penalty.
+    """
+
+    params: Any
+    opt_state: Any
+    step: Any
+    kl_coefficient: Any
+
+
+class TokenEstimates(NamedTuple):
+    """What the networks say of a batch: of the tokens float32 [B, K] log-probabilities and entropies, of the states [B, K + 1] values."""
+
+    log_probs: jax.Array
+    entropies: jax.Array
+    values: jax.Array
+
+
+class PpoTraining(Task):
+    """One training.
+
+    Args:
+      config: of the run.
+      objective: the agent, and what of it is learned.
+      start: its parameters.
+      pad: token that is never written.
+      parallel: the devices.
+      digests: of everything read.
+      source: what is played, for people.
+
+    Attributes:
+      rollouts: (parameters of the agent, step) -> the episodes of that step, leaves [1, B, ...].
+      play: measures of the same episodes each time, of the agent's parameters.
+    """
+
+    title, unit, criterion = "train text agent by PPO", "episodes", "games/negative_return"
+    chunk_steps = 1
+    target: Mapping[str, Any] = {}
+    rollouts: Callable[[Any, int], EpisodeBatch]
+    play: Callable[[Any], Mapping[str, float]]
+
+    def __init__(
+        self,
+        config: ConfigDict,
+        objective: Objective,
+        start: Start,
+        pad: int,
+        parallel: DataParallel,
+        digests: Mapping[str, str],
+        source: str,
+    ) -> None:
+        self.config, self.objective, self.parallel, self._pad = config, objective, parallel, pad
+        self.steps, self.steps_per_epoch, self.source = config.max_steps, config.evaluate_every, source
+        # Each device deals its own episodes into minibatches.
+        self.digests = {**digests, **drawn_by(len(parallel.devices), True)}
+        self.remedy = f"a smaller --config.optimizer.learning_rate (it is {config.optimizer.learning_rate:g})"
+        settings, width = config.ppo, objective.agent.model.config.width
+        self._updates = settings.epochs * settings.minibatches
+        total = config.max_steps * self._updates
+        self.optimizer = schedules.make_optimizer(config.optimizer, total, schedules.matrices)
+        self._schedule = schedules.make_schedule(config.optimizer, total)
+        self._controller = kl_penalty.Controller(settings.kl.target, settings.kl.horizon)
+        self._heads = Heads(width, {V: HeadConfig(1, (2 * width,), constant=0.0)}, objective.agent.dtype)
+        key = jax.random.key(seeds.derive(config.seed, VALUE) % 2**32)
+        self._learned: Any = {**start.learned, VALUE: jax.device_get(self._heads.init(key))}
+        self.learned = shapes_of(self._learned)
+        self._frozen = dict(start.frozen)
+        if settings.kl.coefficient and objective.spec is None:
+            self._frozen[REFERENCE] = start.learned["trunks"]
+        self._key = jax.random.key(seeds.derive(config.seed, "minibatches") % 2**32)
+
+    def init_state(self) -> PpoState:
+        """The parameters as they are at the start, and a fresh optimiser's state."""
+        learned, self._learned = self._learned, None
+        opt_state = jax.device_get(jax.jit(self.optimizer.init)(learned))
+        return PpoState(learned, opt_state, np.int32(0), np.float32(self.config.ppo.kl.coefficient))
+
+    def shared(self) -> Any:
+        """Trunks that are not learned."""
+        return self._frozen or None
+
+    def batches(self, first: int, count: int) -> Any:
+        """Raises TypeError: episodes follow from the policy, see `batches_for`."""
+        raise TypeError("the episodes of PPO follow from the policy that plays them: call batches_for")
+
+    def batches_for(self, state: PpoState, shared: Any, first: int, count: int) -> EpisodeBatch:
+        """Plays the episodes of step `first`."""
+        assert count == 1
+        return self.rollouts(self._agent(state, shared), first)
+
+    def _agent(self, state: PpoState, shared: Any) -> dict[str, Any]:
+        one = self.parallel.acting((state.params, shared or {}))
+        return agent_start.whole(self.objective, one[0], {}, one[1])
+
+    def look(self, learned: Any, frozen: Any, batch: TextBatch, plain: bool = False) -> TokenEstimates:
+        """What policy and value say of dialogues; `plain`: without low-rank additions."""
+        agent, spec = self.objective.agent, None if plain else self.objective.spec
+        params, additions = joined(learned, frozen)
+        given = (params, batch.tokens, batch.valid, (POLICY,))
+        states = agent.run(*given, additions=additions, spec=spec)[POLICY]
+
+        def at(places: jax.Array) -> jax.Array:
+            return jnp.take_along_axis(states.after, places[..., None], axis=1)
+
+        def of_rows(rows: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            logits = decoding.without(
+                agent.logits(params, rows[0], additions, spec).astype(jnp.float32), self._pad
+            )
+            return token_log_probs(logits, rows[1]), ppo.entropy(logits)
+
+        tokens, shape = next_tokens(batch), batch.actions.shape
+        flat = at(batch.actions).reshape(-1, states.after.shape[-1]), tokens.reshape(-1)
+        log_probs, entropies = in_chunks(of_rows, flat, self.objective.chunk)
+        values = jnp.zeros(batch.states.shape)
+        if VALUE in learned:
+            read = at(batch.states)
+            values = self._heads.apply(
+                learned[VALUE], V, jax.lax.stop_gradient(read) if "v" in self.objective.detach else read
+            )
+        return TokenEstimates(log_probs.reshape(shape), entropies.reshape(shape), values)
+
+    def _looked(self, learned: Any, frozen: Any, batch: TextBatch, plain: bool = False) -> TokenEstimates:
+        """The same of a whole batch, without gradient, in the memory of a micro-batch."""
+        parts = self.config.ppo.minibatches * self.config.accumulate
+        split = jax.tree.map(lambda x: x.reshape(parts, -1, *x.shape[1:]), batch)
+        found = jax.lax.map(lambda part: self.look(learned, frozen, part, plain), split)
+        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), found)
+
+    def step(
+        self, state: PpoState, shared: Any, batch: EpisodeBatch
+    ) -> tuple[PpoState, dict[str, jax.Array]]:
+        """The minibatches of all epochs over a device's part of the episodes, and the coefficient's step."""
+        settings, frozen, dialogues = self.config.ppo, shared or {}, batch.dialogues
+        dialogues = dialogues._replace(rewards=dialogues.rewards / self.config.method.reward_scale)
+        values = self._looked(state.params, frozen, dialogues).values
+        rewards, reference = self._penalised(state, frozen, batch._replace(dialogues=dialogues))
+        discount = self.config.method.discount
+        found = token_ppo.targets(dialogues, rewards, values, discount, settings.gae_lambda)
+        live, advantage = dialogues.live, found.advantage
+        metrics = {"value/mean": reductions.mean(values[:, :-1], live, AXIS), **reference}
+        metrics["advantage/mean"], metrics["advantage/std"] = reductions.mean_and_std(advantage, live, AXIS)
+        if settings.normalise_advantage:
+            advantage = ppo.normalised(advantage, live, AXIS)
+        tokens = next_tokens(dialogues)
+        samples = ppo.Samples(tokens, batch.log_probs, values[:, :-1], advantage, found.value, live)
+        learned, opt_state, more = self._learn(state, frozen, dialogues, samples)
+        episodes = jnp.ones(dialogues.returns.shape, bool)
+        metrics |= {
+            **more,
+            _RETURN: reductions.mean(dialogues.returns, episodes, AXIS),
+            "episode/actions": reductions.mean(batch.utterances, episodes, AXIS),
+            "batch/tokens": reductions.total(live.astype(jnp.float32), AXIS),
+        }
+        coefficient = state.kl_coefficient
+        if reference:
+            actions = reductions.total(batch.utterances, AXIS)
+            coefficient = self._controller.adapted(coefficient, reference["reference/kl"], actions)
+        return PpoState(learned, opt_state, state.step + 1, coefficient), metrics
+
+    def _penalised(
+        self, state: PpoState, frozen: Any, batch: EpisodeBatch
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """The rewards [B, K] with the penalty, and what there is to say of it; without a coefficient the rewards alone."""
+        dialogues = batch.dialogues
+        if not self.config.ppo.kl.coefficient:
+            return dialogues.rewards, {}
+        learned = {"trunks": frozen[REFERENCE]} if REFERENCE in frozen else {}
+        reference = self._looked(learned, frozen, dialogues, plain=True).log_probs
+        kl = jnp.where(dialogues.live, batch.log_probs - reference, 0.0)
+        added = kl_penalty.penalty(batch.log_probs, reference, state.kl_coefficient)
+        utterances = jnp.maximum(reductions.total(batch.utterances, AXIS), 1.0)
+        metrics = {
+            "reference/kl": reductions.total(kl, AXIS) / utterances,
+            "reference/kl_token": reductions.mean(kl, dialogues.live, AXIS),
+            "reference/coefficient": state.kl_coefficient,
+        }
+        return dialogues.rewards + jnp.where(dialogues.live, added, 0.0), metrics
+
+    def _learn(
+        self, state: PpoState, frozen: Any, dialogues: TextBatch, samples: ppo.Samples
+    ) -> tuple[Any, Any, dict[str, jax.Array]]:
+        """What is learned, the optimiser's state, and means over the minibatches."""
+        settings, rows = self.config.ppo, len(samples.valid)
+        key = jax.random.fold_in(jax.random.fold_in(self._key, state.step), jax.lax.axis_index(AXIS))
+        order = ppo.minibatches(key, rows, rows // settings.minibatches, settings.epochs)
+
+        def minibatch(carry: tuple[Any, Any], chosen: jax.Array) -> tuple[tuple[Any, Any], Any]:
+            learned, opt_state = carry
+            some = jax.tree.map(lambda x: jnp.take(x, chosen, axis=0), (dialogues, samples))
+            gradient, metrics = self._gradient(learned, frozen, *some)
+            updates, opt_state = self.optimizer.update(gradient, opt_state, learned)
+            metrics["optimizer/gradient_norm"] = optax.tree.norm(gradient)
+            metrics["optimizer/learning_rate"] = opt_state[-1].rate
+            return (optax.apply_updates(learned, updates), opt_state), metrics
+
+        flat = order.reshape(-1, order.shape[-1])
+        (learned, opt_state), metrics = jax.lax.scan(minibatch, (state.params, state.opt_state), flat)
+        return learned, opt_state, {n: EXTREMES.get(n, jnp.mean)(x) for n, x in metrics.items()}
+
+    def _gradient(
+        self, learned: Any, frozen: Any, dialogues: TextBatch, samples: ppo.Samples
+    ) -> tuple[Any, dict[str, jax.Array]]:
+        """Of a minibatch's mean loss a token, in micro-batches whose parts add up to it."""
+        settings, accumulate = self.config.ppo, self.config.accumulate
+        count = jnp.maximum(reductions.total(samples.valid.astype(jnp.float32), AXIS), 1.0)
+        parts = jax.tree.map(lambda x: x.reshape(accumulate, -1, *x.shape[1:]), (dialogues, samples))
+
+        def loss(learned: Any, part: tuple[TextBatch, ppo.Samples]) -> tuple[jax.Array, ppo.StepLosses]:
+            look = self.look(learned, frozen, part[0])
+            now = (look.log_probs, look.entropies, look.values[:, :-1])
+            (log_probs, entropies, values), some = jax.tree.map(lambda x: x.reshape(-1), (now, part[1]))
+            clips = (settings.clip_ratio, settings.clip_value)
+            rows = ppo.rows_of(log_probs, entropies, values, some, *clips)
+            each = ppo.combine(rows, settings.value_coefficient, settings.entropy_coefficient)
+            return jnp.sum(jnp.where(some.valid, each, 0.0)) / count, rows
+
+        def add(total: Any, part: Any) -> tuple[Any, ppo.StepLosses]:
+            gradient, rows = jax.grad(loss, has_aux=True)(learned, part)
+            return jax.tree.map(jnp.add, total, gradient), rows
+
+        gradient, rows = jax.lax.scan(add, jax.tree.map(jnp.zeros_like, learned), parts)
+        rows = jax.tree.map(lambda x: x.reshape(-1), rows)
+        valid = parts[1].valid.reshape(-1)
+        return jax.lax.psum(gradient, AXIS), ppo.describe(rows, valid, settings.clip_ratio, AXIS)
+
+    def items(self, state: PpoState) -> dict[str, Any]:
+        """The state's parts."""
+        return state._asdict()
+
+    def units(self, step: int) -> int:
+        """Episodes of `step` steps."""
+        return step * self.config.batch_size
+
+    def tally(self, metrics: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """Sums of the metrics of these steps, and how many they are."""
+        sums = {name: np.sum(values, dtype=np.float64) for name, values in metrics.items()}
+        return {"steps": metrics[_RETURN].size, **sums}
+
+    def shown(self, sums: Mapping[str, float]) -> dict[str, float]:
+        """The mean return of the episodes that were played."""
+        return {"return": sums[_RETURN] / sums["steps"]} if sums.get("steps") else {}
+
+    def logged(self, metrics: Mapping[str, np.ndarray], seconds: float) -> dict[str, float]:
+        """Means of the steps, of ranges the least and the greatest, and how many tokens a second were written and learned from."""
+        chosen: dict[Any, Callable[..., Any]] = {jnp.min: np.min, jnp.max: np.max}
+        row = {name: float(chosen.get(EXTREMES.get(name), np.mean)(x)) for name, x in metrics.items()}
+        return row | {"throughput/tokens_per_second": float(metrics["batch/tokens"].sum()) / seconds}
+
+    def evaluate(self, state: PpoState, shared: Any, position: TrainingPosition) -> Evaluation:
+        """What the same episodes bring each time, and means of the steps since the last evaluation."""
+        played = dict(self.play(self._agent(state, shared)))
+        row: dict[str, Any] = {self.criterion: -played["games/return"], **played}
+        row |= {name: position.mean(name) for name in position.sums if name not in {"steps", *EXTREMES}}
+        row["train/episodes"] = self.units(position.step)
+        shown = f"return {played['games/return']:.4f} ({self.config.games.episodes} episodes)"
+        return Evaluation(row, {"config": as_plain(self.config)}, f"step {position.step:,}: {shown}")

@@ -1,0 +1,312 @@
+"""One training on dialogues put together: the agent, where its parameters begin, its data, the task, and the folder that comes out."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from ml_collections import ConfigDict
+
+from motif_jax.algorithms.implicit_q import ImplicitQSettings
+from motif_jax.datasets.dialogues.collate import Quirks
+from motif_jax.devices.hosts import Hosts
+from motif_jax.devices.parallel import DataParallel
+from motif_jax.devices.sharding import Sharded, training_devices
+from motif_jax.envs.text import registry
+from motif_jax.envs.text.contract import TextTask
+from motif_jax.language import linear, lora, making, sharding
+from motif_jax.language.config import ModelConfig
+from motif_jax.language.model import LanguageModel
+from motif_jax.language.text_agent import POLICY, Design, TextAgentNetwork
+from motif_jax.support import config as checks
+from motif_jax.support import seeds
+from motif_jax.support.checkpoints import Checkpoints
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import read_json
+from motif_jax.trainers import agent_folder, agent_start, candidate_batches, dialogue_data, records
+from motif_jax.trainers.agent_start import Start
+from motif_jax.trainers.candidate_batches import CandidateBatches
+from motif_jax.trainers.dialogue_batches import ItemLayout
+from motif_jax.trainers.dialogue_data import Data, DialogueSource
+from motif_jax.trainers.text_methods import rule_of
+from motif_jax.trainers.text_objective import Objective, Weights
+from motif_jax.trainers.text_ppo import PpoTraining
+from motif_jax.trainers.text_task import Batches, TextTraining
+
+
+def design_of(config: ConfigDict) -> Design:
+    """Which parts the method's agent has."""
+    rule, method = rule_of(config.method.name), config.method
+    return Design(
+        q=rule.q,
+        v=not rule.proposes,
+        double_q=method.double_q,
+        separate_policy=method.separate_policy and not rule.proposes,
+        separate_target=method.separate_target and not rule.proposes,
+        residual=method.advanced_mlp,
+        prefix=rule.prefix,
+    )
+
+
+def settings_of(config: ConfigDict) -> ImplicitQSettings:
+    """The numbers of the losses."""
+    method, policy = config.method, config.method.policy
+    return ImplicitQSettings(
+        discount=method.discount,
+        expectile=method.expectile,
+        beta=policy.beta,
+        exponential=policy.exponential,
+        most_weight=policy.most_weight,
+        context_weight=policy.context_weight,
+        q_min=method.q_min,
+        q_max=method.q_max,
+        temperature=method.cql_temperature,
+        margin=method.margin,
+        monte_carlo=method.monte_carlo,
+        all_tokens=config.compat.ilql_policy_loss_norm,
+    )
+
+
+def weights_of(config: ConfigDict) -> Weights:
+    """Of the terms of the loss; a method without values has those of its policy alone."""
+    loss, rule = config.loss, rule_of(config.method.name)
+    if rule.q == "none":
+        return Weights(0.0, 0.0, loss.policy)
+    if rule.proposes:
+        return Weights(loss.q, 0.0, 0.0, loss.cql)
+    tokens = rule.q == "token"
+    return Weights(loss.q, loss.v, loss.policy, loss.cql * tokens, loss.margin * tokens)
+
+
+def layout_of(config: ConfigDict, pad: int, settings: ModelConfig) -> ItemLayout:
+    """How dialogues become batches, no longer than the model has room for."""
+    room = room_of(config, settings)
+    most = min((size for size in (config.max_len, room) if size is not None), default=None)
+    compat = config.compat
+    quirks = Quirks(
+        compat.ilql_padded_positions, compat.ilql_utterance_int_reward, compat.ilql_utterance_truncation
+    )
+    return ItemLayout(
+        pad, rule_of(config.method.name).q in ("utterance", "mean"), most, quirks, config.accumulate
+    )
+
+
+def room_of(config: ConfigDict, settings: ModelConfig) -> int | None:
+    """Tokens of a dialogue that the model has room for, with what else it has to read; None: any."""
+    if settings.max_length is None:
+        return None
+    rule, more = rule_of(config.method.name), 0
+    if rule.proposes:
+        more = config.candidates.max_tokens
+    elif rule.online:  # what stands further behind is read from later on while it is played
+        more = longest_action(config)
+    return settings.max_length - design_of(config).prefix - more
+
+
+def longest_action(config: ConfigDict) -> int:
+    """Tokens that an agent which plays says at most: `games.decode.max_tokens`, or what the run that is started from has learned.
+
+    Raises:
+      UserError: neither says it.
+    """
+    given, run = config.games.decode.max_tokens, config.initial.policy
+    if given is None and run:
+        given = agent_folder.describe(run, "initial.policy")["settings"].get("longest_action")
+    checks.require(
+        given is not None and given > 0, "games.decode.max_tokens", given, "tokens of an action at most"
+    )
+    return int(given)
+
+
+def spec_of(config: ConfigDict) -> lora.Spec | None:
+    """The low-rank additions that are learned in the place of the trunks; None: the trunks are."""
+    patterns = tuple(part.strip() for part in config.lora.patterns.split(",") if part.strip())
+    return lora.Spec(patterns, config.lora.rank, config.lora.alpha) if patterns else None
+
+
+def objective_of(config: ConfigDict, settings: ModelConfig) -> Objective:
+    """What is minimised."""
+    model = LanguageModel(settings, jnp.dtype(config.dtype), config.remat)
+    detach = tuple(name for name in ("v", "q", "policy") if config.method[f"detach_{name}"])
+    return Objective(
+        TextAgentNetwork(model, design_of(config), jnp.dtype(config.dtype)),
+        rule_of(config.method.name),
+        settings_of(config),
+        weights_of(config),
+        config.method.reward_scale,
+        detach,
+        spec_of(config),
+        config.logits_chunk,
+        config.dropout > 0,
+        config.compat.ilql_target_dropout,
+        config.compat.ilql_next_q_zero,
+        config.compat.chai_scores,
+    )
+
+
+@dataclasses.dataclass
+class TextRun:
+    """What `build` puts together.
+
+    Attributes:
+      task: for the offline trainer.
+      source: of its dialogues, with the options of a task that has all its files.
+      amount: how much there is to learn from, for people.
+      longest_action: see `Data`.
+    """
+
+    task: TextTraining | PpoTraining
+    source: DialogueSource
+    amount: str
+    longest_action: int
+
+
+def devices_of(config: ConfigDict, settings: ModelConfig) -> DataParallel:
+    """The devices that train, and whether each holds all (`config.sharding`)."""
+    devices = training_devices(config)
+    split = config.sharding.fsdp * config.sharding.tensor
+    if split == 1:
+        return DataParallel(devices)
+    sizes = {"data": len(devices) // split, **config.sharding.to_dict()}
+    return Sharded(sizes, lambda path, shape: sharding.spec_of(path, shape, settings, sizes), devices)
+
+
+def model_config(config: ConfigDict, source: DialogueSource) -> ModelConfig:
+    """The trunks' config: that of the run that is started from, of `network.checkpoint`, or of the sizes in `network`.
+
+    Raises:
+      UserError: runs or folders that do not fit each other, the task's tokens or the method.
+    """
+    tokens = agent_folder.vocabulary_of(registry.make(source.task, source.options))
+    return making.with_dropout(agent_start.model_config(config, tokens, design_of(config)), config.dropout)
+
+
+def build(
+    config: ConfigDict,
+    workdir: Path,
+    source: DialogueSource,
+    parallel: DataParallel,
+    settings: ModelConfig,
+    stopped: Callable[[], bool] = lambda: False,
+) -> TextRun | None:
+    """Makes what is missing of tokens in `workdir`, and the task; None where it was asked to stop.
+
+    Raises:
+      UserError: data, runs or a model that do not fit together.
+    """
+    task = registry.make(source.task, source.options)
+    tokens = agent_folder.vocabulary_of(task)
+    plan = layout_of(config, tokens.delimiters.pad, settings)
+    opened = dialogue_data.open_data(config, source, workdir, plan, stopped)
+    if opened is None:
+        return None
+    data, options = opened
+    objective = objective_of(config, settings)
+    start = agent_start.start(config, objective, tokens, key_of(config, "parameters"))
+    train: Batches = data.train
+    held_out: Batches = data.held_out
+    if objective.rule.proposes:
+        train, held_out = _with_candidates(config, workdir, objective, start, plan.pad, task, data, stopped)
+    parameters = (start.learned, start.target, start.frozen)
+    found = {**data.digests, **start.digests}
+    training = TextTraining(config, objective, parameters, (train, held_out), parallel, found)
+    return TextRun(training, source._replace(options=options), data.amount, data.longest_action)
+
+
+def _with_candidates(
+    config: ConfigDict,
+    workdir: Path,
+    objective: Objective,
+    start: Start,
+    pad: int,
+    task: TextTask,
+    data: Data,
+    stopped: Callable[[], bool],
+) -> tuple[CandidateBatches, CandidateBatches]:
+    """The batches with what the policy would say in each state."""
+    agent, end = objective.agent, task.tokenizer().delimiters.action_end
+    policy = start.frozen["trunks"][agent.design.roles.trunk_of[POLICY]]
+    digest = start.digests["initial policy"]
+    proposer = candidate_batches.proposer_of(config, workdir, agent.model, policy, pad, end, digest)
+    more = (proposer, agent.model.config.width, config.seed, objective.chai_scores, stopped)
+    return CandidateBatches(data.train, *more), CandidateBatches(data.held_out, *more)
+
+
+def key_of(config: ConfigDict, name: str) -> jax.Array:
+    """The key of a run's draws of that name."""
+    return jax.random.key(seeds.derive(config.seed, name) % 2**32)
+
+
+def method_facts(config: ConfigDict, objective: Objective) -> dict[str, Any]:
+    """The numbers of a method that decoding and evaluation need: `SavedAgent.settings`."""
+    method = config.method
+    return {
+        **json.loads(json.dumps(dataclasses.asdict(objective.settings))),
+        "reward_scale": method.reward_scale,
+        "max_len": config.max_len,
+        "polyak": method.polyak,
+        "weights": dataclasses.asdict(objective.weights),
+        "token_reward": config.token_reward.to_dict(),
+    }
+
+
+def export(run: TextRun, config: ConfigDict, workdir: Path) -> Path:
+    """Writes the agent of the evaluation that summary.json means; returns its folder.
+
+    All hosts of a run call it, and the first one writes.
+    """
+    hosts, target = Hosts(), workdir / agent_folder.AGENT
+    summary = hosts.on_first(lambda: records.read_summary(workdir))
+    trained = {"evaluation": summary["used_evaluation"], **summary["used"]}
+
+    def is_there() -> bool:
+        path = target / agent_folder.FILE
+        return path.exists() and read_json(path, f"remove {target}").get("trained") == trained
+
+    if hosts.on_first(is_there):
+        return target
+    task = run.task
+    wanted = {"params": task.learned, **({"target": task.target} if task.target else {})}
+    with Checkpoints(workdir / "checkpoints", keep=None, read_only=True) as checkpoints:
+        found = checkpoints.restore(summary["used_evaluation"], wanted)
+    if not hosts.is_first:
+        return target
+    params = agent_start.whole(task.objective, found["params"], found.get("target", {}), task.shared() or {})
+    source = run.source
+    tokenizer = registry.make(source.task, source.options).tokenizer()
+    facts = {**method_facts(config, task.objective), "longest_action": run.longest_action}
+    named: Mapping[str, Any] = {"trained": trained}
+    agent_folder.write(
+        target,
+        task.objective.agent,
+        params,
+        config.method.name,
+        facts,
+        source.task,
+        source.options,
+        tokenizer,
+        named,
+    )
+    return target
+
+
+def check_shapes(config: ConfigDict, settings: ModelConfig) -> None:
+    """Raises UserError for patterns of low-rank additions without a match, or dialogues longer than the model has room for."""
+    spec = spec_of(config)
+    if spec is not None:
+        linear.matching(jax.eval_shape(LanguageModel(settings).init, jax.random.key(0)), spec.patterns)
+    room = room_of(config, settings)
+    if room is not None and room < 1:
+        key = "candidates.max_tokens" if rule_of(config.method.name).proposes else "network.max_length"
+        raise UserError(
+            f"config.{key}={checks.dotted(config, key)}: leaves no room for a dialogue in the {settings.max_length} positions of the model"
+        )
+    if config.max_len is not None and room is not None and config.max_len > room:
+        raise UserError(
+            f"config.max_len={config.max_len}: must be at most {room}, the positions that the model has"
+        )

@@ -1,0 +1,233 @@
+"""An agent that learns from recorded dialogues, as a task of the offline trainer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from ml_collections import ConfigDict
+
+from motif_jax.algorithms import implicit_q, schedules, spread
+from motif_jax.algorithms.implicit_q import Counts, TextBatch
+from motif_jax.devices.parallel import AXIS, DataParallel
+from motif_jax.language import dropout, training
+from motif_jax.language.targets import Following, follow
+from motif_jax.support import seeds
+from motif_jax.support.run_folder import as_plain
+from motif_jax.trainers import agent_start
+from motif_jax.trainers.task import Evaluation, Task, TrainingPosition, diverged, drawn_by, shapes_of
+from motif_jax.trainers.text_objective import LossTerms, Objective, Part
+
+# Of a step's metrics: the tokens of its dialogues, without padding.
+TOKENS = "tokens"
+
+
+class Batches(Protocol):
+    """Where dialogues come from; see `dialogue_batches`. Without `steps_per_pass` no dialogue is met twice."""
+
+    batch_size: int
+    steps_per_pass: int | None
+
+    def batches(self, first: int, count: int) -> TextBatch:
+        """The batches of steps `first` to `first + count`: leaves [count, batch_size, ...]."""
+
+    def whole(self, most: int) -> list[TextBatch]:
+        """Dialogues to measure with, in at most `most` batches [batch_size, ...]."""
+
+
+class TextState(NamedTuple):
+    """What a step changes.
+
+    Attributes:
+      params: what is learned: trunks or additions to them, heads, prefix.
+      target: what follows it: trunks or additions, and heads; empty where the method has none.
+      opt_state: of the optimiser.
+      step: int32 scalar, steps taken.
+    """
+
+    params: Any
+    target: Any
+    opt_state: Any
+    step: Any
+
+
+class TextTraining(Task):
+    """One training.
+
+    Args:
+      config: of the run.
+      objective: what is minimised.
+      parameters: at the start, host arrays: those that are learned, the targets, and those that are frozen; see
+        `Objective.terms`.
+      data: batches of dialogues, to learn from and to measure with.
+      parallel: the devices.
+      digests: of everything read.
+
+    Attributes:
+      learned, target: shapes of what a step changes and of what follows it.
+      play: measures of episodes by name, of the agent's parameters; None: none are played.
+    """
+
+    title, unit, criterion = "train text agent", "dialogues", "validation/loss"
+    play: Callable[[Any], Mapping[str, float]] | None = None
+
+    def __init__(
+        self,
+        config: ConfigDict,
+        objective: Objective,
+        parameters: tuple[Any, Any, Any],
+        data: tuple[Batches, Batches],
+        parallel: DataParallel,
+        digests: Mapping[str, str],
+    ) -> None:
+        self.config, self.objective, self.parallel = config, objective, parallel
+        learned, target, self._frozen = parameters
+        self._start, self._train = (learned, target), data[0]
+        self.learned, self.target = shapes_of((learned, target))
+        self.steps, self.steps_per_epoch = config.max_steps, config.evaluate_every
+        draws = objective.dropout and not objective.rule.proposes
+        self.digests = {**digests, **drawn_by(len(parallel.devices), draws)}
+        self.chunk_steps, self.source = config.chunk_steps, config.data or f"the stream of {config.task}"
+        self.remedy = f"a smaller --config.optimizer.learning_rate (it is {config.optimizer.learning_rate:g})"
+        self.optimizer = schedules.make_optimizer(config.optimizer, config.max_steps, schedules.matrices)
+        self._schedule = schedules.make_schedule(config.optimizer, config.max_steps)
+        following = Following(config.method.polyak, config.method.copy_every)
+        self._following = following if target and objective.weights.of_values else None
+        self._key = dropout.key(seeds.derive(config.seed, "dropout") % 2**32)
+        self._measure = parallel.wrap(self._measure_core)
+        self._held_out = data[1].whole(config.evaluation_batches)
+
+    def _parts(self, batches: TextBatch) -> Part:
+        """Micro-batches [M, B, ...] and the numbers [M] that their sums are divided by, over all devices."""
+        count = jax.vmap(lambda batch: implicit_q.counts(batch, self.objective.settings))
+        found = jax.lax.psum(count(batches), AXIS)
+        micro = batches.tokens.shape[0]
+        if self.config.average == "batch":
+            totals = [jnp.full_like(each, each.sum()) for each in found]
+        else:  # the mean of the micro-batches' means
+            totals = [each * micro for each in found]
+        return Part(batches, Counts(*totals))
+
+    def _measure_core(self, state: tuple[Any, Any, Any], batch: TextBatch) -> tuple[LossTerms, Counts]:
+        """The terms of a batch as means, and how many actions and tokens they are means of."""
+        params, target, shared = state
+        part = self._parts(jax.tree.map(lambda leaf: leaf[None], batch))
+        one = Part(batch, Counts(*(each[0] for each in part.counts)))
+        frozen = {**(shared or {}), "target": target}
+        terms = jax.lax.psum(self.objective.terms(params, frozen, one, None), AXIS)
+        return terms, one.counts
+
+    def init_state(self) -> TextState:
+        """The parameters as they are at the start, and a fresh optimiser's state."""
+        (learned, target), self._start = self._start, (None, None)
+        return TextState(learned, target, jax.device_get(jax.jit(self.optimizer.init)(learned)), np.int32(0))
+
+    def shared(self) -> Any:
+        """Trunks that are not learned."""
+        return self._frozen or None
+
+    def step(self, state: TextState, shared: Any, batch: TextBatch) -> tuple[TextState, dict[str, jax.Array]]:
+        """One update of one device with its micro-batches [M, B, ...]; gradients are added over devices."""
+        key = None
+        if self.objective.dropout:
+            key = jax.random.fold_in(jax.random.fold_in(self._key, state.step), jax.lax.axis_index(AXIS))
+        frozen = {**(shared or {}), "target": state.target}
+        sums = training.gradient_sums(self.objective.measured, state.params, frozen, self._parts(batch), key)
+        gradient, measured = spread.over_devices(sums, AXIS)
+        updates, opt_state = self.optimizer.update(gradient, state.opt_state, state.params)
+        params, step = optax.apply_updates(state.params, updates), state.step + 1
+        target = state.target
+        if self._following is not None:
+            target = follow(target, self.followed(params), step, self._following)
+        metrics = {
+            **self._named(measured.terms),
+            **spread.named(measured.spreads),
+            "gradient_norm": optax.tree.norm(gradient),
+            TOKENS: jax.lax.psum(jnp.sum(batch.valid, dtype=jnp.float32), AXIS),
+        }
+        return TextState(params, target, opt_state, step), metrics
+
+    def followed(self, params: Any) -> Any:
+        """Of what is learned that which the targets follow, as a tree like theirs."""
+        found = {}
+        for group in ("trunks", "additions"):
+            if group in self.target:
+                found[group] = {"target": params[group]["values"]}
+        return {**found, "heads": {name: params["heads"][name] for name in self.target["heads"]}}
+
+    def _named(self, terms: LossTerms) -> dict[str, Any]:
+        """The terms that the method has."""
+        weights = self.objective.weights
+        kept = [name for name in LossTerms._fields if name == "loss" or getattr(weights, name)]
+        return {name: getattr(terms, name) for name in kept}
+
+    def logged(self, metrics: Mapping[str, np.ndarray], seconds: float) -> dict[str, float]:
+        """Means of steps, of ranges the least and the greatest, and how many tokens a second were learned from."""
+        chosen = {"min": np.min, "max": np.max}
+        row = {
+            f"train/{name}": float(chosen.get(name.rpartition("_")[2], np.mean)(numbers))
+            for name, numbers in metrics.items()
+            if name != TOKENS
+        }
+        return row | {"throughput/tokens_per_second": float(metrics[TOKENS].sum()) / seconds}
+
+    def batches(self, first: int, count: int) -> TextBatch:
+        """Leaves [count, micro-batches, dialogues, ...]."""
+        parts, whole = self.config.accumulate, self._train.batches(first, count)
+        return jax.tree.map(lambda leaf: leaf.reshape(count, parts, -1, *leaf.shape[2:]), whole)
+
+    def items(self, state: TextState) -> dict[str, Any]:
+        """The state's parts; a method without targets has none."""
+        return {name: part for name, part in state._asdict().items() if name != "target" or self.target}
+
+    def batch_axes(self, batches: TextBatch) -> int:
+        """That of the dialogues."""
+        return 2
+
+    def units(self, step: int) -> int:
+        """Dialogues of `step` steps."""
+        return step * self.config.batch_size
+
+    def evaluate(self, state: TextState, shared: Any, position: TrainingPosition) -> Evaluation:
+        """The loss and its terms on held-out dialogues, and what episodes bring.
+
+        Raises:
+          UserError: the loss is not finite.
+        """
+        totals, counted = np.zeros(len(LossTerms._fields)), np.zeros(2)
+        for batch in self._held_out:
+            placed = self.parallel.put_whole(batch, 0)
+            terms, counts = jax.device_get(self._measure((state.params, state.target, shared), placed))
+            actions, policy = (float(each) for each in counts)
+            # The terms are means; the policy's of other tokens than the others.
+            totals += np.asarray(terms, np.float64) * [0, *[actions] * 4, policy]
+            counted += (actions, policy)
+        means = LossTerms(*(totals / np.maximum([1, *[counted[0]] * 4, counted[1]], 1)))
+        weights = self.objective.weights
+        loss = sum(getattr(weights, name) * getattr(means, name) for name in LossTerms._fields[1:])
+        if not math.isfinite(loss):
+            raise diverged(
+                f"the loss on held-out dialogues after step {position.step:,} not finite", self.remedy
+            )
+        means = means._replace(loss=loss)
+        row: dict[str, Any] = {f"validation/{name}": float(x) for name, x in self._named(means).items()}
+        for name in (*self._named(means), "gradient_norm"):
+            row[f"train/{name}"] = position.mean(name)
+        row |= {
+            "train/dialogues": self.units(position.step),
+            "optimizer/learning_rate": position.learning_rate(self._schedule),
+        }
+        shown = ", ".join(f"{name} {value:.4f}" for name, value in self._named(means).items())
+        shown += " (held-out dialogues)"
+        if self.play is not None:
+            params = agent_start.whole(
+                self.objective, *self.parallel.acting((state.params, state.target, shared or {}))
+            )
+            row |= (played := self.play(params))
+            shown += f", return {played['games/return']:.4f} ({self.config.games.episodes} episodes)"
+        return Evaluation(row, {"config": as_plain(self.config)}, f"step {position.step:,}: {shown}")

@@ -1,0 +1,355 @@
+"""Trains whatever a `Task` describes on the devices: in epochs, with evaluations, early stop and exact resume."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.algorithms.finite import all_finite, keep_if
+from motif_jax.devices.hosts import Hosts
+from motif_jax.devices.parallel import DataParallel
+from motif_jax.support import nonfinite
+from motif_jax.support.curves import best_row
+from motif_jax.support.interruption import Interruption
+from motif_jax.support.metrics import MetricsWriter
+from motif_jax.support.profiling import Profiler
+from motif_jax.support.progress import Progress
+from motif_jax.trainers.records import RunFiles
+from motif_jax.trainers.task import Task, TrainingPosition, diverged, shapes_of
+
+# Of a step's metrics: whether all that it brought was finite.
+FINITE = "finite"
+# From here on a step is so long that nobody would wait for many of them.
+_LONG_STEP_SECONDS = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainerSettings:
+    """How a training is run.
+
+    Attributes:
+      patience: end when so many evaluations were no better; 0: never.
+      keep: how many of the newest evaluations stay, with the best one; None: all.
+      save_every_seconds: between two saves inside an epoch.
+      log_every_seconds: between two rows of `Task.logged`; None: there are none.
+      most_skips: steps that may be left out because they are not finite.
+      profile: arguments of `support.profiling.Profiler`.
+      wandb: None, or arguments of `wandb.init`.
+    """
+
+    patience: int = 0
+    keep: int | None = None
+    save_every_seconds: float = 300.0
+    log_every_seconds: float | None = None
+    most_skips: int = 0
+    profile: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    wandb: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, config: ConfigDict, keep: int | None = None) -> TrainerSettings:
+        """Of the keys that the configs of all offline trainings have."""
+        wandb = {"project": config.wandb.project, "name": config.wandb.name} if config.wandb.enabled else None
+        return cls(
+            patience=config.early_stopping.patience,
+            keep=keep,
+            save_every_seconds=config.save_every_seconds,
+            log_every_seconds=config.get("log_every_seconds"),
+            most_skips=nonfinite.most_skips(config),
+            profile=config.profile.to_dict(),
+            wandb=wandb,
+        )
+
+
+class Carry(NamedTuple):
+    """What a step hands to the next one.
+
+    Attributes:
+      state: the task's.
+      left: how many more steps may be left out, int32 scalar; -1 when there was one too many.
+      shared: what the task has on every device besides.
+    """
+
+    state: Any
+    left: Any
+    shared: Any
+
+
+def make_train_steps(
+    step: Callable[[Any, Any, Any], tuple[Any, dict[str, Any]]],
+) -> Callable[[Carry, Any], tuple[Carry, dict[str, jax.Array]]]:
+    """Returns `train(carry, batches) -> (carry, metrics)`, which takes a guarded step for each batch.
+
+    `batches` has a leading axis of steps, and so have the metrics: those of `step`, and whether all was `FINITE`. A step
+    that is not changes nothing; once there was one more of them than `carry.left`, no later one does either.
+    """
+
+    def guarded(carry: Carry, batch: Any) -> tuple[Carry, dict[str, jax.Array]]:
+        state, metrics = step(carry.state, carry.shared, batch)
+        # Not of the new state, which takes the old one's place: a gradient's norm is not finite where one number is not.
+        finite = all_finite(metrics)
+        goes_on = carry.left >= 0
+        state = keep_if(finite & goes_on, state, carry.state)
+        left = carry.left - (~finite & goes_on).astype(jnp.int32)
+        return Carry(state, left, carry.shared), {**metrics, FINITE: finite}
+
+    def train(carry: Carry, batches: Any) -> tuple[Carry, dict[str, jax.Array]]:
+        if jax.tree.leaves(batches)[0].shape[0] == 1:
+            # No loop: XLA computes convolutions inside one about ten times slower on CPU.
+            carry, metrics = guarded(carry, jax.tree.map(lambda leaf: leaf[0], batches))
+            return carry, jax.tree.map(lambda number: number[None], metrics)
+
+        def body(inner: Carry, batch: Any) -> tuple[Carry, dict[str, jax.Array]]:
+            new, metrics = guarded(inner._replace(shared=carry.shared), batch)
+            return new._replace(shared=None), metrics
+
+        last, metrics = jax.lax.scan(body, carry._replace(shared=None), batches)
+        return last._replace(shared=carry.shared), metrics
+
+    return train
+
+
+class OfflineTrainer:
+    """The programs of one training; `run` goes through its epochs.
+
+    Steps run in chunks of `task.chunk_steps` under one program (on CPU a call each), and the numbers of a chunk are
+    read while the next one runs.
+    """
+
+    def __init__(self, task: Task, parallel: DataParallel, settings: TrainerSettings | None = None) -> None:
+        self.task, self.parallel, self.settings = task, parallel, settings or TrainerSettings()
+        # XLA runs convolutions inside a loop on CPU about ten times slower than outside: there every step is a
+        # call of its own, which nothing waits for either.
+        self.steps_per_call = 1 if parallel.platform == "cpu" else None
+        self.train = parallel.wrap(make_train_steps(task.step), donate_state=True)
+
+    def place(self, state: Any, skipped: int = 0) -> Carry:
+        """Puts a host state on every device, with what the task shares; `skipped` steps were left out so far."""
+        left = np.int32(max(0, self.settings.most_skips - skipped))
+        return self.parallel.replicate(Carry(state, left, self.task.shared()))
+
+    def train_chunk(
+        self,
+        carry: Carry,
+        batches: Any,
+        goes_on: Callable[[list[dict[str, jax.Array]]], bool] = lambda started: True,
+    ) -> tuple[Carry, list[dict[str, jax.Array]]]:
+        """Starts the steps of a chunk; returns (new carry, metrics [steps] of its parts), still being computed.
+
+        Args:
+          carry: of the step before.
+          batches: [steps, ...].
+          goes_on: asked before every call but the first, with the metrics of the parts that were started: False ends the chunk there.
+        """
+        steps = len(jax.tree.leaves(batches)[0])
+        numbers: list[dict[str, jax.Array]] = []
+        for start in range(0, steps, self.steps_per_call or steps):
+            if numbers and not goes_on(numbers):
+                break
+            part = slice(start, start + (self.steps_per_call or steps))
+            called = jax.tree.map(lambda leaf: leaf[part], batches)  # noqa: B023
+            carry, metrics = self.train(carry, self.parallel.put_whole(called, self.task.batch_axes(called)))
+            numbers.append(metrics)
+        return carry, numbers
+
+    def run(self, workdir: Path) -> bool:
+        """Trains to the end, from wherever the run folder stands.
+
+        Returns:
+          True when done; False if it was asked to stop: everything is saved, and the same call continues.
+
+        Raises:
+          UserError: the training diverged, or the folder is of another one.
+        """
+        task, settings, hosts = self.task, self.settings, Hosts()
+        with (
+            RunFiles(workdir, task, settings.keep, settings.save_every_seconds) as files,
+            Interruption() as stop,
+        ):
+            state = task.init_state()
+            state, position = files.restore(shapes_of(state)) or (state, TrainingPosition())
+            profiler = Profiler(workdir, **settings.profile if hosts.is_first else {})
+            with contextlib.ExitStack() as stack:
+                metrics, silent = None, None if hosts.is_first else io.StringIO()
+                if hosts.is_first:
+                    before = position.step if position.rows else None
+                    metrics = stack.enter_context(MetricsWriter(workdir, before, settings.wandb))
+                progress = stack.enter_context(
+                    Progress(task.units(task.steps), task.unit, task.title, task.units(position.step), silent)
+                )
+                carry = self.place(state, position.skipped)
+                del state  # its memory, as large as what lies on a device
+                run = _Run(self, workdir, carry, position, files, metrics, progress, profiler, stop, hosts)
+                try:
+                    return run.to_the_end()
+                finally:
+                    profiler.close()
+
+
+@dataclasses.dataclass
+class _Run:
+    """The loop of one training, and what it writes to; `metrics` on the first host alone."""
+
+    trainer: OfflineTrainer
+    workdir: Path
+    carry: Carry
+    position: TrainingPosition
+    files: RunFiles
+    metrics: MetricsWriter | None
+    progress: Progress
+    profiler: Profiler
+    stop: Interruption
+    hosts: Hosts
+    # Chunks whose numbers were not read yet: the first step, the batches, and the numbers.
+    waiting: deque[tuple[int, Any, list[dict[str, jax.Array]]]] = dataclasses.field(default_factory=deque)
+    # Metrics of the steps since the last row of `Task.logged`, and when that was.
+    unlogged: list[Mapping[str, np.ndarray]] = dataclasses.field(default_factory=list)
+    logged_at: float = dataclasses.field(default_factory=time.monotonic)
+    # How long a step takes, and when the last numbers were read.
+    step_seconds: float = math.inf
+    read_at: float = dataclasses.field(default_factory=time.monotonic)
+
+    def to_the_end(self) -> bool:
+        steps = self.trainer.task.steps
+        if not self.position.rows:
+            self._evaluate_and_save()
+        while self.position.step < steps and not self._is_no_better():
+            if not self._one_epoch():
+                return False
+            self._evaluate_and_save()
+            if self.position.step < steps and self.hosts.any(self.stop.requested):
+                return False
+        self.files.write_summary(self.position, use_best=self.trainer.settings.patience > 0)
+        return True
+
+    def _is_no_better(self) -> bool:
+        patience, rows = self.trainer.settings.patience, self.position.rows
+        return patience > 0 and self.position.epoch - best_row(rows, self.trainer.task.criterion) >= patience
+
+    def _one_epoch(self) -> bool:
+        """Trains to the end of the epoch; False if it was asked to stop and has saved."""
+        task, first = self.trainer.task, self.position.epoch * self.trainer.task.steps_per_epoch
+        end, step = min(first + task.steps_per_epoch, task.steps), self.position.step
+        while step < end:
+            # Chunks begin where those of a run that was never stopped do, and their batches have its shapes, on which dropout depends.
+            done = (step - first) % task.chunk_steps
+            self.profiler.step(step // task.chunk_steps)
+            count = min(task.chunk_steps, end - step + done)
+            whole = task.batches_for(self.carry.state, self.carry.shared, step - done, count)
+            batches = jax.tree.map(lambda leaf: leaf[done:], whole)  # noqa: B023
+            self.carry, numbers = self.trainer.train_chunk(self.carry, batches, self._goes_on)
+            self.waiting.append((step, batches, numbers))
+            step += sum(len(part[FINITE]) for part in numbers)
+            if len(self.waiting) > 1:
+                self._read()
+            # At the end of an epoch its evaluation is saved instead.
+            if step < end:
+                stop, save = self._agreed()
+                if stop or save:
+                    self._read_all()
+                    self.files.save_position(self.carry.state, self.position)
+                if stop:
+                    return False
+        self._read_all()
+        return True
+
+    def _agreed(self) -> tuple[int, int]:
+        """How many hosts were asked to stop, and whether the first one, which has the clock, finds it time to save."""
+        due = self.hosts.is_first and self.files.save_is_due()
+        stop, save = self.hosts.sum([int(self.stop.requested), int(due)])
+        return stop, save
+
+    def _goes_on(self, started: list[dict[str, jax.Array]]) -> bool:
+        """Whether the next step of a chunk begins. Of long steps only two are under way: who asks it to stop waits for them."""
+        if self.step_seconds > _LONG_STEP_SECONDS and len(started) > 1:
+            jax.block_until_ready(started[-2])
+        # Several hosts stop together, after a chunk.
+        return self.hosts.count > 1 or not self.stop.requested
+
+    def _evaluate_and_save(self) -> None:
+        start, position = time.monotonic(), self.position
+        found = self.trainer.task.evaluate(self.carry.state, self.carry.shared, position)
+        row = {"epoch": len(position.rows), "step": position.step, **found.row}
+        position.rows.append(row)
+        position.sums = {}
+        values = {name: value for name, value in row.items() if "/" in name}
+        self._write(position.step, values | {"evaluation/seconds": time.monotonic() - start})
+        # After the metrics: what is in a checkpoint has been written, what is not is written again.
+        self.files.save_evaluation(self.carry.state, position, found)
+        self.progress.log(found.text)
+
+    def _read_all(self) -> None:
+        while self.waiting:
+            self._read()
+
+    def _read(self) -> None:
+        """Counts the numbers of the oldest chunk that was started."""
+        first, batches, parts = self.waiting.popleft()
+        task, position = self.trainer.task, self.position
+        numbers = jax.device_get(parts)
+        now = time.monotonic()
+        self.step_seconds = (now - self.read_at) / sum(len(metrics[FINITE]) for metrics in numbers)
+        self.read_at = now
+        for metrics in numbers:
+            finite = metrics.pop(FINITE)
+            left = max(0, self.trainer.settings.most_skips - position.skipped)
+            bad = np.flatnonzero(~finite)
+            # Of the device's steps from the one on that was one too many, none was applied.
+            end = int(bad[left]) if len(bad) > left else len(finite)
+            lines = [self._keep(first, batches, metrics, int(place)) for place in bad[: left + 1]]
+            applied = np.flatnonzero(finite[:end])
+            position.skipped += end - len(applied)
+            if len(applied):
+                kept = {name: values[applied] for name, values in metrics.items()}
+                position.add(task.tally(kept))
+                self._log(kept, position.step + end)
+            position.step += end
+            if end < len(finite):
+                self.files.save_position(self.carry.state, position)
+                raise diverged(lines[-1], task.remedy + self._policy())
+            for line in lines:
+                self.progress.log(f"left out: {line}")
+        self.progress.update(task.units(position.step), **task.shown(position.sums))
+
+    def _log(self, metrics: Mapping[str, np.ndarray], step: int) -> None:
+        """Takes the metrics of the steps up to `step`, and writes a row where it is time."""
+        every, seconds = self.trainer.settings.log_every_seconds, time.monotonic() - self.logged_at
+        if every is None:
+            return
+        self.unlogged.append(metrics)
+        if seconds >= every:
+            joined = {name: np.concatenate([part[name] for part in self.unlogged]) for name in metrics}
+            self._write(step, self.trainer.task.logged(joined, seconds))
+            self.unlogged, self.logged_at = [], time.monotonic()
+
+    def _write(self, step: int, values: Mapping[str, float]) -> None:
+        if self.metrics is not None:
+            self.metrics.write(step, values)
+
+    def _keep(self, first: int, batches: Any, metrics: Mapping[str, np.ndarray], place: int) -> str:
+        """Writes the batch of the step `place` after the position's; returns what was wrong, for people."""
+        step = self.position.step + place
+        numbers = {name: values[place] for name, values in metrics.items()}
+        wrong = [name for name, number in numbers.items() if not np.isfinite(number)]
+        batch = self.trainer.task.inspected(jax.tree.map(lambda leaf: leaf[step - first], batches))
+        path = nonfinite.path_of(self.workdir, step)
+        if self.hosts.is_first:
+            nonfinite.write_batch(self.workdir, step, {**batch, **numbers})
+        return f"{', '.join(wrong)} of step {step:,} not finite (its batch is in {path})"
+
+    def _policy(self) -> str:
+        most = self.trainer.settings.most_skips
+        if most:
+            return f"; {self.position.skipped} steps were left out already (--config.nonfinite.most_skips={most})"
+        return "; --config.nonfinite.policy=skip continues without that step"

@@ -1,0 +1,127 @@
+"""A scorer of texts that learns which comments were liked, as a task of the offline trainer."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from ml_collections import ConfigDict
+
+from motif_jax.datasets.tokens.dataset import TokensDataset
+from motif_jax.datasets.tokens.order import Buckets, gather
+from motif_jax.devices.parallel import DataParallel
+from motif_jax.language.text_scorer import ScorerNetwork
+from motif_jax.language.tokens import bucket
+from motif_jax.language.training import LanguageTrainState, TokenSums
+from motif_jax.support.run_folder import as_plain
+from motif_jax.trainers.sums_task import SumsTask
+from motif_jax.trainers.task import Evaluation, TrainingPosition
+
+COLUMN = "liked"
+
+
+class Comments(NamedTuple):
+    """Comments side by side: tokens int32 and valid bool [..., B, T], whether each was liked, and whether it is there, bool [..., B]."""
+
+    tokens: Any
+    valid: Any
+    liked: Any
+    there: Any
+
+
+class CommentBatches:
+    """The batches of a dataset of tokens with the column `liked`, those of about one length together.
+
+    Args:
+      dataset: of comments.
+      batch_size: comments of a step.
+      pad: token of the padding.
+      seed: of the order.
+      group: steps in a row that have rows of one width.
+    """
+
+    def __init__(self, dataset: TokensDataset, batch_size: int, pad: int, seed: int, group: int) -> None:
+        self._dataset, self._size, self._pad = dataset, batch_size, pad
+        longest = int(dataset.lengths.max())
+        widths = list(dict.fromkeys(bucket(size, longest) for size in range(1, longest + 1)))
+        self._order = Buckets(dataset.lengths, widths, batch_size, seed, group)
+        self._liked = np.asarray(dataset.item_columns[COLUMN])
+        self._longest = longest
+
+    def batches(self, first: int, count: int) -> Comments:
+        """Leaves [count, batch_size, ...]."""
+        rows = [self._order.rows(step) for step in range(first, first + count)]
+        width = max(row.width for row in rows)
+        return jax.tree.map(lambda *leaves: np.stack(leaves), *[self._of(row.items, width) for row in rows])
+
+    def _of(self, items: np.ndarray, width: int) -> Comments:
+        there = items >= 0
+        return Comments(*gather(self._dataset, items, width, self._pad), self._liked[items] & there, there)
+
+    def whole(self, most: int) -> list[Comments]:
+        """All comments, or some of every length, in at most `most` batches [batch_size, ...]."""
+        order = np.argsort(self._dataset.lengths, kind="stable")
+        order = order[np.linspace(0, len(order) - 1, min(len(order), most * self._size)).astype(np.int64)]
+        found = []
+        for start in range(0, len(order), self._size):
+            items = np.full(self._size, -1, np.int64)
+            part = order[start : start + self._size]
+            items[: len(part)] = part
+            found.append(self._of(items, bucket(int(self._dataset.lengths[part].max()), self._longest)))
+        return found
+
+
+def sums(network: ScorerNetwork, learned: Any, frozen: Any, batch: Any, key: Any) -> TokenSums:
+    """Binary cross-entropy in nats of `Comments`, their number, and how many are classified correctly; a `training.SumsOf`."""
+    parts = {**(frozen or {}), **learned}
+    logits = network.logits(parts["model"], parts["heads"], batch.tokens, batch.valid, key)
+    losses = optax.sigmoid_binary_cross_entropy(logits, batch.liked.astype(jnp.float32))
+    there = batch.there.astype(jnp.float32)
+    right = ((logits >= 0) == batch.liked).astype(jnp.float32)
+    return TokenSums(jnp.sum(jnp.where(batch.there, losses, 0.0)), there.sum(), (right * there).sum())
+
+
+class UpvoteTask(SumsTask):
+    """One training of the scorer `network`, for the rest see `SumsTask`."""
+
+    title, unit = "train upvote model", "comments"
+
+    def __init__(
+        self,
+        config: ConfigDict,
+        network: ScorerNetwork,
+        parameters: tuple[Any, Any],
+        data: tuple[CommentBatches, CommentBatches],
+        parallel: DataParallel,
+        digests: Mapping[str, str],
+    ) -> None:
+        super().__init__(config, functools.partial(sums, network), parameters, data, parallel, digests)
+        self.network, self.source = network, config.reddit.folder or "made-up comments"
+
+    def units(self, step: int) -> int:
+        """Comments of `step` steps."""
+        return step * self.config.batch_size
+
+    def evaluate(self, state: LanguageTrainState, shared: Any, position: TrainingPosition) -> Evaluation:
+        """Loss and accuracy on held-out comments.
+
+        Raises:
+          UserError: the loss is not finite.
+        """
+        found = self.held_out(state, shared, position)
+        loss, accuracy = found.loss, found.accuracy
+        row = {
+            "validation/loss": loss,
+            "validation/accuracy": accuracy,
+            "train/loss": position.mean("loss"),
+            "train/accuracy": position.mean("accuracy"),
+            "train/gradient_norm": position.mean("gradient_norm"),
+            "optimizer/learning_rate": position.learning_rate(self.schedule),
+        }
+        text = f"step {position.step:,}: loss {loss:.4f}, {accuracy:.1%} right (held-out comments)"
+        return Evaluation(row, {"config": as_plain(self.config)}, text)

@@ -1,0 +1,93 @@
+"""score, return and random label pairs by number or by coin."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.datasets.pairs.writer import write_pairs
+from motif_jax.datasets.verdicts import FIRST, SECOND, TIE
+from motif_jax.labels.annotator import Question, check_annotator, make_annotator
+from motif_jax.support.errors import UserError
+from tests.end_to_end.annotate_datasets import get_config
+
+
+@pytest.fixture
+def folder(tmp_path):
+    data = {
+        "message": np.zeros((4, 2, 2, 256), np.uint8),
+        "rewards": np.array(
+            [[[1, 1], [0, 3]], [[5, 0], [0, 4]], [[1, 2], [2, 1]], [[-1, 0], [0, -2]]], np.float32
+        ),
+    }
+    write_pairs(tmp_path / "set", data, {"score": np.array([[1, 2], [2, 1], [7, 7], [0, -1]])})
+    return tmp_path / "set"
+
+
+def labels(config, folder, num=4):
+    annotator = make_annotator(config, dataset=PairsDataset.open(folder))
+    answers = dict(annotator.annotate([Question(f"{config.annotator}{i}", pair=i) for i in range(num)]))
+    return [answers[i].label for i in range(num)]
+
+
+def config_of(name, folder, seed=0):
+    config = get_config()
+    config.update({"annotator": name, "seed": seed, "dataset_dir": str(folder)})
+    return config
+
+
+def test_score_and_return(folder):
+    assert labels(config_of("score", folder), folder) == [SECOND, FIRST, TIE, FIRST]
+    assert labels(config_of("return", folder), folder) == [SECOND, FIRST, TIE, FIRST]
+
+
+def test_identity_names_the_dataset(folder):
+    dataset = PairsDataset.open(folder)
+    for name in ("score", "return"):
+        annotator = make_annotator(config_of(name, folder), dataset=dataset)
+        assert annotator.identity == {"annotator": name, "dataset": dataset.content_hash()}
+        assert not annotator.reads_items
+        assert annotator.short_name == name
+
+
+def test_random_is_fair_and_repeatable(folder):
+    first = labels(config_of("random", folder, seed=1), folder, 4000)
+    assert first == labels(config_of("random", folder, seed=1), folder, 4000)
+    assert first != labels(config_of("random", folder, seed=2), folder, 4000)
+    assert set(first) == {FIRST, SECOND}
+    assert 0.45 < np.mean(first) < 0.55
+    annotator = make_annotator(config_of("random", folder), dataset=PairsDataset.open(folder))
+    # A coin for every pair, equal captions included, and it says that it is one.
+    assert not annotator.reads_items
+    assert next(iter(annotator.annotate([Question("a", pair=0)])))[1].probabilities == (0.5, 0.5, 0)
+
+
+def test_numbers_say_nothing_about_texts(folder):
+    annotator = make_annotator(config_of("score", folder), dataset=PairsDataset.open(folder))
+    with pytest.raises(ValueError, match="judges pairs of a dataset, not texts"):
+        next(iter(annotator.annotate([Question("a", ("one", "other"))])))
+
+
+def test_missing_array_is_named(folder):
+    (folder / "info" / "score.npy").unlink()
+    (folder / "data" / "rewards.npy").unlink()
+    with pytest.raises(UserError, match=r"config.annotator=score needs info/score: .*score.npy is missing"):
+        check_annotator(config_of("score", folder))
+    with pytest.raises(UserError, match=r"config.annotator=return needs rewards: .*rewards.npy is missing"):
+        check_annotator(config_of("return", folder))
+    check_annotator(config_of("random", folder))
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+@pytest.mark.parametrize(("name", "file"), [("return", "data/rewards.npy"), ("score", "info/score.npy")])
+def test_what_is_no_number_is_no_label(folder, name, file, number):
+    """The published layout has no digest that would tell a damaged file."""
+    (folder / "dataset.json").unlink()
+    array = np.load(folder / file).astype(np.float32)
+    array.reshape(4, -1)[2, -1] = number
+    np.save(folder / file, array)
+    with pytest.raises(
+        UserError, match=rf"config.annotator={name}: .*{file} must hold finite numbers, that of pair 2"
+    ):
+        check_annotator(config_of(name, folder))

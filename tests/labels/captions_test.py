@@ -1,0 +1,79 @@
+"""Captions against the published grouping."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+
+from motif_jax.datasets.verdicts import UNKNOWN
+from motif_jax.labels import captions, shards
+from motif_jax.labels.questions import QuestionHasher, caption_questions
+
+
+def encode(messages):
+    out = np.zeros((len(messages), 256), np.uint8)
+    for row, text in enumerate(messages):
+        out[row, : len(text)] = np.frombuffer(text.encode("latin-1"), np.uint8)
+    return out
+
+
+def test_grouping_golden(golden):
+    for case in golden("caption_grouping.json")["pairs"]:
+        for side, name in enumerate(("seq_1", "seq_2")):
+            encoded = encode(case[name])
+            decoded = [captions.decode_message(row) for row in encoded]
+            assert decoded == case["decoded"][side]
+            lines, starts = captions.group_messages(decoded)
+            assert lines == case["condensed"][side]
+            assert starts == case["first_step_index"][side]
+            assert captions.caption(encoded) == case["joined"][side]
+        listed = caption_questions([tuple(case["joined"])], 1, QuestionHasher({}), "given")
+        assert len(listed.questions) == case["prompted"]
+        # Nobody has answered anything: unknown, or a tie without asking.
+        label = shards.merge(listed, [None] * len(listed.questions)).labels[0]
+        assert label == (UNKNOWN if case["prompted"] else case["label_if_not_prompted"])
+
+
+def test_status_golden(golden):
+    status = golden("caption_grouping.json")["blstats_caption"]
+    for rows, texts in zip(status["blstats"], status["text"], strict=True):
+        assert [captions.status_line(np.array(row)) for row in rows] == texts
+        assert [captions.status_line(np.array(row, float)[:26]) for row in rows] == texts
+
+
+def test_status_in_captions():
+    blstats = np.zeros((3, 27), np.int64)
+    blstats[:, 21] = 1
+    blstats[:, 12] = [1, 2, 3]
+    text = captions.caption(encode(["", "a", "a"]), blstats)
+    assert text == "a (x2) [Dlvl:2 $:0 HP:0 (0) Xp:0]"
+    assert captions.caption(encode(["", "", ""]), blstats) == "[Dlvl:1 $:0 HP:0 (0) Xp:0]"
+    assert captions.caption(encode(["", "a", "b"]), blstats, use_messages=False).count("Dlvl") == 2
+
+
+def test_reader_is_the_caption_of_each_pair():
+    rng = np.random.default_rng(0)
+    texts = ["", "a", "b", "a"]
+    messages = np.stack(
+        [[encode([texts[rng.integers(4)] for _ in range(3)]) for _ in range(2)] for _ in range(50)]
+    )
+    blstats = rng.integers(0, 6, (50, 2, 3, 27))
+    for status in (None, blstats):
+        got = list(captions.CaptionReader(messages, status, block=7))
+        for pair in range(50):
+            for side in range(2):
+                state = None if status is None else status[pair, side]
+                assert got[pair][side] == captions.caption(messages[pair, side], state)
+
+
+def test_reader_keeps_no_sub_sequence_of_several_steps():
+    messages = np.random.default_rng(0).integers(1, 256, (300, 2, 8, 256), np.uint8)
+    reader = captions.CaptionReader(messages, None, block=7)
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in reader) == 300
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < messages.nbytes / 10

@@ -1,0 +1,334 @@
+"""Requests to a server, as they are sent, and what is said of replies that are none; each from a socket that is really there."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import gzip
+import json
+import socket
+import ssl
+import threading
+import time
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from motif_jax.labels.chat_client import ChatClient, NoConnectionError, StatusError
+from motif_jax.labels.replies import Rubbish
+
+REPLY = b'{"choices": []}'
+LONG_SECONDS = 100.0
+# Of 127.0.0.1, signed by itself, with its key; good for nothing but these tests.
+CERTIFICATE = Path(__file__).with_name("localhost.pem")
+
+
+class Listener:
+    """Takes one connection after the other, keeps what it reads of a request, and answers by `behave(connection)`."""
+
+    def __init__(self, behave, certificate=None):
+        self.requests, self._behave = [], behave
+        self._context = None
+        if certificate is not None:
+            self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self._context.load_cert_chain(certificate)
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
+        threading.Thread(target=self._work, daemon=True).start()
+
+    def _work(self):
+        with contextlib.suppress(OSError):  # it is closed
+            while True:
+                connection, _ = self._socket.accept()
+                with contextlib.suppress(ConnectionError, ssl.SSLError), self._secured(connection) as secured:
+                    self.requests.append(read_request(secured))
+                    self._behave(secured)
+
+    def _secured(self, connection):
+        return self._context.wrap_socket(connection, server_side=True) if self._context else connection
+
+    def close(self):
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+
+def read(connection):
+    """What has come; ConnectionError where nothing more will."""
+    some = connection.recv(1 << 16)
+    if not some:
+        raise ConnectionError
+    return some
+
+
+def read_request(connection):
+    """The first line, headers and body."""
+    told = read(connection)
+    while b"\r\n\r\n" not in told:
+        told += read(connection)
+    head, body = told.split(b"\r\n\r\n", 1)
+    first, *lines = head.decode().split("\r\n")
+    headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
+    while len(body) < int(headers.get("content-length", 0)):
+        body += read(connection)
+    return first, headers, json.loads(body) if body else None
+
+
+def answer(body, status="200 OK", length=None):
+    """Answers so, and closes the connection."""
+    head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body) if length is None else length}\r\nX-Told: 3\r\nConnection: close\r\n\r\n"
+    return lambda connection: connection.sendall(head.encode() + body)
+
+
+WELL = answer(REPLY)
+
+
+@pytest.fixture
+def listen():
+    with contextlib.ExitStack() as stack:
+
+        def listen(behave=WELL, certificate=None):
+            listener = Listener(behave, certificate)
+            stack.callback(listener.close)
+            return listener
+
+        yield listen
+
+
+@pytest.fixture(autouse=True)
+def no_proxies(monkeypatch):
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+def complete(url, timeout_seconds=LONG_SECONDS, key="sk-1", request=None):
+    async def work():
+        async with ChatClient(url, key, timeout_seconds, most=2) as client:
+            return await client.complete(request or {"model": "m"})
+
+    return asyncio.run(work())
+
+
+@pytest.mark.parametrize("end", ["/v1", "/v1/"])
+def test_a_request_as_it_is_sent(listen, end):
+    server, request = listen(), {"model": "m", "messages": [{"role": "user", "content": "Ünter — 話"}]}
+    assert complete(f"http://{server.address}{end}", request=request) == {"choices": []}
+    first, headers, body = server.requests[0]
+    assert first == "POST /v1/chat/completions HTTP/1.1"
+    assert (headers["authorization"], headers["content-type"]) == ("Bearer sk-1", "application/json")
+    assert body == request
+
+
+def test_a_user_in_the_address_is_sent_in_place_of_the_key(listen):
+    server = listen()
+    complete(f"http://me:word@{server.address}/v1")
+    assert server.requests[0][1]["authorization"] == "Basic " + base64.b64encode(b"me:word").decode()
+
+
+@pytest.mark.parametrize("scheme", ["", "http://"])
+@pytest.mark.parametrize("variable", ["http_proxy", "ALL_PROXY"])
+def test_the_environments_proxy_is_asked(listen, monkeypatch, scheme, variable):
+    proxy = listen()
+    monkeypatch.setenv(variable, scheme + proxy.address)
+    assert complete("http://judge.invalid:8000/v1") == {"choices": []}
+    first, headers, _ = proxy.requests[0]
+    assert first == "POST http://judge.invalid:8000/v1/chat/completions HTTP/1.1"
+    assert headers["host"] == "judge.invalid:8000"
+
+
+def test_a_certificate_that_the_system_trusts_is_taken(listen, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+    server = listen(certificate=CERTIFICATE)
+    assert complete(f"https://{server.address}/v1") == {"choices": []}
+    assert len(server.requests) == 1
+
+
+def test_another_certificate_is_refused_and_named(listen):
+    server = listen(certificate=CERTIFICATE)
+    with pytest.raises(NoConnectionError, match="certificate"):
+        complete(f"https://{server.address}/v1")
+    assert server.requests == []
+
+
+def test_authorities_are_read_once_for_all_connections(listen, monkeypatch):
+    """Reading them takes longer than a request, and OpenSSL may look through all that was ever read."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+    server, reads = listen(certificate=CERTIFICATE), []
+    read_authorities = ssl.SSLContext.set_default_verify_paths
+    monkeypatch.setattr(
+        ssl.SSLContext, "set_default_verify_paths", lambda self: reads.append(self) or read_authorities(self)
+    )
+
+    async def work():
+        async with ChatClient(f"https://{server.address}/v1", "sk-1", LONG_SECONDS, most=2) as client:
+            for _ in range(3):
+                await client.complete({"model": "m"})
+
+    asyncio.run(work())
+    assert (len(server.requests), len(reads)) == (3, 1)
+
+
+def test_a_connection_that_was_closed_meanwhile_is_no_fault(listen):
+    """As servers do that are loaded again, or that wait less for the next request than is waited here."""
+
+    def answer_once(connection):
+        connection.sendall(f"HTTP/1.1 200 OK\r\nContent-Length: {len(REPLY)}\r\n\r\n".encode() + REPLY)
+        read_request(connection)  # and is gone without a word
+
+    server, replies = listen(answer_once), []
+
+    async def work():
+        async with ChatClient(f"http://{server.address}/v1", "sk-1", LONG_SECONDS, most=1) as client:
+            for _ in range(3):
+                replies.append(await client.complete({"model": "m"}))
+
+    asyncio.run(work())
+    assert replies == 3 * [{"choices": []}]
+
+
+@pytest.mark.parametrize("status", ["301 Moved Permanently", "308 Permanent Redirect"])
+def test_no_key_follows_to_another_address(listen, status):
+    other = listen()
+
+    def send_on(connection):
+        there = f"http://{other.address}/v1/chat/completions"
+        connection.sendall(f"HTTP/1.1 {status}\r\nLocation: {there}\r\nContent-Length: 0\r\n\r\n".encode())
+
+    with pytest.raises(StatusError) as caught:
+        complete(f"http://{listen(send_on).address}/v1")
+    assert caught.value.headers["location"] == f"http://{other.address}/v1/chat/completions"
+    assert other.requests == []
+
+
+@pytest.mark.parametrize(
+    ("status", "fault"),
+    [("407 Proxy Authentication Required", StatusError), ("503 Service Unavailable", NoConnectionError)],
+)
+def test_a_proxy_that_refuses_is_named_without_its_password(listen, monkeypatch, status, fault):
+    proxy = listen(answer(b"", status))
+    monkeypatch.setenv("https_proxy", f"http://me:word@{proxy.address}")
+    with pytest.raises(
+        fault, match=rf"^the proxy http://{proxy.address} answers with HTTP {status}$"
+    ) as caught:
+        complete("https://judge.invalid/v1")
+    assert "word" not in str(caught.value)
+
+
+def test_another_status_is_told_with_what_the_server_says(listen):
+    said = b'{"error": {"message": "slow down"}}'
+    server = listen(answer(said, "429 Too Many Requests"))
+    with pytest.raises(StatusError) as caught:
+        complete(f"http://{server.address}/v1")
+    assert (caught.value.status, caught.value.headers["x-told"]) == (429, "3")
+    assert str(caught.value) == said.decode()
+
+
+def test_a_status_without_a_word_is_told_by_its_number(listen):
+    server = listen(answer(b"", "502 Bad Gateway"))
+    with pytest.raises(StatusError, match=r"^HTTP 502$"):
+        complete(f"http://{server.address}/v1")
+
+
+def test_nobody_there_is_no_connection():
+    with socket.socket() as deaf:  # nobody listens on it, and nobody else can meanwhile
+        deaf.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{deaf.getsockname()[1]}"
+        with pytest.raises(NoConnectionError, match=address):
+            complete(f"http://{address}/v1")
+
+
+@pytest.mark.parametrize(
+    ("behave", "fault"),
+    [
+        pytest.param(lambda connection: None, NoConnectionError, id="closed"),
+        pytest.param(lambda connection: connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Le"), NoConnectionError, id="head cut off"),
+        pytest.param(answer(REPLY, length=1000), NoConnectionError, id="body cut off"),
+        pytest.param(lambda connection: connection.sendall(b"SSH-2.0-OpenSSH_9\r\n\r\n"), Rubbish, id="no HTTP"),
+        pytest.param(answer(b"<html>It works!</html>"), Rubbish, id="HTML"),
+        pytest.param(answer(b'{"choices": ['), Rubbish, id="half a JSON"),
+        pytest.param(answer(b"\xff\xfe"), Rubbish, id="no text"),
+        pytest.param(answer(b"[" * 100_000), Rubbish, id="deep"),
+    ],
+)  # fmt: skip
+def test_what_is_no_reply(listen, behave, fault):
+    server = listen(behave)
+    with pytest.raises(fault) as caught:
+        complete(f"http://{server.address}/v1")
+    assert str(caught.value)
+
+
+def chunks(data, times):
+    """Sends so many equal chunks, or as many as are taken; a reply without an end."""
+
+    def behave(connection):
+        connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for _ in range(times):
+            connection.sendall(b"%x\r\n%b\r\n" % (len(data), data))
+
+    return behave
+
+
+def packed(body, kind="gzip"):
+    def behave(connection):
+        head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        connection.sendall(head.encode() + body)
+
+    return behave
+
+
+def test_a_packed_reply_is_read(listen):
+    assert complete(f"http://{listen(packed(gzip.compress(REPLY))).address}/v1") == {"choices": []}
+
+
+@pytest.mark.parametrize(
+    ("behave", "said"),
+    [
+        pytest.param(chunks(b" " * (1 << 16), 100_000), "more than 4194304 bytes", id="endless"),
+        pytest.param(packed(gzip.compress(b" " * (32 << 20), 1)), "more than 4194304 bytes", id="bomb"),
+        pytest.param(packed(b"no gzip"), "cannot be unpacked", id="no gzip"),
+        pytest.param(packed(REPLY[:-1], "br"), "no JSON", id="packed otherwise"),
+    ],
+)
+def test_a_reply_takes_no_more_memory_than_a_reply_needs(listen, behave, said):
+    server = listen(behave)
+    tracemalloc.start()
+    try:
+        with pytest.raises(Rubbish, match=said):
+            complete(f"http://{server.address}/v1")
+        assert tracemalloc.get_traced_memory()[1] < 24 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"HTTP/1.1 200 OK\r\nX: " + 96 * b"x" + b"sk-1" + 9000 * b"x" + b"\r\n\r\n",
+        b"HTTP/1.1 sk-1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nsk-1\x01: 1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nsk-1\r\n",
+    ],
+)
+def test_what_is_no_http_is_not_quoted(listen, reply):
+    """It may have been cut off in the middle of a key."""
+    server = listen(lambda connection: connection.sendall(reply))
+    with pytest.raises((Rubbish, NoConnectionError)) as caught:
+        complete(f"http://{server.address}/v1")
+    assert "sk-" not in str(caught.value)
+    assert len(str(caught.value)) > 10
+
+
+def test_a_reply_that_drips_in_is_not_waited_for(listen):
+    """The time counts from the request's start, not from the last byte."""
+
+    def drip(connection):
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+        while True:  # until nobody listens any more
+            connection.sendall(b" ")
+            time.sleep(0.05)
+
+    server = listen(drip)
+    with pytest.raises(TimeoutError):
+        complete(f"http://{server.address}/v1", timeout_seconds=1.0)

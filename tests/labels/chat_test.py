@@ -1,0 +1,67 @@
+"""What annotators by language models share: labels of log-probabilities, and what is said to be sent back."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from motif_jax.datasets.verdicts import FIRST, NO, PAIR, SECOND, SINGLE, TIE, UNKNOWN, YES
+from motif_jax.labels.annotator import Question, make_annotator
+from motif_jax.labels.chat import without_surrogates
+from tests.end_to_end.annotate_datasets import get_config
+
+
+@pytest.fixture
+def soft():
+    """Label and probabilities of an answer with the given masses behind its beginning."""
+    config = get_config()
+    config.annotator, config.openai.model, config.answer.mode = "openai", "m", "soft"
+
+    def soft(form, *masses):
+        annotator = make_annotator(config, form)
+        dialogue = annotator.open(0, Question("a" * 32, ("text",) * len(form.items), form))
+        logs = [math.log(mass) if mass else -math.inf for mass in masses]
+        return annotator.soft(dialogue, logs, "so")
+
+    return soft
+
+
+@pytest.mark.parametrize(
+    ("form", "masses", "label"),
+    [
+        (PAIR, (0.5, 0.2, 0.1), FIRST),
+        (PAIR, (0.1, 0.2, 0.1), SECOND),
+        (PAIR, (0.1, 0.2, 0.3), TIE),
+        (PAIR, (0.25, 0.25, 0.125), TIE),
+        (PAIR, (0.25, 0.125, 0.25), TIE),
+        (PAIR, (0.0, 0.5, 0.0), SECOND),
+        (PAIR, (0.01, 0.01, 0.02), UNKNOWN),
+        (SINGLE, (0.5, 0.25), NO),
+        (SINGLE, (0.0, 0.25), YES),
+        (SINGLE, (0.25, 0.25), UNKNOWN),
+        (SINGLE, (0.0, 0.0), UNKNOWN),
+    ],
+)
+def test_labels_of_probabilities(soft, form, masses, label):
+    answer = soft(form, *masses)
+    assert answer.label == label
+    assert answer.mass == pytest.approx(sum(masses))
+    if sum(masses) >= 0.05:
+        assert answer.probabilities == pytest.approx([mass / sum(masses) for mass in masses])
+    else:
+        assert answer.probabilities is None
+        assert answer.note
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("Gold \U0001f600 é", "Gold \U0001f600 é"),
+        ("\ud83d\ude00", "\U0001f600"),
+        ("a\ud83db\udc00", "a\ufffdb\ufffd"),
+        ("", ""),
+    ],
+)
+def test_halves_of_characters_are_replaced(text, clean):
+    assert without_surrogates(text) == clean

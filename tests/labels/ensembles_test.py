@@ -1,0 +1,136 @@
+"""Several annotations of one dataset: what they agree on, and one label file of them all."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+
+import numpy as np
+import pytest
+
+from motif_jax.labels import ensembles
+from motif_jax.labels.labels import one_hot
+from motif_jax.labels.shards import Annotation
+from motif_jax.support.errors import UserError
+
+LABELS = {
+    "lexicon_msg_gold": [0, 0, 1, 2, 3],
+    "lexicon_msg_minbl_gold_reworded": [0, 1, 1, 2, 3],
+    "random": [0, 1, 0, 3, 3],
+}
+
+
+@pytest.fixture
+def votes(tmp_path):
+    return [ensembles.read_votes(tmp_path, name, np.array(row, np.int8)) for name, row in LABELS.items()]
+
+
+def test_goals_are_those_of_manifests_and_of_published_names(votes, tmp_path):
+    assert [vote.goal for vote in votes] == ["gold", "gold", ensembles.NO_GOAL]
+    path = Annotation(tmp_path, "random").shard_path(0, 1, "json")
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"annotator": {"goal": "stairs"}}))
+    assert ensembles.read_votes(tmp_path, "random", votes[2].labels).goal == "stairs"
+    groups = ensembles.by_goal(votes)
+    assert {goal: [vote.name for vote in group] for goal, group in groups.items()} == {
+        "gold": ["lexicon_msg_gold", "lexicon_msg_minbl_gold_reworded"],
+        ensembles.NO_GOAL: ["random"],
+    }
+
+
+def test_probabilities_are_the_files_where_there_is_one(votes, tmp_path):
+    np.testing.assert_array_equal(votes[0].probabilities, one_hot(votes[0].labels))
+    path = Annotation(tmp_path, "random").probabilities_path
+    path.parent.mkdir(parents=True)
+    soft = np.full((5, 3), 1 / 3, np.float32)
+    np.save(path, soft)
+    np.testing.assert_array_equal(
+        ensembles.read_votes(tmp_path, "random", votes[2].labels).probabilities, soft
+    )
+    with pytest.raises(UserError, match=r"probabilities.npy: shape \(5, 3\), expected \(4, 3\)"):
+        ensembles.read_votes(tmp_path, "random", votes[2].labels[:4])
+
+
+def test_a_majority_counts_labels_and_a_mean_probabilities(votes):
+    merged = ensembles.combine(votes, "majority")
+    assert merged.labels.tolist() == [0, 1, 1, 2, 3]
+    np.testing.assert_allclose(merged.probabilities[1], [1 / 3, 2 / 3, 0], rtol=1e-6)
+    unsure = ensembles.Votes("unsure", "gold", votes[0].labels, np.tile([[0.1, 0.8, 0.1]], (5, 1)))
+    three = [votes[0], votes[2], unsure]
+    assert [ensembles.combine(three, method).labels[1] for method in ("majority", "mean")] == [0, 1]
+    mean = ensembles.combine([votes[0], unsure], "mean")
+    assert mean.labels.tolist() == [0, 0, 1, 2, 1]
+    np.testing.assert_allclose(mean.probabilities[0], [0.55, 0.4, 0.05], rtol=1e-6)
+
+
+def test_agreement_of_each_two(votes):
+    rows = ensembles.agreement(votes)
+    assert [(row["first"], row["second"], row["pairs"]) for row in rows] == [
+        ("lexicon_msg_gold", "lexicon_msg_minbl_gold_reworded", 4),
+        ("lexicon_msg_gold", "random", 3),
+        ("lexicon_msg_minbl_gold_reworded", "random", 3),
+    ]
+    assert [row["equal"] for row in rows] == pytest.approx([3 / 4, 1 / 3, 2 / 3])
+    nobody = ensembles.Votes("nobody", "gold", np.full(5, 3, np.int8), votes[0].probabilities)
+    assert np.isnan(ensembles.agreement([votes[0], nobody])[0]["equal"])
+
+
+def test_tables_are_of_each_goal_and_across_them(votes):
+    text = ensembles.tables(votes)
+    assert "goal gold" in text
+    assert text.count("agreement") == 1
+    assert "across goals" in text
+    assert "across goals" not in ensembles.tables(votes[:2])
+    line = next(line for line in text.splitlines() if line.split()[:1] == ["random"])
+    assert line.split()[1:] == ["2", "1", "0", "2"]
+
+
+def test_labels_of_something_else_stay_unless_asked(votes, tmp_path):
+    merged = ensembles.combine(votes, "majority")
+    path = ensembles.write_ensemble(tmp_path, "all", merged, {"names": ["a"]}, restart=False)
+    np.testing.assert_array_equal(np.load(path), merged.labels)
+    ensembles.write_ensemble(tmp_path, "all", merged, {"names": ["a"]}, restart=False)
+    with pytest.raises(UserError, match="was made of something else"):
+        ensembles.write_ensemble(tmp_path, "all", merged, {"names": ["b"]}, restart=False)
+    ensembles.write_ensemble(tmp_path, "all", merged, {"names": ["b"]}, restart=True)
+    assert json.loads((tmp_path / "annotations/all/ensemble.json").read_text())["sources"] == {"names": ["b"]}
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_merge_that_was_killed_goes_on_whatever_it_had_written(votes, tmp_path, monkeypatch, restart):
+    merged = ensembles.combine(votes, "majority")
+    annotation = Annotation(tmp_path, "all")
+    if restart:  # of labels that annotate wrote
+        annotation.write(ensembles.combine(votes[:1], "mean"), {})
+        for suffix, content in (("json", "{}"), ("jsonl", "")):
+            annotation.shard_path(2, 4, suffix).write_text(content)
+
+    class Killed(BaseException):
+        pass
+
+    def one_more_write(allowed: int) -> None:
+        """Ends the merge before it writes or removes file number `allowed`."""
+        left = iter(range(allowed))
+
+        def counted(act):
+            def do(*paths):
+                if next(left, None) is None:
+                    raise Killed
+                act(*paths)
+
+            return do
+
+        for name in ("replace", "unlink"):
+            monkeypatch.setattr(os, name, counted(getattr(os, name)))
+
+    for allowed in range(100):
+        one_more_write(allowed)
+        with contextlib.suppress(Killed):
+            ensembles.write_ensemble(tmp_path, "all", merged, {"names": ["a"]}, restart=restart)
+            break
+        monkeypatch.undo()
+    assert allowed > 2
+    np.testing.assert_array_equal(np.load(annotation.preference_path), merged.labels)
+    assert not annotation.manifests()
+    assert json.loads(annotation.ensemble_path.read_text())["sources"] == {"names": ["a"]}

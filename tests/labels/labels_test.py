@@ -1,0 +1,79 @@
+"""Labels from probabilities, majority, agreement."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from motif_jax.datasets.verdicts import NO, SINGLE, UNKNOWN, YES
+from motif_jax.labels import labels as L
+
+NAN = float("nan")
+
+
+def test_one_hot_and_most_probable_are_inverse():
+    labels = np.array([0, 1, 2, 3, 1], np.int8)
+    assert np.array_equal(L.most_probable(L.one_hot(labels)), labels)
+    assert np.isnan(L.one_hot(labels)[3]).all()
+
+
+@pytest.mark.parametrize(
+    ("given", "reverse", "label"),
+    [
+        ([1, 0, 0], [0, 1, 0], 0),  # the same winner both ways
+        ([1, 0, 0], [1, 0, 0], 2),  # always the first shown: a draw
+        ([1, 0, 0], [0, 0, 1], 2),  # half for the first, half for a tie: a draw
+        ([0.6, 0.3, 0.1], [0.35, 0.45, 0.2], 0),
+        ([NAN] * 3, [1, 0, 0], 1),  # one order unknown: the other counts
+        ([NAN] * 3, [NAN] * 3, 3),
+    ],
+)
+def test_average_of_both_orders(given, reverse, label):
+    mean = L.mean_probabilities(np.array([[given], [L.swap(np.array(reverse, float))]], float))
+    assert L.most_probable(mean)[0] == label
+    assert np.isnan(mean).all() or mean.sum() == pytest.approx(1)
+
+
+def test_majority():
+    labels = np.array([[0, 0, 0, 3, 0, 2], [0, 1, 1, 3, 3, 2], [1, 2, 1, 3, 3, 0]])
+    assert L.majority(labels).tolist() == [0, 2, 1, 3, 0, 2]
+    assert L.majority(labels).dtype == np.int8
+
+
+def test_labels_of_single_items():
+    labels = np.array([NO, YES, UNKNOWN], np.int8)
+    assert np.array_equal(L.most_probable(L.one_hot(labels, SINGLE), SINGLE), labels)
+    assert L.most_probable(np.array([[0.5, 0.5], [0.4, 0.6]]), SINGLE).tolist() == [UNKNOWN, YES]
+    votes = np.array([[NO, NO, YES, UNKNOWN], [NO, YES, YES, UNKNOWN], [YES, UNKNOWN, NO, UNKNOWN]])
+    assert L.majority(votes, SINGLE).tolist() == [NO, UNKNOWN, YES, UNKNOWN]
+    assert L.confusion(votes[0], votes[1], SINGLE).tolist() == [[1, 1], [0, 1]]
+    assert L.counts(votes[0], SINGLE) == {"no": 2, "yes": 1, "unknown": 1}
+
+
+def test_cohen_kappa_by_hand():
+    # 20 yes/yes, 5 yes/no, 10 no/yes, 15 no/no: 0.7 seen, 0.5 by chance.
+    assert L.cohen_kappa(np.array([[20, 5], [10, 15]])) == pytest.approx(0.4)
+    assert L.cohen_kappa(np.diag([3, 4, 5])) == pytest.approx(1)
+    assert math.isnan(L.cohen_kappa(np.zeros((3, 3))))
+    assert math.isnan(L.cohen_kappa(np.diag([7, 0, 0])))
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 3, (2, 100_000))
+    assert abs(L.cohen_kappa(L.confusion(a, b))) < 0.01
+
+
+def test_confusion_leaves_unknown_out():
+    table = L.confusion(np.array([0, 1, 2, 3, 0]), np.array([0, 2, 3, 1, 1]))
+    assert table.sum() == 3
+    assert table[0, 0] == table[1, 2] == table[0, 1] == 1
+
+
+def test_position_bias():
+    given = np.array([0, 0, 1, 2, 0, 3])
+    reverse = np.array([1, 0, 0, 2, 0, 1])
+    bias = L.position_bias(given, reverse)
+    assert bias["pairs"] == 5
+    assert bias["consistent"] == pytest.approx(3 / 5)
+    assert bias["first_share"] == pytest.approx(6 / 8)
+    assert math.isnan(L.position_bias(given[:0], reverse[:0])["consistent"])

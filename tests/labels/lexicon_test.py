@@ -1,0 +1,367 @@
+"""The lexicon reads messages as a player would, and its labels follow from the captions alone."""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import itertools
+
+import numpy as np
+import pytest
+import yaml
+from ml_collections import ConfigDict
+
+from motif_jax.datasets.verdicts import FIRST, NO, PAIR, SECOND, SINGLE, TIE, YES
+from motif_jax.envs import registry
+from motif_jax.envs.nethack.random_players import HABITS
+from motif_jax.envs.spec import RUNNING, empty_observation
+from motif_jax.labels import lexicon as lexicons
+from motif_jax.labels.annotator import Question, make_annotator
+from motif_jax.labels.captions import decode_message
+from motif_jax.labels.lexicon import LexiconAnnotator, LexiconJudge, load_lexicon, preference, sentences
+from motif_jax.support.errors import UserError
+from tests.end_to_end.annotate_datasets import get_config
+
+GOALS = ("zeroknowledge", "defaultgoal", "combat", "gold", "stairs")
+
+# Messages of the game and what they are about; the places where patterns could easily be confused.
+TOLD = {
+    "You kill the newt!": "kill",
+    "You destroy the kobold zombie!": "kill",
+    "You kill the poor kitten!": "murder",
+    "The jackal is killed!": "monster_dies",
+    "You hit the goblin.": "hit",
+    "You kick the jackal.": "hit",
+    "You kick at empty space.": "vain_kick",
+    "You kick the fountain.": "landmark",
+    "You miss the grid bug.": "miss",
+    "The jackal bites!": "hit_taken",
+    "The newt just misses!": "monster_dodged",
+    "The lichen touches you!": "hit_taken",
+    "The kitten bites the newt.": "pet_fights",
+    "The little dog misses the fox.": "pet_fights",
+    "You cannot escape from the lichen!": "held",
+    "You are frozen by the floating eye's gaze!": "bad_hit_taken",
+    "You can't move!": "bad_hit_taken",
+    "You can't move diagonally out of an intact doorway.": "way_blocked",
+    "Really attack the gnome? [yn] (n)": "bad_attack",
+    "A kitten blocks your path.": "way_blocked",
+    "It's a wall.": "way_blocked",
+    "You stop.": "way_blocked",
+    "Welcome to experience level 3.": "level_gained",
+    "You feel weak!": "attribute_lost",
+    "You feel weak now.": "hungry",
+    "You feel tough!": "attribute_gained",
+    "You haven't been exercising properly.": "attribute_lost",
+    "You descend the stairs.": "stairs_descended",
+    "You climb up the stairs.": "stairs_climbed",
+    "You fall down the stairs.": "fell_deeper",
+    "A trap door opens up under you!": "fell_deeper",
+    "A trap door in the ceiling opens and a rock falls on your head!": "trap_sprung",
+    "There is a staircase down here.": "staircase_down_here",
+    "There is a staircase up here.": "staircase_up_here",
+    "You can't go down here.": "no_stairs_here",
+    "$ - 4 gold pieces.": "gold_taken",
+    "$ - a gold piece.": "gold_taken",
+    "You see here 12 gold pieces.": "gold_seen",
+    "Your purse feels lighter.": "gold_lost",
+    "The kitten picks up a gold piece.": "gold_near",
+    "The kitten picks up a lichen corpse.": "pet_company",
+    "You hear someone counting money.": "gold_near",
+    "You hear some noises.": "sound",
+    "k - a scroll labeled THARR.": "thing_taken",
+    "You see here a bronze ring.": "valuable_seen",
+    "You see here a ring mail.": "gear_seen",
+    "You see here a tin wand.": "magic_seen",
+    "You see here a tin.": "food_seen",
+    "You see here a chest.": "container_seen",
+    "You see here a lichen corpse.": "junk_seen",
+    "There are several objects here.": "thing_seen",
+    "There is a newt corpse here; eat it? [ynq] (n)": "food_here",
+    "This orange is delicious!": "eaten",
+    "This door is locked.": "door_shut",
+    "Blecch!": "bad_food",
+    "You are beginning to feel hungry.": "hungry",
+    "You faint from lack of food.": "fainting",
+    "What do you want to eat? [fghi or ?*]": "wrong_meal",
+    "The door opens.": "door_opened",
+    "As you kick the door, it crashes open!": "door_opened",
+    "You find a hidden passage.": "hidden_found",
+    "You escape a dart trap.": "trap_escaped",
+    "You are caught in a bear trap.": "trap_sprung",
+    "An arrow shoots out at you!": "trap_sprung",
+    "You finally wriggle free.": "freed",
+    "You can see again.": "recovered",
+    "You hear the wailing of the Banshee...": "dying",
+    "You die...": "death",
+    "In what direction?": "question",
+    "Unknown command '^M'.": "wrong_key",
+    "Never mind.": "wrong_key",
+    "They say that a wizard is even more powerful the second time around.": "rumor",
+    "The sky is a strange shade of teal.": None,
+}
+
+
+@pytest.fixture(scope="module")
+def lexicon():
+    return load_lexicon()
+
+
+def test_messages_tell_their_event(lexicon):
+    wrong = {text: (found, event) for text, event in TOLD.items() if (found := lexicon.event(text)) != event}
+    assert not wrong
+
+
+def test_every_published_goal_is_there(lexicon):
+    assert lexicon.goals == GOALS
+
+
+@pytest.mark.parametrize(
+    ("goal", "best"),
+    [("combat", "You kill the newt!"), ("gold", "$ - 4 gold pieces."), ("stairs", "You descend the stairs.")],
+)
+def test_each_goal_prizes_its_own_event_most(lexicon, goal, best):
+    worth = LexiconJudge(lexicon, goal).worth
+    others = [text for text in TOLD if lexicon.event(text) != lexicon.event(best)]
+    assert worth(best) > max(map(worth, others))
+
+
+@pytest.mark.parametrize("goal", GOALS)
+def test_common_sense(lexicon, goal):
+    worth = LexiconJudge(lexicon, goal).worth
+    assert worth("You die...") < worth("The jackal bites!") < worth("") <= worth("The door opens.")
+
+
+@pytest.mark.parametrize("goal", GOALS)
+def test_time_is_lost_only_to_a_player_who_is_to_get_on(lexicon, goal):
+    worth = LexiconJudge(lexicon, goal).worth
+    wasted, blocked = worth("Unknown command '^M'."), worth("It's a wall.")
+    assert (wasted == blocked == worth("")) if goal in ABOUT else (wasted < blocked < worth(""))
+
+
+# What each narrow goal is about; everything else is worth no more than silence, so that only this pays an agent.
+ABOUT = {
+    "combat": "kill hit miss monster_flees level_gained",
+    "gold": "gold_taken gold_seen gold_earned",
+    "stairs": "stairs_descended fell_deeper new_place staircase_down_here",
+}
+
+
+@pytest.mark.parametrize("goal", ABOUT)
+def test_a_narrow_goal_prizes_nothing_else(lexicon, goal):
+    prized = {event.name for event in lexicon.events if event.weights[goal] > 0} - {"saved_from_death"}
+    assert prized == set(ABOUT[goal].split())
+    assert lexicon.unmatched[goal] == lexicon.blank[goal] == 0
+
+
+def test_goals_agree_on_little_but_harm(lexicon):
+    """Of pairs of messages about different things, both sides worth telling to one of the goals."""
+    one, two = (LexiconJudge(lexicon, goal) for goal in ("combat", "gold"))
+    told = [text for text in TOLD if one.worth(text) > 0 or two.worth(text) > 0]
+    pairs = [(a, b) for a, b in itertools.combinations(told, 2) if lexicon.event(a) != lexicon.event(b)]
+    agreed = np.mean([one.answer(*pair).label == two.answer(*pair).label for pair in pairs])
+    assert agreed < 0.2
+
+
+def test_sentences():
+    assert sentences("") == []
+    assert sentences("It's a wall. (x3)\nThe jackal bites!  You miss it. [Dlvl:1 $:0 HP:12 (13) Xp:1]") == [
+        "It's a wall.",
+        "The jackal bites!",
+        "You miss it.",
+    ]
+
+
+@pytest.mark.parametrize("piece", [" ", "[Dlvl:1 ", "\t "])
+def test_the_time_of_a_caption_grows_with_its_length(piece):
+    """100,000 blanks took a minute: a million would take longer than any test may."""
+    caption = piece * 1_000_000 + "x"
+    assert sentences(caption) == [caption.strip()]
+
+
+def test_a_caption_is_worth_the_sum_of_its_different_sentences(lexicon):
+    worth = LexiconJudge(lexicon, "defaultgoal").worth
+    both = worth("You kill the newt!  It's a wall.")
+    assert both == worth("You kill the newt!") + worth("It's a wall.")
+    assert worth("You kill the newt!  It's a wall.\nYou kill the newt! (x4)") == both
+
+
+@pytest.mark.parametrize("goal", GOALS)
+def test_labels_are_an_order(lexicon, goal):
+    """Symmetric, equal for equal captions, probabilities that agree with the label."""
+    judge = LexiconJudge(lexicon, goal)
+    swap = {FIRST: SECOND, SECOND: FIRST, TIE: TIE}
+    for first, second in itertools.combinations(TOLD, 2):
+        answer, reverse = judge.answer(first, second), judge.answer(second, first)
+        assert reverse.label == swap[answer.label]
+        one, two, tie = answer.probabilities
+        assert reverse.probabilities == pytest.approx((two, one, tie))
+        assert sum(answer.probabilities) == pytest.approx(1.0)
+        assert np.argmax(answer.probabilities) == answer.label
+    assert judge.answer("You die...", "You die...").label == TIE
+
+
+def test_preference_margin():
+    assert [preference(d, 0.25, 0.15).label for d in (-0.5, -0.25, 0, 0.25, 0.5)] == [1, 2, 2, 2, 0]
+    far = preference(-1000.0, 0.25, 0.15)
+    assert far.label == SECOND
+    assert far.probabilities == pytest.approx((0.0, 1.0, 0.0))
+
+
+def test_annotator_answers_every_question(lexicon):
+    config = get_config()
+    config.goal = "gold"
+    annotator = make_annotator(config)
+    questions = [Question(str(i), pair) for i, pair in enumerate(itertools.permutations(list(TOLD)[:6], 2))]
+    answers = dict(annotator.annotate(questions))
+    assert sorted(answers) == list(range(len(questions)))
+    assert "." not in annotator.short_name
+    assert annotator.identity["goal"] == "gold"
+    assert annotator.identity["lexicon_digest"] == lexicon.digest
+    assert "worth" in annotator.preview(questions[0]).text
+
+
+def small(**changes):
+    tree = {
+        "name": "mine", "goals": ["win"], "margin": 0.0, "scale": 1.0, "unmatched": {"win": 0}, "blank": {"win": 0},
+        "events": [{"event": "hello", "weights": {"win": 1}, "patterns": ["^Hello"]}],
+    }  # fmt: skip
+    return {**tree, **changes}
+
+
+def test_own_lexicon(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(small()))
+    config = ConfigDict({"goal": "win", "lexicon": {"file": str(path)}, "captions": {"messages": True}})
+
+    def annotator(form=PAIR):
+        LexiconAnnotator.check(config, form)
+        return LexiconAnnotator(config, form)
+
+    def label(*items, form=PAIR):
+        return dict(annotator(form).annotate([Question("a", items, form)]))[0].label
+
+    assert annotator().short_name == f"{small()['name']}_msg_win"  # the built-in one's are lexicon_msg_GOAL
+    assert label("Hello.", "Bye.") == FIRST
+    assert label("Hello.", form=SINGLE) == NO
+    first = annotator().identity["lexicon_digest"]
+    path.write_text(yaml.safe_dump(small(margin=2.0, threshold=0.5)))
+    assert label("Hello.", "Bye.") == TIE
+    assert label("Hello.", form=SINGLE) == YES
+    assert annotator().identity["lexicon_digest"] != first
+    # "Hello." is worth 1, so 0.5 more than the threshold.
+    probabilities = dict(annotator(SINGLE).annotate([Question("a", ("Hello.",), SINGLE)]))[0].probabilities
+    np.testing.assert_allclose(probabilities[YES], 1 / (1 + np.exp(-0.5)))
+    assert set(annotator().identity) == {"annotator", "goal", "lexicon", "lexicon_digest"}
+    # A store never takes an answer of one form for one of another.
+    assert annotator(SINGLE).identity != annotator().identity
+    config.goal = "combat"
+    with pytest.raises(UserError, match=r"config.goal=combat: must be one of win"):
+        annotator()
+
+
+def test_a_lexicon_is_parsed_once_and_anew_when_it_is_changed(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(small()))
+    first = load_lexicon(path)
+    assert load_lexicon(str(path)) is first
+    path.write_text(yaml.safe_dump(small(margin=2.0)))
+    assert load_lexicon(path).margin == 2.0
+    assert load_lexicon() is load_lexicon("")
+
+
+EVENT = small()["events"][0]
+
+
+@pytest.mark.parametrize(
+    ("tree", "needle"),
+    [
+        ("just text", "the top must have the keys"),
+        (small(more=1), "the top must have the keys"),
+        (small(goals=[]), "goals must be a list"),
+        (small(margin=-1.0), "margin must be at least 0"),
+        (small(scale=True), "scale is True, not a number"),
+        (small(blank={}), "blank must name each goal once: win"),
+        (small(events=[]), "events must be a list"),
+        (small(events=[EVENT, EVENT]), "event hello is there twice"),
+        (
+            small(events=[{**EVENT, "patterns": ["(unclosed"]}]),
+            "event hello: '(unclosed' is not a regular expression",
+        ),
+        (small(events=[{**EVENT, "patterns": "text"}]), "event hello: patterns must be a list"),
+        (small(events=[{**EVENT, "weights": {"win": "much"}}]), "event hello: weights: win is 'much'"),
+        (small(events=[{**EVENT, "weights": {"lose": 1}}]), "event hello: weights must name each goal once"),
+        (small(events=[{"event": "x"}]), "entry 1 of events must have the keys"),
+        (small(name=datetime.date(2026, 1, 1)), "not by a text"),
+        (small(events=[{**EVENT, "event": [1]}]), "entry 1 of events is named [1], not by a text"),
+        (small(scale=10**400), ", not a number"),
+    ],
+)
+def test_wrong_lexicons_are_told_in_one_line(tmp_path, tree, needle):
+    path = tmp_path / "bad.yaml"
+    path.write_text(yaml.safe_dump(tree))
+    with pytest.raises(UserError) as caught:
+        load_lexicon(path)
+    assert needle in str(caught.value)
+    assert "bad.yaml" in str(caught.value)
+
+
+def test_missing_and_unreadable_files(tmp_path):
+    with pytest.raises(UserError, match=r"nowhere.yaml cannot be read"):
+        load_lexicon(tmp_path / "nowhere.yaml")
+    (tmp_path / "no.yaml").write_text("a: [1")
+    with pytest.raises(UserError, match="is not YAML"):
+        load_lexicon(tmp_path / "no.yaml")
+
+
+def collected_messages(steps):
+    """Messages of real games, as often as they came."""
+    env = registry.make("NetHackScore-v1")
+    out, counts = empty_observation(env.spec), collections.Counter()
+    players = itertools.cycle(("runner", "walker", "kicker", "descender"))
+    seed = 0
+    while counts.total() < steps:
+        env.reset(seed, out)
+        for action in HABITS[next(players)].actions(seed):
+            counts[decode_message(out["message"])] += 1
+            if env.step(action, out)[1] != RUNNING:
+                break
+        seed += 1
+    env.close()
+    return counts
+
+
+def test_most_of_what_the_game_really_says_is_known(lexicon):
+    told = collections.Counter()
+    for message, count in collected_messages(30_000).items():
+        for sentence in sentences(message):
+            told[lexicon.event(sentence), sentence] += count
+    unknown = {sentence: n for (event, sentence), n in told.items() if event is None}
+    share = 1 - sum(unknown.values()) / told.total()
+    distinct = 1 - len(unknown) / len(told)
+    events = {event for event, _ in told if event}
+    print(
+        f"known: {share:.2%} of sentences, {distinct:.2%} of {len(told)} distinct; {len(events)} events; {unknown}"
+    )
+    assert share > 0.99
+    assert distinct > 0.85
+    assert len(events) > 30
+
+
+def test_a_judge_remembers_only_so_many_captions(monkeypatch):
+    """What it is asked for days, in a server, must not stay in its memory."""
+    monkeypatch.setattr(lexicons, "_REMEMBERED", 8)
+    forgetful, judge = LexiconJudge(load_lexicon(), "gold"), LexiconJudge(load_lexicon(), "gold")
+    captions = [f"You see here {number} gold pieces.  It's a wall." for number in range(40)] * 2
+    assert [forgetful.worth(caption) for caption in captions] == [
+        judge.worth(caption) for caption in captions
+    ]
+    for remembered in (forgetful._caption, forgetful._sentence):
+        assert remembered.cache_info().currsize <= 8
+
+
+def test_a_lexicon_of_ones_own_goes_before_a_built_in_one_of_its_name(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load_lexicon("minigrid.yaml").name == "minigrid"
+    (tmp_path / "minigrid.yaml").write_text(yaml.safe_dump(small(name="mine")))
+    assert load_lexicon("minigrid.yaml").name == "mine"

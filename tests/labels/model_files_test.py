@@ -1,0 +1,63 @@
+"""Fingerprints of model folders, and what is checked of them before they are read."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from motif_jax.labels import model_files
+from motif_jax.support.errors import UserError
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    (folder / "tokenizer.json").write_text("{}")
+    header = json.dumps(
+        {"weight": {"dtype": "U8", "shape": [3 << 20], "data_offsets": [0, 3 << 20]}}
+    ).encode()
+    (folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(3 << 20))
+    return folder
+
+
+def test_fingerprint_follows_the_content_and_not_the_place(folder, tmp_path):
+    before = model_files.revision(str(folder), None)
+    moved = folder.rename(tmp_path / "moved")
+    assert model_files.revision(str(moved), None) == before
+    with open(moved / "model.safetensors", "r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"x")
+    changed = model_files.revision(str(moved), None)
+    assert changed != before
+    (moved / "tokenizer.json").write_text('{"a": 1}')
+    assert model_files.revision(str(moved), None) != changed
+
+
+def test_a_commit_needs_no_hub():
+    assert model_files.revision("some/model", "0123456789" * 4) == "0123456789" * 4
+
+
+@pytest.mark.parametrize(
+    ("gone", "said"),
+    [
+        ("config.json", "no config.json"),
+        ("model.safetensors", "no weights"),
+        ("tokenizer.json", "no tokenizer"),
+    ],
+)
+def test_folders_that_are_no_model(folder, gone, said):
+    model_files.check_model(str(folder), "vllm.model")
+    (folder / gone).unlink()
+    with pytest.raises(UserError, match=said):
+        model_files.check_model(str(folder), "vllm.model")
+
+
+@pytest.mark.parametrize("size", [0, 5, 60, 3 << 20])
+def test_weights_that_are_cut_off(folder, size):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(UserError, match=r"model.safetensors is cut off|no weights"):
+        model_files.check_model(str(folder), "vllm.model")

@@ -1,0 +1,107 @@
+"""What one question to a server becomes: the key is never shown or kept, and nothing that a server says is more than an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from motif_jax.datasets.verdicts import SINGLE, YES
+from motif_jax.labels.annotator import Question, check_annotator, make_annotator
+from motif_jax.labels.chat_client import ChatClient
+from motif_jax.labels.replies import ServerError
+from motif_jax.support.errors import UserError
+from tests.reward_fixtures import load_config
+
+KEY = "sk-Zq/8Xw0Vb5%Kj7Tn"
+ASKED = Question("0" * 32, ("You kill the newt!",), SINGLE)
+# Further than anything is shown.
+OFFSETS = range(420)
+
+
+def annotator(**values):
+    config = load_config("annotate", "")
+    config.annotator = "openai"
+    config.openai.model, config.openai.retries = "judge", 0
+    config.update_from_flattened_dict(values)
+    return make_annotator(config, SINGLE)
+
+
+@pytest.fixture
+def ask(monkeypatch):
+    """Asks a question that gets such a reply."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    asking = {mode: annotator(**{"answer.mode": mode}) for mode in ("analysis", "soft")}
+
+    def ask(status, body, headers=(), mode="analysis"):
+        async def post(self, request):
+            return SimpleNamespace(status=status, headers=dict(headers)), body.encode()
+
+        async def work():
+            async with asking[mode].client() as client:
+                return await asking[mode].ask(client, 0, ASKED, retries=0)
+
+        monkeypatch.setattr(ChatClient, "_post", post)
+        return asyncio.run(work())
+
+    return ask
+
+
+def reply(content, **more):
+    return json.dumps({"choices": [{"message": {"content": content}, **more}]})
+
+
+# Every place of a reply that is shown where something is wrong: status, body, headers, mode.
+FAULTS = {
+    "no JSON": lambda said: (200, said),
+    "no choices": lambda said: (200, json.dumps({"error": said})),
+    "no text": lambda said: (200, reply([said])),
+    "no log-probabilities": lambda said: (200, reply("", logprobs={"content": [{"token": said}]}), (), "soft"),
+    "too likely": lambda said: (200, reply("", logprobs={"content": [{"token": said, "top_logprobs": [{"token": "yes", "logprob": 709}]}]}), (), "soft"),
+    "401": lambda said: (401, said),
+    "500": lambda said: (500, said),
+    "escaped": lambda said: (400, json.dumps(said).replace("/", "\\/").replace("Z", "\\u005A")),
+    "moved": lambda said: (308, "", {"location": f"https://other/{said}"}),
+    "moved, escaped": lambda said: (308, "", {"location": f"https://other/{said}".replace("%", "%25").replace("/", "%2F")}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_no_part_of_the_key_is_shown(ask, fault):
+    parts = ["".join(part) for part in zip(*(KEY[place:] for place in range(4)), strict=False)]
+    # Blanks are taken out of what is shown, so that what is behind many comes to its front.
+    for before in (*("x" * offset for offset in OFFSETS), "\n" * 9990):
+        with pytest.raises(ServerError) as caught:
+            ask(*FAULTS[fault](before + KEY))
+        for text in (str(caught.value), caught.value.cause):
+            assert not [part for part in parts if part in text], f"{len(before)} {text}"
+
+
+def test_no_key_is_kept_with_a_conversation(ask):
+    for offset in OFFSETS:
+        answer = ask(200, reply("x" * offset + f'{KEY}\n("good_news": "Yes")'))
+        assert answer.label == YES
+        assert KEY not in str(answer)
+    assert "x***" in str(answer.turns)
+
+
+def test_nothing_that_a_server_says_steers_the_terminal(ask):
+    said = "\x1b]0;owned\x07\x9b2J\u202e"
+    for said_so in ((500, said), (308, "", {"location": f"http://{said}"}), (200, reply([said]))):
+        with pytest.raises(ServerError, match="owned") as caught:
+            ask(*said_so)
+        assert str(caught.value).isprintable()
+        assert caught.value.cause.isprintable()
+
+
+@pytest.mark.parametrize("field", ["model", "messages"])
+def test_further_fields_replace_nothing_that_a_question_is(field):
+    config = load_config("annotate", "")
+    config.annotator, config.openai.model = "openai", "judge"
+    config.openai.extra_body = json.dumps({"top_k": 5})
+    check_annotator(config, SINGLE)
+    config.openai.extra_body = json.dumps({"top_k": 5, field: "other"})
+    with pytest.raises(UserError, match=r"config\.openai\.extra_body=.* must be without model and messages"):
+        check_annotator(config, SINGLE)

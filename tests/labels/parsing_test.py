@@ -1,0 +1,189 @@
+"""Answers to labels: the published rule, the default rule, and rubbish."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from motif_jax.datasets.verdicts import FIRST, NO, SECOND, SINGLE, TIE, UNKNOWN, YES
+from motif_jax.labels.parsing import AnswerParser, make_form
+from motif_jax.labels.prompts import load_prompt, prompt_path
+from motif_jax.support.errors import UserError
+
+# The forms that models are really asked for: the verdict stands in quotation marks.
+FORM = load_prompt(prompt_path("default", ""), "defaultgoal", "analysis").answer
+REWORDED = load_prompt(prompt_path("reworded", ""), "defaultgoal", "analysis").answer
+SINGLE_FORM = load_prompt(prompt_path("default", "", SINGLE), "defaultgoal", "analysis", SINGLE).answer
+BARE = make_form('("best_description": {verdict})', ("1", "2", "None"))
+PUBLISHED = AnswerParser(FORM, first_match=True)
+PARSE = AnswerParser(FORM)
+
+
+@pytest.mark.parametrize("form", [FORM, BARE])
+def test_published_golden(golden, form):
+    """Whatever stands around the verdict in the form that is asked for."""
+    parse = AnswerParser(form, first_match=True)
+    for case in golden("answer_parsing.json"):
+        found = parse(case["answer"])
+        assert found == case["label"], case
+        if found == UNKNOWN:
+            found = parse(case["retry_answer"])
+        assert found == case["label_after_retry"], case
+    for case in golden("more_cases.json")["answer_parsing"]["cases"]:
+        assert parse(case["answer"]) == case["label"], case
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ('("best_description": 1)', FIRST),
+        ('("best_description": NONE)', TIE),
+        ("**best_description**: 2", SECOND),
+        ('"best_description" : "1"', FIRST),
+        ("The best description is 2.", SECOND),
+        ("The best description is: 2", SECOND),
+        ('best_description: "description_1"', FIRST),
+        ("best_description is description 2", SECOND),
+        ("best_description_1", FIRST),
+        ("best_description\n\n1", FIRST),
+        ("2", SECOND),
+        ("  None.\n", TIE),
+        ("best_description: 12", UNKNOWN),
+        ("best_description: 10 because of gold", UNKNOWN),
+        ("best_description: None2", UNKNOWN),
+        ("best_description: 0", UNKNOWN),
+        ("best_description: I think 2", UNKNOWN),
+        ("", UNKNOWN),
+        ("Neither is better.", UNKNOWN),
+        # The last line that holds a verdict.
+        ("best_description: 2\n\nHuman: sure?\nbest_description: 1", FIRST),
+        ("best_description: 2\nI hope that this helps.", SECOND),
+        ("1. best_description: 1\n2. but on reflection\nbest_description: None", TIE),
+        # Two verdicts in it.
+        ('("best_description": 1) ("best_description": 2)', UNKNOWN),
+        ('("best_description": 1) that is ("best_description": 1)', FIRST),
+        ('("best_description": 1 or 2)', UNKNOWN),
+        ('("best_description": 1, 2)', UNKNOWN),
+        ('("best_description": 1/2)', UNKNOWN),
+        ("If it was gold (best_description: 1), but it is not, so (best_description: None).", UNKNOWN),
+        ('I will say (best_description: 1) or (best_description: 2).\n("best_description": 2)', SECOND),
+        # Thoughts are no answer.
+        ("<think>best_description: 1</think>\nbest_description: 2", SECOND),
+        ("<think>best_description: 1</think>", UNKNOWN),
+    ],
+)
+def test_default_rule(text, label):
+    assert PARSE(text) == label
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ('("good_news": "Yes")', YES),
+        ('("good_news": "No")', NO),
+        ("It was no good news at first.\ngood_news: yes", YES),
+        ("No.", NO),
+        ("good news: yes or no", UNKNOWN),
+        ("Yes, because it is gold.", UNKNOWN),
+        ('("good_news": "None")', UNKNOWN),
+    ],
+)
+def test_yes_or_no(text, label):
+    assert AnswerParser(SINGLE_FORM)(text) == label
+
+
+def test_other_forms():
+    form = make_form("Verdict: {verdict}!", ("A", "B", "Neither"))
+    assert form.answers == ("Verdict: A!", "Verdict: B!", "Verdict: Neither!")
+    assert form.prefix == "Verdict: "
+    assert form.key == "Verdict"
+    parse = AnswerParser(form)
+    assert [parse(text) for text in (*form.answers, "verdict is b", "A")] == [0, 1, 2, 1, 0]
+    for text in form.answers:
+        assert AnswerParser(form, first_match=True)(text) == parse(text)
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        ("best: 1", ("1", "2", "3")),
+        ("{verdict} {verdict}", ("1", "2", "3")),
+        ("{verdict} it is", ("1", "2", "3")),
+        ("best {verdict}", ("1", "1", "3")),
+        ("best {verdict}", ("a b", "2", "3")),
+        ("best {verdict}", ("", "2", "3")),
+    ],
+)
+def test_bad_forms(template, words):
+    with pytest.raises(UserError, match=r"answer form|verdicts"):
+        make_form(template, words)
+
+
+pieces = st.sampled_from(
+    ["best", "description", "_", " ", "\n", ":", '"', "1", "2", "None", "none", "is", "or", "(", ")", "*", "\0", "é", "１",
+     "best_description", "best_description: ", "</think>", "\r", "\u2028", "description_", "12", "{verdict}", "\ud800"]
+)  # fmt: skip
+
+
+# The same examples every time, however long a busy machine takes for them.
+ALIKE = {"deadline": None, "derandomize": True, "suppress_health_check": [HealthCheck.too_slow]}
+
+
+@pytest.mark.slow
+@settings(max_examples=400, **ALIKE)
+@given(st.one_of(st.text(), st.lists(pieces, max_size=40).map("".join)))
+def test_no_text_makes_it_raise(text):
+    assert PARSE(text) in (0, 1, 2, 3)
+    assert PUBLISHED(text) in (0, 1, 2, 3)
+
+
+@settings(max_examples=200, **ALIKE)
+@given(
+    st.text(alphabet=st.characters(exclude_characters="\n\r"), max_size=60),
+    st.sampled_from(
+        [(form, label) for form in (FORM, REWORDED, SINGLE_FORM) for label in range(len(form.verdicts))]
+    ),
+)
+def test_a_last_line_in_the_asked_form_decides(before, asked):
+    form, label = asked
+    assert AnswerParser(form)(f"{before}\n{form.answers[label]}") == label
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [" ", "best_description", "best_description ", "best ", "best_", "best_description: ", "1", "\n", "best_description:1 or ",
+     "best_description is ", "_", "best description description ", "(" , "best_description: 1\n", "a"],
+)  # fmt: skip
+@pytest.mark.parametrize("head", ["", "best_description", "best_description: is "])
+def test_no_text_makes_it_hang(unit, head):
+    # Quadratic time would take minutes at this size, linear time well under a second; the bound is generous.
+    text = head + unit * (400_000 // len(unit))
+    start = time.process_time()
+    PARSE(text)
+    PUBLISHED(text)
+    assert time.process_time() - start < 20
+
+
+PAIR_FORM = make_form('("best": "{verdict}")', ["1", "2", "None"])
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "ours", "published"),
+    [
+        (SINGLE_FORM, 'Good.\n("good_news": "Yes")', YES, YES),
+        (SINGLE_FORM, 'Is it a Yes? Hardly.\n("good_news": "No")', NO, YES),
+        (SINGLE_FORM, "I cannot say.", UNKNOWN, NO),
+        (SINGLE_FORM, '("good_news": "Yes") ("good_news": "No")', UNKNOWN, YES),
+        (SINGLE_FORM, "Yesterday it was no.", UNKNOWN, NO),
+        (SINGLE_FORM, "", UNKNOWN, NO),
+        (PAIR_FORM, '("best": "2")', SECOND, SECOND),
+        (PAIR_FORM, '("best": "1")\n("best": "2")', SECOND, FIRST),
+        (PAIR_FORM, "Neither, I think.", UNKNOWN, TIE),
+    ],
+)
+def test_the_last_line_with_a_verdict_or_a_token_anywhere(form, text, ours, published):
+    assert AnswerParser(form)(text) == ours
+    assert AnswerParser(form, anywhere=True)(text) == published

@@ -1,0 +1,229 @@
+"""Prompt files: the five goals in two versions, and files of one's own."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+
+import pytest
+import yaml
+
+from motif_jax.datasets.verdicts import FORMS, NO, SINGLE, YES
+from motif_jax.labels.parsing import AnswerParser
+from motif_jax.labels.prompts import (
+    FOLDER,
+    MODES,
+    goals_of,
+    label_name,
+    load_prompt,
+    model_tag,
+    prompt_path,
+)
+from motif_jax.support.errors import UserError
+
+GOALS = ("defaultgoal", "zeroknowledge", "combat", "gold", "stairs")
+VERSIONS = ("default", "reworded")
+EVERY = list(itertools.product(VERSIONS, GOALS, MODES))
+
+
+@functools.cache
+def published(form):
+    """Every published prompt for questions of `form`, by version, goal and mode."""
+    return {(v, g, m): load_prompt(prompt_path(v, "", form), g, m, form) for v, g, m in EVERY}
+
+
+@pytest.mark.parametrize(("version", "goal", "mode"), EVERY)
+def test_every_published_combination(version, goal, mode):
+    prompt = load_prompt(prompt_path(version, ""), goal, mode)
+    first, second = 'He said "hi" \\ {second}\nYou die...', "{goal} {first} é"
+    system, question = prompt.conversation(first, second)
+    assert system == {"role": "system", "content": prompt.system}
+    text = question["content"]
+    assert text.count(json.dumps(first, ensure_ascii=False)) == 1
+    assert text.count(json.dumps(second, ensure_ascii=False)) == 1
+    for answer in prompt.answer.answers:
+        assert answer in text
+    assert (prompt.goal == "") == (goal == "zeroknowledge")
+    assert prompt.goal in text
+    assert "\n\n\n" not in text
+    # A placeholder is left in captions alone.
+    assert text.replace(json.dumps(first, ensure_ascii=False), "").count("{goal}") == 1
+    retried = prompt.retried([system, question], "Hm.")
+    assert [turn["role"] for turn in retried] == ["system", "user", "assistant", "user"]
+    for label, answer in enumerate(prompt.answer.answers):
+        assert answer in retried[-1]["content"]
+        assert AnswerParser(prompt.answer)(f"Some text.\n{answer}") == label
+        assert AnswerParser(prompt.answer, first_match=True)(f"Some text.\n{answer}") == label
+
+
+@pytest.mark.parametrize(("version", "goal", "mode"), EVERY)
+def test_single_texts(version, goal, mode):
+    prompt = load_prompt(prompt_path(version, "", SINGLE), goal, mode, SINGLE)
+    text = prompt.conversation("You kill it! {goal} {item}")[-1]["content"]
+    assert text.count('"You kill it! {goal} {item}"') == 1
+    assert prompt.goal in text
+    assert (prompt.goal == "") == (prompt.examples == "") == (goal == "zeroknowledge")
+    assert prompt.examples in text
+    assert "\n\n\n" not in text
+    assert text.count("{examples}") == 0
+    assert [prompt.answer.verdicts[label] for label in (NO, YES)] == ["No", "Yes"]
+    assert all(answer in text for answer in prompt.answer.answers)
+    for label, answer in enumerate(prompt.answer.answers):
+        assert AnswerParser(prompt.answer)(f"Some text.\n{answer}") == label
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_examples_have_both_verdicts_for_each_goal_and_goals_differ_in_them(version):
+    shown = {}
+    for goal in GOALS[:1] + GOALS[2:]:
+        prompt = load_prompt(prompt_path(version, "", SINGLE), goal, "analysis", SINGLE)
+        lines = prompt.examples.splitlines()
+        for answer in prompt.answer.answers:
+            assert any(line.endswith(answer) for line in lines)
+        shown[goal] = prompt.examples
+    assert len(set(shown.values())) == 4
+
+
+@pytest.mark.parametrize(
+    ("example", "told"),
+    [
+        ({"item": "a"}, "each of examples must hold item, verdicts"),
+        ({"verdicts": {"gold": "no"}}, "each of examples must hold item, verdicts"),
+        ({"item": "a", "verdicts": {"gold": "maybe"}}, "must be no or yes, not maybe"),
+    ],
+)
+def test_a_bad_example_is_named(tmp_path, example, told):
+    tree = yaml.load(prompt_path("default", "", SINGLE).read_text(), yaml.BaseLoader)
+    tree["examples"] = [example]
+    path = tmp_path / "own.yaml"
+    path.write_text(yaml.safe_dump(tree))
+    with pytest.raises(UserError, match=told):
+        load_prompt(path, "gold", "analysis", SINGLE)
+
+
+def test_examples_need_their_place(tmp_path):
+    path = tmp_path / "own.yaml"
+    path.write_text(prompt_path("default", "", SINGLE).read_text().replace("    {examples}\n", ""))
+    with pytest.raises(UserError, match=r"lacks \{examples\}"):
+        load_prompt(path, "gold", "analysis", SINGLE)
+    load_prompt(path, "zeroknowledge", "analysis", SINGLE)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("version", "goal", "mode"), EVERY)
+def test_a_question_is_understood_by_its_own_prompt_alone(form, version, goal, mode):
+    every = {key: other for key, other in published(form).items() if key[2] != "soft"}
+    items = ('He said "hi" \\ {second}\nYou die...', "{goal} é")[: len(form.items)]
+    prompt = published(form)[version, goal, mode]
+    text = prompt.conversation(*items)[-1]["content"]
+    understood = {key: said for key, other in every.items() if (said := other.items_of(text)) is not None}
+    assert understood == {(version, goal, "verdict" if mode == "soft" else mode): items}
+    assert prompt.items_of(text + "!") is None
+
+
+def test_a_goal_may_have_a_dot_in_its_name(tmp_path):
+    path = tmp_path / "own.yaml"
+    tree = yaml.load(prompt_path("default", "").read_text(), yaml.BaseLoader)
+    tree["goals"] = {"level.2": "Get down.", "level": {"2": "x"}, "a.b": ["x"]}
+    path.write_text(yaml.safe_dump(tree))
+    assert load_prompt(path, "level.2", "analysis").goal == "Get down."
+    for goal in ("level", "a.b"):
+        with pytest.raises(UserError, match=f"the field goals.{goal} must be a text"):
+            load_prompt(path, goal, "analysis")
+
+
+def test_a_file_for_another_form_is_refused():
+    with pytest.raises(UserError, match=r"lacks \{item\}"):
+        load_prompt(prompt_path("default", ""), "gold", "analysis", SINGLE)
+    with pytest.raises(UserError, match=r"lacks \{first\}"):
+        load_prompt(prompt_path("default", "", SINGLE), "gold", "analysis")
+
+
+def test_texts_and_hashes_differ():
+    prompts = [load_prompt(prompt_path(version, ""), goal, mode) for version, goal, mode in EVERY]
+    hashes = {prompt.identity()["hash"] for prompt in prompts}
+    # verdict and soft ask the same.
+    assert len(hashes) == len(VERSIONS) * len(GOALS) * 2
+    assert len({prompt.goal for prompt in prompts}) == 9
+
+
+def own_file(tmp_path, change):
+    tree = yaml.safe_load((FOLDER / "default.yaml").read_text())
+    change(tree)
+    path = tmp_path / "own.yaml"
+    path.write_text(yaml.safe_dump(tree))
+    return path
+
+
+def test_a_file_of_ones_own_with_a_goal_of_its_own(tmp_path):
+    path = own_file(tmp_path, lambda tree: tree["goals"].update(peace="Favour peace."))
+    assert load_prompt(prompt_path("default", str(path)), "peace", "soft").goal == "Favour peace."
+
+
+def test_a_file_is_parsed_once_for_all_goals_and_modes_and_anew_when_it_is_changed(tmp_path, monkeypatch):
+    parsed, load = [], yaml.load
+    path = own_file(tmp_path, lambda tree: tree.update(system="Once."))
+    monkeypatch.setattr(yaml, "load", lambda text, Loader: parsed.append(text) or load(text, Loader))
+    for goal, mode in itertools.product(goals_of(path), MODES):
+        assert load_prompt(path, goal, mode).system == "Once."
+    assert len(parsed) == 1
+    path.write_text(path.read_text().replace("Once.", "Twice."))
+    assert load_prompt(path, "gold", "analysis").system == "Twice."
+
+
+def test_without_a_system_text_the_question_comes_first(tmp_path):
+    prompt = load_prompt(own_file(tmp_path, lambda tree: tree.update(system="")), "gold", "analysis")
+    assert [turn["role"] for turn in prompt.conversation("a", "b")] == ["user"]
+
+
+def test_a_word_of_the_template_is_no_item(tmp_path):
+    question = "{goal}{first}first{second}"
+    path = own_file(tmp_path, lambda tree: tree["question"].update(analysis=question))
+    text = load_prompt(path, "zeroknowledge", "analysis").conversation("a", "b")[-1]["content"]
+    assert text == '"a"first"b"'
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda tree: tree.pop("system"), "lacks the field system"),
+        (lambda tree: tree.pop("retry"), "lacks the field retry"),
+        (lambda tree: tree.pop("answer"), "lacks the field answer"),
+        (lambda tree: tree.pop("verdicts"), r"lacks the field verdicts.first"),
+        (lambda tree: tree["verdicts"].pop("tie"), r"lacks the field verdicts.tie"),
+        (lambda tree: tree.pop("goals"), "lacks the field goals"),
+        (lambda tree: tree["goals"].pop("gold"), "config.goal=gold: must be one of"),
+        (lambda tree: tree["question"].pop("analysis"), r"lacks the field question.analysis"),
+        (lambda tree: tree.update(question="Which?"), r"lacks the field question.analysis"),
+        (lambda tree: tree["question"].update(analysis="{goal} {first}"), r"lacks \{second\}"),
+        (lambda tree: tree["question"].update(analysis="{first} {second}"), r"lacks \{goal\}"),
+        (lambda tree: tree.update(answer="1"), "must hold {verdict} exactly once"),
+        (lambda tree: tree.update(retry=[1]), "the field retry must be a text"),
+    ],
+)
+def test_a_bad_file_is_named(tmp_path, change, said):
+    with pytest.raises(UserError, match=said) as caught:
+        load_prompt(own_file(tmp_path, change), "gold", "analysis")
+    assert "own.yaml" in str(caught.value)
+
+
+def test_files_that_are_none(tmp_path):
+    (tmp_path / "a.yaml").write_text("[1, 2")
+    (tmp_path / "b.yaml").write_text("just a text")
+    for name, said in (("a", "is not YAML"), ("b", "must hold the fields"), ("c", "cannot be read")):
+        with pytest.raises(UserError, match=said):
+            load_prompt(tmp_path / f"{name}.yaml", "gold", "analysis")
+    with pytest.raises(
+        UserError, match=r"config.prompt.version=older: must be one of default, minigrid, reworded"
+    ):
+        prompt_path("older", "")
+
+
+def test_names_by_the_published_scheme():
+    name = "meta-llama/Llama-2-70b-chat-hf"
+    assert label_name(name, False, "defaultgoal", "default") == "llama70b_msg_defaultgoal_default"
+    assert label_name(name, True, "gold", "reworded") == "llama70b_msg_minbl_gold_reworded"
+    assert model_tag("meta-llama/Llama-2-7b-chat-hf") == "llama7b"
+    assert model_tag("Qwen/Qwen2.5-7B-Instruct") == "qwen2-5-7b-instruct"
+    assert "." not in label_name("a.b/c.d", False, "own.goal", "v1.2")

@@ -1,0 +1,89 @@
+"""Distinct questions, the three orders, and shards of any count."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from motif_jax.datasets.verdicts import SINGLE
+from motif_jax.labels.questions import QuestionHasher, caption_questions, pair_questions
+
+HASHER = QuestionHasher({"annotator": "test"})
+
+
+def pairs_of(seed, count=300, texts=12):
+    rng = np.random.default_rng(seed)
+    return [(f"t{a}", f"t{b}") for a, b in rng.integers(0, texts, (count, 2))]
+
+
+@pytest.mark.parametrize("orders", ["once", "given", "both"])
+def test_every_pair_finds_its_question(orders):
+    pairs = pairs_of(1)
+    listed = caption_questions(pairs, len(pairs), HASHER, orders)
+    assert len({question.id for question in listed.questions}) == len(listed.questions)
+    assert len({question.items for question in listed.questions}) == len(listed.questions)
+    assert listed.asked.shape == (300, 2 if orders == "both" else 1)
+    for pair, places, swaps in zip(pairs, listed.asked, listed.swapped, strict=True):
+        if pair[0] == pair[1]:
+            assert (places == -1).all()
+            continue
+        seen = []
+        for place, swapped in zip(places, swaps, strict=True):
+            captions = listed.questions[place].items
+            assert captions == (pair[::-1] if swapped else pair)
+            seen.append(captions)
+        assert len(set(seen)) == len(seen)
+
+
+def test_once_asks_each_unordered_pair_once_whatever_the_order():
+    pairs = [pair for pair in pairs_of(2) if pair[0] != pair[1]]
+    listed = caption_questions(pairs, len(pairs), HASHER, "once")
+    assert len(listed.questions) == len({frozenset(pair) for pair in pairs})
+    turned = caption_questions([pair[::-1] for pair in pairs][::-1], len(pairs), HASHER, "once")
+    assert {q.id for q in turned.questions} == {q.id for q in listed.questions}
+    # Neither side is preferred.
+    first = np.mean([q.items[0] < q.items[1] for q in listed.questions])
+    assert 0.2 < first < 0.8
+
+
+def test_ids_depend_on_identity_order_and_borders():
+    other = QuestionHasher({"annotator": "other"})
+    ids = [
+        HASHER.items(("a", "b")),
+        HASHER.items(("b", "a")),
+        HASHER.items(("ab", "")),
+        HASHER.items(("", "ab")),
+        other.items(("a", "b")),
+        HASHER.items(("ab",), SINGLE),
+        HASHER.items(("captions 1 ab",), SINGLE),
+        HASHER.items(("b",), SINGLE),
+        HASHER.pair(0),
+        HASHER.pair(1),
+    ]
+    assert len(set(ids)) == len(ids)
+    assert all(len(key) == 32 for key in ids)
+    assert HASHER.items(("a", "b")) == QuestionHasher({"annotator": "test"}).items(("a", "b"))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 100, 1000])
+def test_shards_are_a_partition(count):
+    listed = pair_questions(101, HASHER)
+    parts = [listed.shard(index, count) for index in range(count)]
+    assert [question for part in parts for question in part] == listed.questions
+    sizes = {len(part) for part in parts}
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_a_list_is_known_by_its_questions_and_their_order():
+    one, again, turned, longer = (
+        caption_questions(pairs, len(pairs), HASHER, "given").digest()
+        for pairs in (
+            [("a", "b"), ("c", "d")],
+            [("a", "b"), ("c", "d"), ("a", "b"), ("e", "e")],
+            [("c", "d"), ("a", "b")],
+            [("a", "b"), ("c", "d"), ("b", "a")],
+        )
+    )
+    assert one == again
+    assert len(one) == 32
+    assert len({one, turned, longer}) == 3

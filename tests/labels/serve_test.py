@@ -1,0 +1,176 @@
+"""What the served lexicon replies: to this project's questions, and to anything else."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from ml_collections import ConfigDict
+
+from motif_jax.datasets.verdicts import FIRST, NO, PAIR, SINGLE, TIE, YES
+from motif_jax.labels.parsing import AnswerParser
+from motif_jax.labels.prompts import load_prompt, prompt_path
+from motif_jax.labels.replies import verdict_log_probabilities
+from motif_jax.labels.serve import ChatJudge
+from motif_jax.stages import serve_annotator
+from motif_jax.support.errors import UserError
+from tests.reward_fixtures import load_config
+
+KILL, WALL, GOLD = "You kill the newt!", "It's a wall.", "$ - 24 gold pieces."
+
+
+@pytest.fixture(scope="module")
+def judge():
+    return ChatJudge(load_config("serve_annotator", ""))
+
+
+def ask(judge, turns, **fields):
+    status, body = judge.reply({"model": "lexicon", "messages": turns, **fields})
+    assert status == 200
+    json.dumps(body)
+    return body["choices"][0]
+
+
+@pytest.mark.parametrize("version", ["default", "reworded"])
+@pytest.mark.parametrize("mode", ["analysis", "verdict"])
+@pytest.mark.parametrize(
+    ("items", "goal", "label"),
+    [
+        ((KILL,), "defaultgoal", YES),
+        ((KILL,), "gold", NO),
+        ((GOLD,), "gold", YES),
+        (("",), "defaultgoal", NO),
+        ((KILL, WALL), "combat", FIRST),
+        ((WALL, WALL), "zeroknowledge", TIE),
+    ],
+)
+def test_a_question_is_answered_by_its_goal(judge, version, mode, items, goal, label):
+    form = SINGLE if len(items) == 1 else PAIR
+    prompt = load_prompt(prompt_path(version, "", form), goal, mode, form)
+    turns = prompt.conversation(*items)
+    content = ask(judge, turns)["message"]["content"]
+    assert AnswerParser(prompt.answer)(content) == label
+    assert (content in prompt.answer.answers) == (mode == "verdict")
+    again = ask(judge, prompt.retried(turns, "Hm."))["message"]["content"]
+    assert AnswerParser(prompt.answer)(again) == label
+    said = ask(judge, turns, response_format=prompt.answer.schema)["message"]["content"]
+    assert json.loads(said) == {prompt.answer.key: prompt.answer.verdicts[label]}
+
+
+def test_log_probabilities_of_a_prefilled_answer(judge):
+    prompt = load_prompt(prompt_path("default", "", SINGLE), "defaultgoal", "soft", SINGLE)
+    turns = [*prompt.conversation(KILL), {"role": "assistant", "content": prompt.answer.prefix}]
+    choice = ask(judge, turns, logprobs=True, top_logprobs=20)
+    no, yes = verdict_log_probabilities(choice, prompt.answer.verdicts)
+    assert no < yes <= 0
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        ({"model": "gpt"}, 404),
+        ({"model": "lexicon"}, 400),
+        ({"model": "lexicon", "messages": [1, {"role": "user", "content": 7}]}, 400),
+    ],
+)
+def test_requests_that_are_refused(judge, request_, status):
+    got, body = judge.reply(request_)
+    assert got == status
+    assert body["error"]["message"]
+
+
+def test_another_conversation_gets_no_verdict(judge):
+    content = ask(judge, [{"role": "user", "content": "Hello."}])["message"]["content"]
+    assert content
+    prompt = load_prompt(prompt_path("default", "", SINGLE), "gold", "analysis", SINGLE)
+    assert AnswerParser(prompt.answer)(content) not in (NO, YES)
+
+
+def test_a_prompt_file_of_ones_own_is_understood(tmp_path):
+    text = prompt_path("default", "", SINGLE).read_text().replace('{"text": {item}}', "The line: {item}")
+    path = tmp_path / "own.yaml"
+    path.write_text(text)
+    config = ConfigDict(load_config("serve_annotator", ""))
+    config.prompt_file = str(path)
+    prompt = load_prompt(path, "gold", "verdict", SINGLE)
+    assert (
+        ask(ChatJudge(config), prompt.conversation(GOLD))["message"]["content"] == prompt.answer.answers[YES]
+    )
+
+
+def test_a_goal_that_the_annotator_does_not_know_is_told_to_who_asks(tmp_path):
+    path = tmp_path / "own.yaml"
+    path.write_text(prompt_path("default", "", SINGLE).read_text().replace("  gold:", "  shiny:"))
+    config = load_config("serve_annotator", "")
+    config.prompt_file = str(path)
+    turns = load_prompt(path, "shiny", "verdict", SINGLE).conversation(GOLD)
+    status, body = ChatJudge(config).reply({"model": "lexicon", "messages": turns})
+    assert status == 400
+    assert "config.goal=shiny: must be one of" in body["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"system: \xe9t\xe9\n", r"prompt file .*own.yaml is not YAML: 'utf-8' codec"),
+        (b"goals: {gold: ''}\n", r"prompt file .*own.yaml lacks the field question.analysis"),
+        (
+            b"question: {analysis: What is it, verdict: Which}\n",
+            r"config.prompt_file='.*own.yaml': must be a prompt file whose questions hold {first} and {second}, or {item}$",
+        ),
+        (
+            b"question: {analysis: '{first}?', verdict: '{first}?'}\ngoals: {gold: ''}\n",
+            r"prompt file .*own.yaml: the question for answer.mode=analysis lacks {second}",
+        ),
+        (b"question: {analysis: '{item}?', verdict: '{item}?'}\n", r"own.yaml lacks the field goals"),
+    ],
+)
+def test_a_prompt_file_that_cannot_be_used_is_refused_before_anything_is_served(tmp_path, content, told):
+    path = tmp_path / "own.yaml"
+    path.write_bytes(content)
+    config = load_config("serve_annotator", "")
+    serve_annotator.check(config, None)
+    config.prompt_file = str(path)
+    with pytest.raises(UserError, match=told):
+        serve_annotator.check(config, None)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("host", "", "config.host='': must be an address"),
+        ("host", " ", "config.host=' ': must be an address"),
+        ("key_variable", "NO_SUCH_KEY", "config.key_variable='NO_SUCH_KEY': must be the name of an environment variable"),
+    ],
+)  # fmt: skip
+def test_who_is_served_is_checked_before_anything_is(key, value, told):
+    config = load_config("serve_annotator", "")
+    config[key] = value
+    with pytest.raises(UserError, match=told):
+        serve_annotator.check(config, None)
+
+
+@pytest.mark.parametrize(
+    ("values", "end"),
+    [
+        ({}, "http://127.0.0.1:80/v1"),
+        ({"key_variable": "A_KEY", "open_to_all": True}, "; it asks for the key in A_KEY"),
+        ({"host": "::", "open_to_all": True}, "http://[::]:80/v1; open to all: it asks for no key"),
+    ],
+)
+def test_the_line_of_the_start_says_who_is_served(values, end, monkeypatch, capsys):
+    monkeypatch.setenv("A_KEY", "sk-1")
+    served = []
+
+    def run(handle, host, port, latency_seconds, listening, key, open_to_all):
+        served.append((key, open_to_all))
+        listening(80)
+
+    monkeypatch.setattr(serve_annotator.http_server, "run", run)
+    config = load_config("serve_annotator", "")
+    config.update(values)
+    assert serve_annotator.run(config, None) == 0
+    line = capsys.readouterr().out.strip()
+    assert line.endswith(end)
+    assert "sk-1" not in line
+    assert served == [("sk-1" if "key_variable" in values else "", config.open_to_all)]

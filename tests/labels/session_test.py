@@ -1,0 +1,307 @@
+"""Sessions: what is written when, who is asked again, what a failure leaves, and asking from a thread."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import threading
+
+import numpy as np
+import pytest
+
+from motif_jax.datasets.verdicts import FIRST, NO, SECOND, SINGLE, TIE, UNKNOWN, YES
+from motif_jax.labels import shards
+from motif_jax.labels.annotator import Annotator, Answer, Question, check_annotator, make_annotator
+from motif_jax.labels.conversations import ConversationLog, read_conversations
+from motif_jax.labels.questions import QuestionHasher, caption_questions
+from motif_jax.labels.session import AnnotationSession
+from motif_jax.labels.store import AnswerStore, StoredAnswer
+from motif_jax.support.errors import UserError
+from tests.end_to_end.annotate_datasets import get_config
+
+QUESTIONS = [Question(f"{n:032x}", (str(n), "x")) for n in range(10)]
+
+
+class Scripted(Annotator):
+    """Answers in reverse order; says UNKNOWN to odd questions until they were asked `patience` times."""
+
+    identity = {"annotator": "scripted"}
+    short_name = "scripted"
+
+    def __init__(self, patience=0, fails_after=None):
+        self.patience = patience
+        self.fails_after = fails_after
+        self.heard = []
+
+    def annotate(self, questions):
+        for place in reversed(range(len(questions))):
+            if self.fails_after is not None and len(self.heard) >= self.fails_after:
+                raise UserError("the server is gone")
+            question = questions[place]
+            self.heard.append((int(question.id, 16), question.attempt))
+            odd = int(question.id, 16) % 2
+            yield place, Answer(UNKNOWN if odd and question.attempt < self.patience else FIRST)
+
+
+@pytest.fixture
+def ask(tmp_path):
+    def ask(annotator, limit=None, known=None, **options):
+        shard = shards.Annotation(tmp_path, "a").open_shard(0, 1, {"versions": {}})
+        with AnnotationSession(annotator, tmp_path / "store", flush_seconds=0, **options) as session:
+            known = shard.answers() if known is None else known
+            try:
+                answers = session.ask(QUESTIONS, known, limit=limit, keep=shard.add)
+                settled = not session.unsettled(QUESTIONS, answers)
+            finally:
+                shard.close()
+        return settled, shard.answers(), session.telemetry
+
+    return ask
+
+
+def test_all_are_asked_once_and_kept_in_both_layers(ask, tmp_path):
+    annotator = Scripted()
+    settled, answers, telemetry = ask(annotator)
+    assert settled
+    assert [n for n, _ in annotator.heard] == list(reversed(range(10)))
+    assert set(answers) == {question.id for question in QUESTIONS}
+    stored = AnswerStore(tmp_path / "store").find(answers)
+    assert {key: answer.label for key, answer in stored.items()} == {
+        key: a.label for key, a in answers.items()
+    }
+    assert telemetry.asked == 10
+    ask(annotator)
+    assert len(annotator.heard) == 10
+
+
+def test_unknown_ones_are_asked_again_alone(ask):
+    annotator = Scripted(patience=2)
+    settled, answers, _ = ask(annotator)
+    assert settled
+    assert [answers[q.id].label for q in QUESTIONS] == [FIRST, UNKNOWN] * 5
+    settled, answers, _ = ask(annotator, attempts=2)
+    assert annotator.heard[10:] == [(n, 1) for n in (9, 7, 5, 3, 1)]
+    assert answers[QUESTIONS[1].id] == StoredAnswer(UNKNOWN, attempts=2)
+    # The same again asks nothing; the third time they answer.
+    ask(annotator, attempts=2)
+    assert len(annotator.heard) == 15
+    settled, answers, _ = ask(annotator, attempts=3)
+    assert {answers[q.id].label for q in QUESTIONS} == {FIRST}
+    assert len(annotator.heard) == 20
+
+
+def test_attempts_in_one_run(ask):
+    annotator = Scripted(patience=1)
+    settled, answers, _ = ask(annotator, attempts=5)
+    assert settled
+    assert len(annotator.heard) == 15
+    assert {answer.label for answer in answers.values()} == {FIRST}
+
+
+def test_a_failure_keeps_what_was_answered(ask):
+    with pytest.raises(UserError, match="gone"):
+        ask(Scripted(fails_after=4))
+    annotator = Scripted()
+    _, answers, _ = ask(annotator)
+    assert len(annotator.heard) == 6
+    assert len(answers) == 10
+
+
+def test_an_engine_that_ends_with_the_stage_is_no_failure(ask):
+    annotator = Scripted(fails_after=4)
+    signs = iter([False, False, False, False, True, True, True])
+    settled, answers, _ = ask(annotator, stopped=lambda: next(signs))
+    assert not settled
+    assert len(answers) == 4
+
+
+def test_limit_and_stop(ask):
+    annotator = Scripted()
+    assert not ask(annotator, limit=3)[0]
+    assert len(annotator.heard) == 3
+    settled, answers, _ = ask(annotator, stopped=lambda: len(annotator.heard) >= 5)
+    assert not settled
+    assert len(answers) == 5
+    assert ask(annotator, limit=5)[0]
+
+
+class Endless(Annotator):
+    """Has nothing to say, and says so."""
+
+    identity = {"annotator": "endless"}
+    short_name = "endless"
+
+    def __init__(self):
+        self.asked, self.closed = threading.Event(), 0
+
+    def annotate(self, questions):
+        self.asked.set()
+        while True:
+            yield None
+
+    def close(self):
+        self.closed += 1
+
+
+def in_a_thread(work):
+    """Starts `work`; the list gets what it returned or raised."""
+    ended = []
+
+    def run():
+        try:
+            ended.append(work())
+        except Exception as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread, ended
+
+
+def test_close_ends_what_another_thread_asks(tmp_path):
+    annotator = Endless()
+    session = AnnotationSession(annotator, tmp_path / "store")
+    thread, ended = in_a_thread(lambda: session.ask(QUESTIONS))
+    assert annotator.asked.wait(60)
+    session.close()
+    thread.join(60)
+    assert ended == [{}]
+    session.close()
+    assert annotator.closed == 1
+    with pytest.raises(RuntimeError, match="closed"):
+        session.ask(QUESTIONS)
+
+
+def test_what_goes_wrong_reaches_the_thread_that_asked_with_its_cause(tmp_path):
+    class Broken(Endless):
+        def annotate(self, questions):
+            yield 0, Answer(FIRST)
+            try:
+                raise ConnectionResetError("by peer")
+            except OSError as error:
+                raise UserError("the server is gone") from error
+
+    session = AnnotationSession(Broken(), tmp_path / "store")
+    thread, ended = in_a_thread(lambda: session.ask(QUESTIONS))
+    thread.join(60)
+    assert isinstance(ended[0], UserError)
+    assert isinstance(ended[0].__cause__, ConnectionResetError)
+    assert session.recall(QUESTIONS) == {QUESTIONS[0].id: StoredAnswer(FIRST)}
+    session.close()
+
+
+def test_an_annotator_that_leaves_questions_out_is_no_endless_loop(tmp_path):
+    class Lazy(Endless):
+        def annotate(self, questions):
+            yield 0, Answer(FIRST)
+
+    with AnnotationSession(Lazy(), tmp_path / "store") as session:
+        with pytest.raises(RuntimeError, match="Lazy left questions without an answer"):
+            session.ask(QUESTIONS)
+        assert len(session.ask(QUESTIONS[:1])) == 1
+
+
+def test_a_retry_that_is_left_out_is_no_endless_loop(tmp_path):
+    class Tired(Endless):
+        calls = 0
+
+        def annotate(self, questions):
+            self.calls += 1
+            if self.calls > 3:
+                raise UserError("asked for ever")
+            if not questions[0].attempt:
+                yield 0, Answer(UNKNOWN)
+
+    with AnnotationSession(Tired(), tmp_path / "store", attempts=2) as session:
+        with pytest.raises(RuntimeError, match="Tired left questions without an answer"):
+            session.ask(QUESTIONS[:1])
+        assert session.annotator.calls == 2
+
+
+def test_a_question_that_is_given_twice_is_no_store_hit(tmp_path):
+    for asked, hits in ((1, 0), (0, 1)):
+        with AnnotationSession(Scripted(), tmp_path / "store") as session:
+            session.ask([QUESTIONS[0]] * 3)
+        told = session.telemetry
+        assert (told.questions, told.asked, told.store_hits) == (1, asked, hits)
+
+
+def test_a_service_thread_asks_the_lexicon_about_single_messages(tmp_path):
+    config = get_config()
+    config.store_dir = str(tmp_path / "store")
+    check_annotator(config, SINGLE)
+    session = AnnotationSession(make_annotator(config, SINGLE), config.store_dir, SINGLE)
+    messages = {"You kill the newt!": YES, "It's a wall.": NO, "": NO, "$ - 14 gold pieces.": YES}
+    parts = [list(messages)[:2], [*messages, "It's a wall."]]
+    ended = [
+        in_a_thread(lambda part=part: session.ask([session.question(text) for text in part]))
+        for part in parts
+    ]
+    for thread, _ in ended:
+        thread.join(60)
+    for part, (_, (answers,)) in zip(parts, ended, strict=True):
+        assert {text: answers[session.question(text).id].label for text in part} == {
+            t: messages[t] for t in part
+        }
+    # Each was asked once, whoever asked, and the store has them.
+    assert session.summary()["asked"] == len(messages)
+    assert session.summary()["yes_share"] == 0.5
+    session.close()
+    ids = {text: session.question(text).id for text in messages}
+    found = AnswerStore(config.store_dir).find(set(ids.values()))
+    assert {text: found[key].label for text, key in ids.items()} == messages
+    no, yes = found[ids["You kill the newt!"]].probabilities
+    assert 0.5 < yes <= 1
+    assert no + yes == pytest.approx(1)
+
+
+def test_a_question_holds_as_many_texts_as_its_form(tmp_path):
+    session = AnnotationSession(Endless(), tmp_path / "store", SINGLE)
+    with pytest.raises(ValueError, match="holds 1 texts, not 2"):
+        session.question("a", "b")
+
+
+def test_conversations_survive_a_torn_end(tmp_path):
+    log = ConversationLog(tmp_path, "a")
+    for question in QUESTIONS[:3]:
+        turns = ({"role": "user", "content": "é?"}, {"role": "assistant", "content": "1"})
+        log.add([(question, Answer(SECOND, turns=turns))])
+    assert [talk["id"] for talk in read_conversations(log.path)] == [q.id for q in QUESTIONS[:3]]
+    assert gzip.decompress(log.path.read_bytes()).count(b"\n") == 3
+    data = log.path.read_bytes()
+    for cut in range(len(data)):
+        log.path.write_bytes(data[:cut])
+        assert len(list(read_conversations(log.path))) < 3
+    assert ConversationLog(tmp_path, "a").path != log.path
+
+
+def test_merge_of_both_orders_and_of_ties():
+    pairs = [("a", "b"), ("b", "a"), ("a", "a"), ("a", "c")]
+    hasher = QuestionHasher({})
+    once = caption_questions(pairs, 4, hasher, "once")
+    by_captions = {("a", "b"): FIRST, ("b", "a"): SECOND, ("a", "c"): TIE, ("c", "a"): TIE}
+    merged = shards.merge(once, [StoredAnswer(by_captions[q.items]) for q in once.questions])
+    assert merged.labels.tolist() == [FIRST, SECOND, TIE, TIE]
+    assert merged.position_bias is None
+    both = caption_questions(pairs, 4, hasher, "both")
+    soft = {
+        ("a", "b"): (0.7, 0.2, 0.1),
+        ("b", "a"): (0.5, 0.4, 0.1),
+        ("a", "c"): None,
+        ("c", "a"): (0.1, 0.8, 0.1),
+    }
+    answers = [
+        StoredAnswer(UNKNOWN)
+        if soft[q.items] is None
+        else StoredAnswer(int(np.argmax(soft[q.items])), soft[q.items])
+        for q in both.questions
+    ]
+    merged = shards.merge(both, answers)
+    np.testing.assert_allclose(merged.probabilities[0], [0.55, 0.35, 0.1], atol=1e-6)
+    np.testing.assert_allclose(merged.probabilities[1], [0.35, 0.55, 0.1], atol=1e-6)
+    np.testing.assert_allclose(merged.probabilities[2], [0, 0, 1])
+    np.testing.assert_allclose(merged.probabilities[3], [0.8, 0.1, 0.1], atol=1e-6)
+    assert merged.labels.tolist() == [FIRST, SECOND, TIE, FIRST]
+    assert merged.position_bias["pairs"] == 2
+    assert merged.position_bias["first_share"] == 1
+    assert not math.isnan(merged.position_bias["consistent"])

@@ -1,0 +1,286 @@
+"""Labels of an annotator that answers at once, and the books that every source of labels keeps."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from ml_collections import ConfigDict
+
+from motif_jax import schema
+from motif_jax.datasets.verdicts import FIRST, NO, PAIR, SECOND, SINGLE, TIE, UNKNOWN, YES
+from motif_jax.labels import defaults, online
+from motif_jax.labels.annotator import Annotator, Answer
+from motif_jax.labels.asking import Books
+from motif_jax.labels.conversations import read_conversations
+from motif_jax.labels.messages import Reply
+from motif_jax.labels.online import Labelled
+from motif_jax.support.errors import UserError
+
+KILL, WALL = ("You kill the newt!",), ("It's a wall.",)
+
+
+class Counting(Annotator):
+    """Yes where a text has a k, unknown where it has a u; remembers what it was asked."""
+
+    forms = (SINGLE, PAIR)
+    asked: list[tuple[str, ...]]
+    identity = {"annotator": "counting"}
+    short_name = "counting"
+
+    def __init__(self, config, form, dataset=None):
+        self.form = form
+        type(self).asked = []
+
+    def annotate(self, questions):
+        for place, question in enumerate(questions):
+            self.asked.append(question.items)
+            if any("u" in item for item in question.items):
+                yield place, Answer(UNKNOWN, prompt_tokens=10)
+            elif self.form is SINGLE:
+                yield place, Answer(int("k" in question.items[0]), prompt_tokens=10, completion_tokens=2)
+            else:
+                label = FIRST if "k" in question.items[0] else SECOND if "k" in question.items[1] else TIE
+                yield place, Answer(label, tuple(0.8 if n == label else 0.1 for n in range(3)))
+
+
+def make_config(tmp_path, **values):
+    config = schema.section({"annotator": defaults.ANNOTATOR, "queue": defaults.QUEUE})
+    config.compat = ConfigDict({"oni_requeue": False})
+    config.annotator.store_dir = str(tmp_path / "store")
+    for name, value in values.items():
+        config.update_from_flattened_dict({name.replace("__", "."): value})
+    return config
+
+
+@pytest.fixture
+def make(tmp_path):
+    made = []
+
+    def make(form=SINGLE, **values):
+        config = make_config(tmp_path, **values)
+        online.check(config, form)
+        source = online.make_source(config, form)
+        source.start()
+        made.append(source)
+        return source
+
+    yield make
+    for source in made:
+        source.close()
+
+
+def counting(make, form=SINGLE, **values):
+    return make(form, annotator__kind=f"{__name__}:Counting", **values)
+
+
+def ask(source, *items, step=0):
+    source.meet(items, [1] * len(items), None, step)
+    return source.poll()
+
+
+def test_the_lexicon_labels_messages_and_pairs(make):
+    told = ask(make(), KILL, WALL, ("",))
+    assert [(entry.item, entry.label) for entry in told] == [(("",), NO), (WALL, NO), (KILL, YES)]
+    assert all(0 <= entry.probability <= 1 for entry in told)
+    pair = KILL + WALL
+    told = ask(make(PAIR), pair)
+    assert (told[0].item, told[0].label) == (pair, FIRST)
+    assert told[0].probability > 0.5
+
+
+def test_each_distinct_question_is_asked_once(make, tmp_path):
+    source = counting(make)
+    for _ in range(3):
+        ask(source, ("k1",), ("b",))
+    assert Counting.asked == [("b",), ("k1",)]
+    again = counting(make)
+    assert sorted(entry.item for entry in again.known([("k1",), ("c",), ("b",)])) == [("b",), ("k1",)]
+    assert ask(again, ("k1",), ("b",)) == []  # known already
+    third = counting(make)
+    told = ask(third, ("k1",), ("c",))
+    assert {(entry.item, entry.label, entry.tokens) for entry in told} == {
+        (("k1",), YES, 0),
+        (("c",), NO, 12),
+    }
+    assert Counting.asked == [("c",)]
+    assert third.metrics()["annotator/from_store"] == 1
+
+
+def test_a_run_without_a_store_has_its_own_and_keeps_conversations_on_request(tmp_path):
+    config = make_config(tmp_path, annotator__store_dir="", annotator__keep_conversations=True)
+    online.check(config, SINGLE)
+    source = online.make_source(online.in_run(config, tmp_path / "run"), SINGLE)
+    source.start()
+    assert len(ask(source, KILL, WALL)) == 2
+    source.close()
+    [path] = (tmp_path / "run" / online.CONVERSATIONS).iterdir()
+    kept = {tuple(line["turns"][0]["content"]): line["label"] for line in read_conversations(path)}
+    assert kept == {KILL: "yes", WALL: "no"}
+    assert any((tmp_path / "run" / online.STORE).iterdir())
+    assert config.annotator.store_dir == "", "what a user gave stays"
+
+
+def test_equal_texts_are_a_tie_and_both_orders_of_two_are_one_question(make):
+    source = counting(make, PAIR)
+    assert ask(source, ("a", "a")) == [Labelled(("a", "a"), TIE, 0.5, 0.0, 0)]
+    assert ask(source, ("a", "a")) == []
+    told = {entry.item: entry for entry in ask(source, ("k", "b"), ("b", "k"))}
+    assert len(Counting.asked) == 1
+    assert told["k", "b"].label == FIRST
+    assert told["b", "k"].label == SECOND
+    assert told["k", "b"].probability == pytest.approx(0.85)
+    assert told["b", "k"].probability == pytest.approx(0.15)
+    ask(source, ("c", "d"))
+    (turned,) = ask(source, ("d", "c"))
+    assert (turned.item, turned.label, len(Counting.asked)) == (("d", "c"), TIE, 2)
+
+
+def test_an_answer_without_a_verdict_is_no_label_and_asked_again_so_many_times(make):
+    source = counting(make, annotator__attempts=3)
+    for _ in range(6):
+        assert ask(source, ("u",)) == []
+    assert Counting.asked == [("u",)] * 3
+    figures = source.metrics()
+    assert (figures["annotator/unknown"], figures["annotator/given_up"]) == (3, 1)
+    assert (figures["annotator/questions"], figures["annotator/answers"]) == (3, 0)
+    again = counting(make, annotator__attempts=3)
+    assert ask(again, ("u",)) == []
+    assert Counting.asked == []
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_requeue_asks_entries_as_published(make, published):
+    source = counting(make, compat__oni_requeue=published)
+    source.meet([("k",), ("b",)], [2, 1], None, 0)
+    source.meet([("k",)], [2], None, 1)
+    told = source.poll()
+    assert len(told) == len(Counting.asked) == (5 if published else 2)
+    source = counting(make, PAIR, compat__oni_requeue=published)
+    ask(source, ("a", "a"))
+    assert len(Counting.asked) == published
+
+
+def test_budgets_of_questions_and_tokens(make):
+    items = [(f"{n}",) for n in range(20)]
+    source = counting(make, queue__budget__questions=7)
+    assert len(ask(source, *items, step=10**9)) == 7
+    source = counting(make, queue__budget__questions_per_million_steps=4)
+    assert len(ask(source, *[(f"q{n}",) for n in range(20)], step=500_000)) == 2
+    assert len(ask(source, step=2_000_000)) == 6
+    source = counting(make, queue__budget__tokens=12 * 5)
+    source.meet([(f"t{n}",) for n in range(20)], [1] * 20, None, 0)
+    told = [entry for _ in range(20) for entry in source.poll()]
+    assert sum(entry.tokens for entry in told) == 60
+    source = counting(make, queue__budget__tokens_per_million_steps=24)
+    source.meet([(f"s{n}",) for n in range(20)], [1] * 20, None, 500_000)
+    assert sum(len(source.poll()) for _ in range(5)) == 1
+
+
+def test_a_checkpoint_holds_what_waits_and_what_was_spent(make):
+    source = counting(make, PAIR, queue__budget__questions=1)
+    source.meet([("k", "b"), ("b", "k"), ("k", "c")], [3, 2, 1], None, 77)
+    assert len(source.poll()) == 2
+    state = json.loads(json.dumps(source.state()))
+    again = counting(make, PAIR, queue__budget__questions=2)
+    again.restore(state)
+    (told,) = again.poll()
+    assert told.item == ("k", "c")
+    assert again.metrics()["annotator/questions"] == 2
+
+
+def test_after_a_checkpoint_what_was_met_last_is_still_asked_first(make):
+    source = counting(make, queue__order="newest", queue__budget__questions=1)
+    source.meet([("a",), ("b",), ("c",)], [1, 1, 1], None, 0)
+    source.meet([("b",)], [1], None, 1)
+    (told,) = source.poll()
+    source.meet([("a",)], [1], None, 2)
+    again = counting(make, queue__order="newest", queue__budget__questions=3)
+    again.restore(source.state())
+    again.poll()
+    assert (told.item, Counting.asked) == (("b",), [("a",), ("c",)])
+
+
+def test_metrics_have_the_same_names_from_the_first_row_on(make):
+    source = make()
+    first = source.metrics()
+    assert first["annotator/server_up"] == 1
+    assert math.isnan(first["annotator/latency_mean"])
+    ask(source, KILL)
+    second = source.metrics()
+    assert list(first) == list(second)
+    assert second["annotator/latency_mean"] >= 0
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("annotator.goal", "fame", r"config.annotator.goal=fame: must be one of "),
+        ("annotator.kind", "oracle", r"config.annotator.kind=oracle: must be one of"),
+        ("annotator.lexicon.file", "nowhere.yaml", r"nowhere.yaml"),
+        ("annotator.store_dir", __file__, r"config.annotator.store_dir=.*must be a folder"),
+        ("annotator.kind", "vllm", r"config.annotator.kind='vllm': must be .*openai .*launch/oni.sh"),
+        ("annotator.prompt.file", "nowhere.yaml", r"nowhere.yaml"),
+    ],
+)
+def test_a_bad_value_is_named_as_the_config_has_it(tmp_path, key, value, told):
+    config = make_config(tmp_path)
+    config.update_from_flattened_dict({key: value})
+    with pytest.raises(UserError, match=told):
+        online.check(config, SINGLE)
+
+
+def test_a_key_is_named_as_the_config_has_it_and_a_file_as_it_is_called():
+    said = "config.goal=a: config.compat.b, config.annotator.seed, config.yaml, config.seeds and config.annotator=c"
+    with pytest.raises(UserError) as caught, online.in_section():
+        raise UserError(said)
+    named = said.replace("config.goal", "config.annotator.goal").replace(".annotator=", ".annotator.kind=")
+    assert str(caught.value) == named
+
+
+def test_a_checkpoint_counts_no_step_twice_and_keeps_the_published_order(tmp_path):
+    books = Books(make_config(tmp_path), PAIR)
+    books.identify({}, None)
+    books.meet([("k", "b"), ("b", "k")], [3, 2], None, 0)
+    assert sum(count for _, count, _ in books.state()["pending"]) == 5
+    (asked,) = books.take(2)
+    books.answered(Reply(asked.number, FIRST, None, 1))
+    assert books.state()["pending"] == []
+    config = make_config(tmp_path, queue__batch=2, compat__oni_requeue=True)
+    books, again = Books(config, SINGLE), Books(config, SINGLE)
+    books.meet([("a",), ("b",), ("c",), ("d",)], [1, 1, 1, 1], None, 0)
+    asked = [one.items for one in books.take(2)]
+    again.restore(books.state())
+    assert asked == [one.items for one in again.take(2)] == [("d",), ("c",)]
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_answers_that_no_training_has_taken_are_in_a_checkpoint(tmp_path, published):
+    config = make_config(tmp_path, queue__batch=2, compat__oni_requeue=published)
+    books, again = Books(config, PAIR), Books(config, PAIR)
+    for one in (books, again):
+        one.identify({}, None)
+    books.meet([("k", "b"), ("b", "k"), ("c", "d")], [1, 1, 1], None, 0)
+    for place, asked in enumerate(books.take(2)):
+        books.answered(Reply(asked.number, (FIRST, SECOND)[place], (0.7, 0.2, 0.1), 1, 2.5, (10, 3, 0)))
+    again.restore(json.loads(json.dumps(books.state())))
+    assert again.metrics()["annotator/questions"] == 2
+    told = again.poll()
+    assert told == books.poll()
+    assert len(told) == (2 if published else 3)
+    assert (told[0].latency_seconds, told[0].tokens) == (2.5, 13)
+    assert again.poll() == []
+    assert again.queued == books.queued == published
+    if not published:
+        again.meet([one.item for one in told], [1] * 3, None, 1)
+        assert again.queued == 0, "what was told is not asked again"
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_answers_among_the_questions_of_an_older_checkpoint_are_asked_for_again(tmp_path, published):
+    config = make_config(tmp_path, queue__batch=1, compat__oni_requeue=published)
+    books = Books(config, PAIR)
+    books.identify({}, None)
+    books.restore({"pending": [[["k", "b"], 0, 0.0]], "totals": {}, "step": 7})
+    assert [set(asked.items) for asked in books.take(9)] == [{"k", "b"}]

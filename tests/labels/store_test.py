@@ -1,0 +1,131 @@
+"""The answer store: many writers, all are read, a known label counts before an unknown one."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+
+import pytest
+
+from motif_jax.datasets.verdicts import PAIR, SINGLE, UNKNOWN
+from motif_jax.labels.annotator import Answer, Question
+from motif_jax.labels.store import AnswerStore, StoredAnswer, better, check_store
+from motif_jax.support.errors import UserError
+
+KEYS = [f"{n:032x}" for n in range(6)]
+
+
+def test_writers_side_by_side_have_files_of_their_own(tmp_path):
+    first, second = AnswerStore(tmp_path), AnswerStore(tmp_path)
+    first.add([(KEYS[0], StoredAnswer(0), {"tokens": [1, 2, 3]})])
+    second.add([(KEYS[1], StoredAnswer(1, (0.25, 0.5, 0.25)), {})])
+    assert len(list(tmp_path.glob("*.jsonl"))) == 2
+    reader = AnswerStore(tmp_path)
+    assert reader.find(set(KEYS)) == {KEYS[0]: StoredAnswer(0), KEYS[1]: StoredAnswer(1, (0.25, 0.5, 0.25))}
+    first.close()
+    second.close()
+    third = AnswerStore(tmp_path)
+    third.add([(KEYS[2], StoredAnswer(2), {})])
+    third.close()
+    assert len(list(tmp_path.glob("*.jsonl"))) == 2
+    assert set(reader.find({KEYS[2], KEYS[5]})) == {KEYS[2]}
+
+
+def write(folder, key, label):
+    store = AnswerStore(folder)
+    store.add([(key, StoredAnswer(label), {})])
+    store.close()
+
+
+def copy(source, target):
+    for path in source.glob("*.jsonl"):
+        shutil.copy(path, target)
+
+
+def test_stores_of_one_host_can_be_copied_together_again_and_again(tmp_path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    write(one, KEYS[0], 0)
+    write(other, KEYS[1], 1)
+    copy(one, other)
+    assert set(AnswerStore(other).find(set(KEYS))) == set(KEYS[:2])
+    write(other, KEYS[2], 2)
+    write(one, KEYS[3], 0)
+    copy(one, other)
+    assert set(AnswerStore(other).find(set(KEYS))) == set(KEYS[:4])
+    # Nor do a store that was moved and the one that took its place.
+    one.rename(tmp_path / "moved")
+    write(one, KEYS[4], 0)
+    copy(tmp_path / "moved", one)
+    assert set(AnswerStore(one).find(set(KEYS))) == {KEYS[0], KEYS[3], KEYS[4]}
+
+
+def test_files_of_the_first_version_are_read_and_no_longer_appended_to(tmp_path):
+    write(tmp_path, KEYS[0], 0)
+    [path] = tmp_path.glob("*.jsonl")
+    before = path.rename(tmp_path / f"{socket.gethostname()}-0000.jsonl")
+    length = before.stat().st_size
+    write(tmp_path, KEYS[1], 1)
+    assert set(AnswerStore(tmp_path).find(set(KEYS))) == set(KEYS[:2])
+    assert before.stat().st_size == length
+
+
+def test_reading_makes_no_file(tmp_path):
+    assert AnswerStore(tmp_path / "none").find(set(KEYS)) == {}
+    assert not (tmp_path / "none").exists()
+
+
+def test_known_counts_before_unknown():
+    unknown, again, known = (
+        StoredAnswer(UNKNOWN),
+        StoredAnswer(UNKNOWN, attempts=2),
+        StoredAnswer(1, attempts=3),
+    )
+    assert better(None, unknown) == unknown
+    assert better(unknown, again) == again
+    assert better(again, unknown) == again
+    assert better(known, again) == known
+    assert better(again, known) == known
+    assert better(known, StoredAnswer(0)) == known
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        {"label": 4},
+        {"label": "1"},
+        {"label": 1, "p": [1]},
+        {"label": 0, "p": "x"},
+        {"label": [0]},
+        {"label": 2, "p": [0.5, 0.5]},
+    ],
+)
+def test_foreign_objects_are_left_out(value):
+    assert StoredAnswer.from_json(value) is None
+
+
+@pytest.mark.parametrize(
+    ("form", "answer"),
+    [
+        (PAIR, Answer(0, (float("nan"),) * 3)),
+        (PAIR, Answer(4)),
+        (PAIR, Answer(0, (0.5, 0.5))),
+        (SINGLE, Answer(2)),
+        (SINGLE, Answer(0, (1.0, 0.0, 0.0))),
+    ],
+)
+def test_what_is_no_answer_of_the_form_is_a_bug_of_the_annotator(form, answer):
+    with pytest.raises(ValueError, match=r"not finite|not an answer of form"):
+        StoredAnswer.of(Question(KEYS[0], form=form), answer)
+
+
+def test_what_is_kept_of_an_answer():
+    assert StoredAnswer.of(Question(KEYS[0], attempt=2), Answer(1, (0.0, 1.0, 0.0))) == StoredAnswer(
+        1, (0, 1, 0), 3
+    )
+
+
+def test_store_is_no_file(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UserError, match=r"config\.store_dir"):
+        check_store(tmp_path / "file")

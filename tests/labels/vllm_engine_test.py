@@ -1,0 +1,184 @@
+"""The queue of vLLM's engine, with an engine that only counts, and what tells one model's answers from another's."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import types
+from types import SimpleNamespace
+
+import pytest
+
+from motif_jax.datasets.verdicts import FIRST
+from motif_jax.labels import model_files
+from motif_jax.labels.annotator import Question, make_annotator
+from motif_jax.labels.vllm_options import check_options
+from motif_jax.support.errors import UserError
+from tests.reward_fixtures import load_config
+
+COMMIT, OTHER = "0123456789" * 4, "abcdef0123" * 4
+
+
+def made(folder, tokenizer="{}"):
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    (folder / "tokenizer.json").write_text(tokenizer)
+    (folder / "weights.bin").write_bytes(b"x")
+    return str(folder)
+
+
+@pytest.fixture
+def model(tmp_path):
+    return made(tmp_path / "judge")
+
+
+def make_config(model, **values):
+    config = load_config("annotate", "")
+    named = {f"vllm.{name}": value for name, value in values.items()}
+    config.update_from_flattened_dict({"annotator": "vllm", "vllm.model": model, **named})
+    return config
+
+
+def identity(model, engine=None, **values):
+    more = {} if engine is None else {"engine": json.dumps(engine)}
+    return make_annotator(make_config(model, **more, **values)).identity
+
+
+def test_default_settings_have_the_identity_of_the_first_version(model):
+    of_the_model = "annotator model revision dtype quantization kv_cache_dtype chat_template_kwargs"
+    asked = "goal prompt mode parsing retry sampling"
+    assert set(identity(model)) == {*of_the_model.split(), *asked.split()}
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [
+        {"rope_scaling": {"factor": 2}},
+        {"hf_overrides": {"rope_theta": 1e6}},
+        {"tokenizer_mode": "slow"},
+        {"tokenizer_revision": OTHER},
+        {"speculative_config": {"method": "ngram"}},
+        {"load_format": "dummy"},
+        {"seed": 1},
+        {"an_option_to_come": True},
+        {"revision": OTHER},
+        {"dtype": "float16"},
+        {"quantization": "fp8"},
+    ],
+)
+def test_options_that_may_change_answers_are_told_apart(engine):
+    by_name = [identity("some/model", engine=chosen, revision=COMMIT) for chosen in (None, engine)]
+    assert by_name[0] != by_name[1]
+
+
+def test_a_revision_among_the_options_is_the_one_that_is_asked_for():
+    given = identity("some/model", engine={"revision": OTHER}, revision=COMMIT)
+    assert given == identity("some/model", revision=OTHER)
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [
+        {"cpu_offload_gb": 8, "swap_space": 4},
+        {"max_num_seqs": 8, "enforce_eager": True, "download_dir": "elsewhere"},
+        {"distributed_executor_backend": "mp", "disable_log_stats": True},
+        {"hf_token": "secret"},
+        {"seed": 0, "rope_scaling": None},
+    ],
+)
+def test_how_the_engine_runs_is_no_part_of_the_identity(model, engine):
+    assert identity(model, engine) == identity(model)
+
+
+def test_a_tokenizer_of_its_own_counts_with_its_chat_template(model, tmp_path):
+    plain, other = identity(model), made(tmp_path / "other", '{"a": 1}')
+    assert identity(model, tokenizer=model) == plain
+    before = identity(model, tokenizer=other)
+    assert before == identity(model, {"tokenizer": other})
+    (tmp_path / "other" / "chat_template.jinja").write_text("{{ messages }}")
+    after = identity(model, tokenizer=other)
+    named = identity("some/model", tokenizer="some/tokenizer", revision=COMMIT)
+    assert named["tokenizer"] == {"name": "some/tokenizer", "revision": COMMIT}
+    assert all(a != b for a, b in itertools.combinations((plain, before, after), 2))
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"tokenizer": "./nowhere"}, r"config.vllm.tokenizer='./nowhere': must be the name of a tokenizer"),
+        ({"engine": '{"tokenizer": 5}'}, r"config.vllm.engine=.*whose tokenizer is a text"),
+        ({"engine": '{"model": null}'}, r"config.vllm.engine=.*whose model is a text"),
+        ({"engine": '{"model": "./nowhere"}'}, r"config.vllm.model=./nowhere: there is no such folder"),
+    ],
+)
+def test_what_is_no_tokenizer_or_option_is_named(model, values, told):
+    check_options(make_config(model))
+    with pytest.raises(UserError, match=told):
+        check_options(make_config(model, **values))
+
+
+def test_a_tokenizer_that_nobody_knows_is_named(monkeypatch, tmp_path):
+    def unknown(*_, **__):
+        raise OSError("offline")
+
+    hub = types.ModuleType("huggingface_hub")
+    hub.HfApi = lambda: SimpleNamespace(model_info=unknown)
+    hub.constants = SimpleNamespace(HF_HUB_CACHE=str(tmp_path))
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    told = r"config.vllm.tokenizer=some/words: .*as tokenizer_revision in config.vllm.engine"
+    with pytest.raises(UserError, match=told):
+        model_files.revision("some/words", None, key="vllm.tokenizer")
+
+
+class Engine:
+    """Answers `at_once` of what is queued a step, the oldest first, and notes how much there was."""
+
+    def __init__(self, at_once):
+        self.at_once, self.queued, self.levels = at_once, [], []
+        self.llm_engine, self._ids = self, itertools.count()
+
+    def enqueue_chat(self, turns, parameters, **options):
+        del parameters, options
+        ids = [f"{next(self._ids)}-random" for _ in turns]
+        self.queued += ids
+        return ids
+
+    def step(self):
+        self.levels.append(len(self.queued))
+        done, self.queued = self.queued[: self.at_once], self.queued[self.at_once :]
+        completion = SimpleNamespace(text='("best_description": "1")', token_ids=[1])
+        common = {
+            "finished": True,
+            "outputs": [completion],
+            "prompt_token_ids": [1],
+            "num_cached_tokens": 0,
+        }
+        return [SimpleNamespace(request_id=one.partition("-")[0], **common) for one in done]
+
+
+@pytest.fixture
+def vllm(monkeypatch):
+    """A module in vLLM's place, with what the annotator reads of it."""
+    parameters = SimpleNamespace(StructuredOutputsParams=SimpleNamespace)
+    exceptions = SimpleNamespace(VLLMError=RuntimeError)
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(SamplingParams=SimpleNamespace))
+    monkeypatch.setitem(sys.modules, "vllm.sampling_params", parameters)
+    monkeypatch.setitem(sys.modules, "vllm.exceptions", exceptions)
+
+
+@pytest.mark.parametrize(("in_flight", "step"), [(1, 1), (5, 1), (32, 4), (130, 16), (2000, 64)])
+@pytest.mark.parametrize("at_once", [1, 3, 70])
+def test_the_engine_never_drains_while_questions_wait(vllm, model, in_flight, step, at_once):
+    annotator = make_annotator(make_config(model, in_flight=in_flight))
+    annotator._llm = engine = Engine(at_once)
+    questions = [Question(f"{n:032x}", (str(n), "x")) for n in range(3 * in_flight + 50)]
+    answers = [heard for heard in annotator.annotate(questions) if heard is not None]
+    assert sorted(place for place, _ in answers) == list(range(len(questions)))
+    assert {answer.label for _, answer in answers} == {FIRST}
+    answered = 0
+    for level in engine.levels:
+        assert level <= in_flight
+        if answered + level < len(questions):  # some were not queued yet
+            assert level > in_flight - step
+        answered += min(level, at_once)

@@ -1,0 +1,230 @@
+"""Language agents whose model is more than a device wants: split over several, or frozen under low-rank additions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from motif_jax.devices.sharding import Sharded
+from motif_jax.rl import agent_networks, settings
+from motif_jax.rl.training import AgentTraining
+from motif_jax.rollouts import agent_policy
+from motif_jax.stages import train_agent
+from motif_jax.support import resources, run_folder
+from motif_jax.support.errors import UserError
+from motif_jax.support.interruption import Interruption
+from motif_jax.support.metrics import read_metrics
+from tests.language import talkers
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
+STEPS = 128
+LORA = {
+    "lora.patterns": "*/attention/query,*/attention/value",
+    "lora.rank": 2,
+    "optimizer.learning_rate": 1e-2,
+}
+
+
+def config(tmp_path: Path, **changes: Any) -> Any:
+    made = resources.config("train_language_agent", "smoke")
+    made.network.model = str(talkers.write(tmp_path / "model"))
+    made.network.prompt_tokens = 160
+    made.compile_cache = made.probes.prompts = ""
+    made.devices.learner = "0"
+    made.train_for_env_steps, made.algorithm.epochs = STEPS, 1
+    made.update_from_flattened_dict(changes)
+    return made
+
+
+def train(made: Any, workdir: Path) -> AgentTraining:
+    train_agent.check(made, workdir)
+    run_folder.prepare(workdir, made, train_agent.IDENTITY)
+    training = AgentTraining(settings.resolved(made), workdir)
+    assert training.run(Interruption())
+    return training
+
+
+def host(tree: Any) -> list[np.ndarray]:
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+@pytest.mark.extra
+def test_a_split_model_learns_what_a_whole_one_does(tmp_path: Path) -> None:
+    """Every kernel of attention and feed-forward lies in four parts on four devices; what is learned is compared by its change."""
+    rate = {"optimizer.learning_rate": 1e-3}
+    whole = train(config(tmp_path, **rate), tmp_path / "whole")
+    changes = {"sharding.fsdp": 2, "sharding.tensor": 2, "devices.learner": "0,1,2,3"}
+    split = train(config(tmp_path, **rate, **changes), tmp_path / "split")
+    assert whole.system is not None
+    assert split.system is not None
+    assert isinstance(split.system.parallel, Sharded)
+    state = split.system.learner.state
+    leaves = jax.tree_util.tree_leaves_with_path((state.params["model"], state.opt_state))
+    named = {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+    kernels = {
+        name: leaf
+        for name, leaf in named.items()
+        if name.endswith("['kernel']") and ("attention" in name or "feed_forward" in name)
+    }
+    # Of the model, and of both moments of the optimiser.
+    assert len(kernels) % 3 == 0
+    assert len(kernels) > 3 * 15
+    for name, kernel in kernels.items():
+        assert len({str(shard.index) for shard in kernel.addressable_shards}) == 4, name
+    start = host(whole.system.network.init(jax.random.split(settings.random_key(1, "learner"))[0]))
+    one, other = host(whole.system.learner.state.params), host(state.params)
+    change = np.concatenate([(after - before).ravel() for after, before in zip(one, start, strict=True)])
+    apart = np.concatenate([(b - a).ravel() for a, b in zip(one, other, strict=True)])
+    assert np.abs(change).max() > 1e-3
+    assert np.linalg.norm(apart) < 0.02 * np.linalg.norm(change)
+    rows = [list(read_metrics(tmp_path / name))[-1] for name in ("whole", "split")]
+    for name in ("loss/value", "policy/entropy", "optimizer/gradient_norm"):
+        assert rows[1][name] == pytest.approx(rows[0][name], rel=1e-3), name
+
+
+@pytest.mark.parametrize("serial", [True, False])
+@pytest.mark.slow
+def test_additions_are_learned_and_kept_and_the_base_is_read_again(tmp_path: Path, serial: bool) -> None:
+    """With processes in two groups too, which are stepped in turns: every step is by the policy that learns from it."""
+    changes = {**LORA, "lora.base": "int8", "serial": serial, "actors.groups_per_worker": 1 if serial else 2}
+    made = config(tmp_path, **changes)
+    training = train(made, tmp_path / "run")
+    assert training.system is not None
+    state = training.system.learner.state
+    assert set(state.params) == {"additions", "heads"}
+    assert any(
+        np.abs(leaf).max() > 0 for name, leaf in _named(state.params["additions"]) if name.endswith("b")
+    )
+    assert [row["lag/max"] for row in read_metrics(tmp_path / "run")][-1] == 0
+    policy, _ = agent_policy.load(tmp_path / "run")
+    assert {"additions", "heads", "model", "kernels"} == set(policy.params)
+    for one, other in zip(host(state.params["additions"]), host(policy.params["additions"]), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.slow
+def test_an_agent_with_additions_acts_before_its_first_update_with_the_frozen_base(tmp_path: Path) -> None:
+    made = config(tmp_path, **LORA)
+    run_folder.prepare(tmp_path / "run", made, train_agent.IDENTITY)
+    (tmp_path / "run" / "checkpoints").mkdir()
+    policy, step = agent_policy.load(tmp_path / "run", "0")
+    assert (step, set(policy.params)) == (0, {"additions", "heads", "model"})
+    prompts = {"tokens": np.ones((2, 8), np.int32)}
+    assert np.isfinite(policy.act(prompts, np.ones(2, bool), policy.initial_state(2))[0]).all()
+
+
+@pytest.mark.extra
+def test_a_base_and_a_tokenizer_that_have_changed_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, run = config(tmp_path, **LORA), tmp_path / "run"
+    train(made, run)
+    with monkeypatch.context() as patch:  # as runs were before this was written down
+        patch.setattr(agent_networks, "read_anew", lambda config: {})
+        train(made, tmp_path / "old")
+    talkers.write(tmp_path / "model", seed=1)
+    said = r"run has learned with another base model than config.network.model=.* has now: restore"
+    with pytest.raises(UserError, match=said):
+        agent_policy.load(run)
+    longer = made.copy_and_resolve_references()
+    longer.train_for_env_steps = 2 * STEPS
+    with pytest.raises(UserError, match=f"--workdir=.*{said}"):
+        train(longer, run)
+    agent_policy.load(tmp_path / "old")
+    train(longer, tmp_path / "old")
+    agent_policy.load(tmp_path / "old")
+    talkers.write(tmp_path / "model", seed=0)
+    agent_policy.load(run)
+    file = tmp_path / "model" / "tokenizer.json"
+    file.write_text(file.read_text() + " ")
+    with pytest.raises(UserError, match=r"another tokenizer than config\.network\.model"):
+        agent_policy.load(run)
+
+
+@pytest.mark.slow
+def test_an_agent_that_learns_with_dropout_plays_the_same_whoever_plays_beside_it(tmp_path: Path) -> None:
+    changes = {"network.pretrained": False, "compat.glam_untrained_dropout": True}
+    made = config(tmp_path, **changes)
+    run_folder.prepare(tmp_path / "run", made, train_agent.IDENTITY)
+    (tmp_path / "run" / "checkpoints").mkdir()
+    policy, _ = agent_policy.load(tmp_path / "run", "0")
+    prompts = np.random.default_rng(0).integers(3, 20, (3, 12), np.int32)
+    first, state = np.ones(2, bool), policy.initial_state(2)
+    one, other = (policy.act({"tokens": prompts[rows]}, first, state)[0] for rows in ([0, 1], [0, 2]))
+    np.testing.assert_array_equal(one[0], other[0])
+
+
+def _named(tree: Any) -> list[tuple[str, np.ndarray]]:
+    return [(str(path[-1].key), np.asarray(leaf)) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"sharding.fsdp": 3}, "config.sharding=.*must be sizes whose product divides the 1 devices"),
+        ({"algorithm.microbatch_size": 24}, "config.algorithm.microbatch_size=24"),
+        (
+            {"devices.learner": "0,1,2", "batch_size": 192, "actors.envs_per_worker": 12},
+            "config.algorithm.minibatch_size=32",
+        ),
+        ({"environment.name": "BabyAI-Nowhere-v0"}, "there is no environment 'BabyAI-Nowhere-v0'"),
+        ({"environment.babyai_text.kind": "fly"}, "babyai_text.kind=fly"),
+        ({"environment.babyai_text.actions": ("dance", "jump")}, "have the same tokens"),
+        (
+            {"record_every": 5, "compat.glam_fixed_kind_per_env": True},
+            "config.record_every=5: must be 0 with compat.glam_fixed",
+        ),
+        (
+            {"algorithm.recurrence": 5},
+            "config.algorithm.recurrence=5: must be a divisor of config.rollout=16",
+        ),
+        (
+            {
+                "devices.learner": "0,1",
+                "algorithm.minibatch_size": 16,
+                "algorithm.microbatch_size": 16,
+                "algorithm.recurrence": 16,
+            },
+            "config.algorithm.recurrence=16: must be a divisor of 8, a device's part",
+        ),
+        ({"probes.prompts": "nowhere.json"}, "config.probes.prompts='nowhere.json'"),
+    ],
+)
+def test_what_does_not_fit_is_told_before_any_work(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UserError, match=said) as caught:
+        train_agent.check(config(tmp_path, **changes), tmp_path / "run")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.extra
+def test_the_reference_is_the_frozen_base_and_the_coefficient_goes_on_with_the_run(tmp_path: Path) -> None:
+    kl = {
+        "algorithm.kl.coefficient": 0.5,
+        "algorithm.kl.target": 1.0,
+        "algorithm.kl.horizon": 100,
+        "log_every_seconds": 1e-9,
+    }
+    made = config(tmp_path, **LORA, **kl)
+    half = made.copy_and_resolve_references()
+    half.train_for_env_steps = STEPS // 2
+    train(half, tmp_path / "stopped")
+    whole, stopped = (train(made, tmp_path / name) for name in ("whole", "stopped"))
+    assert whole.system is not None
+    assert stopped.system is not None
+    one, other = whole.system.learner.state, stopped.system.learner.state
+    assert set(one.reference) == {"additions", "heads"}
+    for a, b in zip(host(one._replace(frozen=())), host(other._replace(frozen=())), strict=True):
+        np.testing.assert_array_equal(a, b)
+    rows = list(read_metrics(tmp_path / "whole"))
+    assert rows[0]["reference/kl"] == pytest.approx(0, abs=1e-4)
+    assert rows[-1]["reference/kl"] > 1e-4
+    # Two updates of 64 steps, both far below the target.
+    assert float(one.kl_coefficient) == pytest.approx(0.5 * (1 - 0.2 * 64 / 100) ** 2, rel=1e-3)

@@ -1,0 +1,306 @@
+"""Rewards with a network: what they pay before and after training, when they train, and that nobody waits for it."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from motif_jax import rewards
+from motif_jax.algorithms import classification
+from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
+from motif_jax.rewards import Met, RunSetup, load_intrinsic
+from motif_jax.rewards.label_log import Label
+from motif_jax.rewards.label_set import LabelSet, as_bytes
+from motif_jax.rewards.learned import cautious
+from motif_jax.rewards.moment import Book
+from motif_jax.rl.classification import ClassificationReward, ClassifierModel
+from motif_jax.rl.ranking import RankingModel, RankingReward
+from motif_jax.support.errors import UserError
+from tests.rl import oni_runs
+from tests.rl.oni_runs import oni_config
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+SPEC = EnvironmentSpec({"message": ArraySpec((256,), "uint8")}, 2, text_field="message")
+SMALL = {"reward__encoder": "lt_cnn_small", "reward__training__batch_size": 8}
+TEXTS = [f"You see here {thing}." for thing in ("a key", "2 newts", "a wand", "40 gold", "an egg")]
+ROWS = np.stack([as_bytes(text) for text in TEXTS])
+
+
+def made(folder: Path, kind: str, **changes: Any) -> Any:
+    config = oni_config(kind, **{**SMALL, **changes})
+    return load_intrinsic(config.reward, SPEC, run=RunSetup(config, folder))
+
+
+def batch(number: int, counts: Any = (30, 10, 10, 20, 10)) -> Met:
+    return Met(ROWS, np.array(counts), int(np.sum(counts)), number)
+
+
+@pytest.fixture
+def annotator(monkeypatch: pytest.MonkeyPatch) -> oni_runs.Annotator:
+    return oni_runs.answer(monkeypatch, delay=1)
+
+
+@pytest.mark.parametrize("kind", ["classification", "ranking"])
+@pytest.mark.slow
+def test_a_network_that_was_never_trained_pays_nothing(
+    tmp_path: Path, annotator: oni_runs.Annotator, kind: str
+) -> None:
+    with_switch = {"compat__oni_untrained_reward": True, "reward__classifier__threshold": 0.0}
+    plain, published = made(tmp_path / "a", kind), made(tmp_path / "b", kind, **with_switch)
+    assert not plain.pay(batch(0)).values.any()
+    assert plain.metrics()["reward/steps_paid_share"] == 0
+    # The switch lets the fresh network pay: this is what must not be seen without it.
+    assert published.pay(batch(0)).values.any()
+    plain.pay(batch(1))
+    plain.pay(batch(2))
+    assert plain.taken > 0
+    if kind == "ranking":
+        assert plain.pay(batch(3)).values.any()
+
+
+@pytest.mark.parametrize("device", ["auto", pytest.param("1", marks=pytest.mark.slow)])
+def test_the_classifier_pays_above_its_threshold_whatever_is_beside(
+    tmp_path: Path, annotator: oni_runs.Annotator, device: str
+) -> None:
+    reward: ClassificationReward = made(
+        tmp_path, "classification", reward__training__learning_rate=1e-2, reward__training__steps_per_update=40,
+        reward__training__steps_per_arrival=40, reward__training__device=device,
+    )  # fmt: skip
+    trains = {leaf.device for leaf in jax.tree.leaves(reward._state)}
+    assert trains == {jax.local_devices()[0 if device == "auto" else 1]}
+    assert {leaf.device for leaf in jax.tree.leaves(reward.table.params)} == {jax.local_devices()[0]}
+    for number in range(3):
+        values, version = reward.pay(batch(number))
+    expected = [oni_runs.verdict((text,)) for text in TEXTS]
+    assert version > 0
+    np.testing.assert_array_equal(values, expected)
+    alone = [reward.compute(reward.table.params, ROWS[[row]])[0] for row in range(len(ROWS))]
+    np.testing.assert_array_equal(alone, reward.compute(reward.table.params, ROWS))
+    np.testing.assert_array_equal(reward.lookup(ROWS[::-1]).values, expected[::-1])
+    row = reward.metrics()
+    assert row["reward/labels"] == len(TEXTS)
+    assert row["reward/training_steps"] == reward.taken > 0
+    assert row["reward/accuracy"] > 0.5
+    assert np.isfinite(list(row.values())).all()
+
+
+def test_labels_that_come_compile_nothing_again(
+    tmp_path: Path, annotator: oni_runs.Annotator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traced: list[str] = []
+    make = classification.make_train_step
+
+    def counted(*arguments: Any) -> Any:
+        step = make(*arguments)
+
+        def run(*inputs: Any) -> Any:
+            traced.append("a gradient step")
+            return step(*inputs)
+
+        return run
+
+    monkeypatch.setattr(classification, "make_train_step", counted)
+    reward: ClassificationReward = made(tmp_path, "classification")
+    for number in range(9):
+        rows = np.stack([as_bytes(f"You see here {number * 7 + more} eggs.") for more in range(number + 1)])
+        reward.pay(Met(rows, np.ones(len(rows), int), len(rows), number))
+    assert len(reward.labels) > SMALL["reward__training__batch_size"], "less than a batch, and more"
+    assert reward.taken > 5
+    assert traced == ["a gradient step"]
+
+
+@pytest.mark.slow
+def test_ranking_by_hand(
+    tmp_path: Path, annotator: oni_runs.Annotator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = np.array([0.5, -1.0, 2.0, 0.0, 1.0], np.float32)
+    table = {row.tobytes(): value for row, value in zip(ROWS, raw, strict=True)}
+    monkeypatch.setattr(
+        RankingReward,
+        "compute",
+        lambda self, params, texts: np.array([table[text.tobytes()] for text in texts]),
+    )
+    on = {"compat__oni_untrained_reward": True}
+    plain = made(tmp_path / "a", "ranking", **on)
+    decayed = made(tmp_path / "b", "ranking", **on, reward__decay=0.5)
+    published = made(tmp_path / "c", "ranking", **on, compat__oni_ranking_raw_reward=True)
+    unnormalised = made(tmp_path / "d", "ranking", **on, reward__normalise=False)
+    mean, variance, count = 0.0, 1.0, 1e-4
+    slow_mean, slow_variance, slow_count = mean, variance, count
+
+    def merged(state: tuple[float, float, float], rows: np.ndarray) -> tuple[float, float, float]:
+        mean, variance, count = state
+        size, delta = len(rows), rows.mean() - mean
+        total = count + size
+        squares = variance * count + rows.var(ddof=1) * size + delta**2 * count * size / total
+        return mean + delta * size / total, squares / total, total
+
+    for number, counts in enumerate([(3, 1, 1, 2, 1), (0, 0, 4, 1, 1)]):
+        met, rows = batch(number, counts), np.repeat(raw, counts)
+        mean, variance, count = merged((mean, variance, count), rows)
+        normalised = (raw - mean) / np.sqrt(variance)
+        expected = np.where(np.array(counts) > 0, normalised * (normalised > -0.5), 0)
+        np.testing.assert_allclose(plain.pay(met).values, expected, rtol=1e-5, atol=1e-6)
+        assert (expected == 0).any()
+        shown = np.where(np.array(counts) > 0, raw, 0)
+        np.testing.assert_array_equal(published.pay(met).values, shown)
+        np.testing.assert_array_equal(unnormalised.pay(met).values, shown)
+        slow_mean, slow_variance, slow_count = merged((slow_mean, slow_variance, 0.5 * slow_count), rows)
+        decayed.pay(met)
+        assert decayed.moments.mean == pytest.approx(slow_mean)
+        assert published.moments.variance == pytest.approx(variance)
+    assert decayed.moments.mean != pytest.approx(mean)
+
+
+@pytest.mark.extra
+@pytest.mark.parametrize("members", [1, 2])
+def test_what_the_reward_is_least_sure_of_is_wanted_most(
+    tmp_path: Path, annotator: oni_runs.Annotator, monkeypatch: pytest.MonkeyPatch, members: int
+) -> None:
+    said = np.array([[0.9, 0.45, 0.1, 0.6, 0.5], [0.9, 0.05, 0.3, 0.6, 0.9]], np.float32)
+    place = {row.tobytes(): column for column, row in enumerate(ROWS)}
+
+    def outputs(self: Any, params: Any, texts: np.ndarray) -> np.ndarray:
+        return said[:members, [place[text.tobytes()] for text in texts]]
+
+    monkeypatch.setattr(ClassifierModel, "probabilities", outputs)
+    monkeypatch.setattr(RankingModel, "rewards", outputs)
+    for kind in ("classification", "ranking"):
+        changes = {"queue__order": "uncertain", "reward__training__members": members}
+        made(tmp_path / kind, kind, **changes).pay(batch(0))
+    classified, ranked = annotator.made
+    disagreement, distance = said.std(axis=0), np.abs(said[0] - 0.5)
+    wanted = -distance if members == 1 else disagreement
+    np.testing.assert_allclose(classified.scores[0], wanted, atol=1e-6)
+    assert [item[0] for item in classified.asked] == TEXTS
+    assert len(ranked.asked) == len(ranked.scores[0]) > 2
+    for (first, second), score in zip(ranked.asked, ranked.scores[0], strict=True):
+        apart = said[:, TEXTS.index(first)] - said[:, TEXTS.index(second)]
+        assert score == pytest.approx(-abs(apart[0]) if members == 1 else apart.std(), abs=1e-6)
+
+
+@pytest.mark.slow
+def test_pairs_are_drawn_from_every_tenth_step_and_asked_once(
+    tmp_path: Path, annotator: oni_runs.Annotator
+) -> None:
+    reward: RankingReward = made(tmp_path / "a", "ranking")
+    for number in range(12):
+        reward.pay(batch(number, (30, 10, 5, 5, 10)))
+    source = annotator.made[0]
+    assert all(first != second for first, second in source.asked)
+    assert len({frozenset(pair) for pair in source.asked}) > 5, "of the 10 that there are"
+    assert reward._observed.sum() == 12 * 60 / 10
+    np.testing.assert_allclose(reward._observed[:5] / 12, [3, 1, 0.5, 0.5, 1], atol=0.5)
+    of_an_earlier_batch = Book.unpack(reward.state(11)["book"])[-1]["observed"]
+    assert sum(of_an_earlier_batch) == 11 * 60 / 10, "what the batcher has met since is met again"
+    published: RankingReward = made(tmp_path / "b", "ranking", compat__oni_requeue=True)
+    for number in range(12):
+        published.pay(batch(number, (30, 10, 5, 5, 10)))
+    assert any(first == second for first, second in annotator.made[1].asked), "equal texts are asked, too"
+
+
+def test_nobody_waits_for_a_training_and_its_failure_is_told(
+    tmp_path: Path, annotator: oni_runs.Annotator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reward: ClassificationReward = made(tmp_path, "classification", serial=False)
+    go, step = threading.Event(), reward.model.step
+
+    def held(*args: Any) -> Any:
+        assert go.wait(60)
+        return step(*args)
+
+    monkeypatch.setattr(reward.model, "step", held)
+    for number in range(6):
+        reward.pay(batch(number))
+    assert reward.taken == 0, "labels are there, and the training is held up"
+    version = reward.version
+    go.set()
+    reward._trainer._thread.join()  # type: ignore[union-attr]
+    assert reward.taken == 0, "what was trained counts from the next batch on"
+    reward.pay(batch(6))
+    assert reward.taken == 1
+    assert reward.version == version + 1
+    monkeypatch.setattr(
+        reward.model,
+        "step",
+        lambda state, *_: (state, dict.fromkeys(("loss", "accuracy", "gradient_norm"), np.nan)),
+    )
+
+    def go_on() -> None:
+        for number in range(7, 12):  # one payment begins a step, a later one hears how it ended
+            reward.pay(batch(number))
+            if reward._trainer._thread is not None:
+                reward._trainer._thread.join()
+
+    with pytest.raises(UserError, match="training of the reward diverged at its step"):
+        go_on()
+    reward.close()
+
+
+def test_a_checkpoint_is_of_the_batch_that_the_learner_is_at(
+    tmp_path: Path, annotator: oni_runs.Annotator
+) -> None:
+    reward = made(tmp_path / "a", "classification")
+    states = {}
+    for number in range(6):
+        reward.pay(batch(number))
+        states[number + 1] = (reward.taken, reward.version, reward._log.length)
+    for number in (4, 5, 6):  # the batcher may be ahead
+        state = reward.state(number)
+        (tmp_path / f"{number}").mkdir()
+        (tmp_path / f"{number}" / "labels.jsonl").write_bytes((tmp_path / "a" / "labels.jsonl").read_bytes())
+        again = made(tmp_path / f"{number}", "classification")
+        again.restore(state)
+        assert (again.taken, again.version, again._log.length) == states[number]
+        jax.tree.map(np.testing.assert_array_equal, again.state(number)["own"], state["own"])
+
+
+def test_a_label_set_that_grows_leaves_what_it_gave() -> None:
+    grown = LabelSet(2, (1.0, 0.0, 0.5), soft=True)
+    for number in range(300):
+        grown.add(Label(0, 0, (f"text {number}", "text 0"), number % 3, 0.25 if number == 1 else None))
+    early = grown.first(3)
+    for number in range(300, 900):
+        grown.add(Label(0, 0, (f"text {number}", "text 0"), 0))
+    np.testing.assert_array_equal(early.targets, [1.0, 0.25, 0.5])
+    np.testing.assert_array_equal(early.labels, [0, 1, 2])
+    shown = [bytes(grown.first(900).messages[place]).rstrip(b"\0") for place in grown.first(900).places[899]]
+    assert shown == [b"text 899", b"text 0"]
+    with pytest.raises(ValueError, match="901 examples of 900"):
+        grown.first(901)
+    with pytest.raises(UserError, match="a text of 257 bytes"):
+        as_bytes("x" * 257)
+
+
+def test_an_ensemble_pays_what_it_is_sure_of() -> None:
+    members = np.array([[0.9, 0.6], [0.7, 0.6]], np.float32)
+    np.testing.assert_allclose(cautious(members, 0.0), [0.8, 0.6], rtol=1e-6)
+    np.testing.assert_allclose(cautious(members, 2.0), [0.6, 0.6], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "message"),
+    [
+        ("classification", {"reward__training__deviations": 1.0}, "must be 0 without several members"),
+        (
+            "classification",
+            {"reward__training__device": "9"},
+            "config.reward.training.device='9': must be 'auto' or",
+        ),
+    ],
+)
+def test_bad_values_are_told(kind: str, changes: dict[str, Any], message: str) -> None:
+    config = oni_config(kind, **changes)
+
+    def check() -> None:
+        rewards.check(config.reward)
+        rewards.check_run(config, SPEC)
+
+    with pytest.raises(UserError) as caught:
+        check()
+    assert message in str(caught.value)

@@ -1,0 +1,199 @@
+"""What may run at the same time: updates are held, and it is looked at what the other parts can do meanwhile."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from motif_jax.algorithms.appo import AppoTrainState
+from motif_jax.algorithms.trajectory import TrajectoryBatch
+from motif_jax.devices.meters import Meters, system_metrics
+from motif_jax.devices.parallel import DataParallel
+from motif_jax.rl import batcher as batcher_module
+from motif_jax.rl import learner as learner_module
+from motif_jax.rl import settings
+from motif_jax.rl.batcher import DeviceBatch, HostBatch, Prefetcher
+from motif_jax.rl.inference import Inference
+from motif_jax.rl.learner import Averages, Learner
+from motif_jax.rl.publishing import Publisher
+from motif_jax.rl.system import BatchStream, System
+from tests.processes import wait_until
+from tests.rollouts.agent_runs import recall_config
+
+SECONDS = 60.0
+
+
+class Held:
+    """Stands for the metrics of an update that runs until it is let go."""
+
+    def __init__(self) -> None:
+        self.waited_for, self.done = threading.Event(), threading.Event()
+
+    def is_ready(self) -> bool:
+        return self.done.is_set()
+
+    def block_until_ready(self) -> Held:
+        self.waited_for.set()
+        assert self.done.wait(SECONDS)
+        return self
+
+    def copy_to_host_async(self) -> None:
+        pass
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.zeros(0, np.float32)
+
+
+class HeldUpdates:
+    """In place of the learner's program: every launch gives a `Held`, and changes nothing."""
+
+    def __init__(self) -> None:
+        self.launched: list[Held] = []
+
+    def __call__(self, state: AppoTrainState, batch: Any) -> tuple[AppoTrainState, Any]:
+        assert self.running() == 0, "an update is launched behind another: inference would wait for both"
+        self.launched.append(Held())
+        return state, self.launched[-1]
+
+    def running(self) -> int:
+        return sum(not held.done.is_set() for held in self.launched)
+
+
+def held_learner() -> tuple[Learner, HeldUpdates, Publisher, Meters]:
+    parallel, meters = DataParallel(jax.devices()[:1]), Meters()
+    publisher = Publisher(jax.devices()[:1], lambda params: params)
+    zero = jnp.zeros((), jnp.int32)
+    state = AppoTrainState({"w": jnp.ones(3)}, (), zero, jnp.zeros(2, jnp.int32), jax.random.PRNGKey(0), ())  # type: ignore[arg-type]
+    learner = Learner(lambda *_, **__: None, state, parallel, publisher, meters)  # type: ignore[arg-type, return-value]
+    updates = HeldUpdates()
+    learner._update = updates
+    return learner, updates, publisher, meters
+
+
+BATCH = DeviceBatch(None, 1, 1, [])  # type: ignore[arg-type]
+
+
+def in_thread(work: Callable[[], Any]) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_an_update_is_launched_when_the_one_before_it_is_done() -> None:
+    learner, updates, publisher, _ = held_learner()
+    learner.step(BATCH)
+    thread = in_thread(lambda: learner.step(BATCH))
+    assert updates.launched[0].waited_for.wait(SECONDS)
+    assert len(updates.launched) == 1
+    # Parameters can be had while it runs: those before it.
+    assert publisher.newest(jax.devices()[0]).version == 0
+    updates.launched[0].done.set()
+    thread.join(SECONDS)
+    assert len(updates.launched) == 2
+    assert publisher.newest(jax.devices()[0]).version == 1
+
+
+def test_an_updates_time_runs_from_its_launch_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    learner, updates, _, meters = held_learner()
+    clock = [100.0]
+    monkeypatch.setattr(learner_module.time, "perf_counter", lambda: clock[0])
+    learner.step(BATCH)
+    clock[0] = 107.0  # the host has other things to do meanwhile
+    thread = in_thread(learner.settle)
+    assert updates.launched[0].waited_for.wait(SECONDS)
+    clock[0] = 110.0
+    updates.launched[0].done.set()
+    thread.join(SECONDS)
+    monkeypatch.undo()
+    reading = system_metrics(meters.read())
+    assert reading["learner/update_seconds"] == 10.0
+    assert reading["learner/late_share"] == 0.0
+    assert reading["learner/wait_share"] == 0.0
+    learner.step(BATCH)
+    updates.launched[1].done.set()  # before the host looks
+    learner.settle()
+    assert system_metrics(meters.read())["learner/late_share"] == 1.0
+
+
+def test_so_many_batches_wait_on_the_devices_and_no_more_are_put() -> None:
+    made: list[int] = []
+
+    class Endless:
+        """Always has a batch."""
+
+        def is_full(self) -> bool:
+            return True
+
+        def next(self) -> HostBatch:
+            made.append(1)
+            rows = [np.zeros((2, 2), np.float32)] * (len(TrajectoryBatch._fields) - 1)
+            return HostBatch(TrajectoryBatch({}, *rows), 1, [])
+
+    prefetcher = Prefetcher(Endless(), queue.SimpleQueue(), DataParallel(jax.devices()[:1]), 2, Meters())  # type: ignore[arg-type]
+    for _ in range(4):
+        prefetcher.work()
+    assert prefetcher.waiting() == len(made) == 2
+    assert prefetcher.get(0) is not None
+    for _ in range(2):
+        prefetcher.work()
+    assert prefetcher.waiting() == 2
+    assert len(made) == 3
+
+
+@pytest.mark.slow
+def test_inference_serves_on_behind_a_held_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole system: while one update is held, actors continue until their slots are full, and no batch is too many."""
+    config = settings.resolved(recall_config(actors__workers=1))
+    system, updates = System(config), HeldUpdates()
+    behind: list[int] = []
+    serve = Inference._serve
+    monkeypatch.setattr(
+        Inference, "_serve", lambda self, ready: (behind.append(updates.running()), serve(self, ready))
+    )
+    put, transfers = batcher_module.put, []
+    monkeypatch.setattr(batcher_module, "put", lambda *args: (transfers.append(1), put(*args))[1])
+    with BatchStream(system) as stream:
+        while (batch := stream.get()) is None:
+            pass
+        system.learner._update = updates
+        system.learner.step(batch)
+        waiting, limit = threading.Event(), config.max_waiting_batches
+        thread = in_thread(lambda: (stream.get(), system.learner.step(batch), waiting.set()))
+        assert updates.launched[0].waited_for.wait(SECONDS)
+        before = len(behind)
+        # Whatever has been played until now, actors and batcher have something to do when a batch more is taken.
+        wait_until(lambda: stream.waiting() == limit, "a batch waits", SECONDS)
+        assert stream.get() is not None
+        wait_until(lambda: stream.waiting() == limit, "the next one waits", SECONDS)
+        wait_until(lambda: len(behind) > before, "inference serves while the update is held", SECONDS)
+        assert not waiting.is_set()
+        assert system.publisher.newest(jax.devices()[0]).version == 0
+        assert len(updates.launched) == 1
+        # The batch that is learned from, two that were taken, and those that wait.
+        assert len(transfers) <= 3 + limit
+        for held in updates.launched:
+            held.done.set()
+        thread.join(SECONDS)
+        assert len(updates.launched) == 2
+        updates.launched[1].done.set()
+        system.learner.settle()
+    assert max(behind) == 1
+
+
+def test_the_log_has_means_and_the_extremes_of_extremes() -> None:
+    averages = Averages()
+    averages.add({"loss/policy": 1.0, "lag/max": 7.0, "policy/ratio_min": 0.5, "policy/ratio_max": 2.0})
+    averages.add({})
+    averages.add({"loss/policy": 2.0, "lag/max": 3.0, "policy/ratio_min": 0.9, "policy/ratio_max": 1.5})
+    expected = {"loss/policy": 1.5, "lag/max": 7.0, "policy/ratio_min": 0.5, "policy/ratio_max": 2.0}
+    assert averages.read() == expected
+    assert averages.read() == {}
+    averages.add({"lag/max": 1.0})
+    assert averages.read() == {"lag/max": 1.0}

@@ -1,0 +1,174 @@
+"""Small runs that learn their reward, and a source of labels whose answers take a number of batches."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import runpy
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+from ml_collections import ConfigDict
+
+from motif_jax.datasets.verdicts import FIRST, PAIR, SECOND, TIE, Form
+from motif_jax.labels import online
+from motif_jax.labels.online import Labelled
+from motif_jax.rl import agent_checkpoints, settings
+from motif_jax.rl.training import AgentTraining
+from motif_jax.stages import train_agent
+from motif_jax.support import run_folder
+from motif_jax.support.checkpoint_items import ANY
+from motif_jax.support.checkpoints import Checkpoints
+from motif_jax.support.interruption import Interruption, never
+
+CACHE = tempfile.TemporaryDirectory(prefix="compiled-")
+CONFIG = Path(__file__).parents[2] / "configs" / "oni.py"
+Items = tuple[str, ...]
+
+
+@functools.cache
+def _plain() -> ConfigDict:
+    """What the file gives: to run it takes three times as long as to copy that."""
+    config: ConfigDict = runpy.run_path(str(CONFIG))["get_config"]("")
+    return config
+
+
+def oni_config(kind: str, **changes: Any) -> ConfigDict:
+    """The plain config on Recall-v0 at the size of a test; `changes` are dotted keys with '__' for the dots."""
+    config = copy.deepcopy(_plain())
+    recall = {
+        "environment__name": "Recall-v0",
+        "environment__max_episode_steps": 100,
+        "serial": True,
+        "train_for_env_steps": 600,
+        "batch_size": 48,
+        "rollout": 8,
+        "network__hidden_size": 8,
+        "network__flat_sizes": (8,),
+        "actors__workers": 1,
+        "actors__envs_per_worker": 6,
+        "actors__warmup_steps": 6,
+        "devices__learner": "0",
+        "compile_cache": CACHE.name,
+        "log_every_seconds": 1e-9,
+        "reward__kind": kind,
+    }
+    for key, value in {**recall, **changes}.items():
+        *path, name = key.split("__")
+        section = config
+        for part in path:
+            section = section[part]
+        section[name] = value
+    return config.lock()
+
+
+def verdict(items: Items) -> int:
+    """Whether a text ends with an even digit; of two, the one whose text is longer."""
+    if len(items) == 1:
+        return int(items[0][-1:] in tuple("02468"))
+    first, second = map(len, items)
+    return TIE if first == second else FIRST if first > second else SECOND
+
+
+class Answers:
+    """A `LabelSource` that answers each question once, `delay` polls after it was asked; `store` outlives it."""
+
+    def __init__(self, delay: int, store: dict[Items, int], form: Form) -> None:
+        self.delay, self.store, self.form = delay, store, form
+        self.waiting: dict[Items, int] = {}
+        self.asked: list[Items] = []
+        self.scores: list[Any] = []
+        self.answered: set[Items] = set()
+        self.polls = 0
+        self.started = self.closed = False
+
+    def start(self, stopped: Callable[[], bool] = never) -> None:
+        self.started, self.stopped = True, stopped
+
+    def meet(self, items: Sequence[Items], counts: Sequence[int], scores: Any, step: int) -> None:
+        assert len(items) == len(counts) == len(set(items))
+        assert self.form is PAIR or not self.answered & set(items), "what has a label is not asked"
+        self.scores.append(scores)
+        for item in items:
+            if item not in self.waiting and item not in self.answered:
+                known = item in self.store
+                self.waiting[item] = self.polls + (1 if known else self.delay)
+                self.asked += [] if known else [item]
+
+    def poll(self) -> list[Labelled]:
+        self.polls += 1
+        due = [item for item, at in self.waiting.items() if at <= self.polls]
+        for item in due:
+            del self.waiting[item]
+            self.answered.add(item)
+            self.store[item] = verdict(item)
+        return [Labelled(item, verdict(item), float(verdict(item)) * 0.75, 0.5, 7) for item in due]
+
+    def known(self, items: Sequence[Items]) -> list[Labelled]:
+        found = [item for item in items if item in self.store]
+        self.answered |= set(found)
+        return [Labelled(item, self.store[item], None, 0.0, 0) for item in found]
+
+    def queued(self) -> int:
+        return len(self.waiting)
+
+    def in_flight(self) -> int:
+        return 0
+
+    def metrics(self) -> dict[str, float]:
+        return {"annotator/questions": float(len(self.asked))}
+
+    def state(self) -> dict[str, Any]:
+        return {"waiting": [list(item) for item in self.waiting]}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        assert not self.started
+        for item in state["waiting"]:
+            self.waiting[tuple(item)] = self.polls + self.delay
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Annotator:
+    """Makes the sources of a test's runs; keeps them, and what they share."""
+
+    def __init__(self, delay: int = 2) -> None:
+        self.delay = delay
+        self.store: dict[Items, int] = {}
+        self.made: list[Answers] = []
+
+    def make_source(self, config: Any, form: Form, workdir: Any = None) -> Answers:
+        del config, workdir
+        self.made.append(Answers(self.delay, self.store, form))
+        return self.made[-1]
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, delay: int = 2) -> Annotator:
+    """Lets runs ask an `Annotator`."""
+    annotator = Annotator(delay)
+    monkeypatch.setattr(online, "make_source", annotator.make_source)
+    return annotator
+
+
+def train(folder: Path, config: ConfigDict, stop: Interruption | None = None) -> AgentTraining:
+    """A run of the stage in this process."""
+    train_agent.check(config, folder)
+    # The runs of a test have the same programs; small ones are compiled again and again otherwise.
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    run_folder.prepare(folder, config, train_agent.IDENTITY)
+    run = AgentTraining(settings.resolved(config), folder)
+    run.run(stop or Interruption())
+    return run
+
+
+def saved(folder: Path, item: str) -> tuple[int, Any]:
+    """The newest checkpoint's step, and one of its items."""
+    with Checkpoints(folder / agent_checkpoints.FOLDER, read_only=True) as checkpoints:
+        step = checkpoints.latest()
+        assert step is not None
+        return step, checkpoints.restore(step, {item: ANY})[item]

@@ -1,0 +1,158 @@
+"""A reward that changes during training and an update algorithm from outside the package, by 'module:Class' alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from motif_jax.rl import agent_checkpoints, settings
+from motif_jax.rl.learner import Learner
+from motif_jax.rl.training import AgentTraining
+from motif_jax.rollouts import agent_policy
+from motif_jax.stages import train_agent
+from motif_jax.support import run_folder
+from motif_jax.support.checkpoint_items import ANY
+from motif_jax.support.checkpoints import Checkpoints
+from motif_jax.support.errors import UserError
+from motif_jax.support.interruption import Interruption
+from motif_jax.support.metrics import read_metrics
+from tests.rl import outside_parts
+from tests.rollouts.agent_runs import recall_config
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
+FAMILIAR = {
+    "reward__kind": "tests.rl.outside_parts:Familiar",
+    "reward__intrinsic_coefficient": 0.5,
+    "save_every_steps": 200,
+}
+REINFORCE = {"algorithm__name": "tests.rl.outside_parts:Reinforce"}
+
+
+def training(folder: Path, **changes: Any) -> AgentTraining:
+    config = recall_config(**changes)
+    train_agent.check(config, folder)
+    run_folder.prepare(folder, config, train_agent.IDENTITY)
+    return AgentTraining(settings.resolved(config), folder)
+
+
+def saved(folder: Path, item: str) -> tuple[int, Any]:
+    with Checkpoints(folder / agent_checkpoints.FOLDER, read_only=True) as checkpoints:
+        step = checkpoints.latest()
+        assert step is not None
+        return step, checkpoints.restore(step, {item: ANY})[item]
+
+
+@pytest.mark.extra
+@pytest.mark.parametrize("serial", [True, False], ids=["serial", "processes"])
+def test_a_reward_that_changes_learns_and_goes_on_after_a_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serial: bool
+) -> None:
+    class CrashError(Exception):
+        pass
+
+    versions: list[int] = []
+    step = Learner.step
+
+    def crash(self: Learner, batch: Any) -> None:
+        versions.append(batch.reward_version)
+        if self.version == 4:
+            raise CrashError
+        step(self, batch)
+
+    monkeypatch.setattr(Learner, "step", crash)
+    run = training(tmp_path, **FAMILIAR, serial=serial, train_for_env_steps=2_000)
+    with pytest.raises(CrashError):
+        run.run(Interruption())
+    assert versions == [0, 1, 2, 3, 4], "each batch knows the version of its reward"
+    assert run.system is not None
+    reward = run.system.reward
+    assert isinstance(reward, outside_parts.Familiar)
+    assert (reward.calls[0], reward.calls[-1]) == ("start", "close")
+    env_steps, state = saved(tmp_path, "reward")
+    assert 0 < env_steps < 2_000
+    assert 0 < state["version"] <= reward.version
+    if serial:  # else batches may have waited for the checkpoint
+        assert state["version"] < reward.version, "what came after the checkpoint is lost"
+
+    monkeypatch.setattr(Learner, "step", step)
+    run = training(tmp_path, **FAMILIAR, serial=serial, train_for_env_steps=1_000, log_every_seconds=1e-9)
+    assert run.run(Interruption())
+    assert run.system is not None
+    reward = run.system.reward
+    assert isinstance(reward, outside_parts.Familiar)
+    assert reward.restored_at == state["version"]
+    assert sum(reward.counts.values()) > 1_000 > state["counts"].sum()
+    rows = [json.loads(line) for line in (tmp_path / "episodes.jsonl").read_text().splitlines()]
+    earned = [row["intrinsic_return"] for row in rows if row["intrinsic_return"] is not None]
+    assert np.mean(earned[-10:]) > np.mean(earned[:10])
+    logged = [row["reward/version"] for row in read_metrics(tmp_path) if "reward/version" in row]
+    metrics = list(read_metrics(tmp_path))
+    assert all({"reward/version", "familiar/texts"} <= set(row) for row in metrics)
+    if serial:
+        # Of the batch that was learned from last, not of the reward by then: an update a version.
+        assert logged == [row["time/updates"] - 1 for row in metrics]
+    assert logged[-1] > state["version"]
+
+
+@pytest.mark.slow
+def test_what_no_part_takes_up_is_refused(tmp_path: Path) -> None:
+    run = training(tmp_path, **FAMILIAR, serial=True, train_for_env_steps=200)
+    assert run.run(Interruption())
+    (tmp_path / "config.json").unlink()
+    with pytest.raises(UserError, match=r"holds reward, which nothing in this version and config takes up"):
+        training(tmp_path, serial=True, train_for_env_steps=400).run(Interruption())
+    other = tmp_path / "other"
+    assert training(other, serial=True, train_for_env_steps=200).run(Interruption())
+    (other / "config.json").unlink()
+    with pytest.raises(UserError, match=r"has no reward: it has .*params"):
+        training(other, **FAMILIAR, serial=True, train_for_env_steps=400).run(Interruption())
+
+
+@pytest.mark.extra
+def test_an_algorithm_from_outside_learns_is_saved_and_plays(tmp_path: Path) -> None:
+    # The baseline is all that this algorithm keeps besides the parameters.
+    for total in (600, 1_200):
+        run = training(
+            tmp_path, **REINFORCE, serial=True, train_for_env_steps=total, optimizer__learning_rate=0.1
+        )
+        assert run.run(Interruption())
+        assert run.system is not None
+    env_steps, learner = saved(tmp_path, "learner")
+    assert env_steps >= 1_200
+    assert set(learner) == {"step", "baseline"}
+    assert learner["step"] == run.system.learner.version > 1_200 // 128
+    assert learner["baseline"] > 0
+    _, step = agent_policy.load(tmp_path)
+    assert step == env_steps
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"reward__kind": "magic"}, "config.reward.kind='magic': must be motif, "),
+        (
+            {"reward__kind": "json:JSONDecoder"},
+            "config.reward.kind='json:JSONDecoder': must be a subclass of",
+        ),
+        ({"reward__kind": "nowhere:Reward"}, "config.reward.kind=nowhere:Reward: no such class"),
+        ({**FAMILIAR, "reward__dir": "a"}, "config.reward.dir=a: must be None with this kind"),
+        ({"algorithm__name": "magic"}, "config.algorithm.name='magic': must be appo, "),
+        (
+            {"algorithm__name": "json:JSONDecoder"},
+            "config.algorithm.name='json:JSONDecoder': must be a class with check, make_state, make_update",
+        ),
+        ({**REINFORCE, "algorithm__epochs": 2}, "config.algorithm.epochs=2: must be 1 with this algorithm"),
+    ],
+)
+def test_bad_names_are_told_before_any_work(
+    changes: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOTIF_JAX_TRUST", "json,nowhere,tests.rl.outside_parts")
+    with pytest.raises(UserError) as caught:
+        train_agent.check(recall_config(**changes), tmp_path)
+    assert message in str(caught.value)

@@ -1,0 +1,100 @@
+"""What a language agent would do in fixed situations, as its training writes it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from motif_jax.envs.babyai_text.prompts import PromptTokens
+from motif_jax.rl import probing, settings
+from motif_jax.support import resources
+from motif_jax.support.errors import UserError
+from tests.language import talkers
+
+
+@pytest.fixture(scope="module")
+def asked(compiled_quickly: None, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    config = resources.config("train_language_agent", "smoke")
+    config.network.model = str(talkers.write(tmp_path_factory.mktemp("models") / "t5"))
+    config.network.prompt_tokens = 160
+    config.environment.babyai_text.observations = 2
+    network = settings.make_network(config)
+    return config, network, network.init(jax.random.key(0)), probing.make(config, network)
+
+
+@pytest.mark.slow
+def test_probabilities_are_those_of_the_policy_with_and_without_a_clause(asked: Any) -> None:
+    config, network, params, made = asked
+    whole = probing.probabilities(made.scores(params))
+    # One of the eleven shows more observations than the agent ever sees.
+    assert whole.shape == (10, 6)
+    left = made.clauses(params)
+    assert len(left) == sum(len(list(probe.places())) for probe in made.probes)
+    tokens = PromptTokens(str(Path(config.network.model) / "tokenizer.json"), 160)
+    rows = np.full((2, 160), -1, np.int32)
+    tokens.write(made.prompt(made.probes[9]), rows[0])
+    chosen = next(each for each in left if each["probe"] == 9 and each["observation"] == 1)
+    tokens.write(made.prompt(made.probes[9], (1, chosen["clause"])), rows[1])
+    wanted = jax.nn.softmax(network.rows(params, jnp.asarray(rows))[0])
+    np.testing.assert_allclose(whole[9], wanted[0], rtol=1e-4)
+    np.testing.assert_allclose(chosen["probabilities"], wanted[1], rtol=1e-4)
+
+
+def test_files_have_a_line_an_update_and_lose_what_is_done_again(asked: Any, tmp_path: Path) -> None:
+    _, _, params, made = asked
+    files = probing.ProbeFiles(tmp_path, made, None, clauses_every=2, published=True)
+    for update in range(3):
+        files.look(params, update, 64 * update)
+    files.close()
+    files = probing.ProbeFiles(tmp_path, made, (2, 128), clauses_every=2, published=True)
+    files.look(params, 2, 128)
+    files.close()
+    lines = [json.loads(line) for line in (tmp_path / probing.LINES).read_text().splitlines()]
+    assert [(line["update"], line["step"]) for line in lines] == [(0, 0), (1, 64), (2, 128)]
+    np.testing.assert_allclose(np.sum(lines[0]["probabilities"], axis=1), 1, rtol=1e-5)
+    clauses = [json.loads(line) for line in (tmp_path / probing.CLAUSES).read_text().splitlines()]
+    assert [line["update"] for line in clauses] == [0, 2]
+    published = np.loadtxt(tmp_path / probing.DISTRIB, delimiter=",")
+    np.testing.assert_allclose(published, np.tile(made.scores(params).reshape(1, -1), (3, 1)), rtol=1e-5)
+    assert json.loads((tmp_path / probing.DESCRIPTION).read_text())["probes"][0]["prompt"] == made.prompt(
+        made.probes[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("level", "language"), [("BabyAI-GoToFrench-v0", ""), ("BabyAI-GoToLocal-v0", "french")]
+)
+def test_an_agent_that_reads_french_is_not_asked_our_probes_in_english(
+    asked: Any, tmp_path: Path, capsys: Any, level: str, language: str
+) -> None:
+    config, network, _, _ = asked
+    french = config.copy_and_resolve_references()
+    french.environment.name, french.environment.babyai_text.language = level, language
+    assert probing.files(french, network, tmp_path, {}) is None
+    assert "ours are in English, and this agent reads French" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+    french.probes.prompts = str(tmp_path / "own.json")
+    probe = {
+        "name": "balle",
+        "goal": "aller à la balle",
+        "observations": [["Tu vois une balle"]],
+        "actions": [],
+    }
+    Path(french.probes.prompts).write_text(json.dumps([probe]))
+    made = probing.make(french, network)
+    assert made is not None
+    assert made.prompt(made.probes[0]).startswith("Actions possibles")
+
+
+def test_a_prompt_that_is_too_long_is_told_before_anything_runs(asked: Any) -> None:
+    config, network, _, _ = asked
+    short = config.copy_and_resolve_references()
+    short.network.prompt_tokens = 30
+    with pytest.raises(UserError, match="prompt_tokens=30: a prompt has"):
+        probing.make(short, network)

@@ -1,0 +1,74 @@
+"""An agent that is continued keeps its reward, though the reward run has newer evaluations."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from motif_jax.rl import agent_checkpoints, reward_choice, settings
+from motif_jax.rl.training import AgentTraining
+from motif_jax.rollouts import agent_policy
+from motif_jax.stages import train_agent
+from motif_jax.support import run_folder
+from motif_jax.support.errors import UserError
+from motif_jax.support.interruption import Interruption
+from tests.rollouts.agent_runs import recall_config
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
+
+def evaluations(reward: Path) -> Path:
+    return reward / "checkpoints"
+
+
+def step_learned_from(config: object, folder: Path) -> int:
+    run = AgentTraining(settings.resolved(config), folder)  # type: ignore[arg-type]
+    run.run(Interruption())
+    return run._config.reward.step
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"reward_step": "best"}'])
+def test_a_damaged_plan_is_named_with_the_remedy(tmp_path: Path, text: str) -> None:
+    (tmp_path / reward_choice.FILE).write_text(text)
+    with pytest.raises(UserError, match=r"plan\.json is damaged .*remove it"):
+        reward_choice.settled(tmp_path)
+
+
+@pytest.mark.extra
+def test_a_run_that_is_continued_keeps_its_reward(trained: Path, tmp_path: Path) -> None:
+    reward = shutil.copytree(trained, tmp_path / "reward")
+    later = tmp_path / "later"
+    later.mkdir()
+    shutil.move(evaluations(reward) / "1", later / "1")
+    folder = tmp_path / "agent"
+    serial = {"serial": True, "reward__dir": str(reward), "reward__intrinsic_coefficient": 0.1}
+    config = recall_config(train_for_env_steps=200, **serial)
+    train_agent.check(config, folder)
+    run_folder.prepare(folder, config, train_agent.IDENTITY)
+    young = tmp_path / "without_a_checkpoint"
+    with agent_checkpoints.open_checkpoints(young, 5) as checkpoints:
+        reward_choice.settle(config, young, checkpoints)
+    assert step_learned_from(config, folder) == 0
+
+    shutil.move(later / "1", evaluations(reward) / "1")
+    for workdir in (young, folder):
+        assert reward_choice.apply(config, workdir).reward.step == 0
+    with agent_checkpoints.open_checkpoints(young, 5) as checkpoints:
+        reward_choice.settle(config, young, checkpoints)
+        assert reward_choice.settled(young) == 0
+        (young / reward_choice.FILE).unlink()
+        reward_choice.settle(config, young, checkpoints)
+        assert reward_choice.settled(young) == 1, "a new run takes the newest"
+    assert agent_policy.read_config(folder).reward.step == 0, (
+        "it is judged by the reward that it learned from"
+    )
+    (folder / reward_choice.FILE).unlink()  # its checkpoints know too
+    more = recall_config(train_for_env_steps=400, **serial)
+    train_agent.check(more, folder)
+    assert step_learned_from(more, folder) == 0
+
+    shutil.rmtree(evaluations(reward) / "0")
+    with pytest.raises(UserError, match="has no evaluation 0: it has 1 to 1"):
+        train_agent.check(more, folder)

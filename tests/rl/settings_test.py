@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from motif_jax.devices import memory
+from motif_jax.rl import settings
+from motif_jax.stages import train_agent
+from motif_jax.support import capacity
+from motif_jax.support.errors import UserError
+from tests.rollouts.agent_runs import CONFIG, recall_config
+
+
+def variant(name: str) -> ConfigDict:
+    return runpy.run_path(str(CONFIG))["get_config"](name)
+
+
+def test_the_optimiser_is_the_configs() -> None:
+    config = variant("")
+    optimizer = settings.make_optimizer(config)
+    gradient = {"w": np.full(4, 1e3, np.float32)}
+    moved, state = optimizer.update(gradient, optimizer.init(gradient), share=0.0)
+    # Clipped to a norm of 4: two an entry.
+    np.testing.assert_allclose(state[1].mu["w"], (1 - config.optimizer.b1) * 2, rtol=1e-5)
+    np.testing.assert_allclose(moved["w"], -config.optimizer.learning_rate, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("task", "given", "expected"),
+    [
+        ("NetHackScore-v1", None, 0.1),
+        ("NetHackScoreExtendedActions-v1", None, 0.1),
+        ("NetHackStaircaseLvl3ExtendedActions-v1", None, 10.0),
+        ("NetHackOracle-v1", None, 10.0),
+        ("NetHackStaircaseLvl3Continual-v1", None, 10.0),
+        ("NetHackOracle-v1", 0.0, 0.0),
+    ],
+)
+def test_extrinsic_coefficient_depends_on_the_task_unless_given(
+    task: str, given: float | None, expected: float
+) -> None:
+    config = variant("")
+    config.environment.name = task
+    config.reward.extrinsic_coefficient = given
+    assert settings.resolved(config).reward.extrinsic_coefficient == expected
+    assert config.reward.extrinsic_coefficient == given
+
+
+def test_messages_are_counted_whenever_an_intrinsic_reward_is_trained_on() -> None:
+    config = variant("faithful")
+    assert not settings.environment_options(config)["compat"]["message_count_off"]
+    config.reward.intrinsic_coefficient = 0.0
+    assert settings.environment_options(config)["compat"]["message_count_off"]
+
+
+def test_actors_are_divided_over_devices() -> None:
+    config = settings.resolved(recall_config(actors__workers=4))
+    first, second = settings.actors_configs(config, 2)
+    assert (first.workers, second.workers) == (2, 2)
+    assert (first.first_env, second.first_env) == (0, 12)
+
+
+def test_rewards_of_texts_are_computed_beside_the_learner(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpus = jax.devices()
+    for learner, actor, place in [("0", "first", 0), ("0", "0,1", 1), ("0,1", "2,3", 2), ("all", "all", 0)]:
+        config = recall_config(devices__learner=learner, devices__actor=actor)
+        assert settings.lookup_device(config) == cpus[place]
+    # Beside GPUs the CPU, unless it was left out.
+    gpus = [SimpleNamespace(platform="gpu", id=number) for number in range(2)]
+    monkeypatch.setattr(jax, "local_devices", lambda backend=None: cpus if backend == "cpu" else gpus)
+    assert settings.lookup_device(recall_config(devices__actor="0,1")) == cpus[0]
+
+    def without_cpu(backend: str | None = None) -> list[Any]:
+        if backend is not None:
+            raise RuntimeError("Unknown backend cpu")
+        return gpus
+
+    monkeypatch.setattr(jax, "local_devices", without_cpu)
+    assert settings.lookup_device(recall_config(devices__actor="0,1")) is gpus[1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"environment__name": "NetHackScore"}, "there is no environment 'NetHackScore'"),
+        ({"on_policy": True}, "config.batch_size=128: must be 96 with config.on_policy"),
+        ({"batch_size": 100}, "config.batch_size=100: must be a multiple of config.rollout=8"),
+        (
+            {"batch_size": 8 * 9, "devices__learner": "0,1"},
+            "config.batch_size=72: must be rollouts that divide",
+        ),
+        ({"algorithm__minibatches": 3}, "config.batch_size=128: must be rollouts that divide"),
+        ({"actors__workers": 10**8}, "config.actors.workers=100000000: so many processes need about"),
+        ({"actors__envs_per_worker": 5}, "config.actors.envs_per_worker=5: must be a multiple"),
+        (
+            {"actors__games_per_process": "0"},
+            "config.actors.games_per_process='0': must be 'auto' or a number above 0",
+        ),
+        ({"actors__games_per_process": "few"}, "config.actors.games_per_process='few'"),
+        ({"actors__cores": "0"}, "config.actors.cores='0': must be 'auto', '', or 2 different cores"),
+        ({"actors__cores": "0,100000"}, "config.actors.cores='0,100000'"),
+        ({"devices__learner": "9"}, "config.devices.learner='9'"),
+        ({"devices__actor": "0,0"}, "config.devices.actor='0,0'"),
+        ({"devices__actor": "0,1,2"}, "config.actors.workers=2: must be a multiple of the 3 devices"),
+        ({"actors__slots_per_group": 1}, "config.actors.slots_per_group=1: must be at least 2"),
+        (
+            {"actors__slots_per_group": 2, "actors__envs_per_worker": 4},
+            "config.actors.slots_per_group=2: must be at least 3",
+        ),
+        ({"reward__dir": "/nowhere"}, "config.reward.dir='/nowhere': must be an existing folder"),
+        ({"reward__intrinsic_coefficient": 0.1}, "needs a trained reward"),
+        ({"devices__learner": "²"}, "config.devices.learner='²': must be 'all' or different numbers below 4"),
+        ({"devices__learner": "0,00"}, "config.devices.learner='0,00': must be 'all' or different numbers"),
+        (
+            {"optimizer__warmup_steps": 32, "algorithm__epochs": 2},
+            "config.optimizer.warmup_steps=32: must be below the 32 optimiser steps of the whole run",
+        ),
+        ({"network__encoder": "nethack"}, "config.network.encoder='nethack' needs the fields window_chars"),
+    ],
+)
+def test_bad_values_are_told_in_one_line(changes: dict[str, object], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        train_agent.check(recall_config(**changes), tmp_path)
+    assert message in str(caught.value)
+
+
+def test_products_are_as_exact_as_the_config_says() -> None:
+    def precision() -> str | None:
+        product = jax.make_jaxpr(lambda x: x @ x)(np.ones((2, 2), np.float32)).eqns[0]
+        return product.params["precision"] and product.params["precision"][0].name
+
+    try:
+        settings.configure_jax(recall_config(matmul_precision="highest"))
+        assert precision() == "HIGHEST"
+    finally:
+        settings.configure_jax(recall_config())
+    assert precision() is None
+
+
+@pytest.mark.parametrize("possible", [False, True])
+def test_the_heap_is_changed_where_only_the_cpu_computes(
+    possible: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    monkeypatch.setattr(memory, "accelerator_possible", lambda platforms: possible)
+    monkeypatch.setattr(memory, "keep_freed_memory", lambda: made.append(1))
+    settings.configure_jax(recall_config())
+    assert len(made) == (0 if possible else 1)
+
+
+def test_slots_without_memory_are_told_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = recall_config(devices__actor="0,1", serial=True)
+    parts = settings.actors_configs(settings.resolved(config), 2)
+    needed = sum(part.layout().size for part in parts)
+    monkeypatch.setattr(capacity, "available_memory", lambda: needed)
+    train_agent.check(config, tmp_path)
+    monkeypatch.setattr(capacity, "available_memory", lambda: needed - 1)
+    with pytest.raises(UserError, match=r"trajectory slots need .* lower config\.actors\.workers"):
+        train_agent.check(config, tmp_path)
+
+
+def test_workers_need_memory_for_each_of_their_games(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = recall_config(actors__workers=4, actors__envs_per_worker=20)
+    one_game, needed = (4 * (capacity.WORKER_BYTES + more * capacity.GAME_BYTES) for more in (0, 19))
+    monkeypatch.setattr(capacity, "available_memory", lambda: (one_game + needed) // 2)
+    with pytest.raises(UserError, match=r"config\.actors\.workers=4: .* of memory"):
+        train_agent.check(config, tmp_path)
+    monkeypatch.setattr(capacity, "available_memory", lambda: needed)
+    train_agent.check(config, tmp_path)
+
+
+def test_wandb_that_is_not_installed_is_told_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(UserError, match=r"pip install 'motif-jax\[wandb\]'"):
+        train_agent.check(recall_config(wandb__enabled=True), tmp_path)
+
+
+def test_another_runs_folder_is_refused(tmp_path: Path) -> None:
+    from motif_jax.support import run_folder
+
+    run_folder.prepare(tmp_path, recall_config(), train_agent.IDENTITY)
+    train_agent.check(recall_config(train_for_env_steps=5_000), tmp_path)
+    with pytest.raises(UserError, match="rollout: 8 before, 16 now"):
+        train_agent.check(recall_config(rollout=16), tmp_path)

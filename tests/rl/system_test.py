@@ -1,0 +1,110 @@
+"""What the parts of a system hand each other: parameters to those that act, and what a checkpoint is told of the games."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from motif_jax.algorithms.value_normalisation import ValueStatistics
+from motif_jax.rl import agent_checkpoints, settings
+from motif_jax.rl.records import Records
+from motif_jax.rl.system import BatchStream, System
+from motif_jax.rl.training import AgentTraining
+from motif_jax.support.interruption import Interruption
+from tests.rl import language_training_test
+from tests.rollouts.agent_runs import recall_config
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("acting", ["0", "0,1"])
+def test_what_is_frozen_lies_once_where_somebody_acts(tmp_path: Path, acting: str) -> None:
+    """The learner lends its own copy where only its device acts; other devices have one each, for the whole run."""
+    places = [jax.local_devices()[int(number)] for number in acting.split(",")]
+    config = language_training_test.config(tmp_path, **language_training_test.LORA)
+    config.devices.actor = acting
+    config.actors.workers, config.actors.envs_per_worker = len(places), 2
+    config.batch_size = config.rollout * 2 * len(places)
+    config.algorithm.minibatch_size = config.algorithm.microbatch_size = config.batch_size
+    system = System(settings.resolved(config))
+    if acting != "0":  # with one device for everything whole trainings are tests
+        with BatchStream(system) as stream:
+            assert stream.get() is not None
+    state, publisher = system.learner.state, system.publisher
+    before = [publisher.newest(place).params for place in places]
+    publisher.publish(1, state.params)
+    for place, old in zip(places, before, strict=True):
+        new = publisher.newest(place).params
+        assert all(leaf.devices() == {place} for leaf in jax.tree.leaves((old, new)))
+        for name, frozen in state.frozen.items():
+            for one, learners in zip(jax.tree.leaves(old[name]), jax.tree.leaves(frozen), strict=True):
+                np.testing.assert_array_equal(one, learners)
+            assert (name in new) == (acting != "0"), "what the learner lends it lends with every update"
+            for one, other in zip(
+                jax.tree.leaves(old[name]), jax.tree.leaves(new.get(name, old[name])), strict=True
+            ):
+                assert one is other
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["none", "popart"])
+def test_with_popart_values_are_played_in_units_of_reward(mode: str) -> None:
+    config = recall_config(serial=True, batch_size=48, algorithm__value_normalisation=mode)
+    system = System(settings.resolved(config))
+    statistics = ValueStatistics(*map(jnp.float32, (20, 409, 1)))
+    state = system.learner.state._replace(value_statistics=statistics)
+    system.learner.state = system.parallel.replicate(state)
+    system.learner._publish()
+    with BatchStream(system) as stream:
+        batch = stream.get()
+    assert batch is not None
+    rows = jax.tree.map(lambda x: np.asarray(x)[0], batch.trajectories)
+    given = rows.observation, rows.initial_state, rows.first
+    value = system.network.apply(jax.device_get(state.params), *given)[1][:-1]
+    expected = value * 3 + 20 if mode == "popart" else value
+    np.testing.assert_allclose(rows.behaviour_value, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("remembered", [True, False])
+def test_a_serial_run_that_stops_writes_or_keeps_every_episode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remembered: bool
+) -> None:
+    """Some are known by halves then: their intrinsic return comes with a batch that the run does not learn from any more."""
+    config = recall_config(serial=True, batch_size=32, rollout=16, train_for_env_steps=10**6).unlock()
+    config.environment.name, config.environment.max_episode_steps = "NetHackScore-v1", 7
+    config.network.encoder, config.network.flat_sizes = "flat", (4,)
+    config.actors.workers, config.actors.envs_per_worker, config.actors.groups_per_worker = 1, 6, 2
+    config.actors.warmup_steps = 0
+    config.compat.seed_noop = not remembered  # such games cannot be played again
+    (tmp_path / "table.json").write_text(json.dumps({"": 1.0}))
+    config.reward.kind, config.reward.table = "table", str(tmp_path / "table.json")
+    config.reward.intrinsic_coefficient = 0.1
+    stop, learn, look, reported = Interruption(), Records.add, Records._reports, []
+
+    def add(self: Records, step: int, batch: Any) -> None:
+        learn(self, step, batch)
+        stop.requested = True
+
+    def reports(self: Records, step: int) -> list[dict[str, Any]]:
+        found = look(self, step)
+        reported.extend((each["env"], each["episode"]) for each in found)
+        return found
+
+    monkeypatch.setattr(Records, "add", add)
+    monkeypatch.setattr(Records, "_reports", reports)
+    assert not AgentTraining(settings.resolved(config), tmp_path).run(stop)
+    lines = [json.loads(line) for line in (tmp_path / "episodes.jsonl").read_text().splitlines()]
+    with agent_checkpoints.open_checkpoints(tmp_path, 5) as checkpoints:
+        progress = agent_checkpoints.restore_progress(checkpoints, checkpoints.latest())
+    kept = progress["episode_halves"]["reports"] if remembered else []
+    found = [(each["env"], each["episode"]) for each in [*lines, *kept]]
+    assert sorted(found) == sorted(reported)
+    assert len(kept) if remembered else any(line["intrinsic_return"] is None for line in lines)

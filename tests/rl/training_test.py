@@ -1,0 +1,326 @@
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from motif_jax.actors.pool import ActorPool
+from motif_jax.algorithms import appo
+from motif_jax.devices.services import ServiceFailedError
+from motif_jax.rl import agent_checkpoints, settings
+from motif_jax.rl.batcher import DeviceBatch
+from motif_jax.rl.inference import bucket_sizes, choose
+from motif_jax.rl.learner import Learner
+from motif_jax.rl.publishing import Publisher
+from motif_jax.rl.records import Records
+from motif_jax.rl.settings import make_network
+from motif_jax.rl.system import BatchStream, System
+from motif_jax.rl.training import AgentTraining
+from motif_jax.support.checkpoints import Checkpoints
+from motif_jax.support.interruption import Interruption
+from motif_jax.support.metrics import read_metrics
+from tests.rollouts.agent_runs import recall_config
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
+
+def train(config: ConfigDict, folder: Path, stop: Interruption | None = None) -> bool:
+    return AgentTraining(settings.resolved(config), folder).run(stop or Interruption())
+
+
+def params_of(folder: Path, config: ConfigDict, step: int | None = None) -> Any:
+    with Checkpoints(folder / agent_checkpoints.FOLDER, read_only=True) as checkpoints:
+        return agent_checkpoints.restore_params(checkpoints, step, make_network(config))
+
+
+def steps_of(folder: Path) -> list[int]:
+    with Checkpoints(folder / agent_checkpoints.FOLDER, read_only=True) as checkpoints:
+        return checkpoints.steps()
+
+
+def assert_equal_trees(one: Any, other: Any) -> None:
+    jax.tree.map(np.testing.assert_array_equal, one, other)
+
+
+class SerialRun(NamedTuple):
+    """A run of 1,000 steps in one process, with a row of metrics for each update.
+
+    Attributes:
+      folder: of the run.
+      config: of the run.
+      events: ('launch' or 'read', number of the update), in the order in which they happened.
+      system: what this host measured, for each row; the rows are of it and of one that measured three times as much.
+      said: on the standard error.
+    """
+
+    folder: Path
+    config: ConfigDict
+    events: list[tuple[str, int]]
+    system: list[dict[str, float]]
+    said: str
+
+
+@pytest.fixture(scope="module")
+def serial(tmp_path_factory: pytest.TempPathFactory, compiled_quickly: None) -> SerialRun:
+    config = recall_config(serial=True, train_for_env_steps=1_000, log_every_seconds=1e-9)
+    run = SerialRun(tmp_path_factory.mktemp("serial"), config, [], [], "")
+    step, metrics, gather = Learner.step, Learner.metrics, Records.gather
+
+    def launch(self: Learner, batch: DeviceBatch) -> None:
+        step(self, batch)
+        run.events.append(("launch", self.version))
+
+    def read(self: Learner) -> dict[str, float]:
+        values = metrics(self)
+        if values:
+            run.events.append(("read", 1 + sum(kind == "read" for kind, _ in run.events)))
+        return values
+
+    def of_two(self: Records, system: dict[str, float] | None = None) -> list[dict[str, Any]]:
+        [here] = gather(self, system)
+        if system is None:
+            return [here]
+        run.system.append(system)
+        return [here, {**here, "system": {name: 3 * value for name, value in system.items()}}]
+
+    said = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(said):
+        patch.setattr(Learner, "step", launch)
+        patch.setattr(Learner, "metrics", read)
+        patch.setattr(Records, "gather", of_two)
+        assert train(config, run.folder)
+    return run._replace(said=said.getvalue())
+
+
+@pytest.mark.slow
+def test_serial_mode_has_no_lag_beyond_the_rollouts_under_way(serial: SerialRun) -> None:
+    lags = [row["lag/max"] for row in read_metrics(serial.folder)]
+    assert len(lags) > 5
+    assert max(lags) <= 2
+
+
+@pytest.mark.slow
+def test_no_update_is_launched_before_the_metrics_of_the_one_before_it_are_read(serial: SerialRun) -> None:
+    """They say whether it was finite: where it was not the run may have to end with its parameters."""
+    last = max(number for _, number in serial.events)
+    assert last >= 3
+    assert serial.events == [(kind, number) for number in range(1, last + 1) for kind in ("launch", "read")]
+
+
+@pytest.mark.slow
+def test_metrics_are_of_all_hosts(serial: SerialRun) -> None:
+    rows = list(read_metrics(serial.folder))
+    assert rows
+    for row, here in zip(rows, serial.system, strict=True):
+        assert here["inference/rows_per_second"] > 0
+        assert row["inference/rows_per_second"] == pytest.approx(4 * here["inference/rows_per_second"])
+        assert row["inference/host_share"] == pytest.approx(2 * here["inference/host_share"])
+        assert row["inference/device_milliseconds_max"] == 3 * here["inference/device_milliseconds_max"]
+
+
+@pytest.mark.slow
+def test_a_run_begins_with_a_line_of_what_runs_where(serial: SerialRun) -> None:
+    first, *_ = [line for line in serial.said.splitlines() if line]
+    assert first.startswith("2 actors x 6 environments of Recall-v0; ")
+    assert " parameters learn on cpu:0 (no GPU), which also acts; the task's reward alone" in first
+
+
+@pytest.mark.slow
+def test_processes_train_resume_and_keep_counting(tmp_path: Path) -> None:
+    config = recall_config(save_every_steps=500, keep_checkpoints=2)
+    assert train(config, tmp_path)
+    first = steps_of(tmp_path)
+    assert first[-1] >= 2_000
+    assert len(first) in (2, 3), "the two newest, and the best where it is another"
+    episodes = [json.loads(line) for line in (tmp_path / "episodes.jsonl").read_text().splitlines()]
+    more = recall_config(train_for_env_steps=4_000)
+    assert train(more, tmp_path)
+    last = steps_of(tmp_path)[-1]
+    assert 4_000 <= last <= 4_000 + 128
+    rows = list(read_metrics(tmp_path))
+    steps = [row["step"] for row in rows]
+    assert steps == sorted(set(steps))
+    assert rows[-1]["time/updates"] == pytest.approx(last / 128 * 7 / 6, rel=0.1)
+    all_episodes = [json.loads(line) for line in (tmp_path / "episodes.jsonl").read_text().splitlines()]
+    assert all_episodes[: len(episodes)] == episodes
+    played = [(row["env"], row["episode"]) for row in all_episodes]
+    assert len(set(played)) == len(played), "a resumed run plays new episodes"
+    assert train(more, tmp_path), "a finished run has nothing to do"
+    assert steps_of(tmp_path)[-1] == last
+
+
+@pytest.mark.slow
+def test_a_stop_saves_and_a_restored_checkpoint_gives_the_same_logits(tmp_path: Path) -> None:
+    config = recall_config(train_for_env_steps=10**9, devices__learner="0,1")
+    stop = Interruption()
+    run = AgentTraining(settings.resolved(config), tmp_path)
+    thread, errors = run_in_thread(run, stop)
+    wait_for(lambda: run.clock.steps > 300)
+    stop.requested = True
+    thread.join(240)
+    assert not errors
+    trained = run.system.learner.state
+    restored = params_of(tmp_path, config)
+    network = make_network(config)
+    rng = np.random.default_rng(0)
+    observation = {
+        name: jnp.asarray(rng.integers(0, 2, (4, 3, *field.shape)).astype(field.dtype))
+        for name, field in network.spec.observation.items()
+    }
+    first = jnp.zeros((4, 3), bool)
+    apply = jax.jit(network.apply)
+    host = jax.device_get(trained.params)
+    assert_equal_trees(apply(host, observation, network.initial_state(3), first),
+                       apply(restored, observation, network.initial_state(3), first))  # fmt: skip
+    latest = steps_of(tmp_path)[-1]
+    optimizer = settings.make_optimizer(config)
+    with agent_checkpoints.open_checkpoints(tmp_path, 5) as checkpoints:
+        snapshot = agent_checkpoints.Snapshot(checkpoints, latest)
+        state = agent_checkpoints.take_learner(
+            snapshot, lambda: appo.make_state(network, optimizer, jax.random.PRNGKey(0))
+        )
+        snapshot.require_all_taken()
+    progress = snapshot.progress
+    assert_equal_trees(jax.device_get(trained), state)
+    assert progress["env_steps"] == latest
+    assert progress["updates"] == int(state.step) == int(jax.device_get(trained.step))
+    # Adam has moved: a resume that forgot it would start from zeros.
+    assert any(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(state.opt_state) if leaf.size > 1)
+
+
+def run_in_thread(run: AgentTraining, stop: Interruption) -> tuple[threading.Thread, list[BaseException]]:
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            run.run(stop)
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread, errors
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 240.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.05)
+
+
+def the_group_is_owed_an_answer(pool: ActorPool, stopped_at: float) -> bool:
+    """All that the first actor had written by then has been read, and its group was told to continue."""
+    commanded_at = pool._commanded_at[0]
+    return commanded_at is not None and pool._all_read_at > max(stopped_at, commanded_at)
+
+
+@pytest.mark.slow
+def test_training_goes_on_when_an_actor_is_killed(tmp_path: Path) -> None:
+    run, stop = (
+        AgentTraining(
+            settings.resolved(recall_config(train_for_env_steps=10**9, log_every_seconds=0.2)), tmp_path
+        ),
+        Interruption(),
+    )
+    thread, errors = run_in_thread(run, stop)
+    wait_for(lambda: run.clock.steps > 500)
+    pool = run.system.sources[0].actors
+    # Stopped first: killed at any moment, a group could be one that waits for a slot, and would have none to drop.
+    actor = pool.pids()[0]
+    os.kill(actor, signal.SIGSTOP)
+    wait_for(lambda: Path(f"/proc/{actor}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+    stopped_at = pool._clock
+    wait_for(lambda: the_group_is_owed_an_answer(pool, stopped_at))
+    os.kill(actor, signal.SIGKILL)
+    wait_for(lambda: pool.restarts == 1 and pool.dropped_slots == 1)
+    steps = run.clock.steps
+    wait_for(lambda: run.clock.steps > steps + 2_000)
+    stop.requested = True
+    thread.join(240)
+    assert not errors
+    assert list(read_metrics(tmp_path))[-1]["actors/dropped_slots"] == 1
+
+
+@pytest.mark.slow
+def test_a_failing_part_ends_the_run_with_its_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, stop = (
+        AgentTraining(settings.resolved(recall_config(train_for_env_steps=10**9)), tmp_path),
+        Interruption(),
+    )
+    thread, errors = run_in_thread(run, stop)
+    wait_for(lambda: run.clock.steps > 200)
+    monkeypatch.setattr(run.system.batcher, "_assemble", lambda parts: 1 / 0)
+    thread.join(240)
+    assert not thread.is_alive()
+    assert isinstance(errors[0], ServiceFailedError)
+    assert "batcher thread failed: division by zero" in str(errors[0])
+
+
+@pytest.mark.slow
+def test_behaviour_is_what_the_learner_recomputes(tmp_path: Path) -> None:
+    """Log-probabilities, values and recurrent states of inference agree with one pass over the whole rollout."""
+    config = recall_config(serial=True)
+    system = System(settings.resolved(config))
+    stream = BatchStream(system)
+    with stream:
+        for _ in range(3):
+            batch = stream.get()
+            assert batch is not None
+    rows = jax.tree.map(lambda x: np.asarray(x)[0], batch.trajectories)
+    params = jax.device_get(system.learner.state.params)
+    logits, value, _ = system.network.apply(params, rows.observation, rows.initial_state, rows.first)
+    log_prob = np.take_along_axis(jax.nn.log_softmax(logits[:-1]), rows.action[..., None], -1)[..., 0]
+    np.testing.assert_allclose(log_prob, rows.behaviour_log_prob, atol=1e-5)
+    np.testing.assert_allclose(value[:-1], rows.behaviour_value, atol=1e-5)
+    assert np.abs(rows.initial_state).max() > 0.01
+
+
+def test_published_parameters_survive_the_learners_next_update() -> None:
+    publisher = Publisher([jax.devices()[1]], prepare=lambda tree: tree)
+    params = {"w": jax.device_put(jnp.arange(4.0), jax.devices()[0])}
+    publisher.publish(3, params)
+    step = jax.jit(lambda tree: jax.tree.map(lambda x: x + 1, tree), donate_argnums=0)
+    step(params)
+    version, copy = publisher.newest(jax.devices()[1])
+    assert version == 3
+    np.testing.assert_array_equal(copy["w"], np.arange(4.0))
+
+
+@pytest.mark.slow
+def test_draws_depend_on_key_and_counter_alone() -> None:
+    network = make_network(recall_config())
+    params = network.init(jax.random.PRNGKey(0))
+    table = network.initial_state(5)
+    observation = {n: jnp.zeros((4, *f.shape), f.dtype) for n, f in network.spec.observation.items()}
+
+    def draw(counter: int, seed: int = 0) -> np.ndarray:
+        key, first = jax.random.PRNGKey(seed), jnp.ones(4, jnp.uint8)
+        envs = jnp.arange(4)
+        return np.concatenate(
+            [choose(network, params, table, envs, observation, first, key, jnp.int32(counter + i))[0].action
+             for i in range(8)]
+        )  # fmt: skip
+
+    np.testing.assert_array_equal(draw(0), draw(0))
+    assert not np.array_equal(draw(0), draw(100))
+    assert not np.array_equal(draw(0), draw(0, seed=1))
+
+
+def test_bucket_sizes_end_with_all_groups() -> None:
+    assert bucket_sizes(1) == [1]
+    assert bucket_sizes(2) == [1, 2]
+    assert bucket_sizes(48) == [1, 2, 4, 8, 16, 32, 48]

@@ -1,0 +1,183 @@
+"""Checkpoints of an agent as policies: the right one, the same numbers, the same episodes."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+from motif_jax.algorithms.appo import make_state
+from motif_jax.envs import registry
+from motif_jax.networks.agent import make_agent_network
+from motif_jax.rl import agent_checkpoints, settings
+from motif_jax.rollouts import agent_policy, lineups
+from motif_jax.rollouts.episodes import How, play_episodes
+from motif_jax.support import run_folder
+from motif_jax.support.errors import UserError
+
+# Compiling takes most of the time.
+pytestmark = pytest.mark.slow
+
+
+def save(folder, checkpoints, network, step, score):
+    state = make_state(network, optax.sgd(0.1), jax.random.PRNGKey(step))
+    items, metrics = agent_checkpoints.items_of_learner(state), {"episode/return": score}
+    agent_checkpoints.save(checkpoints, step, items, {"steps": step}, metrics, asynchronous=False)
+    return state.params
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory):
+    """An agent run with checkpoints 100 (the best), 200 and 300."""
+    folder = tmp_path_factory.mktemp("agent")
+    repository = Path(__file__).parents[2]
+    config = runpy.run_path(str(repository / "configs" / "train_agent.py"))["get_config"]("recall")
+    config.environment.recall.delay = 20
+    (folder / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
+    name, options = agent_policy.environment_of(config)
+    network = make_agent_network(config.network, registry.spec(name, **options))
+    with agent_checkpoints.open_checkpoints(folder, 5) as checkpoints:
+        params = {
+            step: save(folder, checkpoints, network, step, s)
+            for step, s in ((100, 0.9), (200, 0.1), (300, 0.5))
+        }
+    return folder, network, params
+
+
+def test_parameters_that_are_not_finite_are_not_evaluated(agent, tmp_path):
+    folder, network, _ = agent
+    (tmp_path / "config.json").write_text((folder / "config.json").read_text())
+    state = make_state(network, optax.sgd(0.1), jax.random.PRNGKey(0))
+    with agent_checkpoints.open_checkpoints(tmp_path, 5) as checkpoints:
+        for step, factor in ((100, 1.0), (200, np.nan)):
+            scaled = state._replace(params=jax.tree.map(lambda leaf: leaf * factor, state.params))  # noqa: B023
+            items = agent_checkpoints.items_of_learner(scaled)
+            agent_checkpoints.save(checkpoints, step, items, {}, {}, asynchronous=False)
+    with pytest.raises(UserError, match=r"at step 200 .*not finite.*there are 100"):
+        agent_policy.load(tmp_path)
+    assert agent_policy.load(tmp_path, "100")[1] == 100
+
+
+@pytest.mark.parametrize(("which", "step"), [("latest", 300), ("best", 100), ("200", 200)])
+def test_it_is_the_checkpoint_that_was_asked_for(agent, which, step):
+    folder, network, params = agent
+    policy, loaded = agent_policy.load(folder, which)
+    assert loaded == step
+    generator = np.random.default_rng(0)
+    observation = {
+        field: generator.integers(0, 2, (6, *spec.shape)).astype(spec.dtype)
+        for field, spec in network.spec.observation.items()
+    }
+    first = np.array([True, False, True, False, False, False])
+    state = jax.numpy.asarray(generator.normal(size=(6, network.state_size)), jax.numpy.float32)
+    logits, values, _ = policy.act(observation, first, state)
+    rows = {field: array[None] for field, array in observation.items()}
+    expected = jax.jit(network.apply)(params[step], rows, state, first[None])
+    np.testing.assert_array_equal(logits, expected[0][0])
+    np.testing.assert_array_equal(values, expected[1][0])
+
+
+def test_step_0_is_the_agent_as_its_training_begins(agent, tmp_path):
+    """The parameters of the state that the same config makes, whatever was saved since."""
+    folder, network, _ = agent
+    config = agent_policy.read_config(folder)
+    fresh = make_state(network, optax.sgd(0.1), settings.random_key(config.seed, "learner")).params
+    policy, step = agent_policy.load(folder, "0")
+    assert step == 0
+    observation = {
+        name: np.zeros((2, *field.shape), field.dtype) for name, field in network.spec.observation.items()
+    }
+    first, state = np.ones(2, bool), network.initial_state(2)
+    expected = agent_policy.AgentPolicy("", network, fresh).act(observation, first, state)
+    np.testing.assert_array_equal(policy.act(observation, first, state)[0], expected[0])
+
+
+def test_episodes_are_the_same_with_any_number_of_workers(agent):
+    policy, _ = agent_policy.load(agent[0], "latest")
+    options = agent_policy.environment_of(agent_policy.read_config(agent[0]))[1]
+    played = [
+        {
+            r.index: r
+            for r in play_episodes("Recall-v0", options, list(range(9)), policy, How(workers=w, lanes=4))
+        }
+        for w in (1, 3)
+    ]
+    for index in range(9):
+        np.testing.assert_array_equal(played[0][index].actions, played[1][index].actions)
+        np.testing.assert_array_equal(played[0][index].values, played[1][index].values)
+
+
+def test_a_contest_names_its_checkpoint_and_keeps_a_pinned_one(agent):
+    repository = Path(__file__).parents[2]
+    config = runpy.run_path(str(repository / "configs" / "evaluate.py"))["get_config"]()
+    config.policy, config.agent.dir = "agent", str(agent[0])
+    who = lineups.open_lineup(config)
+    assert (who.checkpoint, who.environment, who.options["delay"]) == (300, "Recall-v0", 20)
+    assert who.plan["checkpoint"] == 300
+    assert lineups.open_lineup(config, lineups.Pins(checkpoint=200)).checkpoint == 200
+    trained = json.loads((agent[0] / "config.json").read_text())
+    trained["reward"] |= {"dir": "/gone", "intrinsic_coefficient": 0.1}
+    moved = agent[0].parent / "moved"
+    moved.mkdir(exist_ok=True)
+    (moved / "config.json").write_text(json.dumps(trained))
+    (moved / "checkpoints").symlink_to(agent[0] / "checkpoints")
+    config.agent.dir = str(moved)
+    with pytest.raises(UserError, match="has the reward in /gone, which is not there"):
+        lineups.open_lineup(config)
+    config.reward.dir = ""
+    assert lineups.open_lineup(config).rater is None
+    config.reward.dir = None
+    config.agent.dir, config.policy = None, str(agent[0])
+    assert lineups.open_lineup(config).plan == who.plan, "the folder itself may stand as the policy"
+    config.agent.dir, config.policy = str(agent[0]), "random"
+    who = lineups.open_lineup(config)
+    assert (who.checkpoint, who.environment, who.options["delay"]) == (None, "Recall-v0", 20)
+
+
+def test_a_contest_that_cannot_be_is_told_by_the_check(agent):
+    repository = Path(__file__).parents[2]
+    config = runpy.run_path(str(repository / "configs" / "evaluate.py"))["get_config"]()
+    config.policy, config.agent.dir, config.agent.checkpoint = "agent", str(agent[0]), "150"
+    with pytest.raises(UserError, match="has no checkpoint 150"):
+        lineups.check(config)
+    lineups.check(config, lineups.Pins(checkpoint=200))
+    config.agent.checkpoint, config.environment.name = "latest", "NetHackScore-v1"
+    with pytest.raises(UserError, match=r"must be Recall-v0, or .* was trained on Recall-v0"):
+        lineups.check(config)
+    config.environment.name = None
+    config.compat.sober_mask = True  # the agent's own switches hold
+    lineups.check(config)
+
+
+def test_what_cannot_be_loaded_is_told(agent, tmp_path):
+    folder = agent[0]
+    with pytest.raises(UserError, match=r"has no checkpoint 150: it has \[100, 200, 300\]"):
+        agent_policy.load(folder, "150")
+    with pytest.raises(UserError, match="is not a run folder"):
+        agent_policy.load(tmp_path)
+    (tmp_path / "config.json").write_text('{"stage": "collect"}')
+    with pytest.raises(UserError, match="is a run of collect, not of train_agent"):
+        agent_policy.load(tmp_path)
+    (tmp_path / "config.json").write_text(
+        '{"stage": "train_agent", "network": {}, "environment": {"name": "Recall-v0"}}'
+    )
+    with pytest.raises(UserError, match=r"config\.json is damaged .*max_episode_steps, reward\.dir, compat"):
+        agent_policy.load(tmp_path)
+
+
+def test_an_agent_plays_only_where_its_actions_are(tmp_path):
+    repository = Path(__file__).parents[2]
+    config = runpy.run_path(str(repository / "configs" / "train_agent.py"))["get_config"]("smoke")
+    (tmp_path / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
+    line = "plays NetHackScore-v1 with 23 actions, NetHackOracleExtendedActions-v1 has 28"
+    with pytest.raises(UserError, match=line):
+        agent_policy.load(tmp_path, environment="NetHackOracleExtendedActions-v1")
+    evaluation = runpy.run_path(str(repository / "configs" / "evaluate.py"))["get_config"]()
+    evaluation.policy, evaluation.environment.name = str(tmp_path), "NetHackScoreExtendedActions-v1"
+    with pytest.raises(UserError, match=r"same fields and actions: .* was trained on NetHackScore-v1"):
+        lineups.check(evaluation)

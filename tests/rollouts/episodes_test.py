@@ -1,0 +1,283 @@
+"""Episodes are a function of policy, environment and seeds; workers are really spawned and really killed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import types
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from motif_jax.actors import worker_process
+from motif_jax.actors.worker_process import WorkerProcess
+from motif_jax.envs.episode import Transition
+from motif_jax.envs.recall import Recall
+from motif_jax.rollouts import episode_worker, episodes
+from motif_jax.rollouts.episode_worker import EpisodeServer, Uniforms
+from motif_jax.rollouts.episodes import How, play_episodes
+from motif_jax.rollouts.policies import RandomPolicy, choose_actions, log_softmax
+from motif_jax.support.errors import UserError
+from tests.toys import Corridor, Flyer
+
+SEEDS = list(range(100, 111))
+OPTIONS = {"delay": 40}
+
+
+class Counting:
+    """A policy with a state: its logits depend on the observation and on the steps since `first`."""
+
+    name = "counting"
+    in_workers = False
+
+    def __init__(self) -> None:
+        self.batches: list[int] = []
+
+    def initial_state(self, batch_size):
+        return np.zeros(batch_size, np.int64)
+
+    def act(self, observation, first, state):
+        self.batches.append(len(first))
+        state = np.where(first, 0, state) + 1
+        total = sum(
+            np.asarray(v, np.float64).reshape(len(first), -1) @ np.cos(np.arange(v[0].size) + len(name))
+            for name, v in sorted(observation.items())
+        )
+        logits = np.sin(np.outer(total + state, np.arange(1, 3))).astype(np.float32)
+        return logits, (total + state).astype(np.float32), state
+
+
+def play(policy, skip=(), on_death=None, **how):
+    how = How(**{"workers": 2, "lanes": 4, **how})
+    played = play_episodes("Recall-v0", OPTIONS, SEEDS, policy, how, skip=skip, on_death=on_death)
+    return {r.index: r for r in played}
+
+
+def assert_same(first, second):
+    assert sorted(first) == sorted(second)
+    for index, record in first.items():
+        other = second[index]
+        for name in ("actions", "rewards", "values", "log_probs", "texts", "text_index", "text_count"):
+            np.testing.assert_array_equal(
+                getattr(record, name), getattr(other, name), err_msg=f"{index} {name}"
+            )
+        assert (record.seed, record.end, record.info) == (other.seed, other.end, other.info)
+
+
+@pytest.fixture(scope="module")
+def counted():
+    """What `Counting` plays; tests leave it as they found it."""
+    return play(Counting())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", [Counting(), RandomPolicy()], ids=["batched", "random"])
+def test_results_do_not_depend_on_the_number_of_workers(policy):
+    one, three = play(policy, workers=1), play(policy, workers=3)
+    assert sorted(one) == list(range(len(SEEDS)))
+    assert [one[i].seed for i in range(len(SEEDS))] == SEEDS
+    assert_same(one, three)
+    assert len({r.actions.tobytes() for r in one.values()}) > 1
+
+
+def test_records_say_what_was_played():
+    policy = Counting()
+    records = play(policy, keep_fields=("features",))
+    assert set(policy.batches) == {2}, "the network always sees lanes / 2 rows"
+    for record in records.values():
+        assert len(record.rewards) == len(record.values) == len(record.log_probs) == len(record)
+        assert record.info["length"] == len(record)
+        assert record.info["return"] == pytest.approx(record.rewards.sum(), abs=1e-6)
+        assert record.end in (1, 2)
+        assert record.fields["features"].shape[0] == len(record)
+        assert (record.log_probs <= 0).all()
+
+
+@pytest.mark.slow
+def test_skipped_episodes_change_nothing_for_the_others(counted):
+    rest = play(Counting(), skip={0, 3, 4})
+    assert_same({i: r for i, r in counted.items() if i not in (0, 3, 4)}, rest)
+
+
+@pytest.mark.slow
+def test_a_killed_worker_is_replaced_and_its_episodes_are_played_again(counted):
+    deaths, records = [], {}
+    killed = False
+    for record in play_episodes(
+        "Recall-v0", OPTIONS, SEEDS, Counting(), How(workers=2, lanes=4), on_death=deaths.append
+    ):
+        records[record.index] = record
+        if len(records) == 2 and not killed:
+            killed = True
+            os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
+    assert_same(counted, records)
+    assert deaths == [1]
+
+
+@dataclass(frozen=True)
+class KillOnce(RandomPolicy):
+    """Ends its process in the first try of one episode."""
+
+    marker: Path = Path()
+
+    def player(self, seed, spec):
+        if seed == SEEDS[1] and not self.marker.exists():
+            self.marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().player(seed, spec)
+
+
+@pytest.mark.slow
+def test_an_episode_whose_worker_died_is_played_again(tmp_path):
+    deaths = []
+    again = play(KillOnce(marker=tmp_path / "died"), on_death=deaths.append)
+    assert deaths == [1]
+    assert_same(play(RandomPolicy()), again)
+
+
+class Slow(RandomPolicy):
+    def player(self, seed, spec):
+        time.sleep(1.6)  # processes are looked at once a second
+        return super().player(seed, spec)
+
+
+def test_a_slow_bot_is_not_taken_for_an_engine_that_hangs(monkeypatch):
+    monkeypatch.setattr(worker_process, "HANG_SECONDS", 0.5)
+    deaths = []
+    slow = list(
+        play_episodes("Recall-v0", OPTIONS, SEEDS[:1], Slow(), How(workers=1), on_death=deaths.append)
+    )
+    assert (len(slow), deaths) == (1, [])
+
+
+def test_a_worker_that_still_starts_does_not_hear_ctrl_c():
+    setup = {"environment": "Recall-v0", "options": OPTIONS, "policy": RandomPolicy(), "keep_fields": ()}
+    worker = WorkerProcess(EpisodeServer, setup)
+    os.kill(worker.process.pid, signal.SIGINT)
+    worker.connection.send((0, SEEDS[0]))
+    assert worker.receive().index == 0
+    worker.close()
+
+
+class KillOwnWorker(RandomPolicy):
+    def player(self, seed, spec):
+        if seed == SEEDS[1]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().player(seed, spec)
+
+
+def test_an_episode_that_kills_its_workers_is_named():
+    said = rf"Recall-v0: episode 1 with seed {SEEDS[1]} ended 3 worker processes: give another .*, or play only the 1 bef"
+    with pytest.raises(UserError, match=said):
+        list(play_episodes("Recall-v0", OPTIONS, SEEDS[:3], KillOwnWorker(), How(workers=1)))
+    assert not multiprocessing.active_children()
+
+
+class Deadly(Corridor):
+    def reset(self, seed, out):
+        if seed == SEEDS[2]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().reset(seed, out)
+
+
+def test_an_episode_of_a_network_that_kills_its_workers_is_named():
+    name = f"{__name__}:Deadly"
+    policy = Flyer(Corridor.make_spec(name))
+    with pytest.raises(UserError, match=rf"episode 2 with seed {SEEDS[2]} ended 3 worker processes: give"):
+        list(play_episodes(name, {}, SEEDS[:4], policy, How(workers=1, lanes=2)))
+    assert not multiprocessing.active_children()
+
+
+class Broken(RandomPolicy):
+    def player(self, seed, spec):
+        raise KeyError("a bug in a worker")
+
+
+@pytest.mark.parametrize(
+    ("policy", "options", "said"),
+    [
+        (Broken(), OPTIONS, "KeyError: 'a bug in a worker'"),
+        (Counting(), {"cues": -3}, "ValueError: action_names must be -3"),
+    ],
+    ids=["random", "batched"],
+)
+def test_an_exception_in_a_worker_is_shown_and_not_retried(policy, options, said, monkeypatch):
+    monkeypatch.setattr(episodes.registry, "spec", lambda *a, **k: spec_of())
+    with pytest.raises(RuntimeError, match=rf"a worker process failed:(.|\n)*{said}"):
+        list(play_episodes("Recall-v0", options, SEEDS, policy, How(workers=1, lanes=2)))
+    assert not multiprocessing.active_children()
+
+
+def spec_of():
+    return Recall.make_spec()
+
+
+def test_stop_ends_early_and_leaves_no_process():
+    class Stop:
+        requested = False
+
+    stop, seen = Stop(), []
+    for record in play_episodes("Recall-v0", OPTIONS, SEEDS, RandomPolicy(), How(workers=1), stop=stop):
+        seen.append(record.index)
+        stop.requested = True
+    assert 1 <= len(seen) < len(SEEDS)
+    assert not multiprocessing.active_children()
+
+
+def test_bad_arguments_are_refused():
+    with pytest.raises(ValueError, match="even number"):
+        list(play_episodes("Recall-v0", OPTIONS, SEEDS, Counting(), How(workers=1, lanes=3)))
+    with pytest.raises(ValueError, match="no observation field glyphs"):
+        list(play_episodes("Recall-v0", OPTIONS, SEEDS, Counting(), How(workers=1, keep_fields=("glyphs",))))
+
+
+def test_worker_module_brings_no_jax():
+    code = """
+        import sys
+        import motif_jax.rollouts.episode_worker, motif_jax.rollouts.policies, motif_jax.rollouts.episodes
+        bad = [m for m in sys.modules if m.split('.')[0] in ('jax', 'jaxlib', 'flax', 'orbax', 'tensorflow')]
+        print(bad); sys.exit(bool(bad))
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_uniforms_depend_on_seed_and_step_alone():
+    forward, jumping = Uniforms(5), Uniforms(5)
+    expected = [forward.at(step) for step in range(3000)]
+    assert [jumping.at(step) for step in (2999, 0, 1024, 7)] == [expected[s] for s in (2999, 0, 1024, 7)]
+    assert Uniforms(6).at(0) != expected[0]
+    assert abs(np.mean(expected) - 0.5) < 0.03
+
+
+def test_actions_follow_the_distribution():
+    logits = np.log(np.array([[0.1, 0.0, 0.6, 0.3]]) + 1e-300).repeat(4000, 0)
+    uniforms = (np.arange(4000) + 0.5) / 4000
+    actions, log_probs = choose_actions(logits, uniforms)
+    np.testing.assert_allclose(np.bincount(actions, minlength=4) / 4000, [0.1, 0, 0.6, 0.3], atol=1e-3)
+    np.testing.assert_allclose(np.exp(log_probs), np.array([0.1, 0, 0.6, 0.3])[actions], rtol=1e-5)
+    assert set(choose_actions(logits, uniforms, greedy=True)[0]) == {2}
+    assert choose_actions(logits, np.ones(4000) * (1 - 1e-16))[0].max() == 3
+    np.testing.assert_allclose(np.exp(log_softmax(np.array([1e4, 0.0]))), [1, 0])
+
+
+def test_collector_counts_texts_when_the_environment_does_not():
+    from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
+
+    spec = EnvironmentSpec({"word": ArraySpec((3,), "uint8")}, 2, text_field="word")
+    environment = types.SimpleNamespace(spec=spec, episode_info=lambda: {"return": 1.5})
+    collector = episode_worker.EpisodeCollector(environment, 0, 1)
+    for action, text in zip((-1, 0, 0), (b"abc", b"xyz", b"abc"), strict=True):
+        assert collector.add(Transition({"word": np.frombuffer(text, np.uint8)}, action, 0.5, 0)) is None
+    record = collector.add(Transition({}, 0, 0.5, 1))
+    assert [row.tobytes() for row in record.texts] == [b"abc", b"xyz"]
+    assert record.text_index.tolist() == [0, 1, 0]
+    assert record.text_count.tolist() == [1, 1, 2]
+    assert episodes.DEFAULT_LANES % 2 == 0

@@ -1,0 +1,245 @@
+"""By which reward episodes are rated: whose settings hold, what is pinned, and rewards of more than the message."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from motif_jax import agents, rewards, wrappers
+from motif_jax.actors.rerecording import record_actions
+from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.envs import registry
+from motif_jax.networks.agent import make_agent_network
+from motif_jax.rewards.exchange import write_safetensors
+from motif_jax.rewards.trained import read_trained
+from motif_jax.rl import agent_checkpoints
+from motif_jax.rollouts import agent_policy, lineups, watching
+from motif_jax.rollouts.episode_worker import PlayedEpisode
+from motif_jax.rollouts.episodes import How, play_episodes
+from motif_jax.support import run_folder
+from motif_jax.support.errors import UserError
+from tests.reward_fixtures import load_config, make_dataset, reward_config, train
+from tests.rollouts.agent_policy_test import save
+
+pytestmark = [pytest.mark.extra, pytest.mark.usefixtures("compiled_quickly")]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A reward of the message, one that reads the status line and the map too, both with evaluations 0 and 1."""
+    folder = tmp_path_factory.mktemp("runs")
+    make_dataset(folder / "dataset", pairs=60, glyphs=True)
+    small = {"network.hidden_dim": 16}
+    train(folder / "text", reward_config(folder / "dataset", **small))
+    more = {"network.status": True, "network.glyphs": True, "network.embedding_dim": 4}
+    train(folder / "more", reward_config(folder / "dataset", **small, **more))
+    return folder
+
+
+def agent_run(folder, reward, **changes):
+    """An agent of the Recall environment without training, whose config names `reward`."""
+    folder.mkdir()
+    config = load_config("train_agent", "recall")
+    config.reward.dir, config.reward.intrinsic_coefficient, config.reward.quantile = str(reward), 0.1, 0.3
+    config.update_from_flattened_dict(changes)
+    (folder / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
+    name, options = agent_policy.environment_of(config)
+    network = make_agent_network(config.network, registry.spec(name, **options))
+    with agent_checkpoints.open_checkpoints(folder, 5) as checkpoints:
+        save(folder, checkpoints, network, 100, 0.9)
+    return str(folder)
+
+
+def evaluate_config(**changes):
+    config = load_config("evaluate", "smoke")
+    config.update_from_flattened_dict(changes)
+    return config
+
+
+def test_settings_of_a_reward_that_is_not_used_are_refused(runs, tmp_path):
+    agent = agent_run(tmp_path / "agent", runs / "text")
+    own = evaluate_config(policy=agent)
+    assert lineups.open_lineup(own).plan["reward"]["quantile"] == 0.3, "the agent's own"
+    own.reward.quantile = 0.3
+    lineups.check(own)
+    own.reward.quantile = 0.7
+    said = r"config.reward.quantile=0.7: must be left at 0.5: the agent .* keeps its own 0.3; give --config.reward"
+    with pytest.raises(UserError, match=said):
+        lineups.check(own)
+    own.reward.dir = str(runs / "text")
+    assert lineups.check(own).plan["reward"]["quantile"] == 0.7
+    alone = evaluate_config()
+    alone.reward.step = 1
+    with pytest.raises(UserError, match=r"config.reward.step=1: must be .* given together with reward.dir"):
+        lineups.check(alone)
+
+
+def test_the_evaluation_of_the_reward_is_resolved_and_pinned(runs):
+    config = evaluate_config()
+    config.reward.dir = str(runs / "text")
+    assert lineups.open_lineup(config).plan["reward"]["step"] == 1
+    pinned = lineups.open_lineup(config, lineups.Pins(reward_step=0))
+    assert pinned.plan["reward"]["step"] == 0
+    texts = np.unique(PairsDataset.open(runs / "dataset").data["message"].reshape(-1, 256), axis=0)
+    first = rewards.load_intrinsic(pinned.reward, pinned.spec).lookup(texts).values
+    np.testing.assert_array_equal(first, rewards.load(runs / "text", 0).intrinsic(texts))
+    assert not np.array_equal(first, rewards.load(runs / "text", 1).intrinsic(texts))
+
+
+def test_what_was_trained_anew_is_not_what_was_begun_with(runs, tmp_path):
+    agent = agent_run(tmp_path / "agent", runs / "text")
+    begun = lineups.open_lineup(evaluate_config(policy=agent))
+    pins = lineups.Pins(100, begun.reward.step, begun.digests)
+    assert lineups.open_lineup(evaluate_config(policy=agent), pins).digests == begun.digests
+    shutil.rmtree(agent)
+    agent_run(tmp_path / "agent", runs / "text")
+    with pytest.raises(UserError, match=r"config.policy=.*/agent: is not the one that the run started with"):
+        lineups.open_lineup(evaluate_config(policy=agent), pins)
+    lineups.open_lineup(evaluate_config(policy=agent), lineups.Pins(100, begun.reward.step))
+
+
+def test_a_reward_is_told_from_another_at_its_place(runs, tmp_path):
+    file, found = tmp_path / "reward.safetensors", []
+    for evaluation in (0, 1):
+        write_safetensors(read_trained(runs / "text", evaluation), file)
+        for place in (runs / "text", file):
+            found.append(rewards.digest(ConfigDict({"dir": str(place), "step": evaluation})))
+    assert len({*found} - {None}) == 4
+    assert rewards.digest(ConfigDict({"dir": str(runs / "text"), "step": 1})) == found[2]
+    assert rewards.digest(ConfigDict({"dir": None, "step": None})) is None
+
+
+def test_a_folder_with_the_name_of_a_policy_is_a_folder(runs, tmp_path, monkeypatch):
+    folder = agent_run(tmp_path / "agent", runs / "text")
+    monkeypatch.chdir(tmp_path)
+    for name in ("random", "bot"):
+        (tmp_path / name).symlink_to(folder)
+    for name in ("agent", "random", "bot"):
+        agent = agents.load(name)
+        assert agent.checkpoint == 100
+        assert repr(agent) == f"Agent({name!r}, checkpoint=100, environment={agent.environment!r})"
+        who = lineups.open_lineup(lineups.of_folder(name))
+        assert (who.checkpoint, who.plan["policy"], who.reward.quantile) == (100, name, 0.3)
+        assert not who.policy.in_workers
+    with pytest.raises(UserError, match="random: no agent of a run plays here"):
+        agents.Agent("random", lineups.open_lineup(evaluate_config()), 0)
+
+
+def test_episodes_that_cannot_be_played_are_refused_in_a_line(runs, tmp_path):
+    agent = agent_run(tmp_path / "agent", runs / "text")
+    said = r"keep_fields: Recall-v0 has no glyphs, mood: it has features, sign, sign_count"
+    with pytest.raises(UserError, match=said):
+        agents.play(agent, 1, keep_fields=("sign", "mood", "glyphs"))
+    with pytest.raises(UserError, match=r"workers=0: must be at least 1"):
+        agents.play(agent, 1, workers=0)
+    with pytest.raises(UserError, match=r"episodes=-1: must be at least 0"):
+        agents.play(agent, -1)
+
+
+def test_a_task_without_counts_pays_what_its_training_paid(runs, tmp_path):
+    task = {"environment.name": "tests.toys:Talker", "reward.count_exponent": 3.0}
+    agent = agent_run(tmp_path / "agent", runs / "text", **task)
+    who = lineups.open_lineup(evaluate_config(policy=agent))
+    assert who.reward.count_exponent == 3.0
+    texts = np.unique(PairsDataset.open(runs / "dataset").data["message"].reshape(-1, 256), axis=0)
+    count = np.arange(len(texts))
+    record = PlayedEpisode(0, 0, count, count, 1, {}, texts, count, 1 + count)
+    rated = who.rater.rate(record)
+    assert rated.uncounted.any()
+    np.testing.assert_array_equal(rated.discounted, rated.uncounted)
+    assert who.live_rater().count_exponent == 0
+    env = wrappers.IntrinsicReward.of_agent(agents.load(agent).make_env(), agent)
+    env.reset(seed=0)
+    parts = [env.step(0)[-1]["reward_parts"] for _ in range(29)]
+    assert any(part["visits"] > 1 and part["intrinsic"] for part in parts)
+    assert [part["counted"] for part in parts] == [part["intrinsic"] for part in parts]
+    counted = agent_run(tmp_path / "counted", runs / "text")
+    assert lineups.open_lineup(evaluate_config(policy=counted)).live_rater().count_exponent == 3
+
+
+def test_the_threshold_is_rounded_where_the_agents_was(runs, tmp_path):
+    texts = np.unique(PairsDataset.open(runs / "dataset").data["message"].reshape(-1, 256), axis=0)
+    trained = read_trained(runs / "text")
+    raw = trained.of_messages(trained.params, texts)
+
+    def paid(quantile, rounded):
+        return trained.normalisation(True, quantile, rounded)(raw)
+
+    levels = [q for q in rewards.QUANTILE_LEVELS if (paid(q, True) != paid(q, False)).any()]
+    assert levels, "a quantile where the two thresholds tell messages apart"
+    agents = {
+        switch: agent_run(
+            tmp_path / f"agent-{switch}",
+            runs / "text",
+            **{"reward.quantile": levels[0], "compat.quantile_two_decimals": switch},
+        )
+        for switch in (True, False)
+    }
+    for switch, agent in agents.items():
+        who = lineups.open_lineup(evaluate_config(policy=agent))
+        expected = paid(levels[0], switch)
+        live = who.live_rater()
+        np.testing.assert_allclose([live(text, {}).paid for text in texts], expected, rtol=1e-5)
+        count = np.arange(len(texts))
+        record = PlayedEpisode(0, 0, count, count, 1, {}, texts, count, np.ones(len(texts)))
+        np.testing.assert_allclose(who.rater.rate(record).uncounted, expected, rtol=1e-5)
+
+
+def test_a_reward_of_more_than_the_message_rates_episodes_and_films(runs):
+    config = evaluate_config(**{"environment.max_episode_steps": 90})
+    config.reward.dir, config.reward.quantile = str(runs / "more"), None
+    who = lineups.check(config)
+    assert who.options["fields"] == ["glyphs"]
+    assert who.rater.fields == ("message", "blstats", "glyphs")
+    (record,) = play_episodes(
+        who.environment, who.options, [5], who.policy, How(workers=1, keep_fields=who.rater.fields)
+    )
+    rated = who.rater.rate(record)
+    reward = rewards.load_intrinsic(who.reward, who.spec)
+    rows = {name: record.fields[name][:, None] for name in who.rater.fields}
+    expected = np.asarray(jax.jit(reward.in_step)(reward.params, rows))[:, 0]
+    np.testing.assert_allclose(rated.uncounted, expected, rtol=2e-4, atol=2e-5)
+    np.testing.assert_allclose(rated.discounted, rated.uncounted / record.text_count**3.0)
+
+    recording = record_actions(who.environment, who.options, 5, record.actions)
+    rater = who.live_rater()
+    film = watching.film_recording(recording, "t", None, lambda spec: rater, who.options["fields"])
+    np.testing.assert_allclose(film.intrinsic[:-1], rated.discounted, rtol=2e-3, atol=2e-4)
+    assert len(film.texts) > len(set(film.texts)), "one message pays differently on other screens"
+    np.testing.assert_array_equal(film.text_count[:-1], record.text_count)
+    np.testing.assert_array_equal(film.paid[film.text_index], film.normalised[film.text_index])
+
+
+def test_a_task_that_does_not_show_what_a_reward_reads_is_refused(runs):
+    config = evaluate_config(**{"environment.name": "Recall-v0"})
+    config.reward.dir = str(runs / "more")
+    with pytest.raises(UserError, match=r"must be a reward that reads what Recall-v0 shows, not .*glyphs"):
+        lineups.check(config)
+
+
+@pytest.mark.parametrize("name", ["text", "more"])
+def test_a_safetensors_file_is_a_reward_wherever_a_run_folder_is(runs, tmp_path, name):
+    file = tmp_path / "reward.safetensors"
+    write_safetensors(read_trained(runs / name), file)
+    rated = []
+    for place in (runs / name, file):
+        config = evaluate_config(**{"environment.max_episode_steps": 60, "reward.dir": str(place)})
+        config.reward.quantile = None
+        who = lineups.check(config)
+        keep = who.rater.fields
+        played = play_episodes(
+            who.environment, who.options, [5], who.policy, How(workers=1, keep_fields=keep)
+        )
+        rated.append(who.rater.rate(next(played)).discounted)
+        played.close()
+    np.testing.assert_array_equal(*rated)
+    training = load_config("train_agent")
+    training.reward.dir, training.reward.intrinsic_coefficient = str(file), 0.1
+    rewards.check(training.reward)
+    with pytest.raises(UserError, match="has no evaluation 0: it is evaluation 1"):
+        lineups.check(evaluate_config(**{"reward.dir": str(file), "reward.step": 0}))

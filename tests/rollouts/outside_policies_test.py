@@ -1,0 +1,66 @@
+"""Lineups of policies that stand outside the package, and folders that are called like one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from motif_jax.envs import registry
+from motif_jax.rollouts import lineups
+from motif_jax.stages import evaluate, visualize
+from motif_jax.support import run_folder
+from motif_jax.support.errors import UserError
+from tests.reward_fixtures import load_config
+
+CORRIDOR = "tests.toys:Corridor"
+
+
+def configured(stage="evaluate", **changes):
+    config = load_config(stage, "smoke")
+    config.update_from_flattened_dict({"environment.name": CORRIDOR, **changes})
+    return config
+
+
+def test_a_folder_with_a_colon_is_a_run_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("a:b", "at:12"):
+        (tmp_path / folder).mkdir()
+        with pytest.raises(UserError, match=rf"{folder}.*config.json"):
+            lineups.check(configured(policy=folder))
+        with pytest.raises(UserError, match=rf"{folder}.*config.json"):
+            lineups.check(configured(policy=str(tmp_path / folder)))
+
+
+@pytest.mark.parametrize("name", ["NoPolicy", "HalfBot", "ACTIONS"])
+def test_what_is_no_policy_is_refused_before_anything_is_written(name, tmp_path):
+    for stage, of in ((evaluate, "evaluate"), (visualize, "visualize")):
+        with pytest.raises(
+            UserError, match=rf"config.policy='tests.toys:{name}': must be a class with in_workers"
+        ):
+            stage.check(configured(of, policy=f"tests.toys:{name}"), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("policy", ["random", "tests.toys:RightWinger"])
+def test_greedy_is_refused_where_nothing_is_drawn_of_a_network(policy, tmp_path):
+    for stage, of in ((evaluate, "evaluate"), (visualize, "visualize")):
+        with pytest.raises(UserError, match=r"config.greedy=True: must be False"):
+            stage.check(configured(of, policy=policy, greedy=True), tmp_path / "new")
+        stage.check(configured(of, policy=policy), tmp_path / "new")
+    assert lineups.check(configured(policy="tests.toys:Flyer", greedy=True)).checkpoint is None
+
+
+def test_an_agent_plays_in_a_task_that_shows_the_same_with_its_options(tmp_path):
+    config = load_config("train_agent", "recall")
+    config.environment.name, config.environment.max_episode_steps = "tests.toys:HorizonCorridor", 12
+    (tmp_path / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
+    other = {
+        "environment.name": "tests.toys:OtherHorizonCorridor",
+        "agent.dir": str(tmp_path),
+        "environment.max_episode_steps": None,
+    }
+    assert lineups.check(configured(**other)).spec.observation["tokens"].shape == (12,)
+    with pytest.raises(UserError, match=r"config.environment.name='Recall-v0': must be tests.toys:Horizon"):
+        lineups.check(configured(**{**other, "environment.name": "Recall-v0"}))
+    assert registry.spec(other["environment.name"]).observation["tokens"].shape == (30,)

@@ -1,0 +1,158 @@
+"""Collections in environments that stand outside the package and take the step limit alone."""
+
+from __future__ import annotations
+
+import json
+import types
+
+import numpy as np
+import pytest
+
+from motif_jax.datasets.pairs import chunks
+from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.envs import registry
+from motif_jax.rollouts import agent_policy, agents, collection, mixture, sampling
+from motif_jax.rollouts.episodes import How
+from motif_jax.stages import collect
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_save_npy
+from tests.reward_fixtures import load_config
+from tests.toys import Flyer
+
+CORRIDOR = "tests.toys:Corridor"
+
+
+def test_pairs_are_collected_where_nothing_is_added_to_what_is_shown(tmp_path):
+    config = load_config("collect", "smoke")
+    config.environment.name, config.environment.max_episode_steps = "tests.toys:Talker", 20
+    config.policy, config.screens, config.num_pairs, config.workers = "random", False, 20, 1
+    config.start_share = 1.0
+    collect.check(config, tmp_path / "dataset")
+    assert collect.run(config, tmp_path / "dataset") is None
+    messages = PairsDataset.open(tmp_path / "dataset").data["message"]
+    assert bytes(np.asarray(messages).reshape(-1, 256)[0]).startswith(b"number ")
+
+
+def test_random_and_scripted_players_take_part_where_there_is_only_a_short_text(tmp_path):
+    config = load_config("collect", "smoke")
+    config.environment.name, config.num_pairs, config.workers = "Recall-v0", 60, 1
+    config.start_share, config.spread, config.seed = 1.0, "messages", 4
+    config.mixture.scripted, config.scripted = 2.0, "tests.toys:Stubborn"
+    collect.check(config, tmp_path)
+    assert collect.run(config, tmp_path) is None
+    dataset = PairsDataset.open(tmp_path)
+    assert set(dataset.data) == {"message", "rewards"}, "screens and status only where there are any"
+    rows = [json.loads(line) for line in (tmp_path / "episodes.jsonl").read_text().splitlines()]
+    assert {row["player"] for row in rows} == {"uniform", "tests.toys:Stubborn"}, "not NetHack's habits"
+    texts = {bytes(text).rstrip(b"\0") for text in np.asarray(dataset.data["message"]).reshape(-1, 256)}
+    assert texts == {b"", b"which cue?", *(b"the cue is %d" % cue for cue in range(4))}
+    assert "score" not in dataset.info
+    assert {"success", "return", "length"} <= set(rows[0])
+
+
+def test_agents_play_where_there_are_no_switches(tmp_path, monkeypatch):
+    policy = Flyer(registry.spec(CORRIDOR))
+    monkeypatch.setattr(agent_policy, "read_config", lambda folder: None)
+    monkeypatch.setattr(agent_policy, "environment_of", lambda config: (CORRIDOR, {}))
+    monkeypatch.setattr(agent_policy, "load", lambda *arguments: (policy, 7))
+    played = agents.play(
+        agents.CollectingAgent(str(tmp_path), 7),
+        CORRIDOR,
+        {"max_episode_steps": 9},
+        [0, 1],
+        [3, 4],
+        lambda episode: tmp_path / f"{episode}.npy",
+        How(workers=1, lanes=2),
+        stop=types.SimpleNamespace(requested=False),
+    )
+    assert sorted(played) == [0, 1]
+    assert set(np.load(tmp_path / "0.npy").tolist()) <= {0, 1, 2}
+
+
+def _of_brief_games():
+    """Of games that are shorter than a sub-sequence, but for every fifth seed."""
+    config = load_config("collect", "smoke")
+    config.environment.name, config.environment.max_episode_steps = "tests.toys:Brief", 20
+    config.policy, config.screens, config.num_pairs, config.workers = "random", False, 4, 1
+    config.length, config.start_share, config.lanes, config.seed = 10, 1.0, 2, 1
+    return config
+
+
+@pytest.mark.slow
+def test_agents_whose_first_games_are_all_too_short_play_on(tmp_path, monkeypatch):
+    rounds = []
+
+    def record(*arguments, record=sampling.record):
+        rounds.append(arguments)
+        assert len(rounds) < 50, "nothing new is played"
+        yield from record(*arguments)
+
+    def play(agent, environment, options, episodes, seeds, actions_file, how, stop):
+        for episode in episodes:
+            atomic_save_npy(actions_file(episode), np.zeros(20 if seeds[episode] % 5 == 0 else 2, np.int8))
+            yield episode
+
+    monkeypatch.setattr(agents, "resolve", lambda named: [agents.CollectingAgent(named, 7)])
+    monkeypatch.setattr(agents, "play", play)
+    monkeypatch.setattr(sampling, "record", record)
+    config = _of_brief_games()
+    config.policy, config.agents = "agents", "runs/agent"
+    collect.check(config, tmp_path / "dataset")
+    assert collect.run(config, tmp_path / "dataset") is None
+    dataset = PairsDataset.open(tmp_path / "dataset")
+    assert dataset.num_pairs == 4
+    assert min(dataset.info["episode"].reshape(-1)) >= config.lanes, "none of the first games is long enough"
+
+
+def test_games_that_are_all_too_short_are_said_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(collection, "_MOST_EMPTY", 2)
+    for _ in range(2):  # the same command plays one more and says it again
+        with pytest.raises(
+            UserError, match=r"config\.length=10: none of \d games was that long; give a smaller"
+        ):
+            collect.run(_of_brief_games(), tmp_path / "dataset")
+
+
+class _StopsAfterOne:
+    """Asks a collection to stop as soon as a game is recorded."""
+
+    def __init__(self, staging):
+        self._staging = staging
+
+    @property
+    def requested(self):
+        return any(self._staging.rglob("*.npz"))
+
+
+@pytest.mark.slow
+def test_a_game_that_ends_every_process_is_left_out_where_it_comes_first_after_a_start(tmp_path, monkeypatch):
+    def collected(stop, wanted):
+        there = {"agents": {}, "workers": 1, "lanes": 2, "stop": stop}
+        return collection.Collection(wanted, tmp_path / "d", staging, **there).run({})
+
+    def job(self, episode, actions=None, job=mixture.Players.job):
+        return job(self, episode, np.zeros(1, np.int8) if episode == 1 else actions)  # too few to play on
+
+    staging = tmp_path / "staging"
+    monkeypatch.setattr(mixture.Players, "job", job)
+    wanted = collection.Wanted(
+        "tests.toys:Talker", {"max_episode_steps": 20}, ("message", "blstats"), seed=1, num_pairs=30, length=1,
+        start_share=1.0, even=False, drop_equal_captions=False, players={"uniform": 1.0},
+    )  # fmt: skip
+    assert not collected(_StopsAfterOne(staging), wanted)
+    assert list(chunks.scan(staging / "chunks")) == [0]
+    assert collected(types.SimpleNamespace(requested=False), wanted)
+    about = json.loads((tmp_path / "d" / "dataset.json").read_text())
+    assert about["left_out_episodes"] == [1]
+
+
+def test_captions_that_are_all_equal_are_said_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(collection, "_MOST_EQUAL", 100)
+    config = load_config("collect", "smoke")
+    config.environment.name, config.environment.max_episode_steps = "tests.toys:Silent", 20
+    config.policy, config.screens, config.num_pairs, config.workers = "random", False, 10, 1
+    config.length, config.start_share, config.drop_equal_captions = 1, 1.0, True
+    said = r"config\.drop_equal_captions=True: leaves out every pair, for the captions of \d+ sub-sequences are equal"
+    for _ in range(2):  # the same command says it again at once
+        with pytest.raises(UserError, match=said):
+            collect.run(config, tmp_path / "dataset")

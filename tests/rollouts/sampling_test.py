@@ -1,0 +1,185 @@
+"""Recording processes: what they record, and what happens when they die."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+
+from motif_jax.datasets.pairs import chunks
+from motif_jax.envs import registry
+from motif_jax.envs.nethack.random_players import HABITS, ReplayedActions
+from motif_jax.envs.spec import empty_observation
+from motif_jax.labels.captions import caption
+from motif_jax.rollouts import sampling
+from motif_jax.rollouts.mixture import Players
+from motif_jax.rollouts.sampling_worker import EpisodeJob, History, Sampler, SamplingPlan, caption_keys
+from motif_jax.support import seeds
+from motif_jax.support.errors import UserError
+
+RUNNING = types.SimpleNamespace(requested=False)
+
+
+def how(folder, **changes):
+    settings = {
+        "environment": "NetHackScore-v1",
+        "options": {"max_episode_steps": 150, "fields": ("tty_chars",)},
+        "fields": ("message", "blstats", "tty_chars"),
+        "seed": 3,
+        "length": 2,
+        "share": 1.0,
+        "folder": str(folder),
+    }
+    return SamplingPlan(**{**settings, **changes})
+
+
+def job(index, policy=None):
+    return EpisodeJob(index, seeds.derive(3, "episode", index), 0, policy or HABITS["walker"])
+
+
+def contents(folder):
+    return {
+        (episode, name): array.tobytes()
+        for episode, count in chunks.scan(folder).items()
+        for name, array in chunks.load(folder, episode, count).items()
+    }
+
+
+def test_chunk_is_what_was_seen(tmp_path):
+    """Played by hand beside it: same steps, same rewards, the reward beside the observation it came with."""
+    settings = how(tmp_path)
+    env = registry.make(settings.environment, **settings.options)
+    sampler = Sampler({"plan": settings})
+    count, steps = sampler.answer(job(0))
+    sampler.close()
+    chunk = chunks.load(tmp_path, 0, count)
+    assert count == steps // 2
+
+    out, seen, rewards = empty_observation(env.spec), [], [0.0]
+    env.reset(job(0).seed, out)
+    for action in HABITS["walker"].actions(job(0).seed):
+        seen.append({name: array.copy() for name, array in out.items()})
+        reward, end = env.step(action, out)
+        rewards.append(reward)
+        if end:
+            break
+    assert len(seen) == steps
+    for row, start in enumerate(chunk["info/step"]):
+        for offset in range(2):
+            for name in settings.fields:
+                np.testing.assert_array_equal(chunk[f"data/{name}"][row, offset], seen[start + offset][name])
+            assert chunk["data/rewards"][row, offset] == np.float32(rewards[start + offset])
+        assert chunk["info/turns"][row] == seen[start + 1]["blstats"][20]
+    assert chunk["info/episode_return"][0] == pytest.approx(sum(rewards))
+    assert set(chunk["info/episode_length"]) == {steps}
+    env.close()
+
+
+def test_history_grows_and_is_used_again(monkeypatch):
+    monkeypatch.setattr("motif_jax.rollouts.sampling_worker._FIRST_CAPACITY", 3)
+    env = registry.make("NetHackScore-v1", max_episode_steps=40)
+    small = History(env)
+    monkeypatch.undo()
+    large = History(env)
+    for seed in (1, 2):
+        one = {name: array.copy() for name, array in small.play(seed, HABITS["runner"])[0].items()}
+        two, _ = large.play(seed, HABITS["runner"])
+        assert len(one["rewards"]) == len(two["rewards"]) > 3
+        for name in one:
+            np.testing.assert_array_equal(one[name], two[name])
+    with pytest.raises(RuntimeError, match="no more actions"):
+        small.play(1, ReplayedActions(np.zeros(2, int)))
+    env.close()
+
+
+def test_caption_keys_compare_captions():
+    messages = np.zeros((4, 2, 256), np.uint8)
+    for row, texts in enumerate([("a", ""), ("", "a"), ("b", ""), ("a", "a")]):
+        for step, text in enumerate(texts):
+            messages[row, step, : len(text)] = list(text.encode())
+    keys = caption_keys(messages).tolist()
+    texts = [caption(message) for message in messages]
+    assert [keys[i] == keys[j] for i in range(4) for j in range(4)] == [a == b for a in texts for b in texts]
+    assert keys[0] == keys[1] != keys[3]
+
+
+def test_players_follow_their_weights():
+    players = Players({"walker": 1.0, "eater": 3.0}, seed=4)
+    numbers = np.array([players.number(episode) for episode in range(4000)])
+    assert players.names == ("eater", "walker")
+    assert np.mean(numbers == 0) == pytest.approx(0.75, abs=0.03)
+    assert players.job(7) == players.job(7)
+    assert players.job(7).policy is HABITS[players.names[players.number(7)]]
+    assert len({players.job(episode).seed for episode in range(1000)}) == 1000
+
+
+@pytest.mark.slow
+def test_killed_processes_are_replaced(tmp_path):
+    """Chunks are the same with one process, and with two of which one is killed at work."""
+    for name, workers, kills in (("one", 1, 0), ("killed", 2, 1)):
+        folder = tmp_path / name
+        folder.mkdir()
+        done = []
+        for result in sampling.record(map(job, range(12)), how(folder), workers, RUNNING):
+            done.append(result.job.index)
+            if len(done) <= kills:
+                os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
+            assert not result.left_out
+        assert sorted(done) == list(range(12))
+    assert contents(tmp_path / "one") == contents(tmp_path / "killed")
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.slow
+def test_episode_that_kills_every_process_is_left_out(tmp_path, capfd):
+    """A player without actions ends its process with an error; the others are recorded."""
+    jobs = iter([job(0), job(1), job(2, ReplayedActions(np.zeros(3, int))), job(3)])
+    results = {r.job.index: r for r in sampling.record(jobs, how(tmp_path), 2, RUNNING)}
+    assert {index for index, result in results.items() if result.left_out} == {2}
+    found = chunks.scan(tmp_path)
+    assert found[2] == 0
+    assert min(found[index] for index in (0, 1, 3)) > 0
+    assert capfd.readouterr().err.count("EngineError: the player had no more") == sampling.MAX_DEATHS
+
+
+@pytest.mark.slow
+def test_nothing_can_be_played(tmp_path, capfd):
+    jobs = iter([job(0, ReplayedActions(np.zeros(3, int)))])
+    with pytest.raises(UserError, match="die before they have played one episode"):
+        list(sampling.record(jobs, how(tmp_path), 1, RUNNING))
+    assert not multiprocessing.active_children()
+    assert "no more actions" in capfd.readouterr().err
+
+
+def test_recording_processes_are_light():
+    """They and the stage without agents run on numpy alone."""
+    code = "import sys, motif_jax.stages.collect, motif_jax.rollouts.sampling_worker; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"jax", "flax", "optax", "orbax", "matplotlib"} & set(done.stdout.split())
+
+
+def test_stops_when_asked(tmp_path):
+    stop = types.SimpleNamespace(requested=False)
+    for _ in sampling.record(map(job, range(1000)), how(tmp_path), 1, stop):
+        stop.requested = True
+    assert 0 < len(chunks.scan(tmp_path)) < 1000
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize("end", ["done", "stopped"])
+def test_nothing_is_left_in_the_temporary_directory(tmp_path, monkeypatch, end):
+    temporary, folder = tmp_path / "temporary", tmp_path / "chunks"
+    temporary.mkdir()
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    stop = types.SimpleNamespace(requested=False)
+    for _ in sampling.record(map(job, range(3 if end == "done" else 1000)), how(folder), 2, stop):
+        assert list(temporary.iterdir()), "games of processes at work"
+        stop.requested = end == "stopped"
+    assert not list(temporary.iterdir())

@@ -1,0 +1,73 @@
+"""What somebody else wrote cannot move, colour or break the terminal of who plays."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+
+from motif_jax.datasets.dialogues.dialogue import Dialogue
+from motif_jax.envs.text.contract import Observation, Outcome
+from motif_jax.envs.wordle.environment import WordleObservation
+from motif_jax.rollouts.text_games import Said
+from motif_jax.rollouts.text_terminal import Terminal, TextTable, plain, shown
+
+HOSTILE = "a\x1b]0;owned\x07\x1b[2Jb\x9b31m\rc\x7f\ud800"
+TAMED = "a�]0;owned��[2Jb�31m�c��"
+
+
+class _Heard(Observation):
+    def __init__(self, texts: tuple[str, ...], rewards: tuple[float | None, ...]) -> None:
+        self._texts, self._rewards = texts, rewards
+
+    def to_sequence(self) -> Dialogue:
+        return Dialogue(self._texts, self._rewards, len(self._texts) > 1)
+
+
+class _Hostile:
+    """Task, environment, tokenizer and talker in one: whatever is asked of it, it says the same."""
+
+    def environment(self) -> Any:
+        return self
+
+    def reset(self, rng: np.random.Generator) -> Observation:
+        return _Heard((HOSTILE,), (None,))
+
+    def step(self, action: str) -> Outcome:
+        return Outcome(_Heard((HOSTILE, action), (None, 1.0)), 1.0, True)
+
+    def encode(self, text: str) -> list[int]:
+        if text == "refused":
+            raise ValueError(HOSTILE)
+        return []
+
+    def begin(self, games: Any) -> None:
+        pass
+
+    def act(self, observations: Any, slots: Any) -> list[Said]:
+        return [Said(HOSTILE)]
+
+
+@pytest.mark.parametrize(
+    ("mode", "typed", "times"),
+    [("with", "refused\n\n", 6), ("against", "me\n", 6), ("answer", "\n/end\n", 1)],
+)
+def test_what_others_say_is_shown_without_control_characters(mode: str, typed: str, times: int) -> None:
+    it: Any = _Hostile()
+    out = io.StringIO()
+    found = TextTable(it, it, Terminal(io.StringIO(typed), out), it, 0).play(0, mode)
+    said = out.getvalue()
+    assert all(one.isprintable() or one == "\n" for one in said)
+    assert said.count(TAMED) == times
+    assert HOSTILE in found[-1]["texts"], "it is kept as it was said"
+
+
+def test_lines_of_a_text_stay_lines_and_guesses_keep_their_colours() -> None:
+    assert plain("\u202eevil") == "\N{REPLACEMENT CHARACTER}evil"
+    assert plain("one\r\ntwo\n\tthree é 猫") == "one\ntwo\n\tthree é 猫"
+    table: Any = None
+    said = shown(WordleObservation(table, ("crane", HOSTILE), (0, None), np.ones(0, bool)))
+    assert "\x1b[" in said.splitlines()[0]
+    assert said.splitlines()[1] == TAMED

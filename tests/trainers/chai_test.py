@@ -1,0 +1,239 @@
+"""CHAI: its loss against plain numpy written from the published facts, what a policy proposes, and the file that keeps it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from motif_jax.algorithms import chai
+from motif_jax.algorithms.chai import Candidates
+from motif_jax.algorithms.implicit_q import ImplicitQSettings
+from motif_jax.envs.wordle.tokens import WordleTokenizer
+from motif_jax.language import making
+from motif_jax.language.making import Sizes
+from motif_jax.language.model import LanguageModel
+from motif_jax.language.text_agent import Design, TextAgentNetwork
+from motif_jax.support.errors import UserError
+from motif_jax.trainers.candidate_batches import CandidateBatches, Proposer
+from motif_jax.trainers.candidate_cache import CachedCandidates, CandidateCache
+from motif_jax.trainers.dialogue_batches import ItemLayout
+from motif_jax.trainers.text_methods import RULES
+from motif_jax.trainers.text_objective import Objective, Weights
+from tests.golden_ilql import item_of
+from tests.reward_fixtures import load_config
+from tests.trainers.text_objective_test import parameters
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
+TEXTS = ("<a>abc</a><g><b></s>de</a>", "<a>fa</a><b></s></eod>", "<s><y></s>ab</a></eod>")
+GAMMA, WIDTH, COUNT, PAD = 0.9, 8, 3, WordleTokenizer.delimiters.pad
+
+
+@pytest.fixture(scope="module")
+def objective() -> Objective:
+    marks = WordleTokenizer.delimiters
+    tokens = {"start": marks.state_start, "pad": PAD, "end": marks.action_end}
+    config = making.make("gpt2", Sizes(WIDTH, 1, 2, max_length=48), WordleTokenizer.size, tokens)
+    design = Design("mean", v=False, separate_policy=False, separate_target=False)
+    return Objective(
+        TextAgentNetwork(LanguageModel(config), design),
+        RULES["chai"],
+        ImplicitQSettings(GAMMA),
+        Weights(v=0.0, policy=0.0, conservative=0.1),
+    )
+
+
+@pytest.fixture(scope="module")
+def batch() -> Any:
+    plain = ItemLayout(PAD, True).batch([item_of(text, 0.0) for text in TEXTS], 12, 8, 2)
+    draws = np.random.default_rng(0)
+    means = draws.normal(size=(3, 3, COUNT, WIDTH)).astype(np.float32)
+    logs = -draws.random((3, 3, COUNT)).astype(np.float32) * 5
+    return plain._replace(candidates=Candidates(means, logs, np.arange(3, dtype=np.uint32)))
+
+
+def head(layers: Any, x: np.ndarray) -> np.ndarray:
+    hidden = np.maximum(x @ np.asarray(layers["hidden_0"]["kernel"]) + layers["hidden_0"]["bias"], 0)
+    return (hidden @ np.asarray(layers["output"]["kernel"]) + layers["output"]["bias"])[..., 0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("published", [False, True])
+def test_the_loss_is_the_published_one(objective: Objective, batch: Any, published: bool) -> None:
+    """A dialogue and an utterance at a time. The first dialogue is unfinished: its last state has candidates too, as published none."""
+    objective = dataclasses.replace(objective, chai_scores=published, zero_behind=published)
+    learned, frozen, part = parameters(dataclasses.replace(objective), batch)
+    frozen = {"trunks": learned.pop("trunks"), "target": {"heads": frozen["target"]["heads"]}}
+    terms = objective.terms({**learned, "trunks": {}}, frozen, part, None)
+    model, trunk = objective.agent.model, frozen["trunks"]["values"]
+    states = np.asarray(model.prefill(trunk, batch.tokens, batch.valid)[0].after, np.float64)
+    noise = np.asarray(chai.random_states(jnp.arange(3, dtype=jnp.uint32), 2, COUNT, WIDTH), np.float64)
+    assert (np.abs(noise) < 1).all()
+    assert noise.std() > 0.5
+    of_states, logs, _ = (np.asarray(leaf, np.float64) for leaf in batch.candidates)
+    q_loss = cql = 0.0
+    said = 0
+    for row, text in enumerate(TEXTS):
+        item = item_of(text, 0.0)
+        ends = list(item.utterance_action_indices)
+        for k, end in enumerate(ends):
+            mean = states[row, : end + 1].mean(axis=0)
+            last = k == len(ends) - 1
+            following = max(
+                min(head(frozen["target"]["heads"][name], of_states[row, k + 1, n]) for name in ("q1", "q2"))
+                for n in range(COUNT)
+            )
+            ended = text.endswith("</eod>") or published
+            aim = -1.0 + (0.0 if last and ended else GAMMA * following)
+            for name in ("q1", "q2"):
+                q = head(learned["heads"][name], mean)
+                q_loss += (aim - q) ** 2
+                uniform = -math.log(2 * WIDTH) if published else -WIDTH * math.log(2)
+                inner = [head(learned["heads"][name], of_states[row, k, n]) - logs[row, k, n] for n in range(COUNT)]  # fmt: skip
+                inner += [head(learned["heads"][name], noise[row, k, n]) - uniform for n in range(COUNT)]
+                if published:
+                    cql += math.log(sum(math.exp(x / (2 * COUNT)) for x in inner)) - q
+                else:
+                    cql += math.log(sum(math.exp(x) for x in inner) / (2 * COUNT)) - q
+            said += 1
+    np.testing.assert_allclose(terms.q, q_loss / said, rtol=1e-4)
+    np.testing.assert_allclose(terms.conservative, cql / said, rtol=1e-4)
+    np.testing.assert_allclose(terms.loss, (q_loss + 0.1 * cql) / said, rtol=1e-4)
+
+
+@pytest.fixture
+def proposer(objective: Objective, tmp_path: Path) -> Iterator[Any]:
+    config = load_config("train_text", "wordle_chai").candidates
+    config.update({"count": COUNT, "max_tokens": 5, "together": 2})
+    trunk = objective.agent.init(jax.random.key(1))["trunks"]["values"]
+
+    def make(name: str) -> Proposer:
+        cache = CandidateCache(tmp_path / name, {}, COUNT, WIDTH, 1)
+        return Proposer(
+            objective.agent.model, trunk, PAD, WordleTokenizer.delimiters.action_end, config, 7, cache
+        )
+
+    return make
+
+
+@pytest.mark.slow
+def test_what_is_proposed_follows_from_the_text_alone(proposer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [np.asarray(item_of(text, 0.0).tokens[:length], np.int32) for text in TEXTS for length in (1, 4)]
+    one, other = proposer("one"), proposer("other")
+    found = one.of(texts)
+    again = one.of(texts[::-1])[::-1]
+    alone = [other.of([text])[0] for text in texts[::-1]][::-1]
+    for a, b, c in zip(found, again, alone, strict=True):
+        for x, y, z in zip(a, b, c, strict=True):
+            np.testing.assert_array_equal(x, y)
+            np.testing.assert_array_equal(x, z)
+    assert any(entry.log_probs.std() > 0.1 for entry in found)
+    # Another run of the policy finds them in the folder, and writes none.
+    shared = proposer("one")
+    monkeypatch.setattr(shared, "_written", lambda *_: pytest.fail("it was kept"))
+    for a, b in zip(found, shared.of(texts), strict=True):
+        jax.tree.map(np.testing.assert_array_equal, a, b)
+    assert all((entry.counts - len(text) <= 5).all() for entry, text in zip(found, texts, strict=True))
+
+
+@pytest.mark.slow
+def test_batches_have_candidates_of_every_state_that_goes_on(proposer: Any, batch: Any) -> None:
+    """As published, in the first pass over the data, they count by sums."""
+
+    class Plain:
+        batch_size, steps_per_pass = 3, 2
+
+        def batches(self, first: int, count: int) -> Any:
+            return jax.tree.map(lambda leaf: np.stack([leaf] * count), batch._replace(candidates=None))
+
+        def whole(self, most: int) -> Any:
+            return [batch._replace(candidates=None)] * most
+
+    found = CandidateBatches(Plain(), proposer("one"), WIDTH, 0, False).batches(1, 2).candidates
+    there = np.abs(found.states[0]).sum(axis=(2, 3)) > 0
+    # The first dialogue is unfinished, so its end continues; the others have one utterance each.
+    np.testing.assert_array_equal(there, [[1, 1, 1], [1, 0, 0], [1, 0, 0]])
+    np.testing.assert_array_equal(found.states[0], found.states[1])
+    assert not np.array_equal(found.seeds[0], found.seeds[1])
+    sums = CandidateBatches(Plain(), proposer("one"), WIDTH, 0, True).batches(1, 2).candidates
+    np.testing.assert_array_equal(sums.states[1], found.states[1])
+    ratio = np.linalg.norm(sums.states[0, 0], axis=-1) / np.linalg.norm(found.states[0, 0], axis=-1)
+    np.testing.assert_allclose(ratio, np.round(ratio), rtol=1e-5)
+    assert (ratio >= 2).all()
+    # A stage that is asked to stop does not propose to the end.
+    stops = iter([False, True])
+    stopped = CandidateBatches(Plain(), proposer("one"), WIDTH, 0, False, lambda: next(stops)).whole(5)
+    assert len(stopped) == 1
+    np.testing.assert_array_equal(stopped[0].candidates.states, found.states[0])
+
+
+def entry(number: int) -> CachedCandidates:
+    return CachedCandidates(
+        np.full((2, 4), number, np.float32), np.full(2, -number, np.float32), np.full(2, number, np.int32)
+    )
+
+
+def test_the_cache_is_bounded_and_a_torn_record_is_none(tmp_path: Path) -> None:
+    cache = CandidateCache(tmp_path / "cache", {"policy": "a"}, 2, 4, 1)
+    keys = [number.to_bytes(16, "little") for number in range(1, cache.capacity + 4)]
+    for number, key in enumerate(keys):
+        cache.add(key, entry(number))
+    size = (tmp_path / "cache" / "candidates.bin").stat().st_size
+    assert size <= 2**20
+    again = CandidateCache(tmp_path / "cache", {"policy": "a"}, 2, 4, 1)
+    for cached in (cache, again):
+        assert len(cached) == cached.capacity
+        assert cached.find(keys[2]) is None
+        np.testing.assert_array_equal(cached.find(keys[3]).means, entry(3).means)
+        np.testing.assert_array_equal(cached.find(keys[-1]).counts, entry(len(keys) - 1).counts)
+    # A kill while the fourth newest was written.
+    place = (len(keys) - 4) % cache.capacity
+    with (tmp_path / "cache" / "candidates.bin").open("r+b") as file:
+        file.seek(place * (size // cache.capacity) + 40)
+        file.write(b"\x01\x02\x03")
+    torn = CandidateCache(tmp_path / "cache", {"policy": "a"}, 2, 4, 1)
+    assert torn.find(keys[-4]) is None
+    assert torn.find(keys[-3]) is not None
+    torn.add(keys[-4], entry(9))
+    np.testing.assert_array_equal(torn.find(keys[-4]).means, entry(9).means)
+    assert len(CandidateCache(tmp_path / "cache", {"policy": "b"}, 2, 4, 1)) == 0
+    with pytest.raises(UserError, match="cache_mebibytes=0"):
+        CandidateCache(tmp_path / "none", {}, 2, 4, 0)
+
+
+def test_a_cache_touches_nothing_else_in_its_folder(tmp_path: Path) -> None:
+    """Also where another policy's entries are replaced, which one that is open continues with."""
+    (tmp_path / "mine.txt").write_text("mine")
+    first = CandidateCache(tmp_path, {"policy": "a"}, 2, 4, 1)
+    first.add(b"k" * 16, entry(1))
+    second = CandidateCache(tmp_path, {"policy": "b"}, 2, 4, 1)
+    assert second.find(b"k" * 16) is None
+    assert first.find(b"k" * 16) is not None
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "candidates.bin", "candidates.json", "mine.txt"
+    ]  # fmt: skip
+    # One whose file was cut off is made again.
+    with (tmp_path / "candidates.bin").open("r+b") as file:
+        file.truncate(100)
+    assert len(CandidateCache(tmp_path, {"policy": "b"}, 2, 4, 1)) == 0
+
+
+def test_a_full_disk_is_an_error_that_names_the_cache(tmp_path: Path) -> None:
+    cache = CandidateCache(tmp_path, {}, 2, 4, 1)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+        with pytest.raises(OSError, match=r"candidates\.bin"):
+            cache.add(b"k" * 16, entry(1))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert cache.find(b"k" * 16) is None

@@ -1,0 +1,315 @@
+"""Which dialogues are learned from, of a dataset and of a stream."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from motif_jax.datasets.dialogues import parquet
+from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
+from motif_jax.datasets.dialogues.token_rewards import constant
+from motif_jax.envs.text import registry
+from motif_jax.support import seeds
+from motif_jax.support.errors import UserError
+from motif_jax.trainers import dialogue_data
+from motif_jax.trainers.dialogue_batches import ItemLayout, StreamBatches
+from tests import resumed
+from tests.reward_fixtures import load_config
+from tests.toy_text import Task
+
+RETURNS = np.array([-3.0, -1.0, -6.0, -1.0, -2.0, -5.0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "kept"),
+    [
+        ({}, [0, 1, 2, 3, 4, 5]),
+        ({"filter.top": 0.5}, [1, 3, 4]),
+        ({"filter.top": 0.2}, [1]),
+        ({"filter.bottom": 0.5}, [0, 2, 5]),
+        ({"filter.cutoff": -2.0}, [1, 3, 4]),
+        ({"filter.top": 0.7, "filter.cutoff": -1.0}, [1, 3]),
+    ],
+)
+def test_the_best_the_worst_and_those_that_are_good_enough(changes: dict[str, Any], kept: list[int]) -> None:
+    config = load_config("train_text", "wordle_bc")
+    config.update_from_flattened_dict(changes)
+    dataset: Any = SimpleNamespace(item_columns={"return": RETURNS})
+    assert dialogue_data.chosen_items(config, dataset).tolist() == kept
+
+
+def test_a_stream_is_drawn_until_dialogues_are_good_enough_and_a_step_is_its_numbers() -> None:
+    task = Task({"length": 3})
+    stream, tokenizer = task.stream("games", "half"), task.tokenizer()
+
+    def drawn(least: float, seed: int = 1) -> StreamBatches:
+        plan = ItemLayout(tokenizer.delimiters.pad)
+        return StreamBatches(
+            stream, tokenizer, constant(0.0), plan, 16, seed, lambda each: each.total >= least
+        )
+
+    good = drawn(2.0).batches(3, 2)
+    assert (good.returns >= 2).all()
+    np.testing.assert_array_equal(good.tokens[1], drawn(2.0).batches(4, 1).tokens[0])
+    assert not np.array_equal(good.tokens[0], good.tokens[1])
+    assert not np.array_equal(good.tokens, drawn(2.0, seed=2).batches(3, 2).tokens)
+    assert (drawn(0.0).batches(3, 2).returns < 2).any()
+    with pytest.raises(UserError, match="in a row none is good enough"):
+        drawn(4.0).batches(0, 1)
+
+
+def test_a_list_is_filtered_by_what_a_stream_is_without_the_rewards_of_tokens(tmp_path: Path) -> None:
+    """A game pays -1 a turn but for the last: with 5 for each token those that were lost would be the best."""
+    stream = registry.make("wordle", {"num_words": 30}).stream("games", "random")
+    played = stream.sample(np.random.default_rng(0), 40)
+    parquet.write(tmp_path / "dialogues.parquet", [played], {"origin": "a test"})
+    config = load_config("train_text", "wordle_bc")
+    config.update_from_flattened_dict(
+        {
+            "data": str(tmp_path), "options": json.dumps({"num_words": 30}), "filter.cutoff": -4.0,
+            "token_reward.constant": 5.0, "held_out.share": 0.1,
+        }
+    )  # fmt: skip
+    source = dialogue_data.source_of(config)
+    tokenizer = registry.make(source.task, source.options).tokenizer()
+    found = dialogue_data.split_tokens(config, source, tokenizer, tmp_path / "tokens", lambda: False)
+    assert found is not None
+    returns = np.concatenate([part.item_columns["return"] for part in found])
+    assert sorted(returns) == sorted(played.returns())
+    kept = found[0].item_columns["return"][dialogue_data.chosen_items(config, found[0])]
+    assert 0 < len(kept) < found[0].num_items
+    assert kept.min() >= -4
+    # What is learned has them all the same.
+    assert np.asarray(found[0].token_columns["rewards"]).max() == 5
+
+
+@pytest.mark.parametrize(
+    ("listed", "changes"), [(True, {"filter.top": 0.2}), (True, {"filter.cutoff": -5.0}), (False, {"filter.cutoff": -5.0})]
+)  # fmt: skip
+def test_held_out_dialogues_are_filtered_as_those_that_are_learned_from(
+    tmp_path: Path, listed: bool, changes: dict[str, float]
+) -> None:
+    """Else the best parameters are those of the smallest loss on what is not imitated."""
+    given: dict[str, Any] = {"options": json.dumps({"num_words": 30}), "policy": "random", "batch_size": 4}
+    if listed:
+        played = registry.make("wordle", {"num_words": 30}).stream("games", "random")
+        parquet.write(tmp_path / "dialogues.parquet", [played.sample(np.random.default_rng(0), 60)], {})
+        given |= {"data": str(tmp_path), "held_out.share": 0.5}
+    config = load_config("train_text", "wordle_bc")
+    config.update_from_flattened_dict({**given, **changes})
+    source = dialogue_data.source_of(config)
+    pad = registry.make(source.task, source.options).tokenizer().delimiters.pad
+    opened = dialogue_data.open_data(config, source, tmp_path, ItemLayout(pad), lambda: False)
+    assert opened is not None
+    returns = [opened[0].held_out.batches(step, 1).returns for step in range(8)]
+    assert np.concatenate(returns, axis=None).min() >= -5
+
+
+def test_a_batch_of_a_stream_of_groups_is_drawn_from_all_of_them() -> None:
+    """Steps of episodes, games with their branches: the first ones alone are far more than a batch."""
+    rows, tokenizer, chosen = 8, Task({}).tokenizer(), set[float]()
+
+    class Groups:
+        def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
+            starts = rng.integers(0, 1000)
+            return Dialogues.of(
+                Dialogue(("ab", "ba"), (None, float(starts * 100 + group)), True)
+                for group in range(first, first + count)
+                for _ in range(20)
+            )
+
+    def drawn(step: int) -> Any:
+        plan = ItemLayout(tokenizer.delimiters.pad)
+        return StreamBatches(Groups(), tokenizer, constant(0.0), plan, rows, 1).batches(step, 1)
+
+    for step in range(6):
+        found = drawn(step).returns[0] % 100
+        assert len(found) == rows
+        assert len({*found}) > 2
+        chosen |= {*found}
+        np.testing.assert_array_equal(found, drawn(step).returns[0] % 100)
+    assert chosen == {*range(rows)}
+
+
+def test_what_the_dialogues_of_a_stream_follow_from_is_recorded(tmp_path: Path) -> None:
+    words, paid = tmp_path / "words.txt", tmp_path / "paid.json"
+    words.write_text("crane\nslate\nblimp\n")
+    paid.write_text('{"3": 1.0}')
+    config = load_config("train_text", "wordle_bc")
+    config.update_from_flattened_dict(
+        {"policy": "random", "options": json.dumps({"words": str(words)}), "token_reward.file": str(paid)}
+    )
+
+    def read() -> dict[str, str]:
+        source = dialogue_data.source_of(config)
+        opened = dialogue_data.open_data(config, source, tmp_path, ItemLayout(0), lambda: False)
+        assert opened is not None
+        return opened[0].digests
+
+    before = read()
+    for file, name in ((words, "words"), (paid, "token_reward")):
+        content = file.read_text()
+        file.write_text(content.replace("crane", "crate").replace("1.0", "2.0"))
+        now = read()
+        assert [key for key in now if now[key] != before[key]] == [f"file of {name}"]
+        file.write_text(content)
+    assert read() == before
+
+
+def test_files_of_a_folder_are_among_what_dialogues_follow_from(tmp_path: Path) -> None:
+    options = registry.make("reddit", {"num_comments": 2}).prepare("games", "friendly", tmp_path)
+    found = registry.make("reddit", options).files()
+    assert len(found) == 2
+    assert all(path.is_file() for path in found.values())
+
+
+@pytest.mark.parametrize("most", [None, 9])
+def test_dialogues_without_a_live_action_are_refused(most: int | None) -> None:
+    """By tokens an action that is cut off counts, as a whole one does by utterances."""
+    config, letters = load_config("train_text", "wordle_bc"), Task({}).tokenizer()
+    config.max_len = most
+
+    def told(texts: tuple[str, ...], rewards: tuple[float | None, ...], by_utterance: bool = False) -> None:
+        plan = ItemLayout(letters.delimiters.pad, by_utterance, most or 9)
+        silent, other = Dialogue(("abc",), (None,), True), Dialogue(texts, rewards, True)
+        dialogues = Dialogues.of([*[silent] * 70, other])
+        dialogue_data.require_actions(config, letters, dialogues, plan, "held_out.data")
+
+    with pytest.raises(UserError, match=r"^config\.held_out\.data=None: must have actions"):
+        told(("abc",), (None,))
+    told(("abc", "ab"), (None, 1.0), by_utterance=True)
+    told(("abc", "abcdefgh"), (None, 1.0))
+    key = (
+        "max_len=9: must be at least 15"
+        if most
+        else "network.max_length: the model has room for 9 tokens .* 15"
+    )
+    with pytest.raises(UserError, match=rf"^config\.{key}"):
+        told(("abc", "abcdefgh"), (None, 1.0), by_utterance=True)
+
+
+def split(tmp_path: Path, share: float, groups: list[Any]) -> tuple[list[str], list[str]]:
+    """The words of dialogues with these groups that are learned from, and those held out."""
+    letters = Task({}).tokenizer()
+    words = [f"{chr(97 + place // 26)}{chr(97 + place % 26)}" for place in range(len(groups))]
+    said = [
+        Dialogue((word,), (1.0,), True, {} if group is None else {"group": group})
+        for word, group in zip(words, groups, strict=True)
+    ]
+    parquet.write(tmp_path / "d.parquet", [Dialogues.of(said)], {})
+    config = load_config("train_text", "wordle_bc")
+    config.data, config.held_out.share = str(tmp_path / "d.parquet"), share
+    source = dialogue_data.source_of(config)
+    found = dialogue_data.split_tokens(config, source, letters, tmp_path / "tokens", lambda: False)
+    assert found is not None
+    train, held_out = ([letters.decode(each.tokens[start + 1 : start + 3].tolist()) for start in each.offsets[:-1]] for each in found)  # fmt: skip
+    assert sorted([*train, *held_out]) == words
+    return train, held_out
+
+
+def test_a_share_is_held_out_as_it_is_given(tmp_path: Path) -> None:
+    train, held_out = split(tmp_path / "most", 0.4, [None] * 100)
+    assert (len(train), len(held_out)) == (60, 40)
+    # 1 of n is the same one as ever.
+    turn = seeds.derive(load_config("train_text").seed, "held out") % 10
+    _, held_out = split(tmp_path / "tenth", 0.1, [None] * 40)
+    assert held_out == [f"{chr(97 + n // 26)}{chr(97 + n % 26)}" for n in range(turn, 40, 10)]
+
+
+@pytest.mark.parametrize(("safe", "more"), [(16, 0), (16, 2), (34, 2)])
+def test_what_a_start_before_has_tokenised_is_not_tokenised_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, safe: int, more: int
+) -> None:
+    """Of 40, of which the last 10 are held out, it was asked to stop behind the last that are safe, or killed some behind those."""
+    monkeypatch.setattr(dialogue_data, "_TOGETHER", 2)
+    monkeypatch.setattr(dialogue_data, "_SAVED_EVERY", 2)
+    said = [Dialogue((f"{chr(97 + n // 26)}{chr(97 + n % 26)}",), (1.0,), True) for n in range(40)]
+    parquet.write(tmp_path / "d.parquet", [Dialogues.of(said)], {})
+    config = load_config("train_text", "wordle_bc")
+    config.data, config.held_out.share = str(tmp_path / "d.parquet"), 0.25
+    source, letters = dialogue_data.source_of(config), Task({}).tokenizer()
+
+    def split_into(name: str, stopped: Callable[[], bool] = lambda: False) -> Any:
+        return dialogue_data.split_tokens(config, source, letters, tmp_path / name, stopped)
+
+    with resumed.tokenised(safe + more if more else None) as items:
+        assert split_into("run", lambda: not more and len(items) == safe) is None
+    assert len(items) == safe + more
+    with resumed.tokenised() as items:
+        found = split_into("run")
+    assert len(items) == 40 - safe
+    assert [part.manifest for part in found] == [part.manifest for part in split_into("whole")]
+
+
+def test_dialogues_of_a_group_are_held_out_together(tmp_path: Path) -> None:
+    groups = [None, None, *[place // 3 for place in range(60)], "last", 0, "last", None]
+    train, held_out = split(tmp_path, 0.25, groups)
+    of = {
+        f"{chr(97 + n // 26)}{chr(97 + n % 26)}": group for n, group in enumerate(groups) if group is not None
+    }
+    assert not {of.get(word) for word in train} & {of.get(word) for word in held_out} - {None}
+    assert abs(len(held_out) / len(groups) - 0.25) < 0.05
+
+
+def test_a_part_of_another_split_is_made_anew(tmp_path: Path) -> None:
+    """Of an older version that was killed between the two."""
+    whole = split(tmp_path, 0.4, [None] * 20)
+    manifest = tmp_path / "tokens" / "train" / "tokens.json"
+    shutil.rmtree(tmp_path / "tokens" / "held_out")
+    told = json.loads(manifest.read_text())
+    del told["source"]["split"]
+    manifest.write_text(json.dumps(told))
+    assert split(tmp_path, 0.4, [None] * 20) == whole
+    assert "split" in json.loads(manifest.read_text())["source"]
+
+
+def test_a_run_that_starts_from_another_speaks_with_its_tokenizer(tmp_path: Path) -> None:
+    """Also where the data have one of their own; unless the options name a third."""
+    data, run = tmp_path / "data", tmp_path / "run" / "agent"
+    for folder, files in (
+        (data, ("dialogues.parquet", "tokenizer.json")),
+        (run, ("agent.json", "tokenizer.json")),
+    ):
+        folder.mkdir(parents=True)
+        for name in files:
+            (folder / name).touch()
+    drawn = load_config("collect_text", "reddit").to_dict()
+    (data / "dialogues.json").write_text(json.dumps({"config": drawn}))
+    config = load_config("train_text", "reddit_ilql")
+    config.data = str(data)
+    assert dialogue_data.source_of(config).options["tokenizer"] == str(data)
+    config.initial.value = str(run.parent)
+    assert dialogue_data.source_of(config).options["tokenizer"] == str(run)
+    config.options = '{"tokenizer": "gpt2"}'
+    assert dialogue_data.source_of(config).options["tokenizer"] == "gpt2"
+
+
+@pytest.mark.parametrize(
+    ("task", "drawn"),
+    [
+        ("wordle", {}),
+        ("wordle", {"compat": {}}),
+        ("wordle", {"wordle": {}}),
+        ("wordle", {"wordle": {}, "compat": []}),
+        ("wordle", {"wordle": "crane", "compat": {}}),
+        ("tests.toy_text:Task", {}),
+        ("tests.toy_text:Task", {"options": "{"}),
+        ("tests.toy_text:Task", {"options": "[1]"}),
+    ],
+)
+def test_a_description_of_data_that_says_nothing_of_the_task_is_told(
+    tmp_path: Path, task: str, drawn: dict[str, Any]
+) -> None:
+    (tmp_path / "dialogues.parquet").touch()
+    (tmp_path / "dialogues.json").write_text(json.dumps({"config": {"task": task, **drawn}}))
+    config = load_config("train_text", "wordle_bc")
+    config.data, config.task = str(tmp_path), task
+    with pytest.raises(UserError, match=r"dialogues\.json is damaged \(config has no options of the task"):
+        dialogue_data.source_of(config)

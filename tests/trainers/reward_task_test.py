@@ -1,0 +1,257 @@
+"""The reward training against a plain loop that encodes every message of every pair."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from motif_jax.devices.parallel import DataParallel
+from motif_jax.rewards.trained import architecture_of
+from motif_jax.trainers import reward_data
+from motif_jax.trainers.reward_task import RewardTask
+from motif_jax.trainers.trainer import OfflineTrainer
+from tests.reward_fixtures import make_dataset, reward_config, write_labels
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+LENGTH = 2
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    make_dataset(folder / "long", pairs=70, length=LENGTH, glyphs=True)
+    make_dataset(folder / "plain", pairs=400, messages=50)
+    labels = np.load(folder / "plain" / "preference" / "test.npy")
+    write_labels(folder / "plain", "test", labels, np.random.default_rng(0).dirichlet((1, 1, 1), 400))
+    return folder
+
+
+def make_task(folder, devices=1, **overrides):
+    overrides = {"epochs": 2, "chunk_steps": 2, "network.hidden_dim": 32, **overrides}
+    config = reward_config(folder, **overrides)
+    data = reward_data.load(config, architecture_of(config.network, config.compat))
+    return RewardTask(config, data, DataParallel(jax.local_devices()[:devices]))
+
+
+def train_epochs(task, epochs=1):
+    trainer, numbers = OfflineTrainer(task, task.parallel), []
+    carry = trainer.place(task.init_state())
+    for first in range(0, epochs * task.steps_per_epoch, task.steps_per_epoch):
+        for start in range(0, task.steps_per_epoch, 2):
+            batches = task.batches(first + start, min(2, task.steps_per_epoch - start))
+            carry, metrics = trainer.train_chunk(carry, batches)
+            numbers += jax.device_get(metrics)
+    return carry.state, {name: np.concatenate([m[name] for m in numbers]) for name in numbers[0]}
+
+
+def member_rewards(task, state):
+    return task.member_rewards(state, task.data.messages)
+
+
+def plain_loop(task, epochs=1):
+    """Every message of every pair, one batch after the other."""
+    data, network, optimizer = task.data, task.network, task.optimizer
+    params = task.init_state().params
+    opt_state, losses = optimizer.init(params), []
+
+    def loss(params, inputs, targets, weights):
+        rows = {name: x.reshape(-1, *x.shape[3:]) for name, x in inputs.items()}
+        rewards = network.reward(params, rows).reshape(-1, 2, data.dataset.length).mean(-1)
+        each = -(targets * jax.nn.log_softmax(rewards)).sum(-1)
+        return (each * weights).sum() / weights.sum()
+
+    @jax.jit
+    def update(params, opt_state, *batch):
+        value, gradient = jax.value_and_grad(loss)(params, *batch)
+        updates, opt_state = optimizer.update(gradient, opt_state, params)
+        return optax.apply_updates(params, updates), opt_state, value
+
+    for epoch in range(epochs):
+        for pairs in task.plan.order(epoch):
+            there = np.maximum(pairs, 0)
+            inputs = {
+                name: jnp.asarray(data.dataset.data[name][there]) for name in network.architecture.fields
+            }
+            weights = np.where(pairs >= 0, data.targets.weights[there], 0)
+            params, opt_state, value = update(params, opt_state, inputs, data.targets.targets[there], weights)
+            losses.append(float(value))
+    return params, losses
+
+
+def assert_same_change(start, one, other, tolerance=1e-3):
+    change = [np.asarray(a) - np.asarray(s) for a, s in zip(*map(jax.tree.leaves, (one, start)), strict=True)]
+    wanted = [
+        np.asarray(a) - np.asarray(s) for a, s in zip(*map(jax.tree.leaves, (other, start)), strict=True)
+    ]
+    difference = np.sqrt(sum(np.sum((a - b) ** 2) for a, b in zip(change, wanted, strict=True)))
+    assert difference <= tolerance * np.sqrt(sum(np.sum(b**2) for b in wanted))
+
+
+CASES = {
+    "message_long": ("long", {}),
+    "everything": (
+        "long",
+        {"network.status": True, "network.crop": True, "network.glyphs": True, "network.embedding_dim": 8},
+    ),
+    "tuned": ("plain", {"labels.ties": "drop", "labels.smoothing": 0.1}),
+    "soft": (
+        "plain",
+        {
+            "labels.soft": True,
+            "labels.confidence": "probability",
+            "optimizer.schedule": "cosine",
+            "optimizer.warmup_steps": 3,
+        },
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_training_equals_the_plain_loop(folder, case):
+    name, overrides = CASES[case]
+    # Momentum instead of Adam's second moment: Adam turns rounding of tiny gradients into whole steps.
+    task = make_task(folder / name, **{"optimizer.eps": 1e-2, **overrides})
+    start = task.init_state().params
+    state, numbers = train_epochs(task)
+    params, losses = plain_loop(task)
+    np.testing.assert_allclose(numbers["loss"], losses, rtol=1e-4)
+    assert_same_change(start, state.params, params)
+    assert numbers["pairs"].sum() == (task.data.targets.weights[task.data.train] > 0).sum()
+
+
+@pytest.mark.parametrize(("limit", "clipped"), [(0.0, 8.0), (4.0, 4.0)])
+def test_the_gradient_is_clipped_where_that_is_asked_for(folder, limit, clipped):
+    task = make_task(folder / "plain", **{"optimizer.max_gradient_norm": limit, "optimizer.b1": 0.5})
+    gradient = {"w": np.full(4, 4, np.float32)}
+    _, state = task.optimizer.update(gradient, task.optimizer.init(gradient))
+    np.testing.assert_allclose(np.linalg.norm(state[1].mu["w"]), 0.5 * clipped, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_smoothed_run_is_measured_by_the_targets_themselves(folder):
+    plain, smoothed = (make_task(folder / "plain", **{"labels.smoothing": s}) for s in (0.0, 0.5))
+    state, _ = train_epochs(plain)
+    (_, measured), (_, wanted) = (
+        smoothed.measure(state, smoothed.data.messages),
+        plain.measure(state, plain.data.messages),
+    )
+    assert wanted["validation/loss"] < 0.68
+    np.testing.assert_equal(measured, wanted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("devices", "overrides"),
+    [(4, {"ensemble.members": 2, "ensemble.bootstrap": True, "network.status": True}), (2, {})],
+    ids=["ensemble_with_status", "message_alone"],
+)
+def test_devices_agree(folder, devices, overrides):
+    overrides = {"optimizer.eps": 1e-2, **overrides}
+    one, many = (make_task(folder / "plain", n, **overrides) for n in (1, devices))
+    start = one.init_state().params
+    (first, numbers), (second, others) = train_epochs(one), train_epochs(many)
+    for name, values in numbers.items():
+        np.testing.assert_allclose(others[name], values, rtol=1e-3, err_msg=name)
+    assert_same_change(start, second.params, first.params)
+    for leaf in jax.tree.leaves(second.params):
+        copies = [np.asarray(shard.data) for shard in leaf.addressable_shards]
+        assert all(np.array_equal(copy, copies[0]) for copy in copies)
+    np.testing.assert_allclose(member_rewards(many, first), member_rewards(one, first), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("running", [False, True])
+def test_evaluation_equals_a_pass_over_every_message(folder, running):
+    task = make_task(folder / "plain", **{"compat.running_statistics": running})
+    # Trained a little: a fresh network's rewards spread by little more than their rounding.
+    data, (state, _) = task.data, train_epochs(task)
+    statistics, pairs = task.measure(state, task.data.messages)
+    rewards = np.asarray(
+        task.network.reward(state.params, {"message": data.dataset.data["message"].reshape(-1, 256)})
+    ).astype(np.float64)
+    rewards = rewards.reshape(-1, 2)
+    train, validation = rewards[data.train], rewards[data.validation]
+    if running:
+        assert statistics["variance"] != pytest.approx(train.var(), rel=1e-5)
+        assert statistics["variance"] == pytest.approx(train.var(), rel=0.05)
+    else:
+        assert statistics["mean"] == pytest.approx(train.mean(), rel=1e-5)
+        assert statistics["variance"] == pytest.approx(train.var(), rel=1e-5)
+        shown = np.unique(data.ids[data.train])
+        table = np.asarray(task.network.reward(state.params, {"message": data.messages[shown]}))
+        normalised = (table - train.mean()) / train.std()
+        expected = np.quantile(normalised, statistics["quantile_levels"])
+        np.testing.assert_allclose(statistics["quantiles"], expected, atol=1e-3)
+    labels = data.targets.labels[data.validation]
+    clear = labels < 2
+    assert pairs["validation/accuracy"] == pytest.approx((validation.argmax(1) == labels)[clear].mean())
+    assert pairs["validation/accuracy_pairs"] == clear.sum()
+    seen = set(map(bytes, data.dataset.data["message"][data.train].reshape(-1, 256)))
+    new = [
+        not any(bytes(message) in seen for message in data.dataset.data["message"][pair].reshape(-1, 256))
+        for pair in data.validation
+    ]
+    assert pairs["validation_unseen/loss_pairs"] == sum(new)
+
+
+def test_the_plan_covers_every_training_pair_once_and_fits_its_bucket(folder):
+    task = make_task(folder / "plain", devices=2, batch_size=48)
+    plan, data = task.plan, task.data
+    orders = []
+    for epoch in range(2):
+        order = plan.order(epoch)
+        orders.append(order[order >= 0])
+        assert sorted(orders[-1]) == sorted(data.train)
+        for first in range(0, plan.steps_per_epoch, 2):
+            steps = min(2, plan.steps_per_epoch - first)
+            batches = plan.batches(epoch * plan.steps_per_epoch + first, steps)
+            assert batches.unique.shape == (steps, 2 * plan.bucket)
+            shown = batches.unique.reshape(steps, 2, plan.bucket)
+            for step in range(steps):
+                for device in range(2):
+                    part = slice(24 * device, 24 * device + 24)
+                    ids = shown[step, device][batches.inverse[step, part]]
+                    there = batches.weights[step, 0, part] > 0
+                    assert ids.shape == (24, 2, 1)
+                    labels = data.targets.labels[data.train]
+                    assert set(ids[there].reshape(-1)) <= set(data.ids[data.train].reshape(-1))
+                    assert set(batches.labels[step, part][there]) <= set(labels)
+    assert orders[0].tolist() != orders[1].tolist()
+    first = plan.batches(0, 2)
+    again = make_task(folder / "plain", devices=2, batch_size=48).plan.batches(0, 2)
+    np.testing.assert_array_equal(first.unique, again.unique)
+
+
+def test_batches_hold_the_pairs_that_the_order_names(folder):
+    task = make_task(folder / "long", **{"network.glyphs": True, "network.embedding_dim": 4})
+    plan, data = task.plan, task.data
+    pairs = plan.order(0)[:2]
+    batches = plan.batches(0, 2)
+    for step in range(2):
+        rows = np.flatnonzero(pairs[step] >= 0)
+        messages = data.messages[batches.unique[step]][batches.inverse[step, rows]]
+        np.testing.assert_array_equal(messages, data.dataset.data["message"][pairs[step, rows]])
+        np.testing.assert_array_equal(
+            batches.rows["glyphs"][step, rows], data.dataset.data["glyphs"][pairs[step, rows]]
+        )
+        np.testing.assert_array_equal(batches.targets[step, rows], data.targets.targets[pairs[step, rows]])
+
+
+def test_the_digests_say_what_is_not_the_same(folder):
+    def changed(name, **overrides):
+        now = make_task(folder / name, **overrides).data.digests
+        return {key for key in {*now, *base} if now.get(key) != base.get(key)}
+
+    base = make_task(folder / "plain").data.digests
+    assert set(base) == {"data/message", "info/score", "labels", "targets", "weights of pairs"}
+    assert changed("plain", **{"optimizer.learning_rate": 1.0}) == set()
+    assert changed("plain", **{"labels.smoothing": 0.1}) == {"targets"}
+    assert changed("plain", **{"labels.ties": "drop"}) == {"weights of pairs"}
+    assert changed("plain", **{"network.status": True}) == {"data/blstats"}
+    assert changed("long") == set(base)
+    glyphs = {"network.glyphs": True, "network.embedding_dim": 4}
+    assert "data/glyphs" in make_task(folder / "long", **glyphs).data.digests

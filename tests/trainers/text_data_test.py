@@ -1,0 +1,116 @@
+"""Texts as the tokens that a language model is trained on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from motif_jax.datasets.dialogues import parquet
+from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
+from motif_jax.envs.babyai_text.catalogue import ACTIONS
+from motif_jax.language.tokens import candidate_rows
+from motif_jax.support import seeds
+from motif_jax.trainers import text_data
+from tests import resumed
+from tests.stages.pretraining import config_of
+
+
+@pytest.mark.parametrize("phrases", [False, True])
+def test_actions_of_dialogues_are_the_tokens_by_which_an_agent_chooses(tmp_path: Path, phrases: bool) -> None:
+    """A model that learned a token across the end of an action would never have learned to say the action alone."""
+    seen = " \n Observation 1: You see a wall 2 steps forward, "
+    played = [
+        Dialogue(
+            ("Goal: go to the red ball \n Action 0: ", action, seen, action), (None, 0.0, None, 1.0), True
+        )
+        for action in np.random.default_rng(0).choice(ACTIONS, 200).tolist()
+    ]
+    parquet.write(tmp_path / "dialogues.parquet", [Dialogues.of(played)], {})
+    changes = {
+        "model.architecture": "t5", "tokenizer.phrases": phrases, "tokenizer.vocab_size": 600, "packing": "items"
+    }  # fmt: skip
+    config = config_of(tmp_path / "dialogues.parquet", **changes)
+    made = text_data.make_tokenizer(config, "t5", tmp_path / "tokenizer")
+    data = text_data.prepare(config, tmp_path / "run", made, 1, None, lambda: False, whole_prompts=True)
+    assert data is not None
+    candidates = {tuple(row) for row in candidate_rows(data.tokenizer, ACTIONS)}
+    [after] = data.tokenizer.encode([seen], special=False)
+    found = set()
+    for start, stop, prompt in zip(
+        data.train.offsets[:-1], data.train.offsets[1:], data.train.item_columns["prompt"], strict=True
+    ):
+        target = data.train.tokens[start + prompt : stop].tolist()
+        assert target.pop() == 1
+        behind = target[len(target) - len(after) :] == after
+        found.add(tuple(target[: len(target) - len(after)] if behind else target))
+    assert found == candidates
+
+
+def split(path: Path, folder: Path, share: float) -> list[list[str]]:
+    """The lines of a text that are learned from, and those held out."""
+    config = config_of(path, **{"held_out.share": share, "text_item": "line"})
+    made = text_data.make_tokenizer(config, "gpt2", folder / "tokenizer")
+    data = text_data.prepare(config, folder, made, 0, None, lambda: False)
+    assert data is not None
+    return [
+        [data.tokenizer.decode(part.item(place).tolist()[:-1]) for place in range(part.num_items)]
+        for part in (data.train, data.held_out)
+    ]
+
+
+def test_the_share_that_is_asked_for_is_held_out(tmp_path: Path) -> None:
+    lines = [f"line {number}" for number in range(40)]
+    (tmp_path / "texts.txt").write_text("\n".join(lines))
+    for share, count in ((0.4, 16), (0.25, 10)):
+        train, held_out = split(tmp_path / "texts.txt", tmp_path / str(share), share)
+        assert len(held_out) == count
+        assert sorted([*train, *held_out]) == sorted(lines)
+    turn = seeds.derive(config_of(tmp_path / "texts.txt").seed, "held out") % 4
+    assert held_out == lines[turn::4], "1 of n is the same one as ever"
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_what_a_start_before_has_tokenised_is_not_tokenised_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool
+) -> None:
+    """It was asked to stop behind 16 of 40 lines, of which some are held out, or killed four behind those."""
+    monkeypatch.setattr(text_data, "_TOGETHER", 8)
+    monkeypatch.setattr(text_data, "_SAVED_EVERY", 1)
+    (tmp_path / "texts.txt").write_text("\n".join(f"line {number}" for number in range(40)))
+    config = config_of(tmp_path / "texts.txt", **{"held_out.share": 0.25, "text_item": "line"})
+    made = text_data.make_tokenizer(config, "gpt2", tmp_path / "tokenizer")
+
+    def prepare(name: str, stopped: Callable[[], bool] = lambda: False) -> text_data.TextData | None:
+        return text_data.prepare(config, tmp_path / name, made, 0, None, stopped)
+
+    with resumed.tokenised(20 if killed else None) as items:
+        assert prepare("run", lambda: not killed and len(items) == 16) is None
+    assert len(items) == (20 if killed else 16)
+    with resumed.tokenised() as items:
+        found = prepare("run")
+    assert len(items) == 24
+    whole = prepare("whole")
+    assert found is not None
+    assert whole is not None
+    assert found.train.manifest == whole.train.manifest
+    assert found.held_out.manifest == whole.held_out.manifest
+
+
+def test_a_part_that_an_older_version_split_otherwise_is_made_anew(tmp_path: Path) -> None:
+    lines = [f"line {number}" for number in range(40)]
+    (tmp_path / "texts.txt").write_text("\n".join(lines))
+    found = split(tmp_path / "texts.txt", tmp_path / "run", 0.4)
+    shutil.rmtree(tmp_path / "run/tokens/held_out")
+    shutil.rmtree(tmp_path / "run/tokens/train")
+    # Its half, which it had finished when it was killed.
+    split(tmp_path / "texts.txt", tmp_path / "run", 0.5)
+    shutil.rmtree(tmp_path / "run/tokens/held_out")
+    path = tmp_path / "run/tokens/train/tokens.json"
+    manifest = json.loads(path.read_text())
+    path.write_text(json.dumps({**manifest, "source": {**manifest["source"], "held_out": 0.4}}))
+    assert split(tmp_path / "texts.txt", tmp_path / "run", 0.4) == found

@@ -1,0 +1,301 @@
+"""What each method minimises, against plain numpy written from the published facts; quirks; devices."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from motif_jax.algorithms import implicit_q
+from motif_jax.algorithms.implicit_q import Counts, Estimates, ImplicitQSettings, TextBatch
+from motif_jax.datasets.dialogues.collate import Quirks
+from motif_jax.datasets.dialogues.items import TokenItem
+from motif_jax.envs.wordle.tokens import WordleTokenizer
+from motif_jax.language import lora, making
+from motif_jax.language.making import Sizes
+from motif_jax.language.model import LanguageModel
+from motif_jax.language.text_agent import Design, TextAgentNetwork
+from motif_jax.trainers.dialogue_batches import ItemLayout
+from motif_jax.trainers.text_methods import RULES
+from motif_jax.trainers.text_objective import Objective, Part, Weights
+from tests.golden_ilql import item_of
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
+TEXTS = ("<a>abc</a><g><b></s>de</a>", "<a>fa</a><b></s></eod>", "<s><y></s>ab</a></eod>")
+GAMMA, TAU, VOCABULARY = 0.9, 0.7, WordleTokenizer.size
+
+
+def objective_of(method: str, dropout: float = 0.0, **changes: Any) -> Objective:
+    rule, marks = RULES[method], WordleTokenizer.delimiters
+    tokens = {"start": marks.state_start, "pad": marks.pad, "end": marks.action_end}
+    config = making.make("gpt2", Sizes(8, 1, 2, max_length=16), VOCABULARY, tokens)
+    agent = TextAgentNetwork(
+        LanguageModel(making.with_dropout(config, dropout)), Design(rule.q, prefix=rule.prefix)
+    )
+    settings = ImplicitQSettings(GAMMA, TAU, **changes.pop("settings", {}))
+    weights = Weights(**changes.pop("weights", {"conservative": 0.1}))
+    return Objective(agent, rule, settings, weights, dropout=dropout > 0, **changes)
+
+
+def batch_of(by_utterance: bool = False) -> TextBatch:
+    items = [item_of(text, 0.0) for text in TEXTS]
+    return ItemLayout(WordleTokenizer.delimiters.pad, by_utterance).batch(items, 12, 8, 2)
+
+
+def parameters(objective: Objective, batch: TextBatch) -> tuple[Any, Any, Part]:
+    """Online and target parts that are not alike, and the whole batch as one part."""
+    params = objective.agent.init(jax.random.key(1))
+    other = objective.agent.init(jax.random.key(2))
+    learned = {name: params[name] for name in ("heads", "prefix") if name in params}
+    learned["trunks"] = {name: trunk for name, trunk in params["trunks"].items() if name != "target"}
+    target = {}
+    if objective.agent.design.qs:
+        target = {"trunks": {"target": other["trunks"]["values"]}, "heads": other["target_heads"]}
+    counted = Counts(*implicit_q.counts(batch, objective.settings))
+    return learned, {"target": target}, Part(batch, counted)
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def by_hand(
+    method: str, objective: Objective, learned: Any, frozen: Any, batch: TextBatch
+) -> dict[str, float]:
+    """The terms of a method, a dialogue and an action at a time, from what the whole network says of every position."""
+    params = {
+        "trunks": {**learned["trunks"], **frozen["target"].get("trunks", {})},
+        "heads": learned.get("heads"),
+        "target_heads": frozen["target"].get("heads"),
+        "prefix": learned.get("prefix"),
+    }
+    returns = jnp.asarray([-2.0, -1.0, -1.0])
+    look = objective.agent.look(params, batch.tokens, batch.valid, returns)
+    logits = np.asarray(look.logits, np.float64)
+    policy = q_loss = v_loss = cql = 0.0
+    actions = tokens = 0
+    scale, beta = objective.reward_scale, objective.settings.beta
+    for row, text in enumerate(TEXTS):
+        item = item_of(text, 0.0)
+        places = [*item.action_indices, len(item.tokens) - 1]
+        rewards = np.zeros(len(places) - 1)
+        for end in item.utterance_action_indices:  # every action is paid -1, at its last token
+            rewards[list(item.action_indices).index(end - 1)] = -1.0
+        for k, place in enumerate(places[:-1]):
+            said, after = item.tokens[place + 1], places[k + 1]
+            log_pi = math.log(softmax(logits[row, place])[said])
+            over = k == len(places) - 2 and text.endswith("</eod>")
+            tokens += 1
+            weight = 1.0
+            if look.values is not None:
+                qs = [np.asarray(q, np.float64) for q in look.qs]
+                target, v = np.asarray(look.target_q, np.float64), np.asarray(look.values, np.float64)
+                weight = math.exp(beta * (target[row, place, said] - v[row, place]))
+                following = {
+                    "psi": lambda: np.log(np.exp(target[row, after]).sum()),  # noqa: B023
+                    "bcq": lambda: target[row, after].max(),  # noqa: B023
+                    "cql": lambda: target[row, after].max(),  # noqa: B023
+                    "g": lambda: np.log((softmax(logits[row, after]) * np.exp(target[row, after])).sum()),  # noqa: B023
+                }.get(method, lambda: v[row, after])()  # noqa: B023
+                aim = rewards[k] / scale + (0 if over else GAMMA * following)
+                if method in ("psi", "bcq"):
+                    aim += log_pi
+                for q in qs:
+                    error = abs(aim - q[row, place, said])
+                    huber = error**2 / 2 if error <= 1 else error - 0.5
+                    q_loss += huber if method in ("psi", "bcq", "g") else error**2
+                    cql -= math.log(softmax(q[row, place])[said])
+                error = target[row, place, said] - v[row, place]
+                v_loss += (TAU if error >= 0 else 1 - TAU) * error**2
+                actions += 1
+            policy -= weight * log_pi
+    found = {"policy": policy / tokens}
+    if actions:
+        found |= {"q": q_loss / actions, "v": v_loss / actions, "conservative": cql / actions}
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["bc", "dt", "ilql", "awac", "cql", "psi", "bcq", "g"])
+def test_each_method_minimises_what_was_published(method: str) -> None:
+    changes: dict[str, Any] = {"settings": {"beta": 1.5}} if method == "awac" else {}
+    if method in ("psi", "bcq", "g"):
+        changes["reward_scale"] = 0.5
+    objective = objective_of(method, chunk=5, **changes)
+    batch = batch_of()
+    learned, frozen, part = parameters(objective, batch)
+    terms = objective.terms(learned, frozen, part, None)
+    wanted = by_hand(method, objective, learned, frozen, batch)
+    for name, value in wanted.items():
+        np.testing.assert_allclose(getattr(terms, name), value, rtol=1e-4, err_msg=name)
+    total = sum(getattr(objective.weights, name) * value for name, value in wanted.items())
+    np.testing.assert_allclose(terms.loss, total, rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_utterances_are_learned_as_published() -> None:
+    """Q at the end of an utterance, V at the delimiter before it, and one weight for all of its tokens."""
+    beta = 1.5
+    objective = objective_of("ilql_utterance", settings={"beta": beta}, weights={})
+    batch = batch_of(by_utterance=True)
+    learned, frozen, part = parameters(objective, batch)
+    terms = objective.terms(learned, frozen, part, None)
+    params = {
+        "trunks": {**learned["trunks"], **frozen["target"]["trunks"]}, "heads": learned["heads"],
+        "target_heads": frozen["target"]["heads"],
+    }  # fmt: skip
+    look = objective.agent.look(params, batch.tokens, batch.valid)
+    v, target = np.asarray(look.values, np.float64), np.asarray(look.target_q, np.float64)
+    logits = np.asarray(look.logits, np.float64)
+    q_loss = v_loss = policy = 0.0
+    actions = tokens = 0
+    for row, text in enumerate(TEXTS):
+        item = item_of(text, 0.0)
+        before = [*item.utterance_state_indices]
+        for k, end in enumerate(item.utterance_action_indices):
+            over = k == len(before) - 2 and text.endswith("</eod>")
+            aim = -1.0 + (0 if over else GAMMA * v[row, before[k + 1]])
+            q_loss += sum((aim - float(q[row, end])) ** 2 for q in look.qs)
+            advantage = target[row, end] - v[row, before[k]]
+            v_loss += (TAU if advantage >= 0 else 1 - TAU) * advantage**2
+            for place in range(before[k], end):
+                said = item.tokens[place + 1]
+                policy -= math.exp(beta * advantage) * math.log(softmax(logits[row, place])[said])
+                tokens += 1
+            actions += 1
+    np.testing.assert_allclose(terms.q, q_loss / actions, rtol=1e-4)
+    np.testing.assert_allclose(terms.v, v_loss / actions, rtol=1e-4)
+    np.testing.assert_allclose(terms.policy, policy / tokens, rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_an_unfinished_dialogue_bootstraps_from_its_last_state() -> None:
+    """And as published from a row of zeros: the switch changes the loss of Q."""
+    objective = objective_of("cql")
+    learned, frozen, part = parameters(objective, batch_of())
+    mended = objective.terms(learned, frozen, part, None)
+    published = dataclasses.replace(objective, zero_behind=True).terms(learned, frozen, part, None)
+    assert abs(mended.q - published.q) > 1e-4 * mended.q
+    np.testing.assert_allclose(mended.conservative, published.conservative, rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_dropout_stays_out_of_targets_and_weights() -> None:
+    objective = objective_of("ilql", dropout=0.5)
+    learned, frozen, part = parameters(objective, batch_of())
+    key = jax.random.key(3)
+    quiet = objective.estimates(learned, frozen, part.batch, None)
+    mended = objective.estimates(learned, frozen, part.batch, key)
+    np.testing.assert_allclose(mended.target_q, quiet.target_q, rtol=1e-5)
+    assert np.abs(mended.values - quiet.values).max() > 1e-3
+    published = dataclasses.replace(objective, target_dropout=True)
+    loud = published.estimates(learned, frozen, part.batch, key)
+    assert np.abs(loud.target_q - quiet.target_q).max() > 1e-3
+
+
+@pytest.mark.slow
+def test_heads_of_the_other_form_have_dropout_of_their_own() -> None:
+    """On trunks from which nothing comes that could be left out; in targets where it is asked for."""
+    objective = objective_of("ilql", dropout=0.5, chunk=4)
+    design = dataclasses.replace(objective.agent.design, residual=True)
+    objective = dataclasses.replace(objective, agent=dataclasses.replace(objective.agent, design=design))
+    learned, frozen, part = parameters(objective, batch_of())
+    silent = {name: jax.tree.map(jnp.zeros_like, each) for name, each in learned["trunks"].items()}
+    learned = {**learned, "trunks": silent}
+    frozen["target"]["trunks"] = {"target": silent["values"]}
+    alive = np.asarray(part.batch.live, bool)
+
+    def differs(one: Estimates, other: Estimates) -> list[bool]:
+        pairs = [(one.values[:, :-1], other.values[:, :-1]), (one.target_q, other.target_q)]
+        pairs += [(a.chosen, b.chosen) for a, b in zip(one.qs, other.qs, strict=True)]
+        return [bool(np.abs(np.asarray(a - b))[alive].max() > 1e-4) for a, b in pairs]
+
+    estimates, key = jax.jit(objective.estimates), jax.random.key(3)
+    quiet, loud = (estimates(learned, frozen, part.batch, each) for each in (None, key))
+    again = estimates(learned, frozen, part.batch, jax.random.key(4))
+    assert differs(loud, quiet) == differs(loud, again) == [True, False, True, True]
+    # Each place of a batch has its own draw.
+    assert len(np.unique(np.asarray(loud.values)[:, :-1][alive])) > alive.sum() // 2
+    published = dataclasses.replace(objective, target_dropout=True)
+    assert differs(jax.jit(published.estimates)(learned, frozen, part.batch, key), quiet) == [True] * 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("part", "trunk"), [("v", "values"), ("q", "values"), ("policy", "policy")])
+def test_a_detached_part_learns_and_its_trunk_does_not(part: str, trunk: str) -> None:
+    """The policy's last layer is the table of embeddings, which continues."""
+    weights = {"q": 0.0, "v": 0.0, "policy": 0.0, part: 1.0}
+    objective = objective_of("ilql", weights=weights)
+    learned, frozen, whole = parameters(objective, batch_of())
+
+    def gradient(detach: tuple[str, ...]) -> Any:
+        terms = dataclasses.replace(objective, detach=detach).terms
+        return jax.jit(jax.grad(lambda each: terms(each, frozen, whole, None).loss))(learned)
+
+    def moves(tree: Any) -> bool:
+        return any(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(tree))
+
+    plain, detached = gradient(()), gradient((part,))
+    assert moves(plain["trunks"][trunk]["decoder"])
+    assert not moves(detached["trunks"][trunk]["decoder"])
+    own = {"v": ("heads", "v"), "q": ("heads", "q1"), "policy": ("trunks", "policy")}[part]
+    assert moves(detached[own[0]][own[1]])
+
+
+@pytest.mark.slow
+def test_additions_to_a_head_of_its_own_count() -> None:
+    """The loss with low-rank additions is that of the trunks that they are merged into."""
+    plain = objective_of("bc")
+    model = LanguageModel(dataclasses.replace(plain.agent.model.config, tied=False))
+    agent = dataclasses.replace(plain.agent, model=model)
+    spec = lora.Spec(("head", "*/attention/query"), 2)
+    objective, batch = dataclasses.replace(plain, agent=agent, spec=spec), batch_of()
+    trunk = agent.init(jax.random.key(1))["trunks"]["policy"]
+    additions = {
+        name: {part: jax.random.normal(jax.random.key(3), leaf.shape) for part, leaf in each.items()}
+        for name, each in lora.init(jax.random.key(2), trunk, spec).items()
+    }
+    assert "head" in additions
+    part = Part(batch, Counts(*implicit_q.counts(batch, objective.settings)))
+    added = objective.terms({"additions": {"policy": additions}}, {"trunks": {"policy": trunk}}, part, None)
+    merged = {"trunks": {"policy": lora.merged(trunk, additions, spec)}}
+    whole = dataclasses.replace(objective, spec=None).terms(merged, {}, part, None)
+    base = dataclasses.replace(objective, spec=None).terms({"trunks": {"policy": trunk}}, {}, part, None)
+    np.testing.assert_allclose(added.policy, whole.policy, rtol=1e-4)
+    assert abs(added.policy - base.policy) > 1e-2
+
+
+def test_a_row_that_fills_a_batch_up_has_no_weight() -> None:
+    """Unlike a dialogue without actions, as published."""
+    silent = item_of("<s><y></s>", 0.0)
+    nothing = TokenItem(*[part[:0] for part in silent])
+    layout = ItemLayout(WordleTokenizer.delimiters.pad, quirks=Quirks(padded_positions=True))
+    batch = layout.batch([silent, nothing], 12, 8, 2)
+    assert batch.acts.sum(axis=1).tolist() == [1, 0]
+    assert not batch.valid[1].any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "text", ["<a>abcdefabcdef</a></eod>", "<s><y></s>ab</a><b><b><b><b></s>ab</a></eod>"]
+)
+def test_states_of_utterances_behind_max_len_leave_losses_finite(text: str) -> None:
+    """A single utterance that is longer than what is kept, and one behind which no state is left."""
+    layout = ItemLayout(WordleTokenizer.delimiters.pad, True, 8, Quirks(utterances_by_tokens=True))
+    items = [layout.cut(item_of(each, 0.0)) for each in (text, TEXTS[0])]
+    batch = layout.batch(items, 8, 8, 2)
+    assert batch.states.max() == 7
+    objective = objective_of("ilql_utterance")
+    learned, frozen, whole = parameters(objective, batch)
+    loss, gradients = jax.jit(
+        jax.value_and_grad(lambda each: objective.terms(each, frozen, whole, None).loss)
+    )(learned)
+    assert np.isfinite(loss)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients))

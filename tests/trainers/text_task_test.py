@@ -1,0 +1,89 @@
+"""The task of a text agent's training: what a step of several micro-batches is the mean of."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from motif_jax.algorithms import implicit_q
+from motif_jax.algorithms import spread as spreads
+from motif_jax.algorithms.implicit_q import Counts
+from motif_jax.algorithms.spread import spread
+from motif_jax.devices.parallel import AXIS, DataParallel
+from motif_jax.trainers.task import DEVICES
+from motif_jax.trainers.text_objective import Part
+from motif_jax.trainers.text_task import TextTraining
+from tests.reward_fixtures import load_config
+from tests.trainers.text_objective_test import batch_of, objective_of, parameters
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
+
+class Nothing:
+    """Of a training whose batches are given."""
+
+    batch_size = steps_per_pass = 1
+
+    def batches(self, first: int, count: int) -> Any:
+        raise AssertionError
+
+    def whole(self, most: int) -> list[Any]:
+        return []
+
+
+def test_the_number_of_devices_is_kept_where_dropout_follows_from_it() -> None:
+    objective, given = objective_of("bc"), (Nothing(), Nothing())
+    config = load_config("train_text", "wordle_bc")
+    for dropout, found in ((False, None), (True, "2")):
+        made = dataclasses.replace(objective, dropout=dropout)
+        parallel = DataParallel(jax.local_devices()[:2])
+        task = TextTraining(config, made, ({}, {}, {}), given, parallel, {"train": "some"})
+        assert task.digests.get(DEVICES) == found
+        assert task.digests["train"] == "some"
+
+
+def test_ranges_are_those_of_all_micro_batches_and_devices() -> None:
+    """Two devices with two micro-batches of three numbers each; in the last one no number counts."""
+
+    def of(values: jax.Array, mask: jax.Array) -> dict[str, jax.Array]:
+        parts = [{"x": spread(v, m), "n": v.sum()} for v, m in zip(values, mask, strict=True)]
+        return spreads.over_devices(spreads.added(*parts), AXIS)
+
+    values = jnp.arange(12.0).reshape(2, 2, 3) - 2
+    mask = (values > -1) & (values < 5) & (values != 3)
+    found = jax.vmap(of, axis_name=AXIS)(values, mask)
+    counted = values[mask]
+    means = spreads.named({"x": jax.tree.map(lambda leaf: leaf[0], found["x"])})
+    wanted = {"x_mean": counted.mean(), "x_min": counted.min(), "x_max": counted.max()}
+    assert {name: float(x) for name, x in means.items()} == {name: float(x) for name, x in wanted.items()}
+    assert float(found["n"][0]) == float(values.sum())
+    nothing = spreads.named({"x": spread(values, jnp.zeros_like(mask))})
+    assert {float(x) for x in nothing.values()} == {0.0}
+
+
+@pytest.mark.slow
+def test_a_step_is_the_mean_of_its_actions_and_published_of_its_micro_batches_means() -> None:
+    """Three dialogues of unequal numbers of actions, a micro-batch each."""
+    objective, batch = objective_of("bc"), batch_of()
+    learned, _, _ = parameters(objective, batch)
+    rows = [jax.tree.map(lambda leaf, row=row: leaf[row : row + 1], batch) for row in range(3)]
+    counts = [Counts(*implicit_q.counts(row, objective.settings)) for row in rows]
+    terms = jax.jit(lambda part: objective.terms(learned, {}, part, None).loss)
+    losses = [float(terms(Part(*each))) for each in zip(rows, counts, strict=True)]
+    actions = [float(count.policy) for count in counts]
+    assert len(set(actions)) > 1
+    wanted = {"batch": np.average(losses, weights=actions), "micro_batch": np.mean(losses)}
+    config = load_config("train_text", "wordle_bc")
+    config.update({"batch_size": 3, "accumulate": 3})
+    for average, loss in wanted.items():
+        config.average = average
+        parallel = DataParallel(jax.local_devices()[:1])
+        task = TextTraining(config, objective, (learned, {}, {}), (Nothing(), Nothing()), parallel, {})
+        state, micro = task.init_state(), jax.tree.map(lambda leaf: leaf[None, :, None], batch)
+        step = jax.jit(jax.vmap(lambda part: task.step(state, None, part)[1], axis_name=AXIS))  # noqa: B023
+        np.testing.assert_allclose(step(micro)["loss"][0], loss, rtol=1e-5)

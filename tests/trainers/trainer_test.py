@@ -1,0 +1,261 @@
+"""The offline trainer on a task that the package does not know: order, resume, guards, early stop, records."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from motif_jax.devices.parallel import DataParallel
+from motif_jax.support.checkpoint_items import JSON
+from motif_jax.support.checkpoints import Checkpoints
+from motif_jax.support.errors import UserError
+from motif_jax.trainers.task import drawn_by, epoch_order
+from motif_jax.trainers.trainer import OfflineTrainer, TrainerSettings, make_train_steps
+from tests import bigrams, resumed
+from tests.bigrams import Bigrams, State
+from tests.processes import killed
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
+
+def make(devices=2, poisoned=(), settings=None, **given):
+    parallel = DataParallel(jax.local_devices()[:devices])
+    task = Bigrams(parallel, **given)
+    task.poisoned = set(poisoned)
+    return OfflineTrainer(task, parallel, settings)
+
+
+def saved(folder: Path, which: str = "checkpoints") -> tuple[State, dict, list]:
+    """State, position and rows of the newest checkpoint."""
+    state = make().task.init_state()
+    with Checkpoints(folder / which, keep=None, read_only=True) as checkpoints:
+        items = checkpoints.restore(None, {**state._asdict(), "position": JSON, "curve": JSON})
+    return State(items["logits"], items["opt_state"]), items["position"], items["curve"]["rows"]
+
+
+def assert_equal(one, other):
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+KILLED = "import sys; from tests import bigrams; bigrams.main(*sys.argv[1:])"
+
+
+@pytest.mark.slow
+def test_a_task_from_outside_is_killed_and_ends_with_the_same_bits(tmp_path):
+    killed(KILLED, str(tmp_path / "killed"), "14")
+    _, position, _ = saved(tmp_path / "killed", "resume")
+    # The step that it died behind was being saved.
+    assert position["step"] in (11, 14)
+    assert (position["epoch"], position["step_in_epoch"]) == (1, position["step"] - 8)
+    killed(KILLED, str(tmp_path / "killed"), "19")
+    done = resumed.saved_step(tmp_path / "killed")
+    assert done >= 14
+    with resumed.takes(20 - done):
+        bigrams.main(str(tmp_path / "killed"))
+    with resumed.takes(20):
+        bigrams.main(str(tmp_path / "whole"))
+    (one, *records), (other, *others) = saved(tmp_path / "killed"), saved(tmp_path / "whole")
+    assert_equal(one, other)
+    assert records == others
+    position, rows = records
+    assert position["step"] == 20
+    # The last epoch is shorter.
+    assert [row["step"] for row in rows] == [0, 8, 16, 20]
+    assert rows[-1]["validation/loss"] < rows[0]["validation/loss"] - 1
+    curves = [
+        [json.loads(line)["step"] for line in (tmp_path / folder / "metrics.jsonl").read_text().splitlines()]
+        for folder in ("killed", "whole")
+    ]
+    assert curves == [[0, 8, 16, 20]] * 2
+
+
+@pytest.mark.slow
+def test_asked_to_stop_it_waits_for_two_steps_and_not_for_a_chunk(tmp_path):
+    """And continues from the middle of a chunk to the same bits."""
+    done, begun = [], []
+
+    def trainer():
+        made = make(devices=1)
+        made.task.chunk_steps, step = 8, made.task.step
+
+        def told(state, shared, batch):
+            jax.debug.callback(lambda: done.append(time.sleep(0.05)))
+            return step(state, shared, batch)
+
+        made.train = made.parallel.wrap(make_train_steps(told), donate_state=True)
+        train = made.train
+
+        def counted(carry, batches):
+            begun.append(len(done))
+            if len(begun) == 5:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return train(carry, batches)
+
+        made.train = counted
+        return made
+
+    assert not trainer().run(tmp_path / "stopped")
+    assert len(begun) == 5, "of the eight of a chunk"
+    assert max(place - ended for place, ended in enumerate(begun)) <= 1, (
+        "that is not done yet when one begins"
+    )
+    _, position, _ = saved(tmp_path / "stopped", "resume")
+    assert position["step"] == 5
+    assert trainer().run(tmp_path / "stopped")
+    assert len(begun) == 20, "it continued behind the five"
+    assert make(devices=1).run(tmp_path / "whole")
+    (one, *records), (other, *others) = saved(tmp_path / "stopped"), saved(tmp_path / "whole")
+    assert_equal(one, other)
+    assert records == others
+
+
+def test_many_steps_of_one_program_are_the_same_as_a_call_each():
+    def train(**given):
+        trainer = make(poisoned={4}, settings=TrainerSettings(most_skips=1))
+        trainer.steps_per_call = given["per_call"]
+        carry = trainer.place(trainer.task.init_state())
+        for first in (0, 3):
+            carry, numbers = trainer.train_chunk(carry, trainer.task.batches(first, 3))
+        return jax.device_get(carry), np.concatenate([part["finite"] for part in jax.device_get(numbers)])
+
+    (one, finite), (other, same) = train(per_call=1), train(per_call=None)
+    assert finite.tolist() == same.tolist() == [True, False, True]
+    assert one.left == other.left == 0
+    for a, b in zip(jax.tree.leaves(one.state), jax.tree.leaves(other.state), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7)
+
+
+def steps_taken(steps):
+    """The state after `steps`, one by one, of a trainer that sees nothing wrong."""
+    trainer = make()
+    carry = trainer.place(trainer.task.init_state())
+    for step in steps:
+        carry, _ = trainer.train_chunk(carry, trainer.task.batches(step, 1))
+    return jax.device_get(carry.state)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("per_call", [1, None], ids=["a_call_each", "one_program"])
+def test_a_step_that_is_not_finite_stops_the_run_before_it_and_may_be_left_out(tmp_path, per_call):
+    def run(folder, **given):
+        trainer = make(poisoned={10, 17}, settings=TrainerSettings(**given))
+        trainer.steps_per_call = per_call
+        return trainer.run(tmp_path / folder)
+
+    with pytest.raises(
+        UserError, match=r"gradient_norm, loss of step 10 not finite .*step-10\.npz.*policy=skip"
+    ):
+        run("r")
+    state, position, _ = saved(tmp_path / "r", "resume")
+    assert position["step"] == 10
+    assert position["sums"]["steps"] == 2
+    if per_call:
+        assert_equal(state, steps_taken(range(10)))
+    with np.load(tmp_path / "r" / "nonfinite" / "step-10.npz") as batch:
+        assert set(batch) == {"letter", "next", "weight", "loss", "gradient_norm"}
+        np.testing.assert_array_equal(batch["letter"], make().task.batches(10, 1)["letter"][0])
+        assert np.isnan(batch["loss"])
+    # The same once more ends at the same place; one step may be left out now, and the next is one too many.
+    with resumed.takes(4), pytest.raises(UserError, match="step 10 not finite"):
+        run("r")
+    with pytest.raises(UserError, match=r"step 17 not finite .*; 1 steps .*most_skips=1"):
+        run("r", most_skips=1)
+    assert saved(tmp_path / "r", "resume")[1]["skipped"] == 1
+    with resumed.takes(3):
+        assert run("r", most_skips=2)
+    state, position, rows = saved(tmp_path / "r")
+    assert (position["step"], position["skipped"]) == (20, 2)
+    if per_call:
+        assert_equal(state, steps_taken([n for n in range(20) if n not in (10, 17)]))
+    assert run("never_stopped", most_skips=2)
+    never, _, curve = saved(tmp_path / "never_stopped")
+    if per_call:
+        assert_equal(state, never)
+        assert rows == curve
+    summary = json.loads((tmp_path / "r" / "summary.json").read_text())
+    assert (summary["steps_left_out"], summary["stopped_early"]) == (2, False)
+
+
+@pytest.mark.slow
+def test_early_stop_and_what_is_kept(tmp_path):
+    assert make(rate=0.0, settings=TrainerSettings(patience=1, keep=1)).run(tmp_path)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["stopped_early"]
+    assert (summary["evaluations"], summary["best_evaluation"], summary["used_evaluation"]) == (2, 0, 0)
+    with Checkpoints(tmp_path / "checkpoints", keep=None, read_only=True) as checkpoints:
+        assert checkpoints.steps() == [0, 1], "the newest, and the first of equally good ones"
+    assert make(settings=TrainerSettings(keep=1)).run(tmp_path / "all")
+    with Checkpoints(tmp_path / "all" / "checkpoints", keep=None, read_only=True) as checkpoints:
+        assert checkpoints.steps() == [3]
+        assert checkpoints.restore(3, {"alphabet": JSON})["alphabet"] == {"letters": 128}
+
+
+@pytest.mark.slow
+def test_a_folder_of_other_data_steps_or_layout_is_refused(tmp_path):
+    make().run(tmp_path)
+    trainer = make()
+    trainer.task.digests = {"the text": "another"}
+    with pytest.raises(UserError, match="was trained on other the text than a text has now"):
+        trainer.run(tmp_path)
+    trainer = make()
+    trainer.task.steps_per_epoch = 7
+    with pytest.raises(UserError, match="another number of steps between two than 7"):
+        trainer.run(tmp_path)
+    state, position, rows = saved(tmp_path)
+    with Checkpoints(tmp_path / "later" / "checkpoints", keep=None) as checkpoints:
+        items = {**state._asdict(), "position": {**position, "phase": 2}, "curve": {"rows": rows}}
+        checkpoints.save(3, items)
+    with pytest.raises(UserError, match=r"of a layout that this version does not know \(position: .*phase"):
+        make().run(tmp_path / "later")
+
+
+def test_a_folder_that_lacks_the_digest_of_a_file_goes_on_and_has_it_then(tmp_path):
+    def run(steps, **digests):
+        trainer = make()
+        trainer.task.steps, trainer.task.steps_per_epoch = steps, 4
+        trainer.task.digests = {**trainer.task.digests, **digests}
+        return trainer.run(tmp_path)
+
+    assert run(4)
+    assert run(8, **{"file of words": "some"})
+    with pytest.raises(UserError, match="was trained on other file of words than a text has now"):
+        run(12, **{"file of words": "others"})
+    with pytest.raises(UserError, match="was trained on other the words than a text has now"):
+        run(12, **{"file of words": "some", "the words": "any"})
+
+
+@pytest.mark.slow
+def test_a_run_with_dropout_goes_on_with_as_many_devices_alone(tmp_path):
+    """Those that the machine has may be others in the next start; a run from before their number was kept continues."""
+
+    def run(steps, devices, dropout=True):
+        trainer = make()
+        trainer.task.steps, trainer.task.steps_per_epoch = steps, 4
+        trainer.task.digests = {**trainer.task.digests, **drawn_by(devices, dropout)}
+        return trainer.run(tmp_path)
+
+    assert run(4, 2, dropout=False)
+    assert run(8, 2)
+    with pytest.raises(
+        UserError, match=r"was trained on 2 devices, config\.num_devices takes 3 here.*dropout"
+    ):
+        run(12, 3)
+    assert run(12, 2)
+
+
+def test_an_order_is_of_its_seed_and_epoch():
+    rows = np.arange(100, 110)
+    order = epoch_order(3, 1, rows, 4)
+    assert order.shape == (3, 4)
+    assert sorted(order.reshape(-1)) == [-1, -1, *rows]
+    np.testing.assert_array_equal(order, epoch_order(3, 1, rows, 4))
+    assert order.tolist() != epoch_order(3, 2, rows, 4).tolist()
+    assert order.tolist() != epoch_order(4, 1, rows, 4).tolist()
