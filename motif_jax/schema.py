@@ -85,6 +85,8 @@ class Key:
             value,
             f"a {_TYPES.get(kind, kind.__name__)}",
         )
+        if isinstance(value, float):
+            require(math.isfinite(value), name, value, "a finite number")
         if kind is tuple and self.allowed:
             allowed = f"whole numbers {self.allowed.removeprefix('a number ')}"
             return require(

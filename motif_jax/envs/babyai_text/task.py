@@ -27,6 +27,7 @@ from motif_jax.envs.text.contract import (
     TextTask,
     interact,
 )
+from motif_jax.schema import Key, positive
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
@@ -97,7 +98,6 @@ class PlayEnvironment(TextEnvironment):
         self._now: Play | None = None
 
     def reset(self, rng: np.random.Generator, start: Any = None) -> Play:
-        """See `TextEnvironment`."""
         seed = int(rng.integers(_SEEDS)) if start is None else start.seed
         self._game.reset(seed, self._out)
         prompt = decoded(self._out["prompt"])
@@ -107,7 +107,6 @@ class PlayEnvironment(TextEnvironment):
         return now
 
     def step(self, action: str) -> Outcome:
-        """See `TextEnvironment`."""
         if self._now is None or self._now.over:
             raise ValueError("the episode has ended, or none has begun")
         now = self._play(self._now, action)
@@ -134,7 +133,6 @@ class RandomPlay(TextPolicy):
         self._names = names
 
     def act(self, observation: Any, rng: np.random.Generator) -> str:
-        """See `TextPolicy`."""
         return self._names[int(rng.integers(len(self._names)))]
 
 
@@ -171,12 +169,19 @@ class ByteTokenizer:
     size = 262
 
     def encode(self, text: str) -> list[int]:
-        """See `TextTokenizer`."""
         return list(text.encode("latin-1"))
 
     def decode(self, tokens: list[int]) -> str:
-        """See `TextTokenizer`."""
         return bytes(token for token in tokens if token < 256).decode("latin-1")
+
+
+KEYS: Mapping[str, Key] = {
+    "level": Key("BabyAI-GoToLocal-v0", "of docs/babyai_text.md; the policy is 'random'"),
+    "kind": Key("", "of task in the Mixed levels; '' draws it for each episode"),
+    "language": Key("", "'english', 'french', or '' for the level's own"),
+    "observations": positive(3, "in a prompt"),
+    "actions": Key(ACTIONS, "their names"),
+}
 
 
 class BabyAITextTask(TextTask):
@@ -185,13 +190,7 @@ class BabyAITextTask(TextTask):
 
     name = "babyai_text"
     kinds = (GAMES, STEPS, HINDSIGHT)
-    defaults = {
-        "level": "BabyAI-GoToLocal-v0",
-        "kind": "",
-        "language": "",
-        "observations": 3,
-        "actions": ACTIONS,
-    }
+    keys = KEYS
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         """See `TextTask`; the level is looked up."""
@@ -209,11 +208,9 @@ class BabyAITextTask(TextTask):
             raise UserError(str(error).replace("config.environment.", "config.")) from None
 
     def tokenizer(self) -> ByteTokenizer:
-        """See `TextTask`."""
         return ByteTokenizer()
 
     def environment(self) -> PlayEnvironment:
-        """See `TextTask`."""
         return PlayEnvironment(self.options["level"], self._made)
 
     def policy(self, name: str) -> TextPolicy:
@@ -227,14 +224,12 @@ class BabyAITextTask(TextTask):
         return {"success": float(dialogue.total > 0)}
 
     def check(self, kind: str, policy: str) -> None:
-        """See `TextTask`."""
         super().check(kind, policy)
         self.policy(policy)
         if kind == HINDSIGHT and self._language != ENGLISH:
             raise UserError(f"config.kind={HINDSIGHT}: reads English prompts, not {self._language}")
 
     def stream(self, kind: str, policy: str) -> DialogueStream:
-        """See `TextTask`."""
         if kind == STEPS:
             return PlayedSteps(
                 self.environment(), self.policy(policy), self.options["observations"], self._language
@@ -244,5 +239,4 @@ class BabyAITextTask(TextTask):
         return PlayedDialogues(self.environment(), self.policy(policy))
 
     def at_a_time(self, kind: str) -> int:
-        """See `TextTask`."""
         return 16

@@ -11,10 +11,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues, DialogueStream
+from motif_jax.datasets.dialogues.dialogue import Dialogue, DialogueStream
 from motif_jax.envs.reddit import data, made_up
-from motif_jax.envs.text.contract import Observation, Outcome, Scorer, TextEnvironment, TextPolicy, TextTask
-from motif_jax.envs.text.file_tokens import FileTokenizer
+from motif_jax.envs.text.contract import (
+    ListedDialogues,
+    Observation,
+    Outcome,
+    Scorer,
+    TextEnvironment,
+    TextPolicy,
+    TextTask,
+)
+from motif_jax.envs.text.file_tokens import TOKENIZER_HELP, FileTokenizer
+from motif_jax.schema import Key, one_of, positive
 from motif_jax.support import config as checks
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
@@ -88,6 +97,38 @@ class RecordedReplies(TextPolicy):
         return self._comments[int(rng.integers(len(self._comments)))].text
 
 
+KEYS: Mapping[str, Key] = {
+    "folder": Key("", "with comments_positive.csv and comments_negative.csv; empty: made-up ones"),
+    "indexes": Key("", "a JSON list of the rows that are used, counted through both files; empty: all"),
+    "include_parent": Key(True, "shows what a reply is to"),
+    "reward": Key(
+        "toxicity",
+        "'toxicity' (0, 1, 2), 'toxicity_noised' (1 becomes 0 or 2), 'upvote' (the sign of its score, recorded replies alone), 'upvote_model' "
+        "(whether a model expects that it is liked, by `scores`), 'none'",
+        choices=tuple(REWARDS),
+    ),
+    "reward_scale": Key(None, "None: -5 of toxicity, as published, 1 of the others", float),
+    "reward_shift": Key(0.0, "added to it"),
+    "cutoff": Key(None, "recorded replies that are paid less are left out", float),
+    "scores": Key("", "a JSON file, a text -> its score; what has none in there is asked"),
+    "upvote_run": Key("", "of upvote_model: a run of train_upvote, for texts without a score in the file"),
+    "noise_seed": Key(0, "of toxicity_noised"),
+    "num_comments": positive(2000, "that are made up"),
+    "data_seed": Key(1, "of those"),
+    "tokenizer": Key("", TOKENIZER_HELP),
+    "vocab_size": positive(512, "of byte pairs that are learned"),
+    "annotator": Key(
+        "lexicon", "who says how toxic a text is: lexicon, openai, or (of recorded comments) vllm"
+    ),
+    "lexicon": Key("", "a YAML file; empty: built in"),
+    "prompt": Key("", "a prompt file; empty: built in"),
+    "answer_mode": one_of(("soft", "verdict", "analysis"), "as in annotate"),
+    "server": Key("", "its address; the same command resumes with another"),
+    "model": Key("", "its name on the server, or for vllm"),
+    "store": Key("runs/answer_store", "folder of the answers that are kept"),
+}
+
+
 class Reddit(TextTask):
     """Comments by the published files, or made up on the spot."""
 
@@ -101,46 +142,13 @@ class Reddit(TextTask):
             ("upvote_run", "annotator", "lexicon", "prompt", "answer_mode", "model"), ("scores",)
         ),
     }
-    defaults: ClassVar[Mapping[str, Any]] = {
-        "folder": "",
-        "indexes": "",
-        "include_parent": True,
-        "reward": "toxicity",
-        "reward_scale": None,  # -5 of how toxic a reply is, else 1
-        "reward_shift": 0.0,
-        "cutoff": None,
-        "scores": "",
-        "upvote_run": "",
-        "noise_seed": 0,
-        "num_comments": 2000,
-        "data_seed": 1,
-        "tokenizer": "",
-        "vocab_size": 512,
-        # What scores texts; see `motif_jax/rollouts/text_scores.py`.
-        "annotator": "lexicon",
-        "lexicon": "",
-        "prompt": "",
-        "answer_mode": "soft",
-        "server": "",
-        "model": "",
-        "store": "runs/answer_store",
-        "zero_one": False,
-    }
+    keys: ClassVar[Mapping[str, Key]] = {**KEYS, "zero_one": Key(False, "compat.upvote_zero_one")}
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__(options)
         given = self.options
-        self._require(given["reward"] in REWARDS, "reward", f"one of {', '.join(REWARDS)}")
         if given["reward_scale"] is None:
             given["reward_scale"] = scale_of(given["reward"])
-        for key in ("reward_scale", "reward_shift"):
-            self._require(checks.is_finite(given[key]), key, "a finite number")
-        self._require(
-            given["cutoff"] is None or checks.is_finite(given["cutoff"]), "cutoff", "a finite number, or None"
-        )
-        for key, least in (("num_comments", 1), ("vocab_size", 1)):
-            good = type(given[key]) is int and given[key] >= least
-            self._require(good, key, f"a whole number of at least {least}")
         folder = given["folder"]
         self._require(not folder or os.path.isdir(folder), "folder", "an existing folder, or empty")
         self._scorer: Scorer | None = None
@@ -363,18 +371,11 @@ class Reddit(TextTask):
         return kind == GAMES
 
     def stream(self, kind: str, policy: str) -> DialogueStream:
-        return super().stream(kind, policy) if kind == GAMES else Recorded(self._recorded)
+        return (
+            super().stream(kind, policy)
+            if kind == GAMES
+            else ListedDialogues([item.to_sequence() for item in self._recorded])
+        )
 
     def at_a_time(self, kind: str) -> int:
         return 1024 if kind == RECORDED else 64
-
-
-class Recorded:
-    """A list of observations as a stream: those with the numbers that are asked for."""
-
-    def __init__(self, items: Sequence[Observation]) -> None:
-        self._items = items
-
-    def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
-        del rng
-        return Dialogues.of(item.to_sequence() for item in self._items[first : first + count])

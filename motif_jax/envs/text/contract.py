@@ -15,6 +15,7 @@ import numpy as np
 
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues, DialogueStream
 from motif_jax.datasets.dialogues.items import TextTokenizer
+from motif_jax.schema import Key
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
@@ -100,13 +101,26 @@ class PlayedDialogues:
         return Dialogues.of(episode.observation.to_sequence() for episode in episodes)
 
 
+class ListedDialogues:
+    """Dialogues that there are, by their numbers, as a `DialogueStream`."""
+
+    def __init__(self, dialogues: Sequence[Dialogue] | Dialogues) -> None:
+        self._dialogues = dialogues
+
+    def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
+        del rng
+        found = self._dialogues[first : first + count]
+        return found if isinstance(found, Dialogues) else Dialogues.of(found)
+
+
 class TextTask(ABC):
     """A text task. It is made from its options, in worker processes too.
 
     Class attributes:
       name: the section of configs that holds its options, for errors.
       kinds: the kinds of dialogues that `stream` knows.
-      defaults: option -> its value where none is given.
+      keys: option -> its `Key`: default, type, range and help.
+      defaults: option -> its value where none is given; of `keys`, if a task has them.
       switches: what the names of its compat switches begin with; the rest of a name is an option.
       follow: option -> options that hold for its value alone: where another one is given, they are not taken over from elsewhere.
       patient: an episode may take any time, as one with a server does; else it counts as hung after minutes. A task may decide
@@ -115,10 +129,15 @@ class TextTask(ABC):
 
     name: ClassVar[str] = "options"
     kinds: ClassVar[Sequence[str]] = ("games",)
+    keys: ClassVar[Mapping[str, Key]] = {}
     defaults: ClassVar[Mapping[str, Any]] = {}
     switches: ClassVar[str] = ""
     follow: ClassVar[Mapping[str, Sequence[str]]] = {}
     patient: bool = False
+
+    def __init_subclass__(cls) -> None:
+        if cls.keys and "defaults" not in cls.__dict__:
+            cls.defaults = {name: key.default for name, key in cls.keys.items()}
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         """Raises UserError for an option that is not there, or a value of another type than its default."""
@@ -129,6 +148,9 @@ class TextTask(ABC):
                 f"must be among {', '.join(self.defaults) or 'none'}"
             )
         for key, value in options.items():
+            if described := self.keys.get(key):
+                described.require(f"{self.name}.{key}", tuple(value) if isinstance(value, list) else value)
+                continue
             kind, given = _kind(self.defaults[key]), _kind(value)
             fits = kind in ("", given) or (kind, given) == ("a number", "a whole number")
             checks.require(fits, f"{self.name}.{key}", value, kind)

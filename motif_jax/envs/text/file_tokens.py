@@ -16,6 +16,7 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_text
 
 FILE = "tokenizer.json"
+TOKENIZER_HELP = "a folder with tokenizer.json, such as GPT-2's; empty: byte pairs of the dialogues"
 
 
 def with_delimiters(backend: Backend, words: Sequence[str] = ()) -> Backend:

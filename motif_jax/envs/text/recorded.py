@@ -7,28 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
-
 from motif_jax.datasets.dialogues import files
 from motif_jax.datasets.dialogues.dialogue import Dialogues
-from motif_jax.envs.text.contract import TextEnvironment, TextPolicy, TextTask
+from motif_jax.envs.text.contract import ListedDialogues, TextEnvironment, TextPolicy, TextTask
 from motif_jax.envs.text.file_tokens import FileTokenizer
 from motif_jax.support import entry_points
 from motif_jax.support.errors import UserError
 
 RECORDED = "recorded"
-
-
-class _Stream:
-    """The dialogues of a file by their numbers, as a `DialogueStream`."""
-
-    def __init__(self, dialogues: Dialogues) -> None:
-        self._dialogues = dialogues
-
-    def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
-        """The dialogues from number `first` on."""
-        del rng
-        return self._dialogues[first : first + count]
 
 
 class RecordedDialogues(TextTask):
@@ -66,8 +52,8 @@ class RecordedDialogues(TextTask):
     def endless(self, kind: str) -> bool:
         return False
 
-    def stream(self, kind: str, policy: str) -> _Stream:
-        return _Stream(self._dialogues)
+    def stream(self, kind: str, policy: str) -> ListedDialogues:
+        return ListedDialogues(self._dialogues)
 
     def check(self, kind: str, policy: str) -> None:
         """See `TextTask`; the file is read."""

@@ -13,8 +13,8 @@ import numpy as np
 
 from motif_jax.datasets.dialogues import parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues, DialogueStream
-from motif_jax.envs.text.contract import TextPolicy, TextTask
-from motif_jax.envs.text.file_tokens import FileTokenizer
+from motif_jax.envs.text.contract import ListedDialogues, TextPolicy, TextTask
+from motif_jax.envs.text.file_tokens import TOKENIZER_HELP, FileTokenizer
 from motif_jax.envs.visdial import data
 from motif_jax.envs.visdial.client import REWARDS, VisDialServer, checked_url
 from motif_jax.envs.visdial.environment import (
@@ -26,6 +26,7 @@ from motif_jax.envs.visdial.environment import (
     recorded,
 )
 from motif_jax.envs.visdial.rules import MODES, STOP, YES_NO, Rules
+from motif_jax.schema import Key, natural, one_of, positive
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json
@@ -33,6 +34,35 @@ from motif_jax.support.files import atomic_write_json
 RECORDED, GAMES, REWARD_CACHE = "recorded", "games", "reward_cache"
 SPLITS = ("train", "val", "test")
 CACHE_FILE = "reward_cache.json"
+
+
+KEYS: Mapping[str, Key] = {
+    "data": Key("", "the published dialogues (JSON)"),
+    "features": Key("", "the published features of pictures (.h5, or .npz)"),
+    "reward_cache": Key("", "what each answer was worth (JSON)"),
+    "split": one_of(SPLITS, "which of the features"),
+    "mode": one_of(
+        MODES,
+        "'env_stops': -1 a turn until enough is known; '10_stop': ten turns, paid their progress; 'agent_stops': so, until <stop>",
+    ),
+    "goal": Key(1.0, "of env_stops: share of the possible progress at which the talk ends"),
+    "percentile": Key(0.5, "of the pictures' features, for progress"),
+    "yes_no": one_of(
+        tuple(YES_NO),
+        "of env_stops: answers that cost yes_no_reward besides: 'hard' (exactly yes or no), 'soft' (has one), 'conservative' (17 key words)",
+    ),
+    "yes_no_reward": Key(-2.0, "see yes_no"),
+    "reward_scale": Key(1.0, "of progress, where that is what is paid"),
+    "reward_shift": Key(0.0, "of progress, where that is what is paid"),
+    "url": Key("", "of 'games' and 'reward_cache': the server's address"),
+    "server_reward": one_of(tuple(REWARDS), "of the server"),
+    "timeout_seconds": positive(60.0, "that a request may take"),
+    "attempts": positive(6, "how often a request is made before it is given up"),
+    "normalise": Key(True, "divides the features of a picture by their length"),
+    "additional": Key("", "further dialogues (a parquet file) behind the recorded ones"),
+    "tokenizer": Key("", TOKENIZER_HELP),
+    "vocab_size": natural(0, "of byte pairs that are learned; 0: none yet"),
+}
 
 
 class VisDial(TextTask):
@@ -44,49 +74,16 @@ class VisDial(TextTask):
     patient = True
     # Which is refused with any other mode.
     follow: ClassVar[Mapping[str, Sequence[str]]] = {"mode": ("yes_no",)}
-    defaults: ClassVar[Mapping[str, Any]] = {
-        "data": "",
-        "features": "",
-        "split": "train",
-        "reward_cache": "",
-        "normalise": True,
-        "additional": "",
-        "tokenizer": "",
-        "vocab_size": 0,
-        "mode": "env_stops",
-        "goal": 1.0,
-        "percentile": 0.5,
-        "yes_no": "none",
-        "yes_no_reward": -2.0,
-        "reward_scale": 1.0,
-        "reward_shift": 0.0,
-        "last_turn_free": False,
-        "url": "",
-        "server_reward": "rank",
-        "timeout_seconds": 60.0,
-        "attempts": 6,
+    keys: ClassVar[Mapping[str, Key]] = {
+        **KEYS,
+        "last_turn_free": Key(False, "compat.visdial_last_turn_free"),
     }
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__(options)
         given = self.options
-        for key, allowed in (
-            ("mode", MODES),
-            ("yes_no", tuple(YES_NO)),
-            ("split", SPLITS),
-            ("server_reward", tuple(REWARDS)),
-        ):
-            self._require(given[key] in allowed, key, f"one of {', '.join(allowed)}")
         asked = given["mode"] == "env_stops" or given["yes_no"] == "none"
         self._require(asked, "yes_no", f"none with mode={given['mode']}, which is paid progress alone")
-        for key in ("goal", "percentile", "yes_no_reward", "reward_scale", "reward_shift"):
-            self._require(checks.is_finite(given[key]), key, "a finite number")
-        self._require(checks.is_finite(given["timeout_seconds"]) and given["timeout_seconds"] > 0, "timeout_seconds",
-                      "a number above 0")  # fmt: skip
-        for key, least in (("attempts", 1), ("vocab_size", 0)):
-            self._require(
-                type(given[key]) is int and given[key] >= least, key, f"a whole number of at least {least}"
-            )
         if given["url"]:
             given["url"] = checked_url(f"{self.name}.url", given["url"])
         self.rules = Rules(
@@ -186,7 +183,7 @@ class VisDial(TextTask):
 
     def stream(self, kind: str, policy: str) -> DialogueStream:
         if kind == RECORDED:
-            return Listed(self._recorded)
+            return ListedDialogues(self._recorded)
         if kind == REWARD_CACHE:
             return Valued(self.scenes, self.features, self.other_side, self.rules)
         return super().stream(kind, policy)
@@ -200,17 +197,6 @@ class VisDial(TextTask):
     def at_a_time(self, kind: str) -> int:
         """See `TextTask`: of talks with a server few, each of which is kept once it is whole."""
         return 1024 if kind == RECORDED else 8
-
-
-class Listed:
-    """A list of dialogues as a stream: those with the numbers that are asked for."""
-
-    def __init__(self, dialogues: Sequence[Dialogue]) -> None:
-        self._dialogues = dialogues
-
-    def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
-        del rng
-        return Dialogues.of(self._dialogues[first : first + count])
 
 
 class Valued:

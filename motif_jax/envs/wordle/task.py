@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from motif_jax.datasets.dialogues.dialogue import Dialogue, DialogueStream
 from motif_jax.envs.text.contract import TextPolicy, TextTask
@@ -18,6 +18,7 @@ from motif_jax.envs.wordle.policies import Plan, PlayerPolicy, UserPolicy, parse
 from motif_jax.envs.wordle.streams import Adversarial, Branching, Games
 from motif_jax.envs.wordle.tokens import WordleTokenizer
 from motif_jax.envs.wordle.words import distinct, read_words
+from motif_jax.schema import Key, natural, positive
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 
@@ -26,43 +27,48 @@ _CHUNK_BYTES, _MOST_GAMES, _FEWEST_GAMES = 1 << 22, 1024, 16
 _USER = re.compile(r"user(?:\((.+)\))?")
 
 
+KEYS: Mapping[str, Key] = {
+    "words": Key(
+        "wordle_official_200",
+        "wordle_official_200 (236 words), tweet_words (40), wordle_official (2,315), wordle_official_guess (12,972), wordle_official_400 (431), "
+        "wordle_official_800 (826), or a file with a word a line",
+    ),
+    "num_words": natural(0, "the first so many of them; 0: all"),
+    "suboptimal": Key("random", "of 'branch' and 'adversarial': who goes on"),
+    "num_suboptimal": positive(1, "games of these for a state (branch) or a game (adversarial)"),
+    "adversary": Key("wrong", "of 'adversarial': who leaves the expert at its third guess"),
+    "num_adversarial": positive(5, "games of these"),
+    "tweets": Key("", "of 'tweets': a CSV file, or JSON {games, transitions}; empty: simulated people"),
+    "guesses": Key("", "of 'tweets' from CSV: words that may have been guessed; empty: those of `words`"),
+    "indexes": Key("", "of 'tweets': a JSON list of the games that are used; empty: all"),
+    "true_word": Key(False, "of 'tweets': the hidden word is the day's, not any that the colours allow"),
+    "top_p": Key(
+        1.0, "of 'tweets': the best part of the games, by number of guesses, lost ones last", above=0, most=1
+    ),
+    "simulated": positive(20_000, "of 'tweets': people who tweet"),
+    "simulated_seed": Key(1, "of those people"),
+    "write_structure": Key(
+        False, "of 'tweets': writes tweets.json, the published structure, beside the dialogues"
+    ),
+}
+
+
 class Wordle(TextTask):
     """The game, its policies (`motif_jax.envs.wordle.policies`), and four kinds of data."""
 
     name = "wordle"
     kinds = ("games", "branch", "adversarial", "tweets")
     switches = "wordle_"
-    defaults = {
-        "words": "wordle_official_200",
-        "num_words": 0,
-        "suboptimal": "random",
-        "num_suboptimal": 1,
-        "adversary": "wrong",
-        "num_adversarial": 5,
-        "tweets": "",
-        "guesses": "",
-        "indexes": "",
-        "true_word": False,
-        "top_p": 1.0,
-        "simulated": 20_000,
-        "simulated_seed": 1,
-        "write_structure": False,
-        "branch_restarts": False,
-        "top_p_rows": False,
+    keys: ClassVar[Mapping[str, Key]] = {
+        **KEYS,
+        "branch_restarts": Key(False, "compat.wordle_branch_restarts"),
+        "top_p_rows": Key(False, "compat.wordle_top_p_rows"),
     }
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         """See `TextTask`; the word lists are read."""
         super().__init__(options)
         given = self.options
-        for name in ("num_words", "num_suboptimal", "num_adversarial", "simulated"):
-            least = 0 if name == "num_words" else 1
-            if type(given[name]) is not int or given[name] < least:
-                raise UserError(
-                    f"config.wordle.{name}={given[name]}: must be a whole number of at least {least}"
-                )
-        if not 0 < given["top_p"] <= 1:
-            raise UserError(f"config.wordle.top_p={given['top_p']}: must be above 0 and at most 1")
         self.words = read_words("wordle.words", given["words"], given["num_words"] or None)
         if given["num_words"] > len(self.words):
             held = len(self.words)
