@@ -62,7 +62,16 @@ def plot(rows: Sequence[Mapping[str, Any]], methods: Sequence[str], measure: str
     return Plot("environment steps", MEASURES[measure], tuple(lines))
 
 
-def write(path: Path, picture: Plot) -> None:
-    """Writes a PNG; the same lines write the same bytes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write_bytes(path, draw(picture)["png"])
+def write(
+    page: Path, rows: Sequence[Mapping[str, Any]], curves: Mapping[str, tuple[Sequence[str], str]]
+) -> list[str]:
+    """Draws PNG files beside `page`, of those of `curves` (table -> its methods, measure) that have runs; returns Markdown for each."""
+    shown = []
+    for title, (methods, measure) in curves.items():
+        if (picture := plot(rows, methods, measure)) is not None:
+            path = page.parent / "images" / f"{page.stem}_{title}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            atomic_write_bytes(path, draw(picture)["png"])
+            what = f"{MEASURES[measure]} over the steps of the training"
+            shown.append(f"![{title.replace('_', ' ')}: {what}](images/{path.name})")
+    return shown

@@ -50,8 +50,10 @@ def test_lines_are_means_over_the_seeds_of_a_method(tmp_path: Path) -> None:
     # Three seeds have no quarters to leave out: their mean, three times the slope of one, within half a stretch.
     np.testing.assert_allclose(rising.y, 3.0 * (rising.x / 10 - 1), atol=3.0 * 1000 / 50 / 2)
     assert (rising.low <= rising.y).all()
-    study_curves.write(tmp_path / "images" / "a.png", picture)
-    assert (tmp_path / "images" / "a.png").read_bytes().startswith(b"\x89PNG")
+    tables = {"a": (["flat"], "score"), "b": (["not_run"], "score")}
+    shown = study_curves.write(tmp_path / "page.md", rows, tables)
+    assert shown == ["![a: score over the steps of the training](images/page_a.png)"]
+    assert (tmp_path / "images" / "page_a.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_without_curves_there_is_no_picture(tmp_path: Path) -> None:
