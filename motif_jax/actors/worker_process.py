@@ -137,57 +137,78 @@ def _requests(connection: Connection) -> Iterator[Any]:
         yield request
 
 
+class Deaths:
+    """Counts the deaths of workers by what they were at; `report` gets their number whenever there is one more."""
+
+    def __init__(self, report: Callable[[int], None] | None = None) -> None:
+        self._counts: Counter[int] = Counter()
+        self._report = report
+
+    def note(self, key: int) -> bool:
+        """Counts a death; whether `key` has had `MAX_DEATHS`."""
+        self._counts[key] += 1
+        if self._report is not None:
+            self._report(self._counts.total())
+        return self._counts[key] >= MAX_DEATHS
+
+
 def run_jobs(
     make: Callable[[Any], ProcessWork],
     setup: Mapping[str, Any],
     jobs: Iterable[_Job],
     workers: int,
     stop: Any,
-    died: Callable[[_Job], bool | None],
+    lost: Callable[[_Job], None],
     patient: bool = False,
+    on_death: Callable[[int], None] | None = None,
 ) -> Generator[tuple[_Job, Any], None, None]:
     """Yields (job, answer) as worker processes finish jobs, in no particular order; they end with the generator.
+
+    A process that dies is replaced, and its job is done again, up to `MAX_DEATHS` times.
 
     Args:
       make, setup: of the workers, see `WorkerProcess`.
       jobs: asked for the next one whenever a process has nothing to do, so that it may end as soon as enough is there.
       workers: number of processes at most.
       stop: an object whose attribute `requested`, once true, ends the generator early; or None.
-      died: called for each job whose process died: true gives the job up (its answer is None), else another process gets it.
+      lost: called for a job that ended `MAX_DEATHS` processes; if it raises nothing, the answer is None.
       patient: a job may take any time; else its process counts as hung after `HANG_SECONDS`.
+      on_death: called with the number of deaths so far at each of them.
     """
-    waiting = iter(jobs)
+    waiting = iter(enumerate(jobs))
     processes: list[WorkerProcess] = []
-    busy: dict[Any, tuple[WorkerProcess, _Job, float]] = {}
+    busy: dict[Any, tuple[WorkerProcess, tuple[int, _Job], float]] = {}
+    deaths = Deaths(on_death)
 
     def stopping() -> bool:
         return stop is not None and stop.requested
 
-    def give(job: _Job, process: WorkerProcess | None = None) -> None:
+    def give(numbered: tuple[int, _Job], process: WorkerProcess | None = None) -> None:
         if process is None:
             process = WorkerProcess(make, setup)
             processes.append(process)
-        process.send(job)
-        busy[process.connection] = (process, job, time.monotonic())
+        process.send(numbered[1])
+        busy[process.connection] = (process, numbered, time.monotonic())
 
     try:
-        for job in itertools.islice(waiting, workers):
+        for numbered in itertools.islice(waiting, workers):
             if stopping():
                 return
-            give(job)
+            give(numbered)
         while busy and not stopping():
             for connection in wait(list(busy), timeout=1.0):
                 process: WorkerProcess | None
-                process, job, _ = busy.pop(connection)
+                process, (number, job), _ = busy.pop(connection)
                 try:
                     answer = process.receive()
                 except EOFError:
                     process.close(timeout=0)
                     processes.remove(process)
                     process, answer = None, None
-                    if not died(job):
-                        give(job)
+                    if not deaths.note(number):
+                        give((number, job))
                         continue
+                    lost(job)
                 following = list(itertools.islice(waiting, 1))
                 if following:
                     give(following[0], process)
@@ -197,34 +218,3 @@ def run_jobs(
                     process.process.kill()
     finally:
         close_all(processes)
-
-
-class Deaths:
-    """Counts worker deaths by episode."""
-
-    def __init__(self, environment: str) -> None:
-        self._environment, self.total = environment, 0
-        self._by_seed: Counter[int] = Counter()
-
-    def note(self, episode: tuple[int, int] | None) -> None:
-        """Counts a death in an episode (index, seed), None for one that had not begun any.
-
-        Raises:
-          UserError: it is the episode's third.
-        """
-        self.total += 1
-        if episode is None:
-            self._by_seed[-1] += 1
-            if self._by_seed[-1] >= MAX_DEATHS:
-                raise UserError(
-                    f"{self._environment}: workers die before they play anything; see their output"
-                )
-            return
-        index, seed = episode
-        self._by_seed[seed] += 1
-        if self._by_seed[seed] >= MAX_DEATHS:
-            fewer = f", or play only the {index} before it" if index else ""
-            raise UserError(
-                f"{self._environment}: episode {index} with seed {seed} ended {MAX_DEATHS} worker processes: give another "
-                f"--config.seed with another --workdir{fewer}"
-            )

@@ -16,8 +16,7 @@ from motif_jax.datasets.pairs import assemble, chunks, layout
 from motif_jax.datasets.pairs.writer import PairsWriter
 from motif_jax.envs.nethack.scripted_players import PLAYERS
 from motif_jax.rollouts import sampling
-from motif_jax.rollouts.mixture import Players
-from motif_jax.rollouts.sampling_worker import EpisodeJob, SamplingPlan
+from motif_jax.rollouts.sampling import EpisodeJob, Players, SamplingPlan
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_text
@@ -37,31 +36,18 @@ class Wanted:
     """The requirements of a dataset.
 
     Attributes:
-      environment, options: task and options of `envs.registry.make`.
-      fields: observation fields that become data/FIELD.npy, message among them.
-      text: the environment's text field, which message is.
-      seed: every draw follows from it.
+      plan: of the recordings; its seed is that of every draw, its folder where the chunks are kept meanwhile.
       num_pairs: exactly so many.
-      length: steps of a sub-sequence.
-      start_share: part of the published number of start points that is drawn.
-      even: each distinct message of a game is as likely to be drawn as any other; else each step.
       drop_equal_captions: pairs with two equal captions are left out.
       players: player -> weight.
       policies: player -> what chooses its actions, for those that are no agents.
     """
 
-    environment: str
-    options: Mapping[str, Any]
-    fields: tuple[str, ...]
-    seed: int
+    plan: SamplingPlan
     num_pairs: int
-    length: int
-    start_share: float
-    even: bool
     drop_equal_captions: bool
     players: Mapping[str, float]
     policies: Mapping[str, Any] = field(default_factory=lambda: PLAYERS)
-    text: str = "message"
 
 
 class Collection:
@@ -90,20 +76,10 @@ class Collection:
     ) -> None:
         self._wanted, self._folder, self._staging = wanted, folder, staging
         self._agents, self._workers, self._lanes, self._stop = agents, workers, lanes, stop
-        self._chunks, self._actions = staging / "chunks", staging / "tapes"
+        self._chunks, self._actions = Path(wanted.plan.folder), staging / "tapes"
         self._chunks.mkdir(parents=True, exist_ok=True)
-        self._players = Players(wanted.players, wanted.seed, wanted.policies)
-        self._plan = SamplingPlan(
-            environment=wanted.environment,
-            options=wanted.options,
-            fields=wanted.fields,
-            seed=wanted.seed,
-            length=wanted.length,
-            share=wanted.start_share,
-            even=wanted.even,
-            text=wanted.text,
-            folder=str(self._chunks),
-        )
+        self._players = Players(wanted.players, wanted.plan.seed, wanted.policies)
+        self._plan = wanted.plan
         self._counts = chunks.scan(self._chunks)
         self._drawn = sum(self._counts.values())
         self._steps = 0
@@ -162,7 +138,7 @@ class Collection:
             progress.log(f"episode {done.job.index} ends every process that plays it: left out")
         if not self._drawn and len(self._counts) >= _MOST_EMPTY:
             raise UserError(
-                f"config.length={self._wanted.length}: none of {len(self._counts):,} games was that long; give a smaller "
+                f"config.length={self._plan.length}: none of {len(self._counts):,} games was that long; give a smaller "
                 "one, or other players, with another --workdir"
             )
         share = min(1.0, self._drawn / rows)
@@ -208,8 +184,8 @@ class Collection:
                 continue
             played = agents.play(
                 agent,
-                self._wanted.environment,
-                {name: value for name, value in self._wanted.options.items() if name != "fields"},
+                self._plan.environment,
+                {name: value for name, value in self._plan.options.items() if name != "fields"},
                 theirs,
                 game_seeds,
                 self._actions_file,
@@ -237,7 +213,7 @@ class Collection:
         if self._wanted.drop_equal_captions:
             there = [episode for episode in range(episodes) if self._counts[episode]]
             keys = np.concatenate([self._load(episode)[assemble.CAPTION_KEY] for episode in there])
-        shuffle = seeds.rng(self._wanted.seed, "shuffle")
+        shuffle = seeds.rng(self._plan.seed, "shuffle")
         return assemble.draw_pairs(rows, self._wanted.num_pairs, shuffle, keys)
 
     def _load(self, episode: int) -> dict[str, np.ndarray]:
@@ -285,5 +261,5 @@ class Collection:
             "players": list(self._players.names),
             "episodes": len(counts),
             "left_out_episodes": [episode for episode, count in enumerate(counts) if not count],
-            "length": self._wanted.length,
+            "length": self._plan.length,
         }

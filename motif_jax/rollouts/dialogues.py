@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,16 +140,11 @@ def _record(
 ) -> Iterator[tuple[int, int]]:
     """Yields parts as they are written, each with the requests to a server that failed meanwhile."""
     jobs = [part for part in range(plan.parts) if part not in done]
-    deaths: Counter[int] = Counter()
 
-    def died(part: int) -> bool:
-        deaths[part] += 1
-        if deaths[part] >= MAX_DEATHS:
-            raise UserError(f"part {part} ended {MAX_DEATHS} processes that drew it: see their output above")
-        return False
+    def lost(part: int) -> None:
+        raise UserError(f"part {part} ended {MAX_DEATHS} processes that drew it: see their output above")
 
-    setup = {"plan": plan}
-    running = run_jobs(DialogueRecorder, setup, jobs, workers, stop, died, plan.patient)
+    running = run_jobs(DialogueRecorder, {"plan": plan}, jobs, workers, stop, lost, plan.patient)
     with contextlib.closing(running) as drawn:
         yield from drawn
 

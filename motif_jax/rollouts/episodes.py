@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.actors.worker_process import Deaths, WorkerProcess, close_all, run_jobs
+from motif_jax.actors.worker_process import MAX_DEATHS, Deaths, WorkerProcess, close_all, run_jobs
 from motif_jax.envs import registry
 from motif_jax.rollouts.episode_worker import EpisodeServer, LaneServer, PlayedEpisode, Uniforms, shared_view
 from motif_jax.rollouts.policies import (
@@ -28,6 +28,7 @@ from motif_jax.rollouts.policies import (
     log_softmax,
     masked,
 )
+from motif_jax.support.errors import UserError
 
 DEFAULT_LANES = 32
 
@@ -66,7 +67,7 @@ class _LanePool:
 
     def __init__(self, order: _Order, lanes: Sequence[_Lane]) -> None:
         self.spec = registry.spec(order.environment, **order.options)
-        self.lanes, self._deaths = lanes, order.deaths
+        self.lanes, self._order, self._deaths = lanes, order, Deaths(order.on_death)
         self._workers = min(order.how.workers, len(lanes))
         context = multiprocessing.get_context("spawn")
         count = len(lanes)
@@ -140,7 +141,8 @@ class _LanePool:
     def _replace(self, worker: int) -> None:
         """Puts a new process in the place of a dead one and brings its episodes back to where they were."""
         at = int(self._at[worker])
-        self._deaths.note((self.lanes[at].index, self.lanes[at].seed) if at >= 0 else None)
+        if self._deaths.note(self.lanes[at].index if at >= 0 else -1):
+            self._order.lost((self.lanes[at].index, self.lanes[at].seed) if at >= 0 else None)
         self._processes[worker].close(timeout=0)
         self._at[worker] = -1
         self._processes[worker] = self._spawn(worker)
@@ -178,14 +180,25 @@ class How:
 
 @dataclasses.dataclass(frozen=True)
 class _Order:
-    """The arguments of `play_episodes`, those that change results and those that do not."""
+    """The arguments of `play_episodes`."""
 
     environment: str
     options: dict[str, Any]
     todo: list[tuple[int, int]]
     how: How
     stop: Any
-    deaths: Deaths
+    on_death: Any
+
+    def lost(self, episode: tuple[int, int] | None) -> None:
+        """Raises UserError for an episode (index, seed) that ended `MAX_DEATHS` processes, None: before any was begun."""
+        if episode is None:
+            raise UserError(f"{self.environment}: workers die before they play anything; see their output")
+        index, seed = episode
+        fewer = f", or play only the {index} before it" if index else ""
+        raise UserError(
+            f"{self.environment}: episode {index} with seed {seed} ended {MAX_DEATHS} worker processes: give another "
+            f"--config.seed with another --workdir{fewer}"
+        )
 
 
 def _play_lanes(order: _Order, policy: BatchPolicy) -> Iterator[PlayedEpisode]:
@@ -244,16 +257,9 @@ def _play_in_workers(order: _Order, policy: WorkerPolicy) -> Iterator[PlayedEpis
         "policy": policy,
         "keep_fields": tuple(order.how.keep_fields),
     }
-    deaths = order.deaths
-    jobs = run_jobs(
-        EpisodeServer,
-        setup,
-        order.todo,
-        order.how.workers,
-        order.stop,
-        deaths.note,
-        patient=type(policy) is not RandomPolicy,  # a bot may think for as long as it likes
-    )
+    patient = type(policy) is not RandomPolicy  # a bot may think for as long as it likes
+    workers, stop, on_death = order.how.workers, order.stop, order.on_death
+    jobs = run_jobs(EpisodeServer, setup, order.todo, workers, stop, order.lost, patient, on_death)
     with contextlib.closing(jobs) as played:
         for _, record in played:
             yield record
@@ -283,7 +289,7 @@ def play_episodes(
       how: workers, lanes, and what is kept.
       skip: indices of episodes that are not played (they are there already).
       stop: an object whose attribute `requested`, once true, ends the generator early.
-      on_death: called with the number of worker deaths so far when there was one.
+      on_death: called with the number of worker deaths so far at each of them.
 
     Raises:
       UserError: an episode ended three worker processes.
@@ -296,12 +302,5 @@ def play_episodes(
     todo = [(index, seed) for index, seed in enumerate(episode_seeds) if index not in skipped]
     if not todo:
         return
-    deaths = Deaths(environment)
-    order = _Order(environment, dict(options), todo, how, stop, deaths)
-    records = _play_in_workers(order, policy) if policy.in_workers else _play_lanes(order, policy)
-    reported = 0
-    for record in records:
-        if on_death is not None and deaths.total > reported:
-            reported = deaths.total
-            on_death(reported)
-        yield record
+    order = _Order(environment, dict(options), todo, how, stop, on_death)
+    yield from _play_in_workers(order, policy) if policy.in_workers else _play_lanes(order, policy)

@@ -1,17 +1,235 @@
-"""Records episodes into chunk files on all cores."""
+"""Records episodes for the pairs dataset on all cores: who plays, the chunk of each, the worker process. No jax."""
 
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
-from collections.abc import Generator, Iterator
+import hashlib
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from motif_jax.actors.worker_process import MAX_DEATHS, run_jobs
-from motif_jax.datasets.pairs import chunks
-from motif_jax.rollouts.sampling_worker import EpisodeJob, Sampler, SamplingPlan
+import numpy as np
+
+from motif_jax.actors.worker_process import run_jobs
+from motif_jax.datasets.pairs import chunks, layout
+from motif_jax.datasets.pairs.assemble import CAPTION_KEY
+from motif_jax.envs import registry
+from motif_jax.envs.episode import play
+from motif_jax.envs.nethack import status
+from motif_jax.envs.nethack.random_players import ReplayedActions
+from motif_jax.envs.nethack.scripted_players import PLAYERS
+from motif_jax.envs.spec import RUNNING, EngineError, Row, empty_observation, row
+from motif_jax.labels.captions import caption
+from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
+
+# info/NAME.npy -> position in blstats, read at the last step of a sub-sequence.
+STATUS_INFO = {
+    "score": status.SCORE,
+    "dlvl": status.DEPTH,
+    "gold": status.GOLD,
+    "experience_level": status.LEVEL,
+    "turns": status.TIME,
+}
+# The hero of NetHack's tasks, nle's default: a male human neutral monk; what info/character.npy says.
+CHARACTER = "mon-hum-neu-mal"
+_FIRST_CAPACITY = 5001
+
+
+@dataclass(frozen=True)
+class SamplingPlan:
+    """The recording settings of a collection.
+
+    Attributes:
+      environment, options: what `envs.registry.make` takes.
+      fields: observation fields that become data/FIELD.npy; 'message' is the environment's text, whatever its field is called.
+      seed: the collection's seed, for the draw of start points.
+      length: steps of a sub-sequence.
+      share: part of the published number of start points (steps / length) that is kept.
+      even: each distinct message of an episode is as likely to be drawn as any other; else each step.
+      folder: where the chunks go.
+      text: the environment's text field.
+    """
+
+    environment: str
+    options: Mapping[str, Any]
+    fields: tuple[str, ...]
+    seed: int
+    length: int
+    share: float
+    folder: str
+    even: bool = False
+    text: str = "message"
+
+
+@dataclass(frozen=True)
+class EpisodeJob:
+    """One episode to record: its index, the seed of its game, its player's number, and who chooses actions."""
+
+    index: int
+    seed: int
+    player: int
+    policy: Any
+
+
+class Players:
+    """Draws a player for every episode; the draw depends on the seed and the episode's index alone.
+
+    Args:
+      weights: player -> how often it plays, relative to the others.
+      seed: of the draws.
+      policies: player -> what chooses its actions; agents have none.
+
+    Attributes:
+      names: the players, by the numbers that info/player.npy has.
+    """
+
+    def __init__(
+        self, weights: Mapping[str, float], seed: int, policies: Mapping[str, Any] = PLAYERS
+    ) -> None:
+        self.names = tuple(sorted(weights))
+        self._policies, self._seed = policies, seed
+        probabilities = np.array([weights[name] for name in self.names], np.float64)
+        self._bounds = (probabilities / probabilities.sum()).cumsum()
+
+    def name(self, episode: int) -> str:
+        return self.names[self.number(episode)]
+
+    def number(self, episode: int) -> int:
+        uniform = seeds.rng(self._seed, "player", episode).random()
+        return min(int(np.searchsorted(self._bounds, uniform, side="right")), len(self.names) - 1)
+
+    def seed(self, episode: int) -> int:
+        return seeds.derive(self._seed, "episode", episode)
+
+    def job(self, episode: int, actions: np.ndarray | None = None) -> EpisodeJob:
+        """The job of a recording process; `actions` are those of an agent. KeyError for an agent without."""
+        policy = self._policies[self.name(episode)] if actions is None else ReplayedActions(actions)
+        return EpisodeJob(episode, self.seed(episode), self.number(episode), policy)
+
+
+class History:
+    """The observations of the episode that is played, in arrays that are used again for the next."""
+
+    def __init__(self, environment: Any) -> None:
+        self._environment = environment
+        self._arrays = empty_observation(environment.spec, (_FIRST_CAPACITY,))
+        self._rewards = np.zeros(_FIRST_CAPACITY, np.float32)
+        # Making the views of a row costs as much as a step of the game; the next episode writes into the same rows.
+        self._rows: list[Row] = []
+
+    def play(self, seed: int, policy: Any) -> tuple[dict[str, np.ndarray], int]:
+        """Plays one episode and returns its history and how it ended.
+
+        Row t is the observation on which action t was chosen, with the reward that came with it (0 in row 0);
+        the screen after the last action is not part of it.
+
+        Returns:
+          (name -> array [steps, ...], views that the next episode overwrites; 1 terminated or 2 truncated).
+
+        Raises:
+          EngineError: the policy has no more actions before the episode ends.
+        """
+        choose = policy.player(seed, self._environment.spec)
+        for step, moment in enumerate(play(self._environment, seed, choose, self._row)):
+            self._rewards[step] = moment.reward
+        if moment.end == RUNNING:
+            raise EngineError(f"the player had no more actions in the episode with seed {seed}")
+        history = {name: array[:step] for name, array in self._arrays.items()}
+        return {**history, "rewards": self._rewards[:step]}, moment.end
+
+    def _row(self, step: int) -> Row:
+        if step == len(self._rewards):
+            self._grow()
+        if step == len(self._rows):
+            self._rows.append(row(self._arrays, step))
+        return self._rows[step]
+
+    def _grow(self) -> None:
+        self._arrays = {name: np.concatenate([a, np.zeros_like(a)]) for name, a in self._arrays.items()}
+        self._rewards = np.concatenate([self._rewards, np.zeros_like(self._rewards)])
+        self._rows = [row(self._arrays, step) for step in range(len(self._rows))]
+
+
+def caption_keys(messages: np.ndarray) -> np.ndarray:
+    """Keys of the captions of sub-sequences: uint8 [rows, length, bytes] -> uint64 [rows], equal when they are."""
+    found: dict[bytes, int] = {}
+    keys = np.zeros(len(messages), np.uint64)
+    for i, message in enumerate(messages):
+        raw = message.tobytes()
+        if raw not in found:
+            digest = hashlib.blake2b(caption(message).encode(), digest_size=8).digest()
+            found[raw] = int.from_bytes(digest, "little")
+        keys[i] = found[raw]
+    return keys
+
+
+def chunk_arrays(
+    history: Mapping[str, np.ndarray], job: EpisodeJob, plan: SamplingPlan, info: Mapping[str, float]
+) -> dict[str, np.ndarray]:
+    """The arrays of an episode's chunk: 'data/NAME' [rows, length, ...], 'info/NAME' [rows], caption keys."""
+    steps, length = len(history["rewards"]), plan.length
+    history = {**history, "message": _padded(history[plan.text])}
+    weights = chunks.evenly(history["message"], length) if plan.even else None
+    starts = chunks.draw_starts(steps, length, plan.share, seeds.rng(plan.seed, "starts", job.index), weights)
+    names = (*plan.fields, "rewards")
+    data = chunks.gather({name: history[name] for name in names}, starts, length)
+    arrays = {f"data/{name}": array for name, array in data.items()}
+    constants: dict[str, Any] = {}
+    if "blstats" in plan.fields:
+        last = history["blstats"][starts + length - 1]
+        for name, position in STATUS_INFO.items():
+            arrays[f"info/{name}"] = last[:, position].astype(np.int64)
+        if plan.environment.startswith("NetHack"):
+            constants["character"] = np.str_(CHARACTER)
+    constants |= {
+        "episode": np.int64(job.index),
+        "episode_seed": np.int64(job.seed),
+        "player": np.int16(job.player),
+        "episode_length": np.int64(steps),
+        "episode_return": np.float64(info["return"]),
+    }
+    arrays |= {f"info/{name}": np.full(len(starts), value) for name, value in constants.items()}
+    arrays["info/step"] = starts
+    arrays[CAPTION_KEY] = caption_keys(data["message"])
+    return arrays
+
+
+def _padded(texts: np.ndarray) -> np.ndarray:
+    """Texts uint8 [steps, bytes] with zeros up to the bytes of the layout."""
+    missing = layout.MESSAGE_BYTES - texts.shape[1]
+    return np.pad(texts, ((0, 0), (0, missing))) if missing else texts
+
+
+class Sampler:
+    """A worker process that plays one episode for each `EpisodeJob` and writes its chunk as `setup["plan"]` says.
+
+    Its answer is (sub-sequences drawn, steps played). It fails where the player runs out of actions, and where given ones
+    continue after the episode's end.
+    """
+
+    def __init__(self, setup: Mapping[str, Any]) -> None:
+        self._plan: SamplingPlan = setup["plan"]
+        self._environment = registry.make(self._plan.environment, **self._plan.options)
+        self._history = History(self._environment)
+
+    def answer(self, request: EpisodeJob) -> tuple[int, int]:
+        job, plan = request, self._plan
+        played, end = self._history.play(job.seed, job.policy)
+        steps = len(played["rewards"])
+        if isinstance(job.policy, ReplayedActions) and len(job.policy.taken) != steps:
+            raise EngineError(f"episode {job.index} ended after {steps} steps, more actions were given")
+        info = self._environment.episode_info()
+        arrays = chunk_arrays(played, job, plan, info)
+        summary = {"end": float(end), **info}
+        arrays["summary_names"] = np.array(sorted(summary))
+        arrays["summary_values"] = np.array([summary[name] for name in sorted(summary)], np.float64)
+        count = len(arrays["info/step"])
+        chunks.save(plan.folder, job.index, count, arrays)
+        return count, steps
+
+    def close(self) -> None:
+        self._environment.close()
 
 
 @dataclass(frozen=True)
@@ -25,35 +243,26 @@ class Sampled:
 
 
 def record(
-    jobs: Iterator[EpisodeJob], plan: SamplingPlan, workers: int, stop: Any, answered: bool = False
+    jobs: Iterable[EpisodeJob], plan: SamplingPlan, workers: int, stop: Any, answered: bool = False
 ) -> Generator[Sampled, None, None]:
-    """Yields jobs as they are recorded, in no particular order.
-
-    `jobs` is asked for the next one when a process has nothing to do, so that it may end as soon as enough is
-    there. Processes that die are replaced and their episode is played again; the third death leaves it out.
+    """Yields jobs as `run_jobs` records them into chunk files; an episode that ends several processes is left out.
 
     Args:
-      jobs: the episodes to record.
-      plan: how.
-      workers: number of processes.
-      stop: an object whose attribute `requested`, once true, ends the generator early.
+      jobs, workers, stop: of `run_jobs`.
+      plan: how they are recorded.
       answered: whether such processes have played an episode before: then those that die do so of theirs.
 
     Raises:
       UserError: the processes die before the first episode is played.
     """
-    deaths: Counter[int] = Counter()
 
-    def died(job: EpisodeJob) -> bool:
-        deaths[job.index] += 1
-        lost = deaths[job.index] >= MAX_DEATHS
-        if lost and not answered:
+    def lost(job: EpisodeJob) -> None:
+        if not answered:
             raise UserError(
                 "the recording processes die before they have played one episode: see their output above"
             )
-        return lost
 
-    with contextlib.closing(run_jobs(Sampler, {"plan": plan}, jobs, workers, stop, died)) as played:
+    with contextlib.closing(run_jobs(Sampler, {"plan": plan}, jobs, workers, stop, lost)) as played:
         for job, answer in played:
             if answer is None:
                 chunks.save(plan.folder, job.index, 0, {})

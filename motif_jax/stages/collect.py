@@ -16,6 +16,7 @@ from motif_jax.envs.nethack.scripted_players import ERRANDS, PLAYERS
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.rollouts.collection import Collection, Wanted
 from motif_jax.rollouts.policies import RandomPolicy
+from motif_jax.rollouts.sampling import SamplingPlan
 from motif_jax.support import capacity, run_folder
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
@@ -156,23 +157,20 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         for key, several in ((AGENTS, agents), (SCRIPTED, scripted)):
             share = weights.pop(key, 0.0) / max(1, len(several))
             weights |= dict.fromkeys(several, share) if share else {}
-        wanted = Wanted(
+        options = registry.options_of(config.environment) | ({"fields": added} if added else {})
+        plan = SamplingPlan(
             environment=config.environment.name,
-            options={
-                **registry.options_of(config.environment),
-                **({"fields": added} if added else {}),
-            },
+            options=options,
             fields=("message", *fields),
-            text=spec.text_field or "message",
             seed=config.seed,
-            num_pairs=config.num_pairs,
             length=config.length,
-            start_share=config.start_share,
+            share=config.start_share,
+            folder=str(staging / "chunks"),
             even=config.spread == "messages",
-            drop_equal_captions=config.drop_equal_captions,
-            players=weights,
-            policies={**(PLAYERS if has_habits(spec) else {UNIFORM: RandomPolicy()}), **scripted},
+            text=spec.text_field or "message",
         )
+        policies = {**(PLAYERS if has_habits(spec) else {UNIFORM: RandomPolicy()}), **scripted}
+        wanted = Wanted(plan, config.num_pairs, config.drop_equal_captions, weights, policies)
         with Interruption() as stop:
             collection = Collection(
                 wanted,

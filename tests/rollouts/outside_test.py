@@ -11,7 +11,7 @@ import pytest
 from motif_jax.datasets.pairs import chunks
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.envs import registry
-from motif_jax.rollouts import agent_policy, agents, collection, mixture, sampling
+from motif_jax.rollouts import agent_policy, agents, collection, sampling
 from motif_jax.rollouts.episodes import How
 from motif_jax.stages import collect
 from motif_jax.support.errors import UserError
@@ -130,15 +130,16 @@ def test_a_game_that_ends_every_process_is_left_out_where_it_comes_first_after_a
         there = {"agents": {}, "workers": 1, "lanes": 2, "stop": stop}
         return collection.Collection(wanted, tmp_path / "d", staging, **there).run({})
 
-    def job(self, episode, actions=None, job=mixture.Players.job):
+    def job(self, episode, actions=None, job=sampling.Players.job):
         return job(self, episode, np.zeros(1, np.int8) if episode == 1 else actions)  # too few to play on
 
     staging = tmp_path / "staging"
-    monkeypatch.setattr(mixture.Players, "job", job)
-    wanted = collection.Wanted(
-        "tests.toys:Talker", {"max_episode_steps": 20}, ("message", "blstats"), seed=1, num_pairs=30, length=1,
-        start_share=1.0, even=False, drop_equal_captions=False, players={"uniform": 1.0},
+    monkeypatch.setattr(sampling.Players, "job", job)
+    plan = sampling.SamplingPlan(
+        "tests.toys:Talker", {"max_episode_steps": 20}, ("message", "blstats"), seed=1, length=1, share=1.0,
+        folder=str(staging / "chunks"),
     )  # fmt: skip
+    wanted = collection.Wanted(plan, 30, drop_equal_captions=False, players={"uniform": 1.0})
     assert not collected(_StopsAfterOne(staging), wanted)
     assert list(chunks.scan(staging / "chunks")) == [0]
     assert collected(types.SimpleNamespace(requested=False), wanted)

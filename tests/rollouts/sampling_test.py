@@ -12,14 +12,14 @@ import types
 import numpy as np
 import pytest
 
+from motif_jax.actors.worker_process import MAX_DEATHS
 from motif_jax.datasets.pairs import chunks
 from motif_jax.envs import registry
 from motif_jax.envs.nethack.random_players import HABITS, ReplayedActions
 from motif_jax.envs.spec import empty_observation
 from motif_jax.labels.captions import caption
 from motif_jax.rollouts import sampling
-from motif_jax.rollouts.mixture import Players
-from motif_jax.rollouts.sampling_worker import EpisodeJob, History, Sampler, SamplingPlan, caption_keys
+from motif_jax.rollouts.sampling import EpisodeJob, History, Players, Sampler, SamplingPlan, caption_keys
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 
@@ -82,7 +82,7 @@ def test_chunk_is_what_was_seen(tmp_path):
 
 
 def test_history_grows_and_is_used_again(monkeypatch):
-    monkeypatch.setattr("motif_jax.rollouts.sampling_worker._FIRST_CAPACITY", 3)
+    monkeypatch.setattr("motif_jax.rollouts.sampling._FIRST_CAPACITY", 3)
     env = registry.make("NetHackScore-v1", max_episode_steps=40)
     small = History(env)
     monkeypatch.undo()
@@ -145,7 +145,7 @@ def test_episode_that_kills_every_process_is_left_out(tmp_path, capfd):
     found = chunks.scan(tmp_path)
     assert found[2] == 0
     assert min(found[index] for index in (0, 1, 3)) > 0
-    assert capfd.readouterr().err.count("EngineError: the player had no more") == sampling.MAX_DEATHS
+    assert capfd.readouterr().err.count("EngineError: the player had no more") == MAX_DEATHS
 
 
 @pytest.mark.slow
@@ -159,27 +159,20 @@ def test_nothing_can_be_played(tmp_path, capfd):
 
 def test_recording_processes_are_light():
     """They and the stage without agents run on numpy alone."""
-    code = "import sys, motif_jax.stages.collect, motif_jax.rollouts.sampling_worker; print(*sys.modules)"
+    code = "import sys, motif_jax.stages.collect, motif_jax.rollouts.sampling; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"jax", "flax", "optax", "orbax", "matplotlib"} & set(done.stdout.split())
 
 
-def test_stops_when_asked(tmp_path):
-    stop = types.SimpleNamespace(requested=False)
-    for _ in sampling.record(map(job, range(1000)), how(tmp_path), 1, stop):
-        stop.requested = True
-    assert 0 < len(chunks.scan(tmp_path)) < 1000
-    assert not multiprocessing.active_children()
-
-
-@pytest.mark.parametrize("end", ["done", "stopped"])
-def test_nothing_is_left_in_the_temporary_directory(tmp_path, monkeypatch, end):
+def test_a_stop_leaves_nothing_in_the_temporary_directory(tmp_path, monkeypatch):
     temporary, folder = tmp_path / "temporary", tmp_path / "chunks"
     temporary.mkdir()
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     stop = types.SimpleNamespace(requested=False)
-    for _ in sampling.record(map(job, range(3 if end == "done" else 1000)), how(folder), 2, stop):
+    for _ in sampling.record(map(job, range(1000)), how(folder), 2, stop):
         assert list(temporary.iterdir()), "games of processes at work"
-        stop.requested = end == "stopped"
+        stop.requested = True
     assert not list(temporary.iterdir())
+    assert 0 < len(chunks.scan(folder)) < 1000
+    assert not multiprocessing.active_children()

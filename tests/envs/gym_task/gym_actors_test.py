@@ -16,7 +16,7 @@ from motif_jax.envs import registry
 from motif_jax.envs.spec import EngineError, empty_observation
 from motif_jax.rollouts import sampling
 from motif_jax.rollouts.policies import RandomPolicy
-from motif_jax.rollouts.sampling_worker import EpisodeJob, SamplingPlan
+from motif_jax.rollouts.sampling import EpisodeJob, SamplingPlan
 from tests.actors.pool_test import ROLLOUT, collect, config
 
 OPTIONS = {"modules": "tests.gym_toys", "text": "info:said", "text_bytes": 32}
