@@ -55,7 +55,7 @@ def test_an_actor_of_gymnasium_imports_no_jax():
 
 
 def test_an_episode_whose_environment_dies_is_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(sampling, "MAX_DEATHS", 1)
+    monkeypatch.setattr(worker_process, "MAX_DEATHS", 1)
     plan = SamplingPlan(
         environment="gym:ToyMortal-v0",
         options={"modules": "tests.gym_toys", "text": "tests.gym_toys:praise"},
