@@ -9,6 +9,7 @@ import types
 import numpy as np
 import pytest
 
+from motif_jax.actors import worker_process
 from motif_jax.actors.inline import InlineActors
 from motif_jax.actors.pool import ActorPool
 from motif_jax.datasets.pairs import chunks
