@@ -215,12 +215,12 @@ def run_page(folder: Path) -> str:
 
 
 def run_table(folder: Path) -> str:
-    from motif_jax.reports import run_tables
+    from motif_jax.reports import run_report
     from tests.made_up_runs import run_data
 
     data = run_data(folder)
     data.title, data.labels = HOSTILE, {HOSTILE: {"first": 1}}
-    return run_tables.texts(data)["report.md"]
+    return run_report.texts(data)["report.md"]
 
 
 def test_a_message_is_no_formula_of_a_table() -> None:

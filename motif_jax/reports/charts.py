@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from motif_jax.reports import html
+
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
@@ -62,13 +64,31 @@ class Interval:
 
 @dataclass(frozen=True)
 class Plot:
-    """One picture: lines over x, or intervals by name; `note` below it says how it was made."""
+    """One chart: lines over x, or intervals by name.
 
+    Attributes:
+      title: above it in a page.
+      x_label, y_label: with units.
+      lines: those without a finite point are left out.
+      intervals: one dot with its interval a row, for example agent and random policy.
+      note: below it, how it was made.
+      file: its name as a file; '' for a chart of the page alone.
+      empty: why there is nothing to draw.
+    """
+
+    title: str
     x_label: str
     y_label: str
-    lines: tuple[Series, ...] = ()
-    intervals: tuple[Interval, ...] = ()
+    lines: Sequence[Series] = ()
+    intervals: Sequence[Interval] = ()
     note: str = ""
+    file: str = ""
+    empty: str = "no data were written"
+
+    @property
+    def drawable(self) -> bool:
+        """Whether there is anything to draw."""
+        return bool(self.intervals) or any(np.isfinite(line.y).any() for line in self.lines)
 
 
 def short(value: float) -> str:
@@ -104,22 +124,24 @@ def new_figure(x_label: str, y_label: str, height: float = 2.8) -> tuple[Figure,
     return figure, axes
 
 
-def picture(plot: Plot) -> Figure:
-    """The picture: a legend above the axes, and the note below them."""
-    named = [len(line.name) for line in plot.lines if line.name]
+def picture(plot: Plot, alone: bool = False) -> Figure:
+    """The picture, a legend above the axes; one that stands alone has its title and note in it."""
+    lines = [line for line in plot.lines if np.isfinite(line.y).any()]
+    named = [len(line.name) for line in lines if line.name]
     columns = 2 if max(named, default=0) < _LONGEST_LABEL // 2 else 1
     height = 1.0 + 0.38 * len(plot.intervals) if plot.intervals else 2.8
     figure, axes = new_figure(plot.x_label, plot.y_label, height + 0.2 * math.ceil(len(named) / columns))
-    for number, line in enumerate(plot.lines):
+    for number, line in enumerate(lines):
         _draw_line(axes, line, COLOURS[number % len(COLOURS)])
     for row, interval in enumerate(plot.intervals):
         _draw_interval(axes, interval, row)
     if plot.intervals:
         axes.set_yticks(range(len(plot.intervals)), [plain(interval.name) for interval in plot.intervals])
         axes.set_ylim(len(plot.intervals) - 0.4, -0.6)
-    if plot.note:
-        note = textwrap.fill(plot.note, _NOTE_WIDTH).replace("$", r"\$")
-        figure.supxlabel(note, fontsize=5, color="0.35", x=0.01, ha="left", multialignment="left")
+    if alone:
+        axes.set_title(plain(plot.title), fontsize="medium")
+        wrapped = textwrap.fill(plot.note, _NOTE_WIDTH).replace("$", r"\$")
+        figure.supxlabel(wrapped, fontsize=5, color="0.35", x=0.01, ha="left", multialignment="left")
     if named:
         figure.legend(loc="outside upper left", ncols=columns, frameon=False, fontsize="small")
     return figure
@@ -178,34 +200,8 @@ def inline(figure: Figure, description: str) -> str:
     return f'<svg class="chart" {space} viewBox="{head[1]}" role="img" aria-label="{escape(description)}">{body.strip()}'
 
 
-def empty_chart(reason: str) -> str:
-    """Returns a box that says why there is nothing to draw."""
-    return f'<div class="empty">{escape(reason)}</div>'
-
-
-def line_chart(
-    lines: Sequence[Series],
-    x_label: str,
-    y_label: str,
-    description: str,
-    reason: str = "no data were written",
-) -> str:
-    """Lines with bands over a common x axis as inline SVG.
-
-    Args:
-      lines: what to draw; those without a finite point are left out.
-      x_label, y_label: with units.
-      description: read out by screen readers.
-      reason: said in place of the chart when nothing can be drawn.
-    """
-    lines = [line for line in lines if np.isfinite(line.y).any()]
-    if not lines:
-        return empty_chart(reason)
-    return inline(picture(Plot(x_label, y_label, tuple(lines))), description)
-
-
-def interval_chart(rows: Sequence[Interval], x_label: str, description: str) -> str:
-    """One dot with its interval per row, for example agent and random policy on one scale, as inline SVG."""
-    if not rows:
-        return empty_chart("nothing was evaluated")
-    return inline(picture(Plot(x_label, "", intervals=tuple(rows))), description)
+def figure(plot: Plot) -> str:
+    """The chart in a page, with its title and note."""
+    if not plot.drawable:
+        return html.figure(plot.title, html.nothing(plot.empty), plot.note)
+    return html.figure(plot.title, inline(picture(plot), f"{plot.title} ({plot.y_label})"), plot.note)

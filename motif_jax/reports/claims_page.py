@@ -5,7 +5,8 @@ from __future__ import annotations
 from motif_jax.reports import html
 from motif_jax.reports.claims import Finding, SideBySide, described
 from motif_jax.reports.html import TableCell
-from motif_jax.reports.measures import format_estimate, format_interval, format_pairs, format_value, with_unit
+from motif_jax.reports.measures import format_interval, format_pairs, with_unit
+from motif_jax.reports.page import Section, Table, estimate_cell
 
 _NOTE = "Means of a game with intervals of 95 %. A claim holds where the whole interval of its difference, game by game where both played the same, lies above 0, or above the number that is added."
 
@@ -21,35 +22,13 @@ def sentence(found: Finding) -> str:
     )
 
 
-def note(result: SideBySide) -> str:
-    """The method behind the numbers, and each claim in words."""
-    return " ".join([_NOTE, *map(sentence, result.findings)])
-
-
-def table(result: SideBySide) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Header and rows: a row a measure, a column a method."""
-    rows: list[tuple[str, ...]] = [
-        (with_unit(described(key)), *map(format_estimate, of.values())) for key, of in result.means.items()
-    ]
-    return ("a game", *result.methods), rows
-
-
-def section(result: SideBySide) -> str:
-    """The section of the page."""
+def section(result: SideBySide) -> Section:
+    """A row a measure, a column a method, and each claim in words."""
     rows = [
-        [
-            TableCell(with_unit(described(key)), note=described(key).meaning),
-            *(
-                TableCell(format_value(one.value), one.value, note=format_interval(one))
-                for one in of.values()
-            ),
-        ]
+        [TableCell(with_unit(described(key)), note=described(key).meaning), *map(estimate_cell, of.values())]
         for key, of in result.means.items()
     ]
-    return html.section(
-        "Side by side",
-        "claims",
-        *(html.verdict(sentence(one), "good" if one.holds else "bad") for one in result.findings),
-        html.table(["mean of a game", *result.methods], rows, "means"),
-        note=_NOTE,
-    )
+    note = " ".join([_NOTE, *map(sentence, result.findings)])
+    table = Table("means", ["mean of a game", *result.methods], rows, note=note, in_files=True)
+    verdicts = [html.verdict(sentence(one), "good" if one.holds else "bad") for one in result.findings]
+    return Section("Side by side", "claims", [*verdicts, table], _NOTE)

@@ -14,10 +14,8 @@ from typing import Any
 import numpy as np
 
 from motif_jax.envs.babyai_text import catalogue
-from motif_jax.reports import charts, html
-from motif_jax.reports.charts import Series
-from motif_jax.reports.html import TableCell
-from motif_jax.reports.measures import format_estimate, format_interval, format_value
+from motif_jax.reports.charts import Plot, Series
+from motif_jax.reports.page import Section, Table, estimate_cell
 from motif_jax.reports.smoothing import smooth
 from motif_jax.reports.statistics import Estimate, bootstrap
 from motif_jax.support.curves import Curve
@@ -26,7 +24,6 @@ from motif_jax.support.errors import UserError
 ACTIONS, DISTRACTORS = "actions", "distractors"
 _POINTS = 200
 _PUBLISHED = re.compile(r"_nbr_actions_(\d+)_")
-HEADER = ("task", "method", "runs", "up to step", "efficiency")
 
 
 @dataclass(frozen=True)
@@ -155,45 +152,23 @@ def against(runs: Sequence[Learned], key: str, steps: int | None) -> list[Series
     return lines
 
 
-def figures(runs: Sequence[Learned], steps: int | None) -> dict[str, list[Series]]:
-    """The lines against each setting of which methods have several numbers."""
-    found = {key: against(runs, key, steps) for key in (ACTIONS, DISTRACTORS)}
-    return {key: lines for key, lines in found.items() if lines}
-
-
-def section(runs: Sequence[Learned], steps: int | None, label: str) -> str:
-    """The section of a page."""
+def section(runs: Sequence[Learned], steps: int | None, label: str) -> Section:
+    """Efficiency by task and method, and against each setting of which methods have several numbers."""
     rows = [
-        [TableCell(task), TableCell(method), TableCell(f"{count}"), TableCell(f"{end:,.0f}"), TableCell(format_value(found.value), found.value, note=format_interval(found))]
+        (task, method, f"{count}", f"{end:,.0f}", estimate_cell(found))
         for task, method, count, end, found in table(runs, steps)
-    ]  # fmt: skip
-    drawn = [
-        html.figure(
-            f"against the number of {key}",
-            charts.line_chart(lines, f"{key}", label, f"efficiency against {key}"),
-            "bars: 95 % bootstrap interval over runs",
-        )
-        for key, lines in figures(runs, steps).items()
     ]
-    return html.section(
-        "Sample efficiency",
-        "efficiency",
-        html.table(HEADER, rows, "efficiency-table"),
-        *([html.grid(*drawn)] if drawn else []),
-        note=note(label),
-    )
-
-
-def note(label: str) -> str:
-    """Says how the efficiency of curves of `label` is made."""
-    return (
+    parts: list[Any] = [
+        Table("efficiency-table", ("task", "method", "runs", "up to step", "efficiency"), rows, in_files=True)
+    ]
+    bars = "bars: 95 % bootstrap interval over runs"
+    for key in (ACTIONS, DISTRACTORS):
+        if lines := against(runs, key, steps):
+            title = f"against the number of {key}"
+            y_label = f"sample efficiency, {label}"
+            parts.append(Plot(title, key, y_label, lines, note=bars, file=f"efficiency_{key}"))
+    note = (
         f"Mean over the steps of the smoothed curve of {label}, up to the end of a task's shortest run or config.efficiency_steps; "
         "brackets: 95 % bootstrap interval over runs, which one run does not have."
     )
-
-
-def text_table(runs: Sequence[Learned], steps: int | None) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Header and rows of `table` as texts."""
-    return HEADER, [
-        (t, m, f"{n}", f"{end:,.0f}", format_estimate(e)) for t, m, n, end, e in table(runs, steps)
-    ]
+    return Section("Sample efficiency", "efficiency", parts, note)

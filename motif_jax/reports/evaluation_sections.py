@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from motif_jax.reports import charts, html
-from motif_jax.reports.charts import Interval
+from motif_jax.reports import html
+from motif_jax.reports.charts import Interval, Plot
 from motif_jax.reports.evaluation_files import REWARD, comparable, games, reward_differences
 from motif_jax.reports.html import TableCell
-from motif_jax.reports.measures import (
-    Measure,
-    format_interval,
-    format_pairs,
-    format_value,
-    in_order,
-    measure,
-    with_unit,
-)
+from motif_jax.reports.measures import Measure, format_pairs, format_value, in_order, measure, with_unit
+from motif_jax.reports.page import Section, Table, estimate_cell
 from motif_jax.reports.run_data import RunData
 from motif_jax.reports.statistics import (
     Difference,
-    Estimate,
     Summary,
     difference,
     matched,
@@ -92,63 +84,49 @@ def _confidence(data: RunData) -> str:
     return " and ".join(f"{100 * level:g} %" for level in levels)
 
 
-def _estimate_cell(estimate: Estimate) -> TableCell:
-    return TableCell(format_value(estimate.value), estimate.value, note=format_interval(estimate))
+def _cells(row: MeasureRow, names: list[str]) -> list[TableCell]:
+    cells = [TableCell(with_unit(row.what))]
+    cells += [
+        estimate_cell(row.of[name].mean) if name in row.of else TableCell("not measured") for name in names
+    ]
+    for other in names[1:]:
+        if other in row.against:
+            gap, chance = row.against[other]
+            cells += [estimate_cell(gap, format_pairs(gap)), TableCell(f"{100 * chance:.0f} %", chance)]
+        else:
+            cells += [TableCell(""), TableCell("")]
+    share = row.what.unit == "share"
+    return cells + [
+        estimate_cell(row.of[name].iqm) if name in row.of and not share else TableCell("") for name in names
+    ]
 
 
-def _evaluation_table(data: RunData, rows: Sequence[MeasureRow]) -> str:
-    names = list(data.evaluations)
+def evaluation_section(data: RunData) -> Section:
+    """The evaluations side by side, as a table and as pictures of the intervals."""
+    if not data.evaluations:
+        return Section("Evaluation", "evaluation", [html.nothing("no evaluation was given")])
+    names, rows = list(data.evaluations), rows_of(data)
     header = ["measure", *(f"{name}: mean" for name in names)]
     for other in names[1:]:
         header += [f"{names[0]} minus {other}", f"better episode than {other}"]
     header += [f"{name}: interquartile mean" for name in names]
-    cells = []
-    for row in rows:
-        cells.append([TableCell(with_unit(row.what))])
-        cells[-1] += [
-            _estimate_cell(row.of[name].mean) if name in row.of else TableCell("not measured")
-            for name in names
-        ]
-        for other in names[1:]:
-            if other not in row.against:
-                cells[-1] += [TableCell(""), TableCell("")]
-                continue
-            gap, chance = row.against[other]
-            note = f"{format_interval(gap)}, {format_pairs(gap)}"
-            cells[-1] += [
-                TableCell(format_value(gap.value), gap.value, note=note),
-                TableCell(f"{100 * chance:.0f} %", chance),
-            ]
-        cells[-1] += [
-            _estimate_cell(row.of[name].iqm) if name in row.of and row.what.unit != "share" else TableCell("")
-            for name in names
-        ]
-    return html.table(header, cells, "evaluation-table")
+    table = Table("evaluation-table", header, [_cells(row, names) for row in rows], in_files=True)
+    plots = [_plot(data, row) for row in rows]
+    return Section("Evaluation", "evaluation", [table, *plots], _note(data))
 
 
-def evaluation_section(data: RunData) -> str:
-    """The table of the evaluations side by side, with intervals as pictures."""
-    if not data.evaluations:
-        return html.section("Evaluation", "evaluation", charts.empty_chart("no evaluation was given"))
-    rows, pictures = rows_of(data), []
-    for row in rows:
-        label = f"mean {with_unit(row.what)}"
-        chart = charts.interval_chart(intervals_of(data, row), label, label)
-        pictures.append(html.figure(row.what.title, chart, row.what.meaning))
-    table = _evaluation_table(data, rows)
-    return html.section("Evaluation", "evaluation", table, html.grid(*pictures), note=evaluation_note(data))
-
-
-def intervals_of(data: RunData, row: MeasureRow) -> list[Interval]:
-    """Returns the means of a measure as rows of a chart, each evaluation in its colour."""
-    return [
+def _plot(data: RunData, row: MeasureRow) -> Plot:
+    """The means of a measure, each evaluation in its colour."""
+    intervals = [
         Interval(f"{name} (n = {row.of[name].n})", mean.value, mean.low, mean.high, colour)
         for colour, name in enumerate(data.evaluations)
         if name in row.of and (mean := row.of[name].mean)
     ]
+    label, file = f"mean {with_unit(row.what)}", f"evaluation_{row.what.key}"
+    return Plot(row.what.title, label, "", intervals=intervals, note=row.what.meaning, file=file)
 
 
-def evaluation_note(data: RunData) -> str:
+def _note(data: RunData) -> str:
     """Says what was played, and how the numbers and their intervals are made."""
     method = next(iter(data.evaluations.values()))
     played = "; ".join(
@@ -176,10 +154,10 @@ def otherwise_rated(data: RunData, other: str) -> str:
     )
 
 
-def episodes_section(data: RunData, count: int = 5) -> str:
-    """Best and worst evaluated episodes, with their seeds and replays."""
+def episodes_section(data: RunData, count: int = 5) -> Section | None:
+    """Best and worst evaluated episodes, with their seeds and replays; None without any."""
     if not data.evaluations:
-        return ""
+        return None
     name, evaluation = next(iter(data.evaluations.items()))
     key = "intrinsic_return" if "intrinsic_return" in evaluation["measures"] else "return"
     ranked = sorted(evaluation["rows"], key=lambda row: -row[key])
@@ -202,9 +180,9 @@ def episodes_section(data: RunData, count: int = 5) -> str:
         "ended by",
         "replay",
     )
-    return html.section(
+    return Section(
         "Best and worst episodes",
         "episodes",
-        html.table(header, rows, "episode-table"),
+        [Table("episode-table", header, rows)],
         note=f"Evaluation {name}, ordered by {measure(key).title}; every episode can be replayed from its seed and actions.",
     )

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from motif_jax.reports import charts, html
-from motif_jax.reports.charts import Series
+from motif_jax.reports import charts, html, page
+from motif_jax.reports.charts import Plot, Series
 from motif_jax.reports.explain_data import ExplainedReward, Explanation, rank_correlation, seen
 from motif_jax.reports.explain_table import message_table, titles
 from motif_jax.reports.html import TableCell
+from motif_jax.reports.page import Section, Table
 from motif_jax.reports.statistics import wilson
 
 BINS = 60
@@ -29,7 +30,7 @@ def histogram(reward: ExplainedReward, weights: np.ndarray, description: str) ->
     """
     values, weights = reward.normalised[reward.rated], weights[reward.rated]
     if not len(values):
-        return charts.empty_chart("there are no messages")
+        return html.nothing("there are no messages")
     low, high = float(values.min()), float(values.max())
     if reward.threshold is not None:
         low, high = min(low, reward.threshold), max(high, reward.threshold)
@@ -57,7 +58,7 @@ def scatter(explanation: Explanation, most: int = DOTS) -> str:
     first, second = explanation.rewards
     both = np.flatnonzero(first.rated & second.rated)
     if not both.size:
-        return charts.empty_chart("there are no messages that both rate")
+        return html.nothing("there are no messages that both rate")
     both = both[np.argsort(-explanation.counts[both], kind="stable")[:most]]
     x, y = first.normalised[both], second.normalised[both]
     figure, axes = charts.new_figure(first.name, second.name)
@@ -103,51 +104,31 @@ def _overview(reward: ExplainedReward, counts: np.ndarray) -> str:
     return html.tiles(tiles)
 
 
-def _training(reward: ExplainedReward) -> str:
-    if len(reward.curve) < 2:
-        return charts.empty_chart("only one evaluation")
+def _training(reward: ExplainedReward) -> list[Plot]:
     epochs = np.array([row["epoch"] for row in reward.curve], float)
 
     def line(name: str, key: str, scale: float = 1.0, dashed: bool = False) -> Series:
-        values = [row.get(key) for row in reward.curve]
-        return Series(
-            name, epochs, scale * np.array([np.nan if v is None else v for v in values], float), dashed=dashed
-        )
+        values = np.array([row.get(key, np.nan) for row in reward.curve], float)
+        return Series(name, epochs, scale * values, dashed=dashed)
 
-    levels = (5, 25, 50, 75, 95)
-    return html.grid(
-        html.figure(
-            "accuracy without ties",
-            charts.line_chart(
-                [
-                    line("training", "train/accuracy", 100),
-                    line("validation", "validation/accuracy", 100),
-                    line("new messages only", "validation_unseen/accuracy", 100),
-                    line("against score", "validation/score_accuracy", 100, True),
-                ],
-                "epoch", "correct (%)", "accuracies over the training",
-            ),
-        ),
-        html.figure(
-            "loss",
-            charts.line_chart(
-                [line("training", "train/loss"), line("validation", "validation/loss")],
-                "epoch", "cross-entropy (nats per pair)", "losses over the training",
-            ),
-            "0.693 for a model that knows nothing",
-        ),
-        html.figure(
-            "quantiles of the distinct messages",
-            charts.line_chart(
-                [line(f"{level} %", f"reward/quantile_{level:02d}") for level in levels],
-                "epoch", "normalised reward", "quantiles over the training",
-            ),
-        ),
+    accuracies = [
+        line("training", "train/accuracy", 100),
+        line("validation", "validation/accuracy", 100),
+        line("new messages only", "validation_unseen/accuracy", 100),
+        line("against score", "validation/score_accuracy", 100, True),
+    ]
+    losses = [line("training", "train/loss"), line("validation", "validation/loss")]
+    quantiles = [line(f"{level} %", f"reward/quantile_{level:02d}") for level in (5, 25, 50, 75, 95)]
+    known = "0.693 for a model that knows nothing"
+    return [
+        Plot("accuracy without ties", "epoch", "correct (%)", accuracies),
+        Plot("loss", "epoch", "cross-entropy (nats per pair)", losses, note=known),
+        Plot("quantiles of the distinct messages", "epoch", "normalised reward", quantiles),
         _calibration(reward),
-    )  # fmt: skip
+    ]
 
 
-def _calibration(reward: ExplainedReward) -> str:
+def _calibration(reward: ExplainedReward) -> Plot:
     bins: list[dict[str, float]] = reward.curve[-1].get("calibration") or []
     error = reward.curve[-1].get("validation/calibration_error")
     right = [wilson(b["accuracy"], int(b["pairs"])) for b in bins]
@@ -157,11 +138,11 @@ def _calibration(reward: ExplainedReward) -> str:
         Series("model", sure, value, low, high, bars=True),
         Series("perfect", np.array([50.0, 100.0]), np.array([50.0, 100.0]), dashed=True),
     ]
-    chart = charts.line_chart(lines if bins else [], "how sure (%)", "how often right (%)", "calibration")
     caption = f"bars: Wilson's 95 % intervals; n = {sum(b['pairs'] for b in bins):,} pairs" if bins else ""
     if error is not None and error == error:
         caption += f"; expected calibration error {100 * error:.1f} points"
-    return html.figure("calibration on validation pairs", chart, caption)
+    title, axes = "calibration on validation pairs", ("how sure (%)", "how often right (%)")
+    return Plot(title, *axes, lines if bins else [], note=caption)
 
 
 def render(explanation: Explanation, written: str, max_rows: int | None = None) -> str:
@@ -173,7 +154,7 @@ def render(explanation: Explanation, written: str, max_rows: int | None = None) 
       max_rows: messages in the table, the most frequent ones; None for all.
     """
     rewards, counts = explanation.rewards, explanation.counts
-    sections, links = [], {"messages-section": "messages"}
+    sections = []
     if explanation.texts:
         rows = [
             [
@@ -183,10 +164,9 @@ def render(explanation: Explanation, written: str, max_rows: int | None = None) 
             ]
             for i, (text, count) in enumerate(zip(explanation.texts, explanation.text_counts, strict=True))
         ]
-        table = html.table(["text", "seen", *titles(explanation.typed, False)], rows, "typed")
+        table = Table("typed", ["text", "seen", *titles(explanation.typed, False)], rows).html()
         table = f'<div class="wide">{table}</div>' if len(rewards) > 1 else table
-        sections.append(html.section("Texts that were asked for", "texts", table))
-        links = {"texts": "texts", **links}
+        sections.append(Section("Texts that were asked for", "texts", [table]))
     for number, reward in enumerate(rewards):
         name = f"reward-{number}"
         figures = html.grid(
@@ -202,9 +182,9 @@ def render(explanation: Explanation, written: str, max_rows: int | None = None) 
             ),
         )
         title = f"Reward: {reward.name}" if len(rewards) > 1 else "Reward"
-        sections.append(html.section(title, name, _overview(reward, counts), figures))
-        sections.append(html.section(f"{title} over the training", f"training-{number}", _training(reward)))
-        links |= {name: title.lower(), f"training-{number}": "its training"}
+        sections.append(Section(title, name, [_overview(reward, counts), figures]))
+        training = _training(reward) if len(reward.curve) > 1 else [html.nothing("only one evaluation")]
+        sections.append(Section(f"{title} over the training", f"training-{number}", training))
     if len(rewards) == 2:
         correlation = rank_correlation(rewards[0].normalised, rewards[1].normalised)
         both = int((rewards[0].pays & rewards[1].pays).sum())
@@ -216,8 +196,7 @@ def render(explanation: Explanation, written: str, max_rows: int | None = None) 
         )
         caption = f"the {DOTS:,} most frequent" if len(explanation.messages) > DOTS else ""
         chart = html.figure("one dot a message", scatter(explanation), caption)
-        sections.append(html.section("Side by side", "both", tiles, html.grid(chart)))
-        links["both"] = "side by side"
+        sections.append(Section("Side by side", "both", [tiles, html.grid(chart)]))
     shown = len(explanation.messages) if max_rows is None else min(max_rows, len(explanation.messages))
     note = (
         "Normalised: mean 0, variance 1 over the training messages; what has no normalisation (a probability, a table's number) is as "
@@ -234,8 +213,6 @@ def render(explanation: Explanation, written: str, max_rows: int | None = None) 
         note += (
             f" The {shown:,} most frequent of {len(explanation.messages):,} messages; messages.csv has all."
         )
-    sections.append(
-        html.section("Messages", "messages-section", message_table(explanation, max_rows), note=note)
-    )
+    sections.append(Section("Messages", "messages-section", [message_table(explanation, max_rows)], note))
     names = " and ".join(reward.name for reward in rewards)
-    return html.page("What the reward likes", f"{names} · {explanation.source} · {written}", sections, links)
+    return page.render("What the reward likes", f"{names} · {explanation.source} · {written}", sections)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from motif_jax.reports import hacking, language_section, success, text_section
+from motif_jax.reports import hacking, success, text_section
 from motif_jax.reports.charts import short
 from motif_jax.reports.evaluation_sections import otherwise_rated, rows_of
 from motif_jax.reports.measures import alike, progress_keys, with_unit
@@ -108,6 +108,22 @@ def _accuracy(data: RunData) -> list[tuple[str, str, str]]:
     return items
 
 
+def _held_out(data: RunData) -> list[tuple[str, str, str]]:
+    """Perplexity of a language model, loss of an agent that learns from dialogues, on held-out data."""
+    items = []
+    for name, title, curves in (
+        ("validation/perplexity", "perplexity", data.language),
+        ("validation/loss", "held-out loss", data.text),
+    ):
+        curve = curves.get(name)
+        known = np.flatnonzero(np.isfinite(curve.y)) if curve is not None else np.empty(0, int)
+        if curve is not None and len(known):
+            best, last = known[np.argmin(curve.y[known])], known[-1]
+            note = f"at step {int(curve.x[last]):,}; best {curve.y[best]:.4g} at step {int(curve.x[best]):,}"
+            items.append((title, f"{curve.y[last]:.4g}", note))
+    return items
+
+
 def facts(data: RunData) -> list[tuple[str, str, str]]:
     """Returns the numbers that stand first: (what, value, what stands below it)."""
     items = []
@@ -117,8 +133,7 @@ def facts(data: RunData) -> list[tuple[str, str, str]]:
     steps = max((curve.x[-1] for curve in data.metrics.values() if len(curve)), default=None)
     if steps is not None:
         items.append(("training steps", short(float(steps)), "steps of the environments"))
-    items += language_section.facts(data.language)
-    items += text_section.facts(data.text)
+    items += _held_out(data)
     for name, evaluation in data.evaluations.items():
         speed = f"{evaluation['steps']:,} steps, {evaluation['steps_per_second']:,.0f} steps/s"
         items.append((f"episodes of {name}", f"{evaluation['episodes']:,}", speed))

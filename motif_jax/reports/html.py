@@ -90,7 +90,7 @@ def table(
     """
     rows = list(rows)
     if not rows:
-        return f'<div class="empty">{escape(empty)}</div>'
+        return nothing(empty)
     heads = "".join(
         f'<th scope="col"><button type="button">{escape(title)}</button></th>' for title in header
     )
@@ -106,6 +106,21 @@ def table(
         f'{field}<div class="scroll"><table id="{escape(name)}"{shown}><thead><tr>{heads}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )
+
+
+def nothing(reason: str) -> str:
+    """Returns a box that says why there is nothing."""
+    return f'<div class="empty">{escape(reason)}</div>'
+
+
+def heading(text: str) -> str:
+    """Returns a heading inside a section."""
+    return f'<h3 class="after">{escape(text)}</h3>'
+
+
+def fold(summary: str, content: str) -> str:
+    """Returns HTML that opens on a click."""
+    return f'<details><summary>{escape(summary)}</summary><div class="inside">{content}</div></details>'
 
 
 def tiles(items: Sequence[tuple[str, str, str]]) -> str:

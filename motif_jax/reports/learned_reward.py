@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.reports import charts, html
-from motif_jax.reports.charts import Series
+from motif_jax.reports.charts import Plot, Series
 from motif_jax.reports.html import TableCell
+from motif_jax.reports.page import Fold, Section, Table
 from motif_jax.support.curves import Curve
 
-_PARTS = 10
+_PARTS, _STEPS = 10, "environment steps"
 
 
 @dataclass(frozen=True)
@@ -197,62 +197,50 @@ def disagreements(learned: LabelLogReport) -> list[LearnedText]:
     ]
 
 
-def section(learned: LabelLogReport | None, metrics: Mapping[str, Curve], top: int = 25) -> str:
-    """The section; '' for an agent whose reward is not learned online."""
+def section(learned: LabelLogReport | None, metrics: Mapping[str, Curve], top: int = 25) -> Section | None:
+    """The section; None for an agent whose reward is not learned online."""
     if learned is None:
-        return ""
-    shares = _shares(learned.counts)
+        return None
     asked = [
         Series(name, metrics[key].x, metrics[key].y)
         for key, name in (("annotator/questions", "questions"), ("reward/texts_met", "texts met"))
         if key in metrics
     ]
-    figures = [
-        _figure("labels", "labels so far", [Series(n, c.x, c.y) for n, c in learned.counts.items()]),
-        _figure("label shares", "share of the labels so far (%)", shares),
-        _figure("questions and texts met", "so far", asked),
+    labels = [Series(name, curve.x, curve.y) for name, curve in learned.counts.items()]
+    parts: list[Any] = [
+        Plot("labels", _STEPS, "labels so far", labels),
+        Plot("label shares", _STEPS, "share of the labels so far (%)", _shares(learned.counts)),
+        Plot("questions and texts met", _STEPS, "so far", asked),
     ]
     if learned.tokens is not None and learned.tokens.y.any():
-        tokens = [Series("", learned.tokens.x, learned.tokens.y)]
-        figures.append(_figure("tokens", "so far", tokens))
-    rows = [_row(text) for text in learned.texts]
-    parts = [html.grid(*figures), "<h3 class='after'>what began to pay</h3>",
-             html.table(("environment steps", "messages", "the first of them"), _began(learned, 5), "learned-began",
-                        empty="nothing was paid")]  # fmt: skip
+        parts.append(Plot("tokens", _STEPS, "so far", [Series("", learned.tokens.x, learned.tokens.y)]))
+    unpaid, header = "nothing was paid", (_STEPS, "messages", "the first of them")
+    parts.append(Table("learned-began", header, _began(learned, 5), "what began to pay", empty=unpaid))
     if learned.tenths:
-        columns = ("environment steps", "paid in all", "share, and what paid most")
-        table = html.table(columns, _earned(learned, 5), "learned-earned", empty="nothing was paid")
-        parts.append("<h3 class='after'>what paid most in each tenth of the run</h3>" + table)
-    if len(learned.checkpoints) > 1:
-        header = ("message", "label", *(f"at {step:,}" for step in learned.checkpoints))
-        table = html.table(
-            header, _changed(learned, top), "learned-changed", empty="no reward changed between checkpoints"
+        header, title = (
+            (_STEPS, "paid in all", "share, and what paid most"),
+            "what paid most in each tenth of the run",
         )
-        parts.append("<h3 class='after'>rewards that changed most</h3>" + table)
+        parts.append(Table("learned-earned", header, _earned(learned, 5), title, empty=unpaid))
+    if len(learned.checkpoints) > 1:
+        columns = ("message", "label", *(f"at {step:,}" for step in learned.checkpoints))
+        same, rows = "no reward changed between checkpoints", _changed(learned, top)
+        parts.append(Table("learned-changed", columns, rows, "rewards that changed most", empty=same))
     if any(text.decided is not None for text in learned.texts):
         wrong, number = disagreements(learned), sum(bool(text.label) for text in learned.texts)
-        said = f"{len(wrong):,} of {number:,} labelled messages"
-        table = html.table(
-            _HEADER, [_row(text) for text in wrong[:top]], "learned-against", empty="they agree on all"
-        )
-        parts.append(f"<h3 class='after'>where reward and annotator disagree: {said}</h3>" + table)
-    inside = html.table(
-        _HEADER, rows, "learned-all", search=True, limit=50, empty="no message was labelled or paid"
-    )
-    parts.append(
-        f"<details><summary>all {len(rows):,} messages</summary><div class='inside'>{inside}</div></details>"
-    )
+        title = f"where reward and annotator disagree: {len(wrong):,} of {number:,} labelled messages"
+        shown = [_row(text) for text in wrong[:top]]
+        parts.append(Table("learned-against", _HEADER, shown, title, empty="they agree on all"))
+    unlabelled, every = "no message was labelled or paid", [_row(text) for text in learned.texts]
+    table = Table("learned-all", _HEADER, every, search=True, limit=50, empty=unlabelled)
+    parts.append(Fold(f"all {len(every):,} messages", [table]))
     note = (
         f"The reward of kind {learned.kind} was learned while the agent played; steps are environment steps of the run, before the "
         "batch that knew the label or paid the message first."
     )
-    return html.section("What the reward learned", "learned", *parts, note=note)
+    return Section("What the reward learned", "learned", parts, note)
 
 
 def _shares(counts: Mapping[str, Curve]) -> list[Series]:
     total: Any = sum(curve.y for curve in counts.values())
     return [Series(name, c.x, 100 * c.y / np.maximum(total, 1)) for name, c in counts.items()]
-
-
-def _figure(title: str, unit: str, lines: Sequence[Series]) -> str:
-    return html.figure(title, charts.line_chart(lines, "environment steps", unit, title))

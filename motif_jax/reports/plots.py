@@ -8,20 +8,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from motif_jax.reports import language_section
 from motif_jax.reports.charts import Plot, picture
-from motif_jax.reports.evaluation_sections import intervals_of, rows_of
-from motif_jax.reports.measures import in_order, with_unit
-from motif_jax.reports.run_data import RunData
-from motif_jax.reports.training_sections import (
-    MESSAGE_AXES,
-    by_epoch,
-    episode_curves,
-    message_lines,
-    metric_caption,
-    metric_groups,
-    metric_lines,
-)
 from motif_jax.support.files import atomic_write_bytes
 
 _LONGEST_STEM = 100  # characters of a file name
@@ -29,7 +16,7 @@ _LONGEST_STEM = 100  # characters of a file name
 
 def draw(plot: Plot) -> dict[str, bytes]:
     """Returns the picture as {'png': bytes, 'pdf': bytes}."""
-    figure, pictures = picture(plot), {}
+    figure, pictures = picture(plot, alone=True), {}
     for kind in ("png", "pdf"):
         buffer = io.BytesIO()
         # Without dates two runs write the same bytes.
@@ -60,32 +47,3 @@ def write(folder: str | os.PathLike[str], plots: Mapping[str, Plot]) -> list[Pat
             atomic_write_bytes(path, data)
             paths.append(path)
     return paths
-
-
-def of_run(data: RunData) -> dict[str, Plot]:
-    """Returns the plots of a run: task numbers and metrics over training, reward training, messages, evaluations."""
-    plots: dict[str, Plot] = {}
-    for what, curve in episode_curves(data, in_order(data.episodes)):
-        plots[f"training_{what.key}"] = Plot(
-            "environment steps", with_unit(what), (curve.series(),), note=curve.caption("episodes")
-        )
-    for row in rows_of(data) if data.evaluations else ():
-        label = f"mean {with_unit(row.what)}"
-        plots[f"evaluation_{row.what.key}"] = Plot(label, "", intervals=tuple(intervals_of(data, row)))
-    for title, unit, members in metric_groups(data):
-        name = "metric_" + title.replace(" ", "_")
-        lines, note = tuple(metric_lines(members)), metric_caption(members)
-        plots[name] = Plot("environment steps", f"{title} ({unit})", lines, note=note)
-    if data.message_curves:
-        plots["reward_by_message"] = Plot(*MESSAGE_AXES, tuple(message_lines(data)))
-    loss = [
-        *by_epoch("training", data.reward_train, "total_train_loss"),
-        *by_epoch("validation", data.reward_validation, "total_val_loss"),
-    ]
-    for title, unit, names, _ in language_section.FIGURES if data.language else ():
-        plots[f"language_{title.replace(' ', '_')}"] = Plot(
-            "step of the optimiser", unit, tuple(language_section.lines(data.language, names))
-        )
-    if loss:
-        plots["reward_loss"] = Plot("epoch", "cross-entropy (nats per pair)", tuple(loss))
-    return plots

@@ -5,16 +5,15 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from motif_jax.published import glam_probes
-from motif_jax.reports import html
-from motif_jax.reports.charts import short
+from motif_jax.reports import charts, html
 from motif_jax.reports.html import TableCell
+from motif_jax.reports.page import Section, Table
 from motif_jax.support import curves
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import read_json, read_json_lines
@@ -22,7 +21,6 @@ from motif_jax.support.files import read_json, read_json_lines
 DESCRIPTION, LINES, CLAUSES = "probes.json", "probes.jsonl", "clauses.jsonl"
 _REMEDY = "take the file away, and probe_language_agent makes it of the run's checkpoints"
 _COLUMNS = 60  # of a heatmap; of more updates some are shown
-_WIDE, _HIGH, _NAMES, _BELOW = 420, 17, 92, 18
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,26 +115,20 @@ def heatmap(probes: Probes, place: int) -> str:
     if len(values) > _COLUMNS:
         chosen = np.linspace(0, len(values) - 1, _COLUMNS).round().astype(int)
         values, steps = values[chosen], steps[chosen]
-    wide = (_WIDE - _NAMES) / len(values)
-    parts = []
+    figure, axes = charts.new_figure("environment steps", "", 0.6 + 0.2 * len(probes.actions))
+    axes.grid(False)
     for row, action in enumerate(probes.actions):
-        y = row * _HIGH
-        parts.append(f'<text x="{_NAMES - 6}" y="{y + 12}" text-anchor="end">{escape(action)}</text>')
-        for column, value in enumerate(values[:, row]):
-            parts.append(
-                f'<rect class="heat" x="{_NAMES + column * wide:.1f}" y="{y}" width="{wide + 0.2:.1f}" height="{_HIGH - 1}" '
-                f'fill-opacity="{value:.3f}"><title>{escape(action)} at step {int(steps[column]):,}: {value:.2f}</title></rect>'
+        for column, value in enumerate(values[:, row].tolist()):
+            (cell,) = axes.barh(
+                row, 1.01, 0.92, column, color=charts.COLOURS[0], alpha=min(1.0, max(0.0, value))
             )
-    high = _HIGH * len(probes.actions)
-    parts.append(f'<text x="{_NAMES}" y="{high + 14}">{short(float(steps[0]))}</text>')
-    parts.append(
-        f'<text x="{_WIDE}" y="{high + 14}" text-anchor="end">{short(float(steps[-1]))} steps</text>'
-    )
-    label = escape(f"probability of each action in: {probes.names[place]}")
-    return (
-        f'<svg class="chart" viewBox="0 0 {_WIDE} {high + _BELOW}" role="img" aria-label="{label}">'
-        f"{''.join(parts)}</svg>"
-    )
+            charts.set_title(cell, f"{action} at step {int(steps[column]):,}: {value:.2f}")
+    axes.set_yticks(range(len(probes.actions)), [charts.plain(action) for action in probes.actions])
+    ends = [0, len(values) - 1]
+    axes.set_xticks(ends, [charts.short(float(steps[end])) for end in ends])
+    axes.margins(0)
+    axes.invert_yaxis()
+    return charts.inline(figure, f"probability of each action in: {probes.names[place]}")
 
 
 def read_published(folder: str | os.PathLike[str]) -> Probes | None:
@@ -165,34 +157,32 @@ def heatmaps(probes: Probes) -> list[tuple[str, str]]:
     return [(name, heatmap(probes, place)) for place, name in enumerate(probes.names)]
 
 
-def section(probes: Probes | None) -> str:
-    """The section; nothing without probes."""
+def section(probes: Probes | None) -> Section | None:
+    """The section; None without probes."""
     if probes is None:
-        return ""
+        return None
     figures = []
     for place, (name, prompt) in enumerate(zip(probes.names, probes.prompts, strict=True)):
         likely = int(probes.probabilities[-1, place].argmax())
         chance = probes.probabilities[-1, place, likely]
         caption = f"at the end {probes.actions[likely]} with {100 * chance:.0f} %. {_goal(prompt)}"
         figures.append(html.figure(name, heatmap(probes, place), caption))
-    table = ""
-    if probes.clauses:
-        rows = [
-            [
-                TableCell(clause.probe),
-                TableCell(clause.text),
-                TableCell(f"{clause.change:.3f}", clause.change),
-                TableCell(f"{clause.action} {clause.difference:+.3f}", clause.difference),
-            ]
-            for clause in probes.clauses
+    rows = [
+        [
+            TableCell(clause.probe),
+            TableCell(clause.text),
+            TableCell(f"{clause.change:.3f}", clause.change),
+            TableCell(f"{clause.action} {clause.difference:+.3f}", clause.difference),
         ]
-        header = ("situation", "clause", "change of the policy", "what the clause does most")
-        table = "<h3>what each clause is worth</h3>" + html.table(header, rows, "clause-table")
+        for clause in probes.clauses
+    ]
+    header = ("situation", "clause", "change of the policy", "what the clause does most")
+    table = [Table("clause-table", header, rows, "what each clause is worth")] if rows else []
     note = (
         "What the agent would do in fixed situations: a row an action, a column an update, the stronger the colour the likelier. Change of the policy: total "
         "variation distance, 0 to 1, between what it does with the clause and without it, at the newest look."
     )
-    return html.section("Probes", "probes", html.grid(*figures), table, note=note)
+    return Section("Probes", "probes", [html.grid(*figures), *table], note)
 
 
 def _goal(prompt: str) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from html import escape
 from typing import Any
 
-from motif_jax.reports import html, text_tables
+from motif_jax.reports import page, text_tables
 from motif_jax.reports.html import TableCell
+from motif_jax.reports.page import Section, Table
 
 _ACCURACY = re.compile(r"(.+)_(q_target|q)_rank_acc_-(\d+)")
 
@@ -48,30 +48,27 @@ def in_words(found: Mapping[str, Any]) -> str:
 
 def render(found: Mapping[str, Any], data: str) -> str:
     """The page."""
-    sections, links = [], {}
+    sections = []
     header, rows = accuracy_rows(found)
     if rows:
-        table = html.table(header, [[TableCell(text) for text in row] for row in rows], "accuracy-table")
         note = "Share of pairs of one beginning in which Q of the expert's token, counted from its action's end (-1 is the end of the action), exceeds that of the other's."
-        sections.append(html.section("Ranking accuracy", "accuracy", table, note=note))
-        links["accuracy"] = "Ranking accuracy"
-    for number, (agent, about) in enumerate(found.items()):
-        parts: list[str] = []
-        for name, ends in about["lists"].items():
-            for end, ranked in ends.items():
-                cells = [
-                    [
-                        TableCell(each["text"], code=True),
-                        TableCell(f"{each['advantage']:+.3f}", each["advantage"]),
-                        TableCell(f"{each['times']:,}", each["times"]),
-                    ]
-                    for each in ranked
-                ]
-                table = html.table(["said", "mean advantage", "times"], cells, f"list-{number}-{len(parts)}")
-                parts.append(f"<h3>{escape(f'{name} of {end} advantage')}</h3>{table}" if cells else "")
-        title = f"{agent} ({about['method']})"
         sections.append(
-            html.section(title, f"agent-{number}", *parts, note=f"{about['dialogues']:,} dialogues")
+            Section("Ranking accuracy", "accuracy", [Table("accuracy-table", header, rows)], note)
         )
-        links[f"agent-{number}"] = title
-    return html.page("What values rank first", data, sections, links)
+    for number, (agent, about) in enumerate(found.items()):
+        lists = {f"{name} of {end} advantage": ranked for name, ends in about["lists"].items() for end, ranked in ends.items()}  # fmt: skip
+        tables = []
+        for place, (heading, ranked) in enumerate(lists.items()):
+            cells = [
+                [
+                    TableCell(each["text"], code=True),
+                    TableCell(f"{each['advantage']:+.3f}", each["advantage"]),
+                    TableCell(f"{each['times']:,}", each["times"]),
+                ]
+                for each in ranked
+            ]
+            columns = ["said", "mean advantage", "times"]
+            tables += [Table(f"list-{number}-{place}", columns, cells, heading)] if cells else []
+        title, note = f"{agent} ({about['method']})", f"{about['dialogues']:,} dialogues"
+        sections.append(Section(title, f"agent-{number}", tables, note))
+    return page.render("What values rank first", data, sections)

@@ -11,6 +11,7 @@ from typing import Any
 from motif_jax.reports import html
 from motif_jax.reports.html import TableCell
 from motif_jax.reports.measures import format_value, measure, with_unit
+from motif_jax.reports.page import Section, Table
 from motif_jax.reports.run_data import RunData
 from motif_jax.support import curves
 
@@ -39,10 +40,10 @@ def players(folders: Iterable[Path], workdir: Path) -> dict[str, str]:
     }
 
 
-def section(data: RunData, count: int = 5) -> str:
-    """Best and worst recorded games of the training; nothing without any."""
+def section(data: RunData, count: int = 5) -> Section | None:
+    """Best and worst recorded games of the training; None without any."""
     if not data.recorded:
-        return ""
+        return None
     rated = all(row.get("intrinsic_return") is not None for row in data.recorded)
     key = "intrinsic_return" if rated else "return"
     ranked = sorted(data.recorded, key=lambda row: -row[key])
@@ -55,10 +56,10 @@ def section(data: RunData, count: int = 5) -> str:
         numbers = [TableCell(format_value(row[name]), row[name]) for name in (key, *shown)]
         rows.append((TableCell(f"{row['step']:,}", row["step"]), *numbers, watch))
     header = ("environment steps", *(with_unit(measure(name)) for name in (key, *shown)), "replay")
-    return html.section(
+    return Section(
         "Sampled games of the training",
         "training-games",
-        html.table(header, rows, "training-games-table"),
+        [Table("training-games-table", header, rows)],
         note=f"{len(data.recorded):,} games were recorded; these are the best and the worst by {measure(key).title}. "
         "The replay stage makes players of them: config.recordings=AGENT_RUN/recordings.",
     )

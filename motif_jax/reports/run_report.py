@@ -1,27 +1,33 @@
-"""The page of one run."""
+"""The page of one run, its tables and charts as files, and its numbers as JSON."""
 
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from motif_jax.reports import (
     generalisation_section,
+    hacking,
     html,
-    language_section,
     learned_reward,
+    page,
     probes,
     recorded_games,
     success,
     text_section,
 )
-from motif_jax.reports.evaluation_sections import episodes_section, evaluation_section
+from motif_jax.reports.evaluation_sections import episodes_section, evaluation_section, rows_of
 from motif_jax.reports.glance import facts, headline
+from motif_jax.reports.page import Section, Table
 from motif_jax.reports.run_data import RunData
 from motif_jax.reports.training_sections import (
     data_section,
+    dialogues_section,
     hacking_section,
+    language_section,
     messages_section,
     provenance_section,
     reward_section,
@@ -30,35 +36,54 @@ from motif_jax.reports.training_sections import (
 from motif_jax.support.files import read_json
 
 
-def render(data: RunData, written: str) -> str:
-    """Returns the page of a run."""
-    (said, kind), items = headline(data), facts(data)
+def sections(data: RunData) -> list[Section]:
+    """What is shown of a run, in order."""
     # What other runs are made of is not missed then.
     text = text_section.headline(data) is not None or bool(data.text and not data.metrics)
     plain = success.task_alone(data)
-    # (name, text of the menu, the section or '')
-    parts = [
-        ("glance", "", html.section("At a glance", "glance", html.verdict(said, kind), html.tiles(items) if items else "")),
-        ("evaluation", "Evaluation", evaluation_section(data)),
-        ("kinds", "By kind of task", generalisation_section.by_kind(data)),
-        ("tests", "Tests", generalisation_section.section(data.tests)),
-        ("divergence", "Return against divergence", text_section.divergence_section(data)),
-        ("text", "Learning from dialogues", text_section.training_section(data.text)),
-        ("hacking", "Reward against progress", "" if plain else hacking_section(data)),
-        ("training", "Agent training", "" if text else training_section(data)),
-        ("probes", "Probes", probes.section(data.probes)),
-        ("learned", "What the reward learned", learned_reward.section(data.learned, data.metrics)),
-        ("reward", "Reward training", "" if plain else reward_section(data)),
-        ("language", "Language model", language_section.section(data.language)),
-        ("messages", "Messages", "" if plain else messages_section(data)),
-        ("episodes", "Episodes", episodes_section(data)),
-        ("training-games", "Training games", recorded_games.section(data)),
-        ("dataset", "Dataset", "" if plain else data_section(data)),
-        ("provenance", "How it was made", provenance_section(data)),
-    ]  # fmt: skip
-    sections = [section for _, _, section in parts if section]
-    links = {name: title for name, title, section in parts if title and section}
-    return html.page(data.title, f"motif_jax, written {written}", sections, links)
+    found = [
+        _glance(data),
+        evaluation_section(data),
+        generalisation_section.by_kind(data),
+        generalisation_section.section(data.tests),
+        text_section.divergence_section(data),
+        dialogues_section(data.text),
+        None if plain else hacking_section(data),
+        None if text else training_section(data),
+        probes.section(data.probes),
+        learned_reward.section(data.learned, data.metrics),
+        None if plain else reward_section(data),
+        language_section(data.language),
+        None if plain else messages_section(data),
+        episodes_section(data),
+        recorded_games.section(data),
+        None if plain else data_section(data),
+        provenance_section(data),
+    ]
+    return [section for section in found if section is not None]
+
+
+def _glance(data: RunData) -> Section:
+    items = facts(data)
+    table = Table("glance-table", ("what", "value", "note"), items, in_files=True, on_page=False)
+    shown = [html.verdict(*headline(data)), *([html.tiles(items)] if items else []), table]
+    return Section("At a glance", "glance", shown)
+
+
+def render(data: RunData, written: str) -> str:
+    """Returns the page of a run."""
+    return page.render(data.title, f"motif_jax, written {written}", sections(data))
+
+
+def texts(data: RunData) -> dict[str, str]:
+    """Returns the texts of report.md and report.tex."""
+    lines = [headline(data)[0], *(verdict.line for verdict in _verdicts(data))]
+    return page.texts(data.title, lines, sections(data), "report")
+
+
+def _verdicts(data: RunData) -> list[hacking.Verdict]:
+    """Reward against progress in words; none if the task's reward is the only one."""
+    return [] if success.task_alone(data) else hacking.judge_run(data)
 
 
 def command_of(folder: str | Path, name: str) -> list[tuple[str, str]]:
@@ -79,3 +104,48 @@ def provenance_of(folder: str | Path, name: str) -> list[tuple[str, str]]:
 def _description(path: Path) -> dict[str, Any]:
     remedy = "restore a copy of it, or take it away and do without"
     return read_json(path, remedy) if path.exists() else {}
+
+
+def as_json(data: RunData) -> dict[str, Any]:
+    """Returns the same as plain data, numbers unrounded; None where there is none."""
+    text, kind = headline(data)
+    rows = rows_of(data)
+    return _plain(
+        {
+            "title": data.title,
+            "headline": {"text": text, "kind": kind},
+            "facts": [dict(zip(("what", "value", "note"), fact, strict=True)) for fact in facts(data)],
+            "evaluations": {
+                name: {
+                    **{
+                        key: evaluation[key]
+                        for key in ("plan", "episodes", "steps", "confidence", "intervals")
+                    },
+                    "measures": {row.what.key: asdict(row.of[name]) for row in rows if name in row.of},
+                }
+                for name, evaluation in data.evaluations.items()
+            },
+            "differences": [
+                {
+                    "first": next(iter(data.evaluations)),
+                    "other": other,
+                    "measure": row.what.key,
+                    **asdict(gap),
+                    "better_episode": chance,
+                }
+                for row in rows
+                for other, (gap, chance) in row.against.items()
+            ],
+            "progress": [asdict(verdict) for verdict in _verdicts(data)],
+            "dataset": data.dataset,
+            "labels": data.labels,
+        }
+    )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -59,7 +59,7 @@ def plot(rows: Sequence[Mapping[str, Any]], methods: Sequence[str], measure: str
             lines.append(learning_curve(name.replace("_", " "), curves, _STRETCHES))
     if not lines:
         return None
-    return Plot("environment steps", MEASURES[measure], tuple(lines))
+    return Plot("", "environment steps", MEASURES[measure], lines)
 
 
 def write(

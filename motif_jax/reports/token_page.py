@@ -5,15 +5,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Any
 
 import numpy as np
 
-from motif_jax.reports import charts, html
-from motif_jax.reports.charts import Series
+from motif_jax.reports import html, page
+from motif_jax.reports.charts import Plot, Series
 from motif_jax.reports.html import TableCell
+from motif_jax.reports.page import Fold, Section, Table
 
 # Tokens of a text from which on its table opens in part.
 SHOWN = 50
+# More texts than this have no menu.
+_MENU = 12
 # Tokens that end a line are shown so, and do end it.
 _LINE_END = "⏎"
 _BEGINS = "begins"
@@ -64,18 +68,15 @@ def render(texts: Sequence[TokenText], title: str, subtitle: str) -> str:
                 )
     names = list(dict.fromkeys(name for text in texts for name in text.rows))
     scales = {name: _scale([text.rows[name] for text in texts if name in text.rows]) for name in names}
-    sections = [
-        f"<style>{html.asset('tokens.css')}</style>",
-        _chooser(scales),
-        _legend(texts),
-        *(_section(text, f"text-{number}", scales) for number, text in enumerate(texts)),
-        html.embed_json({"scales": scales}, "token-scales"),
-        f"<script>{html.asset('tokens.js')}</script>",
-    ]
-    if not texts:
-        sections.insert(1, '<div class="empty">no text</div>')
-    links = {f"text-{number}": text.title for number, text in enumerate(texts)} if len(texts) <= 12 else {}
-    return html.page(title, subtitle, sections, links)
+    sections = [_section(text, f"text-{number}", scales) for number, text in enumerate(texts)]
+    before = [f"<style>{html.asset('tokens.css')}</style>", _chooser(scales), _legend(texts)]
+    before += [] if texts else [html.nothing("no text")]
+    # The page's end has the script, which reads what stands above it.
+    after = (
+        html.embed_json({"scales": scales}, "token-scales") + f"<script>{html.asset('tokens.js')}</script>"
+    )
+    shown = page.render(title, subtitle, sections, "".join(before), menu=len(texts) <= _MENU)
+    return shown.replace("</body>", after + "</body>")
 
 
 def _scale(rows: Sequence[Sequence[float] | np.ndarray]) -> float:
@@ -97,19 +98,21 @@ def _chooser(scales: Mapping[str, float]) -> str:
     )
 
 
-def _section(text: TokenText, name: str, scales: Mapping[str, float]) -> str:
+def _section(text: TokenText, name: str, scales: Mapping[str, float]) -> Section:
     first = next(iter(text.rows), None)
     spans = "".join(_token(text, place, first, scales) for place in range(len(text.pieces)))
     stacked = " stacks" if text.under or text.words or text.kinds else ""
-    parts = [
-        f'<div class="tokens{stacked}" id="{name}-tokens">{spans}</div>'
-        if spans
-        else '<div class="empty">no tokens</div>'
-    ]
+    tokens = f'<div class="tokens{stacked}" id="{name}-tokens">{spans}</div>'
+    parts: list[Any] = [tokens if spans else html.nothing("no tokens")]
     if text.rows and text.pieces:
-        parts += [_curves(text), _table(text, name)]
+        at = np.arange(len(text.pieces))
+        curves = [
+            Plot(key, "token", key, [Series("", at, np.asarray(row, float))])
+            for key, row in text.rows.items()
+        ]
+        parts += [Fold("curves", curves), Fold("all numbers", [_table(text, name)])]
         parts.append(html.embed_json({key: _numbers(row) for key, row in text.rows.items()}, f"{name}-data"))
-    return html.section(text.title, name, *parts, note=text.note)
+    return Section(text.title, name, parts, text.note)
 
 
 def _token(text: TokenText, place: int, first: str | None, scales: Mapping[str, float]) -> str:
@@ -151,19 +154,7 @@ def _legend(texts: Sequence[TokenText]) -> str:
     return f'<p class="soft">below each token, from above: {escape(", ".join(names))}</p>'
 
 
-def _curves(text: TokenText) -> str:
-    at = np.arange(len(text.pieces))
-    figures = [
-        html.figure(
-            name,
-            charts.line_chart([Series("", at, np.asarray(row, float))], "token", name, f"{name} by token"),
-        )
-        for name, row in text.rows.items()
-    ]
-    return f"<details><summary>curves</summary>{html.grid(*figures)}</details>"
-
-
-def _table(text: TokenText, name: str) -> str:
+def _table(text: TokenText, name: str) -> Table:
     rows = [
         [
             TableCell(str(place), place),
@@ -173,8 +164,7 @@ def _table(text: TokenText, name: str) -> str:
         ]
         for place, piece in enumerate(text.pieces)
     ]
-    table = html.table(["token", "text", *text.rows, *text.words], rows, f"{name}-table", limit=SHOWN)
-    return f"<details><summary>all numbers</summary>{table}</details>"
+    return Table(f"{name}-table", ["token", "text", *text.rows, *text.words], rows, limit=SHOWN)
 
 
 def _cell(value: float) -> TableCell:

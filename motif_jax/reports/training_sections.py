@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from motif_jax.reports import charts, hacking, html
-from motif_jax.reports.charts import Series
+from motif_jax.reports import hacking, html
+from motif_jax.reports.charts import Plot, Series
 from motif_jax.reports.html import TableCell
-from motif_jax.reports.measures import Measure, format_value, in_order, measure, progress_keys, with_unit
+from motif_jax.reports.measures import (
+    format_interval,
+    format_value,
+    in_order,
+    measure,
+    progress_keys,
+    with_unit,
+)
 from motif_jax.reports.messages import MessageTally
+from motif_jax.reports.page import Fold, Section, Table
 from motif_jax.reports.run_data import LikedMessage, RunData
-from motif_jax.reports.smoothing import Smoothed, smooth
+from motif_jax.reports.smoothing import smooth
 from motif_jax.support.curves import Curve
 
+Groups = Sequence[tuple[str, str, Sequence[tuple[str, str]]]]
 # (title, unit, [(metric, legend)]) in the order of the page; docs/metrics.md says what each is.
-METRIC_GROUPS: Sequence[tuple[str, str, Sequence[tuple[str, str]]]] = (
+METRIC_GROUPS: Groups = (
     ("speed", "environment steps per second", [("throughput/env_steps_per_second", "")]),
     ("policy lag", "updates", [("lag/mean", "mean"), ("lag/max", "largest")]),
     (
@@ -55,64 +65,92 @@ METRIC_GROUPS: Sequence[tuple[str, str, Sequence[tuple[str, str]]]] = (
 )
 
 
-def metric_lines(curves: Sequence[tuple[str, Curve]]) -> list[Series]:
-    """Returns (legend, curve) as lines of a chart; a single one needs no legend."""
-    return [_metric(curve).series(name if len(curves) > 1 else "") for name, curve in curves]
+# The same of a language model's training.
+LANGUAGE_GROUPS: Groups = (
+    ("loss", "cross-entropy (nats a token)", [("train/loss", "training"), ("validation/loss", "held out")]),
+    ("perplexity", "perplexity", [("train/perplexity", "training"), ("validation/perplexity", "held out")]),
+    ("accuracy", "share of tokens", [("train/accuracy", "training"), ("validation/accuracy", "held out")]),
+    ("learning rate", "learning rate", [("optimizer/learning_rate", "")]),
+    ("gradient", "norm before the clip", [("train/gradient_norm", "")]),
+)
+# Of an agent that learns from dialogues: metrics whose every name is a chart; all but the first are those of PPO.
+_SHOWN = ("games/", "episode/", "reference/", "policy/", "loss/", "value/")
+_STEPS, _UPDATES = "environment steps", "step of the optimiser"
 
 
-def _metric(curve: Curve) -> Smoothed:
-    return smooth(curve, 120, band=False)
+def metric_plots(curves: Mapping[str, Curve], groups: Groups, x_label: str, file: str = "") -> list[Plot]:
+    """A chart for each group of which there are metrics; its file's name begins with `file`, '' for none."""
+    plots = []
+    for title, unit, members in groups:
+        shown = {name: smooth(curves[name], 120, band=False) for name, _ in members if name in curves}
+        lines = [
+            shown[name].series(legend if len(shown) > 1 else "") for name, legend in members if name in shown
+        ]
+        note = next((smoothed.caption("values") for smoothed in shown.values() if len(smoothed.x)), "")
+        if note:
+            plots.append(
+                Plot(
+                    title,
+                    x_label,
+                    unit or title,
+                    lines,
+                    note=note,
+                    file=file and f"{file}_{title.replace(' ', '_')}",
+                )
+            )
+    return plots
 
 
-def metric_caption(curves: Sequence[tuple[str, Curve]]) -> str:
-    """Says how `metric_lines` are smoothed, by the first of them."""
-    smoothed = _metric(curves[0][1])
-    return smoothed.caption("values") if len(smoothed.x) else ""
-
-
-def episode_curves(data: RunData, keys: Iterable[str]) -> Iterator[tuple[Measure, Smoothed]]:
-    """Yields those of `keys` that the training's episodes have a number for, with its smoothed curve."""
+def episode_plots(data: RunData, keys: Iterable[str], file: str = "") -> list[Plot]:
+    """A chart for each of `keys` that the training's episodes have a number for."""
+    plots = []
     for key in keys:
         if key in data.episodes and np.isfinite(data.episodes[key].y).any():
-            yield measure(key), smooth(data.episodes[key], rate=key == "success")
+            what, curve = measure(key), smooth(data.episodes[key], rate=key == "success")
+            note = (
+                f"{what.meaning}; {curve.caption('episodes')}" if what.meaning else curve.caption("episodes")
+            )
+            name = file and f"{file}_{key}"
+            plots.append(Plot(what.title, _STEPS, with_unit(what), [curve.series()], note=note, file=name))
+    return plots
 
 
-def metric_groups(data: RunData) -> Iterator[tuple[str, str, list[tuple[str, Curve]]]]:
-    """Yields (title, unit, [(legend, curve)]) of the groups of metrics that the training wrote."""
-    for title, unit, members in METRIC_GROUPS:
-        present = [(legend, data.metrics[name]) for name, legend in members if name in data.metrics]
-        if present:
-            yield title, unit, present
-
-
-def _metric_figure(title: str, unit: str, curves: Sequence[tuple[str, Curve]]) -> str:
-    chart = charts.line_chart(metric_lines(curves), "environment steps", unit, title)
-    return html.figure(title, chart, metric_caption(curves))
-
-
-def _episode_figure(what: Measure, smoothed: Smoothed) -> str:
-    lines = [smoothed.series()]
-    chart = charts.line_chart(lines, "environment steps", with_unit(what), what.title)
-    return html.figure(what.title, chart, smoothed.caption("episodes"))
-
-
-def training_section(data: RunData) -> str:
-    """Curves of the agent's training; metrics that are in no group follow in a part that opens on a click."""
+def training_section(data: RunData) -> Section:
+    """The agent's training; metrics that are in no group follow in a part that opens on a click."""
     if not data.metrics and not data.episodes:
-        return html.section("Agent training", "training", charts.empty_chart("no agent run was given"))
-    figures = [_episode_figure(*curve) for curve in episode_curves(data, in_order(data.episodes))]
-    figures += [_metric_figure(*group) for group in metric_groups(data)]
+        return Section("Agent training", "training", [html.nothing("no agent run was given")])
     shown = {name for _, _, members in METRIC_GROUPS for name, _ in members}
     rest = [name for name in sorted(data.metrics) if name not in shown]
-    others = ""
-    if rest:
-        small = html.grid(*(_metric_figure(name, "", [("", data.metrics[name])]) for name in rest))
-        others = f"<details><summary>all other metrics ({len(rest)})</summary><div class='inside'>{small}</div></details>"
-    return html.section("Agent training", "training", html.grid(*figures), others)
+    others = metric_plots(data.metrics, [(name, "", [(name, "")]) for name in rest], _STEPS)
+    parts: list[Any] = [
+        *episode_plots(data, in_order(data.episodes), "training"),
+        *metric_plots(data.metrics, METRIC_GROUPS, _STEPS, "metric"),
+        *([Fold(f"all other metrics ({len(rest)})", others)] if rest else []),
+    ]
+    return Section("Agent training", "training", parts)
 
 
-def by_epoch(name: str, table: Mapping[str, np.ndarray], column: str, scale: float = 1.0) -> list[Series]:
-    """Returns a column of a published CSV file over epochs, [] where it is missing.
+def language_section(curves: Mapping[str, Curve]) -> Section | None:
+    """The training of a language model; None where none was given."""
+    plots = metric_plots(curves, LANGUAGE_GROUPS, _UPDATES, "language")
+    return Section("Language model training", "language", plots) if curves else None
+
+
+def dialogues_section(curves: Mapping[str, Curve]) -> Section | None:
+    """The training of an agent that learns from dialogues; None where none was given."""
+    sides = {"validation/": "held out", "train/": "training"}
+    names = [name.removeprefix(side) for side in sides for name in curves if name.startswith(side)]
+    ranges = [name.removesuffix("_mean") for name in names if name.endswith("_mean")]
+    of_ranges = {f"{name}_{part}" for name in ranges for part in ("max", "mean", "min")}
+    groups = {name: [(f"{side}{name}", legend) for side, legend in reversed(sides.items())] for name in names if name not in of_ranges}  # fmt: skip
+    groups |= {f"range of {name}": [(f"train/{name}_{part}", part) for part in ("max", "mean", "min")] for name in ranges}  # fmt: skip
+    groups |= {name.replace("/", ", "): [(name, "")] for name in curves if name.startswith(_SHOWN)}
+    plots = metric_plots(curves, [(name.replace("_", " "), "", members) for name, members in groups.items()], _UPDATES)  # fmt: skip
+    return Section("Learning from dialogues", "text", plots) if curves else None
+
+
+def _by_epoch(name: str, table: Mapping[str, np.ndarray], column: str, scale: float = 1.0) -> list[Series]:
+    """A column of a published CSV file over epochs, [] where it is missing.
 
     There is a row an epoch; the validation file has one more, before the first, and counts updates in its own column.
     """
@@ -122,38 +160,28 @@ def by_epoch(name: str, table: Mapping[str, np.ndarray], column: str, scale: flo
     return [Series(name, np.arange(len(table[column])) + first, table[column] * scale)]
 
 
-def reward_section(data: RunData) -> str:
+def reward_section(data: RunData) -> Section:
     """Loss and accuracy of the reward network."""
     train, validation = data.reward_train, data.reward_validation
     if not train and not validation:
-        return html.section("Reward training", "reward", charts.empty_chart("no reward run was given"))
-
+        return Section("Reward training", "reward", [html.nothing("no reward run was given")])
     loss = [
-        *by_epoch("training", train, "total_train_loss"),
-        *by_epoch("validation", validation, "total_val_loss"),
+        *_by_epoch("training", train, "total_train_loss"),
+        *_by_epoch("validation", validation, "total_val_loss"),
     ]
     accuracy = [
-        *by_epoch("training", train, "total_train_acc", 100),
-        *by_epoch("validation", validation, "validation_accs", 100),
+        *_by_epoch("training", train, "total_train_acc", 100),
+        *_by_epoch("validation", validation, "validation_accs", 100),
     ]
-    return html.section(
-        "Reward training",
-        "reward",
-        html.grid(
-            html.figure(
-                "loss",
-                charts.line_chart(
-                    loss, "epoch", "cross-entropy (nats per pair)", "loss of the reward network"
-                ),
-                "pairs of observations; a network that knows nothing has 0.693",
-            ),
-            html.figure(
-                "accuracy",
-                charts.line_chart(accuracy, "epoch", "correct (%)", "accuracy of the reward network"),
-                "share of pairs ordered as the annotator did, ties left out; chance is 50 %",
-            ),
-        ),
+    notes = (
+        "pairs of observations; a network that knows nothing has 0.693",
+        "share of pairs ordered as the annotator did, ties left out; chance is 50 %",
     )
+    plots = [
+        Plot("loss", "epoch", "cross-entropy (nats per pair)", loss, note=notes[0], file="reward_loss"),
+        Plot("accuracy", "epoch", "correct (%)", accuracy, note=notes[1], file="reward_accuracy"),
+    ]
+    return Section("Reward training", "reward", plots)
 
 
 _RANKED = ("rank", "message", "reward (normalised)", "paid first time", "seen in dataset (times)")
@@ -202,17 +230,9 @@ def _paid_rows(tallies: Sequence[MessageTally], top: int) -> list[tuple[TableCel
     return rows
 
 
-MESSAGE_AXES = ("evaluation of the reward (epoch)", "reward (normalised)")
-
-
-def message_lines(data: RunData) -> list[Series]:
-    """Returns the rewards of the most and the least liked messages over the reward's training."""
-    return [Series(name, curve.x, curve.y) for name, curve in data.message_curves.items()]
-
-
-def messages_section(data: RunData, top: int = 25) -> str:
+def messages_section(data: RunData, top: int = 25) -> Section:
     """The messages that the reward likes most and least, all of them to search, and what paid in play."""
-    parts = []
+    parts: list[Any] = []
     if data.reward_reads:
         parts.append(
             f"<p>This reward reads {html.escape(', '.join(data.reward_reads))}: what it pays depends on more than the message, so a message has "
@@ -221,26 +241,20 @@ def messages_section(data: RunData, top: int = 25) -> str:
         )
     if data.liked:
         rows = _ranked_rows(data.liked)
-        parts.append("<h3>most liked</h3>" + html.table(_RANKED, rows[:top], "liked-most"))
-        parts.append(
-            "<h3 class='after'>least liked</h3>" + html.table(_RANKED, rows[::-1][:top], "liked-least")
-        )
-        inside = html.table(_RANKED, rows, "liked-all", search=True, limit=50)
-        parts.append(
-            f"<details><summary>all {len(rows):,} messages of the dataset</summary><div class='inside'>{inside}</div></details>"
-        )
+        parts += [
+            Table("liked-most", _RANKED, rows[:top], "most liked"),
+            Table("liked-least", _RANKED, rows[::-1][:top], "least liked"),
+        ]
+        every = Table("liked-all", _RANKED, rows, search=True, limit=50)
+        parts.append(Fold(f"all {len(rows):,} messages of the dataset", [every]))
     if data.message_curves:
-        chart = charts.line_chart(message_lines(data), *MESSAGE_AXES, "rewards of messages")
-        parts.append(html.grid(html.figure("reward by message over its training", chart)))
-    for name, tallies in data.seen.items():
-        rows = _paid_rows(tallies, top)
-        heading = f"<h3 class='after'>what paid most in the evaluation: {html.escape(name)}</h3>"
-        parts.append(
-            heading
-            + html.table(*_own(data, _PAID, rows), f"seen-{len(parts)}", empty="no message paid anything")
-        )
-    if not parts:
-        parts = [charts.empty_chart("no reward run was given")]
+        lines = [Series(name, curve.x, curve.y) for name, curve in data.message_curves.items()]
+        axes = ("evaluation of the reward (epoch)", "reward (normalised)")
+        parts.append(Plot("reward by message over its training", *axes, lines, file="reward_by_message"))
+    for number, (name, tallies) in enumerate(data.seen.items()):
+        title = f"what paid most in the evaluation: {name}"
+        header, paid = _own(data, _PAID, _paid_rows(tallies, top))
+        parts.append(Table(f"paid-{number}", header, paid, title, empty="no message paid anything"))
     note = "Paid: 0 at or below the threshold; in an episode the n-th time that the message is seen is divided by n to the power of the count exponent."
     if data.seen:
         note += " Share: of all that was paid, without messages that cost more than they paid."
@@ -249,7 +263,7 @@ def messages_section(data: RunData, top: int = 25) -> str:
             "Normalised: mean 0 and variance 1 over the training messages, each as often as it occurs there. "
             + note
         )
-    return html.section("Messages", "messages", *parts, note=note)
+    return Section("Messages", "messages", parts or [html.nothing("no reward run was given")], note)
 
 
 _REPEATED = ("message", "seen (times)", "times per episode", "reward paid in all", "paid first time")
@@ -269,26 +283,37 @@ def _repeated_rows(tallies: Sequence[MessageTally], top: int = 10) -> list[tuple
     ]
 
 
-def hacking_section(data: RunData) -> str:
+def hacking_section(data: RunData) -> Section:
     """Reward against progress, with the verdict in one line."""
-    figures = [
-        _episode_figure(*curve)
-        for curve in episode_curves(data, (hacking.REWARD, *progress_keys(data.episodes)))
+    verdicts = hacking.judge_run(data)
+    parts: list[Any] = [html.verdict(verdict.line, verdict.kind) for verdict in verdicts]
+    parts += episode_plots(data, (hacking.REWARD, *progress_keys(data.episodes)))
+    changes = [
+        (
+            f"{verdict.when[0]} to {verdict.when[1]}",
+            measure(change.key).title,
+            format_value(change.before),
+            format_value(change.after),
+            format_interval(change),
+        )
+        for verdict in verdicts
+        for change in verdict.changes
     ]
-    repeated: list[str] = []
-    for name, tallies in data.seen.items():
-        rows = _repeated_rows(tallies)
-        heading = f"<h3 class='after'>most repeated rewarded messages: {html.escape(name)}</h3>"
-        empty = "no message paid anything"
-        table = html.table(*_own(data, _REPEATED, rows), f"repeated-{len(repeated)}", empty=empty)
-        repeated.append(heading + table)
-    measured = [data.episodes, *(evaluation["measures"] for evaluation in data.evaluations.values())]
+    if changes:
+        header = ("between", "measure", "before", "after", "change between")
+        note = "Means; interval of the change: 95 % for the intrinsic return, together 95 % for the measures of progress."
+        parts.append(Table("progress", header, changes, "changes of the means", note, in_files=True))
     shares = [
         f"{name}: {100 * evaluation['measures']['hallucination']['mean']['value']:.2g} %"
         for name, evaluation in data.evaluations.items()
         if "hallucination" in evaluation["measures"]
     ]
-    confused = f"<p>Steps under hallucination: {html.escape(', '.join(shares))}.</p>" if shares else ""
+    parts += [f"<p>Steps under hallucination: {html.escape(', '.join(shares))}.</p>"] if shares else []
+    for number, (name, tallies) in enumerate(data.seen.items()):
+        title = f"most repeated rewarded messages: {name}"
+        columns, rows = _own(data, _REPEATED, _repeated_rows(tallies))
+        parts.append(Table(f"repeated-{number}", columns, rows, title, empty="no message paid anything"))
+    measured = [data.episodes, *(evaluation["measures"] for evaluation in data.evaluations.values())]
     progress = [measure(key).title for key in progress_keys(key for of in measured for key in of)]
     shown = f" ({', '.join(progress)})" if progress else ""
     note = (
@@ -297,22 +322,13 @@ def hacking_section(data: RunData) -> str:
         "each measure of progress of 100 % - 5 % / (how many there are), since any of them could fall by chance. Evaluations "
         "are compared game by game where both played the same ones."
     )
-    return html.section(
-        "Reward against progress",
-        "hacking",
-        *(html.verdict(v.line, v.kind) for v in hacking.judge_run(data)),
-        html.grid(*figures),
-        confused,
-        *repeated,
-        note=note,
-    )
+    return Section("Reward against progress", "hacking", parts, note)
 
 
-def data_section(data: RunData) -> str:
+def data_section(data: RunData) -> Section:
     """Facts of the dataset and its labels."""
     if not data.dataset:
-        return html.section("Dataset", "dataset", charts.empty_chart("no dataset was given"))
-    facts = html.table(("fact", "value"), list(data.dataset.items()), "dataset-facts")
+        return Section("Dataset", "dataset", [html.nothing("no dataset was given")])
     rows = []
     for name, counts in data.labels.items():
         total = sum(counts.values()) or 1
@@ -320,18 +336,17 @@ def data_section(data: RunData) -> str:
             TableCell(f"{count:,} ({100 * count / total:.1f} %)", float(count)) for count in counts.values()
         ]
         rows.append((TableCell(name), *shares))
-    kinds = next(iter(data.labels.values()), {})
-    labels = html.table(("annotation", *kinds), rows, "labels", empty="not annotated yet")
-    return html.section(
-        "Dataset and labels", "dataset", facts, "<h3 class='after'>labels (pairs)</h3>", labels
-    )
+    header = ("annotation", *next(iter(data.labels.values()), {}))
+    facts = Table("dataset-facts", ("fact", "value"), list(data.dataset.items()))
+    labels = Table("labels", header, rows, "labels (pairs)", in_files=True, empty="not annotated yet")
+    return Section("Dataset and labels", "dataset", [facts, labels])
 
 
-def provenance_section(data: RunData) -> str:
+def provenance_section(data: RunData) -> Section:
     """Configs, versions and commands."""
     rows = [(name, TableCell(command, code=True)) for name, command in data.commands]
-    commands = html.table(("run", "command"), rows, "commands") if rows else ""
-    parts = [commands, *(html.details(name, text) for name, text in data.provenance)]
+    parts: list[Any] = [Table("commands", ("run", "command"), rows)] if rows else []
+    parts += [html.details(name, text) for name, text in data.provenance]
     if not data.provenance:
-        parts.append(charts.empty_chart("no run folder was given"))
-    return html.section("How it was made", "provenance", *parts)
+        parts.append(html.nothing("no run folder was given"))
+    return Section("How it was made", "provenance", parts)

@@ -17,10 +17,10 @@ from motif_jax.labels.lexicon import load_lexicon
 from motif_jax.published import evaluation_logs, glam_results, results
 from motif_jax.reports import (
     claims,
-    claims_page,
     comparison_page,
     efficiency,
     evaluation_files,
+    page,
     plots,
     probes,
     run_report,
@@ -323,25 +323,16 @@ def _write(config: ConfigDict, workdir: Path, data: ComparisonData) -> None:
     shutil.rmtree(workdir / "plots", ignore_errors=True)
     for kind in ("json", "md", "tex"):
         (workdir / f"comparison.{kind}").unlink(missing_ok=True)
-    for name, text in comparison_page.tables(data).items():
+    sections = comparison_page.sections(data)
+    for name, text in page.texts(data.title, [], sections, "comparison").items():
         atomic_write_text(workdir / name, text)
     if data.comparison is not None:
         claimed = {} if data.claims is None else data.claims.as_json()
         atomic_write_json(workdir / "comparison.json", {**as_json(data.comparison), **claimed})
-        header, rows = comparison_page.aggregate_table(data.comparison)
-        note = comparison_page.method_note(data.comparison)
-        Console().print(text_tables.terminal(header, rows, data.measure, note))
-        header, rows = comparison_page.contrast_table(data.comparison)
-        if rows:
-            Console().print(text_tables.terminal(header, rows, "differences"))
-    if data.claims is not None:
-        header, rows = claims_page.table(data.claims)
-        Console().print(text_tables.terminal(header, rows, "side by side", claims_page.note(data.claims)))
-    if data.learned:
-        header, rows = efficiency.text_table(data.learned, config.efficiency_steps)
-        note = efficiency.note(data.curve_label)
-        Console().print(text_tables.terminal(header, rows, "sample efficiency", note))
+    for section, table in page.file_tables(sections):
+        note = table.note or section.note
+        Console().print(text_tables.terminal(table.header, table.texts(), section.title, note))
     atomic_write_text(workdir / PAGE, comparison_page.render(data, time.strftime("%Y-%m-%d %H:%M")))
     if config.plots:
-        plots.write(workdir / "plots", comparison_page.plots(data))
+        plots.write(workdir / "plots", page.plots(sections))
     print(f"comparison: {(workdir / PAGE).resolve()}")

@@ -23,10 +23,11 @@ from motif_jax.reports import (
     generalisation_files,
     learned_reward,
     messages,
+    page,
+    plots,
     probes,
     recorded_games,
     run_report,
-    run_tables,
     success,
     text_section,
 )
@@ -162,18 +163,16 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 
 @run_folder.alone
 def _write(config: ConfigDict, workdir: Path, data: RunData) -> None:
-    page = run_folder.prepare(workdir, config) / PAGE
+    path = run_folder.prepare(workdir, config) / PAGE
     shutil.rmtree(workdir / "plots", ignore_errors=True)  # of an earlier report
-    atomic_write_text(page, run_report.render(data, time.strftime("%Y-%m-%d %H:%M")))
-    for name, text in run_tables.texts(data).items():
+    atomic_write_text(path, run_report.render(data, time.strftime("%Y-%m-%d %H:%M")))
+    for name, text in run_report.texts(data).items():
         atomic_write_text(workdir / name, text)
-    atomic_write_json(workdir / "report.json", run_tables.as_json(data))
+    atomic_write_json(workdir / "report.json", run_report.as_json(data))
     if config.plots:
-        from motif_jax.reports import plots
-
-        plots.write(workdir / "plots", plots.of_run(data))
+        plots.write(workdir / "plots", page.plots(run_report.sections(data)))
     print(printable(headline(data)[0]))
-    print(f"report: {page.resolve()}")
+    print(f"report: {path.resolve()}")
 
 
 def _evaluation_name(plan: Mapping[str, Any], taken: Container[str]) -> str:

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from motif_jax.reports import comparison_page
+from motif_jax.reports import comparison_page, page
 from motif_jax.reports.comparison import RunScore, as_json, collect_scores, compare, normalise
 from motif_jax.reports.comparison_page import ComparisonData
 from motif_jax.support.errors import UserError
@@ -19,6 +19,12 @@ def entries(methods=("a", "b"), runs=4, tasks=("t1", "t2")):
         for t, task in enumerate(tasks)
         for _ in range(runs)
     ]
+
+
+def shown(result):
+    """Header and rows of each table of the page, by its id."""
+    found = page.file_tables(comparison_page.sections(ComparisonData("t", result, "return")))
+    return {table.name: (list(table.header), table.texts()) for _, table in found}
 
 
 def test_scores_are_arranged_by_run_and_task():
@@ -61,8 +67,7 @@ def test_aggregates_improvement_and_profiles():
     assert as_json(compare(scores, resamples=200)) == as_json(result), "repeatable"
     one = compare(collect_scores(entries(("only",), 3), ""), resamples=50)
     assert one.improvement == {}
-    page = comparison_page.render(ComparisonData("t", one, "return"), "now")
-    assert "only one method was given" in page
+    assert "only one method was given" in comparison_page.render(ComparisonData("t", one, "return"), "now")
 
 
 def test_the_median_of_one_task_is_that_of_its_runs():
@@ -72,7 +77,8 @@ def test_the_median_of_one_task_is_that_of_its_runs():
     assert result.aggregates["mean"]["m"].value == pytest.approx(6.5667, abs=1e-4)
     assert (result.aggregates["median"]["m"].low, result.aggregates["median"]["m"].high) == (4.33, 8.18)
     assert "interquartile mean" not in result.aggregates, "of three runs it would leave none out"
-    texts = comparison_page.tables(ComparisonData("t", result, "return"))
+    sections = comparison_page.sections(ComparisonData("t", result, "return"))
+    texts = page.texts("t", [], sections, "comparison")
     for text in texts.values():
         assert "7.19 [4.33, 8.18]" in text
         assert "No interquartile mean of fewer than 4 scores" in text
@@ -83,7 +89,7 @@ def test_the_median_of_one_task_is_that_of_its_runs():
     assert of_two.aggregates["median of task means"]["m"].value == pytest.approx(6.5667 * 5.5, abs=1e-3)
     assert of_two.aggregates["interquartile mean"]["m"].value > 0
     mixed = compare(collect_scores([*runs, *(RunScore("n", "t", i, {}) for i in range(4))], ""), resamples=50)
-    header, rows = comparison_page.aggregate_table(mixed)
+    header, rows = shown(mixed)["aggregate-table"]
     assert rows[0][header.index("interquartile mean")] == "n/a"
     json.dumps(as_json(mixed), allow_nan=False)
     comparison_page.render(ComparisonData("t", mixed, "return"), "now")
@@ -129,12 +135,12 @@ def test_the_same_games_tell_what_overlapping_intervals_do_not():
     (scaled,) = compare(scale, resamples=500).contrasts
     assert scaled.over_games.value == pytest.approx(1.0)
     data = ComparisonData("t", compare(collect_scores(runs, ""), resamples=500), "return")
-    _, rows = comparison_page.contrast_table(data.comparison)
-    assert rows[0][:2] == ("t", "a minus b")
-    assert rows[0][2].endswith("[n/a]")
-    assert rows[0][3].endswith("(40 pairs)")
-    page = comparison_page.render(data, "now")
-    assert page.index('id="difference-table"') < page.index('id="profiles"')
+    _, [row] = shown(data.comparison)["difference-table"]
+    assert row[0] == "a minus b"
+    assert row[1].endswith("[n/a]")
+    assert row[2].endswith("], 40 pairs")
+    text = comparison_page.render(data, "now")
+    assert text.index('id="difference-table"') < text.index('id="profiles"')
     assert as_json(data.comparison)["differences"][0]["over_games"]["pairs"] == 40
 
 
@@ -147,16 +153,17 @@ def test_several_runs_of_a_method_play_each_game_with_their_mean():
 def test_what_is_said_of_the_method_is_what_was_done():
     result = compare(collect_scores(entries(), "points"), resamples=70)
     texts = [comparison_page.render(ComparisonData("t", result, "return"), "now")]
-    texts += comparison_page.tables(ComparisonData("t", result, "return")).values()
+    sections = comparison_page.sections(ComparisonData("t", result, "return"))
+    texts += page.texts("t", [], sections, "comparison").values()
     for text in texts:
         assert "70 resamples" in text
         assert "2,000 resamples" not in text
         assert "2000 resamples" not in text
     many = compare(collect_scores(entries(runs=2), "points"), resamples=600)
-    page = comparison_page.render(ComparisonData("t", many, "return"), "now")
-    profiles = page[page.index('id="profiles"') : page.index('id="tasks"')]
+    text = comparison_page.render(ComparisonData("t", many, "return"), "now")
+    profiles = text[text.index('id="profiles"') : text.index('id="tasks"')]
     assert "500 resamples" in profiles
-    tasks = page[page.index('id="tasks"') :]
+    tasks = text[text.index('id="tasks"') :]
     assert "Percentile bootstrap over the runs of the task, 600 resamples" in tasks
     assert "rliable" not in tasks
     assert as_json(many)["profile_resamples"] == 500
@@ -169,17 +176,18 @@ def test_one_run_has_no_interval():
         resamples=50,
     )
     data = ComparisonData("t", result, "return")
-    _, rows = comparison_page.aggregate_table(result)
+    tables = shown(result)
+    _, rows = tables["aggregate-table"]
     assert rows[0][:2] == ("one", "1")
     assert rows[0][2] == "n/a", "of two scores"
     assert all(cell.endswith(" [n/a]") for cell in rows[0][3:])
     assert not any("n/a" in cell for cell in rows[1])
-    assert comparison_page.task_table(result)[1][0][1] == "5 [n/a]"
-    assert comparison_page.improvement_table(result)[1][0][2].endswith("[n/a]")
+    assert tables["task-table"][1][0][1] == "5 [n/a]"
+    assert tables["improvement-table"][1][0][2].endswith("[n/a]")
     plain = as_json(result)
     assert plain["by_task"]["t1"]["one"] == {"value": 5.0, "low": None, "high": None}
     json.dumps(plain, allow_nan=False)
     assert {series.name: series.low is None for series in result.profiles} == {"one": True, "several": False}
-    page = comparison_page.render(data, "now")
-    assert "nan" not in page[page.index("<main>") : page.index("</main>")].lower()
-    assert "One run has no interval (n/a): one." in page
+    text = comparison_page.render(data, "now")
+    assert "nan" not in text[text.index("<main>") : text.index("</main>")].lower()
+    assert "One run has no interval (n/a): one." in text

@@ -72,7 +72,7 @@ def test_rewards_that_differ_are_named_and_not_compared():
     text, kind = headline(data)
     assert text.startswith(told)
     assert kind == ""
-    assert told in evaluation_sections.evaluation_note(data)
+    assert told in evaluation_sections.evaluation_section(data).note
     against = {row.what.key: row.against for row in evaluation_sections.rows_of(data)}
     assert against["intrinsic_return"] == {} != against["dlvl"]
     [verdict] = hacking.judge_run(data)

@@ -16,11 +16,12 @@ from motif_jax.reports import (
     hacking,
     html,
     measures,
+    page,
     plots,
     run_report,
     text_tables,
 )
-from motif_jax.reports.charts import Interval, Series
+from motif_jax.reports.charts import Interval, Plot, Series
 from motif_jax.reports.glance import headline
 from motif_jax.reports.statistics import Estimate
 from motif_jax.reports.training_sections import METRIC_GROUPS
@@ -75,9 +76,8 @@ def test_numbers_at_an_axis_are_short():
 def test_charts_are_valid_and_say_when_empty():
     x = np.arange(5.0)
     y = np.array([1, np.nan, 3, 4, 2])
-    drawn = charts.line_chart(
-        [Series(HOSTILE, x, y, y - 1, y + 1), Series("b", x[:1], y[:1])], "x", "y <unit>", "d"
-    )
+    lines = [Series(HOSTILE, x, y, y - 1, y + 1), Series("b", x[:1], y[:1])]
+    drawn = charts.inline(charts.picture(Plot("d", "x", "y <unit>", lines)), "d")
     root = ElementTree.fromstring(drawn)
     assert "".join(root.itertext()).count(charts.plain(HOSTILE).strip()) == 1
     assert "nan" not in drawn.lower()
@@ -86,11 +86,9 @@ def test_charts_are_valid_and_say_when_empty():
         e for e in root.iter() if "stroke: var(--c0)" in e.attrib.get("style", "") and "d" in e.attrib
     )
     assert line.attrib["d"].count("M") == 2, "a gap where a value is missing"
-    assert "no data" in charts.line_chart([Series("", x, x * np.nan)], "x", "y", "d")
-    assert "nothing was evaluated" in charts.interval_chart([], "x", "d")
-    ElementTree.fromstring(
-        charts.interval_chart([Interval(HOSTILE, 1, 0.5, 2), Interval("b", 0, 0, 0)], "x", "d")
-    )
+    assert "no data" in charts.figure(Plot("d", "x", "y", [Series("", x, x * np.nan)]))
+    intervals = [Interval(HOSTILE, 1, 0.5, 2), Interval("b", 0, 0, 0)]
+    ElementTree.fromstring(charts.inline(charts.picture(Plot("d", "x", "", intervals=intervals)), "d"))
 
 
 def test_data_in_a_page_cannot_end_its_element():
@@ -150,7 +148,7 @@ def test_groups_of_metrics_are_metrics_with_their_units(repository):
 
 def test_every_chart_of_a_run_is_a_picture_too(tmp_path):
     data = run_data(tmp_path)
-    found = plots.of_run(data)
+    found = page.plots(run_report.sections(data))
     for name in (
         "training_return", "metric_speed", "metric_policy_lag", "metric_intrinsic_against_extrinsic_reward",
         "reward_by_message", "reward_loss", "evaluation_return",
@@ -172,9 +170,8 @@ def test_every_chart_of_a_run_is_a_picture_too(tmp_path):
 def test_an_interval_that_is_not_there_is_said_to_be_so():
     alone = Estimate(5.0, float("nan"), float("nan"))
     assert measures.format_estimate(alone) == "5 [n/a]"
-    drawn = charts.interval_chart(
-        [Interval("one", 5, alone.low, alone.high), Interval("b", 1, 0, 2)], "x", "d"
-    )
+    intervals = [Interval("one", 5, alone.low, alone.high), Interval("b", 1, 0, 2)]
+    drawn = charts.inline(charts.picture(Plot("d", "x", "", intervals=intervals)), "d")
     assert "nan" not in drawn.lower()
     titles = [e.text for e in ElementTree.fromstring(drawn).iter() if e.tag.endswith("title")]
     assert titles == ["one: 5 [n/a]", "b: 1 [0, 2]"]
@@ -200,40 +197,40 @@ class _Balanced(HTMLParser):
 
 
 def test_the_page_is_whole_self_contained_and_escaped(tmp_path):
-    page = run_report.render(run_data(tmp_path), "2026-01-01 00:00")
+    shown = run_report.render(run_data(tmp_path), "2026-01-01 00:00")
     parser = _Balanced()
-    parser.feed(page)
+    parser.feed(shown)
     assert parser.open == []
-    assert HOSTILE not in page
+    assert HOSTILE not in shown
     assert HOSTILE in parser.text
-    assert not re.findall(r"""(?:src|href)=["'](?:https?:)?//""", page), "nothing is fetched"
-    assert "url(" not in page.replace("url(#", "")
-    assert "default-src 'none'" in page
-    for name in re.findall(r'href="#([^"]+)"', page):
-        assert f'id="{name}"' in page
+    assert not re.findall(r"""(?:src|href)=["'](?:https?:)?//""", shown), "nothing is fetched"
+    assert "url(" not in shown.replace("url(#", "")
+    assert "default-src 'none'" in shown
+    for name in re.findall(r'href="#([^"]+)"', shown):
+        assert f'id="{name}"' in shown
     # A chart that is shown twice has its parts' ids twice, of the same parts.
-    ids = re.findall(r'\bid="([^"]+)"', re.sub(r"(?s)<svg.*?</svg>", "", page))
+    ids = re.findall(r'\bid="([^"]+)"', re.sub(r"(?s)<svg.*?</svg>", "", shown))
     assert len(ids) == len(set(ids))
 
 
 def test_the_page_says_what_is_missing():
-    page = run_report.render(run_report.RunData(title="Nothing"), "now")
+    shown = run_report.render(run_report.RunData(title="Nothing"), "now")
     for part in (
         "no evaluation was given",
         "no agent run was given",
         "no reward run was given",
         "no dataset was given",
     ):
-        assert part in page
-    assert_the_menu_leads_to_sections(page)
-    assert "Episodes" not in page
+        assert part in shown
+    assert_the_menu_leads_to_sections(shown)
+    assert "Episodes" not in shown
 
 
-def assert_the_menu_leads_to_sections(page):
-    menu = page.partition("<nav>")[2].partition("</nav>")[0]
+def assert_the_menu_leads_to_sections(shown):
+    menu = shown.partition("<nav>")[2].partition("</nav>")[0]
     links = dict(re.findall(r'<a href="#([^"]+)">([^<]+)</a>', menu))
-    sections = re.findall(r'<section id="([^"]+)">', page)
-    assert list(links) == [name for name in sections if name != "glance"]
+    sections = re.findall(r'<section id="([^"]+)">', shown)
+    assert list(links) == sections
 
 
 def test_the_headline_is_honest(tmp_path):

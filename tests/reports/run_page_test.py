@@ -111,7 +111,7 @@ def test_game_text_is_text(opened):
     driver, _, _ = opened
     assert driver.title == "A made-up run"
     assert HOSTILE in [
-        row[0] for row in browser.rows(driver, "seen-4") + browser.rows(driver, "repeated-0")
+        row[0] for row in browser.rows(driver, "paid-0") + browser.rows(driver, "repeated-0")
     ] + [row[1] for row in browser.rows(driver, "liked-all")]
     assert driver.find_elements("css selector", "td b") == []
 

@@ -7,19 +7,18 @@ import re
 
 import numpy as np
 
-from motif_jax.reports import measures, plots, run_tables
-from motif_jax.reports.evaluation_sections import evaluation_section, rows_of
+from motif_jax.reports import measures, page, run_report
+from motif_jax.reports.evaluation_sections import rows_of
 from motif_jax.reports.glance import headline
 from motif_jax.reports.measures import format_estimate
 from motif_jax.reports.run_data import RunData
-from motif_jax.reports.training_sections import training_section
 from motif_jax.support.curves import Curve
 from tests.made_up_runs import HOSTILE, run_data
 
 
 def test_all_three_have_the_numbers_of_the_page(tmp_path):
     data = run_data(tmp_path, hacking=True)
-    texts, plain = run_tables.texts(data), run_tables.as_json(data)
+    texts, plain = run_report.texts(data), run_report.as_json(data)
     json.dumps(plain, allow_nan=False)
     assert plain["headline"]["text"] == headline(data)[0]
     assert headline(data)[0] in texts["report.md"]
@@ -58,12 +57,12 @@ def test_numbers_that_only_the_task_knows_are_shown_behind_the_others():
     data.evaluations = {"agent": evaluation(1.0), "random": evaluation(0.0)}
     data.episodes = {key: Curve(np.arange(9.0), np.ones(9)) for key in ("env", "apples_eaten", "return")}
     assert [row.what.key for row in rows_of(data)] == ["return", "apples_eaten"]
-    [found] = [d for d in run_tables.as_json(data)["differences"] if d["measure"] == "apples_eaten"]
+    [found] = [d for d in run_report.as_json(data)["differences"] if d["measure"] == "apples_eaten"]
     assert found["value"] == 1
-    for text in (*run_tables.texts(data).values(), evaluation_section(data), training_section(data)):
+    for text in (*run_report.texts(data).values(), run_report.render(data, "now")):
         assert "apples eaten" in text
-    assert list(plots.of_run(data)) == [
-        f"{which}_{key}" for which in ("training", "evaluation") for key in ("return", "apples_eaten")
+    assert list(page.plots(run_report.sections(data))) == [
+        f"{which}_{key}" for which in ("evaluation", "training") for key in ("return", "apples_eaten")
     ]
 
 
@@ -73,7 +72,7 @@ def test_latex_is_well_formed(tmp_path):
         f"[{HOSTILE}": data.evaluations["agent"],
         "50 % of\n\nx_y": data.evaluations["random"],
     }
-    latex = run_tables.texts(data)["report.tex"]
+    latex = run_report.texts(data)["report.tex"]
     plain = re.sub(r"\\[\\{}&%$#_]", "", re.sub(r"(?m)^%.*|%$|.ifdim.width>.linewidth", "", latex))
     depth = 0
     for character in plain:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from motif_jax.reports import measures, run_report, run_tables, success
+from motif_jax.reports import measures, run_report, success
 from motif_jax.reports.glance import headline
 from motif_jax.reports.run_data import RunData
 
@@ -105,7 +105,7 @@ def test_what_a_run_without_another_reward_has_no_part_in_is_left_out():
     games = {name: evaluation(share) for name, share in (("agent", 0.6), ("random", 0.3))}
     data = RunData("t", evaluations=games)
     assert success.task_alone(data)
-    page, tables = run_report.render(data, "now"), run_tables.texts(data)["report.md"]
+    page, tables = run_report.render(data, "now"), run_report.texts(data)["report.md"]
     for absent in ("Reward against progress", "Reward training", "what paid most", "reward hacking"):
         assert absent not in page + tables
     games["agent"]["plan"]["reward"] = {"dir": "runs/reward"}

@@ -224,7 +224,7 @@ def test_a_comparison_of_single_runs_pairs_their_games(tmp_path, capsys):
     compare.check(config, tmp_path / "out")
     compare.run(config, tmp_path / "out")
     assert "differences" in capsys.readouterr().out
-    assert "(30 pairs)" in (tmp_path / "out/comparison.md").read_text()
+    assert "], 30 pairs" in (tmp_path / "out/comparison.md").read_text()
     (found,) = json.loads((tmp_path / "out/comparison.json").read_text())["differences"]
     assert found["over_games"]["pairs"] == 30
     assert found["over_runs"]["low"] is None

@@ -1,0 +1,140 @@
+"""Sections of tables and charts: as one page, and the same tables and charts as files."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from motif_jax.reports import charts, html, text_tables
+from motif_jax.reports.charts import Plot
+from motif_jax.reports.html import TableCell
+from motif_jax.reports.measures import format_interval, format_value
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a page, and of files.
+
+    Attributes:
+      name: the element's id, unique on the page; label in LaTeX.
+      header: column titles, with units.
+      rows: cells: strings (escaped), `TableCell`, or `Markup`.
+      title: above it.
+      note: below the title in files, where the page's section has it.
+      in_files: whether files of Markdown and LaTeX have it, too.
+      on_page: whether the page shows it.
+      search, empty, limit: as of `html.table`.
+    """
+
+    name: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    title: str = ""
+    note: str = ""
+    in_files: bool = False
+    on_page: bool = True
+    search: bool = False
+    empty: str = "nothing to show"
+    limit: int | None = None
+
+    def html(self) -> str:
+        """The table in a page."""
+        above = html.heading(self.title) if self.title else ""
+        return above + html.table(self.header, self.rows, self.name, self.search, self.empty, self.limit)
+
+    def texts(self) -> list[tuple[str, ...]]:
+        """The rows as texts, a cell's note behind it."""
+        return [tuple(map(_text, row)) for row in self.rows]
+
+
+def _text(cell: Any) -> str:
+    return f"{cell.text} {cell.note}".strip() if isinstance(cell, TableCell) else str(cell)
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Parts of a page that open on a click."""
+
+    summary: str
+    parts: Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of a page.
+
+    Attributes:
+      title: its heading, and its text in the menu.
+      name: the element's id.
+      parts: tables, plots, folds and ready-made HTML; neighbouring plots stand side by side.
+      note: explains it in a sentence.
+    """
+
+    title: str
+    name: str
+    parts: Sequence[Any]
+    note: str = ""
+
+
+def estimate_cell(estimate: Any, more: str = "") -> TableCell:
+    """A cell with an estimate, its interval and `more` below it; 'n/a' where it has no value."""
+    if not math.isfinite(estimate.value):
+        return TableCell("n/a")
+    note = ", ".join(filter(None, [format_interval(estimate), more]))
+    return TableCell(format_value(estimate.value), estimate.value, note=note)
+
+
+def _html(parts: Sequence[Any]) -> str:
+    shown = []
+    for drawn, group in groupby(parts, lambda part: isinstance(part, Plot)):
+        if drawn:
+            shown.append(html.grid(*(charts.figure(plot) for plot in group)))
+            continue
+        for part in group:
+            if isinstance(part, Fold):
+                shown.append(html.fold(part.summary, _html(part.parts)))
+            elif isinstance(part, str):
+                shown.append(part)
+            elif part.on_page:
+                shown.append(part.html())
+    return "".join(shown)
+
+
+def render(
+    title: str, subtitle: str, sections: Sequence[Section], before: str = "", menu: bool = True
+) -> str:
+    """The page; `before` is HTML that stands above the sections."""
+    links = {section.name: section.title for section in sections} if menu else {}
+    shown = (html.section(s.title, s.name, _html(s.parts), note=s.note) for s in sections)
+    return html.page(title, subtitle, [before, *shown], links)
+
+
+def texts(title: str, lines: Sequence[str], sections: Sequence[Section], stem: str) -> dict[str, str]:
+    """The texts of STEM.md and STEM.tex: `lines`, then the tables that are for files."""
+    escape = text_tables.markdown_escape
+    markdown = [f"# {escape(title)}", "", *(f"* {escape(line)}" for line in lines), ""]
+    latex = [*("% " + " ".join(line.split()) for line in lines), ""]
+    for section, table in file_tables(sections):
+        caption, note = table.title or section.title, table.note or section.note
+        above = ["", escape(note)] if note else []
+        rows = table.texts()
+        markdown += [f"## {escape(caption)}", *above, "", text_tables.markdown(table.header, rows)]
+        latex.append(text_tables.latex(table.header, rows, f"{caption}. {note}".strip(), f"tab:{table.name}"))
+    return {f"{stem}.md": "\n".join(markdown), f"{stem}.tex": "\n".join(latex)}
+
+
+def file_tables(sections: Sequence[Section]) -> Iterator[tuple[Section, Table]]:
+    """The tables that are for files, each with its section."""
+    for section in sections:
+        for part in section.parts:
+            if isinstance(part, Table) and part.in_files and part.rows:
+                yield section, part
+
+
+def plots(sections: Sequence[Section]) -> dict[str, Plot]:
+    """The charts that are for files, by the names of these."""
+    found = (part for section in sections for part in section.parts if isinstance(part, Plot))
+    return {plot.file: plot for plot in found if plot.file and plot.drawable}
