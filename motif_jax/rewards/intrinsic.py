@@ -171,12 +171,8 @@ class IntrinsicReward:
         """Takes other values, in the form that the reward chooses; nothing is recompiled."""
         raise NotImplementedError
 
-    def state(self, number: int) -> dict[str, Any]:
-        """What a checkpoint must hold of it: nested dictionaries of arrays, or JSON-able data.
-
-        Args:
-          number: of the first batch that the run makes again when it resumes from there. The batcher may be ahead.
-        """
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint must hold of it: nested dictionaries of arrays, or JSON-able data."""
         raise NotImplementedError
 
     def restore(self, state: dict[str, Any]) -> None:

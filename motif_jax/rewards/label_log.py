@@ -1,12 +1,7 @@
-"""The label log of an online run: what its reward learned, in the order in which it learned it.
+"""The label log of an online run: the labels that its reward learned from, in their order.
 
 One append-only file of checksummed lines (`support/checked_lines.py`) is the table of labels and the data set. Each line carries
-the number of the batch before whose rewards it took effect:
-
-    labels     a text, or several, and what the annotator said
-    trainings  gradient steps whose outcome the rewards come from
-    payments   texts that a batch was the first to be paid for; for reports
-    earnings   at each tenth of the run, what its best paid texts have earned; likewise
+the number of the batch before whose rewards it took effect.
 """
 
 from __future__ import annotations
@@ -21,7 +16,6 @@ from motif_jax.support.checked_lines import LineWriter, read_lines
 from motif_jax.support.errors import UserError
 
 FILE = "labels.jsonl"
-_NO_KEY = "0" * 32
 
 
 class Label(NamedTuple):
@@ -48,88 +42,22 @@ class Label(NamedTuple):
     tokens: int = 0
 
 
-class RewardSteps(NamedTuple):
-    """Gradient steps of the reward.
-
-    Attributes:
-      number: of the first batch that was paid with their outcome.
-      step: as in `Label`.
-      first: gradient steps of the run before them.
-      amount: how many.
-      size: they drew from so many labels, the oldest.
-    """
-
-    number: int
-    step: int
-    first: int
-    amount: int
-    size: int
+def _encode(label: Label) -> tuple[str, dict[str, Any]]:
+    value: dict[str, Any] = {"at": label.number, "step": label.step}
+    value |= {"items": list(label.items), "label": label.label, "met": label.met}
+    if label.probability is not None:
+        value["p"] = label.probability
+    if label.seconds:
+        value["seconds"] = round(label.seconds, 4)
+    if label.tokens:
+        value["tokens"] = label.tokens
+    return hashlib.blake2b("\0".join(label.items).encode(), digest_size=16).hexdigest(), value
 
 
-class Payment(NamedTuple):
-    """Texts that were paid for the first time.
-
-    Attributes:
-      number: of the batch.
-      step: environment steps of the run before it.
-      texts: each with the value that it had.
-    """
-
-    number: int
-    step: int
-    texts: dict[str, float]
-
-
-class Earnings(NamedTuple):
-    """What texts have earned since the run began.
-
-    Attributes:
-      number: of the first batch that is not counted.
-      step: environment steps of the run before it.
-      texts: those that earned most (losses too), each with the sum of what it was paid, each step divided by the text's count in
-        the episode to the config's power; without coefficient.
-      total: of all texts.
-    """
-
-    number: int
-    step: int
-    texts: dict[str, float]
-    total: float
-
-
-Record = Label | RewardSteps | Payment | Earnings
-
-
-def _encode(record: Record) -> tuple[str, dict[str, Any]]:
-    value: dict[str, Any] = {"at": record.number, "step": record.step}
-    if isinstance(record, RewardSteps):
-        return _NO_KEY, {**value, "train": [record.first, record.amount, record.size]}
-    if isinstance(record, Payment):
-        return _NO_KEY, {**value, "paid": record.texts}
-    if isinstance(record, Earnings):
-        return _NO_KEY, {**value, "earned": record.texts, "total": record.total}
-    value |= {"items": list(record.items), "label": record.label, "met": record.met}
-    if record.probability is not None:
-        value["p"] = record.probability
-    if record.seconds:
-        value["seconds"] = round(record.seconds, 4)
-    if record.tokens:
-        value["tokens"] = record.tokens
-    key = hashlib.blake2b("\0".join(record.items).encode(), digest_size=16).hexdigest()
-    return key, value
-
-
-def _decode(value: dict[str, Any]) -> Record:
-    number, step = int(value["at"]), int(value["step"])
-    if "train" in value:
-        return RewardSteps(number, step, *map(int, value["train"]))
-    if "paid" in value:
-        return Payment(number, step, value["paid"])
-    if "earned" in value:
-        return Earnings(number, step, value["earned"], float(value["total"]))
+def _decode(value: dict[str, Any]) -> Label:
     return Label(
-        number,
-        step,
+        int(value["at"]),
+        int(value["step"]),
         tuple(value["items"]),
         int(value["label"]),
         value.get("p"),
@@ -139,8 +67,8 @@ def _decode(value: dict[str, Any]) -> Record:
     )
 
 
-def read_log(path: Path, end: int | None = None) -> Iterator[Record]:
-    """Yields the records of a log up to byte `end` (None: all); torn lines, and a file that is not there, hold nothing."""
+def read_log(path: Path, end: int | None = None) -> Iterator[Label]:
+    """Yields the labels of a log up to byte `end` (None: all); torn lines, and a file that is not there, hold nothing."""
     return (_decode(value) for _, value in read_lines(path, end=end))
 
 
@@ -156,7 +84,7 @@ def read_labels(path: Path, length: int, count: int, checkpoint: str, remedy: st
     Raises:
       UserError: the log is not what the checkpoint was written with.
     """
-    labels = [record for record in read_log(path, length) if isinstance(record, Label)]
+    labels = list(read_log(path, length))
     if len(labels) != count:
         raise UserError(f"{path} holds {len(labels)} labels, {checkpoint} was written with {count}: {remedy}")
     return labels
@@ -169,13 +97,15 @@ class LabelLog:
       path: of the file, which is made where there is none.
 
     Raises:
-      UserError: it cannot be written.
-      BlockingIOError: another process writes it.
+      UserError: it cannot be written, or another process does.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._writer = LineWriter(path)
+        try:
+            self._writer = LineWriter(path)
+        except BlockingIOError:
+            raise UserError(f"{path} is being written by another process") from None
         self._closed = False
 
     @property
@@ -183,40 +113,27 @@ class LabelLog:
         """Bytes of the file."""
         return self._writer.length()
 
-    def append(self, records: Iterable[Record]) -> None:
-        """Writes records; only `sync` waits until they are on the disk.
+    def append(self, labels: Iterable[Label]) -> None:
+        """Writes labels; only `sync` waits until they are on the disk.
 
         Raises:
           UserError: the disk is full, or the file cannot be written.
         """
-        self._writer.append(map(_encode, records), wait=False)
+        self._writer.append(map(_encode, labels), wait=False)
 
     def sync(self) -> None:
         """Waits until what was written is on the disk."""
         self._writer.sync()
 
-    def cut(self, length: int) -> list[tuple[str, ...]]:
-        """Takes away what was written behind a checkpoint; returns the items whose labels that were: the answer store has them."""
+    def cut(self, length: int) -> list[Label]:
+        """Takes away the labels written after a checkpoint, which had `length` bytes; returns them."""
         kept = sum(1 for _ in read_log(self.path, length))
-        behind = itertools.islice(read_log(self.path), kept, None)
-        lost = [record.items for record in behind if isinstance(record, Label)]
+        later = list(itertools.islice(read_log(self.path), kept, None))
         self._writer.cut(length)
-        return lost
+        return later
 
     def close(self) -> None:
         """Lets go of the file; the second time does nothing."""
         if not self._closed:
             self._closed = True
             self._writer.close()
-
-
-def open_log(path: Path) -> LabelLog:
-    """The log of a run.
-
-    Raises:
-      UserError: it cannot be written, or another process does.
-    """
-    try:
-        return LabelLog(path)
-    except BlockingIOError:
-        raise UserError(f"{path} is being written by another process") from None

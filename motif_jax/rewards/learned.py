@@ -17,8 +17,8 @@ from motif_jax.labels.captions import decode_message
 from motif_jax.networks.classifier import MessageClassifier
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
 from motif_jax.rewards.label_log import FILE, read_labels
+from motif_jax.rewards.message_stats import MessageStats
 from motif_jax.rewards.normalisation import Normalisation
-from motif_jax.rewards.texts_met import TextsMet
 from motif_jax.rewards.trained import TrainedReward, in_chunks
 from motif_jax.support.checkpoint_items import ANY
 from motif_jax.support.checkpoints import Checkpoints
@@ -80,11 +80,13 @@ class LearnedReward(TrainedReward):
       labels: what the annotator had said of single texts by then: the label, and the probability of yes or None.
       taken: gradient steps by then.
       met: the texts that the agent had seen, with the number of steps that showed each.
+      earned: likewise, with the sum of what each was paid (`MessageStats.earned`).
     """
 
     labels: dict[str, tuple[int, float | None]] = dataclasses.field(default_factory=dict)
     taken: int = 0
     met: dict[str, int] = dataclasses.field(default_factory=dict)
+    earned: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def _reward(self) -> Mapping[str, Any]:
@@ -160,7 +162,7 @@ def read_learned(folder: Path, step: int | None, config: Mapping[str, Any]) -> L
     )
     architecture, members = architecture_of_run(config)
     # What was imported from the published system does not say what was seen.
-    met = TextsMet.unpack(np.asarray(state["met"])) if "met" in state else TextsMet()
+    seen = MessageStats.unpack(np.asarray(state["met"])) if "met" in state else MessageStats()
     own = book["own"] or {}
     mean, variance, _ = own.get("moments", (0.0, 1.0, 0.0))
     statistics = {
@@ -181,9 +183,6 @@ def read_learned(folder: Path, step: int | None, config: Mapping[str, Any]) -> L
         },
         taken=own.get("taken", 0),
         # Some texts may have been seen only after the checkpoint.
-        met={
-            text: count
-            for text, count in zip(met.texts, met.count[: len(met)].tolist(), strict=True)
-            if count
-        },
+        met={text: count for text, count in zip(seen.texts, seen.count.tolist(), strict=False) if count},
+        earned=dict(zip(seen.texts, seen.earned.tolist(), strict=False)),
     )

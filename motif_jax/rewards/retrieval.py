@@ -18,8 +18,8 @@ class RetrievalReward(OnlineReward):
 
     def values(self, texts: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
         del texts, counts
-        said = (self.met.label[rows] == YES).astype(np.float32)
+        said = (self.stats.label[rows] == YES).astype(np.float32)
         if self.config.value == "label":
             return said
-        probability = self.met.probability[rows]
+        probability = self.stats.probability[rows]
         return np.where(np.isnan(probability), said, probability).astype(np.float32)

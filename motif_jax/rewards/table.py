@@ -12,7 +12,7 @@ from motif_jax.datasets.verdicts import YES
 from motif_jax.rewards import label_log
 from motif_jax.rewards.frozen_text import FrozenTextReward
 from motif_jax.rewards.intrinsic import RewardSetup
-from motif_jax.rewards.label_log import Label, read_log
+from motif_jax.rewards.label_log import read_log
 from motif_jax.rewards.load import encode
 from motif_jax.support.config import is_finite
 from motif_jax.support.errors import UserError
@@ -69,10 +69,10 @@ def read_table(path: str | None) -> dict[bytes, float]:
 
 
 def _of_run(key: str, folder: Path) -> dict[bytes, float]:
-    records = [record for record in read_log(folder / label_log.FILE) if isinstance(record, Label)]
-    if any(len(record.items) != 1 for record in records):
+    labels = list(read_log(folder / label_log.FILE))
+    if any(len(label.items) != 1 for label in labels):
         raise UserError(f"{key}: its labels are of pairs of texts, the rewards of a table are of single ones")
-    return {_text(key, record.items[0]): float(record.label == YES) for record in records}
+    return {_text(key, label.items[0]): float(label.label == YES) for label in labels}
 
 
 def _text(key: str, text: str) -> bytes:

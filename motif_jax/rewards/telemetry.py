@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -14,14 +13,14 @@ from motif_jax.rewards.label_log import Label
 
 
 class LearningTelemetry:
-    """Sums since the run began, and since the last reading. Any thread may call any method.
+    """Sums since the run began, and since the last reading. For one thread at a time.
 
     Args:
       form: of the labels.
     """
 
     def __init__(self, form: Form) -> None:
-        self._form, self._lock = form, threading.Lock()
+        self._form = form
         self._labels = [0] * len(form.verdicts)
         self._begin()
 
@@ -35,59 +34,52 @@ class LearningTelemetry:
 
     def labelled(self, labels: Sequence[Label]) -> None:
         """Counts labels that took effect."""
-        with self._lock:
-            self._new += len(labels)
-            for label in labels:
-                self._labels[label.label] += 1
+        self._new += len(labels)
+        for label in labels:
+            self._labels[label.label] += 1
 
     def paid(self, counts: np.ndarray, labelled: np.ndarray, paid: np.ndarray, age: int) -> None:
         """Counts a batch: steps int [N] of each text, whether it has a label, its value, batches of the version before."""
-        with self._lock:
-            self._steps += int(counts.sum())
-            self._labelled += int(counts[labelled].sum())
-            self._paid += int(counts[paid != 0].sum())
-            self._age = age
+        self._steps += int(counts.sum())
+        self._labelled += int(counts[labelled].sum())
+        self._paid += int(counts[paid != 0].sum())
+        self._age = age
 
     def used(self, batches: np.ndarray, seconds: np.ndarray) -> None:
         """Counts texts whose label is used for the first time: batches and seconds since they were first seen."""
-        with self._lock:
-            self._batches_to_use += batches.tolist()
-            self._seconds_to_use += seconds.tolist()
+        self._batches_to_use += batches.tolist()
+        self._seconds_to_use += seconds.tolist()
 
     def spent(self, seconds: float) -> None:
         """Counts time that the batcher's thread lost."""
-        with self._lock:
-            self._lost += seconds
+        self._lost += seconds
 
     def seconds(self) -> float:
         """Since the last reading."""
-        with self._lock:
-            return max(1e-9, time.perf_counter() - self._since)
+        return max(1e-9, time.perf_counter() - self._since)
 
     def restore(self, labels: Sequence[Label]) -> None:
         """Goes on from these labels, all of the run so far."""
-        with self._lock:
-            self._labels = [0] * len(self._form.verdicts)
-            for label in labels:
-                self._labels[label.label] += 1
+        self._labels = [0] * len(self._form.verdicts)
+        for label in labels:
+            self._labels[label.label] += 1
 
     def read(self) -> dict[str, float]:
         """The numbers of a row; begins the next."""
-        with self._lock:
-            total, steps = max(1, sum(self._labels)), max(1, self._steps)
-            shares = dict(zip(self._form.verdicts, self._labels, strict=True))
-            row: dict[str, Any] = {
-                "reward/labels": sum(self._labels),
-                "reward/labels_new": self._new,
-                **{f"reward/label_share_{name}": count / total for name, count in shares.items()},
-                "reward/steps_labelled_share": self._labelled / steps,
-                "reward/steps_paid_share": self._paid / steps,
-                "reward/version_age": self._age,
-                "reward/batches_to_first_use": _median(self._batches_to_use),
-                "reward/seconds_to_first_use": _median(self._seconds_to_use),
-                "reward/lost_share": self._lost / max(1e-9, time.perf_counter() - self._since),
-            }
-            self._begin()
+        total, steps = max(1, sum(self._labels)), max(1, self._steps)
+        shares = dict(zip(self._form.verdicts, self._labels, strict=True))
+        row: dict[str, Any] = {
+            "reward/labels": sum(self._labels),
+            "reward/labels_new": self._new,
+            **{f"reward/label_share_{name}": count / total for name, count in shares.items()},
+            "reward/steps_labelled_share": self._labelled / steps,
+            "reward/steps_paid_share": self._paid / steps,
+            "reward/version_age": self._age,
+            "reward/batches_to_first_use": _median(self._batches_to_use),
+            "reward/seconds_to_first_use": _median(self._seconds_to_use),
+            "reward/lost_share": self._lost / max(1e-9, time.perf_counter() - self._since),
+        }
+        self._begin()
         return {name: float(value) for name, value in row.items()}
 
 

@@ -104,9 +104,9 @@ def take_learner(snapshot: Snapshot, make_state: Callable[[], Any]) -> Any:
     return shapes._replace(params=items[_PARAMS], **items[_LEARNER])
 
 
-def items_of_reward(reward: IntrinsicReward | None, number: int) -> dict[str, Any]:
-    """The item of a reward that has something to keep, before batch `number`."""
-    return {_REWARD: reward.state(number)} if reward is not None and reward.keeps_state else {}
+def items_of_reward(reward: IntrinsicReward | None) -> dict[str, Any]:
+    """The item of a reward that has something to keep."""
+    return {_REWARD: reward.state()} if reward is not None and reward.keeps_state else {}
 
 
 def items_of_play(arrays: Mapping[str, Any]) -> dict[str, Any]:

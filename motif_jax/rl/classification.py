@@ -18,7 +18,7 @@ from motif_jax.rewards.intrinsic import Met
 from motif_jax.rewards.label_set import Examples
 from motif_jax.rewards.learned import cautious, classifier_probabilities
 from motif_jax.rewards.message_table import Values
-from motif_jax.rl.learned_reward import LearnedOnlineReward
+from motif_jax.rl.network_reward import NetworkReward
 
 
 class ClassifierModel:
@@ -80,7 +80,7 @@ class ClassifierModel:
         return int((yes == (examples.labels[chosen] == 1)).sum()), len(chosen)
 
 
-class ClassificationReward(LearnedOnlineReward):
+class ClassificationReward(NetworkReward):
     """1 where the probability of yes is strictly above `config.classifier.threshold`, else 0, labelled or not.
 
     With `config.value` 'probability' it is the probability itself. Of an ensemble it is the members' mean, less
@@ -93,11 +93,11 @@ class ClassificationReward(LearnedOnlineReward):
     model: ClassifierModel
 
     def make_model(self) -> ClassifierModel:
-        """See `LearnedOnlineReward.make_model`."""
+        """See `NetworkReward.make_model`."""
         return ClassifierModel(self.config, self.run.config.seed)
 
     def compute(self, params: Any, texts: np.ndarray) -> np.ndarray:
-        """See `LearnedOnlineReward.compute`."""
+        """See `NetworkReward.compute`."""
         return cautious(self.model.probabilities(params, texts), self.config.training.deviations)
 
     def values(self, texts: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -124,7 +124,7 @@ class ClassificationReward(LearnedOnlineReward):
         items, counts, _ = super().questions(met, rows)
         if self.run.config.queue.order != "uncertain" or not items:
             return items, counts, None
-        texts = met.texts[self.met.label[rows] < 0]
+        texts = met.texts[self.stats.label[rows] < 0]
         if self.config.training.members > 1:
             spread = self.model.probabilities(self.table.params, texts).std(axis=0)
             return items, counts, spread.tolist()

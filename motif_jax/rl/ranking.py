@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -23,7 +23,7 @@ from motif_jax.rewards.learned import cautious
 from motif_jax.rewards.message_table import Values
 from motif_jax.rewards.normalisation import Normalisation
 from motif_jax.rewards.trained import messages_in_chunks
-from motif_jax.rl.learned_reward import LearnedOnlineReward, RewardPosition
+from motif_jax.rl.network_reward import NetworkReward
 from motif_jax.support import config as checks
 from motif_jax.support import seeds
 
@@ -93,15 +93,7 @@ class RankingModel:
         return int(((both.argmax(axis=1) == labels) & counted).sum()), int(counted.sum())
 
 
-class RankingPosition(NamedTuple):
-    """A `RewardPosition` with the moments of the rewards, and how often each text was observed: int64 [N]."""
-
-    position: RewardPosition
-    moments: tuple[float, float, float]
-    observed: np.ndarray
-
-
-class RankingReward(LearnedOnlineReward):
+class RankingReward(NetworkReward):
     """r of the network, less its running mean by its running deviation, and 0 unless above `config.threshold`.
 
     The moments are those of all steps paid since the first training, each batch merged before it is normalised;
@@ -128,25 +120,21 @@ class RankingReward(LearnedOnlineReward):
         checks.require(good, "reward.threshold", config.threshold, "a number")
 
     def make_model(self) -> RankingModel:
-        """See `LearnedOnlineReward.make_model`."""
+        """See `NetworkReward.make_model`."""
         return RankingModel(self.config)
 
     def compute(self, params: Any, texts: np.ndarray) -> np.ndarray:
-        """See `LearnedOnlineReward.compute`."""
+        """See `NetworkReward.compute`."""
         return cautious(self.model.rewards(params, texts), self.config.training.deviations)
 
     def is_new(self, label: Label) -> bool:
-        """See `LearnedOnlineReward.is_new`."""
-        rows = self.met.rows(label.items, label.step, label.number)
+        """See `NetworkReward.is_new`."""
+        rows = self.stats.rows(label.items, label.step, label.number)
         if label.items in self._labelled:
             return False
         self._labelled.add(label.items)
-        self.met.label[rows] = _MARK
+        self.stats.label[rows] = _MARK
         return True
-
-    def unlabelled(self) -> list[tuple[str, ...]]:
-        """See `OnlineReward.unlabelled`: pairs that were drawn are in what waits."""
-        return []
 
     def values(self, texts: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
         """See `OnlineReward.values`."""
@@ -179,12 +167,12 @@ class RankingReward(LearnedOnlineReward):
         """See `OnlineReward.questions`: pairs of what was observed, drawn by how often it was."""
         rng = seeds.rng(self.run.config.seed, "reward pairs", met.number)
         self._observe(rows, met.counts, rng)
-        pairs, weights = self.config.pairs, self._observed[: len(self.met)]
+        pairs, weights = self.config.pairs, self._observed[: len(self.stats)]
         if not weights.any() or self.source.queued() >= pairs.waiting:
             return [], [], None
         weights = np.minimum(weights, 1) if pairs.distinct else weights
         drawn = rng.choice(len(weights), (pairs.a_batch, 2), p=weights / weights.sum())
-        texts = [(self.met.texts[a], self.met.texts[b]) for a, b in drawn.tolist()]
+        texts = [(self.stats.texts[a], self.stats.texts[b]) for a, b in drawn.tolist()]
         if not self.run.config.compat.get("oni_requeue", False):
             # Equal texts are a tie that nothing is learned from; of a pair and its reverse one is asked.
             texts = [
@@ -196,8 +184,8 @@ class RankingReward(LearnedOnlineReward):
 
     def _observe(self, rows: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> None:
         """Takes in every `pairs.every`-th step."""
-        if len(self.met) > len(self._observed):
-            self._observed = np.concatenate([self._observed, np.zeros(max(1024, len(self.met)), np.int64)])
+        if len(self.stats) > len(self._observed):
+            self._observed = np.concatenate([self._observed, np.zeros(max(1024, len(self.stats)), np.int64)])
         # The steps of a text lie together here: a phase of its own for each batch treats all texts alike.
         every, ends = self.config.pairs.every, np.cumsum(counts) + int(rng.integers(self.config.pairs.every))
         self._observed[rows] += ends // every - (ends - counts) // every
@@ -213,20 +201,13 @@ class RankingReward(LearnedOnlineReward):
         raw = self.table.lookup(texts).values.reshape(-1, 2)
         return (-np.abs(raw[:, 0] - raw[:, 1])).tolist()
 
-    def own(self) -> Any:
-        """See `OnlineReward.own`."""
-        # A copy: batches that come are observed while a checkpoint of this one is written.
-        observed = self._observed[: len(self.met)].copy()
-        return RankingPosition(super().own(), dataclasses.astuple(self.moments), observed)
+    def own_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        arrays, data = super().own_state()
+        observed = self._observed[: len(self.stats)].tolist()
+        return arrays, {**data, "moments": dataclasses.astuple(self.moments), "observed": observed}
 
-    def pack_own(self, own: RankingPosition) -> tuple[dict[str, Any], dict[str, Any]]:  # type: ignore[override]
-        """See `OnlineReward.pack_own`."""
-        arrays, data = super().pack_own(own.position)
-        return arrays, {**data, "moments": own.moments, "observed": own.observed.tolist()}
-
-    def take_own(self, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> None:
-        """See `OnlineReward.take_own`."""
-        super().take_own(arrays, data)
+    def restore_own(self, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+        super().restore_own(arrays, data)
         self.moments = RunningMoments(*data["moments"])
         self._observed = np.array(data["observed"], np.int64)
 

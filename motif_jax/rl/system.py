@@ -213,7 +213,7 @@ class System:
 
     def items(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """What a checkpoint holds of its parts: items, and what stands in its progress."""
-        of_reward = agent_checkpoints.items_of_reward(self.reward, self.learner.version)
+        of_reward = agent_checkpoints.items_of_reward(self.reward)
         items = {**self.learner.items(), **of_reward}
         if self.config.serial:
             self.note_play()

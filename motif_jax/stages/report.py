@@ -32,7 +32,7 @@ from motif_jax.reports import (
     text_section,
 )
 from motif_jax.reports.glance import headline
-from motif_jax.reports.learned_reward import LabelLogReport
+from motif_jax.reports.learned_reward import LabelLogReport, LearnedText
 from motif_jax.reports.run_data import LikedMessage, RunData, read_reward_summary
 from motif_jax.rollouts.policies import BOT, FIXED, RANDOM
 from motif_jax.support import config as checks
@@ -213,9 +213,16 @@ def learned(folder: Path) -> LabelLogReport | None:
     config = run_folder.read_config(folder)
     kind = config.get("reward", {}).get("kind")
     found = learned_reward.read(folder, kind) if kind in rewards.LEARNED else None
-    if found is None or not found.texts or not (steps := saved_steps(folder)):
+    if found is None or not (steps := saved_steps(folder)):
         return found
     loaded = [rewards.load(folder, step) for step in steps[-MAX_EVALUATIONS:]]
+    earned: dict[str, float] = loaded[-1].trained.earned  # type: ignore[attr-defined]
+    known = {text.text for text in found.texts}
+    found.texts += [
+        LearnedText(text, None, None, "") for text, sum_ in earned.items() if sum_ and text not in known
+    ]
+    if not found.texts:
+        return found
     names = [text.text for text in found.texts]
     values = np.stack([reward.intrinsic(names) for reward in loaded], axis=1)
     found.checkpoints = tuple(reward.trained.step for reward in loaded)
@@ -223,7 +230,12 @@ def learned(folder: Path) -> LabelLogReport | None:
     decides = kind == "classification" and loaded[-1].trained.taken  # type: ignore[attr-defined]
     decided = loaded[-1].raw(names) > least if decides else [None] * len(names)
     found.texts = [
-        dataclasses.replace(text, values=tuple(row), decided=None if yes is None else bool(yes))
+        dataclasses.replace(
+            text,
+            earned=earned.get(text.text, 0.0),
+            values=tuple(row),
+            decided=None if yes is None else bool(yes),
+        )
         for text, row, yes in zip(found.texts, values.tolist(), decided, strict=True)
     ]
     return found

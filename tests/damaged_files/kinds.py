@@ -110,10 +110,10 @@ def metrics(path: Path) -> None:
 
 
 def _label_log(at: Path) -> Path:
-    from motif_jax.rewards.label_log import Label, LabelLog, Payment
+    from motif_jax.rewards.label_log import Label, LabelLog
 
     log = LabelLog(at / "labels.jsonl")
-    log.append([Label(1, 10, ("a key",), 1, 0.7, 5, 0.1, 3), Payment(2, 20, ["a key"])])
+    log.append([Label(1, 10, ("a key",), 1, 0.7, 5, 0.1, 3)])
     log.close()
     return at / "labels.jsonl"
 

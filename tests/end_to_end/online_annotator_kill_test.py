@@ -6,14 +6,14 @@ import signal
 
 import pytest
 
-from motif_jax.rewards.label_log import FILE, Label, read_log
+from motif_jax.rewards.label_log import FILE, read_log
 from motif_jax.support.checked_lines import read_lines
 from motif_jax.support.checkpoints import Checkpoints
 from tests.processes import Program, ended, launch, processes_with, wait_until
 
 
 def labels(run) -> dict:
-    found = [record for record in read_log(run / FILE) if isinstance(record, Label)]
+    found = list(read_log(run / FILE))
     said = {record.items[0]: record.label for record in found}
     assert len(said) == len(found), "each text has one label"
     return said

@@ -93,8 +93,7 @@ def test_the_labels_of_another_run_are_a_table(tmp_path):
         log.close()
         return section("table", table=str(folder))
 
-    taken = label_log.RewardSteps(2, 20, 0, 32, 2)
-    labels = label_log.Label(1, 10, ("You kill it!",), YES), taken, label_log.Label(3, 30, ("",), NO)
+    labels = label_log.Label(1, 10, ("You kill it!",), YES), label_log.Label(3, 30, ("",), NO)
     config = write(tmp_path / "single", *labels)
     rewards.check(config)
     np.testing.assert_array_equal(paid(config, b"You kill it!", b"", b"new")[1], np.float32([1, 0, 0]))

@@ -16,7 +16,7 @@ from motif_jax import rewards
 from motif_jax.envs import registry
 from motif_jax.reports import learned_reward, messages
 from motif_jax.reports.messages import MessageTally
-from motif_jax.rewards.label_log import FILE, Earnings, LabelLog, read_log
+from motif_jax.reports.page import render
 from motif_jax.rewards.load import as_rows
 from motif_jax.rollouts import lineups
 from motif_jax.stages import check_reward, explain_reward, export_reward, import_reward, report
@@ -103,35 +103,6 @@ def goes_through_a_file(run: Path, first: int, spec: Any) -> None:
         rewards.load(file)
 
 
-def test_each_tenth_of_a_run_has_its_own_sums(tmp_path: Path) -> None:
-    log = LabelLog(tmp_path / FILE)
-    log.append(
-        [
-            Earnings(1, 100, {"a": 4.0, "b": -1.0}, 3.5),
-            Earnings(2, 200, {"a": 4.0, "b": -3.0, "c": 9.0}, 11.0),
-        ]
-    )
-    log.close()
-    told = learned_reward.read(tmp_path, "ranking")
-    assert told is not None
-    first, second = told.tenths
-    assert (first.begin, first.end, first.texts, first.total) == (0, 100, [("a", 4.0), ("b", -1.0)], 3.5)
-    assert (second.begin, second.end, second.texts, second.total) == (
-        100,
-        200,
-        [("c", 9.0), ("b", -2.0)],
-        7.5,
-    )
-    assert "114 %  a\n-29 %  b" in learned_reward.section(told, {}), "a line for each"
-
-
-def test_a_run_that_was_paid_nothing_has_no_rows_of_nothing() -> None:
-    told = learned_reward.LabelLogReport("classification", tenths=[learned_reward.Tenth(0, 10, [], 0.0)])
-    page = learned_reward.section(told, {})
-    assert "0 to 0" not in page
-    assert "0 to 10" not in page
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=[pytest.mark.extra] * (kind != "ranking")) for kind in KINDS]
@@ -157,7 +128,7 @@ def test_it_pays_what_it_paid_and_rates_its_agent(
     first = sorted(int(path.name) for path in (tmp_path / "checkpoints").iterdir() if path.name.isdigit())[0]
     early = rewards.load(tmp_path, first).trained
     assert early.step == first
-    assert len(early.labels) < sum(1 for _ in read_log(tmp_path / FILE))  # type: ignore[attr-defined]
+    assert sum(early.met.values()) < sum(loaded.trained.met.values())  # type: ignore[attr-defined]
     with pytest.raises(UserError, match=f"has no checkpoint 7: it has {first} to"):
         rewards.load(tmp_path, 7)
 
@@ -169,9 +140,7 @@ def test_it_pays_what_it_paid_and_rates_its_agent(
     now = {text.text: text.values[-1] for text in told.texts}
     shown = [text for text in TEXTS if text in now]
     np.testing.assert_allclose([now[text] for text in shown], paid[[TEXTS.index(text) for text in shown]])
-    assert {text.text for text in told.texts if text.paid is not None} >= {
-        t for t, v in now.items() if v and t
-    }
+    assert {text.text for text in told.texts if text.earned} >= {t for t, v in now.items() if v and t}
     if kind == "ranking":
         assert told.counts["first"].y[-1] + told.counts["second"].y[-1] + told.counts["tie"].y[-1] > 0
     else:
@@ -186,15 +155,15 @@ def test_it_pays_what_it_paid_and_rates_its_agent(
             if text.label and (p > 0.3) != (text.label == "yes")
         }
         assert {text.text for text in learned_reward.disagreements(told)} == wrong
-    assert len(told.tenths) == 10
-    assert told.tenths[0].begin == 0
     # All that was paid, by the text's count in its episode: what the episodes say and what those that continue have so far.
     returns = curves.read_episodes(tmp_path)["intrinsic_return"].y.sum()
-    assert sum(tenth.total for tenth in told.tenths) >= returns > 0 or kind == "ranking"
-    page = learned_reward.section(told, curves.read_metrics(tmp_path))
-    assert "which cue?" in page
-    assert 'id="learned-earned"' in page
-    assert learned_reward.section(None, {}) == ""
+    assert sum(text.earned for text in told.texts) >= returns > 0 or kind == "ranking"
+    section_ = learned_reward.section(told, curves.read_metrics(tmp_path))
+    assert section_ is not None
+    shown = render("a run", "", [section_])
+    assert "which cue?" in shown
+    assert 'id="learned-earned"' in shown
+    assert learned_reward.section(None, {}) is None
 
     if kind != "ranking":
         agrees(tmp_path, told)

@@ -14,7 +14,7 @@ from motif_jax.envs import registry
 from motif_jax.labels import online
 from motif_jax.labels.online import Labelled
 from motif_jax.rewards.intrinsic import Met, RunSetup
-from motif_jax.rewards.label_log import FILE, Label, Payment, read_log
+from motif_jax.rewards.label_log import FILE, Label, read_log
 from motif_jax.rl import settings
 from motif_jax.rl.learner import Learner
 from motif_jax.stages import train_agent
@@ -28,7 +28,7 @@ TEXTS = {f"the cue is {cue}" for cue in range(4)} | {"which cue?", ""}
 
 
 def labels(folder: Path) -> list[Label]:
-    return [record for record in read_log(folder / FILE) if isinstance(record, Label)]
+    return list(read_log(folder / FILE))
 
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -50,10 +50,6 @@ class AtOnce:
     def poll(self) -> list[Labelled]:
         met, self.met = self.met, []
         return [Labelled(items, len(items[0]) % 2, 0.5, 0.1, 3) for items in met]
-
-    def known(self, items: Any) -> list[Labelled]:
-        del items
-        return []
 
     def metrics(self) -> dict[str, float]:
         return {}
@@ -152,8 +148,11 @@ def test_each_text_is_asked_once_and_paid_from_the_batch_that_knows_its_label(
             t for t, s in zip(texts, shown, strict=True) if s
         }
     assert run.system is not None
-    payments = [record for record in read_log(tmp_path / FILE) if isinstance(record, Payment)]
-    assert sorted(text for payment in payments for text in payment.texts) == ["the cue is 0", "the cue is 2"]
+    stats = run.system.reward.stats  # type: ignore[union-attr]
+    assert [t for t, sum_ in zip(stats.texts, stats.earned, strict=False) if sum_] == [
+        "the cue is 0",
+        "the cue is 2",
+    ]
     rows = list(read_metrics(tmp_path))
     assert (
         len(

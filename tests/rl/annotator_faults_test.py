@@ -21,7 +21,7 @@ TEXTS = {*(f"the cue is {cue}" for cue in range(4)), "which cue?", ""}
 
 
 def labels(folder: Path) -> list[Label]:
-    return [record for record in read_log(folder / FILE) if isinstance(record, Label)]
+    return list(read_log(folder / FILE))
 
 
 def test_it_goes_on_and_has_every_label_once_the_server_answers(

@@ -14,10 +14,9 @@ from motif_jax import rewards
 from motif_jax.algorithms import classification
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.rewards import Met, RunSetup, load_intrinsic
-from motif_jax.rewards.label_log import Label
+from motif_jax.rewards.label_log import FILE, Label, read_log
 from motif_jax.rewards.label_set import LabelSet, as_bytes
 from motif_jax.rewards.learned import cautious
-from motif_jax.rewards.moment import Book
 from motif_jax.rl.classification import ClassificationReward, ClassifierModel
 from motif_jax.rl.ranking import RankingModel, RankingReward
 from motif_jax.support.errors import UserError
@@ -196,8 +195,6 @@ def test_pairs_are_drawn_from_every_tenth_step_and_asked_once(
     assert len({frozenset(pair) for pair in source.asked}) > 5, "of the 10 that there are"
     assert reward._observed.sum() == 12 * 60 / 10
     np.testing.assert_allclose(reward._observed[:5] / 12, [3, 1, 0.5, 0.5, 1], atol=0.5)
-    of_an_earlier_batch = Book.unpack(reward.state(11)["book"])[-1]["observed"]
-    assert sum(of_an_earlier_batch) == 11 * 60 / 10, "what the batcher has met since is met again"
     published: RankingReward = made(tmp_path / "b", "ranking", compat__oni_requeue=True)
     for number in range(12):
         published.pay(batch(number, (30, 10, 5, 5, 10)))
@@ -242,22 +239,28 @@ def test_nobody_waits_for_a_training_and_its_failure_is_told(
     reward.close()
 
 
-def test_a_checkpoint_is_of_the_batch_that_the_learner_is_at(
-    tmp_path: Path, annotator: oni_runs.Annotator
+@pytest.mark.parametrize("kind", ["classification", "ranking"])
+def test_a_reward_resumes_with_its_labels_and_parameters(
+    tmp_path: Path, annotator: oni_runs.Annotator, kind: str
 ) -> None:
-    reward = made(tmp_path / "a", "classification")
-    states = {}
-    for number in range(6):
+    reward = made(tmp_path, kind)
+    for number in range(4):
         reward.pay(batch(number))
-        states[number + 1] = (reward.taken, reward.version, reward._log.length)
-    for number in (4, 5, 6):  # the batcher may be ahead
-        state = reward.state(number)
-        (tmp_path / f"{number}").mkdir()
-        (tmp_path / f"{number}" / "labels.jsonl").write_bytes((tmp_path / "a" / "labels.jsonl").read_bytes())
-        again = made(tmp_path / f"{number}", "classification")
-        again.restore(state)
-        assert (again.taken, again.version, again._log.length) == states[number]
-        jax.tree.map(np.testing.assert_array_equal, again.state(number)["own"], state["own"])
+    state, expected = reward.state(), (reward.taken, reward.version, reward._log.length, len(reward.labels))
+    for number in range(4, 8):
+        rows = np.stack([as_bytes(f"You see here {number * 7 + more} eggs.") for more in range(3)])
+        reward.pay(Met(rows, np.full(3, 20), 60, number))
+    later = {label.items for label in read_log(tmp_path / FILE)}
+    assert reward._log.length > expected[2]
+    reward.close()
+    again = made(tmp_path, kind)
+    again.restore(state)
+    assert (again.taken, again.version, again._log.length, len(again.labels)) == expected
+    jax.tree.map(np.testing.assert_array_equal, again.state()["own"], state["own"])
+    again.start()
+    again.pay(batch(4))
+    assert {label.items for label in read_log(tmp_path / FILE)} >= later, "no label is lost"
+    again.close()
 
 
 def test_a_label_set_that_grows_leaves_what_it_gave() -> None:

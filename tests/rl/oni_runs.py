@@ -109,9 +109,7 @@ class Answers:
         return [Labelled(item, verdict(item), float(verdict(item)) * 0.75, 0.5, 7) for item in due]
 
     def known(self, items: Sequence[Items]) -> list[Labelled]:
-        found = [item for item in items if item in self.store]
-        self.answered |= set(found)
-        return [Labelled(item, self.store[item], None, 0.0, 0) for item in found]
+        return [Labelled(item, self.store[item], None, 0.0, 0) for item in items if item in self.store]
 
     def queued(self) -> int:
         return len(self.waiting)

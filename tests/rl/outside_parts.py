@@ -54,7 +54,7 @@ class Familiar(IntrinsicReward):
     def swap(self, params: dict[bytes, int], version: int) -> None:
         self.counts, self.version = params, version
 
-    def state(self, number: int) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         texts = sorted(self.counts)
         rows = np.array([np.frombuffer(text, np.uint8) for text in texts]).reshape(len(texts), -1)
         counts = np.array([self.counts[text] for text in texts], np.int64)

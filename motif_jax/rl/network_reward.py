@@ -3,49 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.rewards.intrinsic import ObservationSpec, RewardSetup
-from motif_jax.rewards.label_log import Label, RewardSteps
+from motif_jax.rewards.label_log import Label
 from motif_jax.rewards.label_set import WIDTH, LabelSet
+from motif_jax.rewards.message_stats import NO_LABEL
 from motif_jax.rewards.message_table import MessageTable
 from motif_jax.rewards.online import OnlineReward
 from motif_jax.rewards.trained import cpu_device
 from motif_jax.rl import reward_schedule
 from motif_jax.rl.reward_schedule import Schedule, draws
-from motif_jax.rl.reward_trainer import Model, Trainer, TrainingJob, TrainingOutcome
+from motif_jax.rl.reward_trainer import Model, Trainer, TrainingJob
 from motif_jax.support import config as checks
 from motif_jax.support import seeds
 
 CAPACITY = 1 << 16
 _UNTRAINED = "oni_untrained_reward"
+# Of the schedule, in a checkpoint.
+_COUNTS = ("owed", "dropped", "come")
 
 
-class RewardPosition(NamedTuple):
-    """Where the training of a reward stands.
-
-    Attributes:
-      state: (params, opt_state).
-      taken: gradient steps.
-      owed: gradient steps that are still to be taken.
-      tried: labels whose verdict was compared with the reward's before they were trained on.
-      dropped: gradient steps that the budget let go.
-      come: labels of a published call that is not complete.
-    """
-
-    state: Any
-    taken: int
-    owed: int
-    tried: int
-    dropped: int
-    come: int
-
-
-class LearnedOnlineReward(OnlineReward):
+class NetworkReward(OnlineReward):
     """An online reward with a network.
 
     A kind gives `make_model`, `certain`, `compute`. Until the first training it pays nothing, unless
@@ -137,32 +120,27 @@ class LearnedOnlineReward(OnlineReward):
         super().close()
 
     def take(self, labels: Sequence[Label]) -> list[Label]:
-        """See `OnlineReward.take`; here the first label of a text stays, as the networks were trained on it."""
+        """Adds labels to the data set; the first label of a text stays, as the network was trained on it."""
         taken = [label for label in labels if self.is_new(label)]
         for label in taken:
             self.labels.add(label)
         return taken
 
     def is_new(self, label: Label) -> bool:
-        """Takes note of a label; whether its texts had none."""
-        row = self.met.rows(label.items, label.step, label.number)[0]
-        if self.met.label[row] >= 0:
+        """Marks the texts of a label; whether they had none."""
+        row = self.stats.rows(label.items, label.step, label.number)[0]
+        if self.stats.label[row] != NO_LABEL:
             return False
-        self.met.label[row] = label.label
+        self.stats.label[row] = label.label
         return True
 
-    def advance(self, number: int, arrived: int) -> RewardSteps | None:
-        """See `OnlineReward.advance`."""
+    def advance(self, arrived: int) -> bool:
         self.schedule.update(arrived, len(self.labels), self.asking)
-        done = self._took_up(number)
+        trained = self._collect()
         if self._trainer.idle and (amount := self.schedule.amount()):
             self._trainer.begin(self._job(amount, len(self.labels)))
-            done = done or self._took_up(number)
-        return done
-
-    def _took_up(self, number: int) -> RewardSteps | None:
-        outcome = self._trainer.take()
-        return None if outcome is None else self._took(outcome, number)
+            trained = self._collect() or trained
+        return trained
 
     def _job(self, amount: int, size: int) -> TrainingJob:
         config, epochs = self.config.training, self.epochs and self.config.training.schedule == "published"
@@ -170,11 +148,14 @@ class LearnedOnlineReward(OnlineReward):
         chosen = draws(self.run.config.seed, self.taken, amount, size, config.batch_size, epochs)
         return TrainingJob(self.taken, list(chosen), self.labels.first(size), np.arange(self._tried, size))
 
-    def _took(self, outcome: TrainingOutcome, number: int) -> RewardSteps:
-        """Pays by what steps led to from now on."""
+    def _collect(self) -> bool:
+        """Pays by what ended gradient steps led to from now on; False where none have."""
+        outcome = self._trainer.take()
+        if outcome is None:
+            return False
         job, amount = outcome.job, len(outcome.job.draws)
         self.schedule.taken(amount)
-        self._tried = size = len(job.examples.labels)
+        self._tried = len(job.examples.labels)
         self._busy += outcome.seconds
         self._right, self._counted = self._right + outcome.right, self._counted + outcome.counted
         for name in ("loss", "accuracy", "gradient_norm"):
@@ -182,38 +163,30 @@ class LearnedOnlineReward(OnlineReward):
         self._state = outcome.state
         self.taken = job.first + amount
         self.table.swap(self._params(), self.taken)
-        return RewardSteps(number, self.step, job.first, amount, size)
+        return True
 
     def _params(self) -> Any:
         return jax.device_put(self._state.params, self._device)
 
-    def own(self) -> RewardPosition:
-        """See `OnlineReward.own`."""
-        schedule = self.schedule
-        return RewardPosition(
-            self._state, self.taken, schedule.owed, self._tried, schedule.dropped, schedule.come
-        )
-
-    def pack_own(self, own: RewardPosition) -> tuple[dict[str, Any], dict[str, Any]]:
-        """See `OnlineReward.pack_own`."""
-        leaves = jax.tree.leaves(own.state.opt_state)
+    def own_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        leaves, schedule = jax.tree.leaves(self._state.opt_state), self.schedule
         arrays = {
-            "params": jax.tree.map(np.asarray, own.state.params),
+            "params": jax.tree.map(np.asarray, self._state.params),
             "optimizer": {f"{place:03d}": np.asarray(leaf) for place, leaf in enumerate(leaves)},
         }
-        return arrays, {name: getattr(own, name) for name in ("taken", "owed", "tried", "dropped", "come")}
+        counts = {name: getattr(schedule, name) for name in _COUNTS}
+        return arrays, {"taken": self.taken, "tried": self._tried, **counts}
 
-    def take_own(self, arrays: Mapping[str, Any], numbers: Mapping[str, Any]) -> None:
-        """See `OnlineReward.take_own`."""
+    def restore_own(self, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> None:
         state = self._trainer.state
         params = jax.tree.map(_like, state.params, arrays["params"])
         leaves = [arrays["optimizer"][name] for name in sorted(arrays["optimizer"])]
         opt_state = jax.tree.unflatten(jax.tree.structure(state.opt_state), leaves)
         opt_state = jax.tree.map(_like, state.opt_state, opt_state)
         self._trainer.state = self._state = state._replace(params=params, opt_state=opt_state)
-        self.taken = numbers["taken"]
-        self.schedule.owed, self._tried = numbers["owed"], numbers["tried"]
-        self.schedule.dropped, self.schedule.come = numbers["dropped"], numbers["come"]
+        self.taken, self._tried = data["taken"], data["tried"]
+        for name in _COUNTS:
+            setattr(self.schedule, name, data[name])
         self.table.swap(self._params(), self.taken)
 
     def metrics(self) -> dict[str, float]:
