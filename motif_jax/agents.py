@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from motif_jax.rollouts import lineups
+from motif_jax.rollouts import evaluation_setup
 from motif_jax.rollouts.episode_worker import PlayedEpisode
 from motif_jax.rollouts.episodes import How, play_episodes
 from motif_jax.rollouts.policies import choose_actions, log_softmax, masked
@@ -54,15 +54,15 @@ class Agent:
       spec: what that shows and takes.
 
     Raises:
-      UserError: no agent plays in the lineup.
+      UserError: no agent plays in the setup.
     """
 
-    def __init__(self, folder: str | Path, lineup: lineups.Lineup, seed: int) -> None:
-        if lineup.checkpoint is None:
+    def __init__(self, folder: str | Path, setup: evaluation_setup.EvalSetup, seed: int) -> None:
+        if setup.checkpoint is None:
             raise UserError(f"{folder}: no agent of a run plays here; motif_jax.agents.load(DIR) makes one")
-        self.folder, self.checkpoint = Path(folder), lineup.checkpoint
-        self.environment, self.options, self.spec = lineup.environment, lineup.options, lineup.spec
-        self._policy = lineup.policy
+        self.folder, self.checkpoint = Path(folder), setup.checkpoint
+        self.environment, self.options, self.spec = setup.environment, setup.options, setup.spec
+        self._policy = setup.policy
         self._rng = seeds.rng(seed, "agents.act")
 
     def __repr__(self) -> str:
@@ -160,8 +160,10 @@ def load(
     entry_points.trust(entry_points.named(environment))
     folder = hub.local(folder)
     _refuse_text_agent(folder)
-    lineup = lineups.open_lineup(lineups.of_folder(folder, str(checkpoint), environment, reward=False))
-    return Agent(folder, lineup, seed)
+    setup = evaluation_setup.open_setup(
+        evaluation_setup.of_folder(folder, str(checkpoint), environment, reward=False)
+    )
+    return Agent(folder, setup, seed)
 
 
 def _refuse_text_agent(folder: str | Path) -> None:
@@ -211,10 +213,12 @@ def play(
     entry_points.trust(entry_points.named(environment))
     folder = hub.local(folder)
     _refuse_text_agent(folder)
-    lineup = lineups.open_lineup(lineups.of_folder(folder, str(checkpoint), environment, reward=False))
-    if unknown := sorted(set(keep_fields) - set(lineup.spec.observation)):
-        shown = ", ".join(sorted(lineup.spec.observation))
-        raise UserError(f"keep_fields: {lineup.environment} has no {', '.join(unknown)}: it has {shown}")
+    setup = evaluation_setup.open_setup(
+        evaluation_setup.of_folder(folder, str(checkpoint), environment, reward=False)
+    )
+    if unknown := sorted(set(keep_fields) - set(setup.spec.observation)):
+        shown = ", ".join(sorted(setup.spec.observation))
+        raise UserError(f"keep_fields: {setup.environment} has no {', '.join(unknown)}: it has {shown}")
     how = How(workers, keep_fields=tuple(keep_fields), greedy=greedy)
     numbers = [seeds.derive(seed, "evaluate", index) for index in range(episodes)]
-    return play_episodes(lineup.environment, lineup.options, numbers, lineup.policy, how)
+    return play_episodes(setup.environment, setup.options, numbers, setup.policy, how)

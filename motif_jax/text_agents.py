@@ -20,8 +20,8 @@ import numpy as np
 from motif_jax import sections
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.datasets.dialogues.json_lines import AGENT, ROLES
-from motif_jax.rollouts import text_lineups, text_values
-from motif_jax.rollouts.text_games import AgentTalker
+from motif_jax.rollouts import text_setup, text_values
+from motif_jax.rollouts.text_episodes import AgentTextActor
 from motif_jax.schema import section as section_of
 from motif_jax.support import entry_points, hub, run_folder
 from motif_jax.support.errors import UserError
@@ -68,11 +68,11 @@ class TextAgent:
 
     def __init__(self, saved: agent_folder.SavedAgent, decode: Mapping[str, Any]) -> None:
         self.folder, self.method, self.task = saved.folder, saved.method, saved.task
-        self.decoding = text_lineups.decoding_of(decode, saved.about)
+        self.decoding = text_setup.decoding_of(decode, saved.about)
         self._saved, self._decode = saved, decode
-        self._speaker = text_lineups.speaker_of(saved)
+        self._speaker = text_setup.speaker_of(saved)
         self._speaker.check(self.decoding)
-        self._talkers: dict[bool, AgentTalker] = {}
+        self._actors: dict[bool, AgentTextActor] = {}
 
     def __repr__(self) -> str:
         return f"TextAgent({str(self.folder)!r}, method={self.method!r}, task={self._saved.task_name!r})"
@@ -90,15 +90,15 @@ class TextAgent:
           UserError: the dialogue cannot be read, or has characters that the agent has no tokens for.
         """
         observation = _Observation(self._checked(dialogue))
-        if greedy not in self._talkers:
+        if greedy not in self._actors:
             decode = {**self._decode, "kind": "greedy", "width": 1, "batches": 1} if greedy else self._decode
-            decoding = text_lineups.decoding_of(decode, self._saved.about)
-            self._talkers[greedy] = AgentTalker(
+            decoding = text_setup.decoding_of(decode, self._saved.about)
+            self._actors[greedy] = AgentTextActor(
                 self._speaker, self._saved.params, self._saved.tokenizer, decoding, 0
             )
-        talker = self._talkers[greedy]
-        talker.begin([seed % (1 << 31)])
-        return talker.act([observation], [0])[0].text
+        actor = self._actors[greedy]
+        actor.begin([seed % (1 << 31)])
+        return actor.act([observation], [0])[0].text
 
     def values(self, dialogue: Any) -> TokenValues:
         """Q, V, advantage and log-probability of each token that the agent's side said; `dialogue` as of `say`.
@@ -225,8 +225,8 @@ def load(
       UserError: there is no agent, a file is damaged, or a key or value is not allowed.
     """
     entry_points.trust(trust)
-    if dtype not in text_lineups.DTYPES:
-        raise UserError(f"dtype={dtype}: must be one of {', '.join(text_lineups.DTYPES)}")
+    if dtype not in text_setup.DTYPES:
+        raise UserError(f"dtype={dtype}: must be one of {', '.join(text_setup.DTYPES)}")
     section = section_of(sections.DECODE)
     if unknown := sorted(set(decode or {}) - set(section)):
         raise UserError(f"decode: has no {', '.join(unknown)}; its keys are {', '.join(section)}")

@@ -325,20 +325,20 @@ class VectorIntrinsicReward(VectorWrapper):
 
 def _as_trained(folder: str | Path, shown: gymnasium.Space) -> dict[str, Any]:
     """The arguments of the wrappers that pay what the agent in `folder` is paid; counts that are not among what is `shown` they make."""
-    from motif_jax.rollouts import lineups, ratings
+    from motif_jax.rollouts import evaluation_setup, ratings
 
     folder = hub.local(folder)
-    lineup = lineups.open_lineup(lineups.of_folder(folder))
-    if lineup.reward is None:
+    setup = evaluation_setup.open_setup(evaluation_setup.of_folder(folder))
+    if setup.reward is None:
         raise UserError(f"{folder}: this agent has no intrinsic reward to pay")
-    reward = rewards.load_intrinsic(lineup.reward, lineup.spec, lineup.reward.get("two_decimals"))
+    reward = rewards.load_intrinsic(setup.reward, setup.spec, setup.reward.get("two_decimals"))
     if reward is None or reward.in_step is not None:
         raise UserError(f"{folder}: the agent's reward reads more than the text")
-    count = lineup.spec.count_field
+    count = setup.spec.count_field
     return {
         "reward": lambda texts: reward.lookup(_rows(texts)).values,
-        "terms": _terms(folder, ratings.count_exponent(lineup.reward, lineup.spec)),
-        "text": lineup.spec.text_field,
+        "terms": _terms(folder, ratings.count_exponent(setup.reward, setup.spec)),
+        "text": setup.spec.text_field,
         "count": count if isinstance(shown, gymnasium.spaces.Dict) and count in shown.spaces else None,
     }
 

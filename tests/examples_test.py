@@ -211,7 +211,7 @@ def test_an_agent_is_trained_on_the_task(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_doorkey_lies_ready_with_its_reward(tmp_path, monkeypatch):
     from motif_jax import agents, rewards
-    from motif_jax.rollouts import lineups
+    from motif_jax.rollouts import evaluation_setup
     from motif_jax.stages import explain_reward
 
     folder = EXAMPLES / "doorkey"
@@ -227,9 +227,9 @@ def test_doorkey_lies_ready_with_its_reward(tmp_path, monkeypatch):
     assert not pays[1:].any()
 
     monkeypatch.chdir(tmp_path)  # where the agent's config names no reward
-    lineup = lineups.open_lineup(lineups.of_folder(folder))
-    assert lineup.reward is not None
-    assert Path(lineup.reward.dir) == folder / "reward.safetensors"
+    setup = evaluation_setup.open_setup(evaluation_setup.of_folder(folder))
+    assert setup.reward is not None
+    assert Path(setup.reward.dir) == folder / "reward.safetensors"
     agent = agents.load(folder)
     env = agent.make_env()
     won = 0

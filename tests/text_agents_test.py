@@ -10,7 +10,7 @@ import pytest
 from motif_jax import agents, schema, sections, text_agents
 from motif_jax.datasets.dialogues.dialogue import Dialogue
 from motif_jax.language.text_agent import Design
-from motif_jax.rollouts import text_lineups
+from motif_jax.rollouts import text_setup
 from motif_jax.support.errors import UserError
 from motif_jax.trainers import agent_folder
 from tests import text_agents as tiny
@@ -82,12 +82,12 @@ def test_actions_are_as_long_as_those_of_the_data_and_methods_decode_as_publishe
     def about(method: str, **settings: int) -> dict:
         return {"method": method, "settings": settings, "folder": "runs/x"}
 
-    assert text_lineups.decoding_of(decode, about("ilql", longest_action=17)).max_tokens == 17
-    assert text_lineups.decoding_of(decode, about("chai", longest_action=17)).kind == "rerank"
-    assert text_lineups.decoding_of(decode, about("ilql_utterance", longest_action=17)).width == 4
+    assert text_setup.decoding_of(decode, about("ilql", longest_action=17)).max_tokens == 17
+    assert text_setup.decoding_of(decode, about("chai", longest_action=17)).kind == "rerank"
+    assert text_setup.decoding_of(decode, about("ilql_utterance", longest_action=17)).width == 4
     decode.kind = "greedy"
-    assert text_lineups.decoding_of(decode, about("ilql_utterance", longest_action=17)).width == 1
+    assert text_setup.decoding_of(decode, about("ilql_utterance", longest_action=17)).width == 1
     with pytest.raises(UserError, match=r"decode\.max_tokens=None: runs/x does not say how long"):
-        text_lineups.decoding_of(decode, about("ilql"))
+        text_setup.decoding_of(decode, about("ilql"))
     written = agent_folder.describe(tiny.write(tmp_path / "run"), "agent")
     assert written["settings"]["longest_action"] == 6

@@ -22,7 +22,7 @@ from motif_jax.envs import registry
 from motif_jax.language import byte_pairs
 from motif_jax.networks.agent import make_agent_network
 from motif_jax.rl import agent_checkpoints
-from motif_jax.rollouts import agent_policy, lineups
+from motif_jax.rollouts import agent_policy, evaluation_setup
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from tests import text_agents
@@ -191,7 +191,7 @@ def test_an_episode_is_paid_as_evaluation_rates_it(agent: Path) -> None:
     from motif_jax import agents
 
     player = agents.load(agent)
-    lineup = lineups.open_lineup(lineups.of_folder(agent))
+    lineup = evaluation_setup.open_setup(evaluation_setup.of_folder(agent))
     (record,) = agents.play(agent, 1, seed=3, workers=1)
     env = wrappers.IntrinsicReward.of_agent(player.make_env(), agent)
     env.reset(seed=record.seed)

@@ -20,7 +20,7 @@ from motif_jax.benchmarks._text_agents import Made
 from motif_jax.envs.text import registry
 from motif_jax.envs.text.contract import TextTask
 from motif_jax.language.decoding import Decoding
-from motif_jax.rollouts.text_games import AgentTalker, Said, play
+from motif_jax.rollouts.text_episodes import AgentTextActor, TextAction, play
 from motif_jax.support import config as checks
 
 _POSITIONS = 128
@@ -28,14 +28,14 @@ _POSITIONS = 128
 _HOW = Decoding("greedy", 6, advantage_weight=16.0, advantage_clip=0.0)
 
 
-class _Anew(AgentTalker):
+class _Anew(AgentTextActor):
     """Begins again every turn, so that nothing of a text is kept."""
 
     def begin(self, episodes: Sequence[int]) -> None:
         super().begin(episodes)
         self._begun = episodes
 
-    def act(self, observations: Sequence[Any], places: Sequence[int]) -> list[Said]:
+    def act(self, observations: Sequence[Any], places: Sequence[int]) -> list[TextAction]:
         super().begin(self._begun)
         return super().act(observations, places)
 
@@ -81,7 +81,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
 def _sides(task: TextTask, made: Made, games: int, plain_games: int, repeats: int) -> dict[str, list[float]]:
     """Games a second of both, in turns; the first games, which compile, are not counted."""
     tokenizer = task.tokenizer()
-    together = AgentTalker(made.speaker, made.params, tokenizer, _HOW, 1)
+    together = AgentTextActor(made.speaker, made.params, tokenizer, _HOW, 1)
     alone = _Anew(made.speaker, made.params, tokenizer, _HOW, 1)
     sides = {
         "together": functools.partial(_rate, task, together, games, games),
@@ -92,7 +92,7 @@ def _sides(task: TextTask, made: Made, games: int, plain_games: int, repeats: in
     return _language.in_turns(sides, repeats)
 
 
-def _rate(task: TextTask, talker: AgentTalker, games: int, lanes: int) -> float:
+def _rate(task: TextTask, actor: AgentTextActor, games: int, lanes: int) -> float:
     before = time.perf_counter()
-    played = sum(1 for _ in play(task, talker, 1, range(games), lanes))
+    played = sum(1 for _ in play(task, actor, 1, range(games), lanes))
     return played / (time.perf_counter() - before)

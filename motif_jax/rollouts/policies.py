@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -16,6 +17,8 @@ import numpy as np
 from motif_jax.envs.episode import Choose
 from motif_jax.envs.spec import MASKED, EnvironmentSpec
 from motif_jax.rollouts.episode_worker import Uniforms
+from motif_jax.support import config as checks
+from motif_jax.support import entry_points
 
 RANDOM = "random"
 BOT = "bot"
@@ -79,7 +82,6 @@ class RandomPolicy:
     in_workers: ClassVar[bool] = True
 
     def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
-        """See `WorkerPolicy.player`."""
         draws = Uniforms(seed).each()
         if spec.mask_field is None:
             return lambda _: int(next(draws) * spec.num_actions)
@@ -91,7 +93,6 @@ class RandomPolicy:
         return choose
 
     def probabilities(self, observation: Mapping[str, np.ndarray], spec: EnvironmentSpec) -> np.ndarray:
-        """See `WorkerPolicy.probabilities`."""
         there = allowed(observation, spec)
         return np.where(there, 1 / np.maximum(there.sum(-1, keepdims=True), 1), 0).astype(np.float32)
 
@@ -104,7 +105,6 @@ class BotPolicy:
     in_workers: ClassVar[bool] = True
 
     def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
-        """See `WorkerPolicy.player`."""
         otherwise = RandomPolicy().player(seed, spec)
 
         def choose(observation: Mapping[str, np.ndarray]) -> int:
@@ -114,7 +114,6 @@ class BotPolicy:
         return choose
 
     def probabilities(self, observation: Mapping[str, np.ndarray], spec: EnvironmentSpec) -> np.ndarray:
-        """See `WorkerPolicy.probabilities`."""
         action = _expert(observation, spec)
         if action >= spec.num_actions:
             return RandomPolicy().probabilities(observation, spec)
@@ -134,18 +133,35 @@ class FixedPolicy:
     in_workers: ClassVar[bool] = True
 
     def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
-        """See `WorkerPolicy.player`."""
         draws, bounds = Uniforms(seed).each(), np.cumsum(self.shares)
         last = spec.num_actions - 1
         return lambda _: min(int(np.searchsorted(bounds, next(draws), side="right")), last)
 
     def probabilities(self, observation: Mapping[str, np.ndarray], spec: EnvironmentSpec) -> np.ndarray:
-        """See `WorkerPolicy.probabilities`."""
         return np.array(self.shares, np.float32)
 
 
+def is_outside(policy: str) -> bool:
+    """Whether `config.policy` names a class; the path of a run folder may look like one."""
+    return entry_points.is_entry_point(policy) and not Path(policy).is_dir()
+
+
+def from_outside(name: str, spec: EnvironmentSpec, key: str = "policy") -> Any:
+    """Makes the policy 'module:Class' that `config.key` names; UserError when it is none of either kind."""
+    made: Any = entry_points.load(key, name)
+    if callable(made):
+        entry_points.require_signature(key, name, made, spec)
+    policy = made(spec) if callable(made) else made
+    in_workers = getattr(policy, "in_workers", None)
+    needed = ("player", "probabilities") if in_workers else ("initial_state", "act")
+    whole = isinstance(in_workers, bool) and all(callable(getattr(policy, method, None)) for method in needed)
+    allowed = "a class with in_workers=True, player() and probabilities(), or in_workers=False, initial_state() and act()"
+    checks.require(whole, key, name, f"{allowed}, see motif_jax.rollouts.policies")
+    return policy
+
+
 def _expert(observation: Mapping[str, np.ndarray], spec: EnvironmentSpec) -> int:
-    assert spec.expert_field is not None, "lineups give the bot to environments that have one"
+    assert spec.expert_field is not None, "the bot is given to environments that have one"
     return int(observation[spec.expert_field])
 
 

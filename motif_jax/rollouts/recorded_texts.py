@@ -15,7 +15,7 @@ from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.datasets.dialogues.items import TextTokenizer
 from motif_jax.envs.text import registry
 from motif_jax.language.text_agent import TextAgentNetwork
-from motif_jax.rollouts import text_lineups, text_values
+from motif_jax.rollouts import text_setup, text_values
 from motif_jax.rollouts.text_values import ValuedDialogue
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
@@ -35,14 +35,14 @@ def wanted(config: ConfigDict) -> bool:
     if model_agent.is_model(config.agent):
         return False
     about = agent_folder.describe(config.agent, "agent")
-    name, options = text_lineups.named_task(config, about)
+    name, options = text_setup.named_task(config, about)
     return name == dialogue_data.RECORDED and not options.get("environment")
 
 
 def check(config: ConfigDict) -> None:
     """Raises UserError where there are no dialogues that the agent can read."""
     about = agent_folder.describe(config.agent, "agent")
-    text_lineups.named_task(config, about)
+    text_setup.named_task(config, about)
     tokenizer = registry.make(about["task"], agent_folder.options_of(about)).tokenizer()
     _read(config, agent_folder.network_of(about), tokenizer, 1)
 

@@ -15,9 +15,9 @@ from motif_jax.datasets.dialogues.token_rewards import TokenReward
 from motif_jax.envs.text.contract import TextTask
 from motif_jax.language.decoding import Decoding
 from motif_jax.language.text_agent import TextAgentNetwork
-from motif_jax.rollouts import text_games
+from motif_jax.rollouts import text_episodes
 from motif_jax.rollouts.speakers import AgentSpeaker
-from motif_jax.rollouts.text_games import PlayedText
+from motif_jax.rollouts.text_episodes import PlayedText
 from motif_jax.support import seeds
 from motif_jax.trainers.dialogue_batches import ItemLayout
 
@@ -45,9 +45,9 @@ def player(
     tokenizer = task.tokenizer()
 
     def play(params: Any, step: int) -> EpisodeBatch:
-        talker = text_games.AgentTalker(speaker, params, tokenizer, decoding, seed, as_written=True)
+        actor = text_episodes.AgentTextActor(speaker, params, tokenizer, decoding, seed, as_written=True)
         numbers = range(step * count, (step + 1) * count)
-        found = sorted(text_games.play(task, talker, seed, numbers, count), key=lambda each: each.index)
+        found = sorted(text_episodes.play(task, actor, seed, numbers, count), key=lambda each: each.index)
         return jax.tree.map(lambda leaf: leaf[None], batch_of(found, tokenizer, layout, reward))
 
     return play

@@ -14,7 +14,7 @@ from motif_jax.datasets.dialogues.items import TextTokenizer
 from motif_jax.envs.text.contract import Observation, TextTask
 from motif_jax.envs.wordle.environment import WordleObservation
 from motif_jax.envs.wordle.policies import picture
-from motif_jax.rollouts.text_games import Said, Talker, environment_seed
+from motif_jax.rollouts.text_episodes import TextAction, TextActor, environment_seed
 
 _QUIT = "/end"
 _TURNS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
@@ -83,7 +83,7 @@ def shown(observation: Observation) -> str:
     )
 
 
-def numbers(said: Said) -> str:
+def numbers(said: TextAction) -> str:
     """Numbers of an action's tokens, a line each."""
     if said.facts is None or said.tokens is None:
         return "(no numbers: it is not an agent's)"
@@ -100,16 +100,16 @@ class TextTable:
 
     Args:
       task: of the games.
-      talker: who plays with the person.
+      actor: who plays with the person.
       terminal: of the person.
       tokenizer: of the task: what is typed has to have tokens.
       seed: of the games; game number i has the same words and draws in every mode.
     """
 
     def __init__(
-        self, task: TextTask, talker: Talker, terminal: Terminal, tokenizer: TextTokenizer, seed: int
+        self, task: TextTask, actor: TextActor, terminal: Terminal, tokenizer: TextTokenizer, seed: int
     ) -> None:
-        self._task, self._talker, self._terminal = task, talker, terminal
+        self._task, self._talker, self._terminal = task, actor, terminal
         self._tokenizer, self._seed = tokenizer, seed
 
     def play(self, game: int, mode: str) -> list[dict[str, Any]]:

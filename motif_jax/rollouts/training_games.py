@@ -12,7 +12,7 @@ from motif_jax.envs.text.contract import TextTask
 from motif_jax.language.config import ModelConfig
 from motif_jax.language.decoding import Decoding
 from motif_jax.language.text_agent import TextAgentNetwork
-from motif_jax.rollouts import text_games, text_lineups
+from motif_jax.rollouts import text_episodes, text_setup
 from motif_jax.rollouts.speakers import AgentSpeaker
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
@@ -48,7 +48,7 @@ def decoding_of(config: ConfigDict, settings: ModelConfig, longest_action: int) 
     room = longest_action if settings.max_length is None else settings.max_length - 2
     own = {"method": config.method.name, "settings": {"longest_action": max(1, min(longest_action, room))}}
     try:
-        return text_lineups.decoding_of(config.games.decode, own)
+        return text_setup.decoding_of(config.games.decode, own)
     except UserError as error:
         raise UserError(str(error).replace("config.decode.", "config.games.decode.")) from None
 
@@ -73,7 +73,7 @@ def player(
 ) -> Play | None:
     """What plays `config.games.episodes` episodes; None where none are wanted, or the task has none (see `playable`).
 
-    `as_written` is that of `AgentTalker`.
+    `as_written` is that of `AgentTextActor`.
     """
     count = config.games.episodes
     if not count or not playable(task):
@@ -82,11 +82,11 @@ def player(
     seed = seeds.derive(config.seed, "games")
 
     def play(params: Any) -> dict[str, float]:
-        talker = text_games.AgentTalker(
+        actor = text_episodes.AgentTextActor(
             speaker, params, task.tokenizer(), decoding, seed, as_written=as_written
         )
         rows: list[Mapping[str, float]] = []
-        for episode in text_games.play(task, talker, seed, range(count), count):
+        for episode in text_episodes.play(task, actor, seed, range(count), count):
             own = {"return": episode.dialogue.total, "length": float(len(episode.actions))}
             rows.append({**own, **task.outcome(episode.dialogue)})
         return {f"games/{name}": float(np.mean([row[name] for row in rows])) for name in rows[0]}

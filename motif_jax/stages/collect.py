@@ -14,8 +14,8 @@ from motif_jax.envs import registry
 from motif_jax.envs.nethack.random_players import has_habits
 from motif_jax.envs.nethack.scripted_players import ERRANDS, PLAYERS
 from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.rollouts import policies
 from motif_jax.rollouts.collection import Collection, Wanted
-from motif_jax.rollouts.policies import RandomPolicy
 from motif_jax.rollouts.sampling import SamplingPlan
 from motif_jax.support import capacity, run_folder
 from motif_jax.support import config as checks
@@ -60,11 +60,7 @@ def _weights(config: ConfigDict, spec: EnvironmentSpec) -> dict[str, float]:
 def _scripted(config: ConfigDict, spec: EnvironmentSpec) -> dict[str, Any]:
     """The scripted players of `config.scripted`, by name; UserError for one that is none."""
     names = [name.strip() for name in config.scripted.split(",") if name.strip()]
-    if not names:
-        return {}
-    from motif_jax.rollouts import lineups  # imports jax
-
-    found = {name: lineups.from_outside(name, spec, "scripted") for name in names}
+    found = {name: policies.from_outside(name, spec, "scripted") for name in names}
     for name, policy in found.items():
         checks.require(policy.in_workers, "scripted", name, "a player that needs no device (in_workers=True)")
     return found
@@ -169,8 +165,8 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
             even=config.spread == "messages",
             text=spec.text_field or "message",
         )
-        policies = {**(PLAYERS if has_habits(spec) else {UNIFORM: RandomPolicy()}), **scripted}
-        wanted = Wanted(plan, config.num_pairs, config.drop_equal_captions, weights, policies)
+        habits = PLAYERS if has_habits(spec) else {UNIFORM: policies.RandomPolicy()}
+        wanted = Wanted(plan, config.num_pairs, config.drop_equal_captions, weights, {**habits, **scripted})
         with Interruption() as stop:
             collection = Collection(
                 wanted,

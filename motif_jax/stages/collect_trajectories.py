@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 from motif_jax.datasets.trajectories import parquet
 from motif_jax.published import trajectories as published
 from motif_jax.reports import evaluation_files, played
-from motif_jax.rollouts import policies, tested, trajectories
+from motif_jax.rollouts import eval_agents, policies, trajectories
 from motif_jax.rollouts.episodes import How
 from motif_jax.support import capacity, digests, interruption, run_folder, seeds
 from motif_jax.support.errors import UserError
@@ -30,9 +30,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for values that cannot work, before anything is played."""
     run_folder.check_identity(workdir, config, IDENTITY)
     capacity.require_workers("workers", config.workers)
-    player = tested.open_player(config, tested.pinned(workdir))
-    tested.refuse_changed(workdir, player)
-    tested.check_greedy(config, player)
+    eval_agents.open_pinned(config, workdir)
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
@@ -40,8 +38,8 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
     with FolderLock(workdir), interruption.Interruption() as stop:
         run_folder.prepare(workdir, config, IDENTITY)
         meta = workdir / parquet.META
-        player = tested.open_player(config, tested.pinned(workdir))
-        tested.pin(workdir, player)
+        player = eval_agents.open_pinned(config, workdir)
+        eval_agents.pin(workdir, player)
         rows = _enough(config, workdir, player, stop)
         if rows is None:
             return interruption.EXIT_CODE
@@ -58,7 +56,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 
 
 def _enough(
-    config: ConfigDict, workdir: Path, player: tested.ExaminedPlayer, stop: interruption.Interruption
+    config: ConfigDict, workdir: Path, player: eval_agents.EvalAgent, stop: interruption.Interruption
 ) -> list[dict[str, Any]] | None:
     """The first episodes that have the steps which are asked for; None when it was asked to stop before that."""
     policy = player.policy(player.base)
@@ -83,7 +81,7 @@ def _enough(
         count = int(min(10 * count, max(1.02 * config.steps / each, count + config.lanes)))
 
 
-def _require_a_success(config: ConfigDict, player: tested.ExaminedPlayer, episodes: int) -> None:
+def _require_a_success(config: ConfigDict, player: eval_agents.EvalAgent, episodes: int) -> None:
     """Raises UserError where this is said of so many episodes that there will be none."""
     if episodes < MOST_FAILURES:
         return
@@ -94,13 +92,13 @@ def _require_a_success(config: ConfigDict, player: tested.ExaminedPlayer, episod
 
 
 def _episodes(
-    player: tested.ExaminedPlayer, rows: Sequence[Mapping[str, Any]]
+    player: eval_agents.EvalAgent, rows: Sequence[Mapping[str, Any]]
 ) -> Iterator[parquet.TrajectoryEpisode]:
     games = [(row["index"], row["seed"], evaluation_files.decode_actions(row["actions"])) for row in rows]
     return trajectories.replayed(player.base.environment, player.base.options, games)
 
 
-def _about(config: ConfigDict, player: tested.ExaminedPlayer) -> dict[str, Any]:
+def _about(config: ConfigDict, player: eval_agents.EvalAgent) -> dict[str, Any]:
     options = trajectories.text_options(player.base.options)
     return {
         "origin": "motif_jax collect_trajectories",

@@ -15,7 +15,7 @@ from motif_jax.actors.rerecording import differences, record_actions
 from motif_jax.envs.replay import Recording
 from motif_jax.reports import evaluation_files, film_files, measures, messages, text_tables
 from motif_jax.reports.film_files import Films
-from motif_jax.rollouts import lineups, watching
+from motif_jax.rollouts import evaluation_setup, watching
 from motif_jax.rollouts.episode_worker import PlayedEpisode
 from motif_jax.rollouts.episodes import How, play_episodes
 from motif_jax.support import capacity, interruption, run_folder, seeds
@@ -24,7 +24,7 @@ from motif_jax.support.files import atomic_write_json, atomic_write_text, read_j
 from motif_jax.support.locks import FolderLock
 from motif_jax.support.progress import Progress
 
-IDENTITY = ("seed", "greedy", "lanes", "bot_agreement", *lineups.IDENTITY)
+IDENTITY = ("seed", "greedy", "lanes", "bot_agreement", *evaluation_setup.IDENTITY)
 PLAN = "plan.json"
 RECORDINGS = "recordings"
 
@@ -34,7 +34,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config, IDENTITY)
     capacity.require_workers("workers", min(config.workers, config.episodes))
     film_files.check(config)
-    who = lineups.check(config, _pinned(workdir))
+    who = evaluation_setup.check(config, _pinned(workdir))
     if config.show_best or config.record_every:
         film_files.check_screen(config, who.environment, who.options)
 
@@ -97,11 +97,11 @@ def _write(
     print(f"written: {workdir / evaluation_files.SUMMARY}, {evaluation_files.TABLE}, table.md")
 
 
-def _pinned(workdir: Path) -> lineups.Pins:
+def _pinned(workdir: Path) -> evaluation_setup.PinnedVersions:
     """Trainings that resume save newer ones: a resumed evaluation keeps the checkpoint and reward that it began with."""
     path = workdir / PLAN
     if not path.exists():
-        return lineups.Pins()
+        return evaluation_setup.PinnedVersions()
     remedy = "restore a copy of it, or evaluate into another --workdir"
     plan = read_json(path, remedy, keys=("checkpoint", "reward", "digests"))
     checkpoint, reward = plan["checkpoint"], plan["reward"] or {}
@@ -109,14 +109,18 @@ def _pinned(workdir: Path) -> lineups.Pins:
     shares = plan.get("shares")
     known = isinstance(reward, dict) and isinstance(digests, dict) and isinstance(shares, list | None)
     fixed = None if shares is None else tuple(shares)
-    pins = lineups.Pins(checkpoint, reward.get("step"), digests, fixed) if known else lineups.Pins()
+    pins = (
+        evaluation_setup.PinnedVersions(checkpoint, reward.get("step"), digests, fixed)
+        if known
+        else evaluation_setup.PinnedVersions()
+    )
     if not (known and all(step is None or type(step) is int for step in (checkpoint, pins.reward_step))):
         raise UserError(f"{path} is damaged (no checkpoint or no reward): {remedy}")
     return pins
 
 
 class _Player:
-    """Plays a lineup as config and plan.json say.
+    """Plays a setup as config and plan.json say.
 
     Attributes:
       plan: what is played, as it is kept in plan.json, there with the digests of agent and reward.
@@ -125,29 +129,29 @@ class _Player:
 
     def __init__(self, config: ConfigDict, workdir: Path) -> None:
         self._config, self._workdir = config, workdir
-        self._lineup = lineups.open_lineup(config, _pinned(workdir))
-        rater = self._lineup.rater
+        self._setup = evaluation_setup.open_setup(config, _pinned(workdir))
+        rater = self._setup.rater
         self.reward = "none"
         if rater is not None:
             self.reward = f"{rater.description}, count exponent {rater.count_exponent:g}"
-        field = self._lineup.spec.expert_field if config.bot_agreement else None
+        field = self._setup.spec.expert_field if config.bot_agreement else None
         self._expert = () if field is None else (field,)
-        self.plan = {**self._lineup.plan, "greedy": bool(config.greedy), "seed": config.seed}
-        atomic_write_json(workdir / PLAN, {**self.plan, "digests": self._lineup.digests})
+        self.plan = {**self._setup.plan, "greedy": bool(config.greedy), "seed": config.seed}
+        atomic_write_json(workdir / PLAN, {**self.plan, "digests": self._setup.digests})
 
     def play(self, rows: evaluation_files.Journal, stop: interruption.Interruption) -> None:
         """Plays the episodes that are not in the journal yet."""
         config, session, started = self._config, rows.session, time.monotonic()
-        rated = () if self._lineup.rater is None else self._lineup.rater.fields
+        rated = () if self._setup.rater is None else self._setup.rater.fields
         kept = (*rated, *self._expert)
         before = [row["return"] or 0.0 for row in rows.rows if row["index"] < config.episodes]
         done, earned = len(before), sum(before)
         with Progress(config.episodes, "episodes", f"evaluate {config.policy}", done) as progress:
             records = play_episodes(
-                self._lineup.environment,
-                self._lineup.options,
+                self._setup.environment,
+                self._setup.options,
                 [seeds.derive(config.seed, "evaluate", index) for index in range(config.episodes)],
-                self._lineup.policy,
+                self._setup.policy,
                 How(workers=config.workers, lanes=config.lanes, keep_fields=kept, greedy=config.greedy),
                 skip=rows.done,
                 stop=stop,
@@ -169,7 +173,7 @@ class _Player:
 
     def _record(self, record: PlayedEpisode) -> None:
         """Leaves the episode as seed and actions, checked by playing it again."""
-        who = self._lineup
+        who = self._setup
         recording = record_actions(who.environment, who.options, record.seed, record.actions)
         if recording.info != record.info:
             raise RuntimeError(
@@ -183,7 +187,7 @@ class _Player:
             self._workdir / RECORDINGS,
             Films(self._workdir, self._workdir / RECORDINGS, self._config.forms),
         )
-        who, rater = self._lineup, self._lineup.live_rater()
+        who, rater = self._setup, self._setup.live_rater()
         policy = None if who.policy.in_workers else who.policy
         every = self._config.record_every
         # Also of games that were played before `record_every` asked for them.
@@ -222,7 +226,7 @@ class _Player:
         if path.exists():
             recording = Recording.load(path)
         else:
-            recording = record_actions(self._lineup.environment, self._lineup.options, row["seed"], actions)
+            recording = record_actions(self._setup.environment, self._setup.options, row["seed"], actions)
         differing = differences(recording.info, row)
         if differing or not np.array_equal(recording.actions, actions):
             raise UserError(
@@ -236,7 +240,7 @@ class _Player:
         row = evaluation_files.episode_row(record)
         if self._expert:
             row["bot_agreement"] = agreement(record.actions, *(record.fields[name] for name in self._expert))
-        rated = None if self._lineup.rater is None else self._lineup.rater.rate(record)
+        rated = None if self._setup.rater is None else self._setup.rater.rate(record)
         if rated is not None:
             row["intrinsic_return"] = float(rated.discounted.sum())
             row["intrinsic_return_uncounted"] = float(rated.uncounted.sum())

@@ -28,13 +28,13 @@ PLAN, PAGE, DIALOGUES, LOG = "plan.json", "tokens.html", "dialogues.parquet", "e
 
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for values that cannot work, before anything is played."""
-    from motif_jax.rollouts import recorded_texts, text_lineups
+    from motif_jax.rollouts import recorded_texts, text_setup
 
     run_folder.check_identity(workdir, config, IDENTITY, free=registry.FREE_OPTIONS)
     if recorded_texts.wanted(config):
         recorded_texts.check(config)
     else:
-        text_lineups.check(config)
+        text_setup.check(config)
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
@@ -55,38 +55,38 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 def _play(
     config: ConfigDict, workdir: Path, journal: evaluation_files.Journal, stop: interruption.Interruption
 ) -> dict[str, Any]:
-    from motif_jax.rollouts import recorded_texts, text_games, text_lineups
+    from motif_jax.rollouts import recorded_texts, text_episodes, text_setup
 
     if recorded_texts.wanted(config):
         return _look(config, workdir, journal)
-    lineup = text_lineups.open_lineup(config)
-    _pin(workdir, lineup.plan)
+    setup = text_setup.open_setup(config)
+    _pin(workdir, setup.plan)
     there = journal.done
     missing = [index for index in range(config.episodes) if index not in there]
     started, actions, session, known_failures = time.monotonic(), 0, journal.session, 0
     done, failed = config.episodes - len(missing), sum(row.get(FAILED, 0) for row in journal.rows)
     earned = sum(row["return"] or 0.0 for row in journal.rows if row["index"] < config.episodes)
-    with Progress(config.episodes, "episodes", f"evaluate {lineup.plan['policy']}", done) as progress:
-        played = text_games.play(
-            lineup.task, lineup.talker, config.seed, missing, config.lanes, config.threads, stop
+    with Progress(config.episodes, "episodes", f"evaluate {setup.plan['policy']}", done) as progress:
+        played = text_episodes.play(
+            setup.task, setup.actor, config.seed, missing, config.lanes, config.threads, stop
         )
         for episode in played:
-            row = lineup.row(episode, config.seed, episode.index < config.show)
+            row = setup.row(episode, config.seed, episode.index < config.show)
             seconds = round(time.monotonic() - started, 3)
             counts = {"session": session, "session_seconds": seconds}
-            if lineup.task.failures() > known_failures:
-                counts[FAILED] = lineup.task.failures() - known_failures
-                known_failures, failed = lineup.task.failures(), failed + counts[FAILED]
+            if setup.task.failures() > known_failures:
+                counts[FAILED] = setup.task.failures() - known_failures
+                known_failures, failed = setup.task.failures(), failed + counts[FAILED]
             journal.append({**row, **counts})
             done, actions, earned = done + 1, actions + row["length"], earned + row["return"]
             shown = {"mean return": earned / done, "actions/s": actions / max(seconds, 1e-3)}
             progress.update(done, **shown, **({FAILED: failed} if failed else {}))
-    return lineup.plan
+    return setup.plan
 
 
 def _look(config: ConfigDict, workdir: Path, journal: evaluation_files.Journal) -> dict[str, Any]:
     """Looks at recorded dialogues, as many as there are and `config.episodes` at most."""
-    from motif_jax.rollouts import recorded_texts, text_lineups
+    from motif_jax.rollouts import recorded_texts, text_setup
     from motif_jax.trainers import agent_folder
 
     saved = agent_folder.load(config.agent, dtype=config.dtype)
@@ -95,7 +95,7 @@ def _look(config: ConfigDict, workdir: Path, journal: evaluation_files.Journal) 
         "environment": saved.task_name,
         "options": dict(saved.options),
         "seed": config.seed,
-        **text_lineups.agent_plan(config, saved),
+        **text_setup.agent_plan(config, saved),
         "decode": None,
         "data": config.data or "held out by the training",
         "dialogues": len(dialogues),

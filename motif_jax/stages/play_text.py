@@ -18,21 +18,21 @@ GAMES = "games.jsonl"
 
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for values that cannot work."""
-    from motif_jax.rollouts import text_lineups
+    from motif_jax.rollouts import text_setup
 
     run_folder.check_identity(workdir, config)
     agent = config.mode != "answer" or not config.policy
     checks.require(agent, "policy", config.policy, "None with config.mode=answer: an agent has to speak")
-    text_lineups.check(config)
+    text_setup.check(config)
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
     """Plays until the games are over, or there is no more to read."""
-    from motif_jax.rollouts import text_lineups
+    from motif_jax.rollouts import text_setup
     from motif_jax.rollouts.text_terminal import Terminal, TextTable
 
-    lineup = text_lineups.open_lineup(config)
-    table = TextTable(lineup.task, lineup.talker, Terminal(), lineup.tokenizer, config.seed)
+    setup = text_setup.open_setup(config)
+    table = TextTable(setup.task, setup.actor, Terminal(), setup.tokenizer, config.seed)
     with FolderLock(workdir):
         run_folder.prepare(workdir, config)
         path = workdir / GAMES

@@ -15,7 +15,7 @@ from motif_jax.envs.replay import Recording
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.reports import evaluation_files, film_files
 from motif_jax.reports.film_files import Films
-from motif_jax.rollouts import lineups, watching
+from motif_jax.rollouts import evaluation_setup, watching
 from motif_jax.rollouts.ratings import LiveRater
 from motif_jax.support import config as checks
 from motif_jax.support import interruption, run_folder
@@ -111,7 +111,7 @@ class _Overlay:
     """The overlay of the episodes, loaded once: an agent's outputs and a reward.
 
     Attributes:
-      reward: as `lineup.Lineup.reward`.
+      reward: as `setup.EvalSetup.reward`.
       source: agent and reward in words and numbers, JSON-able.
     """
 
@@ -122,12 +122,12 @@ class _Overlay:
             from motif_jax.rollouts import agent_policy
 
             self._policy, step = agent_policy.load(folder, checkpoint)
-            rounded = lineups.rounded_threshold(agent_policy.read_config(folder))
+            rounded = evaluation_setup.rounded_threshold(agent_policy.read_config(folder))
         owner = f"the evaluation in {config.evaluation}" if config.evaluation else "a recording"
-        self.reward = lineups.choose_reward(config.reward, plan.get("reward"), owner, rounded)
+        self.reward = evaluation_setup.choose_reward(config.reward, plan.get("reward"), owner, rounded)
         self._rater: LiveRater | None = None
         about = None if self.reward is None else run_folder.as_plain(self.reward)
-        self.source = [folder, step, about, lineups.digests_of(folder, step, self.reward)]
+        self.source = [folder, step, about, evaluation_setup.digests_of(folder, step, self.reward)]
 
     def film(self, game: _Game) -> watching.Film:
         """Plays `game` again under it."""

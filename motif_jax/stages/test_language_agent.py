@@ -11,7 +11,7 @@ from rich.console import Console
 
 from motif_jax.envs.babyai_text import catalogue, prompts
 from motif_jax.reports import generalisation_files, played, text_tables
-from motif_jax.rollouts import tested
+from motif_jax.rollouts import eval_agents
 from motif_jax.rollouts.episodes import How
 from motif_jax.rollouts.generalisation import (
     GeneralisationTest,
@@ -38,18 +38,16 @@ def check(config: ConfigDict, workdir: Path) -> None:
     named = tuple(config.action_names)
     good = len(set(named)) == len(named) and all(isinstance(name, str) and name for name in named)
     checks.require(good, "action_names", named, "names of actions, each different and not empty")
-    player = tested.open_player(config, tested.pinned(workdir))
-    tested.refuse_changed(workdir, player)
+    player = eval_agents.open_pinned(config, workdir)
     _tests(config, player)
-    tested.check_greedy(config, player)
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
     """Plays what is missing, then writes the tables; returns 75 when it was asked to stop before the end."""
     with FolderLock(workdir), interruption.Interruption() as stop:
         run_folder.prepare(workdir, config, IDENTITY)
-        player = tested.open_player(config, tested.pinned(workdir))
-        tested.pin(workdir, player)
+        player = eval_agents.open_pinned(config, workdir)
+        eval_agents.pin(workdir, player)
         tests, left_out = _tests(config, player)
         results: list[dict[str, Any]] = []
         base: Sequence[Mapping[str, Any]] = ()
@@ -85,7 +83,7 @@ def _named(config: ConfigDict) -> list[str]:
 
 
 def _tests(
-    config: ConfigDict, player: tested.ExaminedPlayer
+    config: ConfigDict, player: eval_agents.EvalAgent
 ) -> tuple[list[tuple[GeneralisationTest, PlayedLevel]], dict[str, str]]:
     """The tests and their places; and those which 'all' would mean, but this player cannot take, with the reason."""
     names = _named(config)
@@ -113,7 +111,7 @@ def _result(
 
 
 def _write(
-    config: ConfigDict, workdir: Path, player: tested.ExaminedPlayer, results: Mapping[str, Any]
+    config: ConfigDict, workdir: Path, player: eval_agents.EvalAgent, results: Mapping[str, Any]
 ) -> None:
     summary = {
         "player": player.name,
@@ -129,7 +127,7 @@ def _write(
     generalisation_files.write(workdir, summary)
 
 
-def _show(config: ConfigDict, workdir: Path, player: tested.ExaminedPlayer) -> None:
+def _show(config: ConfigDict, workdir: Path, player: eval_agents.EvalAgent) -> None:
     summary = generalisation_files.read(workdir)
     cells, header = generalisation_files.table(summary), generalisation_files.HEADER
     title = f"{player.name} tested, {player.base.environment}"

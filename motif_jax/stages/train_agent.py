@@ -45,9 +45,9 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
         probing.make(config, settings.make_network(config))
     if config.get("tests") is not None and not (workdir / agent_checkpoints.FOLDER).exists():
-        from motif_jax.rollouts import tested
+        from motif_jax.rollouts import eval_agents
 
-        for name, reason in tested.refused_after(config).items():
+        for name, reason in eval_agents.refused_after(config).items():
             print(f"after this training the test {name} will be left out: {reason}", file=sys.stderr)
 
 

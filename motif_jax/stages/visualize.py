@@ -17,7 +17,7 @@ from rich.live import Live
 from motif_jax.actors.rerecording import record_actions
 from motif_jax.envs import registry
 from motif_jax.reports import film_files, messages, terminal
-from motif_jax.rollouts import keyboard, lineups, watching
+from motif_jax.rollouts import evaluation_setup, keyboard, watching
 from motif_jax.support import interruption, run_folder, seeds
 from motif_jax.support.errors import printable
 from motif_jax.support.locks import FolderLock
@@ -32,7 +32,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for values that cannot work, before anything is played."""
     run_folder.check_identity(workdir, config)
     film_files.check(config)
-    who = lineups.check(config)
+    who = evaluation_setup.check(config)
     film_files.check_screen(config, who.environment, who.options)
 
 
@@ -55,7 +55,7 @@ class _Stage:
     def __init__(self, config: ConfigDict, workdir: Path, console: Console) -> None:
         self._config, self._workdir, self._console = config, workdir, console
         self._films = film_files.Films(workdir, workdir, config.forms)
-        self._who = lineups.open_lineup(config)
+        self._who = evaluation_setup.open_setup(config)
         self._rater = self._who.live_rater()
 
     def show(self) -> None:
@@ -122,7 +122,9 @@ def _tallies(film: watching.Film) -> list[messages.MessageTally]:
 class _Player:
     """Plays one episode, with or without showing it."""
 
-    def __init__(self, config: ConfigDict, who: lineups.Lineup, rater: object, seed: int, title: str) -> None:
+    def __init__(
+        self, config: ConfigDict, who: evaluation_setup.EvalSetup, rater: object, seed: int, title: str
+    ) -> None:
         options = watching.with_screen(who.environment, who.options)
         self._environment = registry.make(who.environment, **options)
         spec = self._environment.spec

@@ -15,7 +15,7 @@ from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.rewards import label_log, word_vectors
 from motif_jax.rewards.bag_of_words import BagOfWordsReward, goal_sentence
 from motif_jax.rewards.word_vectors import FileVectors, HashedVectors
-from motif_jax.rollouts import lineups, ratings
+from motif_jax.rollouts import evaluation_setup, ratings
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config
 
@@ -219,13 +219,13 @@ def test_episodes_of_an_agent_are_rated_by_the_reward_that_it_learned_from(tmp_p
     own = section("table", table=str(tmp_path / "table.json"))
     assert rewards.rates(own)
     given = load_config("evaluate", "smoke").reward
-    chosen = lineups.choose_reward(given, own, "the agent")
+    chosen = evaluation_setup.choose_reward(given, own, "the agent")
     assert chosen.table == own.table
     told = ratings.LiveRater(chosen, SPEC)(rows(b"You kill the newt!")[0], {})
     assert told == (2, 2, 2)
     with given.unlocked():
         given.dir = ""
-    assert lineups.choose_reward(given, own, "the agent") is None
+    assert evaluation_setup.choose_reward(given, own, "the agent") is None
 
 
 def test_the_kinds_are_in_the_config():

@@ -15,7 +15,7 @@ from motif_jax.algorithms.appo import make_state
 from motif_jax.envs import registry
 from motif_jax.networks.agent import make_agent_network
 from motif_jax.rl import agent_checkpoints, settings
-from motif_jax.rollouts import agent_policy, lineups
+from motif_jax.rollouts import agent_policy, evaluation_setup
 from motif_jax.rollouts.episodes import How, play_episodes
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
@@ -116,10 +116,12 @@ def test_a_contest_names_its_checkpoint_and_keeps_a_pinned_one(agent):
     repository = Path(__file__).parents[2]
     config = runpy.run_path(str(repository / "configs" / "evaluate.py"))["get_config"]()
     config.policy, config.agent.dir = "agent", str(agent[0])
-    who = lineups.open_lineup(config)
+    who = evaluation_setup.open_setup(config)
     assert (who.checkpoint, who.environment, who.options["delay"]) == (300, "Recall-v0", 20)
     assert who.plan["checkpoint"] == 300
-    assert lineups.open_lineup(config, lineups.Pins(checkpoint=200)).checkpoint == 200
+    assert (
+        evaluation_setup.open_setup(config, evaluation_setup.PinnedVersions(checkpoint=200)).checkpoint == 200
+    )
     trained = json.loads((agent[0] / "config.json").read_text())
     trained["reward"] |= {"dir": "/gone", "intrinsic_coefficient": 0.1}
     moved = agent[0].parent / "moved"
@@ -128,14 +130,14 @@ def test_a_contest_names_its_checkpoint_and_keeps_a_pinned_one(agent):
     (moved / "checkpoints").symlink_to(agent[0] / "checkpoints")
     config.agent.dir = str(moved)
     with pytest.raises(UserError, match="has the reward in /gone, which is not there"):
-        lineups.open_lineup(config)
+        evaluation_setup.open_setup(config)
     config.reward.dir = ""
-    assert lineups.open_lineup(config).rater is None
+    assert evaluation_setup.open_setup(config).rater is None
     config.reward.dir = None
     config.agent.dir, config.policy = None, str(agent[0])
-    assert lineups.open_lineup(config).plan == who.plan, "the folder itself may stand as the policy"
+    assert evaluation_setup.open_setup(config).plan == who.plan, "the folder itself may stand as the policy"
     config.agent.dir, config.policy = str(agent[0]), "random"
-    who = lineups.open_lineup(config)
+    who = evaluation_setup.open_setup(config)
     assert (who.checkpoint, who.environment, who.options["delay"]) == (None, "Recall-v0", 20)
 
 
@@ -144,14 +146,14 @@ def test_a_contest_that_cannot_be_is_told_by_the_check(agent):
     config = runpy.run_path(str(repository / "configs" / "evaluate.py"))["get_config"]()
     config.policy, config.agent.dir, config.agent.checkpoint = "agent", str(agent[0]), "150"
     with pytest.raises(UserError, match="has no checkpoint 150"):
-        lineups.check(config)
-    lineups.check(config, lineups.Pins(checkpoint=200))
+        evaluation_setup.check(config)
+    evaluation_setup.check(config, evaluation_setup.PinnedVersions(checkpoint=200))
     config.agent.checkpoint, config.environment.name = "latest", "NetHackScore-v1"
     with pytest.raises(UserError, match=r"must be Recall-v0, or .* was trained on Recall-v0"):
-        lineups.check(config)
+        evaluation_setup.check(config)
     config.environment.name = None
     config.compat.sober_mask = True  # the agent's own switches hold
-    lineups.check(config)
+    evaluation_setup.check(config)
 
 
 def test_what_cannot_be_loaded_is_told(agent, tmp_path):
@@ -180,4 +182,4 @@ def test_an_agent_plays_only_where_its_actions_are(tmp_path):
     evaluation = runpy.run_path(str(repository / "configs" / "evaluate.py"))["get_config"]()
     evaluation.policy, evaluation.environment.name = str(tmp_path), "NetHackScoreExtendedActions-v1"
     with pytest.raises(UserError, match=r"same fields and actions: .* was trained on NetHackScore-v1"):
-        lineups.check(evaluation)
+        evaluation_setup.check(evaluation)

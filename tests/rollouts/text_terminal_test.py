@@ -11,7 +11,7 @@ import pytest
 from motif_jax.datasets.dialogues.dialogue import Dialogue
 from motif_jax.envs.text.contract import Observation, Outcome
 from motif_jax.envs.wordle.environment import WordleObservation
-from motif_jax.rollouts.text_games import Said
+from motif_jax.rollouts.text_episodes import TextAction
 from motif_jax.rollouts.text_terminal import Terminal, TextTable, plain, shown
 
 HOSTILE = "a\x1b]0;owned\x07\x1b[2Jb\x9b31m\rc\x7f\ud800"
@@ -27,7 +27,7 @@ class _Heard(Observation):
 
 
 class _Hostile:
-    """Task, environment, tokenizer and talker in one: whatever is asked of it, it says the same."""
+    """Task, environment, tokenizer and actor in one: whatever is asked of it, it says the same."""
 
     def environment(self) -> Any:
         return self
@@ -46,8 +46,8 @@ class _Hostile:
     def begin(self, games: Any) -> None:
         pass
 
-    def act(self, observations: Any, slots: Any) -> list[Said]:
-        return [Said(HOSTILE)]
+    def act(self, observations: Any, slots: Any) -> list[TextAction]:
+        return [TextAction(HOSTILE)]
 
 
 @pytest.mark.parametrize(

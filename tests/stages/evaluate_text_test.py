@@ -23,7 +23,7 @@ from motif_jax.language.model import LanguageModel
 from motif_jax.language.text_agent import Design
 from motif_jax.published import evaluation_logs
 from motif_jax.reports import evaluation_files
-from motif_jax.rollouts import text_games, text_lineups, text_terminal
+from motif_jax.rollouts import text_episodes, text_setup, text_terminal
 from motif_jax.stages import compare, evaluate_text, report
 from motif_jax.support.errors import UserError
 from tests import text_agents
@@ -276,7 +276,7 @@ def test_a_task_from_outside_is_played(tmp_path: Path) -> None:
 
 def test_what_an_agent_says_that_is_no_text_of_the_task_has_its_tokens() -> None:
     inner = registry.make("tests.toy_text:Task", {}).tokenizer()
-    tokenizer = text_games.SaidTokens(inner)
+    tokenizer = text_episodes.ActionTokens(inner)
     with pytest.raises(ValueError, match="not found"):
         tokenizer.encode("a</s>b")
     assert tokenizer.said([0, 29, 1]) == "a</s>b"
@@ -292,10 +292,10 @@ def test_a_person_plays_at_the_terminal(agent: Path, mode: str) -> None:
         "against": "slate\n" * 6,
         "answer": "<b><b><b><b><b>\n\n/end\n",
     }
-    lineup = text_lineups.open_lineup(config_of(agent=str(agent)))
+    setup = text_setup.open_setup(config_of(agent=str(agent)))
     out = io.StringIO()
     terminal = text_terminal.Terminal(io.StringIO(typed[mode]), out)
-    table = text_terminal.TextTable(lineup.task, lineup.talker, terminal, lineup.tokenizer, 0)
+    table = text_terminal.TextTable(setup.task, setup.actor, terminal, setup.tokenizer, 0)
     found = table.play(0, mode)
     assert len(found) == (2 if mode == "against" else 1)
     said = out.getvalue()

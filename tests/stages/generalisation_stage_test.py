@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from motif_jax.reports import generalisation_files
-from motif_jax.rollouts import lineups
-from motif_jax.rollouts import tested as players
+from motif_jax.rollouts import eval_agents, evaluation_setup
 from motif_jax.stages import collect_trajectories, test_language_agent, train_agent
 from motif_jax.support.errors import UserError
 from tests.language import talkers
@@ -136,15 +135,11 @@ def test_before_a_training_the_tests_that_it_could_not_take_are_told(tmp_path, c
 
 def test_a_model_that_has_changed_since_is_not_tested_on(tmp_path):
     config = small(tmp_path)
-    players.pin(tmp_path, players.open_player(config))
-    players.pin(tmp_path, players.open_player(config))
+    eval_agents.pin(tmp_path, eval_agents.open_pinned(config, tmp_path))
+    eval_agents.open_pinned(config, tmp_path)
     talkers.write(tmp_path / "model", seed=1)
-    changed = players.open_player(config)
     with pytest.raises(UserError, match=r"has another model than when .* started"):
-        players.pin(tmp_path, changed)
-    # Written before this was.
-    (tmp_path / players.PLAN).write_text('{"checkpoint": null}')
-    players.pin(tmp_path, changed)
+        eval_agents.open_pinned(config, tmp_path)
 
 
 @pytest.mark.extra
@@ -156,10 +151,10 @@ def test_an_agent_of_one_kind_of_task_plays_on_other_levels(tmp_path, level, opt
     for other, left in ((level, {value}), ("BabyAI-GoToRedBallGrey-v0", set()), (None, {value})):
         config = load_config("test_language_agent")
         config.policy, config.environment.name = agent, other
-        base = players.open_player(config).base
+        base = eval_agents.open_agent(config).base
         assert (base.environment, {base.options.get(option)} - {None}) == (other or level, left)
-        lineup = lineups.open_lineup(lineups.of_folder(agent, environment=other))
-        assert (lineup.environment, {lineup.options.get(option)} - {None}) == (other or level, left)
+        setup = evaluation_setup.open_setup(evaluation_setup.of_folder(agent, environment=other))
+        assert (setup.environment, {setup.options.get(option)} - {None}) == (other or level, left)
         collecting = load_config("collect_trajectories")
         collecting.policy, collecting.environment.name = agent, other
         collect_trajectories.check(collecting, tmp_path / "none")

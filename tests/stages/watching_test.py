@@ -10,7 +10,7 @@ import signal
 import pytest
 
 from motif_jax.reports import evaluation_files
-from motif_jax.rollouts import lineups, watching
+from motif_jax.rollouts import evaluation_setup, watching
 from motif_jax.stages import evaluate, replay, visualize
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import EXIT_CODE
@@ -132,11 +132,11 @@ def test_movies_that_cannot_be(evaluation, tmp_path):
 
 
 def test_checkpoint_and_reward_of_the_first_start_are_pinned(tmp_path):
-    assert evaluate._pinned(tmp_path) == lineups.Pins()
+    assert evaluate._pinned(tmp_path) == evaluation_setup.PinnedVersions()
     (tmp_path / "plan.json").write_text(
         json.dumps({"checkpoint": 300, "reward": {"dir": "r", "step": 7}, "digests": {}})
     )
-    assert evaluate._pinned(tmp_path) == lineups.Pins(300, 7)
+    assert evaluate._pinned(tmp_path) == evaluation_setup.PinnedVersions(300, 7)
 
 
 def replay_config(**changes):
@@ -156,7 +156,7 @@ def test_a_stopped_replay_goes_on_behind_the_last_film(evaluation, tmp_path, mon
     config.forms.gif, config.forms.stop = True, 3
     assert run(replay, config, tmp_path / "r") is None
     assert len(made) == 6, "other forms are other films"
-    monkeypatch.setattr(lineups, "digests_of", lambda *_: {"reward": "another"})
+    monkeypatch.setattr(evaluation_setup, "digests_of", lambda *_: {"reward": "another"})
     assert run(replay, config, tmp_path / "r") is None
     assert len(made) == 9, "so are those of what was trained again under the same name"
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from motif_jax import agents, rewards
-from motif_jax.rollouts import lineups
+from motif_jax.rollouts import evaluation_setup
 from motif_jax.support import hub, run_folder
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import launch, load_config
@@ -136,7 +136,7 @@ def test_an_agent_that_was_uploaded_comes_back_with_its_reward(
     monkeypatch.chdir(tmp_path)  # where nothing of the training lies
     agent = agents.load("hf://me/agent")
     assert agent.checkpoint == max(int(path.name) for path in (EXAMPLE / "checkpoints").iterdir())
-    lineup = lineups.open_lineup(lineups.of_folder(agent.folder))
+    lineup = evaluation_setup.open_setup(evaluation_setup.of_folder(agent.folder))
     assert lineup.reward is not None
     assert Path(lineup.reward.dir) == agent.folder / "reward.safetensors"
     assert "run.py" not in served.fetched

@@ -9,7 +9,7 @@ import pytest
 from motif_jax.datasets.dialogues import parquet
 from motif_jax.envs.reddit.task import Reddit
 from motif_jax.envs.text import registry
-from motif_jax.rollouts import text_lineups, text_scores, text_sources
+from motif_jax.rollouts import text_scores, text_setup, text_sources
 from motif_jax.stages import collect_text
 from motif_jax.support.errors import UserError
 from tests.envs.reddit.conftest import SCORES, refused, returns
@@ -82,7 +82,7 @@ def test_an_agent_under_another_reward_keeps_neither_scores_nor_scale(options):
     def taken(**own):
         config = load_config("evaluate_text", "reddit")
         config.options = json.dumps(own)
-        return text_lineups.named_task(config, about)[1]
+        return text_setup.named_task(config, about)[1]
 
     liked = {"reward": "upvote_model", "upvote_run": "runs/upvote"}
     assert taken(**liked) == {"folder": options["folder"], "noise_seed": 3, **liked}
@@ -118,4 +118,4 @@ def test_vllm_in_processes_that_play_is_refused_in_one_line(tmp_path, options):
     config = load_config("evaluate_text", "reddit")
     config.policy, config.options = "recorded", json.dumps({**own, "folder": options["folder"]})
     with pytest.raises(UserError, match=line):
-        text_lineups.check(config)
+        text_setup.check(config)

@@ -19,11 +19,11 @@ from motif_jax.envs.text.contract import TextTask
 from motif_jax.language.decoding import Decoding
 from motif_jax.rollouts import text_scores
 from motif_jax.rollouts.speakers import AgentSpeaker
-from motif_jax.rollouts.text_games import (
-    AgentTalker,
+from motif_jax.rollouts.text_episodes import (
+    AgentTextActor,
     PlayedText,
-    PolicyTalker,
-    Talker,
+    PolicyTextActor,
+    TextActor,
     environment_seed,
 )
 from motif_jax.support import config as checks
@@ -103,7 +103,7 @@ def _token_reward(config: ConfigDict) -> TokenReward:
 
 
 def check(config: ConfigDict) -> None:
-    """Raises UserError for what `open_lineup` would refuse, as far as that is known without networks being read."""
+    """Raises UserError for what `open_setup` would refuse, as far as that is known without networks being read."""
     checks.require(
         bool(config.agent or config.policy),
         "agent",
@@ -137,18 +137,18 @@ def _described(config: ConfigDict) -> dict[str, Any] | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class TextLineup:
+class TextEvalSetup:
     """Who plays what.
 
     Attributes:
       task: of the environments.
-      talker: who speaks.
+      actor: who speaks.
       plan: both in words, and how actions are written.
       tokenizer, token_reward: for the token return.
     """
 
     task: TextTask
-    talker: Talker
+    actor: TextActor
     plan: dict[str, Any]
     tokenizer: TextTokenizer
     token_reward: TokenReward
@@ -202,7 +202,7 @@ class TextLineup:
         }
 
 
-def open_lineup(config: ConfigDict) -> TextLineup:
+def open_setup(config: ConfigDict) -> TextEvalSetup:
     """Reads the agent, where there is one.
 
     Raises:
@@ -215,7 +215,7 @@ def open_lineup(config: ConfigDict) -> TextLineup:
     plan["drawn_from"] = registry.drawn_from(task)
     tokenizer = task.tokenizer()
     if config.policy:
-        talker: Talker = PolicyTalker(task.policy(config.policy), config.seed)
+        actor: TextActor = PolicyTextActor(task.policy(config.policy), config.seed)
         plan |= {"policy": config.policy, "digest": None, "decode": None, "values": False}
     else:
         assert about is not None
@@ -232,9 +232,9 @@ def open_lineup(config: ConfigDict) -> TextLineup:
                 f"config.decode.kind={decoding.kind}: the values of {saved.method} are of whole actions and decide nothing; with rerank they do",
                 flush=True,
             )
-        talker = AgentTalker(speaker, saved.params, tokenizer, decoding, config.seed)
+        actor = AgentTextActor(speaker, saved.params, tokenizer, decoding, config.seed)
         plan |= {**agent_plan(config, saved), "decode": dataclasses.asdict(decoding)}
-    return TextLineup(task, talker, plan, tokenizer, _token_reward(config))
+    return TextEvalSetup(task, actor, plan, tokenizer, _token_reward(config))
 
 
 def agent_plan(config: ConfigDict, saved: agent_folder.SavedAgent) -> dict[str, Any]:

@@ -31,7 +31,7 @@ _KEYS = jax.jit(
 
 
 @dataclasses.dataclass(frozen=True)
-class Said:
+class TextAction:
     """An action.
 
     Attributes:
@@ -47,17 +47,17 @@ class Said:
     divergence: float = 0.0
 
 
-class Talker(Protocol):
+class TextActor(Protocol):
     """Who speaks in several episodes at once."""
 
     def begin(self, episodes: Sequence[int]) -> None:
         """Starts anew, with these episodes."""
 
-    def act(self, observations: Sequence[Any], places: Sequence[int]) -> list[Said]:
+    def act(self, observations: Sequence[Any], places: Sequence[int]) -> list[TextAction]:
         """What is said in each of the episodes at `places` (of those of `begin`), which stand at `observations`."""
 
 
-class PolicyTalker:
+class PolicyTextActor:
     """A policy of the task, one episode after the other; each has its own generator.
 
     Args:
@@ -70,16 +70,16 @@ class PolicyTalker:
         self._rngs: list[np.random.Generator] = []
 
     def begin(self, episodes: Sequence[int]) -> None:
-        """See `Talker`."""
+        """See `TextActor`."""
         self._rngs = [seeds.rng(self._seed, "evaluate_text", "policy", episode) for episode in episodes]
 
-    def act(self, observations: Sequence[Any], places: Sequence[int]) -> list[Said]:
-        """See `Talker`."""
+    def act(self, observations: Sequence[Any], places: Sequence[int]) -> list[TextAction]:
+        """See `TextActor`."""
         pairs = zip(observations, places, strict=True)
-        return [Said(self._policy.act(observation, self._rngs[place])) for observation, place in pairs]
+        return [TextAction(self._policy.act(observation, self._rngs[place])) for observation, place in pairs]
 
 
-class SaidTokens:
+class ActionTokens:
     """A task's tokenizer that also knows what an agent wrote where no text of the task is, a delimiter within an action say."""
 
     def __init__(self, tokenizer: TextTokenizer) -> None:
@@ -109,7 +109,7 @@ class SaidTokens:
         return text
 
 
-class AgentTalker:
+class AgentTextActor:
     """An agent, all episodes in one program; what an episode draws does not depend on those beside it.
 
     Args:
@@ -130,12 +130,12 @@ class AgentTalker:
         as_written: bool = False,
     ) -> None:
         self._speaker, self._params = speaker, jax.device_put(params)
-        self._tokenizer, self._decoding = SaidTokens(tokenizer), decoding
+        self._tokenizer, self._decoding = ActionTokens(tokenizer), decoding
         self._key = jax.random.key(seeds.derive(seed, "evaluate_text", "agent") % (1 << 31))
         self._reward, self._as_written = constant(0.0), as_written
 
     def begin(self, episodes: Sequence[int]) -> None:
-        """See `Talker`."""
+        """See `TextActor`."""
         # The program's size is a power of two, or few programs would ever fit again.
         self._rows = 1 << (len(episodes) - 1).bit_length()
         self._session = TextSession(
@@ -146,8 +146,8 @@ class AgentTalker:
         self._turns = np.zeros(len(episodes), np.int32)
         self._written: list[list[np.ndarray]] = [[] for _ in episodes]
 
-    def act(self, observations: Sequence[Any], places: Sequence[int]) -> list[Said]:
-        """See `Talker`."""
+    def act(self, observations: Sequence[Any], places: Sequence[int]) -> list[TextAction]:
+        """See `TextActor`."""
         self._narrow(places)
         seats = {place: seat for seat, place in enumerate(self._places)}
         said = np.array([seats[place] for place in places])
@@ -169,12 +169,14 @@ class AgentTalker:
             self._written[place].append(action.tokens)
         return found
 
-    def _said(self, written: Any, seat: int) -> Said:
+    def _said(self, written: Any, seat: int) -> TextAction:
         valid = written.valid[seat]
         tokens = written.tokens[seat][valid]
         words = tokens[:-1] if len(tokens) and tokens[-1] == self._tokenizer.delimiters.action_end else tokens
         facts = TokenFacts(*(fact[seat][valid] for fact in written.facts))
-        return Said(self._tokenizer.said(words.tolist()), tokens, facts, float(written.divergence[seat]))
+        return TextAction(
+            self._tokenizer.said(words.tolist()), tokens, facts, float(written.divergence[seat])
+        )
 
     def _narrow(self, places: Sequence[int]) -> None:
         """Leaves ended episodes out, if that makes the program small enough."""
@@ -199,7 +201,7 @@ class PlayedText:
 
     index: int
     dialogue: Dialogue
-    actions: tuple[Said, ...]
+    actions: tuple[TextAction, ...]
 
 
 def environment_seed(seed: int, index: int) -> int:
@@ -209,7 +211,7 @@ def environment_seed(seed: int, index: int) -> int:
 
 def play(
     task: TextTask,
-    talker: Talker,
+    actor: TextActor,
     seed: int,
     episodes: Sequence[int],
     lanes: int,
@@ -220,7 +222,7 @@ def play(
 
     Args:
       task: of the environments.
-      talker: who speaks.
+      actor: who speaks.
       seed: of everything.
       episodes: their numbers.
       lanes: so many at a time.
@@ -234,7 +236,7 @@ def play(
     with ThreadPoolExecutor(threads) as pool:
         for start in range(0, len(episodes), lanes):
             wave = list(episodes[start : start + lanes])
-            yield from _wave(wave, environments, talker, seed, pool if threads > 1 else None, stop)
+            yield from _wave(wave, environments, actor, seed, pool if threads > 1 else None, stop)
             if stop is not None and stop.requested:
                 return
 
@@ -242,7 +244,7 @@ def play(
 def _wave(
     episodes: Sequence[int],
     environments: Sequence[TextEnvironment],
-    talker: Talker,
+    actor: TextActor,
     seed: int,
     pool: ThreadPoolExecutor | None,
     stop: Interruption | None,
@@ -252,12 +254,12 @@ def _wave(
     def reset(place: int) -> Any:
         return environments[place].reset(np.random.default_rng(environment_seed(seed, episodes[place])))
 
-    talker.begin(episodes)
+    actor.begin(episodes)
     places = list(range(len(episodes)))
     observations = list(each(reset, places))
-    actions: list[list[Said]] = [[] for _ in episodes]
+    actions: list[list[TextAction]] = [[] for _ in episodes]
     while places and not (stop is not None and stop.requested):
-        said = talker.act([observations[place] for place in places], places)
+        said = actor.act([observations[place] for place in places], places)
         outcomes = each(lambda pair: environments[pair[0]].step(pair[1].text), zip(places, said, strict=True))
         going = []
         for place, action, outcome in zip(places, said, outcomes, strict=True):

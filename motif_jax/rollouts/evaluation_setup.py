@@ -1,11 +1,11 @@
-"""Who plays, where, and by which reward it is rated: what evaluate and visualize read from their configs."""
+"""Which policy plays where, and by which reward it is rated: what evaluate and visualize read from their configs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
@@ -15,7 +15,7 @@ from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.rollouts import fixed_shares, policies
 from motif_jax.rollouts.ratings import EpisodeRater, LiveRater, load_rater
 from motif_jax.support import config as checks
-from motif_jax.support import entry_points, run_folder
+from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 
 DEFAULT_ENVIRONMENT = "NetHackScore-v1"
@@ -23,18 +23,18 @@ _NAMED = (policies.RANDOM, policies.FIXED, policies.BOT, policies.AGENT)
 # What a result depends on, of the sections that this module reads.
 IDENTITY = ("policy", "agent", "environment", "reward", "compat")
 _MOTIF = "motif"  # the kind of reward that lies in a folder or file
-# What the configs say of a reward that is named; an agent's own reward keeps the settings that it trained with.
+# Defaults of the configs for a named reward; an agent's own reward keeps the settings that it trained with.
 _SETTINGS = {"step": None, "normalise": True, "quantile": 0.5, "threshold": "quantile", "count_exponent": 3.0}
 
 
 @dataclass(frozen=True)
-class Pins:
-    """What a run that is resumed keeps although its config leaves it open: trainings that resume save newer ones.
+class PinnedVersions:
+    """What a resumed run keeps although its config leaves it open: trainings that resume save newer versions.
 
     Attributes:
       checkpoint: step of the agent's checkpoint, None: as the config says.
       reward_step: evaluation of the reward, likewise.
-      digests: of `Lineup`, which must be as they were; what is not among them is not compared.
+      digests: of `EvalSetup`; those that are missing are not compared.
       shares: of the actions, of the policy 'fixed'; None: they are fitted.
     """
 
@@ -45,7 +45,7 @@ class Pins:
 
 
 @dataclass(frozen=True)
-class Lineup:
+class EvalSetup:
     """A policy in its environment.
 
     Attributes:
@@ -54,8 +54,8 @@ class Lineup:
       checkpoint: step of the agent's checkpoint, None for other policies.
       rater: the intrinsic reward, None without one.
       reward: dir, step, normalise, quantile, count_exponent and two_decimals of it, None without one.
-      plan: all of this in words and numbers, JSON-able.
-      digests: by what `agent` and `reward` are told from others that were put in their place, where something tells.
+      plan: all of this, JSON-able.
+      digests: of `agent` and `reward`, where they have one.
     """
 
     policy: Any
@@ -69,23 +69,34 @@ class Lineup:
     digests: dict[str, str]
 
     def live_rater(self) -> LiveRater | None:
-        """Loads the reward's numbers of single observations, for people who watch; None without a reward."""
+        """Loads the reward for single observations; None without a reward."""
         return None if self.reward is None else LiveRater(self.reward, self.spec)
 
 
-def check(config: ConfigDict, pins: Pins | None = None) -> Lineup:
-    """Raises UserError for values of the sections policy, agent, environment and reward that cannot work.
+class _Agent(NamedTuple):
+    """What the folder of an agent gives: where it plays, itself if it plays, its own reward and the rounding of that."""
 
-    Opens the lineup and returns it: what is wrong in its folders is told here, not when a run folder has been given
-    to it. `pins` as in `open_lineup`.
-    """
-    named = config.policy in _NAMED or is_outside(config.policy)
-    allowed = f"{', '.join(_NAMED)}, the folder of an agent run, or module:Class"
-    there = bool(config.policy) and Path(config.policy).is_dir()
-    checks.require(named or there, "policy", config.policy, allowed)
-    which = config.agent.checkpoint
+    environment: str
+    options: dict[str, Any]
+    policy: Any = None
+    step: int | None = None
+    reward: ConfigDict | None = None
+    two_decimals: bool | None = None
+
+
+def check_checkpoint(which: str) -> None:
+    """Raises UserError where `config.agent.checkpoint` names no checkpoint."""
     good = which in ("latest", "best") or checks.is_natural(which)
     checks.require(good, "agent.checkpoint", which, "latest, best or a step")
+
+
+def check(config: ConfigDict, pins: PinnedVersions | None = None) -> EvalSetup:
+    """Opens the setup as `open_setup` does; raises UserError, too, for values that it does not read."""
+    is_known = config.policy in _NAMED or policies.is_outside(config.policy)
+    allowed = f"{', '.join(_NAMED)}, the folder of an agent run, or module:Class"
+    is_folder = bool(config.policy) and Path(config.policy).is_dir()
+    checks.require(is_known or is_folder, "policy", config.policy, allowed)
+    check_checkpoint(config.agent.checkpoint)
     if config.policy == policies.AGENT or config.agent.dir is not None:
         checks.existing_folder(config, "agent.dir")
     if config.environment.name is not None and not registry.is_gym(config.environment.name):
@@ -94,19 +105,24 @@ def check(config: ConfigDict, pins: Pins | None = None) -> Lineup:
         from motif_jax.rewards.load import check_place
 
         check_place(config, "reward.dir")
-    who = open_lineup(config, pins)
-    if registry.is_gym(who.environment):
-        registry.check(who.environment, who.options)
+    setup = open_setup(config, pins)
+    if registry.is_gym(setup.environment):
+        registry.check(setup.environment, setup.options)
+    check_greedy(config, setup.policy)
+    return setup
+
+
+def check_greedy(config: ConfigDict, policy: Any) -> None:
+    """Raises UserError where `config.greedy` is asked of a policy that draws its actions itself."""
     allowed = f"False: {config.policy} chooses its actions itself, only a network's are drawn"
-    checks.require(not (config.greedy and who.policy.in_workers), "greedy", config.greedy, allowed)
-    return who
+    checks.require(not (config.greedy and policy.in_workers), "greedy", config.greedy, allowed)
 
 
-def open_lineup(config: ConfigDict, pins: Pins | None = None) -> Lineup:
+def open_setup(config: ConfigDict, pins: PinnedVersions | None = None) -> EvalSetup:
     """Loads what `config` names.
 
-    The random policy, and one from outside, plays in the environment of `config.agent.dir` where that is given. The reward is that of
-    `config.reward.dir`, none where that is empty, and the agent's own where it is None.
+    The random policy, and one from outside, plays in the environment of `config.agent.dir` where that is given. The reward is
+    that of `config.reward.dir`, none where that is empty, and the agent's own where it is None.
 
     Args:
       config: with the sections policy, agent, environment, reward, compat.
@@ -115,79 +131,99 @@ def open_lineup(config: ConfigDict, pins: Pins | None = None) -> Lineup:
     Raises:
       UserError: a folder is not what it should be, or not what it was when `pins` were made.
     """
-    pins = pins or Pins()
-    policy: Any = policies.BotPolicy() if config.policy == policies.BOT else policies.RandomPolicy()
-    own: ConfigDict | None = None
-    two_decimals: bool | None = None
-    step: int | None = None
-    outside = is_outside(config.policy)
-    itself = not outside and config.policy not in _NAMED
-    folder = config.policy if itself else config.agent.dir
-    name = config.environment.name or DEFAULT_ENVIRONMENT
-    switches = {key: True for key, on in config.compat.items() if on}
-    options: dict[str, Any] = {}
-    if folder is None and switches:
-        quirks = () if registry.is_gym(name) else registry.spec(name).quirks
-        unknown = sorted(set(switches) - set(quirks))
-        allowed = f"off on {name}: only the game has published quirks"
-        checks.require(not unknown, f"compat.{', compat.'.join(unknown)}", True, allowed)
-        options["compat"] = switches
-    if folder is not None:
-        from motif_jax import rewards
-        from motif_jax.rollouts import agent_policy
-
-        trained = agent_policy.read_config(folder)
-        trained_on, options = agent_policy.environment_of(trained)
-        name = config.environment.name or trained_on
-        given = registry.options_of({**config.environment, "name": name, "max_episode_steps": None})
-        options = _options_in(name, trained_on, options | given, folder)
-        two_decimals = rounded_threshold(trained)
-        if trained.reward.intrinsic_coefficient and rewards.rates(trained.reward):
-            own = _with_reward_beside(trained.reward, Path(folder))
-        if itself or config.policy == policies.AGENT:
-            which = config.agent.checkpoint if pins.checkpoint is None else str(pins.checkpoint)
-            policy, step = agent_policy.load(folder, which, name)
-        if trained.reward.intrinsic_coefficient and trained.reward.get("kind") in rewards.LEARNED:
-            # What it paid when the checkpoint was written, whoever plays; before the first update nothing was known, and the newest is taken.
-            rated_at = step
-            if step is None and config.reward.dir is None and pins.reward_step is None:
-                rated_at = agent_policy.find_step(folder, config.agent.checkpoint)
-            own = ConfigDict({**trained.reward, "kind": _MOTIF, "dir": str(folder), "step": rated_at or None})
-    options |= registry.options_of({**config.environment, "name": name})
-    if (change := config.environment.get("change")) is not None:
-        allowed = f"None: {name} is none of BabyAI-Text, whose prompts alone are changed"
-        checks.require(name.startswith(catalogue.PREFIX), "environment.change", change, allowed)
-        options["change"] = change
-    if config.policy == policies.BOT:
-        options |= _with_expert(name, options, "policy", policies.BOT)
-    elif config.get("bot_agreement"):
-        options |= _with_expert(name, options, "bot_agreement", True)
-    reward = choose_reward(config.reward, own, f"the agent in {folder}", two_decimals, pins.reward_step)
+    pins = pins or PinnedVersions()
+    is_outside = policies.is_outside(config.policy)
+    is_folder = not is_outside and config.policy not in _NAMED
+    folder = config.policy if is_folder else config.agent.dir
+    if folder is None:
+        agent = _without_agent(config)
+    else:
+        agent = _of_folder(config, folder, is_folder or config.policy == policies.AGENT, pins)
+    name, options = agent.environment, _own_options(config, agent)
+    owner = f"the agent in {folder}"
+    reward = choose_reward(config.reward, agent.reward, owner, agent.two_decimals, pins.reward_step)
     if reward is not None:
         from motif_jax.rl import settings
 
         options |= settings.fields_option(name, options, reward)
     spec = registry.spec(name, **options)
-    if outside:
-        policy = from_outside(config.policy, spec)
-    if config.policy == policies.FIXED:
-        policy = policies.FixedPolicy(pins.shares or fixed_shares.fit(name, options, config.seed))
-    rater = None if reward is None else load_rater(reward, spec)
+    policy = agent.policy or _policy(config, name, options, spec, pins)
     plan = {
-        "policy": config.policy if outside or step is None else str(folder),
-        "checkpoint": step,
+        "policy": config.policy if is_outside or agent.step is None else str(folder),
+        "checkpoint": agent.step,
         "environment": name,
         "options": options,
         "reward": None if reward is None else run_folder.as_plain(reward),
         **({"shares": policy.shares} if config.policy == policies.FIXED else {}),
     }
-    digests = digests_of(folder, step, reward)
+    rater = None if reward is None else load_rater(reward, spec)
+    digests = digests_of(folder, agent.step, reward)
     _refuse_changed(pins.digests, digests, plan)
-    return Lineup(policy, name, options, spec, step, rater, reward, plan, digests)
+    return EvalSetup(policy, name, options, spec, agent.step, rater, reward, plan, digests)
+
+
+def _policy(config: ConfigDict, name: str, options: Any, spec: EnvironmentSpec, pins: PinnedVersions) -> Any:
+    """A policy that is no agent."""
+    if config.policy == policies.FIXED:
+        return policies.FixedPolicy(pins.shares or fixed_shares.fit(name, options, config.seed))
+    if policies.is_outside(config.policy):
+        return policies.from_outside(config.policy, spec)
+    return policies.BotPolicy() if config.policy == policies.BOT else policies.RandomPolicy()
+
+
+def _own_options(config: ConfigDict, agent: _Agent) -> dict[str, Any]:
+    """The agent's options with those of `config.environment` over them, and the field of the scripted player where it is read."""
+    name = agent.environment
+    options = agent.options | registry.options_of({**config.environment, "name": name})
+    if (change := config.environment.get("change")) is not None:
+        allowed = f"None: {name} is none of BabyAI-Text, whose prompts alone are changed"
+        checks.require(name.startswith(catalogue.PREFIX), "environment.change", change, allowed)
+        options["change"] = change
+    key = "policy" if config.policy == policies.BOT else "bot_agreement"
+    if config.policy != policies.BOT and not config.get("bot_agreement"):
+        return options
+    expert = registry.spec(name, **options).expert_field
+    checks.require(expert is not None, key, config[key], f"another: {name} has no scripted player")
+    return options | {"fields": [*options.get("fields", ()), expert]}
+
+
+def _without_agent(config: ConfigDict) -> _Agent:
+    name = config.environment.name or DEFAULT_ENVIRONMENT
+    switches = {key: True for key, on in config.compat.items() if on}
+    if not switches:
+        return _Agent(name, {})
+    unknown = sorted(set(switches) - set(() if registry.is_gym(name) else registry.spec(name).quirks))
+    allowed = f"off on {name}: only the game has published quirks"
+    checks.require(not unknown, f"compat.{', compat.'.join(unknown)}", True, allowed)
+    return _Agent(name, {"compat": switches})
+
+
+def _of_folder(config: ConfigDict, folder: str, plays: bool, pins: PinnedVersions) -> _Agent:
+    from motif_jax import rewards
+    from motif_jax.rollouts import agent_policy
+
+    trained = agent_policy.read_config(folder)
+    trained_on, options = agent_policy.environment_of(trained)
+    name = config.environment.name or trained_on
+    over = registry.options_of({**config.environment, "name": name, "max_episode_steps": None})
+    options = _options_in(name, trained_on, options | over, folder)
+    policy, step, own = None, None, None
+    if trained.reward.intrinsic_coefficient and rewards.rates(trained.reward):
+        own = _with_reward_beside(trained.reward, Path(folder))
+    if plays:
+        which = config.agent.checkpoint if pins.checkpoint is None else str(pins.checkpoint)
+        policy, step = agent_policy.load(folder, which, name)
+    if trained.reward.intrinsic_coefficient and trained.reward.get("kind") in rewards.LEARNED:
+        # Rate with the reward as of the agent's checkpoint; before the first update use the newest.
+        rated_at = step
+        if step is None and config.reward.dir is None and pins.reward_step is None:
+            rated_at = agent_policy.find_step(folder, config.agent.checkpoint)
+        own = ConfigDict({**trained.reward, "kind": _MOTIF, "dir": str(folder), "step": rated_at or None})
+    return _Agent(name, options, policy, step, own, rounded_threshold(trained))
 
 
 def _with_reward_beside(reward: ConfigDict, folder: Path) -> ConfigDict:
-    """The reward of an agent, taken from the agent's folder where it is there and no longer where it was trained from."""
+    """The reward of an agent, taken from the agent's folder if it is there and no longer where it was trained from."""
     beside = folder / Path(reward.dir or "").name
     if reward.dir and not Path(reward.dir).exists() and beside.exists():
         return ConfigDict({**reward, "dir": str(beside)})
@@ -197,7 +233,7 @@ def _with_reward_beside(reward: ConfigDict, folder: Path) -> ConfigDict:
 def of_folder(
     folder: str | Path, checkpoint: str = "latest", environment: str | None = None, reward: bool = True
 ) -> ConfigDict:
-    """The sections that `open_lineup` reads, for the agent in `folder` as it was trained, with its own reward or none."""
+    """The sections that `open_setup` reads, for the agent in `folder` as it was trained, with its own reward or none."""
     return ConfigDict(
         {
             "policy": policies.AGENT,  # whatever the folder is called
@@ -210,7 +246,7 @@ def of_folder(
 
 
 def digests_of(folder: str | None, step: int | None, reward: ConfigDict | None) -> dict[str, str]:
-    """`Lineup.digests` of the agent's checkpoint and of the reward."""
+    """`EvalSetup.digests` of the agent's checkpoint and of the reward."""
     from motif_jax import rewards
     from motif_jax.rollouts import agent_policy
 
@@ -220,7 +256,6 @@ def digests_of(folder: str | None, step: int | None, reward: ConfigDict | None) 
 
 
 def _refuse_changed(before: Mapping[str, str], now: Mapping[str, str], plan: Mapping[str, Any]) -> None:
-    """Raises UserError where agent or reward is not the one that it was."""
     reward = plan["reward"] or {}
     places = {
         "agent": f"policy={plan['policy']}",
@@ -232,32 +267,6 @@ def _refuse_changed(before: Mapping[str, str], now: Mapping[str, str], plan: Map
                 f"config.{places.get(name, name)}: is not the one that the run started with: it was trained or written again: "
                 "restore the previous one, or choose another --workdir"
             )
-
-
-def _with_expert(name: str, options: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
-    """The option `fields` with the field that the bot's actions stand in; UserError where there is no bot, for `config.key`."""
-    field = registry.spec(name, **options).expert_field
-    checks.require(field is not None, key, value, f"another: {name} has no scripted player")
-    return {"fields": [*options.get("fields", ()), field]}
-
-
-def is_outside(policy: str) -> bool:
-    """Whether `config.policy` names a class; the path of a run folder may look like one."""
-    return entry_points.is_entry_point(policy) and not Path(policy).is_dir()
-
-
-def from_outside(name: str, spec: EnvironmentSpec, key: str = "policy") -> Any:
-    """Makes the policy 'module:Class' that `config.key` names; UserError when it is none of either kind."""
-    made: Any = entry_points.load(key, name)
-    if callable(made):
-        entry_points.require_signature(key, name, made, spec)
-    policy = made(spec) if callable(made) else made
-    in_workers = getattr(policy, "in_workers", None)
-    needed = ("player", "probabilities") if in_workers else ("initial_state", "act")
-    whole = isinstance(in_workers, bool) and all(callable(getattr(policy, method, None)) for method in needed)
-    allowed = "a class with in_workers=True, player() and probabilities(), or in_workers=False, initial_state() and act()"
-    checks.require(whole, key, name, f"{allowed}, see motif_jax.rollouts.policies")
-    return policy
 
 
 def rounded_threshold(trained: ConfigDict) -> bool | None:
@@ -272,7 +281,7 @@ def choose_reward(
     two_decimals: bool | None = None,
     pinned: int | None = None,
 ) -> ConfigDict | None:
-    """Returns the reward to lay over episodes, its evaluation resolved, with the keys of `Lineup.reward`.
+    """Returns the reward to lay over episodes, its evaluation resolved, with the keys of `EvalSetup.reward`.
 
     Args:
       given: the section `reward` of a config: dir None takes `own`, '' none.

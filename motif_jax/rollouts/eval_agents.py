@@ -15,7 +15,7 @@ from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.babyai_text.environment import levels_in_words
 from motif_jax.rl import agent_networks, settings
-from motif_jax.rollouts import agent_policy, lineups, policies
+from motif_jax.rollouts import agent_policy, evaluation_setup, policies
 from motif_jax.rollouts.generalisation import (
     CHOOSES_WORDS,
     READS,
@@ -40,7 +40,7 @@ _TRIED_BEFORE = 2
 
 
 @dataclass(frozen=True)
-class ExaminedPlayer:
+class EvalAgent:
     """Who takes the tests.
 
     Attributes:
@@ -62,53 +62,34 @@ class ExaminedPlayer:
     read: Mapping[str, str] = field(default_factory=dict)
 
 
-def pinned(workdir: Path) -> int | None:
-    """The checkpoint that a run in `workdir` began with, and keeps although its agent's training may resume; None for none."""
-    path = workdir / PLAN
-    if not path.exists():
-        return None
-    checkpoint = read_json(path, _REMEDY, keys=("checkpoint",))["checkpoint"]
-    if checkpoint is not None and type(checkpoint) is not int:
-        raise UserError(f"{path} is damaged (no checkpoint): {_REMEDY}")
-    return checkpoint
-
-
-def refuse_changed(workdir: Path, player: ExaminedPlayer) -> None:
-    """Compares the files of a player with those that a run in `workdir` began with; a new folder is always fine.
+def open_pinned(config: ConfigDict, workdir: Path) -> EvalAgent:
+    """Opens the agent of `config`, with the checkpoint that a run in `workdir` began with: its training may resume meanwhile.
 
     Raises:
-      UserError: they are not those any more.
+      UserError: as of `open_agent`, or files that it reads are not those that the run began with, or it cannot be greedy.
     """
     path = workdir / PLAN
-    before = read_json(path, _REMEDY).get("read", {}) if path.exists() else {}
-    if not isinstance(before, dict):
-        raise UserError(f"{path} is damaged (no digests): {_REMEDY}")
-    changed = [name for name, digest in before.items() if player.read.get(name) != digest]
+    before = read_json(path, _REMEDY, keys=("checkpoint", "read")) if path.exists() else {}
+    checkpoint, digests = before.get("checkpoint"), before.get("read", {})
+    if not (checkpoint is None or type(checkpoint) is int) or not isinstance(digests, dict):
+        raise UserError(f"{path} is damaged (no checkpoint or no digests): {_REMEDY}")
+    agent = open_agent(config, checkpoint)
+    changed = [name for name, digest in digests.items() if agent.read.get(name) != digest]
     if changed:
         raise UserError(
-            f"{player.name} has another {' and another '.join(changed)} than when {workdir} started: restore the previous one, "
+            f"{agent.name} has another {' and another '.join(changed)} than when {workdir} started: restore the previous one, "
             "or choose another --workdir"
         )
+    evaluation_setup.check_greedy(config, agent.policy(agent.base))
+    return agent
 
 
-def pin(workdir: Path, player: ExaminedPlayer) -> None:
-    """Writes down what `pinned` and `refuse_changed` read.
-
-    Raises:
-      UserError: as of `refuse_changed`.
-    """
-    refuse_changed(workdir, player)
-    atomic_write_json(workdir / PLAN, {"checkpoint": player.checkpoint, "read": dict(player.read)})
+def pin(workdir: Path, agent: EvalAgent) -> None:
+    """Writes what `open_pinned` reads."""
+    atomic_write_json(workdir / PLAN, {"checkpoint": agent.checkpoint, "read": dict(agent.read)})
 
 
-def check_greedy(config: ConfigDict, player: ExaminedPlayer) -> None:
-    """Raises UserError where `config.greedy` is asked of a player that draws nothing."""
-    drawn = not player.policy(player.base).in_workers
-    allowed = f"False: {config.policy} chooses its actions itself, only a network's are drawn"
-    checks.require(drawn or not config.greedy, "greedy", config.greedy, allowed)
-
-
-def open_player(config: ConfigDict, pinned: int | None = None) -> ExaminedPlayer:
+def open_agent(config: ConfigDict, pinned: int | None = None) -> EvalAgent:
     """Loads what `config.policy` names.
 
     Args:
@@ -119,27 +100,24 @@ def open_player(config: ConfigDict, pinned: int | None = None) -> ExaminedPlayer
       UserError: it is nobody, or does not fit the environment.
     """
     name = config.policy
-    outside = lineups.is_outside(name)
+    is_plain = name in (policies.RANDOM, policies.BOT) or policies.is_outside(name)
     allowed = f"{', '.join(_NAMED)}, the folder of an agent run, or module:Class"
-    there = bool(name) and Path(name).is_dir()
-    checks.require(name in _NAMED or outside or there, "policy", name, allowed)
+    is_folder = bool(name) and Path(name).is_dir()
+    checks.require(name in _NAMED or is_plain or is_folder, "policy", name, allowed)
     level = config.environment.name
     allowed = f"a level of BabyAI-Text; {levels_in_words()}"
     checks.require(level is None or catalogue.find(level) is not None, "environment.name", level, allowed)
-    if name in (policies.RANDOM, policies.BOT):
+    if is_plain:
         return _without_network(config)
-    if name == ZERO_SHOT:
-        return _zero_shot(config)
-    return _from_outside(config) if outside else _trained(config, pinned)
+    return _zero_shot(config) if name == ZERO_SHOT else _trained(config, pinned)
 
 
 def _asked(config: ConfigDict) -> ConfigDict:
     """A training's config with the environment and network of the tests'."""
     training = resources.config("train_language_agent")
+    default = training.environment.name
     training.environment = config.environment.copy_and_resolve_references()
-    training.environment.name = (
-        config.environment.name or resources.config("train_language_agent").environment.name
-    )
+    training.environment.name = config.environment.name or default
     training.network = config.network.copy_and_resolve_references()
     return training
 
@@ -152,22 +130,16 @@ def _plain_base(config: ConfigDict) -> PlayedLevel:
     return PlayedLevel(asked.environment.name, options)
 
 
-def _without_network(config: ConfigDict) -> ExaminedPlayer:
-    if config.policy == policies.RANDOM:
-        abilities = frozenset({CHOOSES_WORDS})
-        return ExaminedPlayer(
-            config.policy, _plain_base(config), abilities, lambda _: policies.RandomPolicy()
-        )
+def _without_network(config: ConfigDict) -> EvalAgent:
     base = _plain_base(config)
-    base = PlayedLevel(base.environment, {**base.options, "fields": ["bot_action"]})
-    return ExaminedPlayer(config.policy, base, frozenset(), lambda _: policies.BotPolicy())
-
-
-def _from_outside(config: ConfigDict) -> ExaminedPlayer:
-    base = _plain_base(config)
-    spec = registry.spec(base.environment, **base.options)
-    policy = lineups.from_outside(config.policy, spec)
-    return ExaminedPlayer(config.policy, base, frozenset(), lambda _: policy)
+    policy: Any = policies.RandomPolicy()
+    if config.policy == policies.BOT:
+        policy = policies.BotPolicy()
+        base = PlayedLevel(base.environment, {**base.options, "fields": ["bot_action"]})
+    elif config.policy != policies.RANDOM:
+        policy = policies.from_outside(config.policy, registry.spec(base.environment, **base.options))
+    abilities = frozenset({CHOOSES_WORDS} if config.policy == policies.RANDOM else ())
+    return EvalAgent(config.policy, base, abilities, lambda _: policy)
 
 
 def _abilities(config: ConfigDict) -> frozenset[str]:
@@ -175,7 +147,7 @@ def _abilities(config: ConfigDict) -> frozenset[str]:
     return frozenset(found | ({CHOOSES_WORDS} if agent_networks.takes_any_actions(config) else set()))
 
 
-def _zero_shot(config: ConfigDict) -> ExaminedPlayer:
+def _zero_shot(config: ConfigDict) -> EvalAgent:
     from motif_jax.language import weights
     from motif_jax.language.text import fetch
 
@@ -184,7 +156,7 @@ def _zero_shot(config: ConfigDict) -> ExaminedPlayer:
     allowed = "'score': the head of a model that was never trained knows nothing"
     checks.require(agent_networks.takes_any_actions(asked), "network.policy", asked.network.policy, allowed)
     base = PlayedLevel(asked.environment.name, settings.environment_options(asked))
-    return ExaminedPlayer(
+    return EvalAgent(
         f"{asked.network.model} before any training",
         base,
         _abilities(asked),
@@ -194,10 +166,9 @@ def _zero_shot(config: ConfigDict) -> ExaminedPlayer:
     )
 
 
-def _trained(config: ConfigDict, pinned: int | None) -> ExaminedPlayer:
+def _trained(config: ConfigDict, pinned: int | None) -> EvalAgent:
     folder, which = config.policy, config.agent.checkpoint
-    good = which in ("latest", "best") or checks.is_natural(which)
-    checks.require(good, "agent.checkpoint", which, "latest, best or a step")
+    evaluation_setup.check_checkpoint(which)
     trained = agent_policy.read_config(folder)
     name, options = agent_policy.environment_of(trained)
     spec = registry.spec(name, **options)
@@ -212,7 +183,7 @@ def _trained(config: ConfigDict, pinned: int | None) -> ExaminedPlayer:
     base = PlayedLevel(name, options)
     reads = agent_networks.reads_prompts(trained)
     digest = agent_policy.digest(folder, step)
-    return ExaminedPlayer(
+    return EvalAgent(
         str(folder),
         base,
         _abilities(trained),
