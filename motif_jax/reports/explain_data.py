@@ -83,14 +83,9 @@ def rank_correlation(first: np.ndarray, second: np.ndarray) -> float:
     both = np.isfinite(first) & np.isfinite(second)
     if both.sum() < 2:
         return float("nan")
-    ranks = [_ranks(values[both]) for values in (first, second)]
-    deviations = [r.std() for r in ranks]
-    if min(deviations) == 0:
+    from scipy.stats import spearmanr
+
+    one, two = first[both], second[both]
+    if one.std() == 0 or two.std() == 0:
         return float("nan")
-    return float(np.mean((ranks[0] - ranks[0].mean()) * (ranks[1] - ranks[1].mean())) / np.prod(deviations))
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return (last - (counts - 1) / 2)[place]
+    return float(spearmanr(one, two).statistic)

@@ -13,7 +13,6 @@ import contextlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -185,11 +184,10 @@ def wilson(share: float, n: int, confidence: float = CONFIDENCE) -> Estimate:
 
     Unlike the bootstrap it has a width when all values are equal.
     """
-    z = NormalDist().inv_cdf(0.5 + confidence / 2)
-    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    low = 0.0 if share == 0 else float(middle - half)
-    return Estimate(share, low, 1.0 if share == 1 else float(middle + half))
+    from scipy.stats import binomtest
+
+    found = binomtest(round(share * n), n).proportion_ci(confidence, "wilson")
+    return Estimate(share, float(found.low), float(found.high))
 
 
 # The result of each game, by what identifies it.
@@ -279,7 +277,6 @@ def probability_of_improvement(first: np.ndarray, second: np.ndarray) -> float:
 
     This is the Mann-Whitney statistic divided by n m (Agarwal et al. 2021, section 4.3).
     """
-    first, second = np.asarray(first, np.float64), np.sort(np.asarray(second, np.float64))
-    below = np.searchsorted(second, first, "left")
-    up_to = np.searchsorted(second, first, "right")
-    return float((below + up_to).sum() / (2 * len(first) * len(second)))
+    from scipy.stats import mannwhitneyu
+
+    return float(mannwhitneyu(first, second, method="asymptotic").statistic / (len(first) * len(second)))

@@ -96,27 +96,6 @@ def test_the_median_of_one_task_is_that_of_its_runs():
 
 
 @pytest.mark.slow
-def test_differences_over_runs_are_rliables():
-    from rliable import library
-
-    scores = collect_scores(entries(runs=5), "")
-    result = compare(scores, resamples=2000)
-    pair = {"x": (scores.by_method["a"], scores.by_method["b"])}
-    np.random.seed(1)  # noqa: NPY002 - rliable's
-    points, bounds = library.get_interval_estimates(
-        pair, lambda a, b: np.array([np.mean(a) - np.mean(b)]), reps=2000
-    )
-    overall, *by_task = result.contrasts
-    assert (overall.task, [c.task for c in by_task]) == ("all tasks", ["t1", "t2"])
-    assert overall.over_runs.value == pytest.approx(points["x"][0])
-    width = bounds["x"][1, 0] - bounds["x"][0, 0]
-    assert overall.over_runs.low == pytest.approx(bounds["x"][0, 0], abs=0.1 * width)
-    assert overall.over_runs.high == pytest.approx(bounds["x"][1, 0], abs=0.1 * width)
-    assert overall.over_runs.value == pytest.approx(np.mean([c.over_runs.value for c in by_task]))
-    assert overall.over_games is None
-
-
-@pytest.mark.slow
 def test_the_same_games_tell_what_overlapping_intervals_do_not():
     generator = np.random.default_rng(3)
     luck = generator.gamma(1, 50, 40)  # a hard game is hard for both

@@ -141,14 +141,6 @@ def test_two_rewards_have_a_difference_and_a_correlation(two):
     assert "disagreement · combat" in page
 
 
-def test_rank_correlation_of_known_cases():
-    assert explain.rank_correlation(np.array([1.0, 2, 3]), np.array([10.0, 20, 99])) == pytest.approx(1)
-    assert explain.rank_correlation(np.array([1.0, 2, 3]), np.array([3.0, 2, 1])) == pytest.approx(-1)
-    assert explain.rank_correlation(np.array([1.0, 1, 2, 3]), np.array([1.0, 1, 2, 3])) == pytest.approx(1)
-    assert np.isnan(explain.rank_correlation(np.ones(3), np.arange(3.0)))
-    assert np.isnan(explain.rank_correlation(np.ones(1), np.ones(1)))
-
-
 def test_nothing_at_all_is_a_page_too():
     empty = ExplainedReward("x", np.zeros(0), np.zeros(0), np.zeros(0), None, None, np.zeros((1, 0)), [0], [])
     page = explain.render(Explanation([], np.zeros(0, int), [empty]), "now")
@@ -199,26 +191,3 @@ def test_the_page_searches_and_sorts(two, tmp_path):
         assert texts() == [newt]
         assert driver.find_element("css selector", ".count").text == "1 of 5 messages"
         assert browser.errors(driver) == []
-
-
-def test_calibration_has_error_bars(one):
-    from scipy.stats import binomtest
-
-    bins = [
-        {"confidence": 0.6, "accuracy": 0.5, "pairs": 4},
-        {"confidence": 0.9, "accuracy": 1.0, "pairs": 50},
-    ]
-    one.rewards[0].curve[-1]["calibration"] = bins
-    page = explain.render(one, "now")
-    figure = page[page.index("calibration on validation pairs") :]
-    figure = figure[: figure.index("</figure>")]
-    assert "n = 54 pairs" in figure
-    bars = re.findall(r'd="M [\d.]+ ([\d.]+) \nL [\d.]+ ([\d.]+) \n"[^>]*stroke-opacity: 0.6', figure)
-    heights = [float(low) - float(high) for low, high in bars]
-    expected = []
-    for b in bins:
-        interval = binomtest(round(b["accuracy"] * b["pairs"]), b["pairs"]).proportion_ci(method="wilson")
-        expected.append(interval.high - interval.low)
-    assert heights[0] / heights[1] == pytest.approx(expected[0] / expected[1], rel=0.02)
-    one.rewards[0].curve[-1]["calibration"] = []
-    assert "stroke-opacity: 0.6" not in explain.render(one, "now")

@@ -101,19 +101,6 @@ def test_a_warning_of_the_training_is_in_the_headline(tmp_path):
     assert (kind, "nothing can be said yet" in text, "may be hacked" in text) == ("bad", True, True)
 
 
-def test_evaluations_are_judged_game_by_game():
-    generator = np.random.default_rng(1)
-    luck = generator.normal(10, 5, 40)
-    depth = generator.normal(5, 3, 40)
-    before = evaluation(rows(luck, depth))
-    after = evaluation(rows(luck + 1, depth - 0.3 + generator.normal(0, 0.1, 40)))
-    verdict = hacking.judge_evaluations(before, after, ("random", "agent"))
-    assert verdict.kind == "bad"
-    assert verdict.fallen == "dungeon level falls from random to agent"
-    elsewhere = evaluation([{**row, "seed": row["seed"] + 99} for row in after["rows"]])
-    assert hacking.judge_evaluations(before, elsewhere, ("random", "agent")).kind == ""
-
-
 def test_a_warning_of_evaluations_is_not_laid_to_the_training():
     generator = np.random.default_rng(2)
     luck, depth = generator.gamma(1, 50, 40), generator.normal(3, 0.1, 40)

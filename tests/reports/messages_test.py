@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-import pytest
 
 from motif_jax.labels.captions import decode_message
 from motif_jax.reports.messages import as_text, message_of
@@ -20,12 +19,3 @@ def test_a_shown_message_is_the_message_again_whatever_is_in_it():
         assert shown.isascii()
         assert shown.isprintable()
         assert message_of(shown) == decode_message(np.frombuffer(message, np.uint8))
-
-
-@pytest.mark.parametrize(
-    ("shown", "message"),
-    [(r"Caf\xe9\x0aopen", "Caf\xe9\nopen"), (r"a\b and \x41", r"a\b and \x41"), (r"\xE9\xg0", r"\xE9\xg0")],
-)
-def test_what_older_versions_showed_is_read(shown, message):
-    """They left every backslash of a message as it was."""
-    assert message_of(shown) == message

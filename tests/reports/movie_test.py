@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -39,17 +36,6 @@ def test_nles_converter_reads_back_every_screen_key_and_score(tmp_path):
     np.testing.assert_array_equal(scores[: n - 1], shot.vitals["score"][: n - 1])
     known = shot.cursor[: n - 1, 0] >= 0
     np.testing.assert_array_equal(cursors[: n - 1][known], shot.cursor[: n - 1][known])
-
-
-def test_nles_player_reads_it(tmp_path):
-    path = tmp_path / f"a{ttyrec.SUFFIX}"
-    ttyrec.write(path, film())
-    reader = Path(sys.executable).with_name("nle-read-tty")
-    done = subprocess.run(
-        [str(reader), "--no_pager", "--end", "5", str(path)], capture_output=True, timeout=240
-    )
-    assert done.returncode == 0, done.stderr
-    assert b"Agent" in done.stdout
 
 
 def test_gif_shows_every_chosen_step():
@@ -86,16 +72,6 @@ def test_a_gif_has_the_bytes_that_pillow_writes(chosen):
     options = {"duration": duration, "loop": 0, "optimize": False}
     images[0].save(buffer, "GIF", save_all=True, append_images=images[1:], **options)
     assert movie.gif(film(), list(chosen), 12.0) == buffer.getvalue()
-
-
-def test_frames_show_the_screen():
-    shot = film()
-    frame = movie.frame(shot, 20)
-    assert frame.dtype == np.uint8
-    assert frame.shape[2] == 3
-    other = movie.frame(shot, 60)
-    assert frame.shape == other.shape
-    assert (frame != other).any()
 
 
 def test_no_screen_no_movie():

@@ -62,17 +62,6 @@ def test_a_spreadsheet_takes_no_text_for_a_formula(text):
     assert text_tables.csv_cell(f"a{text}") == f"a{text}"
 
 
-def test_numbers_at_an_axis_are_short():
-    assert [charts.short(v) for v in (0, 1500, 2e7, 3e9, 0.25, 1e-5)] == [
-        "0",
-        "1.5k",
-        "20M",
-        "3G",
-        "0.25",
-        "1.0e-05",
-    ]
-
-
 def test_charts_are_valid_and_say_when_empty():
     x = np.arange(5.0)
     y = np.array([1, np.nan, 3, 4, 2])

@@ -54,10 +54,3 @@ def test_lines_are_means_over_the_seeds_of_a_method(tmp_path: Path) -> None:
     shown = study_curves.write(tmp_path / "page.md", rows, tables)
     assert shown == ["![a: score over the steps of the training](images/page_a.png)"]
     assert (tmp_path / "images" / "page_a.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_without_curves_there_is_no_picture(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    assert study_curves.of_run(tmp_path / "run") == {}
-    rows = [row("none", 1, tmp_path / "run"), {"method": "none", "seed": 2}]
-    assert study_curves.plot(rows, ["none"], "score") is None

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
 from motif_jax.reports import text_games_page
-from tests import browser
 from tests.made_up_runs import HOSTILE
 
 PLAN = {
@@ -66,14 +64,3 @@ def test_guesses_have_their_colours_and_tokens_their_numbers() -> None:
     assert HOSTILE not in page
     assert page.count("</script>") == page.count("<script")
     assert "without the policy&#x27;s logits" in page
-
-
-@pytest.mark.browser
-def test_it_fits_and_can_be_read(tmp_path: Any) -> None:
-    page = text_games_page.render([game(0, True), game(1, False), game(2, True)], PLAN)
-    (tmp_path / "games.html").write_text(page, encoding="utf-8")
-    with browser.open_browser() as driver:
-        driver.get(f"file://{tmp_path}/games.html")
-        for width, dark in ((1400, False), (420, True)):
-            name = f"games-{width}-{'dark' if dark else 'light'}.png"
-            browser.check_look(driver, tmp_path / name, width, dark)

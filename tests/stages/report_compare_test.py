@@ -101,7 +101,7 @@ def test_a_reward_of_more_than_the_message_has_a_page(tmp_path):
     assert "This reward reads message, blstats, glyphs: what it pays depends on more than the message" in page
     assert "The training is not checked for reward hacking: a reward that reads more than the message" in page
     for shown in (
-        "accuracy of the reward network",
+        "share of pairs ordered as the annotator did",
         "what paid most in the evaluation: agent",
         "most repeated rewarded messages: agent",
         "labels (pairs)",
