@@ -5,7 +5,7 @@ The update is a function of one device's part of a batch with the name of the ax
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -17,9 +17,8 @@ from motif_jax.algorithms import (
     losses,
     minibatches,
     reductions,
-    schedules,
-    total_reward,
     trajectory,
+    update,
     value_normalisation,
 )
 from motif_jax.algorithms.gae import gae
@@ -27,16 +26,12 @@ from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.algorithms.value_normalisation import ValueStatistics
 from motif_jax.algorithms.vtrace import Targets, published_bootstrap, vtrace
 from motif_jax.networks.agent import AgentNetwork, rescale_value_head
-from motif_jax.networks.policy import tracked
 from motif_jax.support.config import require
 
 Array = jax.Array
 Metrics = dict[str, Array]
-RewardFunction = Callable[[Any, Mapping[str, Array]], Array]
 BATCH, RETURNS = "batch", "returns"
 ADVANTAGE_STD_FLOOR = 1e-3
-# Every other metric of several minibatches is their mean.
-EXTREMES = {"policy/ratio_min": jnp.min, "policy/ratio_max": jnp.max, "lag/max": jnp.max}
 
 
 class AppoTrainState(NamedTuple):
@@ -98,11 +93,11 @@ def make_state(
     network: AgentNetwork, optimizer: optax.GradientTransformation, key: Array, reward_params: Any = ()
 ) -> AppoTrainState:
     """A new training state; the same key gives the same state."""
-    init_key, key = jax.random.split(key)
-    params = network.init(init_key)
-    statistics = value_normalisation.initial()
-    step, env_steps = jnp.zeros((), jnp.int32), schedules.no_steps()
-    return AppoTrainState(params, optimizer.init(params), step, env_steps, key, statistics, reward_params)
+    return AppoTrainState(
+        **update.initial(network, optimizer, key),
+        value_statistics=value_normalisation.initial(),
+        reward_params=reward_params,
+    )
 
 
 def run_network(
@@ -211,8 +206,6 @@ def describe(
         **_policy_metrics(config, output, valid, axis_name),
         **_value_metrics(output, valid, axis_name),
         "lag/mean": reductions.mean(lag, recorded, axis_name),
-        "lag/max": reductions.maximum(lag, recorded, axis_name),
-        "batch/recorded_share": reductions.mean(recorded * 1.0, jnp.ones_like(recorded), axis_name),
         "batch/valid_share": reductions.mean(valid * 1.0, recorded, axis_name),
     }
 
@@ -273,22 +266,19 @@ def make_update(
     optimizer: optax.GradientTransformationExtraArgs,
     config: ConfigDict,
     *,
-    reward_fn: RewardFunction | None = None,
+    reward_fn: update.RewardFunction | None = None,
 ) -> Callable[..., tuple[AppoTrainState, Metrics]]:
     """Builds the update.
 
     Args:
       network: the agent's network.
       optimizer: from `schedules.make_optimizer` without a number of steps.
-      config: the whole configuration; reads `algorithm`, `reward` (see `compute_rewards`),
-        `compat.vtrace_bootstrap` and `train_for_env_steps`: the learning rate of an update falls with the share of
-        them that the batches before it held. `algorithm` holds gamma; advantage 'vtrace' or 'gae'; rho_clip, c_clip;
+      config: the whole configuration; reads what `update.make` reads, `algorithm` and
+        `compat.vtrace_bootstrap`. `algorithm` holds gamma; advantage 'vtrace' or 'gae'; rho_clip, c_clip;
         gae_lambda; ratio_min, ratio_max; clip_ratio; clip_value; value_coefficient; exploration 'entropy',
         'symmetric_kl' or 'none'; exploration_coefficient; epochs; minibatches (of whole rollouts);
         max_policy_lag in updates; value_normalisation 'none', 'running' or 'popart'; value_statistics_rate.
-      reward_fn: for rewards computed here rather than by the batcher: a pure function of
-        `state.reward_params` and the fields [T, B, ...] of the rows with an action; gives the intrinsic
-        reward [T, B] in place of the batch's.
+      reward_fn: see `update.make`.
 
     Returns:
       update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars).
@@ -296,48 +286,37 @@ def make_update(
     settings = config.algorithm
 
     def step(
-        state: AppoTrainState, batch: TrajectoryBatch, reward: Array, axis_name: str | None
+        state: AppoTrainState,
+        batch: TrajectoryBatch,
+        reward: Array,
+        apply: update.Apply,
+        axis_name: str | None,
     ) -> tuple[AppoTrainState, Metrics]:
         gradients, metrics, output = gradient(network, config, state, batch, reward, axis_name)
-        share = schedules.share_done(state.env_steps, config.train_for_env_steps)
-        updates, opt_state = optimizer.update(gradients, state.opt_state, state.params, share=share)
-        metrics["optimizer/learning_rate"] = opt_state[-1].rate
-        metrics["optimizer/gradient_norm"] = optax.tree.norm(gradients)
-        metrics["optimizer/update_norm"] = optax.tree.norm(updates)
-        params = optax.apply_updates(state.params, updates)
-        state = state._replace(params=params, opt_state=opt_state)
+        state, norms = apply(state, gradients)
         if settings.value_normalisation != "none":
             state = _move_statistics(settings, state, output.targets.value, batch, axis_name)
-        return state, metrics
+        return state, {**metrics, **norms}
 
-    def update(
-        state: AppoTrainState, batch: TrajectoryBatch, *, axis_name: str | None = None
+    def learn(
+        state: AppoTrainState,
+        batch: TrajectoryBatch,
+        reward: Array,
+        apply: update.Apply,
+        axis_name: str | None,
     ) -> tuple[AppoTrainState, Metrics]:
-        trajectory.check(batch)
-        if reward_fn is not None:
-            rows = {name: x[:-1] for name, x in batch.observation.items()}
-            batch = batch._replace(intrinsic_reward=reward_fn(state.reward_params, rows))
-        rewards = total_reward.compute_rewards(config.reward, batch, network.spec.count_field)
-        recorded = trajectory.recorded(batch)
-        described = total_reward.reward_metrics(rewards, recorded, axis_name)
         if settings.epochs * settings.minibatches == 1:
-            state, metrics = step(state, batch, rewards.total, axis_name)
-        else:
-            key, deal = jax.random.split(state.key)
-            order = minibatches.order(deal, settings, batch.action.shape[1], axis_name)
+            return step(state, batch, reward, apply, axis_name)
+        key, deal = jax.random.split(state.key)
+        order = minibatches.order(deal, settings, batch.action.shape[1], axis_name)
 
-            def part(current: AppoTrainState, chosen: Array) -> tuple[AppoTrainState, Metrics]:
-                return step(current, *minibatches.take(batch, rewards.total, chosen), axis_name)
+        def part(current: AppoTrainState, chosen: Array) -> tuple[AppoTrainState, Metrics]:
+            return step(current, *minibatches.take(batch, reward, chosen), apply, axis_name)
 
-            state, metrics = jax.lax.scan(part, state._replace(key=key), order)
-            metrics = {name: EXTREMES.get(name, jnp.mean)(values) for name, values in metrics.items()}
-        taken = reductions.total(recorded.astype(jnp.int32), axis_name)
-        env_steps = schedules.add_steps(state.env_steps, taken)
-        params = tracked(network, state.params, batch.observation, axis_name)
-        state = state._replace(params=params, step=state.step + 1, env_steps=env_steps)
-        return state, {**metrics, **described}
+        state, metrics = jax.lax.scan(part, state._replace(key=key), order)
+        return state, update.joined(metrics)
 
-    return update
+    return update.make(network, optimizer, config, learn, reward_fn)
 
 
 def _move_statistics(

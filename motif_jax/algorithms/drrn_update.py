@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import optax
 from ml_collections import ConfigDict
 
-from motif_jax.algorithms import appo, losses, reductions, replay, schedules, total_reward, trajectory
+from motif_jax.algorithms import losses, reductions, replay, trajectory, update
 from motif_jax.algorithms.replay import ReplayMemory, ReplaySteps
 from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.support import config as checks
@@ -67,10 +67,7 @@ def make_state(
     network: Any, optimizer: optax.GradientTransformation, key: Array, reward_params: Any = ()
 ) -> DrrnTrainState:
     """A new training state without a memory, see `with_memory`; the same key gives the same state."""
-    init_key, key = jax.random.split(key)
-    params = network.init(init_key)
-    step, env_steps = jnp.zeros((), jnp.int32), schedules.no_steps()
-    return DrrnTrainState(params, optimizer.init(params), step, env_steps, key, (), reward_params)
+    return DrrnTrainState(**update.initial(network, optimizer, key), memory=(), reward_params=reward_params)
 
 
 def with_memory(state: DrrnTrainState, network: Any, config: ConfigDict) -> DrrnTrainState:
@@ -107,7 +104,7 @@ def make_update(
     optimizer: optax.GradientTransformationExtraArgs,
     config: ConfigDict,
     *,
-    reward_fn: appo.RewardFunction | None = None,
+    reward_fn: update.RewardFunction | None = None,
 ) -> Callable[..., tuple[DrrnTrainState, Metrics]]:
     """Builds the update.
 
@@ -115,57 +112,36 @@ def make_update(
       network: the agent's network, with `stored`, `shown` and `values` besides what a `PolicyNetwork` has.
       optimizer: from `schedules.make_optimizer` without a number of steps.
       config: the whole configuration; reads `algorithm` (gamma; epochs: steps that are taken on a draw each; replay_draw: steps of a
-        draw, over all devices; positive_reward: what the task takes away counts as 0), `reward` and `train_for_env_steps`.
-      reward_fn: see `appo.make_update`.
+        draw, over all devices) and what `update.make` reads.
+      reward_fn: see `update.make`.
 
     Returns:
       update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars).
     """
     settings = config.algorithm
 
-    def update(
-        state: DrrnTrainState, batch: TrajectoryBatch, *, axis_name: str | None = None
+    def learn(
+        state: DrrnTrainState,
+        batch: TrajectoryBatch,
+        reward: Array,
+        apply: update.Apply,
+        axis_name: str | None,
     ) -> tuple[DrrnTrainState, Metrics]:
-        trajectory.check(batch)
-        if reward_fn is not None:
-            rows = {name: x[:-1] for name, x in batch.observation.items()}
-            batch = batch._replace(intrinsic_reward=reward_fn(state.reward_params, rows))
-        if settings.positive_reward:
-            batch = batch._replace(reward=jnp.maximum(batch.reward, 0.0))
-        rewards = total_reward.compute_rewards(config.reward, batch, network.spec.count_field)
-        memory = replay.add(state.memory, _segments(network, batch, rewards.total, axis_name))
-        share = schedules.share_done(state.env_steps, config.train_for_env_steps)
+        memory = replay.add(state.memory, _segments(network, batch, reward, axis_name))
         key, *draws = jax.random.split(state.key, settings.epochs + 1)
 
         def step(current: DrrnTrainState, draw: Array) -> tuple[DrrnTrainState, Metrics]:
             steps = _own_part(replay.draw(draw, memory, settings.replay_draw), axis_name)
             gradients, metrics = _gradient(network, settings.gamma, current.params, steps, axis_name)
-            updates, opt_state = optimizer.update(gradients, current.opt_state, current.params, share=share)
-            metrics["optimizer/learning_rate"] = opt_state[-1].rate
-            metrics["optimizer/gradient_norm"] = optax.tree.norm(gradients)
-            metrics["optimizer/update_norm"] = optax.tree.norm(updates)
-            params = optax.apply_updates(current.params, updates)
-            return current._replace(params=params, opt_state=opt_state), metrics
+            current, norms = apply(current, gradients)
+            return current, {**metrics, **norms}
 
-        recorded = trajectory.recorded(batch)
-        taken = reductions.total(recorded.astype(jnp.int32), axis_name)
-        lag = (state.step - batch.parameter_version).astype(jnp.float32)
-        described = {
-            **total_reward.reward_metrics(rewards, recorded, axis_name),
-            "lag/mean": reductions.mean(lag, recorded, axis_name),
-            "lag/max": reductions.maximum(lag, recorded, axis_name),
-            "batch/recorded_share": reductions.mean(recorded * 1.0, jnp.ones_like(recorded), axis_name),
-            "replay/steps": replay.steps_in(memory).astype(jnp.float32),
-        }
+        filled = replay.steps_in(memory).astype(jnp.float32)
         # What is learned alone is carried, so that the memory is written where it lies.
-        small = state._replace(memory=())
-        small, metrics = jax.lax.scan(step, small, jnp.stack(draws))
-        state = small._replace(
-            memory=memory, key=key, step=state.step + 1, env_steps=schedules.add_steps(state.env_steps, taken)
-        )
-        return state, {**{name: jnp.mean(x) for name, x in metrics.items()}, **described}
+        small, metrics = jax.lax.scan(step, state._replace(memory=()), jnp.stack(draws))
+        return small._replace(memory=memory, key=key), {**update.joined(metrics), "replay/steps": filled}
 
-    return update
+    return update.make(network, optimizer, config, learn, reward_fn)
 
 
 def _segments(network: Any, batch: TrajectoryBatch, reward: Array, axis_name: str | None) -> ReplayMemory:

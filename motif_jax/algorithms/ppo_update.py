@@ -17,18 +17,16 @@ import optax
 from ml_collections import ConfigDict
 
 from motif_jax.algorithms import (
-    appo,
     finite,
     kl_penalty,
     losses,
     ppo,
     reductions,
-    schedules,
-    total_reward,
     trajectory,
+    update,
 )
 from motif_jax.algorithms.trajectory import TrajectoryBatch
-from motif_jax.networks.policy import PolicyNetwork, tracked
+from motif_jax.networks.policy import PolicyNetwork
 from motif_jax.support import config as checks
 
 Array = jax.Array
@@ -91,10 +89,7 @@ def make_state(
     network: PolicyNetwork, optimizer: optax.GradientTransformation, key: Array, reward_params: Any = ()
 ) -> PpoTrainState:
     """A new training state; the same key gives the same state."""
-    init_key, key = jax.random.split(key)
-    params = network.init(init_key)
-    step = jnp.zeros((), jnp.int32)
-    return PpoTrainState(params, optimizer.init(params), step, schedules.no_steps(), key, reward_params)
+    return PpoTrainState(**update.initial(network, optimizer, key), reward_params=reward_params)
 
 
 def with_reference(state: PpoTrainState, config: ConfigDict) -> PpoTrainState:
@@ -111,7 +106,7 @@ def make_update(
     optimizer: optax.GradientTransformationExtraArgs,
     config: ConfigDict,
     *,
-    reward_fn: appo.RewardFunction | None = None,
+    reward_fn: update.RewardFunction | None = None,
 ) -> Callable[..., tuple[PpoTrainState, Metrics]]:
     """Builds the update.
 
@@ -120,9 +115,9 @@ def make_update(
       optimizer: from `schedules.make_optimizer` without a number of steps.
       config: the whole configuration; reads `algorithm` (gamma, gae_lambda, clip_ratio, clip_value, value_coefficient,
         entropy_coefficient, epochs, minibatch_size in steps of all devices, microbatch_size: so many of a device are run at a
-        time, kl_limit, normalise_advantage, positive_reward: what the task takes away counts as 0, as published; broadcast_rows, see
-        `ppo.value_rows`; recurrence: steps of a sequence, 1 by default; kl, see `kl_penalty`), `reward`, `compat.glam_value_broadcast` and `train_for_env_steps`.
-      reward_fn: see `appo.make_update`.
+        time, kl_limit, normalise_advantage; broadcast_rows, see
+        `ppo.value_rows`; recurrence: steps of a sequence, 1 by default; kl, see `kl_penalty`), `compat.glam_value_broadcast` and what `update.make` reads.
+      reward_fn: see `update.make`.
 
     Returns:
       update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars).
@@ -130,20 +125,17 @@ def make_update(
     settings = config.algorithm
     limit, length = settings.get("kl_limit"), settings.get("recurrence", 1)
 
-    def update(
-        state: PpoTrainState, batch: TrajectoryBatch, *, axis_name: str | None = None
+    def learn(
+        state: PpoTrainState,
+        batch: TrajectoryBatch,
+        reward: Array,
+        apply: update.Apply,
+        axis_name: str | None,
     ) -> tuple[PpoTrainState, Metrics]:
-        trajectory.check(batch)
-        if reward_fn is not None:
-            rows = {name: x[:-1] for name, x in batch.observation.items()}
-            batch = batch._replace(intrinsic_reward=reward_fn(state.reward_params, rows))
-        if settings.positive_reward:
-            batch = batch._replace(reward=jnp.maximum(batch.reward, 0.0))
-        rewards = total_reward.compute_rewards(config.reward, batch, network.spec.count_field)
         whole = functools.partial(_whole, state.frozen)
         bootstrap, states = _play_again(network, whole(state.params), batch, length)
         penalty, coefficient, divergence = _penalty(network, settings, state, batch, axis_name)
-        samples, advantages = _samples(settings, batch, bootstrap, rewards.total + penalty, axis_name)
+        samples, advantages = _samples(settings, batch, bootstrap, reward + penalty, axis_name)
         sequences = _sequences(network, batch, samples, states, length)
         devices = 1 if axis_name is None else jax.lax.axis_size(axis_name)
         size = settings.minibatch_size // devices
@@ -151,48 +143,31 @@ def make_update(
         if axis_name is not None:
             deal = jax.random.fold_in(deal, jax.lax.axis_index(axis_name))
         order = ppo.minibatches(deal, len(samples.action) // length, size // length, settings.epochs)
-        share = schedules.share_done(state.env_steps, config.train_for_env_steps)
 
         def step(current: PpoTrainState, chosen: Array) -> tuple[PpoTrainState, Metrics]:
             some = jax.tree.map(lambda x: jnp.take(x, chosen, axis=0), sequences)
             if config.compat.get("glam_value_broadcast"):
                 some = _with_peers(some, min(settings.broadcast_rows, size))
             gradients, metrics = _gradient(network, settings, whole, current.params, some, axis_name)
-            updates, opt_state = optimizer.update(gradients, current.opt_state, current.params, share=share)
-            metrics["optimizer/learning_rate"] = opt_state[-1].rate
-            metrics["optimizer/gradient_norm"] = optax.tree.norm(gradients)
-            metrics["optimizer/update_norm"] = optax.tree.norm(updates)
-            params = optax.apply_updates(current.params, updates)
-            new = current._replace(params=params, opt_state=opt_state)
+            new, norms = apply(current, gradients)
+            metrics |= norms
             if limit is None:
                 return new, metrics
             near = metrics["policy/kl"] <= limit
-            kept = finite.keep_if(near, (params, opt_state), (current.params, current.opt_state))
+            kept = finite.keep_if(near, (new.params, new.opt_state), (current.params, current.opt_state))
             return current._replace(params=kept[0], opt_state=kept[1]), {**metrics, _TAKEN: near * 1.0}
 
         order = order.reshape(-1, size // length)
-        state = state._replace(key=key)
+        state = state._replace(key=key, kl_coefficient=coefficient)
         if limit is None:
             state, metrics = jax.lax.scan(step, state, order)
-            metrics = {name: appo.EXTREMES.get(name, jnp.mean)(values) for name, values in metrics.items()}
+            metrics = update.joined(metrics)
         else:
             state, metrics = _until(step, state, order)
-        state = state._replace(params=tracked(network, state.params, batch.observation, axis_name))
-        recorded = trajectory.recorded(batch)
-        lag = (state.step - batch.parameter_version).astype(jnp.float32)
-        metrics["lag/mean"] = reductions.mean(lag, recorded, axis_name)
-        metrics["lag/max"] = reductions.maximum(lag, recorded, axis_name)
-        taken = reductions.total(recorded.astype(jnp.int32), axis_name)
-        env_steps = schedules.add_steps(state.env_steps, taken)
-        state = state._replace(step=state.step + 1, env_steps=env_steps, kl_coefficient=coefficient)
-        return state, {
-            **metrics,
-            **divergence,
-            **advantages,
-            **_describe_batch(samples, rewards, recorded, axis_name),
-        }
+        played = {"value/mean": reductions.mean(samples.behaviour_value, samples.valid, axis_name)}
+        return state, {**metrics, **divergence, **advantages, **played}
 
-    return update
+    return update.make(network, optimizer, config, learn, reward_fn)
 
 
 def _whole(frozen: Any, params: Any) -> Any:
@@ -236,7 +211,7 @@ def _until(
     shapes = jax.eval_shape(step, state, order[0])[1]
     sums = {name: jnp.zeros(()) for name in shapes}
     bounds = {jnp.min: jnp.inf, jnp.max: -jnp.inf}
-    sums |= {name: jnp.full((), bounds[of]) for name, of in appo.EXTREMES.items() if name in shapes}
+    sums |= {name: jnp.full((), bounds[of]) for name, of in update.EXTREMES.items() if name in shapes}
     pairs: dict[Any, Callable[..., Array]] = {jnp.min: jnp.minimum, jnp.max: jnp.maximum}
 
     def go_on(carry: tuple[PpoTrainState, Metrics, Array, Array]) -> Array:
@@ -248,14 +223,14 @@ def _until(
         current, before, number, _ = carry
         new, metrics = step(current, order[number])
         joined = {
-            name: pairs.get(appo.EXTREMES.get(name), jnp.add)(before[name], value)
+            name: pairs.get(update.EXTREMES.get(name), jnp.add)(before[name], value)
             for name, value in metrics.items()
         }
         return new, joined, number + 1, metrics[_TAKEN] > 0
 
     begun = (state, sums, jnp.zeros((), jnp.int32), jnp.array(True))
     state, sums, seen, _ = jax.lax.while_loop(go_on, one, begun)
-    metrics = {name: value if name in appo.EXTREMES else value / seen for name, value in sums.items()}
+    metrics = {name: value if name in update.EXTREMES else value / seen for name, value in sums.items()}
     return state, {**metrics, _TAKEN: sums[_TAKEN] / len(order)}
 
 
@@ -375,14 +350,3 @@ def _gradient(
     gradients = jax.tree.map(lambda x: reductions.psum(x, axis_name), gradients)
     rows = jax.tree.map(lambda x: x.reshape(-1), rows)
     return gradients, ppo.describe(rows, valid.reshape(-1), config.clip_ratio, axis_name)
-
-
-def _describe_batch(
-    samples: ppo.Samples, rewards: total_reward.Rewards, recorded: Array, axis_name: str | None
-) -> Metrics:
-    """What there is to say of the batch before it is learned from."""
-    return {
-        "value/mean": reductions.mean(samples.behaviour_value, samples.valid, axis_name),
-        **total_reward.reward_metrics(rewards, recorded, axis_name),
-        "batch/recorded_share": reductions.mean(recorded * 1.0, jnp.ones_like(recorded), axis_name),
-    }

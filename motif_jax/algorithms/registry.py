@@ -32,7 +32,7 @@ class Algorithm(Protocol):
     def make_update(
         self, network: Any, optimizer: Any, config: ConfigDict, *, reward_fn: Any = None
     ) -> Callable[..., tuple[Any, dict[str, jax.Array]]]:
-        """Builds update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars), see `appo.make_update`."""
+        """Builds update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars), see `update.make`."""
 
 
 ALGORITHMS: dict[str, Algorithm] = {"appo": appo, "ppo": ppo_update, "drrn": drrn_update}

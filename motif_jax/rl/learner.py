@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motif_jax.algorithms.appo import EXTREMES
 from motif_jax.algorithms.finite import all_finite, keep_if
 from motif_jax.algorithms.trajectory import TrajectoryBatch
+from motif_jax.algorithms.update import EXTREMES
 from motif_jax.devices.memory import return_freed_memory
 from motif_jax.devices.meters import Meters
 from motif_jax.devices.parallel import AXIS, DataParallel
@@ -163,7 +163,7 @@ class Learner:
 
 
 class Averages:
-    """Means of metrics between two rows of the log, and extremes of those that are extremes (`appo.EXTREMES`)."""
+    """Means of metrics between two rows of the log, and extremes of those that are extremes (`update.EXTREMES`)."""
 
     def __init__(self) -> None:
         self._values: dict[str, list[float]] = {}

@@ -16,8 +16,7 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
-from motif_jax.algorithms import kl_penalty, ppo, reductions, schedules, token_ppo
-from motif_jax.algorithms.appo import EXTREMES
+from motif_jax.algorithms import kl_penalty, ppo, reductions, schedules, token_ppo, update
 from motif_jax.algorithms.implicit_q import TextBatch, next_tokens
 from motif_jax.algorithms.token_ppo import EpisodeBatch
 from motif_jax.devices.parallel import AXIS, DataParallel
@@ -240,7 +239,7 @@ class PpoTraining(Task):
 
         flat = order.reshape(-1, order.shape[-1])
         (learned, opt_state), metrics = jax.lax.scan(minibatch, (state.params, state.opt_state), flat)
-        return learned, opt_state, {n: EXTREMES.get(n, jnp.mean)(x) for n, x in metrics.items()}
+        return learned, opt_state, update.joined(metrics)
 
     def _gradient(
         self, learned: Any, frozen: Any, dialogues: TextBatch, samples: ppo.Samples
@@ -288,14 +287,16 @@ class PpoTraining(Task):
     def logged(self, metrics: Mapping[str, np.ndarray], seconds: float) -> dict[str, float]:
         """Means of the steps, of ranges the least and the greatest, and how many tokens a second were written and learned from."""
         chosen: dict[Any, Callable[..., Any]] = {jnp.min: np.min, jnp.max: np.max}
-        row = {name: float(chosen.get(EXTREMES.get(name), np.mean)(x)) for name, x in metrics.items()}
+        row = {name: float(chosen.get(update.EXTREMES.get(name), np.mean)(x)) for name, x in metrics.items()}
         return row | {"throughput/tokens_per_second": float(metrics["batch/tokens"].sum()) / seconds}
 
     def evaluate(self, state: PpoState, shared: Any, position: TrainingPosition) -> Evaluation:
         """What the same episodes bring each time, and means of the steps since the last evaluation."""
         played = dict(self.play(self._agent(state, shared)))
         row: dict[str, Any] = {self.criterion: -played["games/return"], **played}
-        row |= {name: position.mean(name) for name in position.sums if name not in {"steps", *EXTREMES}}
+        row |= {
+            name: position.mean(name) for name in position.sums if name not in {"steps", *update.EXTREMES}
+        }
         row["train/episodes"] = self.units(position.step)
         shown = f"return {played['games/return']:.4f} ({self.config.games.episodes} episodes)"
         return Evaluation(row, {"config": as_plain(self.config)}, f"step {position.step:,}: {shown}")
