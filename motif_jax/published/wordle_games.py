@@ -20,8 +20,6 @@ from motif_jax.support.errors import UserError
 
 _MODULE = "wordle.wordle_game"
 _MOST_BYTES = 8 << 30
-# What is known of a letter in a place.
-_LEVELS = {"NOT_HERE": 0, "POSSIBLE": 1, "HERE": 2}
 
 
 class _Object(Filled):
@@ -48,13 +46,6 @@ def _number(value: Any) -> int:
     if not isinstance(value, int):
         raise ValueError(f"a {type(value).__name__} in place of a number")
     return value
-
-
-def _level(kind: Any, name: str) -> int:
-    """A level by its name, as some Pythons (3.11.0 to 3.11.3) pickle it; others do it by its number."""
-    if getattr(kind, "name", None) != f"{_MODULE}.CharKnowledge":
-        raise ValueError("it names an attribute of something else")
-    return _LEVELS[_text(name)]
 
 
 def _known(state: Any) -> np.ndarray:
@@ -104,7 +95,7 @@ def read_games(path: str | os.PathLike[str], words: Sequence[str] | None = None)
         f"{_MODULE}.{name}": _Object for name in ("WordleState", "CharState")
     }
     try:
-        calls |= {f"{_MODULE}.CharKnowledge": _number, "builtins.getattr": _level}
+        calls[f"{_MODULE}.CharKnowledge"] = _number
         data = read_file(path, _MOST_BYTES, PickleReader(calls))
         items, listed = list(data["state_actions"]), Path(_text(data["vocab_path"])).stem
     except OSError as error:

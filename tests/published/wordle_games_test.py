@@ -19,8 +19,8 @@ from motif_jax.published.wordle_games import read_games
 from motif_jax.support.errors import UserError
 
 
-@pytest.fixture(params=["by number", "by name"])
-def published(monkeypatch, request):
+@pytest.fixture
+def published(monkeypatch):
     """Classes by the published names, in modules that are there only while a file is written."""
 
     class CharKnowledge(enum.Enum):
@@ -29,9 +29,6 @@ def published(monkeypatch, request):
         HERE = 2
 
         def __reduce_ex__(self, protocol):
-            """As Pythons do it, and as 3.11.0 to 3.11.3 did."""
-            if request.param == "by name":
-                return getattr, (type(self), self.name)
             return type(self), (self.value,)
 
     @dataclasses.dataclass
