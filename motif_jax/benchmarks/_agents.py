@@ -15,8 +15,9 @@ from ml_collections import ConfigDict
 from motif_jax.envs import registry
 from motif_jax.networks.agent import make_agent_network
 from motif_jax.rl import settings
-from motif_jax.rl.batcher import DeviceBatch
-from motif_jax.rl.system import BatchStream, System
+from motif_jax.rl.batch_stream import BatchStream
+from motif_jax.rl.batcher import Batch
+from motif_jax.rl.system import System
 from motif_jax.support import resources
 from motif_jax.support.config import default_workers
 
@@ -59,7 +60,7 @@ def training_config(options: ConfigDict, seed: int, variant: str = "") -> Config
     return settings.check(config)
 
 
-def first_batch(system: System) -> DeviceBatch:
+def first_batch(system: System) -> Batch:
     """Plays one batch for `system`, whose actors are closed after that."""
     with BatchStream(system) as stream:
         while (batch := stream.get()) is None:

@@ -27,9 +27,10 @@ from ml_collections import ConfigDict
 from motif_jax.benchmarks import _agents, beside, inference, result
 from motif_jax.devices.meters import system_metrics
 from motif_jax.rl import settings
-from motif_jax.rl.batcher import DeviceBatch
+from motif_jax.rl.batch_stream import BatchStream
+from motif_jax.rl.batcher import Batch
 from motif_jax.rl.learner import Averages
-from motif_jax.rl.system import BatchStream, System
+from motif_jax.rl.system import System
 
 
 def options() -> ConfigDict:
@@ -121,7 +122,7 @@ def combine(metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return found
 
 
-def _update(system: System, batch: DeviceBatch) -> jax.Array:
+def _update(system: System, batch: Batch) -> jax.Array:
     system.learner.step(batch)
     system.learner.settle()
     return system.learner.state.step
@@ -129,7 +130,7 @@ def _update(system: System, batch: DeviceBatch) -> jax.Array:
 
 def _play(
     system: System, stream: BatchStream, seconds: float, averages: Averages | None = None
-) -> tuple[float, DeviceBatch | None]:
+) -> tuple[float, Batch | None]:
     """Trains for a while; returns steps a second and the last batch."""
     steps, newest, start = 0, None, time.perf_counter()
     while time.perf_counter() - start < seconds or newest is None:

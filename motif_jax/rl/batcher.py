@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
-import queue
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -22,8 +18,7 @@ from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.rl.inference import Inference
 from motif_jax.rl.reward_lookup import IntrinsicReturn, RewardLookup
 
-_WAIT_SECONDS = 0.2
-# Is told every batch, the environments [B] of its columns, and its episodes [T, B].
+# Called with every batch, the environments [B] of its columns, and its episodes [T, B].
 BatchListener = Callable[[TrajectoryBatch, np.ndarray, np.ndarray], None]
 
 
@@ -49,21 +44,29 @@ class _Part(NamedTuple):
     stop: int
 
 
-@dataclasses.dataclass(frozen=True)
-class HostBatch:
-    """A batch before it goes to the devices.
+class Batch(NamedTuple):
+    """A batch on the host, or after `put` on the learner's devices.
 
     Attributes:
-      trajectories: numpy arrays, except the initial states, which lie on the device that acted.
+      trajectories: arrays; before `put` numpy's, except the initial states, which lie on the device that acted.
       num_steps: environment steps in it.
       intrinsic_returns: of the episodes that ended in it.
       reward_version: of the intrinsic rewards in it.
+      num_bytes: that went to the devices.
     """
 
     trajectories: TrajectoryBatch
     num_steps: int
     intrinsic_returns: list[IntrinsicReturn]
     reward_version: int = 0
+    num_bytes: int = 0
+
+
+def put(batch: Batch, parallel: DataParallel) -> Batch:
+    """Starts the transfer of a batch, split over the learner's devices."""
+    num_bytes = sum(x.nbytes for x in jax.tree.leaves(batch.trajectories) if isinstance(x, np.ndarray))
+    trajectories = parallel.put_batch(batch.trajectories, BATCH_AXES)
+    return batch._replace(trajectories=trajectories, num_bytes=num_bytes)
 
 
 class Batcher:
@@ -119,7 +122,7 @@ class Batcher:
         """Whether the slots so far fill a batch."""
         return self._waiting_columns >= self._columns
 
-    def next(self) -> HostBatch | None:
+    def next(self) -> Batch | None:
         """A batch, or None if the slots so far do not fill one. Slots that are read to their end are released."""
         if not self.is_full():
             return None
@@ -141,7 +144,7 @@ class Batcher:
                 actors.release(part.finished.slot)
         return batch
 
-    def _assemble(self, parts: Sequence[_Part]) -> HostBatch:
+    def _assemble(self, parts: Sequence[_Part]) -> Batch:
         length = self._sources[0].actors.config.rollout
         read = [(self._sources[p.finished.source].actors.slots, p) for p in parts]
 
@@ -178,7 +181,7 @@ class Batcher:
             listener(trajectories, envs, episode)
         returns = [] if self._lookup is None else self._lookup.ended(trajectories, envs, episode)
         trajectories = trajectories._replace(observation=dict(self._crop(observation)))
-        return HostBatch(trajectories, int((~last[:length]).sum()), returns, version)
+        return Batch(trajectories, int((~last[:length]).sum()), returns, version)
 
     def _envs(self, parts: Sequence[_Part]) -> np.ndarray:
         """Numbers in the whole run of the environments of a batch's columns."""
@@ -214,73 +217,3 @@ def _select(trees: list[Any], owner: jax.Array) -> Any:
         return jnp.select([(owner == i).reshape(shape) for i in range(len(leaves))], list(leaves))
 
     return jax.tree.map(pick, *trees)
-
-
-class DeviceBatch(NamedTuple):
-    """A batch on the learner's devices, and what the host keeps of it; see `HostBatch`."""
-
-    trajectories: TrajectoryBatch
-    num_steps: int
-    num_bytes: int
-    intrinsic_returns: list[IntrinsicReturn]
-    reward_version: int = 0
-
-
-def put(batch: HostBatch, parallel: DataParallel) -> DeviceBatch:
-    """Starts the transfer of a batch, split over the learner's devices."""
-    num_bytes = sum(x.nbytes for x in jax.tree.leaves(batch.trajectories) if isinstance(x, np.ndarray))
-    trajectories = parallel.put_batch(batch.trajectories, BATCH_AXES)
-    return DeviceBatch(
-        trajectories, batch.num_steps, num_bytes, batch.intrinsic_returns, batch.reward_version
-    )
-
-
-class Prefetcher:
-    """Assembles batches ahead of the learner and puts them on its devices (a thread calls `work`).
-
-    Args:
-      batcher: assembles.
-      finished: where slots come from.
-      parallel: the learner's devices.
-      waiting: so many batches may wait; then slots are not released, and the actors wait.
-      meters: where times go.
-    """
-
-    def __init__(
-        self,
-        batcher: Batcher,
-        finished: queue.SimpleQueue[Finished],
-        parallel: DataParallel,
-        waiting: int,
-        meters: Meters,
-    ) -> None:
-        self._batcher, self._finished, self._parallel, self._meters = batcher, finished, parallel, meters
-        self._ready: queue.SimpleQueue[DeviceBatch] = queue.SimpleQueue()
-        self._room = threading.Semaphore(waiting)
-
-    def work(self) -> None:
-        """Takes a slot, or makes a batch when there are slots for one; returns after a while in any case."""
-        if not self._batcher.is_full():
-            with self._meters.time("batcher/wait"), contextlib.suppress(queue.Empty):
-                self._batcher.add(self._finished.get(timeout=_WAIT_SECONDS))
-            return
-        with self._meters.time("batcher/blocked"):
-            room = self._room.acquire(timeout=_WAIT_SECONDS)
-        if room:
-            batch = self._batcher.next()
-            assert batch is not None
-            with self._meters.time("batcher/put"):
-                self._ready.put(put(batch, self._parallel))
-
-    def get(self, timeout: float) -> DeviceBatch | None:
-        """The oldest batch, None if there is none in time."""
-        try:
-            batch = self._ready.get(timeout=timeout) if timeout > 0 else self._ready.get_nowait()
-        except queue.Empty:
-            return None
-        self._room.release()
-        return batch
-
-    def waiting(self) -> int:
-        """Batches that wait."""
-        return self._ready.qsize()

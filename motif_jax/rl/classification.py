@@ -39,7 +39,6 @@ class ClassifierModel:
         self._steps: dict[int | None, Any] = {}
 
     def init(self, seed: int) -> ClassificationState:
-        """See `Model.init`."""
         return classification.init_state(self._network, self._optimizer, jax.random.key(seed), self.members)
 
     def step(
@@ -52,7 +51,6 @@ class ClassifierModel:
         step: int,
         length: int | None,
     ) -> tuple[ClassificationState, dict[str, jax.Array]]:
-        """See `Model.step`."""
         del labels
         batch = LabelBatch(messages[:, 0], targets, weights)
         return self._program(length)(state, batch, self._key, np.int32(step))
@@ -74,7 +72,6 @@ class ClassifierModel:
         return classifier_probabilities(self._network.message, self.members, params, texts)
 
     def right(self, params: Any, examples: Examples, chosen: np.ndarray) -> tuple[int, int]:
-        """See `Model.right`."""
         texts = examples.messages[examples.places[chosen, 0]]
         yes = self.probabilities(params, texts).mean(axis=0) > 0.5
         return int((yes == (examples.labels[chosen] == 1)).sum()), len(chosen)
@@ -97,16 +94,13 @@ class ClassificationReward(NetworkReward):
         return ClassifierModel(self.config, self.run.config.seed)
 
     def compute(self, params: Any, texts: np.ndarray) -> np.ndarray:
-        """See `NetworkReward.compute`."""
         return cautious(self.model.probabilities(params, texts), self.config.training.deviations)
 
     def values(self, texts: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """See `OnlineReward.values`."""
         del rows, counts
         return self._paid(texts)
 
     def lookup(self, texts: np.ndarray) -> Values:
-        """See `IntrinsicReward.lookup`."""
         return Values(self._paid(texts), self.version)
 
     def _paid(self, texts: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ from motif_jax.devices.memory import return_freed_memory
 from motif_jax.devices.meters import Meters
 from motif_jax.devices.parallel import AXIS, DataParallel
 from motif_jax.rl import agent_checkpoints
-from motif_jax.rl.batcher import DeviceBatch
+from motif_jax.rl.batcher import Batch
 from motif_jax.rl.publishing import Publisher
 
 Update = Callable[..., tuple[Any, dict[str, jax.Array]]]
@@ -45,7 +45,7 @@ class Failure(NamedTuple):
 
     update: int
     what: list[str]
-    batch: DeviceBatch
+    batch: Batch
 
 
 class Learner:
@@ -99,17 +99,17 @@ class Learner:
 
         self._update = parallel.wrap(core, donate_state=True)
         self._running: jax.Array | None = None
-        self._batch: DeviceBatch | None = None
+        self._batch: Batch | None = None
         self._launched = 0.0
         self._settled = False
-        self._done: tuple[jax.Array, int, DeviceBatch] | None = None
+        self._done: tuple[jax.Array, int, Batch] | None = None
         self._publish()
 
     def items(self) -> dict[str, Any]:
         """What a checkpoint holds of it; the update that runs is part of it."""
         return agent_checkpoints.items_of_learner(self.state)
 
-    def step(self, batch: DeviceBatch) -> None:
+    def step(self, batch: Batch) -> None:
         """Starts an update when the one before it is done."""
         self.settle()
         self._launched = time.perf_counter()

@@ -70,7 +70,6 @@ class NetworkReward(OnlineReward):
 
     @classmethod
     def check(cls, config: ConfigDict) -> None:
-        """See `IntrinsicReward.check`."""
         several = config.training.members > 1 or config.training.deviations == 0
         checks.require(
             several, "reward.training.deviations", config.training.deviations, "0 without several members"
@@ -108,14 +107,12 @@ class NetworkReward(OnlineReward):
         return self.taken > 0 or self._pays_untrained
 
     def start(self) -> None:
-        """See `IntrinsicReward.start`."""
         super().start()
         long = np.zeros((2, WIDTH), np.uint8)
         long[1] = 1
         self.compute(self.table.params, long)
 
     def close(self) -> None:
-        """See `IntrinsicReward.close`."""
         self._trainer.close()
         super().close()
 
@@ -190,7 +187,6 @@ class NetworkReward(OnlineReward):
         self.table.swap(self._params(), self.taken)
 
     def metrics(self) -> dict[str, float]:
-        """See `IntrinsicReward.metrics`."""
         seconds, row = self.telemetry.seconds(), super().metrics()
         row |= {
             "reward/training_steps": float(self.taken),

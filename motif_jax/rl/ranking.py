@@ -50,7 +50,6 @@ class RankingModel:
         self._steps: dict[int | None, Any] = {}
 
     def init(self, seed: int) -> PreferenceState:
-        """See `Model.init`."""
         return preference.init_state(self.network, self._optimizer, jax.random.key(seed), self.members)
 
     def step(
@@ -63,7 +62,6 @@ class RankingModel:
         step: int,
         length: int | None,
     ) -> tuple[PreferenceState, dict[str, jax.Array]]:
-        """See `Model.step`."""
         del step
         size = len(messages)
         if length not in self._steps:
@@ -114,7 +112,6 @@ class RankingReward(NetworkReward):
 
     @classmethod
     def check(cls, config: ConfigDict) -> None:
-        """See `IntrinsicReward.check`."""
         super().check(config)
         good = isinstance(config.threshold, int | float) and np.isfinite(config.threshold)
         checks.require(good, "reward.threshold", config.threshold, "a number")
@@ -124,7 +121,6 @@ class RankingReward(NetworkReward):
         return RankingModel(self.config)
 
     def compute(self, params: Any, texts: np.ndarray) -> np.ndarray:
-        """See `NetworkReward.compute`."""
         return cautious(self.model.rewards(params, texts), self.config.training.deviations)
 
     def is_new(self, label: Label) -> bool:
@@ -137,7 +133,6 @@ class RankingReward(NetworkReward):
         return True
 
     def values(self, texts: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """See `OnlineReward.values`."""
         del rows
         if not self.trained:
             return np.zeros(len(texts), np.float32)
@@ -156,7 +151,6 @@ class RankingReward(NetworkReward):
         )
 
     def lookup(self, texts: np.ndarray) -> Values:
-        """See `IntrinsicReward.lookup`."""
         if not self.trained:
             return Values(np.zeros(len(texts), np.float32), self.version)
         return Values(self.normalised(self.table.lookup(texts).values), self.version)
@@ -212,7 +206,6 @@ class RankingReward(NetworkReward):
         self._observed = np.array(data["observed"], np.int64)
 
     def metrics(self) -> dict[str, float]:
-        """See `IntrinsicReward.metrics`."""
         return {
             **super().metrics(),
             "reward/running_mean": float(self.moments.mean),

@@ -13,13 +13,14 @@ from motif_jax.devices.hosts import Hosts
 from motif_jax.devices.meters import of_all_hosts, system_metrics
 from motif_jax.published.glam_log import GlamLog, GlamPosition
 from motif_jax.rl import agent_checkpoints, agent_networks, reward_choice, settings
-from motif_jax.rl.batcher import DeviceBatch
+from motif_jax.rl.batch_stream import BatchStream
+from motif_jax.rl.batcher import Batch
 from motif_jax.rl.clock import Clock
 from motif_jax.rl.episode_log import EpisodeLog
 from motif_jax.rl.guard import Guard
 from motif_jax.rl.learner import Averages
 from motif_jax.rl.recordings import EpisodeRecorder
-from motif_jax.rl.system import BatchStream, System
+from motif_jax.rl.system import System
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.metrics import MetricsWriter
 from motif_jax.support.progress import Progress
@@ -150,7 +151,7 @@ class Records:
             params = self._system.sources[0].inference.params()
             self._probes.look(params, self._system.learner.version, self._clock.steps)
 
-    def add(self, step: int, batch: DeviceBatch) -> None:
+    def add(self, step: int, batch: Batch) -> None:
         """Takes in a batch whose update was started, and the episodes that ended up to it, environment step `step`."""
         self._reward_version = batch.reward_version
         self._keep(self._episodes.join(step, self._reports(step), batch.intrinsic_returns))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import operator
 import queue
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import jax
@@ -17,46 +15,22 @@ from ml_collections import ConfigDict
 from motif_jax import rewards
 from motif_jax.actors.inline import InlineActors
 from motif_jax.actors.pool import ActorPool
-from motif_jax.actors.rollouts import Ready, Rollouts
+from motif_jax.actors.rollouts import Rollouts
 from motif_jax.algorithms import appo
 from motif_jax.algorithms.registry import Algorithm, algorithm_of
 from motif_jax.devices.meters import Meters
-from motif_jax.devices.services import Services
 from motif_jax.devices.sharding import Sharded
 from motif_jax.networks.policy import PolicyNetwork
 from motif_jax.rewards import RunSetup
 from motif_jax.rl import agent_checkpoints, agent_networks, play_state, settings, splitting
 from motif_jax.rl.agent_checkpoints import Snapshot
-from motif_jax.rl.batcher import (
-    ActorSource,
-    Batcher,
-    BatchListener,
-    DeviceBatch,
-    Finished,
-    Prefetcher,
-    put,
-)
+from motif_jax.rl.batcher import ActorSource, Batcher, BatchListener, Finished
 from motif_jax.rl.inference import Inference
 from motif_jax.rl.learner import Learner
 from motif_jax.rl.publishing import Place, Publisher
-from motif_jax.rl.reward_lookup import IntrinsicReturn, RewardLookup
+from motif_jax.rl.reward_lookup import RewardLookup
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import never
-
-_GET_SECONDS = 0.2
-
-
-@dataclasses.dataclass(frozen=True)
-class Listeners:
-    """Callbacks of a running system.
-
-    Attributes:
-      batch: of every batch, by the batcher's thread; see `batcher.BatchListener`.
-      finished: of every finished slot, by the thread of its source, before the batcher can read it.
-    """
-
-    batch: tuple[BatchListener, ...] = ()
-    finished: tuple[Callable[[Finished], None], ...] = ()
 
 
 class System:
@@ -65,7 +39,7 @@ class System:
     Args:
       config: a resolved config.
       snapshot: what the run resumes from, None for a new run.
-      listeners: callbacks.
+      listeners: called with every batch, by the batcher's thread.
       workdir: the run folder, for rewards that keep something there.
 
     Attributes:
@@ -76,7 +50,7 @@ class System:
         self,
         config: ConfigDict,
         snapshot: Snapshot | None = None,
-        listeners: Listeners | None = None,
+        listeners: Sequence[BatchListener] = (),
         workdir: Path | None = None,
     ) -> None:
         self.config = config
@@ -87,7 +61,6 @@ class System:
         self.network = settings.make_network(config)
         self.optimizer = settings.make_optimizer(config)
         self.finished: queue.SimpleQueue[Finished] = queue.SimpleQueue()
-        self._listeners = listeners or Listeners()
         # None: as the reward run's own switch says.
         two_decimals = True if config.compat.quantile_two_decimals else None
         run = None if workdir is None else RunSetup(config, workdir, config.max_waiting_batches)
@@ -124,7 +97,7 @@ class System:
             settings.columns(config),
             self.meters,
             lookup,
-            self._listeners.batch,
+            listeners,
             # Several hosts run one program, of one length.
             *([self.network.cropped] if config.hosts.count == 1 else []),
         )
@@ -174,11 +147,8 @@ class System:
 
     def _finish(self, source: int, slot: int) -> None:
         """Takes a finished slot, on the thread of its source."""
-        finished = Finished(source, slot)
         self._finished_slots[source][self.sources[source].actors.group_of(slot)] += 1
-        for listener in self._listeners.finished:
-            listener(finished)
-        self.finished.put(finished)
+        self.finished.put(Finished(source, slot))
 
     def note_play(self) -> None:
         """Notes the state of play for the next checkpoint, between two batches."""
@@ -257,104 +227,6 @@ class System:
     def draws(self) -> int:
         """Random draws of inference so far (the most of any device)."""
         return max(source.inference.counter for source in self.sources)
-
-
-class BatchStream:
-    """Gives the learner its batches. With threads: inference and batcher run beside the caller.
-
-    Args:
-      system: what runs.
-      stopped: is asked while the actors are started and the reward waits, and ends that with `StoppedError`.
-    """
-
-    def __init__(self, system: System, stopped: Callable[[], bool] = never) -> None:
-        self._system, self._stopped = system, stopped
-        config = system.config
-        self._in_turns = settings.takes_turns(config)
-        self._batches = 0
-        self._services = Services()
-        self._prefetcher = Prefetcher(
-            system.batcher, system.finished, system.parallel, config.max_waiting_batches, system.meters
-        )
-
-    def __enter__(self) -> BatchStream:
-        try:
-            self._system.start(self._stopped)
-        except BaseException:
-            self._system.close()
-            raise
-        if not self._in_turns:
-            for number, source in enumerate(self._system.sources):
-                self._services.start(f"inference {number}", source.inference.serve)  # type: ignore[arg-type]
-            self._services.start("batcher", self._prefetcher.work)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self._services.stop()
-        finally:
-            self._system.close()
-
-    def get(self) -> DeviceBatch | None:
-        """The next batch, None if there is none yet.
-
-        Raises:
-          ServiceFailedError: a thread failed.
-        """
-        if self._in_turns:
-            return self._get_in_turn()
-        self._services.check()
-        batch = self._prefetcher.get(0)
-        if batch is None:
-            self._system.learner.settle()  # with its own meter: the learner waits from here on
-            with self._system.meters.time("learner/wait"):
-                batch = self._prefetcher.get(_GET_SECONDS)
-        return batch
-
-    def _get_in_turn(self) -> DeviceBatch | None:
-        """The next batch; None if actors take longer."""
-        system = self._system
-        system.learner.settle()
-        while True:
-            self._is_full()
-            batch = system.batcher.next()
-            if batch is not None:
-                self._batches += 1
-                if not system.config.serial:
-                    system.note_play()
-                return put(batch, system.parallel)
-            served = 0
-            for number, source in enumerate(system.sources):
-                served += source.inference.serve(_GET_SECONDS / len(system.sources), self._hold(number))
-            if not served and not system.config.serial:
-                self._is_full()
-                if not system.batcher.is_full():
-                    return None
-
-    def _hold(self, source: int) -> Callable[[Ready], bool] | None:
-        """On policy the action at a slot's last observation, the first of the next, is left to the next parameters."""
-        system = self._system
-        if not system.config.get("on_policy"):
-            return None
-        return lambda each: each.row == 0 and system.rollouts_of(source, each.group) > self._batches
-
-    def _is_full(self) -> bool:
-        """Passes finished slots to the batcher; returns whether a batch is full."""
-        system = self._system
-        while not system.finished.empty() and not system.batcher.is_full():
-            system.batcher.add(system.finished.get())
-        return system.batcher.is_full()
-
-    def waiting(self) -> int:
-        """Batches that wait for the learner."""
-        return self._prefetcher.waiting()
-
-    def rest(self) -> list[IntrinsicReturn]:
-        """Drains the queue after the learner has ended; returns the intrinsic returns of its episodes."""
-        batches = [self._prefetcher.get(0) for _ in range(self._prefetcher.waiting())]
-        return [value for batch in batches if batch is not None for value in batch.intrinsic_returns]
 
 
 def _acting(

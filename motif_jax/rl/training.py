@@ -17,12 +17,12 @@ from motif_jax.devices.hosts import Hosts
 from motif_jax.rl import agent_checkpoints, reward_choice, settings
 from motif_jax.rl.agent_checkpoints import Snapshot
 from motif_jax.rl.agreement import Agreement
-from motif_jax.rl.batcher import DeviceBatch
+from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.clock import Clock
 from motif_jax.rl.guard import Guard
 from motif_jax.rl.recordings import drop_recordings, make_recorder
 from motif_jax.rl.records import Records
-from motif_jax.rl.system import BatchStream, Listeners, System
+from motif_jax.rl.system import System
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.interruption import Interruption, StoppedError, never
 from motif_jax.support.profiling import Profiler
@@ -70,10 +70,9 @@ class AgentTraining:
             if self._hosts.is_first:
                 drop_recordings(workdir, progress.get("env_steps"))
             recorder = make_recorder(config, workdir)
-            listeners = Listeners()
             if recorder is not None:
                 stack.enter_context(recorder)
-                listeners = Listeners(batch=(recorder.take,))
+            listeners = () if recorder is None else (recorder.take,)
             self.system = system = System(config, snapshot, listeners, workdir)
             stack.callback(system.close)
             records = stack.enter_context(
@@ -90,8 +89,54 @@ class AgentTraining:
                 stream = stack.enter_context(BatchStream(system, stopped))
             except StoppedError:
                 return False
-            Loop(self._hosts, clock, system, stream, records, profiler).run(stop)
+            self._learn(stop, system, stream, records, profiler)
         return clock.finished
+
+    def _learn(
+        self, stop: Interruption, system: System, stream: BatchStream, records: Records, profiler: Profiler
+    ) -> None:
+        """Learns from batch after batch until all steps are done or the hosts have agreed to stop, and saves.
+
+        Raises:
+          UserError: updates were not finite; the run is saved then, too.
+        """
+        clock, alone, agreement = self.clock, self._hosts.count == 1, Agreement(system.parallel)
+        clock.start()
+        while True:
+            # All hosts do the same after the same update.
+            stopping = self._conclude(system, stream, records, agreement) or (alone and stop.requested)
+            if clock.finished or stopping or records.guard.exceeded:
+                break
+            batch = stream.get()
+            if batch is None:
+                continue
+            profiler.step(system.learner.version)
+            records.begin()
+            system.learner.step(batch)
+            # The first host's clock decides for all.
+            save, log = (due() and self._hosts.is_first for due in (clock.save_is_due, clock.log_is_due))
+            agreement.say([batch.num_steps, int(stop.requested), int(save), int(log)])
+            records.add(clock.steps + batch.num_steps, batch)
+        records.end(stream)
+
+    def _conclude(self, system: System, stream: BatchStream, records: Records, agreement: Agreement) -> bool:
+        """Waits for the running update and does what the hosts agreed on; returns whether they stop."""
+        clock = self.clock
+        system.learner.settle()
+        # Before anything is launched or saved: neither may come behind an update that ends the run.
+        records.look()
+        agreed = agreement.result()
+        if agreed is None:
+            return False
+        steps, stop, save, log = agreed
+        clock.steps += steps
+        records.counted()
+        # The last row is written when no more episodes come.
+        if log and not stop and not clock.finished:
+            records.log(stream.waiting())
+        if save or clock.save_step_is_passed():
+            records.save(asynchronous=True)
+        return stop > 0
 
     def _settle_reward(self, checkpoints: Checkpoints) -> None:
         """Finds out which evaluation of the reward the run learns from, the same on all hosts."""
@@ -117,79 +162,6 @@ class AgentTraining:
         manner, *_ = (source.actors.prepare() for source in system.sources)
         devices = settings.learner_devices(config), settings.actor_devices(config)
         self._say(overview(config, size, *devices, nodes, manner))
-
-
-class Loop:
-    """Learns from batch after batch; all hosts do the same after the same update.
-
-    Args:
-      hosts: of the run.
-      clock: of the run.
-      system: what runs.
-      stream: where batches come from.
-      records: writes logs and checkpoints.
-      profiler: called every update.
-    """
-
-    def __init__(
-        self,
-        hosts: Hosts,
-        clock: Clock,
-        system: System,
-        stream: BatchStream,
-        records: Records,
-        profiler: Profiler,
-    ) -> None:
-        self._hosts, self._clock, self._system = hosts, clock, system
-        self._stream, self._records, self._profiler = stream, records, profiler
-        self._agreement = Agreement(system.parallel)
-
-    def run(self, stop: Interruption) -> None:
-        """Returns when all steps are done or the hosts have agreed to stop; the run is saved then.
-
-        Raises:
-          UserError: updates were not finite; the run is saved then, too.
-        """
-        clock, learner, alone = self._clock, self._system.learner, self._hosts.count == 1
-        clock.start()
-        while True:
-            stopping = self._conclude() or (alone and stop.requested)
-            if clock.finished or stopping or self._records.guard.exceeded:
-                break
-            batch = self._stream.get()
-            if batch is None:
-                continue
-            self._profiler.step(learner.version)
-            self._records.begin()
-            learner.step(batch)
-            self._agreement.say(self._saying(batch, stop))
-            self._records.add(clock.steps + batch.num_steps, batch)
-        self._records.end(self._stream)
-
-    def _saying(self, batch: DeviceBatch, stop: Interruption) -> list[int]:
-        """Steps of this host's part of the batch, and whether to stop, to save and to log, by the first host's clock."""
-        first = self._hosts.is_first
-        save, log = first and self._clock.save_is_due(), first and self._clock.log_is_due()
-        return [batch.num_steps, int(stop.requested), int(save), int(log)]
-
-    def _conclude(self) -> bool:
-        """Waits for the running update and does what the hosts agreed on; returns whether they stop."""
-        clock = self._clock
-        self._system.learner.settle()
-        # Before anything is launched or saved: neither may come behind an update that ends the run.
-        self._records.look()
-        agreed = self._agreement.result()
-        if agreed is None:
-            return False
-        steps, stop, save, log = agreed
-        clock.steps += steps
-        self._records.counted()
-        # The last row is written when no more episodes come.
-        if log and not stop and not clock.finished:
-            self._records.log(self._stream.waiting())
-        if save or clock.save_step_is_passed():
-            self._records.save(asynchronous=True)
-        return stop > 0
 
 
 def overview(

@@ -11,7 +11,8 @@ from motif_jax.devices.meters import Meters
 from motif_jax.devices.services import ServiceFailedError, Services
 from motif_jax.rewards import IntrinsicReward
 from motif_jax.rl import settings
-from motif_jax.rl.system import BatchStream, System
+from motif_jax.rl.batch_stream import BatchStream
+from motif_jax.rl.system import System
 from motif_jax.support.errors import UserError
 from tests.rollouts.agent_runs import recall_config
 
@@ -86,7 +87,7 @@ def test_actors_are_closed_though_a_thread_does_not_end(monkeypatch: pytest.Monk
     system = _System()
     stream: Any = BatchStream(system)  # type: ignore[arg-type]
     begun, end = threading.Event(), threading.Event()
-    monkeypatch.setattr(stream._prefetcher, "work", lambda: (begun.set(), end.wait()))
+    monkeypatch.setattr(stream, "assemble", lambda: (begun.set(), end.wait()))
     stop = stream._services.stop
     monkeypatch.setattr(stream._services, "stop", lambda: stop(0.01))
     with pytest.raises(RuntimeError, match="the batcher thread did not end"), stream:

@@ -10,7 +10,7 @@ from motif_jax.algorithms import trajectory
 from motif_jax.devices.meters import Meters
 from motif_jax.envs import registry
 from motif_jax.rewards import IntrinsicReward, Met, Values
-from motif_jax.rl.batcher import ActorSource, Batcher, Finished, HostBatch
+from motif_jax.rl.batcher import ActorSource, Batch, Batcher, Finished
 from motif_jax.rl.reward_lookup import IntrinsicReturn, ReturnSums, RewardLookup
 
 ROLLOUT, ENVS = 5, 3
@@ -45,11 +45,11 @@ def make_sources(count: int) -> list[ActorSource]:
     return sources
 
 
-def run(sources: list[ActorSource], batcher: Batcher, batches: int) -> tuple[list[HostBatch], list[Finished]]:
+def run(sources: list[ActorSource], batcher: Batcher, batches: int) -> tuple[list[Batch], list[Finished]]:
     finished: list[Finished] = []
     for number, source in enumerate(sources):
         source.actors.listeners = (lambda slot, n=number: finished.append(Finished(n, slot)),)
-    made: list[HostBatch] = []
+    made: list[Batch] = []
     order: list[Finished] = []
     counter = 0
     while len(made) < batches:

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from motif_jax.rl import agent_checkpoints, settings
-from motif_jax.rl.batcher import DeviceBatch
+from motif_jax.rl.batch_stream import BatchStream
+from motif_jax.rl.batcher import Batch
 from motif_jax.rl.guard import Guard
 from motif_jax.rl.learner import Failure, Learner
-from motif_jax.rl.system import BatchStream, System
+from motif_jax.rl.system import System
 from motif_jax.rl.training import AgentTraining
 from motif_jax.support.checkpoint_items import ANY, JSON
 from motif_jax.support.checkpoints import Checkpoints
@@ -122,7 +123,7 @@ def test_a_run_that_was_ended_ends_again_before_anything_starts(tmp_path: Path, 
 
 def test_what_was_allowed_at_its_time_ends_no_run() -> None:
     stop, skip = (settings.resolved(recall_config(nonfinite__policy=name)) for name in ("stop", "skip"))
-    batch = cast("DeviceBatch", None)
+    batch = cast("Batch", None)
     guard = Guard(skip, None, {})
     for number in range(2):
         guard.look(cast("Learner", SimpleNamespace(failures=[Failure(number, ["loss/total"], batch)])))

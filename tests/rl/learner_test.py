@@ -5,25 +5,27 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 
 from motif_jax.algorithms.appo import AppoTrainState
 from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.devices.meters import Meters, system_metrics
 from motif_jax.devices.parallel import DataParallel
-from motif_jax.rl import batcher as batcher_module
+from motif_jax.rl import batch_stream, settings
 from motif_jax.rl import learner as learner_module
-from motif_jax.rl import settings
-from motif_jax.rl.batcher import DeviceBatch, HostBatch, Prefetcher
+from motif_jax.rl.batch_stream import BatchStream
+from motif_jax.rl.batcher import Batch
 from motif_jax.rl.inference import Inference
 from motif_jax.rl.learner import Averages, Learner
 from motif_jax.rl.publishing import Publisher
-from motif_jax.rl.system import BatchStream, System
+from motif_jax.rl.system import System
 from tests.processes import wait_until
 from tests.rollouts.agent_runs import recall_config
 
@@ -77,7 +79,7 @@ def held_learner() -> tuple[Learner, HeldUpdates, Publisher, Meters]:
     return learner, updates, publisher, meters
 
 
-BATCH = DeviceBatch(None, 1, 1, [])  # type: ignore[arg-type]
+BATCH = Batch(None, 1, [])  # type: ignore[arg-type]
 
 
 def in_thread(work: Callable[[], Any]) -> threading.Thread:
@@ -131,19 +133,27 @@ def test_so_many_batches_wait_on_the_devices_and_no_more_are_put() -> None:
         def is_full(self) -> bool:
             return True
 
-        def next(self) -> HostBatch:
+        def next(self) -> Batch:
             made.append(1)
             rows = [np.zeros((2, 2), np.float32)] * (len(TrajectoryBatch._fields) - 1)
-            return HostBatch(TrajectoryBatch({}, *rows), 1, [])
+            return Batch(TrajectoryBatch({}, *rows), 1, [])
 
-    prefetcher = Prefetcher(Endless(), queue.SimpleQueue(), DataParallel(jax.devices()[:1]), 2, Meters())  # type: ignore[arg-type]
+    config = ConfigDict({"serial": False, "max_waiting_batches": 2})
+    system = SimpleNamespace(
+        config=config,
+        batcher=Endless(),
+        finished=queue.SimpleQueue(),
+        parallel=DataParallel(jax.devices()[:1]),
+        meters=Meters(),
+    )
+    stream = BatchStream(system)  # type: ignore[arg-type]
     for _ in range(4):
-        prefetcher.work()
-    assert prefetcher.waiting() == len(made) == 2
-    assert prefetcher.get(0) is not None
+        stream.assemble()
+    assert stream.waiting() == len(made) == 2
+    assert stream.get() is not None
     for _ in range(2):
-        prefetcher.work()
-    assert prefetcher.waiting() == 2
+        stream.assemble()
+    assert stream.waiting() == 2
     assert len(made) == 3
 
 
@@ -157,8 +167,8 @@ def test_inference_serves_on_behind_a_held_update(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(
         Inference, "_serve", lambda self, ready: (behind.append(updates.running()), serve(self, ready))
     )
-    put, transfers = batcher_module.put, []
-    monkeypatch.setattr(batcher_module, "put", lambda *args: (transfers.append(1), put(*args))[1])
+    put, transfers = batch_stream.put, []
+    monkeypatch.setattr(batch_stream, "put", lambda *args: (transfers.append(1), put(*args))[1])
     with BatchStream(system) as stream:
         while (batch := stream.get()) is None:
             pass

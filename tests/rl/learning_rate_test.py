@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from motif_jax.rl import agent_checkpoints, settings
-from motif_jax.rl.system import BatchStream, System
+from motif_jax.rl.batch_stream import BatchStream
+from motif_jax.rl.system import System
 from tests.rollouts.agent_runs import recall_config
 
 TOTAL, PEAK = 1_500, 3e-3

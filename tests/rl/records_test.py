@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from motif_jax.rl import records, training
-from motif_jax.rl.clock import Clock
 from motif_jax.rl.records import Records
 from motif_jax.support import resources
 from motif_jax.support.interruption import Interruption
@@ -102,15 +101,17 @@ def test_a_row_of_the_published_log_is_of_all_hosts(
     config = resources.config("train_language_agent", "smoke")
     config.actors.workers, config.actors.envs_per_worker, config.hosts.count = 1, 2, count
     config.probes, config.train_for_env_steps, config.save_every_steps = None, 10**6, 10**9
-    run, clock = Run(count), Clock(config)
-    monkeypatch.setattr(records, "Hosts", lambda: run)
+    run = Run(count)
+    for module in (records, training):
+        monkeypatch.setattr(module, "Hosts", lambda: run)
     monkeypatch.setattr(training, "Agreement", lambda parallel: run)
     monkeypatch.setattr(records.agent_networks, "read_anew", lambda config: {})
     monkeypatch.setattr(Records, "end", lambda self, stream: None)
     parts: Any = run
-    with Records(config, tmp_path, parts, parts, clock, None, {}) as made:
+    agent = training.AgentTraining(config, tmp_path)
+    with Records(config, tmp_path, parts, parts, agent.clock, None, {}) as made:
         profiler: Any = SimpleNamespace(step=lambda update: None)
-        training.Loop(parts, clock, parts, parts, made, profiler).run(run.stop)
+        agent._learn(run.stop, parts, parts, made, profiler)
     with (tmp_path / "log.csv").open() as file:
         rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
     assert [row["update"] for row in rows] == [0, 1, 2]

@@ -13,8 +13,9 @@ import pytest
 
 from motif_jax.algorithms.value_normalisation import ValueStatistics
 from motif_jax.rl import agent_checkpoints, settings
+from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.records import Records
-from motif_jax.rl.system import BatchStream, System
+from motif_jax.rl.system import System
 from motif_jax.rl.training import AgentTraining
 from motif_jax.support.interruption import Interruption
 from tests.rl import language_training_test

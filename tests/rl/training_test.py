@@ -21,13 +21,14 @@ from motif_jax.actors.pool import ActorPool
 from motif_jax.algorithms import appo
 from motif_jax.devices.services import ServiceFailedError
 from motif_jax.rl import agent_checkpoints, settings
-from motif_jax.rl.batcher import DeviceBatch
+from motif_jax.rl.batch_stream import BatchStream
+from motif_jax.rl.batcher import Batch
 from motif_jax.rl.inference import bucket_sizes, choose
 from motif_jax.rl.learner import Learner
 from motif_jax.rl.publishing import Publisher
 from motif_jax.rl.records import Records
 from motif_jax.rl.settings import make_network
-from motif_jax.rl.system import BatchStream, System
+from motif_jax.rl.system import System
 from motif_jax.rl.training import AgentTraining
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.interruption import Interruption
@@ -79,7 +80,7 @@ def serial(tmp_path_factory: pytest.TempPathFactory, compiled_quickly: None) -> 
     run = SerialRun(tmp_path_factory.mktemp("serial"), config, [], [], "")
     step, metrics, gather = Learner.step, Learner.metrics, Records.gather
 
-    def launch(self: Learner, batch: DeviceBatch) -> None:
+    def launch(self: Learner, batch: Batch) -> None:
         step(self, batch)
         run.events.append(("launch", self.version))
 

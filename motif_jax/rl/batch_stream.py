@@ -1,0 +1,131 @@
+"""The learner's batches: made ahead by threads, or in turns with acting."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections.abc import Callable
+from types import TracebackType
+
+from motif_jax.actors.rollouts import Ready
+from motif_jax.devices.services import Services
+from motif_jax.rl import settings
+from motif_jax.rl.batcher import Batch, put
+from motif_jax.rl.reward_lookup import IntrinsicReturn
+from motif_jax.rl.system import System
+from motif_jax.support.interruption import never
+
+_WAIT_SECONDS = 0.2
+
+
+class BatchStream:
+    """Gives the learner its batches. With threads: inference and batcher run beside the caller.
+
+    At most `config.max_waiting_batches` wait; then slots are not released, and the actors wait.
+
+    Args:
+      system: what runs.
+      stopped: is asked while the actors are started and the reward waits, and ends that with `StoppedError`.
+    """
+
+    def __init__(self, system: System, stopped: Callable[[], bool] = never) -> None:
+        self._system, self._stopped = system, stopped
+        self._in_turns = settings.takes_turns(system.config)
+        self._batches = 0
+        self._services = Services()
+        self._ready: queue.SimpleQueue[Batch] = queue.SimpleQueue()
+        self._room = threading.Semaphore(system.config.max_waiting_batches)
+
+    def __enter__(self) -> BatchStream:
+        try:
+            self._system.start(self._stopped)
+        except BaseException:
+            self._system.close()
+            raise
+        if not self._in_turns:
+            for number, source in enumerate(self._system.sources):
+                self._services.start(f"inference {number}", source.inference.serve)  # type: ignore[arg-type]
+            self._services.start("batcher", self.assemble)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._services.stop()
+        finally:
+            self._system.close()
+
+    def assemble(self) -> None:
+        """The batcher's thread: takes a slot, or makes a batch of full ones; returns after a while in any case."""
+        system, meters = self._system, self._system.meters
+        if not system.batcher.is_full():
+            with meters.time("batcher/wait"), contextlib.suppress(queue.Empty):
+                system.batcher.add(system.finished.get(timeout=_WAIT_SECONDS))
+            return
+        with meters.time("batcher/blocked"):
+            room = self._room.acquire(timeout=_WAIT_SECONDS)
+        if room:
+            batch = system.batcher.next()
+            assert batch is not None
+            with meters.time("batcher/put"):
+                self._ready.put(put(batch, system.parallel))
+
+    def get(self) -> Batch | None:
+        """The next batch, None if there is none yet.
+
+        Raises:
+          ServiceFailedError: a thread failed.
+        """
+        if self._in_turns:
+            return self._get_in_turn()
+        self._services.check()
+        if not self._ready.qsize():
+            self._system.learner.settle()  # with its own meter: the learner waits from here on
+        with self._system.meters.time("learner/wait"), contextlib.suppress(queue.Empty):
+            batch = self._ready.get(timeout=_WAIT_SECONDS)
+            self._room.release()
+            return batch
+        return None
+
+    def _get_in_turn(self) -> Batch | None:
+        """The next batch; None if actors take longer."""
+        system = self._system
+        system.learner.settle()
+        while True:
+            self._is_full()
+            batch = system.batcher.next()
+            if batch is not None:
+                self._batches += 1
+                if not system.config.serial:
+                    system.note_play()
+                return put(batch, system.parallel)
+            served = 0
+            for number, source in enumerate(system.sources):
+                served += source.inference.serve(_WAIT_SECONDS / len(system.sources), self._hold(number))
+            if not served and not system.config.serial and not self._is_full():
+                return None
+
+    def _hold(self, source: int) -> Callable[[Ready], bool] | None:
+        """On policy the action at a slot's last observation, the first of the next, is left to the next parameters."""
+        system = self._system
+        if not system.config.get("on_policy"):
+            return None
+        return lambda each: each.row == 0 and system.rollouts_of(source, each.group) > self._batches
+
+    def _is_full(self) -> bool:
+        """Passes finished slots to the batcher; returns whether a batch is full."""
+        system = self._system
+        while not system.finished.empty() and not system.batcher.is_full():
+            system.batcher.add(system.finished.get())
+        return system.batcher.is_full()
+
+    def waiting(self) -> int:
+        """Batches that wait for the learner."""
+        return self._ready.qsize()
+
+    def rest(self) -> list[IntrinsicReturn]:
+        """Drains the queue after the learner has ended; returns the intrinsic returns of its episodes."""
+        batches = [self._ready.get() for _ in range(self._ready.qsize())]
+        return [value for batch in batches for value in batch.intrinsic_returns]
