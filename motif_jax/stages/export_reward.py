@@ -27,10 +27,9 @@ def run(config: ConfigDict, workdir: Path) -> None:
     from motif_jax.rewards.trained import read_trained
 
     reward = read_trained(config.reward.dir, config.reward.step)
-    card = model_card.read(reward)
-    card.licence, card.notes = config.licence, config.notes
+    card = model_card.render(reward, config.licence, config.notes)
     with FolderLock(workdir):
         run_folder.prepare(workdir, config)
         exchange.write_safetensors(reward, workdir / FILE)
-        atomic_write_text(workdir / CARD, model_card.render(card))
+        atomic_write_text(workdir / CARD, card)
     print(f"evaluation {reward.step} of {config.reward.dir}: {(workdir / FILE).resolve()}")

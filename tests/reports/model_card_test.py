@@ -51,7 +51,7 @@ def write_run(folder, config):
 
 def card_of(folder):
     config = json.loads((folder / "config.json").read_text())
-    return model_card.render(model_card.read(SimpleNamespace(folder=folder, config=config, curve=[])))
+    return model_card.render(SimpleNamespace(folder=folder, config=config, curve=[]))
 
 
 def test_prompts_and_lists_of_every_annotator_are_in_the_card(reward, prompt, tmp_path):
@@ -93,7 +93,7 @@ def test_a_reward_that_an_agent_learned_is_told_by_its_labels(tmp_path, texts):
     found = learned.LearnedReward(
         tmp_path, 100, RewardNetwork(architecture), {}, members, statistics, settings, [], labels=labels
     )
-    card = model_card.render(model_card.read(found))
+    card = model_card.render(found)
     assert "no dataset: the messages that an agent met as it played NetHackScoreExtendedActions-v1" in card
     assert (
         "kind `retrieval`, learned while the agent played from labels of the annotator that follows" in card
