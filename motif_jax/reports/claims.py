@@ -40,7 +40,7 @@ _MADE = {
         "pieces",
         f"gold that the hero picked up, but for heaps of more than {_LARGEST_HEAP} pieces: those of vaults",
     ),
-    DEATHS: Measure(DEATHS, "deaths", "share", "games that the hero died in"),
+    DEATHS: BY_KEY[DEATHS],
 }
 _CLAIM = re.compile(r"\s*(.+?)\s*>\s*(.+?)\s*(?:\+\s*(\d+(?:\.\d+)?)\s*)?:\s*([^\s:]+)\s*")
 
@@ -209,15 +209,10 @@ def side_by_side(
         key: {name: _mean(np.array(list(of.values())), key, resamples) for name, of in by_method.items()}
         for key, by_method in values.items()
     }
-    findings = [
-        Finding(
-            claim,
-            difference(
-                values[claim.measure][claim.more], values[claim.measure][claim.less], claim.measure, resamples
-            ),
-        )
-        for claim in claims
-    ]
+    findings = []
+    for claim in claims:
+        of = values[claim.measure]
+        findings.append(Finding(claim, _difference(of[claim.more], of[claim.less], claim.measure, resamples)))
     return SideBySide(list(evaluations), means, findings)
 
 
@@ -227,10 +222,9 @@ def _mean(values: np.ndarray, key: str, resamples: int) -> Estimate:
     return statistics.bootstrap(values, [lambda drawn: drawn.mean(-1)], resamples)[0]
 
 
-def difference(
+def _difference(
     first: Mapping[Any, float], second: Mapping[Any, float], key: str, resamples: int
 ) -> Difference:
-    """By how much the mean of `first` exceeds that of `second`, over pairs of games where both played the same."""
     one, two, paired = statistics.matched(first, second)
     if described(key).unit == "share" and set(np.unique([*one, *two])) <= {0.0, 1.0}:
         return statistics.rate_difference(one, two, paired)

@@ -44,44 +44,32 @@ def headline(data: RunData) -> tuple[str, str]:
 
 
 def _result(data: RunData) -> tuple[str, int]:
-    """The evaluations' intrinsic returns in words, and the sign of the difference."""
+    """The first two evaluations' intrinsic returns in words, or where not both have one a measure of progress, and the sign of the difference."""
     names = list(data.evaluations)[:2]
-    row = next((row for row in rows_of(data) if row.what.key == hacking.REWARD), None) if names else None
     if len(names) == 2 and (why := otherwise_rated(data, names[1])):
         return why, 0
-    if row is None or len(names) < 2 or names[1] not in row.against:
-        return _progress(data, names)
-    gap = row.against[names[1]][0]
-    *shown, difference = alike(row.of[names[0]].mean, row.of[names[1]].mean, gap)
-    means = ", ".join(
-        f"{name} {mean} (n = {row.of[name].n})" for name, mean in zip(names, shown, strict=True)
-    )
-    level = f"{100 * data.evaluations[names[0]]['confidence']:g} %"
-    said = {1: f"{names[0]} collects more", -1: f"{names[0]} collects LESS", 0: "no clear difference"}[
-        gap.sign
-    ]
-    over = f"over {gap.pairs:,} games that both played" if gap.pairs else "each over its own games"
-    text = f"Mean intrinsic return per episode: {means}; difference {difference} ({level} interval, {over}): {said}."
-    return text, gap.sign
-
-
-def _progress(data: RunData, names: list[str]) -> tuple[str, int]:
-    """Progress in words by the first measure that both evaluations have, where not both have an intrinsic reward."""
-    rows = {row.what.key: row for row in rows_of(data)} if len(names) == 2 else {}
-    keys = [key for key in progress_keys(rows) if names[1] in rows[key].against]
-    if not keys:
+    rows = {row.what.key: row for row in rows_of(data) if names[1] in row.against} if len(names) == 2 else {}
+    key = next((key for key in (hacking.REWARD, *progress_keys(rows)) if key in rows), None)
+    if key is None:
         return (
             "Agent and baseline share no measure of reward or progress that is above 0, so nothing can be said yet.",
             0,
         )
-    row = rows[keys[0]]
-    gap = row.against[names[1]][0]
+    row, (gap, _) = rows[key], rows[key].against[names[1]]
     *shown, difference = alike(row.of[names[0]].mean, row.of[names[1]].mean, gap)
     means = ", ".join(
         f"{name} {mean} (n = {row.of[name].n})" for name, mean in zip(names, shown, strict=True)
     )
-    said = {1: f"{names[0]} is better", -1: f"{names[0]} is WORSE", 0: "no clear difference"}[gap.sign]
-    return f"Mean {with_unit(row.what)}: {means}; difference {difference}: {said}.", gap.sign
+    if key != hacking.REWARD:
+        said = {1: f"{names[0]} is better", -1: f"{names[0]} is WORSE", 0: "no clear difference"}[gap.sign]
+        return f"Mean {with_unit(row.what)}: {means}; difference {difference}: {said}.", gap.sign
+    said = {1: f"{names[0]} collects more", -1: f"{names[0]} collects LESS", 0: "no clear difference"}[
+        gap.sign
+    ]
+    level = f"{100 * data.evaluations[names[0]]['confidence']:g} %"
+    over = f"over {gap.pairs:,} games that both played" if gap.pairs else "each over its own games"
+    text = f"Mean intrinsic return per episode: {means}; difference {difference} ({level} interval, {over}): {said}."
+    return text, gap.sign
 
 
 def _accuracy(data: RunData) -> list[tuple[str, str, str]]:
