@@ -16,7 +16,7 @@ from motif_jax.datasets.verdicts import SINGLE
 from motif_jax.labels.labels import counts
 from motif_jax.reports import text_tables
 from motif_jax.reports.text_tables import markdown_escape as escape
-from motif_jax.support.config import flat
+from motif_jax.support.config import flat, listed
 from motif_jax.support.errors import printable
 from motif_jax.support.files import read_json
 
@@ -176,7 +176,7 @@ def render(reward: TrainedReward, licence: str = "", notes: str = "") -> str:
         data, annotators = _learned(reward)
         evaluation: Mapping[str, Any] = {}
     else:
-        names = [name.strip() for name in (config.get("annotator") or "").split(",") if name.strip()]
+        names = listed(config.get("annotator") or "")
         folder = Path(config.get("dataset_dir") or "")
         dataset = PairsDataset.open(folder) if names and folder.is_dir() else None
         data, annotators = _data(config, dataset), _annotators(names, dataset)

@@ -78,7 +78,7 @@ def read_methods(text: str) -> dict[str, list[Path]]:
     methods: dict[str, list[Path]] = {}
     for part in filter(None, (part.strip() for part in text.split(";"))):
         name, _, folders = part.partition("=")
-        paths = [Path(folder.strip()) for folder in folders.split(",") if folder.strip()]
+        paths = list(map(Path, checks.listed(folders)))
         good = bool(name.strip()) and bool(paths) and "," not in name
         checks.require(good, "methods", part, "'name=folder,folder; name=folder,...'")
         methods.setdefault(name.strip(), []).extend(paths)
@@ -176,7 +176,7 @@ def _kind(folder: Path) -> str:
 
 def _task_names(config: ConfigDict) -> dict[str, str]:
     names = {}
-    for part in filter(None, (part.strip() for part in config.published_tasks.split(","))):
+    for part in checks.listed(config.published_tasks):
         theirs, separator, ours = part.partition("=")
         checks.require(bool(separator and theirs and ours), "published_tasks", part, "'theirs=ours, ...'")
         names[theirs.strip()] = ours.strip()
@@ -203,7 +203,7 @@ def _read_claims(
     config: ConfigDict, evaluations: Mapping[str, Mapping[str, Any]]
 ) -> tuple[list[str], list[claims.Claim]]:
     """The further measures of the claims' table, and the claims; UserError for those that cannot be judged."""
-    measures = [name.strip() for name in config.measures.split(",") if name.strip()]
+    measures = checks.listed(config.measures)
     for key in measures:
         claims.require_measure(key, evaluations, "measures")
         evaluation_files.require_comparable(evaluations, key, "measures")

@@ -21,7 +21,7 @@ FILE, PAGE = "ranks.json", "ranks.html"
 
 
 def _agents(config: ConfigDict) -> list[str]:
-    return [part.strip() for part in config.agents.split(",") if part.strip()]
+    return checks.listed(config.agents)
 
 
 def _path(config: ConfigDict) -> Path:

@@ -91,7 +91,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 def folders_of(text: str) -> list[Path]:
     """Returns the folders in `text`, which has commas between them."""
-    return [Path(part.strip()) for part in text.split(",") if part.strip()]
+    return list(map(Path, checks.listed(text)))
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:

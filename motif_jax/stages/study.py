@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import shlex
 import shutil
@@ -19,7 +20,8 @@ from motif_jax.labels.lexicon import load_lexicon
 from motif_jax.reports import study, study_curves
 from motif_jax.reports.claims import Claim, parsed_claims
 from motif_jax.support import config as checks
-from motif_jax.support import interruption, resources, run_folder
+from motif_jax.support import interruption, run_folder
+from motif_jax.support.config import listed
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, atomic_write_text, read_json
 from motif_jax.support.lifeline import told_of_parents_end
@@ -28,12 +30,14 @@ from motif_jax.support.locks import FolderLock
 # What a killed study leaves running saves and ends within this time.
 _FREE_SECONDS = 120.0
 _DONE = "done.json"
+# A stage that a run needs: its flags, its folder, and the folder that {run} stands for in the flags.
+_Step = tuple[str, Path, Path]
 # Exit code where the lines do not support a claim.
 NOT_CARRIED = 1
 
 
 class Run(NamedTuple):
-    """A method with a seed, its folder's name, and the flags of its training, with {workdir} for the study's folder."""
+    """A run of a method; {workdir} in its flags stands for the study's folder."""
 
     method: str
     seed: int
@@ -41,35 +45,24 @@ class Run(NamedTuple):
     flags: str
 
 
-class _Step(NamedTuple):
-    """A stage that a run needs: its flags, its folder, and the one that {run} stands for in the flags."""
-
-    flags: str
-    folder: Path
-    run: Path
-
-
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for values that cannot work; the flags of all runs are checked before the first one begins."""
     run_folder.check_identity(workdir, config, ("stage",))
     checks.choice(config, "goal", load_lexicon(config.lexicon.file).goals)
-    _require_known("table_order", _listed(config.table_order), config.tables)
+    _require_known("table_order", listed(config.table_order), config.tables)
     tables = _tables(config)
-    for title, listed in tables.items():
-        _require_known(f"tables.{title}", listed, config.methods)
-    _require_known("only", _listed(config.only), {name for listed in tables.values() for name in listed})
-    _require_known("measures", _listed(config.measures), study.MEASURES)
+    for title, methods in tables.items():
+        _require_known(f"tables.{title}", methods, config.methods)
+    _require_known("only", listed(config.only), {name for methods in tables.values() for name in methods})
+    _require_known("measures", listed(config.measures), study.MEASURES)
     _require_known("claims", [claim.measure for claim in _claims(config)], study.MEASURES)
     _require_known("games", config.get("games", {}), config.methods)
     _require_known("curves", config.curves, tables)
     for title, measure in config.curves.items():
         _require_known(f"curves.{title}", [measure], study_curves.MEASURES)
-    _require_known("prepare_order", _listed(config.prepare_order), config.prepare)
-    for key in ("training", "evaluation", *(f"prepare.{name}" for name in _listed(config.prepare_order))):
-        flags = checks.dotted(config, key)
-        file = (flags.split() or [""])[0].partition(":")[0]
-        allowed = "a config file and its flags"
-        checks.require(bool(file) and resources.path(file).is_file(), key, flags, allowed)
+    _require_known("prepare_order", listed(config.prepare_order), config.prepare)
+    for key in ("training", "evaluation"):
+        checks.require(bool(config[key].strip()), key, config[key], "a config file and its flags")
     checks.require(bool(config.rows), "rows", config.rows, "a file of lines, one a run")
     if config.page:
         study.check_page(Path(config.page))
@@ -81,13 +74,9 @@ def _require_known(key: str, names: Collection[str], known: Collection[str]) -> 
         checks.require(name in known, key, name, f"of {', '.join(sorted(known))}")
 
 
-def _listed(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
 def _tables(config: ConfigDict) -> dict[str, list[str]]:
     """Methods by title of a table."""
-    return {title: _listed(config.tables[title]) for title in _listed(config.table_order)}
+    return {title: listed(config.tables[title]) for title in listed(config.table_order)}
 
 
 def _claims(config: ConfigDict) -> list[Claim]:
@@ -95,10 +84,7 @@ def _claims(config: ConfigDict) -> list[Claim]:
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
-    """Makes the runs that have no line yet, at most `most_runs`, one after the other.
-
-    Returns 75 when asked to stop, 1 where the lines do not support a claim.
-    """
+    """Makes the runs without a line; returns 75 when asked to stop, 1 where the lines do not support a claim."""
     with FolderLock(workdir), interruption.Interruption() as stop:
         run_folder.prepare(workdir, config, ("stage",))
         return _Study(config, workdir, stop).run()
@@ -106,12 +92,12 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 
 def runs(config: ConfigDict, only: str = "") -> list[Run]:
     """The runs of the study's tables, in order; of the methods in `only` where it names some."""
-    methods = dict.fromkeys(name for listed in _tables(config).values() for name in listed)
+    methods = dict.fromkeys(name for of in _tables(config).values() for name in of)
     return [
         Run(method, seed, f"{method}-{seed}", f"{config.training} {config.methods[method]}")
         for seed in range(config.seed, config.seed + config.seeds)
         for method in methods
-        if not only or method in _listed(only)
+        if not only or method in listed(only)
     ]
 
 
@@ -125,20 +111,18 @@ class _Study:
     def run(self) -> int | None:
         planned = runs(self._config, self._config.only)
         self._valid()
-        lines = self._lines(planned)
-        for one, line in zip(planned, lines, strict=True):
-            if line is not None and not self._config.keep_runs:  # killed before it removed the folder
-                shutil.rmtree(self._workdir / one.folder, ignore_errors=True)
-        missing = [one for one, line in zip(planned, lines, strict=True) if line is None]
+        done = [line is not None for line in self._lines(planned)]
+        for one in itertools.compress(planned, done if not self._config.keep_runs else ()):
+            # Of a study that was killed before it removed the folder.
+            shutil.rmtree(self._workdir / one.folder, ignore_errors=True)
+        missing = [one for one, there in zip(planned, done, strict=True) if not there]
         missing = missing[: self._config.most_runs]
         self._check_flags(missing)
         start = time.monotonic()
-        for done, one in enumerate(missing):
-            hours = (time.monotonic() - start) / max(1, done) * (len(missing) - done) / 3600
-            left = f", about {hours:.1f} h left" if done else ""
-            print(
-                f"== run {done + 1} of {len(missing)}: {one.method}, seed {one.seed}{left}", file=sys.stderr
-            )
+        for number, one in enumerate(missing):
+            hours = (time.monotonic() - start) / max(1, number) * (len(missing) - number) / 3600
+            left = f", about {hours:.1f} h left" if number else ""
+            print(f"== run {number + 1} of {len(missing)}: {one.folder}{left}", file=sys.stderr)
             # Another study may have added the line meanwhile.
             if self._lines([one]) == [None] and not self._make(one):
                 return interruption.EXIT_CODE
@@ -163,7 +147,7 @@ class _Study:
         return f"{self._config.evaluation} {own}".strip()
 
     def _needed(self, one: Run) -> list[str]:
-        order = _listed(self._config.prepare_order)
+        order = listed(self._config.prepare_order)
         used = [number for number, name in enumerate(order) if f"{{workdir}}/{name}" in one.flags]
         return order[: max(used, default=-1) + 1]
 
@@ -172,20 +156,20 @@ class _Study:
         places = [(name, self._workdir / name) for name in self._needed(one)]
         games = f"{self._evaluation(one)} --config.agent.dir={{run}}"
         return [
-            *(_Step(self._config.prepare[name], place, place) for name, place in places),
-            _Step(f"{one.flags} --config.seed={one.seed}", folder, folder),
-            _Step(games, folder / "games", folder),
+            *((self._config.prepare[name], place, place) for name, place in places),
+            (f"{one.flags} --config.seed={one.seed}", folder, folder),
+            (games, folder / "games", folder),
         ]
 
     def _check_flags(self, planned: list[Run]) -> None:
         """Raises UserError for flags that a stage refuses."""
         first = {one.method: one for one in reversed(planned)}
-        for step in {step.flags: step for one in first.values() for step in self._steps(one)}.values():
+        for flags, step in {step[0]: step for one in first.values() for step in self._steps(one)}.items():
             command = [*self._command(step), "--print_config"]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-                raise UserError(f"{reason.removeprefix('error: ')} (of the study's {step.flags})")
+                raise UserError(f"{reason.removeprefix('error: ')} (of the study's {flags})")
 
     def _make(self, one: Run) -> bool:
         """Makes a run and its line; False when asked to stop."""
@@ -213,19 +197,21 @@ class _Study:
 
     def _stage(self, step: _Step) -> bool:
         """Runs a stage unless it is done; False when asked to stop."""
-        done = step.folder / _DONE
+        flags, folder, _ = step
+        done = folder / _DONE
         remedy = "remove it, and the stage continues where it was"
         made = read_json(done, remedy, keys=("flags",))["flags"] if done.is_file() else None
-        if made not in (None, step.flags):
+        if made not in (None, flags):
             raise UserError(
-                f"{step.folder} was made by {made}, and is now to be made by {step.flags}: move it away, or give the study another --workdir"
+                f"{folder} was made by {made}, and is now to be made by {flags}: move it away, or give the study another --workdir"
             )
         if made is not None:
             return True
         if self._stop.requested:
             return False
         command = self._command(step)
-        _wait_until_free(step.folder)
+        with FolderLock(folder, patience=_FREE_SECONDS):  # what a killed study has left there is saving
+            pass
         with interruption.deaf_processes():
             process = subprocess.Popen(command, preexec_fn=told_of_parents_end)
         while process.poll() is None and not self._stop.requested:
@@ -239,17 +225,18 @@ class _Study:
             raise UserError(
                 f"this run of the study ended with exit code {process.returncode}: {shlex.join(command)}"
             )
-        atomic_write_json(done, {"flags": step.flags})
+        atomic_write_json(done, {"flags": flags})
         return True
 
     def _command(self, step: _Step) -> list[str]:
+        flags, folder, made = step
+        places = {"{workdir}": str(self._workdir), "{run}": str(made)}
         # Split before the folders are put in, which may hold blanks; other braces, as of JSON, stay.
-        places = {"{workdir}": str(self._workdir), "{run}": str(step.run)}
-        words = [
-            re.sub(r"\{(workdir|run)\}", lambda match: places[match[0]], word) for word in step.flags.split()
-        ]
-        program = [sys.executable, "-m", "motif_jax.launch"]
-        return [*program, f"--config={words[0]}", f"--workdir={step.folder}", *words[1:]]
+        first, *words = (
+            re.sub(r"\{(workdir|run)\}", lambda found: places[found[0]], word) for word in flags.split()
+        )
+        program = [sys.executable, "-m", "motif_jax.launch", f"--config={first}", f"--workdir={folder}"]
+        return [*program, *words]
 
     def _write(self) -> tuple[str, list[Claim]]:
         """Writes the tables of the lines there are; returns their text and the claims that do not hold."""
@@ -259,7 +246,7 @@ class _Study:
             _tables(self._config),
             _claims(self._config),
         )
-        text = study.tables(valid, tables, config.seeds, config.resamples, _listed(config.measures))
+        text = study.tables(valid, tables, config.seeds, config.resamples, listed(config.measures))
         claims, missed = study.claims(valid, stated, config.resamples)
         page = Path(config.page) if config.page else self._workdir / "tables.md"
         curves = {title: (tables[title], measure) for title, measure in config.curves.items()}
@@ -277,16 +264,3 @@ class _Study:
         for methods in _tables(self._config).values():
             study.require_same_games(valid, methods)
         return valid
-
-
-def _wait_until_free(folder: Path) -> None:
-    """Returns when no process works in `folder`: what a killed study has left there is saving."""
-    deadline = time.monotonic() + _FREE_SECONDS
-    while folder.is_dir():
-        try:
-            with FolderLock(folder):
-                return
-        except UserError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.5)

@@ -57,6 +57,11 @@ def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
+def listed(text: str) -> list[str]:
+    """The names in `text`, which has commas between them."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def require(condition: bool, key: str, value: Any, allowed: str) -> None:
     """Raises UserError "config.key=value: must be allowed" unless `condition` holds."""
     if not condition:

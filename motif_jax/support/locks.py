@@ -53,8 +53,14 @@ def _locked(file: IO[str]) -> bool:
 
 
 @contextlib.contextmanager
-def FolderLock(folder: str | os.PathLike[str], name: str = ".lock") -> Iterator[None]:
+def FolderLock(
+    folder: str | os.PathLike[str], name: str = ".lock", patience: float | None = None
+) -> Iterator[None]:
     """Holds `folder` for this process; the system lets go of it however the process ends.
+
+    Args:
+      folder, name: of the locked file.
+      patience: seconds that another holder is waited for; None: as Slurm's restarts need.
 
     Raises:
       UserError: another process holds it (its host and process id are named), it cannot be made or locked, or, at the end of a
@@ -67,10 +73,10 @@ def FolderLock(folder: str | os.PathLike[str], name: str = ".lock") -> Iterator[
             file = stack.enter_context(open(folder / name, "a+", encoding="utf-8", opener=regular_file))
         except OSError as error:
             raise UserError(f"{folder} cannot be made or written to: {error.strerror}") from None
-        patience = time.monotonic() + _patience()
+        deadline = time.monotonic() + (_patience() if patience is None else patience)
         try:
             while not _locked(file):
-                if time.monotonic() < patience:
+                if time.monotonic() < deadline:
                     time.sleep(_LOOK_SECONDS)
                     continue
                 file.seek(0)

@@ -191,7 +191,6 @@ def test_a_program_that_fails_is_named(toys: Path, tmp_path: Path) -> None:
         ({"only": "nobody"}, "config.only='nobody'"),
         ({"table_order": "kinds,others"}, "config.table_order="),
         ({"prepare_order": "nothing"}, "config.prepare_order="),
-        ({"training": "configs/absent.py"}, "configs/absent.py"),
         ({"goal": "fame"}, "config.goal="),
         ({"page": "absent.md"}, "config.page="),
         ({"curves": {"nobody": "score"}}, "config.curves='nobody'"),
