@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from motif_jax.rollouts import evaluation_setup
 from motif_jax.rollouts.episode_worker import PlayedEpisode
 from motif_jax.rollouts.episodes import How, play_episodes
+from motif_jax.rollouts.evaluation_setup import EvalSetup, of_folder, open_setup
 from motif_jax.rollouts.policies import choose_actions, log_softmax, masked
 from motif_jax.support import entry_points, hub, seeds
 from motif_jax.support.config import default_workers
@@ -57,7 +57,7 @@ class Agent:
       UserError: no agent plays in the setup.
     """
 
-    def __init__(self, folder: str | Path, setup: evaluation_setup.EvalSetup, seed: int) -> None:
+    def __init__(self, folder: str | Path, setup: EvalSetup, seed: int) -> None:
         if setup.checkpoint is None:
             raise UserError(f"{folder}: no agent of a run plays here; motif_jax.agents.load(DIR) makes one")
         self.folder, self.checkpoint = Path(folder), setup.checkpoint
@@ -160,9 +160,7 @@ def load(
     entry_points.trust(entry_points.named(environment))
     folder = hub.local(folder)
     _refuse_text_agent(folder)
-    setup = evaluation_setup.open_setup(
-        evaluation_setup.of_folder(folder, str(checkpoint), environment, reward=False)
-    )
+    setup = open_setup(of_folder(folder, str(checkpoint), environment, reward=False))
     return Agent(folder, setup, seed)
 
 
@@ -213,9 +211,7 @@ def play(
     entry_points.trust(entry_points.named(environment))
     folder = hub.local(folder)
     _refuse_text_agent(folder)
-    setup = evaluation_setup.open_setup(
-        evaluation_setup.of_folder(folder, str(checkpoint), environment, reward=False)
-    )
+    setup = open_setup(of_folder(folder, str(checkpoint), environment, reward=False))
     if unknown := sorted(set(keep_fields) - set(setup.spec.observation)):
         shown = ", ".join(sorted(setup.spec.observation))
         raise UserError(f"keep_fields: {setup.environment} has no {', '.join(unknown)}: it has {shown}")

@@ -42,7 +42,6 @@ class AgentPolicy:
 
     @property
     def params(self) -> Any:
-        """The acting parameters."""
         return self._params
 
     def initial_state(self, batch_size: int) -> Any:
@@ -122,11 +121,6 @@ def choose_step(checkpoints: Checkpoints, which: str, folder: str | Path) -> int
 
     Of a clone 'latest' is the evaluation that its summary.json uses: where it stops early the best so far, which is said.
 
-    Args:
-      checkpoints: from `open_checkpoints`.
-      which: is meant.
-      folder: of the agent run.
-
     Raises:
       UserError: there is no such checkpoint.
     """
@@ -178,7 +172,6 @@ def _check_actions(
 
 
 def _fresh_params(config: ConfigDict, network: PolicyNetwork) -> Any:
-    """Parameters as a training with this config begins with."""
     return network.init(jax.random.split(settings.random_key(config.seed, "learner"))[0])
 
 
@@ -188,7 +181,6 @@ def load(
     """Reads an agent run.
 
     Args:
-      folder: workdir of train_agent.
       checkpoint: 'latest', 'best', or a step; 0 is the agent as it was before its first update.
       environment: plays there in place of the training's task; it must show the same fields.
 
@@ -213,7 +205,6 @@ def restore(folder: str | Path, checkpoint: str, network: PolicyNetwork) -> tupl
     """Reads the parameters of `network` from an agent run, with what is frozen; returns them and the step of their checkpoint.
 
     Args:
-      folder, checkpoint: as of `load`.
       network: of the run's config.
 
     Raises:

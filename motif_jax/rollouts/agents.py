@@ -34,11 +34,9 @@ class CollectingAgent:
 
     @property
     def name(self) -> str:
-        """The agent's name in dataset.json: 'runs/a@1000'."""
         return f"{self.folder}@{self.step}"
 
     def digest(self) -> str | None:
-        """Its digest, see `agent_policy.digest`."""
         return agent_policy.digest(self.folder, self.step)
 
 
@@ -82,7 +80,6 @@ def _split(entry: str) -> tuple[str, str]:
 
 @functools.lru_cache(maxsize=16)
 def _load(agent: CollectingAgent, environment: str) -> tuple[agent_policy.AgentPolicy, dict[str, bool]]:
-    """The policy, kept with its compiled network from one round of episodes to the next, and its switches."""
     _, own = agent_policy.environment_of(agent_policy.read_config(agent.folder))
     policy, _ = agent_policy.load(agent.folder, str(agent.step), environment)
     return policy, {name: True for name in _SEEN if own.get("compat", {}).get(name)}
@@ -101,13 +98,9 @@ def play(
     """Plays `episodes` with `agent` and writes their actions; yields each episode's index when it is done.
 
     Args:
-      agent: who plays.
       environment: the collection's task.
-      options: of it.
-      episodes: indices of the episodes.
       seeds: seeds of episodes 0, 1, ..., at least up to the last of `episodes`.
       actions_file: episode -> the file that its actions go to.
-      how, stop: as in `episodes.play_episodes`.
 
     Raises:
       UserError: the checkpoint cannot be read, or the environment is none for it.

@@ -54,13 +54,8 @@ class Collection:
     """Plays, pairs and writes. What is in `staging` when it is made is not played again.
 
     Args:
-      wanted: what to make.
-      folder: where the dataset goes.
       staging: where chunks and agents' actions are kept meanwhile; removed at the end.
       agents: name -> checkpoint (`agents.CollectingAgent`) of the players that are agents.
-      workers: processes; they change nothing but the time it takes.
-      lanes: episodes that an agent plays at a time.
-      stop: ends it early.
     """
 
     def __init__(
@@ -200,7 +195,6 @@ class Collection:
         return end
 
     def _ahead(self, rows: int) -> int:
-        """The number of episodes wanted after this round, judged by those that exist."""
         if not self._drawn:
             return max(self._counts, default=-1) + 1 + self._lanes
         needed = math.ceil(1.1 * (rows - self._drawn) * len(self._counts) / self._drawn)
@@ -220,7 +214,6 @@ class Collection:
         return chunks.load(self._chunks, episode, self._counts[episode])
 
     def _write(self, pairs: np.ndarray, episodes: int, meta: Mapping[str, Any]) -> bool:
-        """Writes the dataset; False when stopped before it was whole."""
         counts = [self._counts[episode] for episode in range(episodes)]
         lines: list[str] = []
         cut = 0.0

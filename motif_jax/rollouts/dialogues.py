@@ -52,11 +52,9 @@ class DialoguePlan:
 
     @property
     def parts(self) -> int:
-        """Number of parts."""
         return -(-self.count // self.size)
 
     def span(self, part: int) -> range:
-        """The numbers of the groups of a part."""
         return range(part * self.size, min((part + 1) * self.size, self.count))
 
 
@@ -99,11 +97,6 @@ def collect(
     """Draws what is not there yet and writes dialogues.parquet and dialogues.json; False when it was stopped before that.
 
     Args:
-      plan: what is drawn.
-      folder: where it goes.
-      about: where it is from.
-      workers: processes.
-      stop: whether it is to end early.
       finish: makes further files in the folder once the dialogues are there.
 
     Raises:
@@ -138,7 +131,6 @@ def _drawn(plan: DialoguePlan, done: set[int]) -> int:
 def _record(
     plan: DialoguePlan, done: set[int], workers: int, stop: Interruption
 ) -> Iterator[tuple[int, int]]:
-    """Yields parts as they are written, each with the requests to a server that failed meanwhile."""
     jobs = [part for part in range(plan.parts) if part not in done]
 
     def lost(part: int) -> None:
@@ -157,7 +149,6 @@ class DialogueTotals:
         self._turns: list[np.ndarray] = []
 
     def counted(self, parts: Iterator[Dialogues]) -> Iterator[Dialogues]:
-        """Passes parts on."""
         for part in parts:
             self._returns.append(part.returns())
             self._turns.append(part.turns())
@@ -165,11 +156,9 @@ class DialogueTotals:
 
     @property
     def any(self) -> bool:
-        """Whether there was a dialogue."""
         return any(map(len, self._returns))
 
     def summary(self) -> dict[str, Any]:
-        """Number of dialogues and actions; mean return with its standard error."""
         returns = np.concatenate(self._returns)
         error = returns.std(ddof=1) / np.sqrt(len(returns)) if len(returns) > 1 else 0.0
         return {

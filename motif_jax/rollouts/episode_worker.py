@@ -69,7 +69,6 @@ class Uniforms:
         return float(self._block[offset])
 
     def each(self) -> Iterator[float]:
-        """Yields the numbers of step 0, 1, ... without end."""
         step = 0
         while True:
             yield self.at(step)
@@ -93,7 +92,6 @@ class EpisodeCollector:
         self._kept: dict[str, list[np.ndarray]] = {name: [] for name in keep_fields}
 
     def add(self, moment: Transition) -> PlayedEpisode | None:
-        """Notes a moment; returns the episode when it ended there."""
         if moment.action >= 0:
             self._actions.append(moment.action)
             self._rewards.append(moment.reward)
@@ -152,7 +150,6 @@ class EpisodeServer:
         raise RuntimeError(f"the policy ran out of actions in the episode with seed {seed}")
 
     def close(self) -> None:
-        """Frees the engine."""
         self._environment.close()
 
 
@@ -205,6 +202,5 @@ class LaneServer:
         return collector.add(next(moments))
 
     def close(self) -> None:
-        """Frees the engines."""
         for env in self._environments.values():
             env.close()

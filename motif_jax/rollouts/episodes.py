@@ -101,7 +101,6 @@ class _LanePool:
         return WorkerProcess(LaneServer, {**self._setup, "worker": worker})
 
     def half(self, number: int) -> range:
-        """The lanes of half 0 or 1."""
         middle = len(self.lanes) // 2
         return range(middle) if number == 0 else range(middle, len(self.lanes))
 
@@ -109,7 +108,6 @@ class _LanePool:
         return [lane for lane in lanes if lane % self._workers == worker]
 
     def send(self, half: int, steps: Sequence[int], starts: Sequence[int]) -> None:
-        """Asks the workers to step the lanes `steps` with their last actions and to begin the lanes `starts`."""
         for lane in steps:
             self._actions[lane] = self.lanes[lane].actions[-1]
         for worker in range(self._workers):
@@ -230,7 +228,6 @@ def _play_lanes(order: _Order, policy: BatchPolicy) -> Iterator[PlayedEpisode]:
 def _decide(
     order: _Order, pool: _LanePool, members: range, steps: Sequence[int], policy: BatchPolicy, state: Any
 ) -> Any:
-    """Runs the policy on one half and appends each running lane's action; returns the new state."""
     lanes = pool.lanes
     # Copied out: the device may alias host memory that the workers overwrite.
     observation = {name: np.array(rows[members.start : members.stop]) for name, rows in pool.rows.items()}
@@ -282,11 +279,8 @@ def play_episodes(
     and actions. Worker processes end with the generator: exhaust it or close it.
 
     Args:
-      environment: for `envs.registry`.
       options: the environment's options.
       episode_seeds: one seed an episode; its position is the episode's index.
-      policy: a `BatchPolicy`, or a `WorkerPolicy`, which plays in the workers without this process.
-      how: workers, lanes, and what is kept.
       skip: indices of episodes that are not played (they are there already).
       stop: an object whose attribute `requested`, once true, ends the generator early.
       on_death: called with the number of worker deaths so far at each of them.

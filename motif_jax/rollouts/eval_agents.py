@@ -92,10 +92,6 @@ def pin(workdir: Path, agent: EvalAgent) -> None:
 def open_agent(config: ConfigDict, pinned: int | None = None) -> EvalAgent:
     """Loads what `config.policy` names.
 
-    Args:
-      config: with policy, agent.checkpoint, environment, network.
-      pinned: this checkpoint in the place of `agent.checkpoint`.
-
     Raises:
       UserError: it is nobody, or does not fit the environment.
     """
@@ -113,7 +109,6 @@ def open_agent(config: ConfigDict, pinned: int | None = None) -> EvalAgent:
 
 
 def _asked(config: ConfigDict) -> ConfigDict:
-    """A training's config with the environment and network of the tests'."""
     training = resources.config("train_language_agent")
     default = training.environment.name
     training.environment = config.environment.copy_and_resolve_references()
@@ -219,7 +214,6 @@ def refused_after(config: ConfigDict) -> dict[str, str]:
 
 
 def _refuse_other_options(config: ConfigDict, folder: str) -> None:
-    """An agent keeps the options of its training: others would be asked for in vain."""
     given = {"environment": config.environment.to_dict(), "network": config.network.to_dict()}
     own = resources.config("test_language_agent")
     usual = {"environment": own.environment.to_dict(), "network": own.network.to_dict()}

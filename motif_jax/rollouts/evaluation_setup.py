@@ -69,7 +69,6 @@ class EvalSetup:
     digests: dict[str, str]
 
     def live_rater(self) -> LiveRater | None:
-        """Loads the reward for single observations; None without a reward."""
         return None if self.reward is None else LiveRater(self.reward, self.spec)
 
 
@@ -126,7 +125,6 @@ def open_setup(config: ConfigDict, pins: PinnedVersions | None = None) -> EvalSe
 
     Args:
       config: with the sections policy, agent, environment, reward, compat.
-      pins: in place of what `config.agent.checkpoint` and `config.reward.step` mean now.
 
     Raises:
       UserError: a folder is not what it should be, or not what it was when `pins` were made.
@@ -163,7 +161,6 @@ def open_setup(config: ConfigDict, pins: PinnedVersions | None = None) -> EvalSe
 
 
 def _policy(config: ConfigDict, name: str, options: Any, spec: EnvironmentSpec, pins: PinnedVersions) -> Any:
-    """A policy that is no agent."""
     if config.policy == policies.FIXED:
         return policies.FixedPolicy(pins.shares or fixed_shares.fit(name, options, config.seed))
     if policies.is_outside(config.policy):
@@ -286,7 +283,6 @@ def choose_reward(
     Args:
       given: the section `reward` of a config: dir None takes `own`, '' none.
       own: the reward of what is played, None where it has none.
-      owner: who has it, for errors.
       two_decimals: whether the threshold is the published two-decimal number, where `own` does not say; None: as
         the reward run says.
       pinned: this evaluation in place of the newest.

@@ -29,9 +29,7 @@ def fit(name: str, options: Mapping[str, Any], seed: int) -> tuple[float, ...]:
     """Shares of the actions of an environment, fitted on 5,760 episodes; in BabyAI-Text that takes about 45 seconds of a processor.
 
     Args:
-      name: of the environment.
       options: of it, JSON-able.
-      seed: of the episodes; evaluations derive theirs under another name.
 
     Raises:
       UserError: not all actions are there at every step.

@@ -71,7 +71,6 @@ def every(base: PlayedLevel, own_names: Sequence[str] = ()) -> dict[str, General
     """All tests by name, for an agent that was trained in `base`, without those that would repeat it.
 
     Args:
-      base: where the agent was trained.
       own_names: names of its actions for the test `action_names`; () for the published ones.
     """
     tests = [GeneralisationTest(BASE, "nothing is changed"), *_words()]
@@ -108,7 +107,6 @@ def _words() -> list[GeneralisationTest]:
 
 
 def _names(actions: tuple[str, ...], own: Sequence[str]) -> list[GeneralisationTest]:
-    """Other names for the actions, where there are as many as the published six or as given."""
     given = {"action_names": tuple(own) or ROTATE, "action_names_shift": SHIFT}
     return [
         GeneralisationTest(name, ", ".join(names), None, {"actions": list(names)}, frozenset({READS}), True)
@@ -145,7 +143,6 @@ def _worlds(base: PlayedLevel) -> list[GeneralisationTest]:
 
 
 def _takes(base: PlayedLevel, options: Mapping[str, Any]) -> bool:
-    """Whether the level has that option, and does not have that value already."""
     from motif_jax.envs.babyai_text.levels import distractors_of
 
     level = catalogue.find(base.environment)
@@ -175,9 +172,6 @@ def chosen(
 
     Args:
       names: of tests or of levels, or 'all' for every test that means something to the player.
-      base: where the player was trained.
-      abilities: of `READS` and `CHOOSES_WORDS`.
-      own_names: see `every`.
 
     Raises:
       UserError: there is no such test, or it means nothing to the player.
@@ -214,8 +208,6 @@ def place_of(
     """Where a test is played.
 
     Args:
-      test: which.
-      base: where the player was trained.
       prompt_tokens: of the longest prompt; None: those of the training, twice as many where words may take more.
       room: the player's own limit of them, None for none.
 
@@ -248,10 +240,7 @@ def takeable(
 
     Args:
       names: as the config has them: what is named, and the base, has to be taken.
-      wanted: what they mean, of `chosen`.
-      place: where a test is played.
       make: the player in a place; it refuses actions whose words it cannot tell apart.
-      episode_seeds, key: of `require_room`.
 
     Raises:
       UserError: a test that is named cannot be taken.

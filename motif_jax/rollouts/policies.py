@@ -65,7 +65,6 @@ class BatchPolicy(Policy, Protocol):
         Args:
           observation: the fields of the environment's spec, [B, ...] each.
           first: bool [B], True where an episode begins: the state is zeroed before the observation is read.
-          state: what the previous call returned.
 
         Returns:
           Logits float32 [B, A], values float32 [B] or None, and the new state. Actions are drawn by the caller, of those
@@ -192,7 +191,6 @@ def choose_actions(
     Args:
       logits: float [B, A]; `MASKED` where there is no such action.
       uniforms: float [B] in [0, 1).
-      greedy: take the most likely action instead.
 
     Returns:
       Actions int32 [B] and their log-probabilities float32 [B].

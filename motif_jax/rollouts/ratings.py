@@ -28,55 +28,40 @@ class RatedEpisode(NamedTuple):
 
 
 class EpisodeRater:
-    """Computes what an intrinsic reward of the text alone would have paid along an episode.
+    """Computes what an intrinsic reward would have paid along an episode.
 
     The last message of an episode is never rewarded and the first one is, as in training: the reward belongs to the
     observation on which an action is chosen.
 
     Args:
-      lookup: texts uint8 [N, L] -> rewards float32 [N], normalised and thresholded.
+      lookup: texts uint8 [N, L] -> rewards float32 [N], normalised and thresholded; with `fields`, of observations
+        (name -> [T, ...]).
       count_exponent: beta.
-
-    Attributes:
-      count_exponent: beta.
-      fields: observation fields that the episodes must keep to be rated.
+      fields: observation fields that the episodes must keep to be rated; () for a reward of the text alone.
       description: the reward in one line for people.
     """
 
-    fields: tuple[str, ...] = ()
-    description: str = ""
-
-    def __init__(self, lookup: Callable[[np.ndarray], np.ndarray], count_exponent: float) -> None:
+    def __init__(
+        self,
+        lookup: Callable[[Any], np.ndarray],
+        count_exponent: float,
+        fields: tuple[str, ...] = (),
+        description: str = "",
+    ) -> None:
         self._lookup, self.count_exponent = lookup, count_exponent
+        self.fields, self.description = fields, description
 
     def rate(self, record: PlayedEpisode) -> RatedEpisode:
-        """Returns the reward of every step of `record`, which must have texts and the fields in `fields`."""
         if record.texts is None or record.text_index is None:
             raise ValueError("the episode has no texts to rate")
-        uncounted = np.asarray(self._uncounted(record), np.float64)
+        if self.fields:
+            paid = self._lookup({name: record.fields[name] for name in self.fields})
+        else:
+            paid = np.asarray(self._lookup(record.texts))[record.text_index]
+        uncounted = np.asarray(paid, np.float64)
         return RatedEpisode(
             uncounted, uncounted / np.asarray(record.text_count, np.float64) ** self.count_exponent
         )
-
-    def _uncounted(self, record: PlayedEpisode) -> np.ndarray:
-        assert record.texts is not None
-        return np.asarray(self._lookup(record.texts))[record.text_index]
-
-
-class ObservationRater(EpisodeRater):
-    """The same for a reward that reads more than the text, from the observations that an episode has kept.
-
-    Args:
-      reward: an `IntrinsicReward` with `in_step`.
-      count_exponent: beta.
-    """
-
-    def __init__(self, reward: Any, count_exponent: float) -> None:
-        self._of_observations, self.count_exponent = _observation_lookup(reward), count_exponent
-        self.fields = reward.fields
-
-    def _uncounted(self, record: PlayedEpisode) -> np.ndarray:
-        return self._of_observations({name: record.fields[name] for name in self.fields})
 
 
 def _observation_lookup(reward: Any) -> Callable[[Mapping[str, np.ndarray]], np.ndarray]:
@@ -117,13 +102,10 @@ def load_rater(config: Any, spec: Any) -> EpisodeRater:
 
     reward = rewards.load_intrinsic(config, spec, config.get("two_decimals"))
     assert reward is not None
-    exponent = count_exponent(config, spec)
+    exponent, about = count_exponent(config, spec), reward.description or config.kind
     if reward.in_step is not None:
-        rater: EpisodeRater = ObservationRater(reward, exponent)
-    else:
-        rater = EpisodeRater(lambda texts: reward.lookup(texts).values, exponent)
-    rater.description = reward.description or config.kind
-    return rater
+        return EpisodeRater(_observation_lookup(reward), exponent, tuple(reward.fields), about)
+    return EpisodeRater(lambda texts: reward.lookup(texts).values, exponent, (), about)
 
 
 class TextReward(NamedTuple):
@@ -145,12 +127,7 @@ def _as_it_is(raw: Any) -> Any:
 
 
 class LiveRater:
-    """The numbers of single observations, for people who watch; of a text alone they are computed once.
-
-    Args:
-      config: as for `load_rater`.
-      spec: of the environment.
-    """
+    """The numbers of single observations, for people who watch; of a text alone they are computed once."""
 
     def __init__(self, config: Any, spec: Any) -> None:
         from motif_jax import rewards

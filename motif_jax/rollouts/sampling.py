@@ -77,7 +77,6 @@ class Players:
 
     Args:
       weights: player -> how often it plays, relative to the others.
-      seed: of the draws.
       policies: player -> what chooses its actions; agents have none.
 
     Attributes:
@@ -103,7 +102,6 @@ class Players:
         return seeds.derive(self._seed, "episode", episode)
 
     def job(self, episode: int, actions: np.ndarray | None = None) -> EpisodeJob:
-        """The job of a recording process; `actions` are those of an agent. KeyError for an agent without."""
         policy = self._policies[self.name(episode)] if actions is None else ReplayedActions(actions)
         return EpisodeJob(episode, self.seed(episode), self.number(episode), policy)
 
@@ -248,8 +246,6 @@ def record(
     """Yields jobs as `run_jobs` records them into chunk files; an episode that ends several processes is left out.
 
     Args:
-      jobs, workers, stop: of `run_jobs`.
-      plan: how they are recorded.
       answered: whether such processes have played an episode before: then those that die do so of theirs.
 
     Raises:

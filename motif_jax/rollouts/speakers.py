@@ -71,7 +71,6 @@ class AgentSpeaker:
         return clipped(q, self.q_min, self.q_max)
 
     def check(self, decoding: Decoding) -> None:
-        """Raises UserError for a way to write that the agent lacks the parts for."""
         decoding.require_vocabulary(self.network.model.config.vocab_size)
         design = self.network.design
         if not decoding.logits and (design.q != "token" or not design.v):

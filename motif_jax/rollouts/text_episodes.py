@@ -58,23 +58,16 @@ class TextActor(Protocol):
 
 
 class PolicyTextActor:
-    """A policy of the task, one episode after the other; each has its own generator.
-
-    Args:
-      policy: who speaks.
-      seed: of all draws.
-    """
+    """A policy of the task, one episode after the other; each has its own generator."""
 
     def __init__(self, policy: TextPolicy, seed: int) -> None:
         self._policy, self._seed = policy, seed
         self._rngs: list[np.random.Generator] = []
 
     def begin(self, episodes: Sequence[int]) -> None:
-        """See `TextActor`."""
         self._rngs = [seeds.rng(self._seed, "evaluate_text", "policy", episode) for episode in episodes]
 
     def act(self, observations: Sequence[Any], places: Sequence[int]) -> list[TextAction]:
-        """See `TextActor`."""
         pairs = zip(observations, places, strict=True)
         return [TextAction(self._policy.act(observation, self._rngs[place])) for observation, place in pairs]
 
@@ -87,7 +80,6 @@ class ActionTokens:
         self.size, self.delimiters = tokenizer.size, tokenizer.delimiters
 
     def encode(self, text: str) -> list[int]:
-        """See `TextTokenizer`."""
         try:
             return self._tokenizer.encode(text)
         except ValueError:
@@ -96,11 +88,9 @@ class ActionTokens:
             return list(self._said[text])
 
     def decode(self, tokens: list[int]) -> str:
-        """See `TextTokenizer`."""
         return self._tokenizer.decode(tokens)
 
     def said(self, tokens: list[int]) -> str:
-        """The text of an action; it can be encoded from now on."""
         text = self.decode(tokens).strip()
         try:
             self._tokenizer.encode(text)
@@ -113,10 +103,6 @@ class AgentTextActor:
     """An agent, all episodes in one program; what an episode draws does not depend on those beside it.
 
     Args:
-      speaker, params: who speaks.
-      tokenizer: of the task.
-      decoding: how actions are written.
-      seed: of all draws.
       as_written: reads its own actions in the tokens that it wrote, not in those that the tokenizer makes of their texts.
     """
 
@@ -135,7 +121,6 @@ class AgentTextActor:
         self._reward, self._as_written = constant(0.0), as_written
 
     def begin(self, episodes: Sequence[int]) -> None:
-        """See `TextActor`."""
         # The program's size is a power of two, or few programs would ever fit again.
         self._rows = 1 << (len(episodes) - 1).bit_length()
         self._session = TextSession(
@@ -147,7 +132,6 @@ class AgentTextActor:
         self._written: list[list[np.ndarray]] = [[] for _ in episodes]
 
     def act(self, observations: Sequence[Any], places: Sequence[int]) -> list[TextAction]:
-        """See `TextActor`."""
         self._narrow(places)
         seats = {place: seat for seat, place in enumerate(self._places)}
         said = np.array([seats[place] for place in places])
@@ -179,7 +163,6 @@ class AgentTextActor:
         )
 
     def _narrow(self, places: Sequence[int]) -> None:
-        """Leaves ended episodes out, if that makes the program small enough."""
         size = max(min(_SMALLEST, self._rows), 1 << (len(places) - 1).bit_length())
         if size > _NARROW * self._rows:
             return
@@ -221,13 +204,7 @@ def play(
     """Plays episodes and yields each when it ends; episode i is the same one with the same seed, whatever is played beside it.
 
     Args:
-      task: of the environments.
-      actor: who speaks.
-      seed: of everything.
-      episodes: their numbers.
-      lanes: so many at a time.
       threads: so many environments answer at a time; for those that wait for a server.
-      stop: when it is requested, no further turn begins.
 
     Raises:
       UserError: an environment cannot go on.

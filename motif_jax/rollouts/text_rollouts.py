@@ -30,16 +30,7 @@ def player(
     reward: TokenReward,
     longest: int,
 ) -> Callable[[Any, int], EpisodeBatch]:
-    """What plays `config.batch_size` new episodes of each step, by draws from the policy as it is.
-
-    Args:
-      config: of the run.
-      task: of the environments.
-      network: of the agent.
-      layout: of a batch.
-      reward: what each token of an action is paid.
-      longest: tokens of an action at most.
-    """
+    """What plays `config.batch_size` new episodes of each step, by draws from the policy as it is."""
     decoding = Decoding("sample", longest, advantages=False)
     speaker, count, seed = AgentSpeaker(network), config.batch_size, seeds.derive(config.seed, "rollouts")
     tokenizer = task.tokenizer()

@@ -87,7 +87,6 @@ class Toxicity:
         weakref.finalize(self, self._index.close)
 
     def __call__(self, texts: Sequence[str]) -> list[float]:
-        """See `Scorer`."""
         cut = [text[:MOST_CHARACTERS] for text in texts]
         rude, toxic = (self._shares(goal, list(dict.fromkeys(cut))) for goal in (RUDE, TOXIC))
         return [self._label(rude[text], toxic[text]) for text in cut]
@@ -127,7 +126,6 @@ class Toxicity:
         report: Callable[[int], None] = _nobody,
         stopped: Callable[[], bool] = never,
     ) -> dict[str, float]:
-        """Text -> probability of yes."""
         new = [text for text in texts if (goal, text) not in self._known]
         if new:
             judged = self._judged(goal, new, report, stopped)
@@ -158,7 +156,6 @@ class Toxicity:
 def _asked(
     annotator: Annotator, questions: Sequence[Question], store: AnswerStore, stopped: Callable[[], bool]
 ) -> Iterator[tuple[str, StoredAnswer]]:
-    """Asks, and keeps what is answered; yields (id, answer)."""
     annotator.start()
     with closing(annotator):
         for first in range(0, len(questions), _TOGETHER):
@@ -188,7 +185,6 @@ def _upvote(options: Mapping[str, Any]) -> Scorer:
 
 
 def _upvote_folder(options: Mapping[str, Any]) -> Path:
-    """The model of a run of train_upvote, or that which is one itself."""
     given = options["upvote_run"]
     for place in (Path(given) / "model", Path(given)):
         if (place / "heads.json").is_file():
@@ -256,11 +252,7 @@ def write(
     """Scores texts into a file for the task's option `scores`, which says whose they are, beside what the task knows.
 
     Args:
-      task: whose scorer judges.
-      texts: that are judged.
-      folder: of the file.
       report: called with how many are done.
-      stopped: whether to stop, asked before some texts each; what an annotator has answered stays in its store.
 
     Raises:
       StoppedError: it was asked to.

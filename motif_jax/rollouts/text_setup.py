@@ -29,7 +29,6 @@ from motif_jax.rollouts.text_episodes import (
 from motif_jax.support import config as checks
 from motif_jax.support import digests
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import parse_json
 from motif_jax.trainers import agent_folder, model_agent
 
 DTYPES = ("float32", "bfloat16")
@@ -70,13 +69,7 @@ def named_task(config: ConfigDict, about: Mapping[str, Any] | None) -> tuple[str
     Raises:
       UserError: there is no task, `options` are no JSON object, or the agent's task is another one.
     """
-    try:
-        own = parse_json(config.options or "{}")
-    except ValueError:
-        own = None
-    checks.require(
-        isinstance(own, dict), "options", config.options, 'a JSON object such as {"num_words": 100}'
-    )
+    own = checks.json_object(config, "options")
     own_task = about["task"] if about else None
     name = str(config.task or own_task or "")
     checks.require(
@@ -128,7 +121,6 @@ def check(config: ConfigDict) -> None:
 
 
 def _described(config: ConfigDict) -> dict[str, Any] | None:
-    """What the agent's folder says of it; None where there is no agent."""
     if not config.agent:
         return None
     return (model_agent if model_agent.is_model(config.agent) else agent_folder).describe(
@@ -154,7 +146,6 @@ class TextEvalSetup:
     token_reward: TokenReward
 
     def row(self, episode: PlayedText, seed: int, tokens: bool) -> dict[str, Any]:
-        """What the journal keeps of an episode; with `tokens` every token with what is known of it."""
         dialogue = episode.dialogue
         paid = [reward for reward in dialogue.rewards if reward is not None]
         row: dict[str, Any] = {

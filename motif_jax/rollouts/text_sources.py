@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from motif_jax.datasets.dialogues import parquet
+from motif_jax.datasets.dialogues.dialogue import DialogueStream
 from motif_jax.envs.reddit import task as reddit
 from motif_jax.envs.text import file_tokens, registry
-from motif_jax.rollouts import text_tokens
+from motif_jax.envs.text.contract import TextTask
 from motif_jax.rollouts.dialogues import DIALOGUES
 from motif_jax.support import seeds
+from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import StoppedError, never
 from motif_jax.support.progress import Progress
+
+_ARCHITECTURE = "gpt2"
+# Dialogues that a tokenizer is learned from: more of them change few merges.
+_DIALOGUES, _AT_A_TIME = 4096, 256
 
 
 def made(options: Mapping[str, Any], folder: Path) -> list[str]:
@@ -44,11 +51,7 @@ def prepared(
     """Makes what is missing in `folder`; returns the options of a task that reads it.
 
     Args:
-      name, options: of `registry.make`.
-      kind, policy: of the dialogues.
-      folder: where files go; what a start before has made stays.
       seed: of the tokenizer's dialogues.
-      stopped: whether to stop, asked between parts of what takes long.
 
     Raises:
       UserError: something cannot be read or scored.
@@ -57,7 +60,7 @@ def prepared(
     found = registry.make(name, options).prepare(kind, policy, folder)
     found = _with_scores(name, found, kind, folder, stopped)
     task = registry.make(name, found)
-    return text_tokens.with_tokenizer(task, kind, policy, folder, seed, stopped)
+    return with_tokenizer(task, kind, policy, folder, seed, stopped)
 
 
 def _with_scores(
@@ -107,3 +110,52 @@ def listed(
 
         parquet.write(path, parts(), {"task": name, "kind": kind})
     return path
+
+
+def with_tokenizer(
+    task: TextTask, kind: str, policy: str, folder: Path, seed: int, stopped: Callable[[], bool]
+) -> dict[str, Any]:
+    """Learns byte pairs into `folder`, where the task wants it and they are not there yet; returns its options, which name them.
+
+    Raises:
+      UserError: the task wants fewer tokens than bytes need.
+      StoppedError: it was asked to.
+    """
+    if not task.learned_tokens():
+        return dict(task.options)
+    require_size(task)
+    if not (folder / file_tokens.FILE).exists():
+        from motif_jax.language import byte_pairs
+        from motif_jax.rollouts import text_scores
+
+        # What is said in games is paid on the way.
+        texts = list(_texts(text_scores.attach(task).stream(kind, policy), task.count(kind), seed, stopped))
+        byte_pairs.save(folder, byte_pairs.train(texts, _ARCHITECTURE, task.learned_tokens()), _ARCHITECTURE)
+    return {**task.options, "tokenizer": str(folder)}
+
+
+def require_size(task: TextTask) -> None:
+    """Raises UserError where the vocabulary that a task wants to be learned is too small for any text."""
+    if not (size := task.learned_tokens()):
+        return
+    from motif_jax.language import byte_pairs
+
+    least = byte_pairs.smallest(_ARCHITECTURE)
+    if size < least:
+        raise UserError(
+            f"config.{task.name}.vocab_size={size}: must be at least {least}, so that every byte has a token"
+        )
+
+
+def _texts(
+    stream: DialogueStream, count: int | None, seed: int, stopped: Callable[[], bool]
+) -> Iterator[str]:
+    rng = seeds.rng(seed, "tokenizer")
+    for first in itertools.count(0, _AT_A_TIME):
+        size = min(_AT_A_TIME, (_DIALOGUES if count is None else min(count, _DIALOGUES)) - first)
+        if size <= 0:
+            return
+        if stopped():
+            raise StoppedError
+        for dialogue in stream.sample(rng, size, first):
+            yield from dialogue.texts

@@ -42,7 +42,6 @@ class Terminal:
         self._source, self._out = source or sys.stdin, out or sys.stdout
 
     def say(self, text: str) -> None:
-        """Writes a line."""
         self._out.write(f"{text}\n")
         self._out.flush()
 
@@ -96,15 +95,7 @@ def numbers(said: TextAction) -> str:
 
 
 class TextTable:
-    """A game between a person and an agent at the terminal.
-
-    Args:
-      task: of the games.
-      actor: who plays with the person.
-      terminal: of the person.
-      tokenizer: of the task: what is typed has to have tokens.
-      seed: of the games; game number i has the same words and draws in every mode.
-    """
+    """A game between a person and an agent at the terminal."""
 
     def __init__(
         self, task: TextTask, actor: TextActor, terminal: Terminal, tokenizer: TextTokenizer, seed: int
@@ -159,7 +150,6 @@ class TextTable:
             self._terminal.say(numbers(said))
 
     def _typed(self, prompt: str, command: str = "") -> str:
-        """The line that the person types, once it is `command` or has tokens in the task."""
         while True:
             typed = self._terminal.ask(prompt)
             try:
@@ -170,7 +160,6 @@ class TextTable:
             return typed
 
     def _answered(self, game: int) -> dict[str, Any]:
-        """The person is the other side: it speaks, the person answers, until '/end'."""
         say, texts, actions = self._terminal.say, [], []
         say(f"say something, or nothing for it to begin; {_QUIT} ends the game")
         self._talker.begin([game])

@@ -82,13 +82,7 @@ def _look(
 def require_fit(
     network: TextAgentNetwork, tokenizer: TextTokenizer, dialogues: Dialogues, source: str
 ) -> None:
-    """Raises UserError where dialogues have what the tokenizer has no tokens for, or actions behind the network's last position.
-
-    Args:
-      network, tokenizer: of the agent.
-      dialogues: what was said.
-      source: where they are from, for errors.
-    """
+    """Raises UserError where dialogues have what the tokenizer has no tokens for, or actions behind the network's last position."""
     longest, reward = network.model.config.max_length, constant(0.0)
     for number, dialogue in enumerate(dialogues):
         try:
@@ -109,14 +103,7 @@ def values_of(
     q_min: float | None = None,
     q_max: float | None = None,
 ) -> Iterator[ValuedDialogue]:
-    """Runs dialogues through an agent.
-
-    Args:
-      network, params: the agent.
-      tokenizer: of the task.
-      dialogues: what was said; see `require_fit`.
-      q_min, q_max: the target Q is clipped to, where training clips it.
-    """
+    """Runs dialogues through an agent."""
     longest = network.model.config.max_length
     params, reward = jax.device_put(params), constant(0.0)
     for start in range(0, len(dialogues), _BATCH):

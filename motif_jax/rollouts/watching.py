@@ -23,9 +23,7 @@ _MOST_PIXELS = 320
 class Chooser(Protocol):
     """Chooses actions of one episode, and may say what it thinks."""
 
-    def choose(self, observation: Mapping[str, np.ndarray], step: int) -> WatchedAction | None:
-        """Returns the choice on this observation; None ends the episode here."""
-        ...
+    def choose(self, observation: Mapping[str, np.ndarray], step: int) -> WatchedAction | None: ...
 
 
 @dataclass(frozen=True)
@@ -130,9 +128,6 @@ def watch(environment: Environment, seed: int, chooser: Chooser, rater: Any = No
     """Plays one episode and yields every observation of it.
 
     Args:
-      environment: from `envs.registry.make`.
-      seed: of the episode.
-      chooser: says what to do.
       rater: (text uint8 [L], observation) -> `TextReward`, with attribute `count_exponent`; or None.
     """
     field, renderer = environment.spec.text_field, registry.renderer(environment.spec)
@@ -229,7 +224,6 @@ class FilmMaker:
         self._index: list[int] = []
 
     def add(self, sight: Sight) -> None:
-        """Keeps one sight."""
         text = b"" if sight.text is None else sight.text.tobytes()
         self._index.append(self._rows.setdefault((text, sight.reward), len(self._rows)))
         if sight.frame is not None and sight.frame.picture is not None:
@@ -241,7 +235,6 @@ class FilmMaker:
         self._sights.append(dataclasses.replace(sight, observation={}, frame=None, text=None, reward=None))
 
     def film(self, info: Mapping[str, float]) -> Film:
-        """Returns the episode so far."""
         sights, frames, n = self._sights, self._frames, len(self._sights)
         choices = [sight.choice for sight in sights if sight.choice is not None]
         rewards = [reward for _, reward in self._rows if reward is not None]
@@ -287,7 +280,6 @@ def _png(picture: np.ndarray) -> bytes:
 
 
 def _grid(frames: Sequence[Frame]) -> dict[str, Any]:
-    """The part of a grid world that a film keeps."""
     notes = {name: [frame.notes[name] for frame in frames] for name in (frames[0].notes if frames else ())}
     cells = [frame.cells for frame in frames if frame.cells is not None]
     if not cells:
@@ -314,8 +306,6 @@ def film_recording(
     """Plays a recording again and films it.
 
     Args:
-      recording: of the episode.
-      title: of the film.
       policy: a `BatchPolicy` whose values and probabilities are kept, or None.
       rater_of: spec -> rater for `watch`, or None.
       fields: observation fields that the rater reads besides those of the task.

@@ -39,7 +39,6 @@ def _spec(config: ConfigDict) -> EnvironmentSpec:
 
 
 def _fields(config: ConfigDict, spec: EnvironmentSpec) -> tuple[str, ...]:
-    """Observation fields besides the text: of those that the layout has and the config asks for, what the environment shows."""
     asked = ("blstats", *(("tty_chars", "tty_colors") * config.screens), *(("glyphs",) * config.glyphs))
     shown = {**spec.optional_fields, **spec.observation}
     return tuple(
@@ -48,7 +47,6 @@ def _fields(config: ConfigDict, spec: EnvironmentSpec) -> tuple[str, ...]:
 
 
 def _weights(config: ConfigDict, spec: EnvironmentSpec) -> dict[str, float]:
-    """Player -> weight, for the players that take part; all agents together are one, and all scripted classes."""
     if config.policy != "mixture":
         return {UNIFORM if config.policy == "random" else config.policy: 1.0}
     weights = {name: float(weight) for name, weight in config.mixture.items() if weight > 0}
@@ -118,7 +116,6 @@ def _check_players(config: ConfigDict, spec: EnvironmentSpec) -> None:
 
 
 def _check_disk(config: ConfigDict, workdir: Path, spec: EnvironmentSpec) -> None:
-    """Refuses to start a collection that the disk cannot hold; one that is resumed has taken its room already."""
     if (workdir / layout.STAGING).exists():
         return
     there = next(folder for folder in (workdir.absolute(), *workdir.absolute().parents) if folder.exists())

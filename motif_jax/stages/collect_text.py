@@ -13,11 +13,11 @@ from ml_collections import ConfigDict
 from motif_jax.envs.reddit import task as reddit
 from motif_jax.envs.text import registry
 from motif_jax.envs.text.contract import TextTask
-from motif_jax.rollouts import dialogues, text_sources, text_tokens
+from motif_jax.rollouts import dialogues, text_sources
 from motif_jax.support import capacity, run_folder
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import parse_json, read_json
+from motif_jax.support.files import read_json
 from motif_jax.support.interruption import EXIT_CODE, Interruption, StoppedError
 from motif_jax.support.locks import FolderLock
 
@@ -36,16 +36,10 @@ def options_of(config: ConfigDict) -> dict[str, Any]:
             not config.options, "options", config.options, f"empty: options are below config.{config.task}"
         )
         return registry.options_of(config.to_dict())
-    try:
-        found = parse_json(config.options or "{}")
-    except ValueError:
-        found = None
-    checks.require(isinstance(found, dict), "options", config.options, 'a JSON object such as {"words": 3}')
-    return found
+    return checks.json_object(config, "options")
 
 
 def _said(config: ConfigDict) -> ConfigDict:
-    """The config with the scale that its reward has where none is given: so it stands in config.json, as it always did."""
     found = config.copy_and_resolve_references()
     if found.reddit.reward_scale is None:
         found.reddit.reward_scale = reddit.scale_of(found.reddit.reward)
@@ -92,7 +86,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     capacity.require_workers("workers", config.workers)
     task = _task(config)
     checks.choice(config, "kind", task.kinds)
-    text_tokens.require_size(task)
+    text_sources.require_size(task)
     task.check(config.kind, config.policy)
     if task.scored_by():
         from motif_jax.rollouts import text_scores
@@ -147,7 +141,6 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 
 
 def _in_words(meta: dict[str, Any]) -> str:
-    """What a dataset holds, in one line."""
     facts = "".join(f"; {name.replace('_', ' ')} {value:,}" for name, value in meta["facts"].items())
     failures = meta.get("failed_requests", 0)
     failed = f"; {failures:,} requests to the server failed and were made again" if failures else ""

@@ -11,9 +11,10 @@ from ml_collections import ConfigDict
 
 from motif_jax.datasets.trajectories import parquet
 from motif_jax.published import trajectories as published
-from motif_jax.reports import evaluation_files, played
+from motif_jax.reports import evaluation_files
 from motif_jax.rollouts import eval_agents, policies, trajectories
 from motif_jax.rollouts.episodes import How
+from motif_jax.rollouts.journal import play_policy
 from motif_jax.support import capacity, digests, interruption, run_folder, seeds
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, read_json
@@ -61,11 +62,13 @@ def _enough(
     """The first episodes that have the steps which are asked for; None when it was asked to stop before that."""
     policy = player.policy(player.base)
     how = How(workers=config.workers, lanes=config.lanes, greedy=config.greedy)
-    count = config.lanes
+    count, folder, game = config.lanes, workdir / _EPISODES, (player.base.environment, player.base.options)
+    folder.mkdir(parents=True, exist_ok=True)
     while True:
         numbers = [seeds.derive(config.seed, "trajectories", index) for index in range(count)]
         title = f"collect {config.steps:,} steps"
-        rows = played.play(workdir / _EPISODES, player.base, policy, numbers, how, title, stop)
+        with evaluation_files.Journal(folder) as journal:
+            rows = play_policy(journal, title, game, policy, numbers, how, stop, evaluation_files.episode_row)
         if len(rows) < count:
             return None
         kept = [row for row in rows if row["success"] or not config.successes]
@@ -121,7 +124,6 @@ def _counts(rows: Sequence[Mapping[str, Any]], steps: int) -> dict[str, Any]:
 
 
 def _publish(config: ConfigDict, workdir: Path) -> None:
-    """Writes the published arrays of what the parquet file holds, unless they are there."""
     if (workdir / published.STATUS).exists():
         return
     pairs = parquet.read(workdir / parquet.FILE)

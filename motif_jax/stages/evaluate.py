@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,12 +16,12 @@ from motif_jax.reports import evaluation_files, film_files, measures, messages, 
 from motif_jax.reports.film_files import Films
 from motif_jax.rollouts import evaluation_setup, watching
 from motif_jax.rollouts.episode_worker import PlayedEpisode
-from motif_jax.rollouts.episodes import How, play_episodes
+from motif_jax.rollouts.episodes import How
+from motif_jax.rollouts.journal import play_policy
 from motif_jax.support import capacity, interruption, run_folder, seeds
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, atomic_write_text, read_json
 from motif_jax.support.locks import FolderLock
-from motif_jax.support.progress import Progress
 
 IDENTITY = ("seed", "greedy", "lanes", "bot_agreement", *evaluation_setup.IDENTITY)
 PLAN = "plan.json"
@@ -47,11 +46,10 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 
 
 def _evaluate(config: ConfigDict, workdir: Path, stop: interruption.Interruption) -> int | None:
-    # Before the journal: its rows are of the agent and reward that `_Player` requires to be those of its plan.
-    player = _Player(config, workdir)
-    with evaluation_files.Journal(workdir) as rows:
-        player.play(rows, stop)
-        chosen = [row for row in rows.rows if row["index"] < config.episodes]
+    # Before the journal: its rows are of the agent and reward that `_Evaluation` requires to be those of its plan.
+    player = _Evaluation(config, workdir)
+    with evaluation_files.Journal(workdir) as journal:
+        chosen = player.play(journal, stop)
     if len(chosen) < config.episodes:
         return interruption.EXIT_CODE
     # Before the films, which can fail and take long.
@@ -64,7 +62,6 @@ def _evaluate(config: ConfigDict, workdir: Path, stop: interruption.Interruption
 def _write(
     config: ConfigDict, workdir: Path, plan: Mapping[str, Any], reward: str, rows: Sequence[Mapping[str, Any]]
 ) -> None:
-    rows = sorted(rows, key=lambda row: row["index"])
     summaries = measures.summarise_rows(rows, config.resamples, config.confidence)
     rate, seconds = evaluation_files.speed(rows)
     summary = {
@@ -119,7 +116,7 @@ def _pinned(workdir: Path) -> evaluation_setup.PinnedVersions:
     return pins
 
 
-class _Player:
+class _Evaluation:
     """Plays a setup as config and plan.json say.
 
     Attributes:
@@ -139,40 +136,17 @@ class _Player:
         self.plan = {**self._setup.plan, "greedy": bool(config.greedy), "seed": config.seed}
         atomic_write_json(workdir / PLAN, {**self.plan, "digests": self._setup.digests})
 
-    def play(self, rows: evaluation_files.Journal, stop: interruption.Interruption) -> None:
-        """Plays the episodes that are not in the journal yet."""
-        config, session, started = self._config, rows.session, time.monotonic()
-        rated = () if self._setup.rater is None else self._setup.rater.fields
-        kept = (*rated, *self._expert)
-        before = [row["return"] or 0.0 for row in rows.rows if row["index"] < config.episodes]
-        done, earned = len(before), sum(before)
-        with Progress(config.episodes, "episodes", f"evaluate {config.policy}", done) as progress:
-            records = play_episodes(
-                self._setup.environment,
-                self._setup.options,
-                [seeds.derive(config.seed, "evaluate", index) for index in range(config.episodes)],
-                self._setup.policy,
-                How(workers=config.workers, lanes=config.lanes, keep_fields=kept, greedy=config.greedy),
-                skip=rows.done,
-                stop=stop,
-                on_death=lambda deaths: progress.log(
-                    f"worker processes that died and were replaced: {deaths}"
-                ),
-            )
-            steps = 0
-            for record in records:
-                if config.record_every and record.index % config.record_every == 0:
-                    self._record(record)
-                row = self._row(record)
-                rows.append(
-                    {**row, "session": session, "session_seconds": round(time.monotonic() - started, 3)}
-                )
-                steps, done, earned = steps + len(record), done + 1, earned + row["return"]
-                rate = steps / (time.monotonic() - started)
-                progress.update(done, **{"mean return": earned / done, "steps/s": rate})
+    def play(
+        self, journal: evaluation_files.Journal, stop: interruption.Interruption
+    ) -> list[dict[str, Any]]:
+        config, setup = self._config, self._setup
+        kept = (*(() if setup.rater is None else setup.rater.fields), *self._expert)
+        how = How(workers=config.workers, lanes=config.lanes, keep_fields=kept, greedy=config.greedy)
+        numbers = [seeds.derive(config.seed, "evaluate", index) for index in range(config.episodes)]
+        game, title = (setup.environment, setup.options), f"evaluate {config.policy}"
+        return play_policy(journal, title, game, setup.policy, numbers, how, stop, self._row)
 
     def _record(self, record: PlayedEpisode) -> None:
-        """Leaves the episode as seed and actions, checked by playing it again."""
         who = self._setup
         recording = record_actions(who.environment, who.options, record.seed, record.actions)
         if recording.info != record.info:
@@ -182,7 +156,6 @@ class _Player:
         recording.save(self._workdir / RECORDINGS / f"episode-{record.index:05d}.json")
 
     def film(self, rows: Sequence[Mapping[str, Any]], stop: interruption.Interruption) -> int | None:
-        """Makes players of the episodes that are or shall be recorded, and of the best and the worst; 75 when asked to stop."""
         folder, made = (
             self._workdir / RECORDINGS,
             Films(self._workdir, self._workdir / RECORDINGS, self._config.forms),
@@ -214,7 +187,6 @@ class _Player:
         return None
 
     def _extremes(self, rows: Sequence[Mapping[str, Any]]) -> set[int]:
-        """Indices of the best and the worst episodes; the order in which they ended does not matter."""
         count = self._config.show_best
         key = "intrinsic_return" if all(row.get("intrinsic_return") is not None for row in rows) else "return"
         ranked = sorted(rows, key=lambda row: (-row[key], row["index"]))
@@ -237,6 +209,8 @@ class _Player:
         return recording
 
     def _row(self, record: PlayedEpisode) -> dict[str, Any]:
+        if self._config.record_every and record.index % self._config.record_every == 0:
+            self._record(record)
         row = evaluation_files.episode_row(record)
         if self._expert:
             row["bot_agreement"] = agreement(record.actions, *(record.fields[name] for name in self._expert))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from motif_jax.support.locks import FolderLock
 from motif_jax.support.progress import Progress
 
 IDENTITY = "seed agent policy task options data decode token_reward show dtype".split()
-FAILED = "failed_requests"
 PLAN, PAGE, DIALOGUES, LOG = "plan.json", "tokens.html", "dialogues.parquet", "eval_log.pkl"
 
 
@@ -56,36 +54,31 @@ def _play(
     config: ConfigDict, workdir: Path, journal: evaluation_files.Journal, stop: interruption.Interruption
 ) -> dict[str, Any]:
     from motif_jax.rollouts import recorded_texts, text_episodes, text_setup
+    from motif_jax.rollouts.journal import FAILED, play_missing
 
     if recorded_texts.wanted(config):
         return _look(config, workdir, journal)
     setup = text_setup.open_setup(config)
     _pin(workdir, setup.plan)
-    there = journal.done
-    missing = [index for index in range(config.episodes) if index not in there]
-    started, actions, session, known_failures = time.monotonic(), 0, journal.session, 0
-    done, failed = config.episodes - len(missing), sum(row.get(FAILED, 0) for row in journal.rows)
-    earned = sum(row["return"] or 0.0 for row in journal.rows if row["index"] < config.episodes)
-    with Progress(config.episodes, "episodes", f"evaluate {setup.plan['policy']}", done) as progress:
-        played = text_episodes.play(
-            setup.task, setup.actor, config.seed, missing, config.lanes, config.threads, stop
-        )
-        for episode in played:
-            row = setup.row(episode, config.seed, episode.index < config.show)
-            seconds = round(time.monotonic() - started, 3)
-            counts = {"session": session, "session_seconds": seconds}
-            if setup.task.failures() > known_failures:
-                counts[FAILED] = setup.task.failures() - known_failures
-                known_failures, failed = setup.task.failures(), failed + counts[FAILED]
-            journal.append({**row, **counts})
-            done, actions, earned = done + 1, actions + row["length"], earned + row["return"]
-            shown = {"mean return": earned / done, "actions/s": actions / max(seconds, 1e-3)}
-            progress.update(done, **shown, **({FAILED: failed} if failed else {}))
+    missing = [index for index in range(config.episodes) if index not in journal.done]
+    known_failures = 0
+
+    def play(_: Progress) -> Iterator[text_episodes.PlayedText]:
+        lanes, threads = config.lanes, config.threads
+        return text_episodes.play(setup.task, setup.actor, config.seed, missing, lanes, threads, stop)
+
+    def row_of(episode: text_episodes.PlayedText) -> dict[str, Any]:
+        nonlocal known_failures
+        row = setup.row(episode, config.seed, episode.index < config.show)
+        failures, known_failures = setup.task.failures() - known_failures, setup.task.failures()
+        return {**row, FAILED: failures} if failures else row
+
+    title = f"evaluate {setup.plan['policy']}"
+    play_missing(journal, config.episodes, title, play, row_of, "actions")
     return setup.plan
 
 
 def _look(config: ConfigDict, workdir: Path, journal: evaluation_files.Journal) -> dict[str, Any]:
-    """Looks at recorded dialogues, as many as there are and `config.episodes` at most."""
     from motif_jax.rollouts import recorded_texts, text_setup
     from motif_jax.trainers import agent_folder
 
@@ -117,7 +110,6 @@ def _look(config: ConfigDict, workdir: Path, journal: evaluation_files.Journal) 
 
 
 def _pin(workdir: Path, plan: Mapping[str, Any]) -> None:
-    """An evaluation continues with the agent that it began with."""
     path = workdir / PLAN
     if path.exists():
         before = read_json(path, "restore a copy of it, or evaluate into another --workdir")
@@ -132,6 +124,7 @@ def _write(
     config: ConfigDict, workdir: Path, plan: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
 ) -> None:
     from motif_jax.rollouts import recorded_texts
+    from motif_jax.rollouts.journal import FAILED
 
     summaries = measures.summarise_rows(rows, config.resamples, config.confidence)
     rate, seconds = evaluation_files.speed(rows)

@@ -11,7 +11,6 @@ from ml_collections import ConfigDict
 from motif_jax.support import config as checks
 from motif_jax.support import import_origin, run_folder
 from motif_jax.support.errors import UserError, printable
-from motif_jax.support.files import parse_json
 from motif_jax.support.locks import FolderLock
 
 FILES, UPVOTE = ("file",), "upvote"
@@ -37,13 +36,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 def _task(config: ConfigDict) -> tuple[Any, dict[str, Any]]:
     from motif_jax.envs.text import registry
 
-    try:
-        options = parse_json(config.options or "{}")
-    except ValueError:
-        options = None
-    checks.require(
-        isinstance(options, dict), "options", config.options, 'a JSON object such as {"num_words": 100}'
-    )
+    options = checks.json_object(config, "options")
     task = registry.make(config.task, options)
     task.tokenizer()
     return task, options

@@ -37,7 +37,6 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def _open(config: ConfigDict) -> tuple[Probing, list[int]]:
-    """The agent, and the steps of its training."""
     from motif_jax.rl import probing, settings
     from motif_jax.rollouts import agent_policy
 
@@ -94,7 +93,6 @@ def run(config: ConfigDict, workdir: Path) -> int:
 
 
 def _say(made: Probing, workdir: Path) -> list[str]:
-    """Prints the newest checkpoint's most likely actions; returns the situations in which another is right."""
     from motif_jax.rl import probing
 
     *_, last = read_json_lines(workdir / probing.LINES)

@@ -91,7 +91,6 @@ def run(config: ConfigDict, workdir: Path) -> None:
 
 
 def _first(dialogues: Dialogues, count: int) -> Dialogues:
-    """The first dialogues, and those that belong to the last one's group."""
     end = min(count, len(dialogues))
     while 0 < end < len(dialogues) and _group(dialogues, end) == _group(dialogues, end - 1) is not None:
         end += 1

@@ -49,7 +49,6 @@ class _Game:
     load: Callable[[], Recording]
 
     def same(self, other: _Game) -> bool:
-        """Whether both are the same episode."""
         return (self.task, self.seed, self.actions.tolist()) == (
             other.task,
             other.seed,
@@ -130,7 +129,6 @@ class _Overlay:
         self.source = [folder, step, about, evaluation_setup.digests_of(folder, step, self.reward)]
 
     def film(self, game: _Game) -> watching.Film:
-        """Plays `game` again under it."""
         recording, fields = game.load(), ()
         if self.reward is not None:
             from motif_jax.rl import settings
@@ -213,7 +211,6 @@ def _written(config: ConfigDict, plan: dict[str, Any], row: dict[str, Any]) -> _
 
 
 def _chosen_rows(config: ConfigDict) -> list[dict[str, Any]]:
-    """The rows of the evaluation that `config.episodes` names."""
     rows = evaluation_files.read_evaluation(config.evaluation)["rows"]
     by_index = {row["index"]: row for row in rows}
     key = "intrinsic_return" if all(row.get("intrinsic_return") is not None for row in rows) else "return"

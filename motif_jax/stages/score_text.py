@@ -40,7 +40,6 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def _candidates(config: ConfigDict, questions: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Of each prompt: its own, or those of all."""
     shared = config.candidates.split("|") if config.candidates else []
     return [question.get("candidates") or shared for question in questions]
 

@@ -10,7 +10,8 @@ from ml_collections import ConfigDict
 from rich.console import Console
 
 from motif_jax.envs.babyai_text import catalogue, prompts
-from motif_jax.reports import generalisation_files, played, text_tables
+from motif_jax.reports import generalisation_files, text_tables
+from motif_jax.reports.evaluation_files import Journal, episode_row
 from motif_jax.rollouts import eval_agents
 from motif_jax.rollouts.episodes import How
 from motif_jax.rollouts.generalisation import (
@@ -21,6 +22,7 @@ from motif_jax.rollouts.generalisation import (
     place_of,
     takeable,
 )
+from motif_jax.rollouts.journal import play_policy
 from motif_jax.support import capacity, interruption, run_folder, seeds
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
@@ -57,7 +59,10 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
             folder = workdir / generalisation_files.FOLDER / test.name
             title = f"test {number}/{len(tests)} {test.name}"
             try:
-                rows = played.play(folder, place, player.policy(place), numbers, how, title, stop)
+                folder.mkdir(parents=True, exist_ok=True)
+                game, policy = (place.environment, place.options), player.policy(place)
+                with Journal(folder) as journal:
+                    rows = play_policy(journal, title, game, policy, numbers, how, stop, episode_row)
             except UserError as error:  # a prompt longer than those that were tried
                 if not may_be_left_out(test, _named(config)) or not str(error).startswith(prompts.TOO_LONG):
                     raise
@@ -85,7 +90,6 @@ def _named(config: ConfigDict) -> list[str]:
 def _tests(
     config: ConfigDict, player: eval_agents.EvalAgent
 ) -> tuple[list[tuple[GeneralisationTest, PlayedLevel]], dict[str, str]]:
-    """The tests and their places; and those which 'all' would mean, but this player cannot take, with the reason."""
     names = _named(config)
     wanted = chosen(names, player.base, player.abilities, tuple(config.action_names))
 

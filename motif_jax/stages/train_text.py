@@ -115,7 +115,7 @@ def _check_proposals(config: ConfigDict) -> None:
 def _check_data(config: ConfigDict) -> None:
     """Refuses data, runs and models that do not fit each other."""
     from motif_jax.datasets.dialogues import files
-    from motif_jax.rollouts import text_tokens, training_games
+    from motif_jax.rollouts import text_sources, training_games
     from motif_jax.trainers import dialogue_data, text_run
     from motif_jax.trainers.text_methods import rule_of
 
@@ -128,7 +128,7 @@ def _check_data(config: ConfigDict) -> None:
         return training_games.check(config, task, text_run.objective_of(config, settings).agent)
     if config.task == dialogue_data.RECORDED:
         task.check(task.kinds[0], config.policy)
-        text_tokens.require_size(task)
+        text_sources.require_size(task)
     dialogue_data.token_reward_of(config)
     if source.path is None:
         from motif_jax.rollouts import text_scores
@@ -136,7 +136,7 @@ def _check_data(config: ConfigDict) -> None:
         checks.choice(config, "kind", task.kinds)
         task.check(config.kind, config.policy)
         text_scores.check(task, plays=task.endless(config.kind))
-        text_tokens.require_size(task)
+        text_sources.require_size(task)
         if task.endless(config.kind) and (config.filter.top < 1 or config.filter.bottom < 1):
             raise UserError(
                 f"config.filter.top={config.filter.top}, bottom={config.filter.bottom}: must be 1 without config.data: a stream has no best part"
@@ -159,7 +159,7 @@ def _prepared(config: ConfigDict, workdir: Path, stopped: Callable[[], bool]) ->
     Raises:
       StoppedError: `stopped` said so meanwhile.
     """
-    from motif_jax.rollouts import text_scores, text_sources, text_tokens
+    from motif_jax.rollouts import text_scores, text_sources
     from motif_jax.trainers import dialogue_data
     from motif_jax.trainers.text_methods import rule_of
 
@@ -170,7 +170,7 @@ def _prepared(config: ConfigDict, workdir: Path, stopped: Callable[[], bool]) ->
         task = registry.make(config.task, source.options)
         kind = task.kinds[0]
         return source._replace(
-            options=text_tokens.with_tokenizer(task, kind, config.policy, workdir, config.seed, stopped)
+            options=text_sources.with_tokenizer(task, kind, config.policy, workdir, config.seed, stopped)
         )
     given = (config.task, source.options, config.kind, config.policy, workdir)
     options = text_sources.prepared(*given, config.seed, stopped)

@@ -59,7 +59,6 @@ class _Stage:
         self._rater = self._who.live_rater()
 
     def show(self) -> None:
-        """On the terminal, until q is pressed; what was played before is played again."""
         for index in range(self._config.episodes):
             player = self._player(index)
             self._keep(index, player.title, player.show(self._console))
@@ -67,7 +66,6 @@ class _Stage:
                 return
 
     def record(self, stop: interruption.Interruption) -> int | None:
-        """Without showing; a start that follows a stop continues behind the last whole episode."""
         for index in range(self._config.episodes):
             path = self._workdir / f"{_stem(index)}.json"
             source = [self._who.plan, self._who.digests, self._seed(index), bool(self._config.greedy)]
@@ -90,7 +88,6 @@ class _Stage:
         return _Player(self._config, who, self._rater, seed, title)
 
     def _keep(self, index: int, title: str, film: watching.Film, source: object = None) -> None:
-        """Writes recording and film of an episode and prints its messages and numbers."""
         console, who = self._console, self._who
         recording = record_actions(who.environment, who.options, film.seed, film.actions)
         recording.save(self._workdir / f"{_stem(index)}.json")
@@ -108,7 +105,6 @@ def _stem(index: int) -> str:
 
 
 def _tallies(film: watching.Film) -> list[messages.MessageTally]:
-    """The film's messages; the reward shown is the normalised one, before any threshold."""
     width = max(map(len, film.texts))
     # A text stands in the film once for every reward that it had.
     distinct = list(dict.fromkeys(film.texts))
@@ -149,13 +145,11 @@ class _Player:
         return film
 
     def play(self) -> watching.Film:
-        """Plays to the end without showing anything."""
         for _ in self._next():
             pass
         return self._finish()
 
     def show(self, console: Console) -> watching.Film:
-        """Plays on the terminal; ends early when q is pressed. A signal ends the program when the terminal is as it was before."""
         with interruption.Interruption(quiet=True) as stop:
             try:
                 with (
@@ -200,7 +194,6 @@ class _Player:
     def _wait(
         self, keys: keyboard.Keyboard, live: Live, sight: watching.Sight, stop: interruption.Interruption
     ) -> None:
-        """Waits until the next step is due, or, when paused and at the end, for a key; not where a signal came."""
         due = time.monotonic() + 1 / self._speed
         at_end = sight.choice is None
         while not stop.requested:
@@ -214,7 +207,6 @@ class _Player:
             live.update(self._view(sight, live.console.size.height), refresh=True)
 
     def _press(self, key: str) -> bool:
-        """Takes a key; returns whether the episode continues at once."""
         if key == " ":
             self._paused = not self._paused
         elif key in ("+", "=", "up", "-", "down"):

@@ -25,7 +25,7 @@ from motif_jax.language.text import fetch
 from motif_jax.support import config as checks
 from motif_jax.support import digests, entry_points, seeds
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import parse_json, read_json
+from motif_jax.support.files import read_json
 from motif_jax.support.progress import Progress
 from motif_jax.trainers import agent_folder
 from motif_jax.trainers.agent_folder import TOKENIZER, vocabulary_digest
@@ -73,14 +73,7 @@ def source_of(config: ConfigDict) -> DialogueSource:
         raise UserError(
             f"config.held_out.data={config.held_out.data}: must be None without config.data, the stream gives them"
         )
-    try:
-        own = parse_json(config.options or "{}")
-    except ValueError:
-        own = None
-    if not isinstance(own, dict):
-        raise UserError(
-            f"config.options={config.options}: must be a JSON object such as " + '{"num_words": 100}'
-        )
+    own = checks.json_object(config, "options")
     found: Mapping[str, Any] = {}
     if path is not None and path.name != _META and (path.parent / _META).is_file():
         drawn = read_json(path.parent / _META, "collect it again").get("config", {})
