@@ -86,15 +86,6 @@ def positive(config: ConfigDict, key: str, allow_zero: bool = False, allow_none:
     require(good, key, value, "a number of at least 0" if allow_zero else "a number above 0")
 
 
-def fraction(config: ConfigDict, key: str, allow_none: bool = False, inside: bool = False) -> None:
-    """Requires that the value of `key` lies in [0, 1]; with `inside` in (0, 1)."""
-    value = dotted(config, key)
-    if value is None and allow_none:
-        return
-    good = isinstance(value, int | float) and (0 < value < 1 if inside else 0 <= value <= 1)
-    require(good, key, value, f"a number between 0 and 1{', neither of them' if inside else ''}")
-
-
 def is_natural(text: str) -> bool:
     """Whether `text` is a whole number in ASCII digits, as `int` reads it and below 10^18 (`str.isdigit` takes '²' too)."""
     return re.fullmatch("[0-9]{1,18}", text) is not None

@@ -58,9 +58,7 @@ def FolderLock(
 ) -> Iterator[None]:
     """Holds `folder` for this process; the system lets go of it however the process ends.
 
-    Args:
-      folder, name: of the locked file.
-      patience: seconds that another holder is waited for; None: as Slurm's restarts need.
+    Another holder is waited for `patience` seconds; None: as Slurm's restarts need.
 
     Raises:
       UserError: another process holds it (its host and process id are named), it cannot be made or locked, or, at the end of a
