@@ -16,7 +16,6 @@ from motif_jax.envs import registry
 from motif_jax.networks.agent import make_agent_network
 from motif_jax.rl import agent_checkpoints, settings
 from motif_jax.rollouts import agent_policy, evaluation_setup
-from motif_jax.rollouts.episodes import How, play_episodes
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 
@@ -97,22 +96,7 @@ def test_step_0_is_the_agent_as_its_training_begins(agent, tmp_path):
     np.testing.assert_array_equal(policy.act(observation, first, state)[0], expected[0])
 
 
-def test_episodes_are_the_same_with_any_number_of_workers(agent):
-    policy, _ = agent_policy.load(agent[0], "latest")
-    options = agent_policy.environment_of(agent_policy.read_config(agent[0]))[1]
-    played = [
-        {
-            r.index: r
-            for r in play_episodes("Recall-v0", options, list(range(9)), policy, How(workers=w, lanes=4))
-        }
-        for w in (1, 3)
-    ]
-    for index in range(9):
-        np.testing.assert_array_equal(played[0][index].actions, played[1][index].actions)
-        np.testing.assert_array_equal(played[0][index].values, played[1][index].values)
-
-
-def test_a_contest_names_its_checkpoint_and_keeps_a_pinned_one(agent):
+def test_a_setup_names_its_checkpoint_and_keeps_a_pinned_one(agent):
     repository = Path(__file__).parents[2]
     config = runpy.run_path(str(repository / "configs" / "evaluate.py"))["get_config"]()
     config.policy, config.agent.dir = "agent", str(agent[0])
@@ -141,7 +125,7 @@ def test_a_contest_names_its_checkpoint_and_keeps_a_pinned_one(agent):
     assert (who.checkpoint, who.environment, who.options["delay"]) == (None, "Recall-v0", 20)
 
 
-def test_a_contest_that_cannot_be_is_told_by_the_check(agent):
+def test_a_setup_that_cannot_be_opened_is_refused(agent):
     repository = Path(__file__).parents[2]
     config = runpy.run_path(str(repository / "configs" / "evaluate.py"))["get_config"]()
     config.policy, config.agent.dir, config.agent.checkpoint = "agent", str(agent[0]), "150"

@@ -10,8 +10,6 @@ import sys
 import textwrap
 import time
 import types
-from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +17,6 @@ import pytest
 from motif_jax.actors import worker_process
 from motif_jax.actors.worker_process import WorkerProcess
 from motif_jax.envs.episode import Transition
-from motif_jax.envs.recall import Recall
 from motif_jax.rollouts import episode_worker, episodes
 from motif_jax.rollouts.episode_worker import EpisodeServer, Uniforms
 from motif_jax.rollouts.episodes import How, play_episodes
@@ -71,12 +68,6 @@ def assert_same(first, second):
         assert (record.seed, record.end, record.info) == (other.seed, other.end, other.info)
 
 
-@pytest.fixture(scope="module")
-def counted():
-    """What `Counting` plays; tests leave it as they found it."""
-    return play(Counting())
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", [Counting(), RandomPolicy()], ids=["batched", "random"])
 def test_results_do_not_depend_on_the_number_of_workers(policy):
@@ -101,45 +92,19 @@ def test_records_say_what_was_played():
 
 
 @pytest.mark.slow
-def test_skipped_episodes_change_nothing_for_the_others(counted):
-    rest = play(Counting(), skip={0, 3, 4})
-    assert_same({i: r for i, r in counted.items() if i not in (0, 3, 4)}, rest)
-
-
-@pytest.mark.slow
-def test_a_killed_worker_is_replaced_and_its_episodes_are_played_again(counted):
+def test_a_killed_worker_is_replaced_and_its_episodes_are_played_again():
+    counted = play(Counting())
     deaths, records = [], {}
-    killed = False
+    killed, how = False, How(workers=2, lanes=4)
     for record in play_episodes(
-        "Recall-v0", OPTIONS, SEEDS, Counting(), How(workers=2, lanes=4), on_death=deaths.append
+        "Recall-v0", OPTIONS, SEEDS, Counting(), how, skip={0, 3}, on_death=deaths.append
     ):
         records[record.index] = record
         if len(records) == 2 and not killed:
             killed = True
             os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
-    assert_same(counted, records)
+    assert_same({i: r for i, r in counted.items() if i not in (0, 3)}, records)
     assert deaths == [1]
-
-
-@dataclass(frozen=True)
-class KillOnce(RandomPolicy):
-    """Ends its process in the first try of one episode."""
-
-    marker: Path = Path()
-
-    def player(self, seed, spec):
-        if seed == SEEDS[1] and not self.marker.exists():
-            self.marker.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().player(seed, spec)
-
-
-@pytest.mark.slow
-def test_an_episode_whose_worker_died_is_played_again(tmp_path):
-    deaths = []
-    again = play(KillOnce(marker=tmp_path / "died"), on_death=deaths.append)
-    assert deaths == [1]
-    assert_same(play(RandomPolicy()), again)
 
 
 class Slow(RandomPolicy):
@@ -200,23 +165,10 @@ class Broken(RandomPolicy):
         raise KeyError("a bug in a worker")
 
 
-@pytest.mark.parametrize(
-    ("policy", "options", "said"),
-    [
-        (Broken(), OPTIONS, "KeyError: 'a bug in a worker'"),
-        (Counting(), {"cues": -3}, "ValueError: action_names must be -3"),
-    ],
-    ids=["random", "batched"],
-)
-def test_an_exception_in_a_worker_is_shown_and_not_retried(policy, options, said, monkeypatch):
-    monkeypatch.setattr(episodes.registry, "spec", lambda *a, **k: spec_of())
-    with pytest.raises(RuntimeError, match=rf"a worker process failed:(.|\n)*{said}"):
-        list(play_episodes("Recall-v0", options, SEEDS, policy, How(workers=1, lanes=2)))
+def test_an_exception_in_a_worker_is_shown_and_not_retried():
+    with pytest.raises(RuntimeError, match=r"a worker process failed:(.|\n)*KeyError: 'a bug in a worker'"):
+        list(play_episodes("Recall-v0", OPTIONS, SEEDS, Broken(), How(workers=1, lanes=2)))
     assert not multiprocessing.active_children()
-
-
-def spec_of():
-    return Recall.make_spec()
 
 
 def test_stop_ends_early_and_leaves_no_process():

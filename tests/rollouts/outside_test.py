@@ -8,7 +8,6 @@ import types
 import numpy as np
 import pytest
 
-from motif_jax.datasets.pairs import chunks
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.envs import registry
 from motif_jax.rollouts import agent_policy, agents, collection, sampling
@@ -20,17 +19,6 @@ from tests.reward_fixtures import load_config
 from tests.toys import Flyer
 
 CORRIDOR = "tests.toys:Corridor"
-
-
-def test_pairs_are_collected_where_nothing_is_added_to_what_is_shown(tmp_path):
-    config = load_config("collect", "smoke")
-    config.environment.name, config.environment.max_episode_steps = "tests.toys:Talker", 20
-    config.policy, config.screens, config.num_pairs, config.workers = "random", False, 20, 1
-    config.start_share = 1.0
-    collect.check(config, tmp_path / "dataset")
-    assert collect.run(config, tmp_path / "dataset") is None
-    messages = PairsDataset.open(tmp_path / "dataset").data["message"]
-    assert bytes(np.asarray(messages).reshape(-1, 256)[0]).startswith(b"number ")
 
 
 def test_random_and_scripted_players_take_part_where_there_is_only_a_short_text(tmp_path):
@@ -111,40 +99,6 @@ def test_games_that_are_all_too_short_are_said_in_one_line(tmp_path, monkeypatch
             UserError, match=r"config\.length=10: none of \d games was that long; give a smaller"
         ):
             collect.run(_of_brief_games(), tmp_path / "dataset")
-
-
-class _StopsAfterOne:
-    """Asks a collection to stop as soon as a game is recorded."""
-
-    def __init__(self, staging):
-        self._staging = staging
-
-    @property
-    def requested(self):
-        return any(self._staging.rglob("*.npz"))
-
-
-@pytest.mark.slow
-def test_a_game_that_ends_every_process_is_left_out_where_it_comes_first_after_a_start(tmp_path, monkeypatch):
-    def collected(stop, wanted):
-        there = {"agents": {}, "workers": 1, "lanes": 2, "stop": stop}
-        return collection.Collection(wanted, tmp_path / "d", staging, **there).run({})
-
-    def job(self, episode, actions=None, job=sampling.Players.job):
-        return job(self, episode, np.zeros(1, np.int8) if episode == 1 else actions)  # too few to play on
-
-    staging = tmp_path / "staging"
-    monkeypatch.setattr(sampling.Players, "job", job)
-    plan = sampling.SamplingPlan(
-        "tests.toys:Talker", {"max_episode_steps": 20}, ("message", "blstats"), seed=1, length=1, share=1.0,
-        folder=str(staging / "chunks"),
-    )  # fmt: skip
-    wanted = collection.Wanted(plan, 30, drop_equal_captions=False, players={"uniform": 1.0})
-    assert not collected(_StopsAfterOne(staging), wanted)
-    assert list(chunks.scan(staging / "chunks")) == [0]
-    assert collected(types.SimpleNamespace(requested=False), wanted)
-    about = json.loads((tmp_path / "d" / "dataset.json").read_text())
-    assert about["left_out_episodes"] == [1]
 
 
 def test_captions_that_are_all_equal_are_said_in_one_line(tmp_path, monkeypatch):

@@ -149,11 +149,15 @@ def test_episode_that_kills_every_process_is_left_out(tmp_path, capfd):
 
 
 @pytest.mark.slow
-def test_nothing_can_be_played(tmp_path, capfd):
-    jobs = iter([job(0, ReplayedActions(np.zeros(3, int)))])
+def test_processes_that_die_of_the_first_episode_end_a_collection_but_not_a_resumed_one(tmp_path, capfd):
+    def recorded(**settings):
+        jobs = iter([job(0, ReplayedActions(np.zeros(3, int)))])
+        return list(sampling.record(jobs, how(tmp_path), 1, RUNNING, **settings))
+
     with pytest.raises(UserError, match="die before they have played one episode"):
-        list(sampling.record(jobs, how(tmp_path), 1, RUNNING))
+        recorded()
     assert not multiprocessing.active_children()
+    assert [result.left_out for result in recorded(answered=True)] == [True]
     assert "no more actions" in capfd.readouterr().err
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -49,18 +48,3 @@ def test_a_scorer_finds_what_others_asked_and_lets_go_of_the_files(
     del scorer
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(descriptor)
-
-
-def test_a_reply_does_not_copy_all_known_scores(tmp_path: Path) -> None:
-    class Scores(dict[str, float]):
-        def keys(self) -> Any:
-            raise AssertionError("they were copied")
-
-        __iter__ = copy = keys
-
-    path = tmp_path / "scores.json"
-    path.write_text(json.dumps({"thanks": 0, "you idiot": 2}))
-    task = Reddit({"scores": str(path), "reward_scale": 1.0})
-    task._known = Scores(task._known)
-    task.use_scorer(lambda texts: [1.0 for _ in texts])
-    assert task.rewards(["you idiot", "new", "thanks"]) == [2, 1, 0]
