@@ -12,7 +12,7 @@ from motif_jax.reports import html
 from motif_jax.reports.charts import Interval, Plot
 from motif_jax.reports.evaluation_files import REWARD, comparable, games, reward_differences
 from motif_jax.reports.html import TableCell
-from motif_jax.reports.measures import Measure, format_pairs, format_value, in_order, measure, with_unit
+from motif_jax.reports.measures import Measure, format_pairs, in_order, measure, with_unit
 from motif_jax.reports.page import Section, Table, estimate_cell
 from motif_jax.reports.run_data import RunData
 from motif_jax.reports.statistics import (
@@ -151,38 +151,4 @@ def otherwise_rated(data: RunData, other: str) -> str:
     return what and (
         f"{name} and {other} were rated by different rewards ({what}): their intrinsic returns are not compared. Evaluate both with the "
         "same config.reward."
-    )
-
-
-def episodes_section(data: RunData, count: int = 5) -> Section | None:
-    """Best and worst evaluated episodes, with their seeds and replays; None without any."""
-    if not data.evaluations:
-        return None
-    name, evaluation = next(iter(data.evaluations.items()))
-    key = "intrinsic_return" if "intrinsic_return" in evaluation["measures"] else "return"
-    ranked = sorted(evaluation["rows"], key=lambda row: -row[key])
-    chosen = ranked if len(ranked) <= 2 * count else [*ranked[:count], *ranked[-count:]]
-    links = dict(data.replays)
-    rows = []
-    for row in chosen:
-        link = links.get(str(row["index"]), data.games_page if "tokens" in row else None)
-        watch = html.Markup(html.link(link, "watch")) if link else TableCell("not recorded")
-        shown = [
-            TableCell(format_value(row[k]), row[k]) for k in ("return", "length", "score", "dlvl") if k in row
-        ]
-        rows.append((TableCell(str(row["index"]), float(row["index"])), TableCell(str(row["seed"])), TableCell(format_value(row[key]), row[key]), *shown, TableCell(row["end_reason"]), watch))  # fmt: skip
-    present = [measure(k) for k in ("return", "length", "score", "dlvl") if k in chosen[0]]
-    header = (
-        "episode",
-        "seed",
-        measure(key).title,
-        *(with_unit(m) for m in present),
-        "ended by",
-        "replay",
-    )
-    return Section(
-        "Best and worst episodes",
-        "episodes",
-        [Table("episode-table", header, rows)],
-        note=f"Evaluation {name}, ordered by {measure(key).title}; every episode can be replayed from its seed and actions.",
     )

@@ -1,10 +1,10 @@
-"""The section of a run's page with games of the training that left a recording."""
+"""The sections of a run's page with games that can be watched: of its evaluation, and recorded ones of its training."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,26 +40,67 @@ def players(folders: Iterable[Path], workdir: Path) -> dict[str, str]:
     }
 
 
-def section(data: RunData, count: int = 5) -> Section | None:
+def _table(
+    name: str,
+    rows: Sequence[Mapping[str, Any]],
+    key: str,
+    lead: Mapping[str, Callable[[Mapping[str, Any]], TableCell]],
+    watch: Callable[[Mapping[str, Any]], html.Markup | TableCell],
+    count: int = 5,
+) -> Table:
+    """The best and the worst `count` games by `key`; `lead` are the columns in front of the numbers."""
+    ranked = sorted(rows, key=lambda row: -row[key])
+    chosen = ranked if len(ranked) <= 2 * count else [*ranked[:count], *ranked[-count:]]
+    shown = [key, *(name for name in _SHOWN if name != key and name in chosen[0])]
+    header = (*lead, *(with_unit(measure(name)) for name in shown), "replay")
+    cells = [
+        (
+            *(cell(row) for cell in lead.values()),
+            *(TableCell(format_value(row[name]), row[name]) for name in shown),
+            watch(row),
+        )
+        for row in chosen
+    ]
+    return Table(name, header, cells)
+
+
+def episodes_section(data: RunData) -> Section | None:
+    """Best and worst evaluated episodes, with their seeds and replays; None without any."""
+    if not data.evaluations:
+        return None
+    name, evaluation = next(iter(data.evaluations.items()))
+    key = "intrinsic_return" if "intrinsic_return" in evaluation["measures"] else "return"
+    links = dict(data.replays)
+
+    def watch(row: Mapping[str, Any]) -> html.Markup | TableCell:
+        link = links.get(str(row["index"]), data.games_page if "tokens" in row else None)
+        return html.Markup(html.link(link, "watch")) if link else TableCell("not recorded")
+
+    lead = {
+        "episode": lambda row: TableCell(str(row["index"]), float(row["index"])),
+        "seed": lambda row: TableCell(str(row["seed"])),
+        "ended by": lambda row: TableCell(row["end_reason"]),
+    }
+    table = _table("episode-table", evaluation["rows"], key, lead, watch)
+    note = f"Evaluation {name}, ordered by {measure(key).title}; every episode can be replayed from its seed and actions."
+    return Section("Best and worst episodes", "episodes", [table], note)
+
+
+def section(data: RunData) -> Section | None:
     """Best and worst recorded games of the training; None without any."""
     if not data.recorded:
         return None
     rated = all(row.get("intrinsic_return") is not None for row in data.recorded)
     key = "intrinsic_return" if rated else "return"
-    ranked = sorted(data.recorded, key=lambda row: -row[key])
-    chosen = ranked if len(ranked) <= 2 * count else [*ranked[:count], *ranked[-count:]]
-    shown = [name for name in _SHOWN if name != key and name in chosen[0]]
-    rows = []
-    for row in chosen:
+
+    def watch(row: Mapping[str, Any]) -> html.Markup | TableCell:
         link = data.recorded_players.get(row["stem"])
-        watch = html.Markup(html.link(link, "watch")) if link else TableCell(f"{row['stem']}.json")
-        numbers = [TableCell(format_value(row[name]), row[name]) for name in (key, *shown)]
-        rows.append((TableCell(f"{row['step']:,}", row["step"]), *numbers, watch))
-    header = ("environment steps", *(with_unit(measure(name)) for name in (key, *shown)), "replay")
-    return Section(
-        "Sampled games of the training",
-        "training-games",
-        [Table("training-games-table", header, rows)],
-        note=f"{len(data.recorded):,} games were recorded; these are the best and the worst by {measure(key).title}. "
-        "The replay stage makes players of them: config.recordings=AGENT_RUN/recordings.",
+        return html.Markup(html.link(link, "watch")) if link else TableCell(f"{row['stem']}.json")
+
+    lead = {"environment steps": lambda row: TableCell(f"{row['step']:,}", row["step"])}
+    table = _table("training-games-table", data.recorded, key, lead, watch)
+    note = (
+        f"{len(data.recorded):,} games were recorded; these are the best and the worst by {measure(key).title}. "
+        "The replay stage makes players of them: config.recordings=AGENT_RUN/recordings."
     )
+    return Section("Sampled games of the training", "training-games", [table], note)

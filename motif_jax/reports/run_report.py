@@ -19,7 +19,7 @@ from motif_jax.reports import (
     success,
     text_section,
 )
-from motif_jax.reports.evaluation_sections import episodes_section, evaluation_section, rows_of
+from motif_jax.reports.evaluation_sections import evaluation_section, rows_of
 from motif_jax.reports.glance import facts, headline
 from motif_jax.reports.page import Section, Table
 from motif_jax.reports.run_data import RunData
@@ -55,7 +55,7 @@ def sections(data: RunData) -> list[Section]:
         None if plain else reward_section(data),
         language_section(data.language),
         None if plain else messages_section(data),
-        episodes_section(data),
+        recorded_games.episodes_section(data),
         recorded_games.section(data),
         None if plain else data_section(data),
         provenance_section(data),

@@ -208,11 +208,11 @@ def _ranked_rows(liked: Sequence[LikedMessage]) -> list[tuple[TableCell, ...]]:
     ]
 
 
-def _paid_rows(tallies: Sequence[MessageTally], top: int) -> list[tuple[TableCell, ...]]:
+def _paid_rows(tallies: Sequence[MessageTally]) -> list[tuple[TableCell, ...]]:
     # Without what cost something: where rewards can be negative the sum of all may be nothing, or less.
     gains = sum(max(t.total or 0.0, 0.0) for t in tallies)
     rows: list[tuple[TableCell, ...]] = []
-    for t in sorted(tallies, key=lambda t: -(t.total or 0.0))[:top]:
+    for t in sorted(tallies, key=lambda t: -(t.total or 0.0)):
         total = t.total or 0.0
         if total <= 0:
             break
@@ -253,8 +253,9 @@ def messages_section(data: RunData, top: int = 25) -> Section:
         parts.append(Plot("reward by message over its training", *axes, lines, file="reward_by_message"))
     for number, (name, tallies) in enumerate(data.seen.items()):
         title = f"what paid most in the evaluation: {name}"
-        header, paid = _own(data, _PAID, _paid_rows(tallies, top))
-        parts.append(Table(f"paid-{number}", header, paid, title, empty="no message paid anything"))
+        header, paid = _own(data, _PAID, _paid_rows(tallies))
+        empty = "no message paid anything"
+        parts.append(Table(f"paid-{number}", header, paid, title, limit=top, empty=empty))
     note = "Paid: 0 at or below the threshold; in an episode the n-th time that the message is seen is divided by n to the power of the count exponent."
     if data.seen:
         note += " Share: of all that was paid, without messages that cost more than they paid."
@@ -264,23 +265,6 @@ def messages_section(data: RunData, top: int = 25) -> Section:
             + note
         )
     return Section("Messages", "messages", parts or [html.nothing("no reward run was given")], note)
-
-
-_REPEATED = ("message", "seen (times)", "times per episode", "reward paid in all", "paid first time")
-
-
-def _repeated_rows(tallies: Sequence[MessageTally], top: int = 10) -> list[tuple[TableCell, ...]]:
-    paying = sorted((t for t in tallies if (t.total or 0.0) > 0), key=lambda t: (-t.count, t.text))[:top]
-    return [
-        (
-            TableCell(t.text or "(no message)", code=True),
-            TableCell(f"{t.count:,}", float(t.count)),
-            TableCell(f"{t.count / t.episodes:,.1f}", t.count / t.episodes),
-            TableCell(format_value(t.total or 0.0), t.total),
-            TableCell(f"{t.reward or 0.0:.2f}", t.reward or 0.0),
-        )
-        for t in paying
-    ]
 
 
 def hacking_section(data: RunData) -> Section:
@@ -309,10 +293,6 @@ def hacking_section(data: RunData) -> Section:
         if "hallucination" in evaluation["measures"]
     ]
     parts += [f"<p>Steps under hallucination: {html.escape(', '.join(shares))}.</p>"] if shares else []
-    for number, (name, tallies) in enumerate(data.seen.items()):
-        title = f"most repeated rewarded messages: {name}"
-        columns, rows = _own(data, _REPEATED, _repeated_rows(tallies))
-        parts.append(Table(f"repeated-{number}", columns, rows, title, empty="no message paid anything"))
     measured = [data.episodes, *(evaluation["measures"] for evaluation in data.evaluations.values())]
     progress = [measure(key).title for key in progress_keys(key for of in measured for key in of)]
     shown = f" ({', '.join(progress)})" if progress else ""

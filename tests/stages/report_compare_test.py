@@ -103,7 +103,6 @@ def test_a_reward_of_more_than_the_message_has_a_page(tmp_path):
     for shown in (
         "share of pairs ordered as the annotator did",
         "what paid most in the evaluation: agent",
-        "most repeated rewarded messages: agent",
         "labels (pairs)",
     ):
         assert shown in page
