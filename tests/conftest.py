@@ -22,7 +22,7 @@ os.environ.setdefault("JAX_NUM_CPU_DEVICES", "4")
 # Parts of the tests' own, which they make without the command that would name them.
 os.environ["MOTIF_JAX_TRUST"] = (
     "tests.toys,tests.toy_text,tests.rl.outside_parts,tests.actors.lives_test,tests.gym_toys,"
-    "tests.labels.sources_test,tests.rollouts.episodes_test,tests.stages.train_text_stopped_test,minigrid,json,nowhere"
+    "tests.labels.label_service_test,tests.rollouts.episodes_test,tests.stages.train_text_stopped_test,minigrid,json,nowhere"
 )
 
 # What a test or its processes compile is kept between runs. A folder above 2 GB is started again. The workers of xdist

@@ -67,6 +67,11 @@ class Answer:
     mass: float | None = None
     note: str = ""
 
+    @property
+    def tokens(self) -> tuple[int, int, int]:
+        """Of prompts, answers, and of prompts that the model had cached."""
+        return self.prompt_tokens, self.completion_tokens, self.cached_tokens
+
 
 @dataclasses.dataclass(frozen=True)
 class Preview:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import zlib
@@ -12,11 +13,6 @@ from typing import Any
 from motif_jax.labels.annotator import Answer, Question
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import regular_file
-
-# zlib's code for gzip members.
-_GZIP = 31
-# Bytes that are read at a time: what is behind a member in them is copied once for each.
-_BLOCK = 1 << 14
 
 
 class ConversationLog:
@@ -51,15 +47,6 @@ class ConversationLog:
 
 def read_conversations(path: Path) -> Iterator[dict[str, Any]]:
     """Yields the conversations of a file; a torn end (a kill while writing) is left out."""
-    with open(path, "rb") as file:
-        member, parts = zlib.decompressobj(wbits=_GZIP), list[bytes]()
-        while data := file.read(_BLOCK):
-            while data:
-                try:
-                    parts.append(member.decompress(data))
-                except zlib.error:
-                    return
-                data = member.unused_data
-                if member.eof:
-                    yield from (json.loads(line) for line in b"".join(parts).splitlines())
-                    member, parts = zlib.decompressobj(wbits=_GZIP), []
+    with contextlib.suppress(EOFError, gzip.BadGzipFile, zlib.error, ValueError), gzip.open(path) as file:
+        for line in file:
+            yield json.loads(line)

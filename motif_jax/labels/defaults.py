@@ -66,7 +66,7 @@ OPENAI = {
     "model": Key("", "the model's name on the server"),
     "revision": Key(None, "of the model, where its name does not say it", str),
     "key_variable": Key("OPENAI_API_KEY", "environment variable that holds the key"),
-    "concurrency": positive(64, "requests on their way at most: fewer while the server has too many"),
+    "concurrency": positive(64, "requests on their way at most"),
     "prices": {
         "prompt": natural(0.0, "of a million tokens, for the progress line, the summary and the dry run"),
         "completion": natural(0.0, "of a million tokens"),

@@ -1,12 +1,12 @@
-"""Labels while an agent trains: what a training asks of an annotator, and what it gets (`sources.py`)."""
+"""Labels while an agent trains: their config, and what a training receives of `label_service.py`."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from ml_collections import ConfigDict
 
@@ -16,7 +16,9 @@ from motif_jax.labels.annotator import check_annotator
 from motif_jax.labels.store import check_store
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
-from motif_jax.support.interruption import never
+
+if TYPE_CHECKING:
+    from motif_jax.labels.label_service import LabelService
 
 # Folder of a run's own answer store, in the run folder.
 STORE = "answers"
@@ -39,65 +41,6 @@ class Labelled(NamedTuple):
     probability: float | None
     latency_seconds: float
     tokens: int
-
-
-class LabelSource(Protocol):
-    """Judges texts that a training meets. One thread may call `meet` while another calls `poll`."""
-
-    def start(self, stopped: Callable[[], bool] = never) -> None:
-        """Reaches the server, and has one question answered.
-
-        Raises:
-          StoppedError: `stopped` said so meanwhile; nothing of it is left.
-          UserError: that is not possible; one line says why.
-        """
-
-    def meet(
-        self,
-        items: Sequence[tuple[str, ...]],
-        counts: Sequence[int],
-        scores: Sequence[float] | None,
-        step: int,
-    ) -> None:
-        """Says which distinct texts of a batch have no label yet; never blocks.
-
-        Args:
-          items: the texts, tuples of one or two by the form.
-          counts: the steps in which each was met.
-          scores: how much each label is wanted, more is sooner (queue.order=uncertain); None for no opinion.
-          step: environment steps of the run, which budgets a million steps are counted by.
-
-        Raises:
-          UserError: the annotator can ask no more, for good; see `poll`.
-        """
-
-    def poll(self) -> list[Labelled]:
-        """What has been answered since the last call; never blocks.
-
-        Raises:
-          UserError: the annotator can ask no more, for good: the disk of its store is full.
-        """
-
-    def known(self, items: Sequence[tuple[str, ...]]) -> list[Labelled]:
-        """Those of the texts that the answer store has a label of; for a start, as it waits for the disk."""
-
-    def queued(self) -> int:
-        """Questions that wait to be asked."""
-
-    def in_flight(self) -> int:
-        """Questions that are being asked, whose answers `poll` has not given."""
-
-    def metrics(self) -> dict[str, float]:
-        """Figures for a row of metrics (docs/metrics.md, `annotator/`), the same names from the first call on."""
-
-    def state(self) -> dict[str, Any]:
-        """What waits or is being asked, and what has been spent, for a checkpoint; JSON-able."""
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Resumes from a `state`; before `start`."""
-
-    def close(self) -> None:
-        """Ends the annotator; what is being asked is lost. The second call does nothing."""
 
 
 def check(config: ConfigDict, form: Form) -> None:
@@ -145,8 +88,8 @@ def in_run(config: ConfigDict, folder: str | os.PathLike[str]) -> ConfigDict:
     return config
 
 
-def make_source(config: ConfigDict, form: Form) -> LabelSource:
-    """The source of labels that `config` (the sections `annotator` and `queue`, and `compat`) asks for; its store has a name."""
-    from motif_jax.labels.sources import InProcessSource, ServerSource
+def make_source(config: ConfigDict, form: Form) -> LabelService:
+    """The service of labels that `config` (the sections `annotator` and `queue`, and `compat`) asks for, after `in_run`."""
+    from motif_jax.labels.label_service import LabelService
 
-    return (ServerSource if config.annotator.kind == "openai" else InProcessSource)(config, form)
+    return LabelService(config, form)

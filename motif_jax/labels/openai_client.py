@@ -1,23 +1,25 @@
 """Language models behind any server that speaks the OpenAI protocol: vLLM, llama.cpp, a hosted one.
 
-What one question takes: its conversation, the faults of servers, and which of them may pass. `openai_stream.py` asks them,
-as many at a time as the server bears (`traffic.py`). The key is read from the environment, sent, and shown nowhere.
+What one question takes: its conversation, the faults of servers, and the one loop that sends a request again.
+`openai_stream.py` asks many at a time. The key is read from the environment, sent, and shown nowhere.
 """
 
 from __future__ import annotations
 
 import asyncio
+import collections
+import contextlib
 import dataclasses
 import itertools
 import math
 import os
 import random
 import re
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from motif_jax.datasets.verdicts import UNKNOWN, Form
-from motif_jax.labels.addresses import is_address, proxy_of, without_user
 from motif_jax.labels.annotator import Answer, Preview, Prices, Question
 from motif_jax.labels.chat import (
     TOO_LONG,
@@ -27,9 +29,15 @@ from motif_jax.labels.chat import (
     check_chat,
     json_option,
 )
-from motif_jax.labels.chat_client import ChatClient, NoConnectionError, StatusError
-from motif_jax.labels.messages import Deliver
-from motif_jax.labels.openai_stream import OpenAIStream, answers
+from motif_jax.labels.chat_client import (
+    ChatClient,
+    NoConnectionError,
+    StatusError,
+    is_address,
+    retry_after,
+    without_user,
+)
+from motif_jax.labels.openai_stream import answers
 from motif_jax.labels.replies import (
     Rubbish,
     ServerError,
@@ -39,20 +47,20 @@ from motif_jax.labels.replies import (
     checked,
     verdict_log_probabilities,
 )
-from motif_jax.labels.traffic import LONGEST_RETRY_AFTER_SECONDS, Traffic, retry_after
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 from motif_jax.support.progress import format_seconds
 
-_LONGEST_WAIT_SECONDS = 60.0
+_MAX_PAUSE_SECONDS = 60.0
+# A server that asks for more patience than this ends the run: it is continued later.
+_MAX_RETRY_AFTER_SECONDS = 3600.0
 # A server that refuses so many questions and has answered none refuses them all.
-_MOST_REFUSED = 32
+_MAX_REFUSED = 32
 _CHARACTERS_PER_TOKEN = 4
 # What servers call the longest answer: most of them, and those that refuse the first name.
 _LIMITS = ("max_tokens", "max_completion_tokens")
-# Answers that another try may change, and those that say that the server has too much to do.
+# Answers that another try may change.
 _MAY_PASS = frozenset({408, 409, 425, 429, *range(500, 600)})
-_TOO_MANY = (429, 503, 529)
 REFUSED = "refused by the server's content filter"
 # What a request says by itself.
 _OWN_FIELDS = ("model", "messages")
@@ -64,14 +72,6 @@ class _Refused(Exception):
     def __init__(self, why: str, usage: tuple[int, int, int] = (0, 0, 0)) -> None:
         super().__init__(why)
         self.usage = usage
-
-
-class _Passing(Exception):
-    """A fault that may pass: its cause, the error if it does not, and how long the server wants to be left alone."""
-
-    def __init__(self, cause: str, failure: ServerError, wait: float = 0.0) -> None:
-        super().__init__(cause)
-        self.cause, self.failure, self.wait = cause, failure, wait
 
 
 class OpenAIAnnotator(ChatAnnotator):
@@ -95,10 +95,14 @@ class OpenAIAnnotator(ChatAnnotator):
         self._config = config
         self._settings = settings
         self._limit: str | None = _LIMITS[0]
-        self._traffic = Traffic(settings.concurrency)
-        self.at_once = settings.concurrency
+        self._retries: collections.Counter[str] = collections.Counter()
+        self._last_cause = ""
+        self._answered = self._refused = self._in_flight = 0
+        # The server wants to be left alone until then (monotonic).
+        self._quiet_until = -math.inf
+        self.concurrency: int = settings.concurrency
         self.prices = _prices(config)
-        # A server of one's own wants no key, but the client insists on some text.
+        # A server of one's own wants no key.
         self._key = _key(settings.key_variable) or "none"
         written = (rf"(?:\\?{re.escape(c)}|(?i:\\u{ord(c):04x}|%{ord(c):02x}))" for c in self._key)
         self._key_pattern = re.compile("".join(written))
@@ -114,7 +118,6 @@ class OpenAIAnnotator(ChatAnnotator):
             url,
             "a URL such as http://HOST:8000/v1",
         )
-        proxy_of(url)
         _key(config.openai.key_variable)
         checks.require(
             bool(config.openai.model), "openai.model", config.openai.model, "the model's name on the server"
@@ -126,20 +129,17 @@ class OpenAIAnnotator(ChatAnnotator):
 
     def live(self) -> dict[str, float | int | str]:
         """Requests on their way, and what was sent again or refused."""
-        traffic = self._traffic
-        counts: dict[str, float | int | str] = {"in_flight": traffic.running}
-        if traffic.last_cause:
-            counts |= {"retries": traffic.retries.total(), "last_for": traffic.last_cause}
-        if traffic.refused:
-            counts["refused"] = traffic.refused
+        counts: dict[str, float | int | str] = {"in_flight": self._in_flight}
+        if self._last_cause:
+            counts |= {"retries": self._retries.total(), "last_for": self._last_cause}
+        if self._refused:
+            counts["refused"] = self._refused
         return counts
 
     def summary(self) -> dict[str, Any]:
-        """The same for summary.json, how many requests the server bore at the end, and how answers were limited."""
-        traffic = self._traffic
-        counts: dict[str, Any] = {"retries": traffic.retries.total(), "retry_causes": dict(traffic.retries)}
-        counts |= {"refused": traffic.refused, "in_flight_limit": int(traffic.limit)}
-        return {**counts, "answer_limit": self._limit or "the server's own"}
+        """The same for summary.json, and how answers were limited."""
+        counts = {"retries": self._retries.total(), "retry_causes": dict(self._retries)}
+        return {**counts, "refused": self._refused, "answer_limit": self._limit or "the server's own"}
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer] | None]:
         """Yields each answer when it is complete, and None now and then.
@@ -147,23 +147,16 @@ class OpenAIAnnotator(ChatAnnotator):
         Raises:
           UserError: the server is down, refuses, hangs or talks rubbish, and continued so after all retries.
         """
-        return answers(self, questions, self._settings.concurrency, self._settings.retries)
+        return answers(self, questions, self._settings.retries)
 
     def client(self) -> ChatClient:
-        """A client of the server; it sends nothing again by itself."""
+        """A client of the server."""
         settings = self._settings
         return ChatClient(settings.base_url, self._key, settings.timeout_seconds, settings.concurrency)
 
-    def rests(self) -> float:
-        """For how many seconds from now the server wants to be left alone."""
-        return self._traffic.quiet_seconds()
-
-    def open_stream(self, deliver: Deliver) -> OpenAIStream:
-        """Opens a stream of questions: as many requests at a time as the server bears, each sent once.
-
-        `deliver` gets what comes of them (`messages`), from any thread.
-        """
-        return OpenAIStream(self, deliver)
+    def quiet_seconds(self) -> float:
+        """For how many seconds from now the server wants to be left alone; any thread may ask."""
+        return max(0.0, self._quiet_until - time.monotonic())
 
     async def greet(self, client: ChatClient) -> None:
         """Has the model say one token.
@@ -173,12 +166,8 @@ class OpenAIAnnotator(ChatAnnotator):
         """
         turns = [{"role": "user", "content": "Hello."}]
         request = {"model": self._settings.model, "messages": turns, "max_tokens": 1}
-        try:
+        with contextlib.suppress(_Refused):
             await self._send(client, request)
-        except _Passing as fault:
-            raise fault.failure from fault.failure.__cause__
-        except _Refused:
-            return  # it was heard
 
     async def ask(self, client: ChatClient, position: int, question: Question, retries: int) -> Answer:
         """One question's whole conversation; each turn is sent again at most `retries` times.
@@ -209,23 +198,19 @@ class OpenAIAnnotator(ChatAnnotator):
         return self.prompt.answer.prefix.rstrip()
 
     async def _complete(self, client: ChatClient, dialogue: Conversation, retries: int) -> Any:
-        """One turn, sent again after growing waits while the fault may pass.
-
-        Raises:
-          ServerError: the fault does not pass.
-          _Refused: the server will not answer this question; what is kept as the reason.
-        """
+        """One turn, sent again after growing pauses while the fault may pass; raises as `_send` does."""
         request = self._request(dialogue)
         spread = random.Random(dialogue.question.id)
         for retry in itertools.count():
-            wait = min(2.0**retry, _LONGEST_WAIT_SECONDS) * spread.uniform(0.75, 1.25)
+            pause = min(2.0**retry, _MAX_PAUSE_SECONDS) * spread.uniform(0.75, 1.25)
             try:
                 usage, choice = await self._send(client, request)
-            except _Passing as fault:
-                if retry == retries:
-                    raise fault.failure from fault.failure.__cause__
-                self._traffic.again(fault.cause)
-                await asyncio.sleep(max(wait, fault.wait))
+            except ServerError as error:
+                if not error.passing or retry == retries:
+                    raise
+                self._last_cause = error.kind
+                self._retries[error.kind] += 1
+                await asyncio.sleep(pause)
             except _Refused as refused:
                 dialogue.cost(*refused.usage)
                 raise
@@ -238,43 +223,43 @@ class OpenAIAnnotator(ChatAnnotator):
         """Sends a request once: tokens (prompt, completion, cached) and the choice.
 
         Raises:
-          _Passing: another try may help.
-          ServerError, _Refused: none will.
+          ServerError: there is no answer; another try may help if it is `passing`.
+          _Refused: the server will not answer this question.
         """
         for most in [request.pop(name) for name in _LIMITS if name in request]:
             if self._limit is not None:
                 request[self._limit] = most
+        while (seconds := self.quiet_seconds()) > 0:
+            await asyncio.sleep(seconds)
+        self._in_flight += 1
         try:
-            async with self._traffic.turn() as sent:
-                usage, choice = checked(await client.complete(request))
+            usage, choice = checked(await client.complete(request))
         except StatusError as error:
             if error.status in _MAY_PASS:
-                raise self._passing(error, sent) from error
+                raise self._status(error) from error
             self._lasting(error, request)
             return await self._send(client, request)  # without what the server did not like
         except TimeoutError as error:
-            self._traffic.too_many(sent)
             what = f"hangs: no answer within {self._settings.timeout_seconds:g} s"
-            raise _Passing("no answer in time", self._failure(what, error, passing=True)) from error
+            raise self._failure(what, error, "no answer in time") from error
         except NoConnectionError as error:
-            failure = self._failure("cannot be reached", error, passing=True)
-            raise _Passing("no connection", failure) from error
+            raise self._failure("cannot be reached", error, "no connection") from error
         except Rubbish as error:
-            raise _Passing("rubbish", self._failure("returns rubbish", error)) from error
+            raise self._failure("returns rubbish", error, "rubbish") from error
+        finally:
+            self._in_flight -= 1
         if choice.get("finish_reason") == "content_filter":
             self._refuse("finish_reason content_filter", usage)
-        self._traffic.answer()
+        self._answered += 1
         return usage, choice
 
-    def _passing(self, error: StatusError, sent: float) -> _Passing:
-        """The fault that an HTTP status says, after which the server may want to be left alone."""
-        cause, asked = f"HTTP {error.status}", retry_after(error.headers)
-        if asked > LONGEST_RETRY_AFTER_SECONDS:
-            self._traffic.too_many(sent, LONGEST_RETRY_AFTER_SECONDS)  # for those who continue without it
-            raise self._failure(f"asks to wait {format_seconds(asked)}", error)
-        if error.status in _TOO_MANY or asked:
-            self._traffic.too_many(sent, asked)
-        return _Passing(cause, self._failure(f"answers with {cause}", error, passing=True), asked)
+    def _status(self, error: StatusError) -> ServerError:
+        """The fault of an HTTP status that may pass, after which the server may want to be left alone."""
+        kind, seconds = f"HTTP {error.status}", retry_after(error.headers)
+        self._quiet_until = max(self._quiet_until, time.monotonic() + min(seconds, _MAX_RETRY_AFTER_SECONDS))
+        if seconds > _MAX_RETRY_AFTER_SECONDS:
+            return self._failure(f"asks to wait {format_seconds(seconds)}", error)
+        return self._failure(f"answers with {kind}", error, kind)
 
     def _lasting(self, error: StatusError, request: dict[str, Any]) -> None:
         """Raises for an answer that will be the same the next time; returns if the answer is to be limited otherwise."""
@@ -316,18 +301,16 @@ class OpenAIAnnotator(ChatAnnotator):
 
     def _refuse(self, error: StatusError | str, usage: tuple[int, int, int] = (0, 0, 0)) -> NoReturn:
         """Raises: this question is unknown, unless the server refuses every one."""
-        traffic = self._traffic
-        traffic.refused += 1
-        if traffic.refused >= _MOST_REFUSED and not traffic.answered:
-            raise self._failure(f"refused all of {traffic.refused} questions by their content", error)
+        self._refused += 1
+        if self._refused >= _MAX_REFUSED and not self._answered:
+            raise self._failure(f"refused all of {self._refused} questions by their content", error)
         raise _Refused(REFUSED, usage)
 
-    def _failure(self, what: str, error: BaseException | str, passing: bool = False) -> ServerError:
-        """The one line about a server, with its cause; the key never stands in it."""
+    def _failure(self, what: str, error: BaseException | str, kind: str = "") -> ServerError:
+        """The one line about a server, with its cause; the key never stands in it. `kind`: of a fault that may pass."""
         what, detail = (" ".join(self._blotted(str(text)).split()) for text in (what, error))
-        advice = "everything answered so far is kept, the same command resumes from there"
-        where, detail = without_user(self._settings.base_url), detail[:200] or type(error).__name__
-        failure = ServerError(f"the server {where} {what[:400]} ({detail})", advice, passing)
+        url, detail = without_user(self._settings.base_url), detail[:200] or type(error).__name__
+        failure = ServerError(f"the server {url} {what[:400]} ({detail})", kind)
         failure.__cause__ = error if isinstance(error, BaseException) else None
         return failure
 

@@ -26,6 +26,7 @@ class Pending:
 
     Attributes:
       items: its texts.
+      number: given when it leaves the queue.
       count: steps in which it was met since it was queued.
       score: how much its answer is wanted, by the batches that need it; higher is more.
       met: number of the meeting at which it was met last.
@@ -37,6 +38,7 @@ class Pending:
     """
 
     items: Items
+    number: int = 0
     count: int = 0
     score: float = 0.0
     met: int = 0
@@ -201,7 +203,7 @@ class PublishedQueue:
 
     def meet(self, items: Items, count: int, score: float = 0.0) -> Pending:
         del score
-        new = [Pending(items, 1) for _ in range(count)]
+        new = [Pending(items, count=1) for _ in range(count)]
         self._entries += new
         self._shrink()
         return new[-1] if new else Pending(items)

@@ -42,16 +42,21 @@ _LIMIT_WORDS = ("too large", "cannot be greater than", "max_model_len")
 
 
 class ServerError(UserError):
-    """A server did not answer: in one line, and without the advice to a user that follows it there.
+    """A server did not answer.
 
     Attributes:
-      cause: what is wrong with the server.
-      passing: whether it may be better later.
+      cause: what is wrong with the server, without the advice to a user that follows it in the text.
+      kind: of a fault that may pass, in a word; '' of one that does not.
     """
 
-    def __init__(self, cause: str, advice: str, passing: bool) -> None:
-        super().__init__(f"{cause}; {advice}")
-        self.cause, self.passing = printable(cause), passing
+    def __init__(self, cause: str, kind: str) -> None:
+        super().__init__(f"{cause}; everything answered so far is kept, the same command resumes from there")
+        self.cause, self.kind = printable(cause), kind
+
+    @property
+    def passing(self) -> bool:
+        """Whether another try may help."""
+        return bool(self.kind)
 
 
 class Rubbish(Exception):

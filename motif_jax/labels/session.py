@@ -14,7 +14,7 @@ from motif_jax.datasets.verdicts import PAIR, UNKNOWN, Form
 from motif_jax.labels.annotator import Annotator, Answer, Question
 from motif_jax.labels.conversations import ConversationLog
 from motif_jax.labels.questions import QuestionHasher
-from motif_jax.labels.store import AnswerStore, StoredAnswer, cost_fields
+from motif_jax.labels.store import AnswerStore, StoredAnswer
 from motif_jax.labels.telemetry import Telemetry
 
 Keep = Callable[[Iterable[tuple[Question, StoredAnswer]]], None]
@@ -233,11 +233,11 @@ class AnnotationSession:
     ) -> None:
         if not answered:
             return
-        stored = [(question, answer, StoredAnswer.of(question, answer)) for question, answer in answered]
         # The store first: what others keep is always in the store too.
-        self._store.add((question.id, kept, cost_fields(answer)) for question, answer, kept in stored)
+        stored = self._store.keep(answered)
+        questions = [question for question, _ in answered]
         if keep is not None:
-            keep((question, kept) for question, _, kept in stored)
+            keep(zip(questions, stored, strict=True))
         if self._conversations is not None:
             self._conversations.add(answered)
-        answers.update((question.id, kept) for question, _, kept in stored)
+        answers.update((question.id, kept) for question, kept in zip(questions, stored, strict=True))

@@ -9,18 +9,20 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import json
 import math
 import os
 import re
 import secrets
 import socket
-from collections.abc import Collection, Iterable
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from motif_jax.datasets.verdicts import FORMS, UNKNOWN
 from motif_jax.labels.annotator import Answer, Question
-from motif_jax.support.checked_lines import LineWriter, read_lines
+from motif_jax.support.checked_lines import LineWriter, decode_line, read_lines
 from motif_jax.support.errors import UserError
 
 
@@ -79,16 +81,6 @@ class StoredAnswer:
         return cls(int(answer.label), p, question.attempt + 1)
 
 
-def cost_fields(answer: Answer) -> dict[str, Any]:
-    """The fields of a store's line beside the label: tokens, and why there is no verdict."""
-    fields: dict[str, Any] = {}
-    if answer.prompt_tokens:
-        fields["tokens"] = [answer.prompt_tokens, answer.completion_tokens, answer.cached_tokens]
-    if answer.note:
-        fields["note"] = answer.note
-    return fields
-
-
 def better(old: StoredAnswer | None, new: StoredAnswer) -> StoredAnswer:
     """Which of two answers to one question counts: a known label before an unknown one, else the first."""
     if old is None:
@@ -101,33 +93,99 @@ def better(old: StoredAnswer | None, new: StoredAnswer) -> StoredAnswer:
 
 
 class AnswerStore:
-    """Reads all files of a store and appends to one of its own, which is opened when it is first needed."""
+    """Reads all files of a store and appends to one of its own, which is opened when it is first needed; for one thread."""
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, refresh_seconds: float = 0.2) -> None:
+        """`refresh_seconds`: how old the view of the folder may be for `get`."""
         self.folder = Path(folder)
         self._writer: LineWriter | None = None
+        self._refresh_seconds, self._refreshed = refresh_seconds, -math.inf
+        self._followers: dict[str, _Follower] = {}
+        # Of each question that `get` may find, the JSON of its answer: some 250 bytes.
+        self._answers: dict[bytes, bytes] = {}
 
     def find(self, ids: Collection[str]) -> dict[str, StoredAnswer]:
-        """The answers to those of the questions (a set or a dict of ids) that the store holds."""
-        found: dict[str, StoredAnswer] = {}
+        """The answers to those of the questions (a set or a dict of ids) that the store holds, by reading it once."""
+        answers: dict[str, StoredAnswer] = {}
         for path in sorted(self.folder.glob("*.jsonl")):
             for key, value in read_lines(path, ids):
                 answer = StoredAnswer.from_json(value)
                 if answer is not None:
-                    found[key] = better(found.get(key), answer)
-        return found
+                    answers[key] = better(answers.get(key), answer)
+        return answers
+
+    def get(self, key: str) -> StoredAnswer | None:
+        """The answer to the question of id `key`, None if there is none; reads what was appended since the last call."""
+        if time.monotonic() - self._refreshed >= self._refresh_seconds:
+            for path in sorted(self.folder.glob("*.jsonl")):
+                for new, value in self._followers.setdefault(path.name, _Follower(path)).new_lines():
+                    self._take(new, StoredAnswer.from_json(value))
+            self._refreshed = time.monotonic()
+        packed = self._answers.get(bytes.fromhex(key))
+        return None if packed is None else StoredAnswer.from_json(json.loads(packed))
+
+    def _take(self, key: str, answer: StoredAnswer | None) -> None:
+        packed = bytes.fromhex(key)
+        old = self._answers.get(packed)
+        if answer is not None:
+            known = None if old is None else StoredAnswer.from_json(json.loads(old))
+            self._answers[packed] = json.dumps(better(known, answer).to_json()).encode()
+
+    def keep(self, answered: Sequence[tuple[Question, Answer]]) -> list[StoredAnswer]:
+        """Appends answers with their cost, and waits until they are on the disk.
+
+        Raises:
+          UserError: the store cannot be written.
+          ValueError: an answer is none of its question's form.
+        """
+        stored = [StoredAnswer.of(question, answer) for question, answer in answered]
+        self.add(
+            (question.id, kept, _cost(answer))
+            for (question, answer), kept in zip(answered, stored, strict=True)
+        )
+        return stored
 
     def add(self, answers: Iterable[tuple[str, StoredAnswer, dict[str, Any]]]) -> None:
         """Appends (question id, answer, further fields such as tokens) and waits until they are on the disk."""
         if self._writer is None:
             self._writer = _free_writer(self.folder)
         self._writer.append((key, {**answer.to_json(), **more}) for key, answer, more in answers)
+        self._refreshed = -math.inf
 
     def close(self) -> None:
         """Lets go of the file that this process appends to."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
+
+
+class _Follower:
+    """Reads a file that others append to, each line once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._position = path, 0
+
+    def new_lines(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """(key, object) of the sound lines since the last call; a line whose end is still to come is left for the next."""
+        with open(self._path, "rb") as file:
+            file.seek(self._position)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                self._position += len(line)
+                record = decode_line(line)
+                if record is not None:
+                    yield record
+
+
+def _cost(answer: Answer) -> dict[str, Any]:
+    """The fields of a store's line beside the label: tokens, and why there is no verdict."""
+    fields: dict[str, Any] = {}
+    if answer.prompt_tokens:
+        fields["tokens"] = list(answer.tokens)
+    if answer.note:
+        fields["note"] = answer.note
+    return fields
 
 
 def _free_writer(folder: Path) -> LineWriter:

@@ -28,7 +28,7 @@ from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
 if TYPE_CHECKING:
-    from motif_jax.labels.online import Labelled, LabelSource
+    from motif_jax.labels.online import Labelled
 
 _LOG_REMEDY = "put it back from a copy, or start the run again in another --workdir"
 
@@ -63,7 +63,7 @@ class OnlineReward(IntrinsicReward):
         self.asking = 0
         self._changed = self._labels = 0
         self.telemetry = LearningTelemetry(self.form)
-        self.source: LabelSource = online.make_source(online.in_run(run.config, run.folder), self.form)
+        self.source = online.make_source(online.in_run(run.config, run.folder), self.form)
         self._log = LabelLog(run.folder / FILE)
         # Labels that came after the checkpoint that the run resumes from.
         self._later: list[Label] = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import threading
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -19,10 +18,9 @@ from motif_jax.envs.text.contract import Scorer, TextTask
 from motif_jax.labels import annotator as annotators
 from motif_jax.labels import defaults, lexicon
 from motif_jax.labels.annotator import Annotator, Question
-from motif_jax.labels.answer_index import AnswerIndex
 from motif_jax.labels.prompts import FOLDER
 from motif_jax.labels.questions import QuestionHasher
-from motif_jax.labels.store import AnswerStore, StoredAnswer, cost_fields
+from motif_jax.labels.store import AnswerStore, StoredAnswer
 from motif_jax.schema import section
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_text
@@ -83,8 +81,7 @@ class Toxicity:
         self._known: dict[tuple[str, str], float] = {}
         self._hashers: dict[str, QuestionHasher] = {}
         # A reply at a time would read the whole store for each. Environments may ask from several threads.
-        self._index, self._lock = AnswerIndex(options["store"]), threading.Lock()
-        weakref.finalize(self, self._index.close)
+        self._store, self._lock = AnswerStore(options["store"]), threading.Lock()
 
     def __call__(self, texts: Sequence[str]) -> list[float]:
         cut = [text[:MOST_CHARACTERS] for text in texts]
@@ -140,7 +137,7 @@ class Toxicity:
         hasher = self._hashers[goal]
         questions = [Question(hasher.items((text,), SINGLE), (text,), SINGLE) for text in texts]
         with self._lock:
-            there = {question.id: self._index.get(question.id) for question in questions}
+            there = {question.id: self._store.get(question.id) for question in questions}
         found = {key: answer for key, answer in there.items() if answer is not None}
         missing = [question for question in questions if question.id not in found]
         if missing:
@@ -165,9 +162,7 @@ def _asked(
             for answered in annotator.annotate(part):
                 if answered is not None:
                     question, answer = part[answered[0]], answered[1]
-                    kept = StoredAnswer.of(question, answer)
-                    store.add([(question.id, kept, cost_fields(answer))])
-                    yield question.id, kept
+                    yield question.id, store.keep([(question, answer)])[0]
 
 
 def _share(goal: str, answer: StoredAnswer, text: str) -> float:

@@ -326,7 +326,7 @@ def threads():
 
 def test_a_fault_of_the_code_that_asks_ends_the_run(make, server, monkeypatch):
     source = make(server.url)
-    monkeypatch.setattr(source._answers, "keep", lambda heard: 1 / 0)
+    monkeypatch.setattr(source._store, "keep", lambda answered: 1 / 0)
     ask(source, KILLS[0])
     with pytest.raises(ZeroDivisionError):
         answers(source, 1)

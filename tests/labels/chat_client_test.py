@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import email.utils
 import gzip
 import json
 import socket
@@ -16,7 +17,14 @@ from pathlib import Path
 
 import pytest
 
-from motif_jax.labels.chat_client import ChatClient, NoConnectionError, StatusError
+from motif_jax.labels.chat_client import (
+    ChatClient,
+    NoConnectionError,
+    StatusError,
+    is_address,
+    retry_after,
+    without_user,
+)
 from motif_jax.labels.replies import Rubbish
 
 REPLY = b'{"choices": []}'
@@ -105,7 +113,7 @@ def no_proxies(monkeypatch):
 
 def complete(url, timeout_seconds=LONG_SECONDS, key="sk-1", request=None):
     async def work():
-        async with ChatClient(url, key, timeout_seconds, most=2) as client:
+        async with ChatClient(url, key, timeout_seconds, concurrency=2) as client:
             return await client.complete(request or {"model": "m"})
 
     return asyncio.run(work())
@@ -127,22 +135,23 @@ def test_a_user_in_the_address_is_sent_in_place_of_the_key(listen):
     assert server.requests[0][1]["authorization"] == "Basic " + base64.b64encode(b"me:word").decode()
 
 
-@pytest.mark.parametrize("scheme", ["", "http://"])
-@pytest.mark.parametrize("variable", ["http_proxy", "ALL_PROXY"])
-def test_the_environments_proxy_is_asked(listen, monkeypatch, scheme, variable):
-    proxy = listen()
-    monkeypatch.setenv(variable, scheme + proxy.address)
+def test_the_environments_proxy_is_asked_unless_no_proxy_names_the_server(listen, monkeypatch):
+    proxy, server = listen(), listen()
+    monkeypatch.setenv("http_proxy", f"http://{proxy.address}")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
     assert complete("http://judge.invalid:8000/v1") == {"choices": []}
     first, headers, _ = proxy.requests[0]
     assert first == "POST http://judge.invalid:8000/v1/chat/completions HTTP/1.1"
     assert headers["host"] == "judge.invalid:8000"
+    complete(f"http://{server.address}/v1")
+    assert len(proxy.requests) == len(server.requests) == 1
 
 
-def test_a_certificate_that_the_system_trusts_is_taken(listen, monkeypatch):
-    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
-    server = listen(certificate=CERTIFICATE)
-    assert complete(f"https://{server.address}/v1") == {"choices": []}
-    assert len(server.requests) == 1
+def test_a_proxy_of_another_kind_is_named_without_its_password(monkeypatch):
+    monkeypatch.setenv("http_proxy", "socks5://me:word@127.0.0.1:1080")
+    with pytest.raises(NoConnectionError, match=r"127\.0\.0\.1:1080") as caught:
+        complete("http://judge.invalid/v1")
+    assert "word" not in str(caught.value)
 
 
 def test_another_certificate_is_refused_and_named(listen):
@@ -150,24 +159,6 @@ def test_another_certificate_is_refused_and_named(listen):
     with pytest.raises(NoConnectionError, match="certificate"):
         complete(f"https://{server.address}/v1")
     assert server.requests == []
-
-
-def test_authorities_are_read_once_for_all_connections(listen, monkeypatch):
-    """Reading them takes longer than a request, and OpenSSL may look through all that was ever read."""
-    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
-    server, reads = listen(certificate=CERTIFICATE), []
-    read_authorities = ssl.SSLContext.set_default_verify_paths
-    monkeypatch.setattr(
-        ssl.SSLContext, "set_default_verify_paths", lambda self: reads.append(self) or read_authorities(self)
-    )
-
-    async def work():
-        async with ChatClient(f"https://{server.address}/v1", "sk-1", LONG_SECONDS, most=2) as client:
-            for _ in range(3):
-                await client.complete({"model": "m"})
-
-    asyncio.run(work())
-    assert (len(server.requests), len(reads)) == (3, 1)
 
 
 def test_a_connection_that_was_closed_meanwhile_is_no_fault(listen):
@@ -180,7 +171,7 @@ def test_a_connection_that_was_closed_meanwhile_is_no_fault(listen):
     server, replies = listen(answer_once), []
 
     async def work():
-        async with ChatClient(f"http://{server.address}/v1", "sk-1", LONG_SECONDS, most=1) as client:
+        async with ChatClient(f"http://{server.address}/v1", "sk-1", LONG_SECONDS, concurrency=1) as client:
             for _ in range(3):
                 replies.append(await client.complete({"model": "m"}))
 
@@ -270,36 +261,22 @@ def chunks(data, times):
     return behave
 
 
-def packed(body, kind="gzip"):
-    def behave(connection):
-        head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-        connection.sendall(head.encode() + body)
-
-    return behave
-
-
-def test_a_packed_reply_is_read(listen):
-    assert complete(f"http://{listen(packed(gzip.compress(REPLY))).address}/v1") == {"choices": []}
-
-
-@pytest.mark.parametrize(
-    ("behave", "said"),
-    [
-        pytest.param(chunks(b" " * (1 << 16), 100_000), "more than 4194304 bytes", id="endless"),
-        pytest.param(packed(gzip.compress(b" " * (32 << 20), 1)), "more than 4194304 bytes", id="bomb"),
-        pytest.param(packed(b"no gzip"), "cannot be unpacked", id="no gzip"),
-        pytest.param(packed(REPLY[:-1], "br"), "no JSON", id="packed otherwise"),
-    ],
-)
-def test_a_reply_takes_no_more_memory_than_a_reply_needs(listen, behave, said):
-    server = listen(behave)
+def test_a_reply_takes_no_more_memory_than_a_reply_needs(listen):
+    server = listen(chunks(b" " * (1 << 16), 100_000))
     tracemalloc.start()
     try:
-        with pytest.raises(Rubbish, match=said):
+        with pytest.raises(Rubbish, match="more than 4194304 bytes"):
             complete(f"http://{server.address}/v1")
         assert tracemalloc.get_traced_memory()[1] < 24 << 20
     finally:
         tracemalloc.stop()
+
+
+def test_a_packed_reply_is_not_unpacked(listen):
+    server = listen(answer(gzip.compress(b" " * (32 << 20), 1), "200 OK\r\nContent-Encoding: gzip"))
+    with pytest.raises(Rubbish, match="no JSON"):
+        complete(f"http://{server.address}/v1")
+    assert server.requests[0][1]["accept-encoding"] == "identity"
 
 
 @pytest.mark.parametrize(
@@ -332,3 +309,42 @@ def test_a_reply_that_drips_in_is_not_waited_for(listen):
     server = listen(drip)
     with pytest.raises(TimeoutError):
         complete(f"http://{server.address}/v1", timeout_seconds=1.0)
+
+
+@pytest.mark.parametrize(
+    ("url", "is_one"),
+    [
+        ("http://judge:8000/v1", True), ("http://me:word@[::1]:80", True), ("", False), ("judge:8000/v1", False), ("ftp://judge/v1", False),
+        ("http://", False), ("http://my..host/v1", False), ("http://[::1/v1", False), ("http://judge:port/v1", False), ("http://judge:0/v1", False),
+    ],
+)  # fmt: skip
+def test_what_is_an_address(url, is_one):
+    assert is_address(url) == is_one
+
+
+def test_a_user_is_not_shown():
+    assert without_user("http://me:wo@rd@judge:8000/v1?a=b") == "http://judge:8000/v1?a=b"
+    assert without_user("http://judge:8000/v1@2") == "http://judge:8000/v1@2"
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, 0),
+        ({"retry-after": "3"}, 3),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
+        ({"retry-after": "-3"}, 0),
+        ({"retry-after": "inf"}, 0),
+        ({"retry-after": "soon"}, 0),
+        ({"retry-after": "Fri, 31 Dec 99999999999999999999 23:59:59 GMT"}, 0),
+        ({"retry-after": "Fri, 31 Dec 1999 23:59:59 GMT"}, 0),
+    ],
+)
+def test_what_a_server_asks_for(headers, seconds):
+    assert retry_after(headers) == seconds
+
+
+def test_a_date_to_come_back_at():
+    date = email.utils.formatdate(time.time() + 1000, usegmt=True)
+    assert 900 < retry_after({"retry-after": date}) <= 1000

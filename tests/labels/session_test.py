@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import math
 import threading
 
@@ -12,7 +11,6 @@ import pytest
 from motif_jax.datasets.verdicts import FIRST, NO, SECOND, SINGLE, TIE, UNKNOWN, YES
 from motif_jax.labels import shards
 from motif_jax.labels.annotator import Annotator, Answer, Question, check_annotator, make_annotator
-from motif_jax.labels.conversations import ConversationLog, read_conversations
 from motif_jax.labels.questions import QuestionHasher, caption_questions
 from motif_jax.labels.session import AnnotationSession
 from motif_jax.labels.store import AnswerStore, StoredAnswer
@@ -259,20 +257,6 @@ def test_a_question_holds_as_many_texts_as_its_form(tmp_path):
     session = AnnotationSession(Endless(), tmp_path / "store", SINGLE)
     with pytest.raises(ValueError, match="holds 1 texts, not 2"):
         session.question("a", "b")
-
-
-def test_conversations_survive_a_torn_end(tmp_path):
-    log = ConversationLog(tmp_path, "a")
-    for question in QUESTIONS[:3]:
-        turns = ({"role": "user", "content": "é?"}, {"role": "assistant", "content": "1"})
-        log.add([(question, Answer(SECOND, turns=turns))])
-    assert [talk["id"] for talk in read_conversations(log.path)] == [q.id for q in QUESTIONS[:3]]
-    assert gzip.decompress(log.path.read_bytes()).count(b"\n") == 3
-    data = log.path.read_bytes()
-    for cut in range(len(data)):
-        log.path.write_bytes(data[:cut])
-        assert len(list(read_conversations(log.path))) < 3
-    assert ConversationLog(tmp_path, "a").path != log.path
 
 
 def test_merge_of_both_orders_and_of_ties():

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shutil
-import socket
+import subprocess
+import sys
 
 import pytest
 
 from motif_jax.datasets.verdicts import PAIR, SINGLE, UNKNOWN
 from motif_jax.labels.annotator import Answer, Question
 from motif_jax.labels.store import AnswerStore, StoredAnswer, better, check_store
+from motif_jax.support.checked_lines import encode_line
 from motif_jax.support.errors import UserError
 
 KEYS = [f"{n:032x}" for n in range(6)]
@@ -57,16 +59,6 @@ def test_stores_of_one_host_can_be_copied_together_again_and_again(tmp_path):
     write(one, KEYS[4], 0)
     copy(tmp_path / "moved", one)
     assert set(AnswerStore(one).find(set(KEYS))) == {KEYS[0], KEYS[3], KEYS[4]}
-
-
-def test_files_of_the_first_version_are_read_and_no_longer_appended_to(tmp_path):
-    write(tmp_path, KEYS[0], 0)
-    [path] = tmp_path.glob("*.jsonl")
-    before = path.rename(tmp_path / f"{socket.gethostname()}-0000.jsonl")
-    length = before.stat().st_size
-    write(tmp_path, KEYS[1], 1)
-    assert set(AnswerStore(tmp_path).find(set(KEYS))) == set(KEYS[:2])
-    assert before.stat().st_size == length
 
 
 def test_reading_makes_no_file(tmp_path):
@@ -129,3 +121,69 @@ def test_store_is_no_file(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(UserError, match=r"config\.store_dir"):
         check_store(tmp_path / "file")
+
+
+def key(number: int) -> str:
+    return f"{(number + 1) * 0x9E3779B97F4A7C15 % 2**64:016x}{number:016x}"
+
+
+@pytest.fixture
+def index(tmp_path):
+    return AnswerStore(tmp_path, refresh_seconds=0.0)
+
+
+def test_get_finds_what_find_does_and_what_is_appended_later(index, tmp_path):
+    store = AnswerStore(tmp_path)
+    assert index.get(key(0)) is None
+    store.add([(key(0), StoredAnswer(1, (0.25, 0.75)), {"tokens": [5, 6, 0]})])
+    assert index.get(key(0)) == StoredAnswer(1, (0.25, 0.75))
+    store.add((key(n), StoredAnswer(n % 2), {}) for n in range(1, 500))
+    other = AnswerStore(tmp_path)
+    other.add((key(n), StoredAnswer(n % 2), {}) for n in range(500, 600))
+    other.close()
+    store.close()
+    assert len(list(tmp_path.iterdir())) == 2
+    wanted = {key(n) for n in range(700)}
+    assert {k: found for k in wanted if (found := index.get(k))} == store.find(wanted)
+
+
+def test_another_process_appends(index, tmp_path):
+    assert index.get(key(1)) is None
+    code = (
+        "from motif_jax.labels.store import AnswerStore, StoredAnswer\n"
+        f"AnswerStore({str(tmp_path)!r}).add([({key(1)!r}, StoredAnswer(2), {{}})])"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert index.get(key(1)) == StoredAnswer(2)
+
+
+def test_a_known_label_counts_before_an_unknown_one_and_the_first_of_its_kind(index, tmp_path):
+    store = AnswerStore(tmp_path)
+    answers = [
+        (key(1), StoredAnswer(UNKNOWN), {}),
+        (key(1), StoredAnswer(UNKNOWN, attempts=2), {}),
+        (key(2), StoredAnswer(0), {}),
+        (key(2), StoredAnswer(1), {}),
+        (key(3), StoredAnswer(0), {}),
+        (key(3), StoredAnswer(UNKNOWN), {}),
+    ]
+    for answer in answers:
+        store.add([answer])
+        index.get(key(0))
+    assert index.get(key(1)) == StoredAnswer(UNKNOWN, attempts=2)
+    store.add([(key(1), StoredAnswer(1, attempts=3), {})])
+    assert {k: index.get(k) for k in map(key, (1, 2, 3))} == store.find({key(n) for n in (1, 2, 3)})
+
+
+def test_torn_and_damaged_lines_cost_one_answer_each(index, tmp_path):
+    whole = [encode_line(key(n), {"label": 0}) for n in range(4)]
+    damaged = whole[1].replace(b'"label":0', b'"label":1')
+    path = tmp_path / "host-0000.jsonl"
+    path.write_bytes(whole[0] + damaged + whole[2][:30])
+    assert [index.get(key(n)) for n in range(4)] == [StoredAnswer(0), None, None, None]
+    with open(path, "ab") as file:
+        file.write(whole[2][30:-1])
+    assert index.get(key(2)) is None  # its end is still to come
+    with open(path, "ab") as file:
+        file.write(b"\n" + whole[3])
+    assert [index.get(key(n)) for n in range(4)] == [StoredAnswer(0), None, StoredAnswer(0), StoredAnswer(0)]

@@ -75,7 +75,7 @@ def verdict(items: Items) -> int:
 
 
 class Answers:
-    """A `LabelSource` that answers each question once, `delay` polls after it was asked; `store` outlives it."""
+    """A `LabelService` that answers each question once, `delay` polls after it was asked; `store` outlives it."""
 
     def __init__(self, delay: int, store: dict[Items, int], form: Form) -> None:
         self.delay, self.store, self.form = delay, store, form

@@ -1,4 +1,4 @@
-"""Bookkeeping of a `LabelSource`: queued, in-flight and answered questions, and their cost."""
+"""Bookkeeping of a `LabelService`: queued, in-flight and answered questions, and their cost."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -14,10 +14,10 @@ from ml_collections import ConfigDict
 from motif_jax.datasets.verdicts import FIRST, PAIR, TIE, UNKNOWN, YES, Form
 from motif_jax.labels.annotator import Prices
 from motif_jax.labels.labels import TURNED
-from motif_jax.labels.messages import Asked, Reply, ServerStatus
 from motif_jax.labels.online import Labelled
 from motif_jax.labels.questions import QuestionHasher, is_reversed
 from motif_jax.labels.queue import Items, Pending, PublishedQueue, QuestionQueue, Queue
+from motif_jax.labels.store import StoredAnswer
 
 # Totals of a run, in a checkpoint too: what they count stands in docs/metrics.md.
 _TOTALS = (
@@ -37,15 +37,17 @@ class _Interval:
     tokens: int = 0
 
 
-class Books:
-    """Counts for a `LabelSource`; any thread may call any method.
+class LabelBookkeeper:
+    """Counts for a `LabelService`; any thread may call any method.
 
     Each distinct question is taken once: not while it waits, is being asked or is answered. Of two texts one order is asked,
     drawn by their hash, and its answer serves both; equal texts are a tie, unasked. compat.oni_requeue: all as published.
     """
 
-    def __init__(self, config: ConfigDict, form: Form) -> None:
-        self._form = form
+    def __init__(
+        self, config: ConfigDict, form: Form, identity: Mapping[str, Any], prices: Prices | None
+    ) -> None:
+        self._form, self._hasher, self._prices = form, QuestionHasher(identity), prices
         self._published = bool(config.compat.get("oni_requeue", False))
         self._queue: Queue = (
             PublishedQueue(config.queue.size, config.queue.batch)
@@ -56,8 +58,6 @@ class Books:
         self._attempts = config.annotator.attempts
         self._budget = config.queue.budget
         self._lock = threading.Lock()
-        self._hasher: QuestionHasher | None = None
-        self._prices: Prices | None = None
         self._flight: dict[int, Pending] = {}
         self._flying: dict[Items, Pending] = {}
         # Hashes of the texts that need not be asked about again.
@@ -67,12 +67,8 @@ class Books:
         self._step = 0
         self._totals = dict.fromkeys(_TOTALS, 0)
         self._interval = _Interval(time.monotonic())
-        self.server = ServerStatus(False, time.time(), "not asked yet")
-
-    def identify(self, identity: dict[str, Any], prices: Prices | None) -> None:
-        """Names the annotator, before any text arrives."""
-        self._hasher = QuestionHasher(identity)
-        self._prices = prices
+        # Whether the annotator can be reached, and since when (Unix time).
+        self.server_up, self.server_since = False, time.time()
 
     def meet(
         self, items: Sequence[Items], counts: Sequence[int], scores: Sequence[float] | None, step: int
@@ -102,22 +98,20 @@ class Books:
         """The texts in the order in which they are asked about."""
         if self._form is not PAIR or self._published:
             return item
-        assert self._hasher is not None, "identify() comes first"
         return item[::-1] if is_reversed(self._hasher, item[0], item[1]) else item
 
-    def take(self, most: int) -> list[Asked]:
+    def take(self, most: int) -> list[Pending]:
         """Up to `most` questions to be asked now, none beyond the budgets."""
         with self._lock:
             if self._published:  # a whole call after the other
                 most = 0 if self._flight else self._batch
             taken = self._queue.take(min(most, self._allowed()), time.monotonic())
-            asked = []
             for pending in taken:
                 self._number += 1
-                self._flight[self._number] = pending
+                pending.number = self._number
+                self._flight[pending.number] = pending
                 self._flying[pending.items] = pending
-                asked.append(Asked(self._number, pending.items, pending.attempts))
-            return asked
+            return taken
 
     def _allowed(self) -> int:
         """The number of questions that the budgets allow now, those in flight included."""
@@ -138,46 +132,50 @@ class Books:
                 left = min(left, 1 - flying)
         return max(0, math.floor(min(left, 1 << 30)))
 
-    def answered(self, reply: Reply) -> None:
-        """Takes an answer in."""
+    def answered(
+        self, number: int, answer: StoredAnswer, tokens: Sequence[int] | None = None, seconds: float = 0.0
+    ) -> None:
+        """Counts an answer; of a number in flight it becomes the label of its texts.
+
+        Args:
+          number: of the question.
+          answer: the newest, with all attempts of anybody.
+          tokens: of prompts, answers, and of prompts that the server had cached; None if the store had the answer.
+          seconds: from being asked to being answered.
+        """
         with self._lock:
-            pending = self._land(reply.number)
+            pending = self._land(number)
+            self._count(answer, tokens, seconds)
             if pending is not None:
-                self._count(reply)
-                self._settle(pending, reply)
+                self._settle(pending, answer, sum((tokens or (0, 0))[:2]), seconds)
 
-    def count(self, reply: Reply) -> None:
-        """Counts the cost of an answer to a question from outside the training."""
-        with self._lock:
-            self._count(reply)
-
-    def _settle(self, pending: Pending, reply: Reply) -> None:
-        if reply.label == UNKNOWN and reply.attempts < self._attempts and not self._published:
-            pending.attempts, pending.failures = reply.attempts, 0
+    def _settle(self, pending: Pending, answer: StoredAnswer, tokens: int, seconds: float) -> None:
+        unknown = answer.label == UNKNOWN
+        if unknown and answer.attempts < self._attempts and not self._published:
+            pending.attempts, pending.failures = answer.attempts, 0
             self._queue.give_back(pending)
             return
         for item in pending.met_as or (pending.items,):
             if not self._published:
                 self._settled.add(hash(item))
-            if reply.label != UNKNOWN:
-                turned = item != pending.items
-                self._ready.append(labelled(self._form, item, reply, turned))
-        self._totals["given_up"] += reply.label == UNKNOWN
+            if not unknown:
+                self._ready.append(labelled(self._form, item, answer, item != pending.items, tokens, seconds))
+        self._totals["given_up"] += unknown
 
-    def _count(self, reply: Reply) -> None:
+    def _count(self, answer: StoredAnswer, tokens: Sequence[int] | None, seconds: float) -> None:
         totals = self._totals
-        if not reply.asked:
-            totals["from_store"] += reply.label != UNKNOWN
+        if tokens is None:
+            totals["from_store"] += answer.label != UNKNOWN
             return
         totals["questions"] += 1
-        totals["unknown" if reply.label == UNKNOWN else "answers"] += 1
-        for name, tokens in zip(("prompt", "completion", "cached"), reply.tokens, strict=True):
-            totals[f"{name}_tokens"] += tokens
+        totals["unknown" if answer.label == UNKNOWN else "answers"] += 1
+        for name, count in zip(("prompt", "completion", "cached"), tokens, strict=True):
+            totals[f"{name}_tokens"] += count
         interval = self._interval
         interval.latencies += 1
-        interval.latency_sum += reply.latency_seconds
-        interval.latency_max = max(interval.latency_max, reply.latency_seconds)
-        interval.tokens += reply.tokens[0] + reply.tokens[1]
+        interval.latency_sum += seconds
+        interval.latency_max = max(interval.latency_max, seconds)
+        interval.tokens += tokens[0] + tokens[1]
 
     def failed(self, number: int) -> None:
         """Takes note that a question could not be answered; it goes back into the queue."""
@@ -231,8 +229,8 @@ class Books:
                 "cost": prices.of(
                     totals["prompt_tokens"], totals["completion_tokens"], totals["cached_tokens"]
                 ),
-                "server_up": float(self.server.up),
-                "server_seconds": max(0.0, time.time() - self.server.since),
+                "server_up": float(self.server_up),
+                "server_seconds": max(0.0, time.time() - self.server_since),
             }
             return {f"annotator/{name}": value for name, value in figures.items()}
 
@@ -258,7 +256,7 @@ class Books:
             }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """See `LabelSource.restore`; after `identify`."""
+        """Resumes from a `state`."""
         with self._lock:
             self._totals |= {name: state["totals"].get(name, 0) for name in _TOTALS}
             self._step = state["step"]
@@ -269,18 +267,18 @@ class Books:
                 if not self._published:
                     self._settled.add(hash(label.item))
             for item, count, score in state["pending"]:
-                # Older states have answers that nobody had taken among the questions, seen in no step. Of the published queue, whose
-                # questions no store answers, they are asked again.
-                self._meet(tuple(item), max(count, 1) if self._published else count, score)
+                self._meet(tuple(item), count, score)
 
 
-def labelled(form: Form, item: Items, reply: Reply, turned: bool) -> Labelled:
+def labelled(
+    form: Form, item: Items, answer: StoredAnswer, turned: bool, tokens: int = 0, seconds: float = 0.0
+) -> Labelled:
     """The label of texts from the answer about them, or about them the other way round (`turned`)."""
-    label, p = reply.label, reply.probabilities
+    label, p = answer.label, answer.probabilities
     probability = None
     if p is not None:
         probability = p[FIRST] + p[TIE] / 2 if form is PAIR else p[YES]
         probability = 1.0 - probability if turned else probability
     if turned:
         label = int(TURNED[label])
-    return Labelled(item, label, probability, reply.latency_seconds, reply.tokens[0] + reply.tokens[1])
+    return Labelled(item, label, probability, seconds, tokens)

@@ -1,4 +1,4 @@
-"""Labels of an annotator that answers at once, and the books that every source of labels keeps."""
+"""Labels of an annotator that answers at once, and the bookkeeping of every label service."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from motif_jax import schema
 from motif_jax.datasets.verdicts import FIRST, NO, PAIR, SECOND, SINGLE, TIE, UNKNOWN, YES
 from motif_jax.labels import defaults, online
 from motif_jax.labels.annotator import Annotator, Answer
-from motif_jax.labels.asking import Books
 from motif_jax.labels.conversations import read_conversations
-from motif_jax.labels.messages import Reply
+from motif_jax.labels.label_queue import LabelBookkeeper
 from motif_jax.labels.online import Labelled
+from motif_jax.labels.store import StoredAnswer
 from motif_jax.support.errors import UserError
 
 KILL, WALL = ("You kill the newt!",), ("It's a wall.",)
@@ -240,15 +240,14 @@ def test_a_key_is_named_as_the_config_has_it_and_a_file_as_it_is_called():
 
 
 def test_a_checkpoint_counts_no_step_twice_and_keeps_the_published_order(tmp_path):
-    books = Books(make_config(tmp_path), PAIR)
-    books.identify({}, None)
+    books = LabelBookkeeper(make_config(tmp_path), PAIR, {}, None)
     books.meet([("k", "b"), ("b", "k")], [3, 2], None, 0)
     assert sum(count for _, count, _ in books.state()["pending"]) == 5
     (asked,) = books.take(2)
-    books.answered(Reply(asked.number, FIRST, None, 1))
+    books.answered(asked.number, StoredAnswer(FIRST))
     assert books.state()["pending"] == []
     config = make_config(tmp_path, queue__batch=2, compat__oni_requeue=True)
-    books, again = Books(config, SINGLE), Books(config, SINGLE)
+    books, again = (LabelBookkeeper(config, SINGLE, {}, None) for _ in range(2))
     books.meet([("a",), ("b",), ("c",), ("d",)], [1, 1, 1, 1], None, 0)
     asked = [one.items for one in books.take(2)]
     again.restore(books.state())
@@ -258,12 +257,10 @@ def test_a_checkpoint_counts_no_step_twice_and_keeps_the_published_order(tmp_pat
 @pytest.mark.parametrize("published", [False, True])
 def test_answers_that_no_training_has_taken_are_in_a_checkpoint(tmp_path, published):
     config = make_config(tmp_path, queue__batch=2, compat__oni_requeue=published)
-    books, again = Books(config, PAIR), Books(config, PAIR)
-    for one in (books, again):
-        one.identify({}, None)
+    books, again = (LabelBookkeeper(config, PAIR, {}, None) for _ in range(2))
     books.meet([("k", "b"), ("b", "k"), ("c", "d")], [1, 1, 1], None, 0)
     for place, asked in enumerate(books.take(2)):
-        books.answered(Reply(asked.number, (FIRST, SECOND)[place], (0.7, 0.2, 0.1), 1, 2.5, (10, 3, 0)))
+        books.answered(asked.number, StoredAnswer((FIRST, SECOND)[place], (0.7, 0.2, 0.1)), (10, 3, 0), 2.5)
     again.restore(json.loads(json.dumps(books.state())))
     assert again.metrics()["annotator/questions"] == 2
     told = again.poll()
@@ -275,12 +272,3 @@ def test_answers_that_no_training_has_taken_are_in_a_checkpoint(tmp_path, publis
     if not published:
         again.meet([one.item for one in told], [1] * 3, None, 1)
         assert again.queued == 0, "what was told is not asked again"
-
-
-@pytest.mark.parametrize("published", [False, True])
-def test_answers_among_the_questions_of_an_older_checkpoint_are_asked_for_again(tmp_path, published):
-    config = make_config(tmp_path, queue__batch=1, compat__oni_requeue=published)
-    books = Books(config, PAIR)
-    books.identify({}, None)
-    books.restore({"pending": [[["k", "b"], 0, 0.0]], "totals": {}, "step": 7})
-    assert [set(asked.items) for asked in books.take(9)] == [{"k", "b"}]

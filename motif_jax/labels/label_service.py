@@ -1,0 +1,327 @@
+"""Labels for texts that a training meets: a server is asked in the background, any other annotator in the caller's thread."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from ml_collections import ConfigDict
+
+from motif_jax.datasets.verdicts import PAIR, UNKNOWN, Form
+from motif_jax.labels.annotator import Answer, Question, make_annotator
+from motif_jax.labels.conversations import ConversationLog
+from motif_jax.labels.label_queue import LabelBookkeeper, labelled
+from motif_jax.labels.online import Labelled, annotator_config, in_section
+from motif_jax.labels.questions import QuestionHasher, is_reversed
+from motif_jax.labels.queue import Items, Pending
+from motif_jax.labels.store import AnswerStore
+from motif_jax.support.interruption import StoppedError, never
+
+if TYPE_CHECKING:
+    from motif_jax.labels.openai_client import OpenAIAnnotator
+    from motif_jax.labels.openai_stream import OpenAIStream, QuestionOutcome
+
+# Questions that a call of `poll` asks at most where they are answered at once.
+_MAX_AT_ONCE = 256
+# How often a thread that waits looks around: whether it is to end, and for questions that wait for a time or for steps of the agent.
+_LOOK_SECONDS = 0.25
+# Between two tries to reach a server that is not there yet.
+_AGAIN_SECONDS = 1.0
+# While a server is away, one question is sent after each pause, which doubles.
+_FIRST_PAUSE_SECONDS = 0.5
+_MAX_PAUSE_SECONDS = 10.0
+# Asked before any text arrives, to see whether an answer comes.
+_FIRST = {"single": ("",), "pair": ("", "You kill the newt!")}
+
+
+class LabelService:
+    """Labels of texts. One thread may call `meet` while another calls `poll`.
+
+    A server's answers are on the disk before they are labels, and what fails goes back into the queue. Any other annotator answers
+    in `poll`: the same calls get the same labels.
+    """
+
+    def __init__(self, config: ConfigDict, form: Form) -> None:
+        section = config.annotator
+        with in_section():
+            self._annotator = make_annotator(annotator_config(config), form)
+        identity = self._annotator.identity
+        self._form, self._hasher, self._attempts = form, QuestionHasher(identity), section.attempts
+        # Whether everything is asked, whatever the store has.
+        self._requeue = bool(config.compat.get("oni_requeue", False))
+        self._books = LabelBookkeeper(config, form, identity, self._annotator.prices)
+        self._store = AnswerStore(section.store_dir)
+        folder = section.get("conversations_dir", "")
+        self._conversations = ConversationLog(Path(folder), "online") if folder else None
+        # Of the store, which is for one thread at a time.
+        self._lock = threading.Lock()
+        self._closed = False
+        self._wait_seconds = section.wait_seconds
+        self._is_server = section.kind == "openai"
+        self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._stream: OpenAIStream | None = None
+        # Number -> question, of what the server is asked.
+        self._sent: dict[int, Question] = {}
+        self._error: BaseException | None = None
+        self._answered_at = self._probe_at = float("-inf")
+        self._failures = 0
+        self._thread = threading.Thread(target=self._work, name="annotator", daemon=True)
+
+    def start(self, stopped: Callable[[], bool] = never) -> None:
+        """Reaches the server, and has one question answered.
+
+        Raises:
+          StoppedError: `stopped` said so meanwhile; nothing of it is left.
+          UserError: that is not possible; one line says why.
+        """
+        try:
+            with in_section():
+                self._annotator.start()
+                if self._is_server:
+                    from motif_jax.labels.openai_stream import OpenAIStream
+
+                    self._stream = OpenAIStream(cast("OpenAIAnnotator", self._annotator), self._events.put)
+                    self._reach(self._stream, stopped)
+        except BaseException:
+            self.close()
+            raise
+        self._books.server_up, self._books.server_since = True, time.time()
+        if self._is_server:
+            self._thread.start()
+
+    def meet(
+        self, items: Sequence[Items], counts: Sequence[int], scores: Sequence[float] | None, step: int
+    ) -> None:
+        """Queues the distinct texts of a batch that have no label yet; never blocks on a server.
+
+        Args:
+          items: the texts, tuples of one or two by the form.
+          counts: the steps in which each was met.
+          scores: how much each label is wanted, more is sooner (queue.order=uncertain); None for no opinion.
+          step: environment steps of the run, which budgets a million steps are counted by.
+
+        Raises:
+          UserError: the annotator can ask no more, for good: the disk of its store is full.
+        """
+        self._check()
+        self._books.meet(items, counts, scores, step)
+        self._events.put(None)
+
+    def poll(self) -> list[Labelled]:
+        """What has been answered since the last call; raises as `meet`."""
+        self._check()
+        if not self._is_server:
+            self._ask(self._open(self._books.take(_MAX_AT_ONCE)))
+        return self._books.poll()
+
+    def known(self, items: Sequence[Items]) -> list[Labelled]:
+        """Labels of those of the texts that the answer store has one of; for a start, as it waits for the disk."""
+        labels = []
+        for item in items:
+            question = self._books.question(item)
+            with self._lock:
+                answer = self._store.get(self._hasher.items(question, self._form))
+            if answer is not None and answer.label != UNKNOWN:
+                labels.append(labelled(self._form, item, answer, item != question))
+                self._books.settle(item)
+        return labels
+
+    def queued(self) -> int:
+        """Questions that wait to be asked."""
+        return self._books.queued
+
+    def in_flight(self) -> int:
+        """Questions that are being asked, whose answers `poll` has not given."""
+        return self._books.in_flight
+
+    def metrics(self) -> dict[str, float]:
+        """Figures for a row of metrics (docs/metrics.md, `annotator/`), the same names from the first call on."""
+        return self._books.metrics()
+
+    def state(self) -> dict[str, Any]:
+        """What waits or is being asked, and what has been spent, for a checkpoint; JSON-able."""
+        return self._books.state()
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Resumes from a `state`; before `start`."""
+        self._books.restore(state)
+
+    def close(self) -> None:
+        """Ends the annotator; what is being asked is lost. The second call does nothing."""
+        with self._lock:  # from here on the thread asks nothing
+            if self._closed:
+                return
+            self._closed = True
+        if self._stream is not None:
+            self._stream.close()
+        if self._thread.is_alive():
+            self._events.put(StoppedError())  # behind what was answered meanwhile, which is worth its price
+            self._thread.join()
+        self._store.close()
+        self._annotator.close()
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _open(self, taken: Sequence[Pending]) -> list[tuple[int, Question]]:
+        """The questions that the store has no answer to, by their numbers; stored answers are counted at once."""
+        to_ask = []
+        for pending in taken:
+            key = self._hasher.items(pending.items, self._form)
+            answer = None if self._requeue else self._store.get(key)
+            if answer is not None and (answer.label != UNKNOWN or answer.attempts >= self._attempts):
+                self._books.answered(pending.number, answer)
+                continue
+            attempt = max(pending.attempts, answer.attempts if answer is not None else 0)
+            to_ask.append((pending.number, Question(key, pending.items, self._form, attempt=attempt)))
+        return to_ask
+
+    def _ask(self, to_ask: Sequence[tuple[int, Question]]) -> None:
+        if not to_ask:
+            return
+        start = time.monotonic()
+        with in_section():
+            answers = list(self._annotator.annotate([question for _, question in to_ask]))
+        seconds = time.monotonic() - start
+        self._keep([(*to_ask[one[0]], one[1], seconds) for one in answers if one is not None])
+
+    def _keep(self, answered: Sequence[tuple[int, Question, Answer, float]]) -> None:
+        """Writes (number, question, answer, seconds) to the store, waits until they are on the disk, and counts them.
+
+        Raises:
+          UserError: the store cannot be written.
+          ValueError: an answer is none of its question's form.
+        """
+        pairs = [(question, answer) for _, question, answer, _ in answered]
+        with self._lock:
+            stored = self._store.keep(pairs)
+            if self._conversations is not None:
+                self._conversations.add(pairs)
+        for (number, _, answer, seconds), kept in zip(answered, stored, strict=True):
+            self._books.answered(number, kept, answer.tokens, seconds)
+
+    def _reach(self, stream: OpenAIStream, stopped: Callable[[], bool]) -> None:
+        """Waits until a question is answered, or a ping where the question was answered before.
+
+        Raises:
+          StoppedError: `stopped` said so meanwhile.
+          UserError: there is no answer within `annotator.wait_seconds`, or there will be none.
+        """
+        deadline = time.monotonic() + self._wait_seconds
+        items = _FIRST[self._form.name]
+        if self._form is PAIR and is_reversed(self._hasher, *items):
+            items = items[::-1]
+        opened = self._open([Pending(items)])
+        question = opened[0][1] if opened else None
+        waits = False
+        while True:
+            stream.ask(0, question)
+            outcome = self._first_outcome(stopped)
+            error = outcome.error
+            if error is None:
+                if question is not None and outcome.answer is not None:
+                    self._keep([(0, question, outcome.answer, time.monotonic() - outcome.sent)])
+                return
+            # A server may want to be left alone for longer than is to be waited.
+            rests = cast("OpenAIAnnotator", self._annotator).quiet_seconds()
+            if not error.passing or time.monotonic() + rests >= deadline:
+                raise error
+            if not waits:
+                print(f"the annotator waits: {error}", file=sys.stderr, flush=True)
+                waits = True
+            time.sleep(min(_AGAIN_SECONDS, max(0.0, deadline - time.monotonic())))
+
+    def _first_outcome(self, stopped: Callable[[], bool]) -> QuestionOutcome:
+        while not stopped():
+            with contextlib.suppress(queue.Empty):
+                event = self._events.get(timeout=_LOOK_SECONDS)
+                if isinstance(event, BaseException):
+                    raise event
+                if event is not None:
+                    return event
+        raise StoppedError
+
+    def _work(self) -> None:
+        try:
+            with in_section():
+                while True:
+                    self._take_in(self._new_events())
+                    self._send()
+        except StoppedError:
+            return
+        except BaseException as error:  # raised in the training's thread, by `_check`
+            self._error = error
+
+    def _new_events(self) -> list[Any]:
+        """New events, or nothing after a while."""
+        events = []
+        with contextlib.suppress(queue.Empty):
+            events.append(self._events.get(timeout=_LOOK_SECONDS))
+            while True:
+                events.append(self._events.get_nowait())
+        return events
+
+    def _take_in(self, events: Sequence[QuestionOutcome | BaseException | None]) -> None:
+        answered, error = [], None
+        for event in events:
+            if isinstance(event, BaseException):
+                error = error or event
+            elif event is not None:
+                question = self._sent.pop(event.number)
+                if event.answer is None:
+                    self._books.failed(event.number)
+                    self._missed(event)
+                else:
+                    answered.append((event.number, question, event.answer, time.monotonic() - event.sent))
+        if answered:
+            self._answered_at, self._failures = time.monotonic(), 0
+            self._keep(answered)
+            self._report(True)
+        # What was answered before a fault is kept, too: it was paid for, and need not be asked again.
+        if error is not None:
+            raise error
+
+    def _missed(self, outcome: QuestionOutcome) -> None:
+        """A failure says that the server is away if nothing was answered since its question was sent."""
+        if outcome.sent <= self._answered_at:
+            return
+        self._report(False, outcome.error.cause if outcome.error is not None else "")
+        if time.monotonic() >= self._probe_at:
+            pause = min(_MAX_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2.0 ** min(self._failures, 10))
+            self._failures += 1
+            self._probe_at = time.monotonic() + pause * random.uniform(0.75, 1.25)
+
+    def _send(self) -> None:
+        """Asks what is to be asked: as much as the server gets at a time, and one question now and then while it is away."""
+        while True:
+            most = cast("OpenAIAnnotator", self._annotator).concurrency
+            if not self._books.server_up:
+                most = 1 if time.monotonic() >= self._probe_at else 0
+            with self._lock:
+                taken = [] if self._closed else self._books.take(most - self._books.in_flight)
+                to_ask = self._open(taken)
+            if not taken:
+                return
+            for number, question in to_ask:
+                self._sent[number] = question
+                assert self._stream is not None
+                self._stream.ask(number, question)
+
+    def _report(self, up: bool, cause: str = "") -> None:
+        books = self._books
+        if up == books.server_up:
+            return
+        before, books.server_up, books.server_since = books.server_since, up, time.time()
+        if up:
+            text = f"the annotator answers again, after {books.server_since - before:,.0f} s"
+        else:
+            text = f"the annotator has no answers: {cause}; training continues"
+        print(text, file=sys.stderr, flush=True)
