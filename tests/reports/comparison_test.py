@@ -123,31 +123,6 @@ def test_the_same_games_tell_what_overlapping_intervals_do_not():
     assert as_json(data.comparison)["differences"][0]["over_games"]["pairs"] == 40
 
 
-def test_several_runs_of_a_method_play_each_game_with_their_mean():
-    runs = [RunScore("a", "t", 2.0, {1: 1.0, 2: 3.0}), RunScore("a", "t", 4.0, {1: 5.0, 2: 3.0})]
-    assert collect_scores(runs, "").games["a"] == [{1: 3.0, 2: 3.0}]
-
-
-@pytest.mark.slow
-def test_what_is_said_of_the_method_is_what_was_done():
-    result = compare(collect_scores(entries(), "points"), resamples=70)
-    texts = [comparison_page.render(ComparisonData("t", result, "return"), "now")]
-    sections = comparison_page.sections(ComparisonData("t", result, "return"))
-    texts += page.texts("t", [], sections, "comparison").values()
-    for text in texts:
-        assert "70 resamples" in text
-        assert "2,000 resamples" not in text
-        assert "2000 resamples" not in text
-    many = compare(collect_scores(entries(runs=2), "points"), resamples=600)
-    text = comparison_page.render(ComparisonData("t", many, "return"), "now")
-    profiles = text[text.index('id="profiles"') : text.index('id="tasks"')]
-    assert "500 resamples" in profiles
-    tasks = text[text.index('id="tasks"') :]
-    assert "Percentile bootstrap over the runs of the task, 600 resamples" in tasks
-    assert "rliable" not in tasks
-    assert as_json(many)["profile_resamples"] == 500
-
-
 def test_one_run_has_no_interval():
     several = entries(("several",), runs=3)
     result = compare(

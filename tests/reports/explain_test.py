@@ -141,12 +141,6 @@ def test_two_rewards_have_a_difference_and_a_correlation(two):
     assert "disagreement · combat" in page
 
 
-def test_nothing_at_all_is_a_page_too():
-    empty = ExplainedReward("x", np.zeros(0), np.zeros(0), np.zeros(0), None, None, np.zeros((1, 0)), [0], [])
-    page = explain.render(Explanation([], np.zeros(0, int), [empty]), "now")
-    assert "there are no messages" in page
-
-
 def rows_on(driver):
     """The cells' texts of each row that the page shows."""
     return driver.execute_script(

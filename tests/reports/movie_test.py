@@ -6,7 +6,6 @@ import io
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from motif_jax.envs.nethack.actions import TASK_KEYS
 from motif_jax.reports import movie, ttyrec
@@ -36,24 +35,6 @@ def test_nles_converter_reads_back_every_screen_key_and_score(tmp_path):
     np.testing.assert_array_equal(scores[: n - 1], shot.vitals["score"][: n - 1])
     known = shot.cursor[: n - 1, 0] >= 0
     np.testing.assert_array_equal(cursors[: n - 1][known], shot.cursor[: n - 1][known])
-
-
-def test_gif_shows_every_chosen_step():
-    shot = film()
-    steps = movie.chosen_steps(shot, 0, 60, 10)
-    paid = [s for s in range(60) if abs(shot.intrinsic[s]) > 0.05]
-    assert set(steps) == {0, 10, 20, 30, 40, 50, 59, *paid}
-    picture = Image.open(io.BytesIO(movie.gif(shot, steps)))
-    shown = 0
-    colours = set()
-    for number in range(picture.n_frames):
-        picture.seek(number)
-        shown += picture.info["duration"]
-        colours |= set(picture.convert("RGB").get_flattened_data())
-    assert shown == 100 * len(steps), "equal frames may be joined, the time may not change"
-    assert len(colours) > 10
-    first = np.asarray(picture.convert("RGB"))
-    assert first.std() > 5
 
 
 @pytest.mark.parametrize("chosen", [range(0, 60, 3), [7, 7, 8, 8, 8, 9], [5, 5, 5], [5], [5, 6]])

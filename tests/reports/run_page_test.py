@@ -25,22 +25,6 @@ def opened(tmp_path_factory):
         yield driver, data, folder
 
 
-def test_numbers_are_those_of_the_evaluation(opened):
-    driver, data, _ = opened
-    shown = {row[0]: row[1:] for row in browser.rows(driver, "evaluation-table")}
-    for key, title in (
-        ("return", "return (reward)"),
-        ("dlvl", "dungeon level"),
-        ("length", "length (steps)"),
-    ):
-        for column, name in enumerate(("agent", "random")):
-            mean = data.evaluations[name]["measures"][key]["mean"]
-            expected = (
-                f"{format_value(mean['value'])}\n[{format_value(mean['low'])}, {format_value(mean['high'])}]"
-            )
-            assert shown[title][column] == expected
-
-
 def test_tiles_watch_and_commands_are_there(opened):
     driver, data, _ = opened
     body = driver.find_element("tag name", "body").text
@@ -65,19 +49,6 @@ def test_best_and_worst_recorded_games_of_the_training(opened):
     assert shown[0][-1] == "watch"
     assert shown[-1][-1] == f"{min(data.recorded, key=lambda row: row['intrinsic_return'])['stem']}.json"
     assert "20 games were recorded" in driver.find_element("id", "training-games").text
-
-
-def test_metrics_stand_in_their_groups_and_the_rest_behind_a_click(opened):
-    driver, _, _ = opened
-    titles = [title.text for title in driver.find_elements("css selector", "#training > .grid h3")]
-    for title in ("speed", "policy lag", "intrinsic against extrinsic reward", "losses"):
-        assert title in titles
-    text = driver.find_element("id", "training").text
-    assert "all other metrics (1)" in text
-    labels = driver.execute_script(
-        "return [...document.querySelectorAll('#training svg text')].map(t => t.textContent)"
-    )
-    assert "reward a step, before its coefficient" in labels
 
 
 def data_lines(opened):

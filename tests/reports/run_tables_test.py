@@ -7,13 +7,14 @@ import re
 
 import numpy as np
 
-from motif_jax.reports import measures, page, run_report
+from motif_jax.reports import page, run_report
 from motif_jax.reports.evaluation_sections import rows_of
 from motif_jax.reports.glance import headline
 from motif_jax.reports.measures import format_estimate
 from motif_jax.reports.run_data import RunData
 from motif_jax.support.curves import Curve
 from tests.made_up_runs import HOSTILE, run_data
+from tests.reports.glance_test import evaluation
 
 
 def test_all_three_have_the_numbers_of_the_page(tmp_path):
@@ -41,20 +42,17 @@ def test_all_three_have_the_numbers_of_the_page(tmp_path):
 
 
 def test_numbers_that_only_the_task_knows_are_shown_behind_the_others():
-    def evaluation(shift):
-        rows = [
-            {"index": i, "seed": i, "return": float(i), "apples_eaten": i % 3 + shift, "kind": 2.0, "session": 0, "end_reason": "end"}
-            for i in range(12)
-        ]  # fmt: skip
-        summaries = measures.summarise_rows(rows, 200, 0.95)
-        found = {key: summary.as_dict() for key, summary in summaries.items()}
-        return {
-            "plan": {"policy": "p", "environment": "orchard:Orchard", "options": {}}, "episodes": 12, "confidence": 0.95, "steps": 1,
-            "intervals": "bootstrap", "steps_per_second": 1.0, "measures": found, "rows": rows,
-        }  # fmt: skip
+    def played(shift):
+        numbers = {"kind": 2.0, "session": 0, "end_reason": "end"}
+        return evaluation(
+            [
+                {"index": i, "seed": i, "return": float(i), "apples_eaten": i % 3 + shift, **numbers}
+                for i in range(12)
+            ]
+        )
 
     data = RunData("t")
-    data.evaluations = {"agent": evaluation(1.0), "random": evaluation(0.0)}
+    data.evaluations = {"agent": played(1.0), "random": played(0.0)}
     data.episodes = {key: Curve(np.arange(9.0), np.ones(9)) for key in ("env", "apples_eaten", "return")}
     assert [row.what.key for row in rows_of(data)] == ["return", "apples_eaten"]
     [found] = [d for d in run_report.as_json(data)["differences"] if d["measure"] == "apples_eaten"]

@@ -7,19 +7,6 @@ from motif_jax.reports.smoothing import learning_curve, smooth
 from motif_jax.support.curves import Curve
 
 
-def test_learning_curves_stop_with_the_shortest_run():
-    x = np.arange(0, 1000, 10.0)
-    seeds = [Curve(x, x), Curve(x[:50], x[:50] + 10)]
-    line = learning_curve("m", seeds, points=10)
-    assert line.name == "m (n = 2)"
-    assert line.x.max() <= 490
-    np.testing.assert_allclose(line.y, line.x, atol=25)
-    assert (line.low <= line.y + 1e-9).all()
-    assert (line.high >= line.y - 1e-9).all()
-    assert learning_curve("m", seeds[:1]).low is None
-    assert learning_curve("m", seeds[:1]).name == "m (n = 1)"
-
-
 def test_curves_of_few_episodes_are_connected():
     generator = np.random.default_rng(0)
     # Episodes end in bunches, each seed's at other steps.

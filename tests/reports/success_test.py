@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from motif_jax.reports import measures, run_report, success
+from motif_jax.reports import run_report, success
 from motif_jax.reports.glance import headline
 from motif_jax.reports.run_data import RunData
+from tests.reports.glance_test import evaluation as evaluation_of
 
 COUNT = 400
 
 
 def evaluation(share, environment="BabyAI-GoToLocal-v0"):
-    solved = np.arange(COUNT) < share * COUNT
-    rows = [
-        {
-            "index": i,
-            "seed": i,
-            "return": float(yes),
-            "success": float(yes),
-            "length": 9,
-            "end_reason": "terminated",
-        }
-        for i, yes in enumerate(solved)
-    ]
-    summaries = measures.summarise_rows(rows, 100, 0.95)
-    return {
-        "plan": {"policy": "p", "environment": environment, "options": {}},
-        "episodes": COUNT, "confidence": 0.95, "intervals": "Wilson", "steps": 1, "steps_per_second": 1.0,
-        "measures": {key: summary.as_dict() for key, summary in summaries.items()},
-        "rows": rows,
-    }  # fmt: skip
+    solved = [float(i < share * COUNT) for i in range(COUNT)]
+    found = evaluation_of(
+        [
+            {"index": i, "seed": i, "return": yes, "success": yes, "length": 9, "end_reason": "end"}
+            for i, yes in enumerate(solved)
+        ]
+    )
+    found["plan"]["environment"] = environment
+    return found
 
 
 @pytest.mark.parametrize(
