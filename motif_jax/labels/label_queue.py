@@ -16,7 +16,7 @@ from motif_jax.labels.annotator import Prices
 from motif_jax.labels.labels import TURNED
 from motif_jax.labels.online import Labelled
 from motif_jax.labels.questions import QuestionHasher, is_reversed
-from motif_jax.labels.queue import Items, Pending, PublishedQueue, QuestionQueue, Queue
+from motif_jax.labels.queue import Items, Pending, PublishedQueue, QuestionQueue
 from motif_jax.labels.store import StoredAnswer
 
 # Totals of a run, in a checkpoint too: what they count stands in docs/metrics.md.
@@ -49,7 +49,7 @@ class LabelBookkeeper:
     ) -> None:
         self._form, self._hasher, self._prices = form, QuestionHasher(identity), prices
         self._published = bool(config.compat.get("oni_requeue", False))
-        self._queue: Queue = (
+        self._queue: QuestionQueue | PublishedQueue = (
             PublishedQueue(config.queue.size, config.queue.batch)
             if self._published
             else QuestionQueue(config.queue.size, config.queue.order)
@@ -77,6 +77,7 @@ class LabelBookkeeper:
             self._step = max(self._step, step)
             for place, (item, count) in enumerate(zip(items, counts, strict=True)):
                 self._meet(item, count, 0.0 if scores is None else scores[place])
+            self._queue.shrink()
 
     def _meet(self, item: Items, count: int, score: float) -> None:
         if self._published:
@@ -154,6 +155,7 @@ class LabelBookkeeper:
         if unknown and answer.attempts < self._attempts and not self._published:
             pending.attempts, pending.failures = answer.attempts, 0
             self._queue.give_back(pending)
+            self._queue.shrink()
             return
         for item in pending.met_as or (pending.items,):
             if not self._published:
@@ -184,6 +186,7 @@ class LabelBookkeeper:
             if pending is not None:
                 self._totals["failures"] += 1
                 self._queue.failed(pending, time.monotonic())
+                self._queue.shrink()
 
     def _land(self, number: int) -> Pending | None:
         pending = self._flight.pop(number, None)
@@ -268,6 +271,7 @@ class LabelBookkeeper:
                     self._settled.add(hash(label.item))
             for item, count, score in state["pending"]:
                 self._meet(tuple(item), count, score)
+            self._queue.shrink()
 
 
 def labelled(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,9 +12,9 @@ from typing import Any
 from motif_jax.datasets.verdicts import PAIR, UNKNOWN, Form
 from motif_jax.labels.annotator import Annotator, Answer, Question
 from motif_jax.labels.conversations import ConversationLog
-from motif_jax.labels.questions import QuestionHasher
 from motif_jax.labels.store import AnswerStore, StoredAnswer
 from motif_jax.labels.telemetry import Telemetry
+from motif_jax.support.interruption import never
 
 Keep = Callable[[Iterable[tuple[Question, StoredAnswer]]], None]
 
@@ -23,12 +22,10 @@ Keep = Callable[[Iterable[tuple[Question, StoredAnswer]]], None]
 class AnnotationSession:
     """Asks what is not answered yet, and keeps every answer as it comes in.
 
-    Any thread may call any method: one list of questions is asked after the other, and `close` ends the one that is being
-    asked. What an annotator raises reaches the caller; what was answered before is kept.
+    What an annotator raises reaches the caller; what was answered before is kept.
 
     Attributes:
       annotator: who is asked; the session closes it.
-      form: of the questions.
       telemetry: counts of all that was asked.
     """
 
@@ -41,7 +38,7 @@ class AnnotationSession:
         attempts: int = 1,
         flush_seconds: float = 2.0,
         conversations: ConversationLog | None = None,
-        stopped: Callable[[], bool] = lambda: False,
+        stopped: Callable[[], bool] = never,
     ) -> None:
         """Prepares; nothing is loaded or written before the first question is asked.
 
@@ -55,44 +52,23 @@ class AnnotationSession:
           stopped: says whether to stop asking; looked at after each answer, and now and then while waiting for one.
         """
         self.annotator = annotator
-        self.form = form
         self.telemetry = Telemetry(form, annotator.prices)
         self._store = AnswerStore(store_dir)
-        self._hasher = QuestionHasher(annotator.identity)
         self._attempts = attempts
         self._flush_seconds = flush_seconds
         self._conversations = conversations
         self._stopped = stopped
-        self._lock = threading.RLock()
-        self._closing = threading.Event()
-        self._ready = False
-        self._closed = False
-
-    def question(self, *items: str) -> Question:
-        """The question about texts.
-
-        Raises:
-          ValueError: not as many as the form has.
-        """
-        if len(items) != len(self.form.items):
-            raise ValueError(
-                f"a question of form {self.form.name} holds {len(self.form.items)} texts, not {len(items)}"
-            )
-        return Question(self._hasher.items(items, self.form), items, self.form)
+        self._started = False
 
     def start(self) -> None:
         """Loads the model or reaches the server; once, and by itself when the first question is to be asked.
 
         Raises:
           UserError: that is not possible.
-          RuntimeError: the session is closed.
         """
-        with self._lock:
-            if self._closing.is_set():
-                raise RuntimeError("the annotation session is closed")
-            if not self._ready:
-                self.annotator.start()
-                self._ready = True
+        if not self._started:
+            self.annotator.start()
+            self._started = True
 
     def recall(
         self,
@@ -101,17 +77,16 @@ class AnnotationSession:
         keep: Keep | None = None,
     ) -> dict[str, StoredAnswer]:
         """Known answers: `known` and those of the store, which also go to `keep`."""
-        with self._lock:
-            answers = dict(known or {})
-            missing = {question.id: question for question in self.unsettled(questions, answers)}
-            found = self._store.find(missing) if missing else {}
-            if keep is not None:
-                keep((missing[key], answer) for key, answer in found.items())
-            answers |= found
-            distinct = len({question.id for question in questions})
-            self.telemetry.questions += distinct
-            self.telemetry.store_hits += distinct - len(self.unsettled(questions, answers))
-            return answers
+        answers = dict(known or {})
+        missing = {question.id: question for question in self.unsettled(questions, answers)}
+        stored = self._store.find(missing) if missing else {}
+        if keep is not None:
+            keep((missing[key], answer) for key, answer in stored.items())
+        answers |= stored
+        distinct = len({question.id for question in questions})
+        self.telemetry.questions += distinct
+        self.telemetry.store_hits += distinct - len(self.unsettled(questions, answers))
+        return answers
 
     def ask(
         self,
@@ -132,26 +107,25 @@ class AnnotationSession:
           report: called after each write, and now and then while nothing comes.
 
         Returns:
-          The answers; `unsettled` says what is left where it was stopped, closed or limited.
+          The answers; `unsettled` says what is left where it was stopped or limited.
 
         Raises:
           UserError: the annotator or the disk failed; what was answered before is kept.
-          RuntimeError: the session is closed, or the annotator left out questions.
+          RuntimeError: the annotator left out questions.
           ValueError: the annotator gave an answer that the form has not.
         """
-        with self._lock:
-            answers = dict(known) if known is not None else self.recall(questions, keep=keep)
-            left = limit
-            while pending := self.unsettled(questions, answers)[:left]:
-                self.start()
-                self._ask(pending, answers, keep, report)
-                if left is not None:
-                    left -= len(pending)
-                if self._stopping():
-                    break
-                if any(q.id not in answers or answers[q.id].attempts <= q.attempt for q in pending):
-                    raise RuntimeError(f"{type(self.annotator).__name__} left questions without an answer")
-            return answers
+        answers = dict(known) if known is not None else self.recall(questions, keep=keep)
+        left = limit
+        while pending := self.unsettled(questions, answers)[:left]:
+            self.start()
+            self._ask(pending, answers, keep, report)
+            if left is not None:
+                left -= len(pending)
+            if self._stopped():
+                break
+            if any(q.id not in answers or answers[q.id].attempts <= q.attempt for q in pending):
+                raise RuntimeError(f"{type(self.annotator).__name__} left questions without an answer")
+        return answers
 
     def unsettled(self, questions: Sequence[Question], answers: Mapping[str, StoredAnswer]) -> list[Question]:
         """The questions without an answer, and those whose answers are unknown and that may be asked again."""
@@ -172,25 +146,14 @@ class AnnotationSession:
         """Figures for a summary."""
         return {**self.telemetry.summary(), **self.annotator.summary()}
 
-    def close(self) -> None:
-        """Ends what is being asked, keeps its answers, and frees engine and store; the second time does nothing."""
-        self._closing.set()
-        with self._lock:
-            if not self._closed:
-                self._closed = True
-                self._store.close()
-                self.annotator.close()
-
     def __enter__(self) -> AnnotationSession:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
-
-    def _stopping(self) -> bool:
-        return self._closing.is_set() or self._stopped()
+        self._store.close()
+        self.annotator.close()
 
     def _ask(
         self,
@@ -209,7 +172,7 @@ class AnnotationSession:
                 if answered is not None:
                     waiting.append((pending[answered[0]], answered[1]))
                     self.telemetry.answered(answered[1])
-                if self._stopping():
+                if self._stopped():
                     break
                 if time.monotonic() - flushed >= self._flush_seconds:
                     self._write(waiting, answers, keep)
@@ -218,7 +181,7 @@ class AnnotationSession:
                     flushed = time.monotonic()
         except Exception:
             # Ctrl-C reaches an engine's own processes too, and to stop is what was asked for.
-            if not self._stopping():
+            if not self._stopped():
                 raise
         finally:
             try:
@@ -235,9 +198,9 @@ class AnnotationSession:
             return
         # The store first: what others keep is always in the store too.
         stored = self._store.keep(answered)
-        questions = [question for question, _ in answered]
+        pairs = [(question, kept) for (question, _), kept in zip(answered, stored, strict=True)]
         if keep is not None:
-            keep(zip(questions, stored, strict=True))
+            keep(pairs)
         if self._conversations is not None:
             self._conversations.add(answered)
-        answers.update((question.id, kept) for question, kept in zip(questions, stored, strict=True))
+        answers.update((question.id, kept) for question, kept in pairs)

@@ -20,7 +20,7 @@ from motif_jax.datasets.verdicts import SINGLE
 from motif_jax.labels.annotator import check_annotator, make_annotator
 from motif_jax.labels.session import AnnotationSession
 from tests import tiny_judge
-from tests.end_to_end.annotate_datasets import get_config, run_stage
+from tests.end_to_end.annotate_datasets import get_config, run_stage, single_question
 
 # Verdicts with seeds first: the engine is the first one's, and theirs needs the longest steps.
 STAGES: dict[str, dict[str, Any]] = {
@@ -64,7 +64,7 @@ def about_one(model: str, store: Path, mode: str) -> float:
     config.vllm.update({"model": model, **tiny_judge.OPTIONS})
     check_annotator(config, SINGLE)
     with AnnotationSession(make_annotator(config, SINGLE), store, SINGLE) as session:
-        questions = {text: session.question(text) for text in texts}
+        questions = {text: single_question(session.annotator, text) for text in texts}
         answers = session.ask(list(questions.values()))
     right = [answers[question.id].label == tiny_judge.good(text) for text, question in questions.items()]
     return sum(right) / len(right)

@@ -1,21 +1,19 @@
-"""Sessions: what is written when, who is asked again, what a failure leaves, and asking from a thread."""
+"""Sessions: what is written when, who is asked again, what a failure leaves."""
 
 from __future__ import annotations
 
 import math
-import threading
 
 import numpy as np
 import pytest
 
-from motif_jax.datasets.verdicts import FIRST, NO, SECOND, SINGLE, TIE, UNKNOWN, YES
+from motif_jax.datasets.verdicts import FIRST, SECOND, TIE, UNKNOWN
 from motif_jax.labels import shards
-from motif_jax.labels.annotator import Annotator, Answer, Question, check_annotator, make_annotator
+from motif_jax.labels.annotator import Annotator, Answer, Question
 from motif_jax.labels.questions import QuestionHasher, caption_questions
 from motif_jax.labels.session import AnnotationSession
 from motif_jax.labels.store import AnswerStore, StoredAnswer
 from motif_jax.support.errors import UserError
-from tests.end_to_end.annotate_datasets import get_config
 
 QUESTIONS = [Question(f"{n:032x}", (str(n), "x")) for n in range(10)]
 
@@ -123,73 +121,8 @@ def test_limit_and_stop(ask):
     assert ask(annotator, limit=5)[0]
 
 
-class Endless(Annotator):
-    """Has nothing to say, and says so."""
-
-    identity = {"annotator": "endless"}
-    short_name = "endless"
-
-    def __init__(self):
-        self.asked, self.closed = threading.Event(), 0
-
-    def annotate(self, questions):
-        self.asked.set()
-        while True:
-            yield None
-
-    def close(self):
-        self.closed += 1
-
-
-def in_a_thread(work):
-    """Starts `work`; the list gets what it returned or raised."""
-    ended = []
-
-    def run():
-        try:
-            ended.append(work())
-        except Exception as error:
-            ended.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread, ended
-
-
-def test_close_ends_what_another_thread_asks(tmp_path):
-    annotator = Endless()
-    session = AnnotationSession(annotator, tmp_path / "store")
-    thread, ended = in_a_thread(lambda: session.ask(QUESTIONS))
-    assert annotator.asked.wait(60)
-    session.close()
-    thread.join(60)
-    assert ended == [{}]
-    session.close()
-    assert annotator.closed == 1
-    with pytest.raises(RuntimeError, match="closed"):
-        session.ask(QUESTIONS)
-
-
-def test_what_goes_wrong_reaches_the_thread_that_asked_with_its_cause(tmp_path):
-    class Broken(Endless):
-        def annotate(self, questions):
-            yield 0, Answer(FIRST)
-            try:
-                raise ConnectionResetError("by peer")
-            except OSError as error:
-                raise UserError("the server is gone") from error
-
-    session = AnnotationSession(Broken(), tmp_path / "store")
-    thread, ended = in_a_thread(lambda: session.ask(QUESTIONS))
-    thread.join(60)
-    assert isinstance(ended[0], UserError)
-    assert isinstance(ended[0].__cause__, ConnectionResetError)
-    assert session.recall(QUESTIONS) == {QUESTIONS[0].id: StoredAnswer(FIRST)}
-    session.close()
-
-
 def test_an_annotator_that_leaves_questions_out_is_no_endless_loop(tmp_path):
-    class Lazy(Endless):
+    class Lazy(Scripted):
         def annotate(self, questions):
             yield 0, Answer(FIRST)
 
@@ -200,7 +133,7 @@ def test_an_annotator_that_leaves_questions_out_is_no_endless_loop(tmp_path):
 
 
 def test_a_retry_that_is_left_out_is_no_endless_loop(tmp_path):
-    class Tired(Endless):
+    class Tired(Scripted):
         calls = 0
 
         def annotate(self, questions):
@@ -222,41 +155,6 @@ def test_a_question_that_is_given_twice_is_no_store_hit(tmp_path):
             session.ask([QUESTIONS[0]] * 3)
         told = session.telemetry
         assert (told.questions, told.asked, told.store_hits) == (1, asked, hits)
-
-
-def test_a_service_thread_asks_the_lexicon_about_single_messages(tmp_path):
-    config = get_config()
-    config.store_dir = str(tmp_path / "store")
-    check_annotator(config, SINGLE)
-    session = AnnotationSession(make_annotator(config, SINGLE), config.store_dir, SINGLE)
-    messages = {"You kill the newt!": YES, "It's a wall.": NO, "": NO, "$ - 14 gold pieces.": YES}
-    parts = [list(messages)[:2], [*messages, "It's a wall."]]
-    ended = [
-        in_a_thread(lambda part=part: session.ask([session.question(text) for text in part]))
-        for part in parts
-    ]
-    for thread, _ in ended:
-        thread.join(60)
-    for part, (_, (answers,)) in zip(parts, ended, strict=True):
-        assert {text: answers[session.question(text).id].label for text in part} == {
-            t: messages[t] for t in part
-        }
-    # Each was asked once, whoever asked, and the store has them.
-    assert session.summary()["asked"] == len(messages)
-    assert session.summary()["yes_share"] == 0.5
-    session.close()
-    ids = {text: session.question(text).id for text in messages}
-    found = AnswerStore(config.store_dir).find(set(ids.values()))
-    assert {text: found[key].label for text, key in ids.items()} == messages
-    no, yes = found[ids["You kill the newt!"]].probabilities
-    assert 0.5 < yes <= 1
-    assert no + yes == pytest.approx(1)
-
-
-def test_a_question_holds_as_many_texts_as_its_form(tmp_path):
-    session = AnnotationSession(Endless(), tmp_path / "store", SINGLE)
-    with pytest.raises(ValueError, match="holds 1 texts, not 2"):
-        session.question("a", "b")
 
 
 def test_merge_of_both_orders_and_of_ties():

@@ -19,6 +19,7 @@ from motif_jax.support.errors import UserError
 from tests.end_to_end.annotate_datasets import (
     expected,
     get_config,
+    single_question,
 )
 from tests.end_to_end.annotate_server.served import KEY, NAME, labels, reply
 from tests.tiny_judge import good, message, rule
@@ -65,7 +66,7 @@ def test_single_messages(server, tmp_path, mode):
     config.answer.mode = mode
     check_annotator(config, SINGLE)
     with AnnotationSession(make_annotator(config, SINGLE), tmp_path / "store", SINGLE) as session:
-        questions = {text: session.question(text) for text in texts}
+        questions = {text: single_question(session.annotator, text) for text in texts}
         answers = session.ask(list(questions.values()))
         assert {text: answers[question.id].label for text, question in questions.items()} == {
             text: YES if good(text) else NO for text in questions

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
 
 import pytest
 
 from motif_jax.datasets.verdicts import SINGLE
-from motif_jax.labels.annotator import make_annotator
-from motif_jax.labels.session import AnnotationSession
+from motif_jax.labels.annotator import Question, make_annotator
 from motif_jax.support.errors import UserError
 from tests.end_to_end.annotate_datasets import (
     expected,
@@ -82,19 +80,13 @@ def test_half_a_character_is_no_fault_of_the_server(run, server, dataset):
     assert (labels(dataset) == expected(dataset, rule)).all()
 
 
-def test_a_hanging_server_keeps_no_session_from_its_end(server, tmp_path):
+def test_a_hanging_server_keeps_no_list_from_its_end(server):
     server.met.clear()  # the one request that comes is held
     config = get_config()
     config.annotator, config.openai.base_url, config.openai.model = "openai", server.url, "judge"
-    config.openai.concurrency = 1
-    session = AnnotationSession(make_annotator(config, SINGLE), tmp_path / "store", SINGLE)
-    thread = threading.Thread(target=session.ask, args=([session.question("a"), session.question("b")],))
-    thread.start()
-    while not server.requests:
-        time.sleep(0.01)
-    session.close()
-    thread.join(60)
-    assert not thread.is_alive()
+    stream = make_annotator(config, SINGLE).annotate([Question("0" * 32, ("a",), SINGLE)])
+    assert next(stream) is None
+    stream.close()
     assert not server.met.is_set()
     server.met.set()
 
