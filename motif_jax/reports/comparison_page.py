@@ -26,17 +26,12 @@ class ComparisonData:
     """The data of the page.
 
     Attributes:
-      title: of the page.
-      comparison: of evaluations, None when none were given.
-      measure: what is compared, with its unit.
-      curves: task -> learning curves, published ones dashed.
-      curve_label: what the curves show, with its unit.
+      comparison: of evaluations, None when none were given; measure: what is compared, with its unit.
+      curves: task -> learning curves, published ones dashed; curve_label: what they show, with its unit.
       published: file that published curves come from.
-      learned: the trainings whose curves these are.
-      efficiency_steps: up to which step they are compared; None: the end of the shortest.
+      learned: the trainings whose curves these are, compared up to `efficiency_steps` or the end of the shortest.
       probes: of runs of the published tool, by name.
       claims: measures side by side with what is claimed of them; None where neither was asked for.
-      provenance: (name, text).
     """
 
     title: str

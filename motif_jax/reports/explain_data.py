@@ -14,13 +14,10 @@ class ExplainedReward:
     """One reward model's values on N messages; NaN where it gave none.
 
     Attributes:
-      name: how the page calls it.
-      raw, normalised: [N] each.
-      paid: the intrinsic reward [N], as an agent gets it.
+      raw, normalised: [N] each; paid: the intrinsic reward [N], as an agent gets it.
       threshold: of the normalised reward, or None.
       disagreement: [N], standard deviation of an ensemble's normalised rewards; None for a single model.
-      history: [E, N], normalised rewards at E evaluations of the training, oldest first.
-      evaluations: numbers of these evaluations [E].
+      history: [E, N], normalised rewards at the E `evaluations` of the training, oldest first.
       curve: rows of metrics of all evaluations, as the checkpoint holds them.
       facts: (label, value, note) shown at the top.
     """
@@ -52,11 +49,9 @@ class Explanation:
     """Everything on the page.
 
     Attributes:
-      messages: texts [N].
-      counts: how often each occurs in the dataset, int [N].
+      messages, counts: texts [N], and how often each occurs in the dataset.
       rewards: one or two models.
-      texts: messages that were asked for, with one `ExplainedReward` a model.
-      typed: those models' answers, in the order of `rewards`.
+      texts, typed: messages that were asked for, and of each model its answers.
       source: where the messages come from.
       text_counts: how often each of `texts` occurs in the dataset.
     """

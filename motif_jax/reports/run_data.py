@@ -32,31 +32,17 @@ class RunData:
     """Everything the page is made from; what is missing is said on the page.
 
     Attributes:
-      title: of the page.
-      dataset: facts of the pairs dataset, name -> text.
-      labels: counts by label name (first, second, tie, unknown), by annotation.
-      reward_train, reward_validation: columns of the published CSV files.
+      dataset: facts of the pairs dataset; labels: of each annotation, counts by name.
+      reward_train, reward_validation: columns of the published CSV files; reward_summary: of the used evaluation.
       reward_reads: the observation fields of a reward that reads more than the message; () for any other.
-      reward_summary: numbers of the evaluation that agents take, from the reward run's summary.json.
-      liked: messages of the dataset by reward.
-      message_curves: normalised reward of the most and least liked messages over the reward's evaluations.
-      learned: what the agent's own reward learned while it played; None for any other.
-      metrics: curves of the agent's metrics.jsonl.
-      episodes: curves of the agent's episodes.jsonl.
-      recorded: episodes of the training with a recording, as `recorded_games.read_recorded` returns them.
-      recorded_players: relative links to players of them, by stem.
-      evaluations: by name, as `evaluation_files.read_evaluation` returns them; the first is the agent.
-      yardsticks: names of those that the first one is shown beside and not judged by.
+      message_curves: rewards of the most and least liked messages over the reward's evaluations.
+      recorded: episodes of the training with a recording; recorded_players: relative links to players of them, by stem.
+      evaluations: by name, the first is the agent; yardsticks: names of those that it is not judged by.
       lead: by how much success the first one is to lead those that do not read; 0: as their intervals say.
-      seen: by evaluation name, the messages seen in play.
-      replays: (title, relative link) of recorded episodes.
-      probes: what a language agent would do in fixed situations; None for any other.
-      tests: tests of generalisation by player, as `generalisation_files.read` returns them.
-      language: curves of a language model's metrics.jsonl.
-      text: curves of the metrics.jsonl of an agent that learns from dialogues.
-      games_page: relative link to the first evaluation's games token by token; None for none.
-      commands: (run, the command that made it).
-      provenance: (name, text) of configs, versions and commands.
+      seen: by evaluation name, the messages seen in play; replays: (title, relative link) of recorded episodes.
+      tests: tests of generalisation by player; language, text: curves of language models and of text agents.
+      games_page: relative link to the first evaluation's games token by token.
+      commands, provenance: (run, text).
     """
 
     title: str

@@ -75,10 +75,14 @@ def render(data: RunData, written: str) -> str:
     return page.render(data.title, f"motif_jax, written {written}", sections(data))
 
 
+def lines(data: RunData) -> list[str]:
+    """The verdicts in words."""
+    return [headline(data)[0], *(verdict.line for verdict in _verdicts(data))]
+
+
 def texts(data: RunData) -> dict[str, str]:
     """Returns the texts of report.md and report.tex."""
-    lines = [headline(data)[0], *(verdict.line for verdict in _verdicts(data))]
-    return page.texts(data.title, lines, sections(data), "report")
+    return page.texts(data.title, lines(data), sections(data), "report")
 
 
 def _verdicts(data: RunData) -> list[hacking.Verdict]:

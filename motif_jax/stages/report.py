@@ -124,53 +124,53 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         found = generalisation_files.read(folder)
         data.tests[_other(found["player"], data.tests)] = found
         data.commands += run_report.command_of(folder, f"tests of {found['player']}")
-    yardsticks = folders_of(config.yardsticks)
-    for place, folder in enumerate([*folders_of(config.evaluations), *yardsticks]):
-        evaluation = evaluation_files.read_evaluation(folder)
-        spoken = text_section.is_text(evaluation)
-        plan = evaluation["plan"]
-        # Of who speaks the folder's name says more: one agent may decode in several ways.
-        name = (
-            _other(folder.name.removeprefix("evaluate_"), data.evaluations)
-            if spoken
-            else _evaluation_name(plan, data.evaluations)
-        )
-        data.evaluations[name] = evaluation
-        if place >= len(folders_of(config.evaluations)):
-            data.yardsticks.append(name)
-        data.seen[name] = evaluation_files.read_messages(folder)
-        data.provenance += run_report.provenance_of(folder, f"evaluation {name}")
-        data.commands += run_report.command_of(folder, f"evaluation {name}")
-        if len(data.evaluations) == 1:
-            data.replays = _replays(folder, workdir)
-            if (folder / _TOKENS).is_file():
-                data.games_page = _link(folder / _TOKENS, workdir)
+    for folder in folders_of(config.evaluations):
+        _add_evaluation(data, folder)
+    first = folders_of(config.evaluations)[:1]
+    judged = list(data.evaluations)
+    for folder in folders_of(config.yardsticks):
+        _add_evaluation(data, folder)
+    data.yardsticks = [name for name in data.evaluations if name not in judged]
+    for folder in first or folders_of(config.yardsticks)[:1]:
+        data.replays = _replays(folder, workdir)
+        data.games_page = _link(folder / _TOKENS, workdir) if (folder / _TOKENS).is_file() else None
     for key in FOLDERS:
         if folder_name := checks.dotted(config, key):
             name = key.removesuffix(".dir").removesuffix("_dir")
             data.provenance += run_report.provenance_of(folder_name, name)
             data.commands += run_report.command_of(folder_name, name)
     _write(config, workdir, data)
-    if config.first_must_lead:
-        first, *others = (name for name in data.evaluations if name not in data.yardsticks)
-        if headline(data)[1] != "good":
-            print(
-                f"it does not hold: {first} is not clearly better than {', '.join(others)}", file=sys.stderr
-            )
-            return 1
+    if config.first_must_lead and headline(data)[1] != "good":
+        others = ", ".join(judged[1:])
+        print(f"it does not hold: {judged[0]} is not clearly better than {others}", file=sys.stderr)
+        return 1
     return None
+
+
+def _add_evaluation(data: RunData, folder: Path) -> None:
+    evaluation = evaluation_files.read_evaluation(folder)
+    name = _evaluation_name(evaluation["plan"], data.evaluations)
+    if text_section.is_text(evaluation):
+        # Of who speaks the folder's name says more: one agent may decode in several ways.
+        name = _other(folder.name.removeprefix("evaluate_"), data.evaluations)
+    data.evaluations[name] = evaluation
+    data.seen[name] = evaluation_files.read_messages(folder)
+    data.provenance += run_report.provenance_of(folder, f"evaluation {name}")
+    data.commands += run_report.command_of(folder, f"evaluation {name}")
 
 
 @run_folder.alone
 def _write(config: ConfigDict, workdir: Path, data: RunData) -> None:
     path = run_folder.prepare(workdir, config) / PAGE
     shutil.rmtree(workdir / "plots", ignore_errors=True)  # of an earlier report
-    atomic_write_text(path, run_report.render(data, time.strftime("%Y-%m-%d %H:%M")))
-    for name, text in run_report.texts(data).items():
+    shown = run_report.sections(data)
+    written = f"motif_jax, written {time.strftime('%Y-%m-%d %H:%M')}"
+    atomic_write_text(path, page.render(data.title, written, shown))
+    for name, text in page.texts(data.title, run_report.lines(data), shown, "report").items():
         atomic_write_text(workdir / name, text)
     atomic_write_json(workdir / "report.json", run_report.as_json(data))
     if config.plots:
-        plots.write(workdir / "plots", page.plots(run_report.sections(data)))
+        plots.write(workdir / "plots", page.plots(shown))
     print(printable(headline(data)[0]))
     print(f"report: {path.resolve()}")
 
