@@ -1,15 +1,14 @@
 """What methods do in the same games, side by side, and whether one does more of something than another.
 
-A measure is a number of every game: one that the evaluation has (`kills`, `gold`, what a task of one's own counts), `deaths` (1
-where the hero died), or how many messages tell of certain events of a lexicon: `fights` of the hero's own attacks, `finds` of gold
-that he picked up; or `gathered`, how much that was, without what lies in vaults.
+A measure is a number of every game: one that the evaluation has (`kills`, `gold`, what a task of one's own counts), or how many
+messages tell of certain events of a lexicon: `fights` of the hero's own attacks, `finds` of gold that he picked up; or `gathered`,
+how much that was, without what lies in vaults.
 """
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,10 +21,9 @@ from motif_jax.reports.measures import BY_KEY, Measure, in_order, measure
 from motif_jax.reports.statistics import Difference, Estimate
 from motif_jax.support.errors import UserError
 
-FIGHTS, FINDS, GATHERED, DEATHS = "fights", "finds", "gathered", "deaths"
+FIGHTS, FINDS, GATHERED = "fights", "finds", "gathered"
 # Measures that are counts of messages, by the events of the lexicon that they tell.
 _EVENTS = {FIGHTS: frozenset(("kill", "hit", "miss")), FINDS: frozenset(("gold_taken",))}
-_DEATH = 1.0
 _TAKEN = re.compile(r"(?:\$ - |You (?:find|collect|gain|take) )(an?|\d+) gold")
 # A vault's heaps have 51 pieces and more. Who falls into one has more than hundreds of games; on the first levels no other heap is so large.
 _LARGEST_HEAP = 50
@@ -40,7 +38,6 @@ _MADE = {
         "pieces",
         f"gold that the hero picked up, but for heaps of more than {_LARGEST_HEAP} pieces: those of vaults",
     ),
-    DEATHS: BY_KEY[DEATHS],
 }
 _CLAIM = re.compile(r"\s*(.+?)\s*>\s*(.+?)\s*(?:\+\s*(\d+(?:\.\d+)?)\s*)?:\s*([^\s:]+)\s*")
 
@@ -124,8 +121,12 @@ def numbers(
       UserError: its episodes have none.
     """
     if key in _MADE:
-        made = _COUNTED.get(key) or functools.partial(_counted, events=_EVENTS[key], lexicon=lexicon)
-        evaluation = {**evaluation, "rows": [{**row, key: made(row)} for row in evaluation["rows"]]}
+        made = [
+            _gathered(row) if key == GATHERED else _counted(row, _EVENTS[key], lexicon)
+            for row in evaluation["rows"]
+        ]
+        rows = [{**row, key: value} for row, value in zip(evaluation["rows"], made, strict=True)]
+        evaluation = {**evaluation, "rows": rows}
     found = games(evaluation, key)
     if len(found) < len(evaluation["rows"]):
         raise UserError(
@@ -156,13 +157,6 @@ def gathered(packed: str) -> int:
 
 def _gathered(row: Mapping[str, Any]) -> float | None:
     return float(gathered(row["messages"])) if "messages" in row else None
-
-
-def _died(row: Mapping[str, Any]) -> float | None:
-    return None if row.get("end") is None else float(row["end"] == _DEATH)
-
-
-_COUNTED: dict[str, Callable[[Mapping[str, Any]], float | None]] = {GATHERED: _gathered, DEATHS: _died}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from motif_jax.reports import movie, player, ttyrec
 from motif_jax.rollouts.watching import Film
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_json, atomic_write_text, read_json
+from motif_jax.support.files import atomic_write_bytes, atomic_write_json, atomic_write_text, read_json
 
 LEDGER = "films.json"
 _REMEDY = "remove it, and the films are made again"
@@ -93,14 +93,14 @@ def write(folder: Path, stem: str, film: Film, forms: ConfigDict) -> list[Path]:
         atomic_write_text(written[-1], player.render(film))
     if forms.ttyrec and screen:
         written.append(folder / f"{stem}{ttyrec.SUFFIX}")
-        ttyrec.write(written[-1], film, forms.frames_per_second)
+        atomic_write_bytes(written[-1], ttyrec.encode(film, forms.frames_per_second))
     steps = movie.chosen_steps(film, forms.start, forms.stop, forms.every) if forms.gif or forms.mp4 else []
     if forms.gif and steps:
         written.append(folder / f"{stem}.gif")
-        movie.write(written[-1], movie.gif(film, steps, forms.frames_per_second))
+        atomic_write_bytes(written[-1], movie.gif(film, steps, forms.frames_per_second))
     if forms.mp4 and steps:
         written.append(folder / f"{stem}.mp4")
-        movie.write(written[-1], movie.mp4(film, steps, forms.frames_per_second))
+        atomic_write_bytes(written[-1], movie.mp4(film, steps, forms.frames_per_second))
     return written
 
 

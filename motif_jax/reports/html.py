@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import re
@@ -161,12 +160,6 @@ def verdict(text: str, kind: str = "") -> str:
 def details(summary: str, text: str) -> str:
     """Returns preformatted text that opens on a click."""
     return f"<details><summary>{escape(summary)}</summary><pre>{escape(text)}</pre></details>"
-
-
-def picture(png: bytes, description: str) -> str:
-    """Returns an image that is inside the page."""
-    data = base64.b64encode(png).decode()
-    return f'<img src="data:image/png;base64,{data}" alt="{escape(description)}">'
 
 
 def link(path: str, text: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import shutil
 import subprocess
 import tempfile
@@ -18,7 +17,6 @@ import numpy as np
 from motif_jax.reports.messages import as_text
 from motif_jax.rollouts.watching import Film
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_bytes
 
 BACK = (12, 13, 16)
 # The page's player has the same 16 colours.
@@ -238,8 +236,3 @@ def mp4(film: Film, steps: list[int], frames_per_second: float = 10.0, size: int
                     f"ffmpeg ended with {process.returncode} ({reason}): ask for a GIF, or install another ffmpeg"
                 )
         return path.read_bytes()
-
-
-def write(path: str | os.PathLike[str], data: bytes) -> None:
-    """Writes a movie's bytes whole or not at all."""
-    atomic_write_bytes(path, data)

@@ -8,14 +8,12 @@ compressed with bzip2.
 from __future__ import annotations
 
 import bz2
-import os
 import struct
 
 import numpy as np
 
 from motif_jax.rollouts.watching import Film
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_bytes
 
 SUFFIX = ".ttyrec3.bz2"
 _OUTPUT, _INPUT, _SCORE = 0, 1, 2
@@ -87,8 +85,3 @@ def encode(film: Film, steps_per_second: float = 10.0) -> bytes:
             parts.append(_record(time, _INPUT, bytes([film.action_keys[film.actions[row]]])))
         before = screen
     return bz2.compress(b"".join(parts))
-
-
-def write(path: str | os.PathLike[str], film: Film, steps_per_second: float = 10.0) -> None:
-    """Writes the film; see `encode`."""
-    atomic_write_bytes(path, encode(film, steps_per_second))

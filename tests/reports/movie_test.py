@@ -18,7 +18,7 @@ def test_nles_converter_reads_back_every_screen_key_and_score(tmp_path):
 
     shot = film()
     path = tmp_path / f"a{ttyrec.SUFFIX}"
-    ttyrec.write(path, shot)
+    path.write_bytes(ttyrec.encode(shot))
     n = len(shot)
     reader = converter.Converter(24, 80, 3)
     reader.load_ttyrec(str(path), gameid=1, part=0)

@@ -31,7 +31,7 @@ def evaluations(tmp_path_factory: pytest.TempPathFactory) -> Path:
         rows = evaluation_rows(GAMES, 0.0, 1)
         for place, row in enumerate(rows):
             kills = int(hard[place]) + 2 * (name == "combat")
-            row["kills"], row["end"] = float(kills), float(1 if place % 4 else -1)
+            row["kills"], row["deaths"] = float(kills), float(place % 4 > 0)
             row["gold"] = 10.0 * (name == "gold" and place % 2 == 0)
             met = [
                 MessageTally("You kill the newt!", kills),
@@ -102,7 +102,7 @@ def test_a_claim_that_the_games_do_not_carry_is_shown_and_fails(evaluations, tmp
         ),
         (
             {"claims": "combat > gold: glory"},
-            "config.claims=glory: must be of fights, finds, gathered, deaths, return",
+            "config.claims=glory: must be of fights, finds, gathered, return",
         ),
         ({"measures": "glory"}, "config.measures=glory"),
         ({"lexicon.file": "none.yaml"}, "lexicon none.yaml cannot be read"),
