@@ -52,7 +52,6 @@ COVERAGE = {2: 50, 3: 75, 4: 80, 5: 84, 6: 86, 7: 87, 8: 89, 9: 89, 10: 90}
 
 
 def _method_note(result: Comparison, statistics: bool = True) -> str:
-    """Says how the numbers of a comparison and their intervals are made, and what the `statistics` are."""
     runs = {method: len(values) for method, values in result.scores.by_method.items()}
     tasks = len(result.scores.tasks)
     parts = [
@@ -81,7 +80,6 @@ def _method_note(result: Comparison, statistics: bool = True) -> str:
 
 
 def _contrast_note(result: Comparison) -> str:
-    """Says how differences and their intervals are made."""
     return (
         f"Mean of the first method minus mean of the other{', averaged over tasks' if len(result.scores.tasks) > 1 else ''}; "
         f"bootstrap, {result.resamples:,} resamples, 95 %. Over runs: would other trainings differ as much? Runs are drawn "
@@ -101,7 +99,6 @@ def _estimates(of: Mapping[str, Estimate], result: Comparison) -> list[Interval]
 
 
 def _compared(data: ComparisonData, result: Comparison) -> list[Section]:
-    """The sections of evaluations."""
     label = f"{data.measure} ({result.scores.unit})" if result.scores.unit else data.measure
     return [
         _aggregates(label, result),

@@ -116,7 +116,6 @@ def evaluation_section(data: RunData) -> Section:
 
 
 def _plot(data: RunData, row: MeasureRow) -> Plot:
-    """The means of a measure, each evaluation in its colour."""
     intervals = [
         Interval(f"{name} (n = {row.of[name].n})", mean.value, mean.low, mean.high, colour)
         for colour, name in enumerate(data.evaluations)
@@ -127,7 +126,6 @@ def _plot(data: RunData, row: MeasureRow) -> Plot:
 
 
 def _note(data: RunData) -> str:
-    """Says what was played, and how the numbers and their intervals are made."""
     method = next(iter(data.evaluations.values()))
     played = "; ".join(
         f"{name}: n = {e['episodes']} episodes of {e['plan']['environment']}"

@@ -97,7 +97,6 @@ def _accuracy(data: RunData) -> list[tuple[str, str, str]]:
 
 
 def _held_out(data: RunData) -> list[tuple[str, str, str]]:
-    """Perplexity of a language model, loss of an agent that learns from dialogues, on held-out data."""
     items = []
     for name, title, curves in (
         ("validation/perplexity", "perplexity", data.language),

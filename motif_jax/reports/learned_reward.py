@@ -103,7 +103,6 @@ _HEADER = ("message", "met at step", "label known at step", "label", "paid in al
 
 
 def _changed(learned: LabelLogReport, top: int) -> list[tuple[TableCell, ...]]:
-    """The texts whose reward differs most between two checkpoints."""
     moved = [text for text in learned.texts if len(text.values) > 1 and np.ptp(text.values) > 0]
     moved.sort(key=lambda text: (-float(np.ptp(text.values)), text.text))
     return [

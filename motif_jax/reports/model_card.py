@@ -44,7 +44,6 @@ def _fence(text: str, least: int) -> str:
 
 
 def _code(text: object) -> str:
-    """Code in a line, whatever backticks it holds."""
     shown = printable(" ".join(str(text).split("\n")))
     fence = _fence(shown, 1)
     pad = " " if len(fence) > 1 else ""
@@ -106,7 +105,6 @@ def _data(config: Mapping[str, Any], dataset: PairsDataset | None) -> list[str]:
 
 
 def _annotators(names: Sequence[str], dataset: PairsDataset | None) -> list[str]:
-    """The labels that a reward was trained on and those that they combine, with their annotators."""
     if dataset is None:
         return [f"- labels: {_code(', '.join(names) or 'unknown')}; nothing more is known of them", ""]
     lines: list[str] = []
@@ -143,7 +141,6 @@ def _labels(dataset: PairsDataset, name: str) -> tuple[list[str], list[str]]:
 
 
 def _learned(reward: LearnedReward) -> tuple[list[str], list[str]]:
-    """Data and annotators of a reward that was learned while an agent played."""
     config = reward.config
     name = escape(str(config["environment"]["name"]))
     given = [label for label, _ in reward.labels.values()]

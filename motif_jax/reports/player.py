@@ -91,7 +91,6 @@ def player_data(film: Film) -> dict[str, Any]:
 
 
 def _note(name: str, film: Film) -> str:
-    """The position of a note of the film; nothing without one."""
     if name not in film.notes:
         return ""
     if name == "mission":

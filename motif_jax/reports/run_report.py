@@ -86,7 +86,6 @@ def texts(data: RunData) -> dict[str, str]:
 
 
 def _verdicts(data: RunData) -> list[hacking.Verdict]:
-    """Reward against progress in words; none if the task's reward is the only one."""
     return [] if success.task_alone(data) else hacking.judge_run(data)
 
 

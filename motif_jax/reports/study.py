@@ -204,7 +204,6 @@ def table(
 
 
 def _scores(runs: Mapping[int, Mapping[str, Any]], seeds: Sequence[int], key: str) -> np.ndarray:
-    """Float [seeds, games] of a method's runs."""
     return np.array([runs[seed][key] for seed in seeds])
 
 
@@ -323,7 +322,6 @@ def _asked(rows: Sequence[Mapping[str, Any]]) -> str:
 def _explained(
     rows: Sequence[Mapping[str, Any]], found: Mapping[str, Mapping[str, MeasureCell]], first: str, seeds: int
 ) -> list[str]:
-    """What the marks of a table mean, and what its differences leave out."""
     if first not in found or len(found) == 1:
         return []
     runs = {name: {row["seed"] for row in rows if row["method"] == name} for name in found}

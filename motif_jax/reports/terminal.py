@@ -118,7 +118,6 @@ def _probabilities(sight: Sight, names: Sequence[str], most: int = 6) -> Table:
 
 
 def _facts(sight: Sight, totals: RewardTotals, names: Sequence[str]) -> Text:
-    """The numbers in one line."""
     parts = [f"step {sight.step}", f"return {totals.task:.2f}"]
     if sight.reward is not None:
         parts += [

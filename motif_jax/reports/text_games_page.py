@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from itertools import chain, repeat
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -47,99 +48,54 @@ def _said(decode: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
+class _Piece(NamedTuple):
+    text: str
+    kind: str = ""
+    numbers: Mapping[str, float] = {}
+    words: Sequence[str] = ("", "")
+
+
 def text_of(row: Mapping[str, Any], values: bool = True) -> TokenText:
     """One game as `token_page` shows it; actions token by token where the row has their tokens, in their colours where they have some."""
     dialogue, said = dialogue_of(row), iter(row.get("tokens", ()))
-    made = _Text(values)
-    for place, (text, reward) in enumerate(zip(dialogue.texts, dialogue.rewards, strict=True)):
-        if reward is None:
-            if not _colours(text):
-                made.plain(text)
-            continue
-        following = dialogue.texts[place + 1] if place + 1 < len(dialogue.texts) else ""
-        colours = _colours(following)
-        action = next(said, None)
-        if action is None:
-            made.letters(text, colours)
-        else:
-            made.action(action, colours)
-        made.end_of_turn()
+    pieces: list[_Piece] = []
+    for text, reward, following in zip(
+        dialogue.texts, dialogue.rewards, [*dialogue.texts[1:], ""], strict=True
+    ):
+        turn = [] if _colours(text) else [_Piece(text, "before")]
+        if reward is not None:
+            action, colours = next(said, None), _colours(following)
+            letters = [_Piece(letter) for letter in (text if colours else [text])]
+            kinds = chain(colours, repeat(""))
+            turn = letters if action is None else _tokens(action)
+            turn = [piece._replace(kind=kind) for piece, kind in zip(turn, kinds, strict=False)]
+        if pieces and turn:
+            turn[0] = turn[0]._replace(kind=f"{turn[0].kind} begins".strip())
+        pieces += turn
     won = {1.0: ", won", 0.0: ", lost"}.get(row.get("success"), "")  # type: ignore[arg-type]
     note = f"return {dialogue.total:g}, {row['length']} actions{won}"
     if "divergence" in row:
         note += f"; divergence from the policy {row['divergence']:.2f} nats"
-    return made.text(f"Game {row['index']}", note)
+    title, texts, shown = f"Game {row['index']}", [one.text for one in pieces], [one.kind for one in pieces]
+    if not any(one.numbers for one in pieces):
+        return TokenText(title, texts, {}, note=note, kinds=shown)
+    names = (_A, _Q, _V, _POLICY, _STEERED) if values else (_POLICY, _STEERED)
+    rows = {name: [one.numbers.get(name, np.nan) for one in pieces] for name in names}
+    alone = ("policy alone", "values alone") if values else ("policy alone",)
+    words = {name: [one.words[place] for one in pieces] for place, name in enumerate(alone)}
+    under = (_POLICY, _Q, _V, _A) if values else (_POLICY,)
+    return TokenText(title, texts, rows, note=note, kinds=shown, under=under, words=words)
+
+
+def _tokens(said: Mapping[str, Any]) -> list[_Piece]:
+    columns = (said[name] for name in ("pieces", "q", "v", "policy", "steered", "by_policy", "by_values"))
+    return [
+        _Piece(piece, "", {_A: q - v, _Q: q, _V: v, _POLICY: policy, _STEERED: steered}, words)
+        for piece, q, v, policy, steered, *words in zip(*columns, strict=True)
+    ]
 
 
 def _colours(text: str) -> list[str]:
     """The kinds of a row of colours such as '<b><y><g>'; [] of any other text."""
     marks = [text[i : i + _MARK] for i in range(0, len(text), _MARK)]
     return [_COLOURS[mark] for mark in marks] if text and all(mark in _COLOURS for mark in marks) else []
-
-
-class _Text:
-    """A `TokenText` while it is put together."""
-
-    def __init__(self, values: bool) -> None:
-        self._names = (_A, _Q, _V, _POLICY, _STEERED) if values else (_POLICY, _STEERED)
-        self._values = values
-        self._pieces: list[str] = []
-        self._kinds: list[str] = []
-        self._rows: dict[str, list[float]] = {name: [] for name in self._names}
-        self._words: dict[str, list[str]] = {"policy alone": []}
-        if values:
-            self._words["values alone"] = []
-        self._any, self._begins = False, False
-
-    def _add(
-        self,
-        piece: str,
-        kind: str = "",
-        numbers: Mapping[str, float] | None = None,
-        words: Sequence[str] = (),
-    ) -> None:
-        self._pieces.append(piece)
-        self._kinds.append(f"{kind} begins".strip() if self._begins else kind)
-        self._begins = False
-        for name, row in self._rows.items():
-            row.append(np.nan if numbers is None else numbers[name])
-        for place, texts in enumerate(self._words.values()):
-            texts.append(words[place] if words else "")
-
-    def plain(self, text: str) -> None:
-        """The environment's text."""
-        self._add(text, "before")
-        self.end_of_turn()
-
-    def letters(self, text: str, colours: Sequence[str]) -> None:
-        """An action without its tokens."""
-        for place, letter in enumerate(text if colours else [text]):
-            self._add(letter, colours[place] if place < len(colours) else "")
-
-    def action(self, said: Mapping[str, Any], colours: Sequence[str]) -> None:
-        """An action's tokens with their numbers."""
-        self._any = True
-        for place, piece in enumerate(said["pieces"]):
-            q, v = said["q"][place], said["v"][place]
-            numbers = {
-                _A: q - v,
-                _Q: q,
-                _V: v,
-                _POLICY: said["policy"][place],
-                _STEERED: said["steered"][place],
-            }
-            words = [said["by_policy"][place], said["by_values"][place]][: len(self._words)]
-            self._add(piece, colours[place] if place < len(colours) else "", numbers, words)
-
-    def end_of_turn(self) -> None:
-        """A new line."""
-        self._begins = True
-
-    def text(self, title: str, note: str) -> TokenText:
-        """The assembled text."""
-        if not self._any:
-            return TokenText(title, self._pieces, {}, note=note, kinds=self._kinds)
-        under = (_POLICY, _Q, _V, _A) if self._values else (_POLICY,)
-        return TokenText(
-            title, self._pieces, self._rows, note=note, kinds=self._kinds, under=under, words=self._words
-        )

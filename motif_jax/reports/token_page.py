@@ -135,7 +135,6 @@ def _token(text: TokenText, place: int, first: str | None, scales: Mapping[str, 
 
 
 def _below(text: TokenText, place: int) -> str:
-    """The numbers and notes below a token; '' without any."""
     numbers = [float(text.rows[name][place]) for name in text.under]
     said = [(name, texts[place]) for name, texts in text.words.items()]
     if not any(np.isfinite(number) for number in numbers) and not any(word for _, word in said):
@@ -147,7 +146,6 @@ def _below(text: TokenText, place: int) -> str:
 
 
 def _legend(texts: Sequence[TokenText]) -> str:
-    """Which numbers stand below tokens, in their order."""
     names = list(dict.fromkeys(name for text in texts for name in (*text.under, *text.words)))
     if not names:
         return ""

@@ -97,7 +97,6 @@ def run(config: ConfigDict, workdir: Path) -> None:
 
 
 def _verdicts(reward: Any, texts: Sequence[str]) -> dict[str, bool]:
-    """What the reward says of each text."""
     from motif_jax.rewards.load import as_rows
 
     if not texts:

@@ -270,7 +270,6 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 
 
 def _learned(method: str, folder: Path, kind: str, config: ConfigDict) -> efficiency.Learned:
-    """A training's curve, ours or the published tool's."""
     if kind == "log":
         task = config.published_task
         curve = glam_results.read_curve(folder, config.measure)
@@ -289,7 +288,6 @@ def _score(method: str, folder: Path, key: str) -> RunScore:
 
 
 def _published_score(method: str, path: Path, config: ConfigDict) -> RunScore:
-    """The score of files of the published tool, whose games are unknown."""
     if path.suffix == ".npy":
         returns = glam_results.read_returns(path)
         measured = {"return": returns, "success": (returns > 0).astype(float)}

@@ -51,7 +51,6 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def _open_models(config: ConfigDict) -> list[Any]:
-    """The reward and, if there is one, the other: UserError for what is no reward or lacks the evaluation."""
     from motif_jax.rewards.load import open_reward
 
     sections = [config.reward, *([config.other] if config.other.dir else [])]

@@ -298,7 +298,6 @@ def _facts(dataset: PairsDataset) -> dict[str, str]:
 
 
 def _replays(evaluation: Path, workdir: Path) -> list[tuple[str, str]]:
-    """Players of recorded episodes as (index, link relative to the page)."""
     found = []
     for path in sorted((evaluation / "recordings").glob("episode-*.html")):
         found.append((str(int(path.stem.removeprefix("episode-"))), _link(path, workdir)))
@@ -306,5 +305,4 @@ def _replays(evaluation: Path, workdir: Path) -> list[tuple[str, str]]:
 
 
 def _link(path: Path, workdir: Path) -> str:
-    """A file's place as seen from the page."""
     return Path(os.path.relpath(path.resolve(), workdir.resolve())).as_posix()

@@ -75,7 +75,6 @@ def _require_known(key: str, names: Collection[str], known: Collection[str]) -> 
 
 
 def _tables(config: ConfigDict) -> dict[str, list[str]]:
-    """Methods by title of a table."""
     return {title: listed(config.tables[title]) for title in listed(config.table_order)}
 
 
@@ -142,7 +141,6 @@ class _Study:
         return " | ".join([one.flags, self._evaluation(one), *used])
 
     def _evaluation(self, one: Run) -> str:
-        """The flags of a run's games."""
         own = self._config.get("games", {}).get(one.method, "")
         return f"{self._config.evaluation} {own}".strip()
 
@@ -162,7 +160,6 @@ class _Study:
         ]
 
     def _check_flags(self, planned: list[Run]) -> None:
-        """Raises UserError for flags that a stage refuses."""
         first = {one.method: one for one in reversed(planned)}
         for flags, step in {step[0]: step for one in first.values() for step in self._steps(one)}.items():
             command = [*self._command(step), "--print_config"]
@@ -172,7 +169,6 @@ class _Study:
                 raise UserError(f"{reason.removeprefix('error: ')} (of the study's {flags})")
 
     def _make(self, one: Run) -> bool:
-        """Makes a run and its line; False when asked to stop."""
         folder = self._workdir / one.folder
         seconds: list[float] = []
         for step in self._steps(one):
