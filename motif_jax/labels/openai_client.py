@@ -39,11 +39,11 @@ from motif_jax.labels.chat_client import (
 )
 from motif_jax.labels.openai_stream import answers
 from motif_jax.labels.replies import (
+    ANSWER_LIMIT,
+    CONTENT,
+    LENGTH,
     Rubbish,
     ServerError,
-    blames_answer_limit,
-    blames_content,
-    blames_length,
     checked,
     verdict_log_probabilities,
 )
@@ -109,19 +109,12 @@ class OpenAIAnnotator(ChatAnnotator):
 
     @classmethod
     def check(cls, config: Any, form: Form) -> None:
-        """Raises UserError for a bad value, or a prompt file or proxy that cannot be used; asks the server nothing."""
+        """Raises UserError for a bad value, or a prompt file that cannot be used; asks the server nothing."""
         check_chat(config, form)
-        url = config.openai.base_url
-        checks.require(
-            is_address(url),
-            "openai.base_url",
-            url,
-            "a URL such as http://HOST:8000/v1",
-        )
+        url, model = config.openai.base_url, config.openai.model
+        checks.require(is_address(url), "openai.base_url", url, "a URL such as http://HOST:8000/v1")
         _key(config.openai.key_variable)
-        checks.require(
-            bool(config.openai.model), "openai.model", config.openai.model, "the model's name on the server"
-        )
+        checks.require(bool(model), "openai.model", model, "the model's name on the server")
         extra = json_option(config, "openai.extra_body")
         allowed = f"without {' and '.join(_OWN_FIELDS)}, which each question sets"
         own = extra.keys() & set(_OWN_FIELDS)
@@ -263,40 +256,39 @@ class OpenAIAnnotator(ChatAnnotator):
 
     def _lasting(self, error: StatusError, request: dict[str, Any]) -> None:
         """Raises for an answer that will be the same the next time; returns if the answer is to be limited otherwise."""
-        said = str(error)
-        if any(name in said for name in _LIMITS):
+        text = str(error)
+        too_long = LENGTH.search(text)
+        if any(name in text for name in _LIMITS):
             # Some name both where the context does not hold the longest answer besides the prompt, so the length comes first;
             # without a limit the server sees to what is left.
-            if blames_length(said) or blames_answer_limit(said):
+            if too_long or ANSWER_LIMIT.search(text):
                 if self.mode == "analysis" and any(name in request for name in _LIMITS):
                     self._limit = None
                     return
-            elif _LIMITS[1] in said and _LIMITS[0] in request:
+            elif _LIMITS[1] in text and _LIMITS[0] in request:
                 self._limit = self._limit and _LIMITS[1]
                 return
-        if error.status == 400 and blames_length(said):
+        if error.status == 400 and too_long:
             raise _Refused(TOO_LONG)
-        if error.status in (400, 403, 422) and blames_content(said):
+        if error.status in (400, 403, 422) and CONTENT.search(text):
             self._refuse(error)
         raise self._failure(self._blamed(error), error)
 
     def _blamed(self, error: StatusError) -> str:
         """What a status blames that will be the same the next time."""
-        settings, said = self._settings, str(error)
+        settings = self._settings
+        key = f"the key of the environment variable {settings.key_variable}"
         if 300 <= error.status < 400:
-            there = error.headers.get("location", "another address").removesuffix("/chat/completions")
-            return f"sends requests on to {without_user(there)}: set config.openai.base_url to where they are answered"
+            url = error.headers.get("location", "another address").removesuffix("/chat/completions")
+            return f"sends requests on to {without_user(url)}: set config.openai.base_url to where they are answered"
         if error.status == 401:
-            return f"refuses the key of the environment variable {settings.key_variable}"
+            return f"refuses {key}"
         if error.status == 403:
-            return f"refuses the request, or the key of the environment variable {settings.key_variable}, with HTTP 403"
-        if error.status == 404 and settings.model not in said:
-            return (
-                f"does not know config.openai.model={settings.model}, or has no chat/completions there: config.openai.base_url "
-                "commonly ends in /v1"
-            )
+            return f"refuses the request, or {key}, with HTTP 403"
         if error.status == 404:
-            return f"does not know config.openai.model={settings.model}"
+            text = f"does not know config.openai.model={settings.model}"
+            hint = ", or has no chat/completions there: config.openai.base_url commonly ends in /v1"
+            return text if settings.model in str(error) else text + hint
         return f"refuses the request with HTTP {error.status}"
 
     def _refuse(self, error: StatusError | str, usage: tuple[int, int, int] = (0, 0, 0)) -> NoReturn:

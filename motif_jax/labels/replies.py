@@ -3,42 +3,24 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from motif_jax.support.errors import UserError, printable
 
-# Words of a refusal that blames the content of a prompt.
-_FILTER_WORDS = (
-    "content_filter",
-    "content filter",
-    "content management policy",
-    "content_policy",
-    "content policy",
-    "usage polic",
-    "policy violation",
-    "policyviolation",
-    "moderation",
-    "flagged",
-    "safety system",
-    "safety reasons",
-    "inappropriate content",
-    "invalid_prompt",
-    "data_inspection",
-)
 # Of verdicts together, for numbers that were rounded; and a number of tokens that no reply has.
-_MOST_MASS, _MOST_TOKENS = 1.01, 1 << 40
-# Words of one that blames the length of a prompt.
-_LENGTH_WORDS = (
-    "context length",
-    "context_length",
-    "maximum context",
-    "too long",
-    "too many tokens",
-    "exceeds the available",
+_MAX_MASS, _MAX_TOKENS = 1.01, 1 << 40
+# Words of a refusal that blames the content of a prompt, its length, or the longest answer asked for.
+CONTENT = re.compile(
+    "content[ _]filter|content management policy|content[ _]policy|usage polic|policy ?violation|moderation|flagged|"
+    "safety (system|reasons)|inappropriate content|invalid_prompt|data_inspection",
+    re.IGNORECASE,
 )
-# Words of one that blames the longest answer asked for.
-_LIMIT_WORDS = ("too large", "cannot be greater than", "max_model_len")
+LENGTH = re.compile(
+    "context[ _]length|maximum context|too long|too many tokens|exceeds the available", re.IGNORECASE
+)
+ANSWER_LIMIT = re.compile("too large|cannot be greater than|max_model_len", re.IGNORECASE)
 
 
 class ServerError(UserError):
@@ -61,26 +43,6 @@ class ServerError(UserError):
 
 class Rubbish(Exception):
     """A reply is not what the protocol says."""
-
-
-def blames_content(said: str) -> bool:
-    """Whether a refusal is one of a content filter."""
-    return _has(said, _FILTER_WORDS)
-
-
-def blames_length(said: str) -> bool:
-    """Whether a refusal says that the prompt is too long."""
-    return _has(said, _LENGTH_WORDS)
-
-
-def blames_answer_limit(said: str) -> bool:
-    """Whether a refusal says that the longest answer asked for is longer than the context."""
-    return _has(said, _LIMIT_WORDS)
-
-
-def _has(said: str, words: Sequence[str]) -> bool:
-    lowered = said.lower()
-    return any(word in lowered for word in words)
 
 
 def verdict_log_probabilities(choice: Mapping[str, Any], verdicts: Sequence[str]) -> list[float]:
@@ -109,7 +71,7 @@ def verdict_log_probabilities(choice: Mapping[str, Any], verdicts: Sequence[str]
             before *= math.exp(token["logprob"])
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise Rubbish(f"log-probabilities of another form in the reply: {tokens}") from error
-    if not sum(masses) < _MOST_MASS:
+    if not sum(masses) < _MAX_MASS:
         raise Rubbish(f"log-probabilities of more than probability 1 in the reply: {tokens}")
     return [math.log(mass) if mass > 0 else -math.inf for mass in masses]
 
@@ -125,17 +87,13 @@ def checked(reply: Any) -> tuple[tuple[int, int, int], dict[str, Any]]:
     message = _at(choice, "message")
     if not isinstance(choice, dict) or not isinstance(message, dict):
         raise Rubbish(f"no choices in the reply {reply}")
-    content = message.get("content")
-    if content is not None and not isinstance(content, str):
-        raise Rubbish(f"the reply's content is no text: {content}")
+    if not isinstance(message.get("content"), str | None):
+        raise Rubbish(f"the reply's content is no text: {message['content']}")
     usage = _at(reply, "usage")
-    counts = [
-        _at(usage, "prompt_tokens"),
-        _at(usage, "completion_tokens"),
-        _at(_at(usage, "prompt_tokens_details"), "cached_tokens"),
-    ]
+    counts = [_at(usage, "prompt_tokens"), _at(usage, "completion_tokens")]
+    counts.append(_at(_at(usage, "prompt_tokens_details"), "cached_tokens"))
     prompt, completion, cached = (
-        count if isinstance(count, int) and 0 <= count < _MOST_TOKENS else 0 for count in counts
+        count if isinstance(count, int) and 0 <= count < _MAX_TOKENS else 0 for count in counts
     )
     return (prompt, completion, cached), choice
 

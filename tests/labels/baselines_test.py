@@ -42,15 +42,6 @@ def test_score_and_return(folder):
     assert labels(config_of("return", folder), folder) == [SECOND, FIRST, TIE, FIRST]
 
 
-def test_identity_names_the_dataset(folder):
-    dataset = PairsDataset.open(folder)
-    for name in ("score", "return"):
-        annotator = make_annotator(config_of(name, folder), dataset=dataset)
-        assert annotator.identity == {"annotator": name, "dataset": dataset.content_hash()}
-        assert not annotator.reads_items
-        assert annotator.short_name == name
-
-
 def test_random_is_fair_and_repeatable(folder):
     first = labels(config_of("random", folder, seed=1), folder, 4000)
     assert first == labels(config_of("random", folder, seed=1), folder, 4000)
@@ -61,12 +52,6 @@ def test_random_is_fair_and_repeatable(folder):
     # A coin for every pair, equal captions included, and it says that it is one.
     assert not annotator.reads_items
     assert next(iter(annotator.annotate([Question("a", pair=0)])))[1].probabilities == (0.5, 0.5, 0)
-
-
-def test_numbers_say_nothing_about_texts(folder):
-    annotator = make_annotator(config_of("score", folder), dataset=PairsDataset.open(folder))
-    with pytest.raises(ValueError, match="judges pairs of a dataset, not texts"):
-        next(iter(annotator.annotate([Question("a", ("one", "other"))])))
 
 
 def test_missing_array_is_named(folder):

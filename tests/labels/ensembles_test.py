@@ -76,16 +76,6 @@ def test_agreement_of_each_two(votes):
     assert np.isnan(ensembles.agreement([votes[0], nobody])[0]["equal"])
 
 
-def test_tables_are_of_each_goal_and_across_them(votes):
-    text = ensembles.tables(votes)
-    assert "goal gold" in text
-    assert text.count("agreement") == 1
-    assert "across goals" in text
-    assert "across goals" not in ensembles.tables(votes[:2])
-    line = next(line for line in text.splitlines() if line.split()[:1] == ["random"])
-    assert line.split()[1:] == ["2", "1", "0", "2"]
-
-
 def test_labels_of_something_else_stay_unless_asked(votes, tmp_path):
     merged = ensembles.combine(votes, "majority")
     path = ensembles.write_ensemble(tmp_path, "all", merged, {"names": ["a"]}, restart=False)

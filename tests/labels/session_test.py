@@ -111,16 +111,6 @@ def test_an_engine_that_ends_with_the_stage_is_no_failure(ask):
     assert len(answers) == 4
 
 
-def test_limit_and_stop(ask):
-    annotator = Scripted()
-    assert not ask(annotator, limit=3)[0]
-    assert len(annotator.heard) == 3
-    settled, answers, _ = ask(annotator, stopped=lambda: len(annotator.heard) >= 5)
-    assert not settled
-    assert len(answers) == 5
-    assert ask(annotator, limit=5)[0]
-
-
 def test_an_annotator_that_leaves_questions_out_is_no_endless_loop(tmp_path):
     class Lazy(Scripted):
         def annotate(self, questions):
@@ -130,23 +120,6 @@ def test_an_annotator_that_leaves_questions_out_is_no_endless_loop(tmp_path):
         with pytest.raises(RuntimeError, match="Lazy left questions without an answer"):
             session.ask(QUESTIONS)
         assert len(session.ask(QUESTIONS[:1])) == 1
-
-
-def test_a_retry_that_is_left_out_is_no_endless_loop(tmp_path):
-    class Tired(Scripted):
-        calls = 0
-
-        def annotate(self, questions):
-            self.calls += 1
-            if self.calls > 3:
-                raise UserError("asked for ever")
-            if not questions[0].attempt:
-                yield 0, Answer(UNKNOWN)
-
-    with AnnotationSession(Tired(), tmp_path / "store", attempts=2) as session:
-        with pytest.raises(RuntimeError, match="Tired left questions without an answer"):
-            session.ask(QUESTIONS[:1])
-        assert session.annotator.calls == 2
 
 
 def test_a_question_that_is_given_twice_is_no_store_hit(tmp_path):

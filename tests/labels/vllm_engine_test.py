@@ -54,17 +54,13 @@ def test_default_settings_have_the_identity_of_the_first_version(model):
 @pytest.mark.parametrize(
     "engine",
     [
-        {"rope_scaling": {"factor": 2}},
         {"hf_overrides": {"rope_theta": 1e6}},
-        {"tokenizer_mode": "slow"},
         {"tokenizer_revision": OTHER},
-        {"speculative_config": {"method": "ngram"}},
         {"load_format": "dummy"},
         {"seed": 1},
         {"an_option_to_come": True},
         {"revision": OTHER},
         {"dtype": "float16"},
-        {"quantization": "fp8"},
     ],
 )
 def test_options_that_may_change_answers_are_told_apart(engine):
@@ -72,17 +68,11 @@ def test_options_that_may_change_answers_are_told_apart(engine):
     assert by_name[0] != by_name[1]
 
 
-def test_a_revision_among_the_options_is_the_one_that_is_asked_for():
-    given = identity("some/model", engine={"revision": OTHER}, revision=COMMIT)
-    assert given == identity("some/model", revision=OTHER)
-
-
 @pytest.mark.parametrize(
     "engine",
     [
         {"cpu_offload_gb": 8, "swap_space": 4},
         {"max_num_seqs": 8, "enforce_eager": True, "download_dir": "elsewhere"},
-        {"distributed_executor_backend": "mp", "disable_log_stats": True},
         {"hf_token": "secret"},
         {"seed": 0, "rope_scaling": None},
     ],
