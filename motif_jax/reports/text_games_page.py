@@ -91,7 +91,7 @@ def _tokens(said: Mapping[str, Any]) -> list[_Piece]:
     columns = (said[name] for name in ("pieces", "q", "v", "policy", "steered", "by_policy", "by_values"))
     return [
         _Piece(piece, "", {_A: q - v, _Q: q, _V: v, _POLICY: policy, _STEERED: steered}, words)
-        for piece, q, v, policy, steered, *words in zip(*columns, strict=True)
+        for piece, q, v, policy, steered, *words in zip(*columns, strict=False)
     ]
 
 

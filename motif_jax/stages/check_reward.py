@@ -42,12 +42,9 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 class JudgeAgreement(NamedTuple):
-    """How often a reward says what the annotator says.
+    """How often a reward says what the annotator says of `messages` messages: with Wilson's interval; None without a message.
 
-    Attributes:
-      share: of the messages, with Wilson's interval; None without a message.
-      messages: how many.
-      against: those on which they differ, the most frequent first.
+    `against` are those on which they differ, the most frequent first.
     """
 
     share: Estimate | None
@@ -76,18 +73,14 @@ def run(config: ConfigDict, workdir: Path) -> None:
         never = _never_labelled(config, reward)
         answers = _ask(Path(config.reward.dir), list(never), config.wait_seconds)
         new = compare({text: never[text] for text in answers}, answers, _verdicts(reward, list(answers)))
-        summary = {"step": reward.step, "least_met": config.least_met}
-        summary |= {"met_often": known._asdict(), "never_labelled": new._asdict()}
-        for part in ("met_often", "never_labelled"):
-            share = summary[part]["share"]
-            summary[part]["share"] = None if share is None else share.__dict__
-        atomic_write_json(workdir / SUMMARY, summary)
+        parts = {
+            name: {**part._asdict(), "share": None if part.share is None else part.share.__dict__}
+            for name, part in (("met_often", known), ("never_labelled", new))
+        }
+        atomic_write_json(workdir / SUMMARY, {"step": reward.step, "least_met": config.least_met, **parts})
         print(_said(known, f"labelled messages met at least {config.least_met} times"))
-        print(
-            _said(
-                new, f"messages that were never labelled{'' if config.evaluation else ' (of the run itself)'}"
-            )
-        )
+        of = "" if config.evaluation else " (of the run itself)"
+        print(_said(new, f"messages that were never labelled{of}"))
     if config.minimum is not None and (known.share is None or known.share.value < config.minimum):
         value = "none" if known.share is None else f"{known.share.value:.1%}"
         raise UserError(

@@ -112,8 +112,7 @@ class _Study:
         self._valid()
         done = [line is not None for line in self._lines(planned)]
         for one in itertools.compress(planned, done if not self._config.keep_runs else ()):
-            # Of a study that was killed before it removed the folder.
-            shutil.rmtree(self._workdir / one.folder, ignore_errors=True)
+            shutil.rmtree(self._workdir / one.folder, ignore_errors=True)  # left by a killed study
         missing = [one for one, there in zip(planned, done, strict=True) if not there]
         missing = missing[: self._config.most_runs]
         self._check_flags(missing)
@@ -131,18 +130,15 @@ class _Study:
         return NOT_CARRIED if missed else None
 
     def _lines(self, planned: list[Run]) -> list[Mapping[str, Any] | None]:
-        """The line of each run, judged by the config's goal and lexicon; None without one."""
         rows = study.read_rows(self._rows)
         return [study.find(rows, one.method, one.seed, self._key(one), self._by) for one in planned]
 
     def _key(self, one: Run) -> str:
-        """The flags of all stages of a run, by which its line is known."""
         used = [self._config.prepare[name] for name in self._needed(one)]
         return " | ".join([one.flags, self._evaluation(one), *used])
 
     def _evaluation(self, one: Run) -> str:
-        own = self._config.get("games", {}).get(one.method, "")
-        return f"{self._config.evaluation} {own}".strip()
+        return f"{self._config.evaluation} {self._config.get('games', {}).get(one.method, '')}".strip()
 
     def _needed(self, one: Run) -> list[str]:
         order = listed(self._config.prepare_order)
@@ -201,10 +197,8 @@ class _Study:
             raise UserError(
                 f"{folder} was made by {made}, and is now to be made by {flags}: move it away, or give the study another --workdir"
             )
-        if made is not None:
-            return True
-        if self._stop.requested:
-            return False
+        if made is not None or self._stop.requested:
+            return made is not None
         command = self._command(step)
         with FolderLock(folder, patience=_FREE_SECONDS):  # what a killed study has left there is saving
             pass
@@ -231,17 +225,12 @@ class _Study:
         first, *words = (
             re.sub(r"\{(workdir|run)\}", lambda found: places[found[0]], word) for word in flags.split()
         )
-        program = [sys.executable, "-m", "motif_jax.launch", f"--config={first}", f"--workdir={folder}"]
-        return [*program, *words]
+        program = [sys.executable, "-m", "motif_jax.launch"]
+        return [*program, f"--config={first}", f"--workdir={folder}", *words]
 
     def _write(self) -> tuple[str, list[Claim]]:
-        """Writes the tables of the lines there are; returns their text and the claims that do not hold."""
-        config, valid, tables, stated = (
-            self._config,
-            self._valid(),
-            _tables(self._config),
-            _claims(self._config),
-        )
+        config, valid, tables = self._config, self._valid(), _tables(self._config)
+        stated = _claims(config)
         text = study.tables(valid, tables, config.seeds, config.resamples, listed(config.measures))
         claims, missed = study.claims(valid, stated, config.resamples)
         page = Path(config.page) if config.page else self._workdir / "tables.md"
@@ -255,7 +244,6 @@ class _Study:
         return text, missed
 
     def _valid(self) -> list[Mapping[str, Any]]:
-        """The lines of the study's runs; UserError where those of a table cannot stand in it together."""
         valid = [line for line in self._lines(runs(self._config)) if line is not None]
         for methods in _tables(self._config).values():
             study.require_same_games(valid, methods)
