@@ -37,8 +37,6 @@ class Wanted:
 
     Attributes:
       plan: of the recordings; its seed is that of every draw, its folder where the chunks are kept meanwhile.
-      num_pairs: exactly so many.
-      drop_equal_captions: pairs with two equal captions are left out.
       players: player -> weight.
       policies: player -> what chooses its actions, for those that are no agents.
     """

@@ -28,16 +28,10 @@ _PART = re.compile(r"(\d{8})\.parquet")
 
 @dataclass(frozen=True)
 class DialoguePlan:
-    """The plan of a collection of dialogues.
+    """A collection of `count` dialogues (or groups of them) in parts of `size` in a folder.
 
     Attributes:
-      task, options: of `envs.text.registry.make`.
-      kind, policy: of `TextTask.stream`.
       seed: every draw follows from it and the part's number.
-      count: dialogues, or groups of them.
-      size: of a part, but for the last.
-      folder: where parts go.
-      patient: see `TextTask`.
     """
 
     task: str

@@ -157,11 +157,9 @@ class How:
     """How episodes are played.
 
     Attributes:
-      workers: how many processes step environments.
       lanes: how many episodes of a `BatchPolicy` are played at a time, an even number; it decides the batch of the
         network (lanes / 2) and by that the last bits of its results.
       keep_fields: observation fields that the records keep for every step.
-      greedy: a `BatchPolicy` takes its most likely action instead of drawing one.
       keep_probabilities: records of a `BatchPolicy` keep the probabilities of all actions at every step.
     """
 

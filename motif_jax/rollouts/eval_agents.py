@@ -44,7 +44,6 @@ class EvalAgent:
     """Who takes the tests.
 
     Attributes:
-      name: for people.
       base: where it was trained, or is asked to play.
       abilities: of `READS` and `CHOOSES_WORDS`.
       policy: makes what plays in a place, for `episodes.play_episodes`.

@@ -49,8 +49,6 @@ class EvalSetup:
     """A policy in its environment.
 
     Attributes:
-      policy: for `episodes.play_episodes`.
-      environment, options, spec: where it plays.
       checkpoint: step of the agent's checkpoint, None for other policies.
       rater: the intrinsic reward, None without one.
       reward: dir, step, normalise, quantile, count_exponent and two_decimals of it, None without one.

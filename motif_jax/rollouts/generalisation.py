@@ -43,11 +43,8 @@ class GeneralisationTest:
     """One test.
 
     Attributes:
-      name: of its files and rows.
-      what: for people.
       level: None for the base's.
       options: of the environment, in the place of the base's.
-      needs: of `READS` and `CHOOSES_WORDS`.
       longer: whether a prompt may take more tokens than those of the training.
     """
 

@@ -27,11 +27,7 @@ AGENT = "agent"
 
 
 class Policy(Protocol):
-    """What both kinds have.
-
-    Attributes:
-      in_workers: whether it is a `WorkerPolicy`; else it is a `BatchPolicy`.
-    """
+    """What both kinds have: whether it is a `WorkerPolicy`, else a `BatchPolicy`."""
 
     in_workers: bool
 

@@ -41,13 +41,10 @@ class SamplingPlan:
     """The recording settings of a collection.
 
     Attributes:
-      environment, options: what `envs.registry.make` takes.
       fields: observation fields that become data/FIELD.npy; 'message' is the environment's text, whatever its field is called.
       seed: the collection's seed, for the draw of start points.
-      length: steps of a sub-sequence.
       share: part of the published number of start points (steps / length) that is kept.
       even: each distinct message of an episode is as likely to be drawn as any other; else each step.
-      folder: where the chunks go.
       text: the environment's text field.
     """
 

@@ -35,9 +35,7 @@ class TextAction:
     """An action.
 
     Attributes:
-      text: what the environment is told.
       tokens: as they were written, int32 [M]; None of a policy that writes none.
-      facts: of the tokens.
       divergence: from the policy, nats.
     """
 
@@ -174,13 +172,7 @@ class AgentTextActor:
 
 @dataclasses.dataclass(frozen=True)
 class PlayedText:
-    """A whole episode.
-
-    Attributes:
-      index: its number.
-      dialogue: what was said.
-      actions: as they were said, in their order.
-    """
+    """A whole episode."""
 
     index: int
     dialogue: Dialogue

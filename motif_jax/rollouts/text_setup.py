@@ -133,10 +133,7 @@ class TextEvalSetup:
     """Who plays what.
 
     Attributes:
-      task: of the environments.
-      actor: who speaks.
       plan: both in words, and how actions are written.
-      tokenizer, token_reward: for the token return.
     """
 
     task: TextTask

@@ -165,8 +165,6 @@ class Pair(NamedTuple):
 
     Attributes:
       expert, other: places among the dialogues.
-      turn: of the action.
-      kind: what the other is.
     """
 
     expert: int

@@ -31,7 +31,6 @@ class WatchedAction:
     """An action, with the policy's opinion where it has one.
 
     Attributes:
-      action: the action taken.
       probabilities: float32 [A] of all actions, or None.
       value: the policy's value estimate, or None.
     """
@@ -159,8 +158,6 @@ class Film:
     """A whole episode as arrays, n = actions + 1 rows.
 
     Attributes:
-      task, options, seed: which episode.
-      title: what people call it.
       action_names, action_keys: by number, see `EnvironmentSpec`.
       chars: uint8 [n, rows, columns]; colors: the same, the screen. Empty [n, 0, 0] where there is none.
       cursor: int16 [n, 2], row and column of the player, -1 where unknown.
