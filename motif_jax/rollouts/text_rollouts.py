@@ -1,45 +1,127 @@
-"""Episodes that an agent of text plays to learn from them, with what it wrote in the tokens that it wrote."""
+"""Episodes that an agent of text plays while it is trained: to be evaluated by, and to learn from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.algorithms.token_ppo import EpisodeBatch
 from motif_jax.datasets.dialogues.items import TextTokenizer, tokenise
 from motif_jax.datasets.dialogues.token_rewards import TokenReward
 from motif_jax.envs.text.contract import TextTask
+from motif_jax.language.config import ModelConfig
 from motif_jax.language.decoding import Decoding
 from motif_jax.language.text_agent import TextAgentNetwork
-from motif_jax.rollouts import text_episodes
+from motif_jax.rollouts import text_episodes, text_setup
 from motif_jax.rollouts.speakers import AgentSpeaker
 from motif_jax.rollouts.text_episodes import PlayedText
 from motif_jax.support import seeds
+from motif_jax.support.errors import UserError
 from motif_jax.trainers.dialogue_batches import ItemLayout
 
 
-def player(
-    config: ConfigDict,
+def playable(task: TextTask) -> bool:
+    """Whether the task has an environment that needs neither a server nor a scorer."""
+    try:
+        task.check_episodes()
+    except UserError:
+        return False
+    return not task.patient and not task.scored_by()
+
+
+def require_playable(task: TextTask, name: str) -> None:
+    """Raises UserError where an agent cannot play the task, of the config's `task` name, while it is trained."""
+    task.check_episodes()
+    if not playable(task):
+        raise UserError(
+            f"config.task={name}: must have an environment that needs neither a server nor a scorer with this method"
+        )
+
+
+@dataclass(frozen=True)
+class EvaluationEpisodes:
+    """The episodes of every evaluation of a training, the same ones each time.
+
+    Attributes:
+      count: 0 for none.
+      decode: how actions are written, `config.games.decode`; the method and the data complete it, as in `evaluate_text`.
+      q_min, q_max: the target Q is clipped to, None for no bound.
+    """
+
+    count: int
+    decode: Mapping[str, Any]
+    method: str
+    q_min: float | None
+    q_max: float | None
+    seed: int
+
+    def decoding(self, settings: ModelConfig, longest_action: int) -> Decoding:
+        """Raises UserError for a value that is not allowed."""
+        room = longest_action if settings.max_length is None else settings.max_length - 2
+        own = {"method": self.method, "settings": {"longest_action": max(1, min(longest_action, room))}}
+        try:
+            return text_setup.decoding_of(self.decode, own)
+        except UserError as error:
+            raise UserError(str(error).replace("config.decode.", "config.games.decode.")) from None
+
+    def check(self, task: TextTask, network: TextAgentNetwork) -> None:
+        """Raises UserError for a way to write actions that cannot work."""
+        decoding = self.decoding(network.model.config, 1)
+        if self.count and playable(task):
+            AgentSpeaker(network, self.q_min, self.q_max).check(decoding)
+
+    def player(
+        self, task: TextTask, network: TextAgentNetwork, longest_action: int, as_written: bool = False
+    ) -> Callable[[Any], dict[str, float]] | None:
+        """What plays them with parameters and returns means by name; None where there are none, or the task is not `playable`.
+
+        `as_written` is that of `AgentTextActor`.
+        """
+        if not self.count or not playable(task):
+            return None
+        speaker = AgentSpeaker(network, self.q_min, self.q_max)
+        decoding, seed = self.decoding(network.model.config, longest_action), seeds.derive(self.seed, "games")
+
+        def play(params: Any) -> dict[str, float]:
+            actor = text_episodes.AgentTextActor(
+                speaker, params, task.tokenizer(), decoding, seed, as_written=as_written
+            )
+            rows: list[Mapping[str, float]] = []
+            for episode in text_episodes.play(task, actor, seed, range(self.count), self.count):
+                own = {"return": episode.dialogue.total, "length": float(len(episode.actions))}
+                rows.append({**own, **task.outcome(episode.dialogue)})
+            return {f"games/{name}": float(np.mean([row[name] for row in rows])) for name in rows[0]}
+
+        return play
+
+
+def rollout_player(
+    count: int,
+    seed: int,
     task: TextTask,
     network: TextAgentNetwork,
     layout: ItemLayout,
     reward: TokenReward,
     longest: int,
 ) -> Callable[[Any, int], EpisodeBatch]:
-    """What plays `config.batch_size` new episodes of each step, by draws from the policy as it is."""
+    """What plays `count` new episodes for each step (parameters, step), by draws from the policy as it is.
+
+    `reward` is paid for each token of an action, of which there are `longest` at most.
+    """
     decoding = Decoding("sample", longest, advantages=False)
-    speaker, count, seed = AgentSpeaker(network), config.batch_size, seeds.derive(config.seed, "rollouts")
-    tokenizer = task.tokenizer()
+    speaker, drawn, tokenizer = AgentSpeaker(network), seeds.derive(seed, "rollouts"), task.tokenizer()
 
     def play(params: Any, step: int) -> EpisodeBatch:
-        actor = text_episodes.AgentTextActor(speaker, params, tokenizer, decoding, seed, as_written=True)
+        actor = text_episodes.AgentTextActor(speaker, params, tokenizer, decoding, drawn, as_written=True)
         numbers = range(step * count, (step + 1) * count)
-        found = sorted(text_episodes.play(task, actor, seed, numbers, count), key=lambda each: each.index)
-        return jax.tree.map(lambda leaf: leaf[None], batch_of(found, tokenizer, layout, reward))
+        episodes = sorted(
+            text_episodes.play(task, actor, drawn, numbers, count), key=lambda episode: episode.index
+        )
+        return jax.tree.map(lambda leaf: leaf[None], batch_of(episodes, tokenizer, layout, reward))
 
     return play
 

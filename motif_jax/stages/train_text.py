@@ -15,6 +15,7 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import EXIT_CODE, Interruption, StoppedError
 
 if TYPE_CHECKING:
+    from motif_jax.rollouts.text_rollouts import EvaluationEpisodes
     from motif_jax.trainers.dialogue_data import DialogueSource
     from motif_jax.trainers.text_run import TextRun
 
@@ -115,17 +116,17 @@ def _check_proposals(config: ConfigDict) -> None:
 def _check_data(config: ConfigDict) -> None:
     """Refuses data, runs and models that do not fit each other."""
     from motif_jax.datasets.dialogues import files
-    from motif_jax.rollouts import text_sources, training_games
+    from motif_jax.rollouts import text_rollouts, text_sources
     from motif_jax.trainers import dialogue_data, text_run
     from motif_jax.trainers.text_methods import rule_of
 
     source = dialogue_data.source_of(config)
     task = registry.make(source.task, source.options)
     if rule_of(config.method.name).online:
-        training_games.require_playable(task, config.task)
+        text_rollouts.require_playable(task, config.task)
         settings = text_run.model_config(config, source)
         text_run.check_shapes(config, settings)
-        return training_games.check(config, task, text_run.objective_of(config, settings).agent)
+        return _evaluation_episodes(config).check(task, text_run.objective_of(config, settings).agent)
     if config.task == dialogue_data.RECORDED:
         task.check(task.kinds[0], config.policy)
         text_sources.require_size(task)
@@ -143,7 +144,7 @@ def _check_data(config: ConfigDict) -> None:
             )
     settings = text_run.model_config(config, source)
     text_run.check_shapes(config, settings)
-    training_games.check(config, task, text_run.objective_of(config, settings).agent)
+    _evaluation_episodes(config).check(task, text_run.objective_of(config, settings).agent)
     for key, path in (("data", source.path), ("held_out.data", source.held_out)):
         if path is not None and task.learned_tokens():
             dialogue_data.require_turns(config, files.read(path), key)
@@ -245,9 +246,18 @@ def _built(config: ConfigDict, workdir: Path, stopped: Callable[[], bool]) -> Te
     return build(config, workdir, source, parallel, settings, stopped)
 
 
+def _evaluation_episodes(config: ConfigDict) -> EvaluationEpisodes:
+    from motif_jax.rollouts.text_rollouts import EvaluationEpisodes
+
+    games, method = config.games, config.method
+    return EvaluationEpisodes(
+        games.episodes, games.decode, method.name, method.q_min, method.q_max, config.seed
+    )
+
+
 def _let_play(config: ConfigDict, found: TextRun) -> None:
     """Gives a training the episodes that it evaluates with, and one that learns from its own what plays those."""
-    from motif_jax.rollouts import text_rollouts, training_games
+    from motif_jax.rollouts import text_rollouts
     from motif_jax.trainers import dialogue_data, text_run
     from motif_jax.trainers.text_ppo import PpoTraining
 
@@ -255,11 +265,12 @@ def _let_play(config: ConfigDict, found: TextRun) -> None:
     agent, longest = task.objective.agent, found.longest_action
     online = isinstance(task, PpoTraining)
     # PPO learns from the tokens that were written, whatever the tokenizer makes of their texts.
-    task.play = training_games.player(config, played, agent, longest, as_written=online)
+    task.play = _evaluation_episodes(config).player(played, agent, longest, as_written=online)
     if isinstance(task, PpoTraining):
         layout = text_run.layout_of(config, played.tokenizer().delimiters.pad, agent.model.config)
         reward = dialogue_data.token_reward_of(config)
-        task.rollouts = text_rollouts.player(config, played, agent, layout, reward, longest)
+        count, seed = config.batch_size, config.seed
+        task.rollouts = text_rollouts.rollout_player(count, seed, played, agent, layout, reward, longest)
 
 
 def _size(tree: Any) -> int:
