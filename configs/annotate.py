@@ -26,9 +26,7 @@ KEYS = {
         "lexicon", "score, return, random, lexicon, a model by vllm or openai, or module:Class of your own"
     ),
     "goal": defaults.GOAL,
-    "name": Key(
-        "", "of the label file; empty: the published scheme, such as llama70b_msg_defaultgoal_default"
-    ),
+    "name": Key("", "of the label file; empty: the published scheme, llama70b_msg_defaultgoal_default"),
     "num_shards": positive(1, "parts of the dataset, each a command of its own"),
     "shard_index": natural(0, "which of them, below num_shards"),
     "restart": Key(False, "discards the labels of this name first; answers in the store stay"),
@@ -43,9 +41,7 @@ KEYS = {
     "keep_conversations": defaults.KEEP_CONVERSATIONS,
     "dry_run": Key(False, "prints the conversations of the first pairs and a cost estimate; asks nothing"),
     "dry_run_pairs": positive(2, "whose conversations are printed"),
-    "measured_rate": positive(
-        None, "questions a second, for the estimate; None: of the workdir's last run", float
-    ),
+    "measured_rate": positive(None, "questions a second, for the estimate; None: of the last run", float),
     "prompt": defaults.PROMPT,
     "answer": defaults.ANSWER,
     "sampling": defaults.SAMPLING,

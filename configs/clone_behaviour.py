@@ -25,15 +25,11 @@ KEYS = {
     "trajectories": Key(None, "folder of collect_trajectories", str),
     # Arrays of Python objects are refused.
     "published": {
-        "dir": Key(
-            None, "or of published arrays: DIR/NAME_prompts_NUMBER.npy and DIR/NAME_actions_NUMBER.npy", str
-        ),
+        "dir": Key(None, "or of published arrays: DIR/NAME_prompts_NUMBER.npy, NAME_actions_NUMBER.npy", str),
         "name": Key("trajectories", "see dir"),
         "number": natural(13, "see dir"),
     },
-    "train_pairs": positive(
-        None, "the first so many (published: 400,000); None: all but held_out_share", int
-    ),
+    "train_pairs": positive(None, "the first ones (published: 400,000); None: all but held_out_share", int),
     "held_out_share": Key(0.05, "of the steps, to measure with", above=0, most=0.5),
     "loss": one_of(
         ("tokens", "candidates"),

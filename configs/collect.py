@@ -24,16 +24,12 @@ KEYS = {
     "num_pairs": positive(500_000, "of the dataset"),
     "length": count(1, "steps of a sub-sequence; 1 in the paper"),
     # Below 1, a dataset of the same size comes from more games.
-    "start_share": Key(
-        1.0, "part of the published number of start points (steps / length) that is drawn", above=0, most=1
-    ),
+    "start_share": Key(1.0, "part of the published start points (steps / length)", above=0, most=1),
     "spread": one_of(
         ("steps", "messages"),
         "start points: all steps of a game alike, as published, or all distinct messages of it, however often each came",
     ),
-    "drop_equal_captions": Key(
-        False, "leaves out pairs whose two captions are equal: ties that nobody is asked about"
-    ),
+    "drop_equal_captions": Key(False, "leaves out pairs with two equal captions, which are ties"),
     "environment": {
         "name": Key("NetHackScore-v1", "as in train_agent"),
         "max_episode_steps": positive(5000, "cuts episodes off"),
@@ -58,13 +54,11 @@ KEYS = {
         "agents": natural(0.0, f"{_WEIGHT}: all of `agents` together"),
     },
     "agents": Key(
-        "", "runs of train_agent, with commas between: RUN (newest checkpoint), RUN@STEP, RUN@best, RUN@all"
+        "", "runs of train_agent, with commas between: RUN (the newest), RUN@STEP, RUN@best, RUN@all"
     ),
     "scripted": Key("", "players of your own, module:Class (rollouts/policies.py), with commas between"),
     "lanes": sections.LANES,
-    "screens": Key(
-        True, "data/tty_chars and data/tty_colors, most of a dataset's size; needed only to look at it"
-    ),
+    "screens": Key(True, "data/tty_chars and data/tty_colors: most of a dataset's size, to look at it"),
     "glyphs": Key(False, "data/glyphs, for rewards that read the map"),
     # This one only hands out episodes, so all cores play.
     "workers": positive(available_cores(), "processes that play"),

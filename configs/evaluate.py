@@ -28,9 +28,7 @@ KEYS = {
     "workers": sections.WORKERS,
     "lanes": sections.LANES,
     "record_every": natural(0, "every Nth episode leaves a recording and a player; 0: none"),
-    "show_best": natural(
-        0, "so many of the best and of the worst episodes do, by intrinsic return, else return"
-    ),
+    "show_best": natural(0, "so many of the best and worst episodes do, by intrinsic return, else return"),
     "resamples": sections.RESAMPLES,
     "confidence": sections.CONFIDENCE,
     "environment": sections.PLAYED_ENVIRONMENT,

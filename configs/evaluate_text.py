@@ -34,9 +34,7 @@ KEYS = {
         "policy without values, which needs config.task and decode.max_tokens",
         str,
     ),
-    "policy": Key(
-        None, "a policy of the task in the agent's place, such as 'optimal'; with an agent, in its task", str
-    ),
+    "policy": Key(None, "in the agent's place, such as 'optimal'; with an agent, in its task", str),
     "task": Key(None, "None: the agent's; a text task or module:Class (docs/ilql.md)", str),
     "options": Key("", 'of the task as JSON, {"num_words": 100}; over those that the agent was trained with'),
     "data": Key(
@@ -45,9 +43,7 @@ KEYS = {
         "without an environment those that its training held out",
         str,
     ),
-    "url": Key(
-        None, "of the server that the task talks with, over that of the options; another may resume", str
-    ),
+    "url": Key(None, "of the task's server, over that of the options; another may resume", str),
     "episodes": positive(1024, "that are played in all"),
     "lanes": positive(1024, "played at a time, in one program", most=1 << 20),
     "threads": sections.THREADS,

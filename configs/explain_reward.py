@@ -20,9 +20,7 @@ KEYS = {
         "threshold": sections.THRESHOLD,
     },
     "other": {"dir": Key(None, "a second reward to compare with", str), "step": sections.REWARD_STEP},
-    "dataset_dir": Key(
-        None, "whose messages; None: those that the reward was trained on or its run has met", str
-    ),
+    "dataset_dir": Key(None, "whose messages; None: those that the reward was trained on", str),
     "text": Key("", "messages to rate, with | between them"),
     "max_evaluations": positive(12, "of the change over training, spread evenly"),
     "max_rows": positive(None, "messages on the page, the most frequent ones; None: all", int),

@@ -31,15 +31,9 @@ REWARD = {
         "retrieval: the labels themselves. classification: a network that is trained on them. ranking: one that is trained on preferences "
         "between two messages. motif, table, bag_of_words: frozen, as in configs/train_agent.py. none: the task's reward alone",
     ),
-    "intrinsic_coefficient": natural(
-        0.4, "of the intrinsic reward; published for retrieval on the score task"
-    ),
-    "value": one_of(
-        ("label", "probability"), "what is paid: 1 for yes (above the threshold), or the probability of yes"
-    ),
-    "encoder": one_of(
-        ("lt_cnn", "lt_cnn_small"), "of the networks; the small one reads 128 bytes and is far cheaper"
-    ),
+    "intrinsic_coefficient": natural(0.4, "of the intrinsic reward; as published for retrieval on the score"),
+    "value": one_of(("label", "probability"), "paid: 1 for yes (above the threshold), or its probability"),
+    "encoder": one_of(("lt_cnn", "lt_cnn_small"), "of networks; the small one reads 128 bytes and is cheap"),
     "classifier": {
         "threshold": fraction(0.5, "probabilities strictly above it are helpful"),
         "dropout": fraction(0.1, "while it trains"),
@@ -63,9 +57,7 @@ REWARD = {
         ),
         "steps_per_arrival": positive(32, "see schedule"),
         "steps_per_update": positive(1, "see schedule"),
-        "target": one_of(
-            ("label", "probability"), "what is learned: labels, or the annotator's probabilities"
-        ),
+        "target": one_of(("label", "probability"), "learned: labels, or the annotator's probabilities"),
         "members": size(1, "networks"),
         "deviations": natural(0.0, "of their standard deviations are taken from their mean"),
         "device": Key("auto", "the number of the one that trains; 'auto': where rewards are computed"),

@@ -22,18 +22,14 @@ KEYS = {
     "stage": "pretrain_language_model",
     "seed": sections.SEED_32,
     "texts": Key(None, "files and folders, with commas between them", str),
-    "text_item": one_of(
-        ("paragraph", "line", "file"), "of .txt and .md files; empty lines divide paragraphs"
-    ),
+    "text_item": one_of(("paragraph", "line", "file"), "of .txt and .md; empty lines divide paragraphs"),
     "tokens": Key(None, "in place of texts: tokens/ of another run, whose tokenizer is named below", str),
     "held_out": {
         "share": Key(0.02, "of the items, evenly spread, that perplexity is measured on", above=0, most=0.5),
         "texts": Key(None, "in place of a share: files of their own", str),
     },
     "model": {
-        "folder": Key(
-            None, "fine-tunes this folder or hub model; the keys below are those of a fresh one", str
-        ),
+        "folder": Key(None, "fine-tunes this folder or hub model; keys below are those of a fresh one", str),
         "architecture": one_of(("gpt2", "t5", "llama", "qwen2", "roberta"), "'t5' as version 1.1"),
         **{name: key for name, key in sections.MODEL_SIZES.items() if name != "max_length"},
         "key_value_heads": positive(None, "fewer than heads in 'llama' and 'qwen2'; None: as many", int),
@@ -76,9 +72,7 @@ KEYS = {
         max_gradient_norm=1.0,
     )
     | {"weight_decay": Key(0.1, sections.WEIGHT_DECAY.help, least=0)},
-    "dropout": Key(
-        0.0, "share left out while training, where the architecture has dropout", least=0, below=1
-    ),
+    "dropout": Key(0.0, "left out while training, where the architecture has dropout", least=0, below=1),
     "dtype": sections.DTYPE,
     "remat": sections.REMAT,
     "logits_chunk": sections.LOGITS_CHUNK,

@@ -40,9 +40,7 @@ KEYS = {
         least=0,
         below=1,
     ),
-    "replays": Key(
-        "", "folders of `replay` with players of the training's recorded games, with commas between"
-    ),
+    "replays": Key("", "folders of `replay` of the training's recorded games, with commas between"),
     "max_messages": positive(5000, "of the dataset, most frequent first, in the page's list"),
     "plots": Key(True, "PNG and PDF files beside the page"),
 }

@@ -101,19 +101,13 @@ REWARD = {
         "'motif': frozen, of the run in `dir`. 'table': the numbers of a file. 'bag_of_words': how much a message is like the goal. Or "
         "module:Class of your own (motif_jax/rewards/intrinsic.py). docs/rewards.md",
     ),
-    "dir": Key(
-        None, "run of train_reward, a file of export_reward, or hf://OWNER/NAME; None: no reward", str
-    ),
+    "dir": Key(None, "run of train_reward, file of export_reward, or hf://OWNER/NAME; None: none", str),
     "step": sections.REWARD_STEP,
     "normalise": sections.NORMALISE,
     "quantile": sections.QUANTILE,
     "threshold": sections.THRESHOLD,
-    "table": Key(
-        None, "of kind table: a JSON file {text: number}, or a run of configs/oni.py; other texts get 0", str
-    ),
-    "vectors": Key(
-        None, "of kind bag_of_words: word vectors as fastText writes them; None: hashed letters", str
-    ),
+    "table": Key(None, "of kind table: JSON {text: number}, or a run of configs/oni.py; others get 0", str),
+    "vectors": Key(None, "of kind bag_of_words: word vectors of fastText; None: hashed letters", str),
     "goal": Key("defaultgoal", "of kind bag_of_words: of the prompts' goals, or a sentence"),
     "similarity": Key(-0.5, "of kind bag_of_words: the cosine above which a message is paid"),
     "count_exponent": sections.COUNT_EXPONENT,
@@ -126,15 +120,9 @@ ACTORS = {
     "workers": positive(default_workers(), "cores of every host that play"),
     "envs_per_worker": count(20, "environments of each"),
     # Which is the best is the machine's: a fifth was seen either way.
-    "games_per_process": Key(
-        "4", "at most so many are played in turns by a process; 'auto' tries for 14 seconds"
-    ),
-    "start_method": one_of(
-        ("auto", "fork", "exec"), "'fork' these processes from one, which makes them faster"
-    ),
-    "cores": Key(
-        "auto", "a core for each worker: 'auto' (that no other run has claimed), '' for any, or '2,3,5'"
-    ),
+    "games_per_process": Key("4", "at most, played in turns by a process; 'auto' tries for 14 seconds"),
+    "start_method": one_of(("auto", "fork", "exec"), "'fork' them from one, which makes them faster"),
+    "cores": Key("auto", "one a worker: 'auto' (that no other run has claimed), '' for any, or '2,3,5'"),
     "groups_per_worker": positive(2, "one is stepped while the other waits for its actions"),
     "slots_per_group": positive(None, "rollouts a group can hold; None: as many as batches need", int),
     "warmup_steps": natural(32, "every environment starts with up to so many random steps"),
@@ -142,9 +130,7 @@ ACTORS = {
     "timeout_seconds": positive(300.0, "a process that does not answer for so long is replaced"),
     "start_timeout_seconds": positive(120.0, "a process that is not up so long after its start is replaced"),
     # In serial runs nothing dies, and they are always remembered.
-    "rebuild": Key(
-        False, "games whose process died are played again from seed and actions, which takes memory"
-    ),
+    "rebuild": Key(False, "games whose process died are replayed from seed and actions, in memory"),
     "max_failures": positive(3, "deaths of a process in a row without a finished rollout that end the run"),
 }
 DEVICES = {

@@ -60,9 +60,7 @@ ENVIRONMENT = {
         "language": Key("", "'english', 'french', or '' for the level's own"),
         "observations": positive(3, "in a prompt; of the actions between them one fewer"),
         "actions": Key(ACTIONS, "their names; those beyond the sixth change nothing"),
-        "distractors": natural(
-            None, "objects that no mission needs (published: 4, 8, 16); None: the level's", int
-        ),
+        "distractors": natural(None, "that no mission needs (published: 4, 8, 16); None: the level's", int),
         "change": Key("", "of the words of prompts (motif_jax/envs/babyai_text/changes.py); '' for none"),
     },
 }
@@ -71,9 +69,7 @@ NETWORK = {
     "model": Key("", "a folder, or a name of the Hugging Face hub"),
     "pretrained": Key(True, "False: fresh weights of the model's shapes"),
     "keep_embedding": Key(False, "with fresh weights: the folder's embeddings all the same"),
-    "policy": one_of(
-        ("score", "actions"), "of the actions' words, or a head on the state that the value is read from"
-    ),
+    "policy": one_of(("score", "actions"), "of the actions' words, or a head on the value's state"),
     "score": one_of(
         ("log_probability", "raw_logit", "scaled_probability"),
         "of actions by their words: the sum of their tokens' log-probabilities, or of their logits, or the product of their tokens' "
@@ -103,14 +99,10 @@ ALGORITHM = {
     "microbatch_size": sections.batch(16, "steps of a minibatch at a time on a device: changes memory alone"),
     "recurrence": positive(1, "steps that gradients run back through; a language model has no memory: 1"),
     "normalise_advantage": Key(False, "less their mean, over their standard deviation, of a batch"),
-    "kl_limit": positive(
-        None, "nats from the policy that played, at which an update ends; None: never", float
-    ),
+    "kl_limit": positive(None, "nats from the policy that played that end an update; None: never", float),
     "kl": sections.KL,
     "positive_reward": Key(True, "what a task takes away counts as 0, as published"),
-    "broadcast_rows": positive(
-        16, "with compat.glam_value_broadcast: steps that a published process learns from"
-    ),
+    "broadcast_rows": positive(16, "with compat.glam_value_broadcast: steps of a published process"),
 }
 _AGENT = resources.config_file("train_agent")["KEYS"]
 KEYS = {
@@ -123,9 +115,7 @@ KEYS = {
             "what the agent would do in fixed situations is asked before every update: 'own' (11 of ours, in English; those with no more "
             "observations than its prompts), '' for none, or a JSON file as configs/probes/babyai_text.json is",
         ),
-        "clauses_every": natural(
-            50, "updates between what it would do without each of their clauses; 0: never"
-        ),
+        "clauses_every": natural(50, "updates between what it does without each clause; 0: never"),
     },
     "tests": Key(
         "all",
@@ -220,9 +210,7 @@ _DRRN = {
         "gamma": fraction(0.9, "discount of a step"),
         "epochs": positive(1, "steps of learning after each batch, each on a draw of its own"),
         # All of the published run.
-        "replay_steps": positive(
-            1_500_000, "remembered, each in 2.5 bytes for each of network.prompt_tokens"
-        ),
+        "replay_steps": positive(1_500_000, "remembered, each in 2.5 bytes a network.prompt_tokens"),
         "replay_draw": positive(64, "steps of a draw, of all devices together"),
         "positive_reward": ALGORITHM["positive_reward"],
     },

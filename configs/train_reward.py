@@ -54,9 +54,7 @@ KEYS = {
     "labels": {
         "soft": Key(False, "learns the annotators' probabilities instead of their labels"),
         "smoothing": fraction(0.0, "share of every target that is moved to one half each"),
-        "confidence": one_of(
-            ("none", "probability"), "weighs pairs by the probability of the annotator's answer"
-        ),
+        "confidence": one_of(("none", "probability"), "weighs pairs by the annotator's probability"),
         "ties": one_of(("half", "drop"), "'drop' leaves ties out of the loss"),
         "annotator_weights": Key("", "such as '2,1'; empty: all annotators count alike"),
     },

@@ -29,9 +29,7 @@ _NAMES = {f"{task}_{method}": (task, method) for task in TASKS for method in MET
 _PUBLISHED = [name for name, (_, method) in _NAMES.items() if method != "ppo"]
 METHOD = {
     "name": Key("ilql", "of METHOD above, or module:Class (docs/ilql.md)"),
-    "discount": fraction(
-        0.99, "of a step from one action (a token; of ilql_utterance an utterance) to the next"
-    ),
+    "discount": fraction(0.99, "from one action (a token; of ilql_utterance an utterance) to the next"),
     "expectile": Key(0.7, "of the target Q that V estimates; 0.5: the mean", above=0, below=1),
     "polyak": fraction(0.005, "share of the way that targets go after every step"),
     "copy_every": positive(None, "steps between whole copies to the targets; None: no copies", int),
@@ -81,9 +79,7 @@ KEYS = {
     "seed": sections.SEED_32,
     "task": Key("wordle", "a text task, or module:Class (docs/ilql.md)"),
     "options": Key("", 'of the task, as JSON: {"num_words": 100}; those of data of collect_text are known'),
-    "data": Key(
-        None, "dialogues (.jsonl, .parquet) or a folder with them; None: drawn as collect_text does", str
-    ),
+    "data": Key(None, "dialogues (.jsonl, .parquet) or their folder; None: drawn as by collect_text", str),
     "kind": Key("games", "of dialogues that are drawn"),
     "policy": Key("mixture(0.5, optimal, repeat(optimal))", "of dialogues that are drawn"),
     "held_out": {
@@ -93,14 +89,10 @@ KEYS = {
             above=0,
             most=0.5,
         ),
-        "data": Key(
-            None, "other data in the place of a share; of a stream dialogues are drawn beforehand", str
-        ),
+        "data": Key(None, "other data in place of a share; of a stream they are drawn beforehand", str),
     },
     "filter": {
-        "top": Key(
-            1.0, "%BC: only this part of the data, the best by return, is learned from", above=0, most=1
-        ),
+        "top": Key(1.0, "%BC: only this best part of the data, by return, is learned from", above=0, most=1),
         "bottom": Key(1.0, "or the worst part", above=0, most=1),
         "cutoff": Key(None, "or those with a return of at least this; token_reward is no part of it", float),
     },
@@ -116,9 +108,7 @@ KEYS = {
     "candidates": CANDIDATES,
     "ppo": PPO,
     "network": {
-        "checkpoint": Key(
-            None, "all trunks begin as this folder or hub model; None: fresh, of these sizes", str
-        ),
+        "checkpoint": Key(None, "trunks begin as this folder or hub model; None: fresh, of these sizes", str),
         **sections.MODEL_SIZES,
     },
     "initial": {
@@ -129,9 +119,7 @@ KEYS = {
     "length_buckets": Key(True, "dialogues of about one length together; False: padded to the longest"),
     "batch_size": sections.batch(64, "dialogues of a step"),
     "accumulate": sections.ACCUMULATE,
-    "average": one_of(
-        ("batch", "micro_batch"), "of all actions of a step, or of its micro-batches' means (published)"
-    ),
+    "average": one_of(("batch", "micro_batch"), "of a step's actions, or of micro-batches (published)"),
     "max_steps": positive(10_000, "of the training"),
     "evaluate_every": sections.EVALUATE_EVERY,
     "evaluation_batches": positive(16, "of held-out dialogues, at most"),
@@ -147,9 +135,7 @@ KEYS = {
     "logits_chunk": sections.LOGITS_CHUNK,
     "lora": sections.LORA,
     **sections.TRAINING_FROM_TEXT,
-    "log_every_seconds": positive(
-        20.0, "between rows of what is learned: Q, V, advantages (docs/metrics.md)"
-    ),
+    "log_every_seconds": positive(20.0, "between rows of Q, V and advantages (docs/metrics.md)"),
     "compat": sections.compat(
         "ilql_policy_loss_norm ilql_utterance_int_reward ilql_padded_positions ilql_utterance_truncation ilql_next_q_zero "
         "ilql_target_dropout chai_scores"

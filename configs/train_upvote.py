@@ -17,12 +17,8 @@ KEYS = {
     "stage": "train_upvote",
     "seed": sections.SEED_32,
     "reddit": {
-        "folder": Key(
-            "", "with comments_positive.csv and comments_negative.csv; empty: comments are made up"
-        ),
-        "indexes": Key(
-            "", "a JSON list of the rows that are used (published: those of the test split); empty: all"
-        ),
+        "folder": Key("", "of comments_positive.csv and comments_negative.csv; empty: made up"),
+        "indexes": Key("", "a JSON list of rows that are used (published: the test split); empty: all"),
         "num_comments": positive(2000, "that are made up"),
         "data_seed": Key(1, "of those"),
     },

@@ -58,9 +58,7 @@ NONFINITE = {
     "most_skips": positive(10, "'skip' ends a run after so many"),
 }
 EARLY_STOPPING = {
-    "patience": natural(
-        0, "evaluations without a better held-out loss that end the run, which uses the best; 0: never"
-    )
+    "patience": natural(0, "evaluations without a better held-out loss that end the run; 0: never")
 }
 WANDB = {
     "enabled": Key(False, "logs to Weights & Biases, too"),
@@ -93,7 +91,7 @@ def profile(steps: int = 2) -> dict[str, Key]:
         "start": natural(None, "update after which a trace starts; None: no trace", int),
         "steps": positive(steps, "updates that the trace is of"),
         "server_port": positive(
-            None, "where TensorBoard can ask for a trace; None: nowhere", int, below=1 << 16
+            None, "where TensorBoard can ask for a trace; None: none", int, below=1 << 16
         ),
     }
 
@@ -126,9 +124,7 @@ LOGITS_CHUNK = positive(
 )
 # A penalty for leaving the policy at the start (algorithms/kl_penalty.py).
 KL = {
-    "coefficient": natural(
-        0.0, "of log pi - log pi_ref in the reward, pi_ref the policy at the start; 0: no penalty"
-    ),
+    "coefficient": natural(0.0, "of log pi - log pi_ref in the reward, pi_ref at the start; 0: none"),
     "target": positive(
         None,
         "nats an action (of free text an utterance) that the coefficient is adapted to; None: it is fixed",
@@ -155,9 +151,7 @@ POLICY = Key(
     "scripted player (BabyAI-Text); 'agent' (that of agent.dir); the folder of an agent run; or module:Class of your own "
     "(rollouts/policies.py)",
 )
-CHECKPOINT = Key(
-    "latest", "'latest', 'best' (by the training's mean return), or a step; 0: before its training"
-)
+CHECKPOINT = Key("latest", "'latest', 'best' (by mean return in training), or a step; 0: before it")
 AGENT_DIR = Key(None, "run folder of train_agent; the random policy plays in its environment", str)
 # An agent keeps the options of its training, on another level without kind and distractors.
 PLAYED_LEVEL = Key(None, "None: the agent's, or BabyAI-MixedTrainLocal-v0", str)
@@ -168,15 +162,11 @@ PLAYED_ENVIRONMENT = {
     "text": Key(None, "of gym:ID, as in train_agent; None: the agent's, or the default", str),
     "text_bytes": positive(None, "of gym:ID, as in train_agent; None: the agent's, or the default", int),
     "modules": Key(None, "of gym:ID, as in train_agent; None: the agent's, or the default", str),
-    "change": Key(
-        None, "of BabyAI-Text's prompts ('other_episode', say; docs/glam.md); None: the agent's", str
-    ),
+    "change": Key(None, "of BabyAI-Text's prompts ('other_episode'; docs/glam.md); None: the agent's", str),
     "max_episode_steps": MAX_EPISODE_STEPS,
 }
 GYM = {
-    "text": Key(
-        "", "of gym:ID: what gives a step's text: 'module:function', 'info:KEY', 'obs:KEY', empty for none"
-    ),
+    "text": Key("", "of gym:ID: a step's text: 'module:function', 'info:KEY', 'obs:KEY'; empty: none"),
     "text_bytes": positive(256, "of gym:ID: the most that a text has"),
     "modules": Key("", "of gym:ID: modules that register environments, with commas between"),
 }
@@ -248,21 +238,13 @@ STUDY = {
     "seed": Key(1, "of the first run of a method; the others follow"),
     "seeds": positive(3, "runs of each method"),
     "rows": Key("", "file of runs that are there: one JSON line each"),
-    "page": Key(
-        "", "Markdown file with the tables between <!-- study --> and <!-- /study -->; empty: printed"
-    ),
+    "page": Key("", "Markdown file, tables between <!-- study --> and <!-- /study -->; empty: printed"),
     "only": Key("", "of these methods only, with commas between; empty: all"),
-    "most_runs": natural(
-        None, "at most now, 0 to write the tables of what there is; None: all without a line", int
-    ),
+    "most_runs": natural(None, "at most now; 0: only tables of what there is; None: all without a line", int),
     "keep_runs": Key(False, "run folders stay when their line is written"),
-    "prepare_order": Key(
-        "", "names of `prepare` (folder -> command), which are done first, once, in this order"
-    ),
+    "prepare_order": Key("", "names of `prepare` (folder -> command), done first, once, in this order"),
     "training": Key("", f"what all methods have in common: {_COMMAND}"),
-    "table_order": Key(
-        "", "titles of `tables` (title -> methods, of which the first is what others are compared with)"
-    ),
+    "table_order": Key("", "titles of `tables` (title -> methods, compared with the first)"),
     "evaluation": Key("", f"the games that tell what was learned: {_COMMAND}"),
     "claims": Key(
         "",
