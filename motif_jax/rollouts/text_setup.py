@@ -69,7 +69,7 @@ def named_task(config: ConfigDict, about: Mapping[str, Any] | None) -> tuple[str
     Raises:
       UserError: there is no task, `options` are no JSON object, or the agent's task is another one.
     """
-    own = checks.json_object(config, "options")
+    own = registry.json_options(config.options)
     own_task = about["task"] if about else None
     name = str(config.task or own_task or "")
     checks.require(

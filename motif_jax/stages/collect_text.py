@@ -36,7 +36,7 @@ def options_of(config: ConfigDict) -> dict[str, Any]:
             not config.options, "options", config.options, f"empty: options are below config.{config.task}"
         )
         return registry.options_of(config.to_dict())
-    return checks.json_object(config, "options")
+    return registry.json_options(config.options)
 
 
 def _said(config: ConfigDict) -> ConfigDict:

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 from ml_collections import ConfigDict
-from rich.console import Console
 
 from motif_jax.actors.rerecording import differences, record_actions
 from motif_jax.envs.replay import Recording
-from motif_jax.reports import evaluation_files, film_files, measures, messages, text_tables
+from motif_jax.reports import evaluation_files, evaluation_tables, film_files, messages
 from motif_jax.reports.film_files import Films
 from motif_jax.rollouts import evaluation_setup, watching
 from motif_jax.rollouts.episode_worker import PlayedEpisode
@@ -20,7 +19,7 @@ from motif_jax.rollouts.episodes import How
 from motif_jax.rollouts.journal import play_policy
 from motif_jax.support import capacity, interruption, run_folder, seeds
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_json, atomic_write_text, read_json
+from motif_jax.support.files import atomic_write_json, read_json
 from motif_jax.support.locks import FolderLock
 
 IDENTITY = ("seed", "greedy", "lanes", "bot_agreement", *evaluation_setup.IDENTITY)
@@ -62,35 +61,14 @@ def _evaluate(config: ConfigDict, workdir: Path, stop: interruption.Interruption
 def _write(
     config: ConfigDict, workdir: Path, plan: Mapping[str, Any], reward: str, rows: Sequence[Mapping[str, Any]]
 ) -> None:
-    summaries = measures.summarise_rows(rows, config.resamples, config.confidence)
-    rate, seconds = evaluation_files.speed(rows)
-    summary = {
-        "plan": plan,
-        "episodes": len(rows),
-        "steps": sum(row["length"] for row in rows),
-        "seconds": seconds,
-        "steps_per_second": rate,
-        "confidence": config.confidence,
-        "intervals": f"percentile bootstrap over episodes, {config.resamples} resamples; success rate: Wilson",
-        "measures": {key: summary.as_dict() for key, summary in summaries.items()},
-    }
+    summary, summaries = evaluation_tables.summarise(plan, rows, config.resamples, config.confidence)
     tallies = messages.merge(messages.unpack(row["messages"]) for row in rows if "messages" in row)
     evaluation_files.write_parquet(
         workdir / evaluation_files.TABLE, [{k: v for k, v in row.items() if k != "messages"} for row in rows]
     )
     atomic_write_json(workdir / evaluation_files.MESSAGES, messages.as_rows(tallies))
-    cells = measures.table_rows(summaries)
-    title = f"{plan['policy']} on {plan['environment']}"
-    note = (
-        f"{len(rows)} episodes, {summary['steps']:,} steps, {rate:,.0f} steps/s; brackets: "
-        f"{100 * config.confidence:g} % intervals ({summary['intervals']}); intrinsic reward: {reward}"
-    )
-    table, escape = text_tables.markdown(measures.HEADER, cells), text_tables.markdown_escape
-    atomic_write_text(workdir / "table.md", f"{escape(title)}\n\n{table}\n{escape(note)}\n")
     evaluation_files.write_summary(workdir, summary, rows)
-    console = Console()
-    header, shown = measures.fit_width(cells, console.width)
-    console.print(text_tables.terminal(header, shown, title, note))
+    evaluation_tables.show(workdir, summary, summaries, "steps", f"; intrinsic reward: {reward}")
     print(f"written: {workdir / evaluation_files.SUMMARY}, {evaluation_files.TABLE}, table.md")
 
 

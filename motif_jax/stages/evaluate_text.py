@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from ml_collections import ConfigDict
-from rich.console import Console
 
 from motif_jax.datasets.dialogues import parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogues
 from motif_jax.envs.text import registry
-from motif_jax.reports import evaluation_files, measures, text_games_page, text_tables
+from motif_jax.reports import evaluation_files, evaluation_tables, text_games_page
 from motif_jax.support import interruption, run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, atomic_write_text, read_json
@@ -126,19 +125,8 @@ def _write(
     from motif_jax.rollouts import recorded_texts
     from motif_jax.rollouts.journal import FAILED
 
-    summaries = measures.summarise_rows(rows, config.resamples, config.confidence)
-    rate, seconds = evaluation_files.speed(rows)
-    summary = {
-        "plan": dict(plan),
-        "episodes": len(rows),
-        "steps": sum(row["length"] for row in rows),
-        "seconds": seconds,
-        "steps_per_second": rate,
-        FAILED: sum(row.get(FAILED, 0) for row in rows),
-        "confidence": config.confidence,
-        "intervals": f"percentile bootstrap over episodes, {config.resamples} resamples; success rate: Wilson",
-        "measures": {key: value.as_dict() for key, value in summaries.items()},
-    }
+    summary, summaries = evaluation_tables.summarise(plan, rows, config.resamples, config.confidence)
+    summary[FAILED] = sum(row.get(FAILED, 0) for row in rows)
     if (ranked := recorded_texts.ranking(rows)) and plan.get("data"):
         summary["ranking"] = ranked
     dialogues = Dialogues.of(text_games_page.dialogue_of(row) for row in rows)
@@ -149,19 +137,10 @@ def _write(
         from motif_jax.published import evaluation_logs
 
         evaluation_logs.write(workdir / LOG, rows, run_folder.as_plain(config))
-    cells = measures.table_rows(summaries)
-    title = f"{plan['policy']} on {plan['environment']}"
-    note = (
-        f"{len(rows)} episodes, {summary['steps']:,} actions, {rate:,.0f} actions/s; brackets: {100 * config.confidence:g} % "
-        f"intervals ({summary['intervals']})"
-    )
-    table, escape = text_tables.markdown(measures.HEADER, cells), text_tables.markdown_escape
-    atomic_write_text(workdir / "table.md", f"{escape(title)}\n\n{table}\n{escape(note)}\n")
     if config.show:
         atomic_write_text(workdir / PAGE, text_games_page.render(rows[: config.show], plan))
     evaluation_files.write_summary(workdir, summary, rows)
-    header, shown = measures.fit_width(cells, Console().width)
-    Console().print(text_tables.terminal(header, shown, title, note))
+    evaluation_tables.show(workdir, summary, summaries, "actions")
     cut = sum(row.get("actions_cut", 0) for row in rows)
     if cut:
         decode = plan["decode"]

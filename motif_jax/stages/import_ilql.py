@@ -36,7 +36,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 def _task(config: ConfigDict) -> tuple[Any, dict[str, Any]]:
     from motif_jax.envs.text import registry
 
-    options = checks.json_object(config, "options")
+    options = registry.json_options(config.options)
     task = registry.make(config.task, options)
     task.tokenizer()
     return task, options

@@ -12,6 +12,7 @@ from rich.console import Console
 from motif_jax.envs.babyai_text import catalogue, prompts
 from motif_jax.reports import generalisation_files, text_tables
 from motif_jax.reports.evaluation_files import Journal, episode_row
+from motif_jax.reports.evaluation_tables import write_table
 from motif_jax.rollouts import eval_agents
 from motif_jax.rollouts.episodes import How
 from motif_jax.rollouts.generalisation import (
@@ -26,7 +27,6 @@ from motif_jax.rollouts.journal import play_policy
 from motif_jax.support import capacity, interruption, run_folder, seeds
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_text
 from motif_jax.support.locks import FolderLock
 
 # What a result depends on; more tests and more episodes may be asked for.
@@ -139,8 +139,7 @@ def _show(config: ConfigDict, workdir: Path, player: eval_agents.EvalAgent) -> N
         f"{config.episodes} episodes of the same seeds in each test; changes are against the first; brackets: "
         f"{100 * config.confidence:g} % intervals ({summary['intervals']})"
     )
-    table, escape = text_tables.markdown(header, cells), text_tables.markdown_escape
-    atomic_write_text(workdir / "table.md", f"{escape(title)}\n\n{table}\n{escape(note)}\n")
+    write_table(workdir, title, note, header, cells)
     Console().print(text_tables.terminal(header, cells, title, note))
     for name, reason in summary["left_out"].items():
         print(f"left out: {name}: {reason}")

@@ -12,7 +12,6 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import parse_json
 
 _PORTS = 65_536
 
@@ -105,15 +104,3 @@ def existing_folder(config: ConfigDict, key: str) -> Path:
     require(bool(value), key, value, f"a folder: give it with --config.{key}=DIR")
     require(os.path.isdir(value), key, value, "an existing folder")
     return Path(value)
-
-
-def json_object(config: ConfigDict, key: str) -> dict[str, Any]:
-    """The JSON object in the text `config.key`, {} for an empty one; UserError for anything else."""
-    text = dotted(config, key)
-    try:
-        value = parse_json(text or "{}")
-    except ValueError:
-        value = None
-    if not isinstance(value, dict):
-        raise UserError(f"config.{key}={text}: must be a JSON object such as " + '{"num_words": 100}')
-    return value

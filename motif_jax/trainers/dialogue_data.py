@@ -73,7 +73,7 @@ def source_of(config: ConfigDict) -> DialogueSource:
         raise UserError(
             f"config.held_out.data={config.held_out.data}: must be None without config.data, the stream gives them"
         )
-    own = checks.json_object(config, "options")
+    own = registry.json_options(config.options)
     found: Mapping[str, Any] = {}
     if path is not None and path.name != _META and (path.parent / _META).is_file():
         drawn = read_json(path.parent / _META, "collect it again").get("config", {})

@@ -10,6 +10,7 @@ from motif_jax.envs.spec import OBSERVED
 from motif_jax.envs.text.contract import TextTask
 from motif_jax.support import digests, entry_points
 from motif_jax.support.errors import UserError
+from motif_jax.support.files import parse_json
 
 _TASKS = {
     "wordle": "motif_jax.envs.wordle.task:Wordle",
@@ -85,3 +86,14 @@ def make(name: str, options: Mapping[str, Any]) -> TextTask:
       UserError: there is no such task, or an option does not fit.
     """
     return load(name)(options)
+
+
+def json_options(text: str) -> dict[str, Any]:
+    """The JSON object that `config.options` holds, {} where it is empty; UserError for anything else."""
+    try:
+        options = parse_json(text or "{}")
+    except ValueError:
+        options = None
+    if not isinstance(options, dict):
+        raise UserError(f"config.options={text}: must be a JSON object such as " + '{"num_words": 100}')
+    return options

@@ -1,0 +1,56 @@
+"""The summary of an evaluation, and its table in table.md and on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from motif_jax.reports import evaluation_files, measures, text_tables
+from motif_jax.reports.statistics import Summary
+from motif_jax.support.files import atomic_write_text
+
+
+def summarise(
+    plan: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], resamples: int, confidence: float
+) -> tuple[dict[str, Any], dict[str, Summary]]:
+    """What evaluation.json says of an evaluation, and its measures by name."""
+    summaries = measures.summarise_rows(rows, resamples, confidence)
+    rate, seconds = evaluation_files.speed(rows)
+    summary = {
+        "plan": dict(plan),
+        "episodes": len(rows),
+        "steps": sum(row["length"] for row in rows),
+        "seconds": seconds,
+        "steps_per_second": rate,
+        "confidence": confidence,
+        "intervals": f"percentile bootstrap over episodes, {resamples} resamples; success rate: Wilson",
+        "measures": {key: value.as_dict() for key, value in summaries.items()},
+    }
+    return summary, summaries
+
+
+def write_table(
+    workdir: Path, title: str, note: str, header: Sequence[str], cells: Sequence[Sequence[str]]
+) -> None:
+    """Writes table.md."""
+    table, escape = text_tables.markdown(header, cells), text_tables.markdown_escape
+    atomic_write_text(workdir / "table.md", f"{escape(title)}\n\n{table}\n{escape(note)}\n")
+
+
+def show(
+    workdir: Path, summary: Mapping[str, Any], summaries: Mapping[str, Summary], unit: str, about: str = ""
+) -> None:
+    """Writes table.md and prints it; `unit` is what a step is called, `about` ends the note."""
+    plan, cells = summary["plan"], measures.table_rows(summaries)
+    title = f"{plan['policy']} on {plan['environment']}"
+    note = (
+        f"{summary['episodes']} episodes, {summary['steps']:,} {unit}, {summary['steps_per_second']:,.0f} {unit}/s; brackets: "
+        f"{100 * summary['confidence']:g} % intervals ({summary['intervals']}){about}"
+    )
+    write_table(workdir, title, note, measures.HEADER, cells)
+    console = Console()
+    header, shown = measures.fit_width(cells, console.width)
+    console.print(text_tables.terminal(header, shown, title, note))
