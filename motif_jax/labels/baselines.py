@@ -20,7 +20,6 @@ from motif_jax.support.errors import UserError
 
 
 def _array(dataset: PairsDataset, need: str) -> np.ndarray:
-    """An array [pairs, 2] of info/ or [pairs, 2, length] of data/."""
     group, _, name = need.rpartition("/")
     return np.asarray((dataset.info if group else dataset.data)[name])
 
@@ -46,7 +45,6 @@ class _NumberAnnotator(Annotator):
 
     @classmethod
     def check(cls, config: Any, form: Form) -> None:
-        """Raises UserError when the dataset does not have the numbers, or has some that are not finite."""
         try:
             dataset = PairsDataset.open(config.dataset_dir, need=("message", cls.need))
         except UserError as error:
@@ -94,7 +92,6 @@ class RandomAnnotator(Annotator):
         self._seed: int = config.seed
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
-        """Yields (position, answer) in the order of the questions."""
         for position, question in enumerate(questions):
             label = SECOND if seeds.derive(self._seed, "random annotator", question.id) % 2 else FIRST
             yield position, Answer(label, (0.5, 0.5, 0.0))

@@ -68,7 +68,6 @@ class Conversation:
     cached_tokens: int = 0
 
     def cost(self, prompt: int, completion: int, cached: int) -> None:
-        """Adds the tokens of one turn."""
         self.prompt_tokens += prompt
         self.completion_tokens += completion
         self.cached_tokens += cached
@@ -80,7 +79,6 @@ class Conversation:
         mass: float | None = None,
         note: str = "",
     ) -> Answer:
-        """The answer that ends the conversation."""
         return Answer(
             label,
             probabilities,
@@ -135,7 +133,6 @@ class ChatAnnotator(Annotator):
         return sampling
 
     def open(self, position: int, question: Question) -> Conversation:
-        """Begins the conversation about a question."""
         return Conversation(position, question, self.prompt.conversation(*question.items))
 
     def seed(self, dialogue: Conversation) -> int | None:

@@ -74,7 +74,6 @@ def estimate_lines(
 
 
 def _spread(questions: list[Question]) -> list[Question]:
-    """Up to 200 questions spread evenly over the list."""
     return questions[:: max(1, len(questions) // _SAMPLE)][:_SAMPLE]
 
 
@@ -85,6 +84,5 @@ def _tokens(preview: Preview) -> str:
 
 
 def _last_run(workdir: Path) -> dict[str, Any]:
-    """The summary of the run folder's last run, nothing where there was none."""
     path = workdir / "summary.json"
     return files.read_json(path, "remove it, it is written again") if path.exists() else {}

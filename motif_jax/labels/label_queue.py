@@ -196,12 +196,10 @@ class LabelBookkeeper:
 
     @property
     def in_flight(self) -> int:
-        """Questions that are being asked."""
         return len(self._flight)
 
     @property
     def queued(self) -> int:
-        """Questions that wait."""
         return len(self._queue)
 
     def poll(self) -> list[Labelled]:
@@ -259,7 +257,6 @@ class LabelBookkeeper:
             }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Resumes from a `state`."""
         with self._lock:
             self._totals |= {name: state["totals"].get(name, 0) for name in _TOTALS}
             self._step = state["step"]

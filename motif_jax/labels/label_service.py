@@ -56,7 +56,7 @@ class LabelService:
         self._form, self._hasher, self._attempts = form, QuestionHasher(identity), section.attempts
         # Whether everything is asked, whatever the store has.
         self._requeue = bool(config.compat.get("oni_requeue", False))
-        self._books = LabelBookkeeper(config, form, identity, self._annotator.prices)
+        self._bookkeeper = LabelBookkeeper(config, form, identity, self._annotator.prices)
         self._store = AnswerStore(section.store_dir)
         folder = section.get("conversations_dir", "")
         self._conversations = ConversationLog(Path(folder), "online") if folder else None
@@ -92,7 +92,7 @@ class LabelService:
         except BaseException:
             self.close()
             raise
-        self._books.server_up, self._books.server_since = True, time.time()
+        self._bookkeeper.server_up, self._bookkeeper.server_since = True, time.time()
         if self._is_server:
             self._thread.start()
 
@@ -111,47 +111,47 @@ class LabelService:
           UserError: the annotator can ask no more, for good: the disk of its store is full.
         """
         self._check()
-        self._books.meet(items, counts, scores, step)
+        self._bookkeeper.meet(items, counts, scores, step)
         self._events.put(None)
 
     def poll(self) -> list[Labelled]:
         """What has been answered since the last call; raises as `meet`."""
         self._check()
         if not self._is_server:
-            self._ask(self._open(self._books.take(_MAX_AT_ONCE)))
-        return self._books.poll()
+            self._ask(self._open(self._bookkeeper.take(_MAX_AT_ONCE)))
+        return self._bookkeeper.poll()
 
     def known(self, items: Sequence[Items]) -> list[Labelled]:
         """Labels of those of the texts that the answer store has one of; for a start, as it waits for the disk."""
         labels = []
         for item in items:
-            question = self._books.question(item)
+            question = self._bookkeeper.question(item)
             with self._lock:
                 answer = self._store.get(self._hasher.items(question, self._form))
             if answer is not None and answer.label != UNKNOWN:
                 labels.append(labelled(self._form, item, answer, item != question))
-                self._books.settle(item)
+                self._bookkeeper.settle(item)
         return labels
 
     def queued(self) -> int:
         """Questions that wait to be asked."""
-        return self._books.queued
+        return self._bookkeeper.queued
 
     def in_flight(self) -> int:
         """Questions that are being asked, whose answers `poll` has not given."""
-        return self._books.in_flight
+        return self._bookkeeper.in_flight
 
     def metrics(self) -> dict[str, float]:
         """Figures for a row of metrics (docs/metrics.md, `annotator/`), the same names from the first call on."""
-        return self._books.metrics()
+        return self._bookkeeper.metrics()
 
     def state(self) -> dict[str, Any]:
         """What waits or is being asked, and what has been spent, for a checkpoint; JSON-able."""
-        return self._books.state()
+        return self._bookkeeper.state()
 
     def restore(self, state: dict[str, Any]) -> None:
         """Resumes from a `state`; before `start`."""
-        self._books.restore(state)
+        self._bookkeeper.restore(state)
 
     def close(self) -> None:
         """Ends the annotator; what is being asked is lost. The second call does nothing."""
@@ -178,7 +178,7 @@ class LabelService:
             key = self._hasher.items(pending.items, self._form)
             answer = None if self._requeue else self._store.get(key)
             if answer is not None and (answer.label != UNKNOWN or answer.attempts >= self._attempts):
-                self._books.answered(pending.number, answer)
+                self._bookkeeper.answered(pending.number, answer)
                 continue
             attempt = max(pending.attempts, answer.attempts if answer is not None else 0)
             to_ask.append((pending.number, Question(key, pending.items, self._form, attempt=attempt)))
@@ -206,7 +206,7 @@ class LabelService:
             if self._conversations is not None:
                 self._conversations.add(pairs)
         for (number, _, answer, seconds), kept in zip(answered, stored, strict=True):
-            self._books.answered(number, kept, answer.tokens, seconds)
+            self._bookkeeper.answered(number, kept, answer.tokens, seconds)
 
     def _reach(self, stream: OpenAIStream, stopped: Callable[[], bool]) -> None:
         """Waits until a question is answered, or a ping where the question was answered before.
@@ -261,7 +261,6 @@ class LabelService:
             self._error = error
 
     def _new_events(self) -> list[Any]:
-        """New events, or nothing after a while."""
         events = []
         with contextlib.suppress(queue.Empty):
             events.append(self._events.get(timeout=_LOOK_SECONDS))
@@ -277,7 +276,7 @@ class LabelService:
             elif event is not None:
                 question = self._sent.pop(event.number)
                 if event.answer is None:
-                    self._books.failed(event.number)
+                    self._bookkeeper.failed(event.number)
                     self._missed(event)
                 else:
                     answered.append((event.number, question, event.answer, time.monotonic() - event.sent))
@@ -303,10 +302,11 @@ class LabelService:
         """Asks what is to be asked: as much as the server gets at a time, and one question now and then while it is away."""
         while True:
             most = cast("OpenAIAnnotator", self._annotator).concurrency
-            if not self._books.server_up:
+            if not self._bookkeeper.server_up:
                 most = 1 if time.monotonic() >= self._probe_at else 0
+            room = most - self._bookkeeper.in_flight
             with self._lock:
-                taken = [] if self._closed else self._books.take(most - self._books.in_flight)
+                taken = [] if self._closed or room <= 0 else self._bookkeeper.take(room)
                 to_ask = self._open(taken)
             if not taken:
                 return
@@ -316,12 +316,12 @@ class LabelService:
                 self._stream.ask(number, question)
 
     def _report(self, up: bool, cause: str = "") -> None:
-        books = self._books
-        if up == books.server_up:
+        bookkeeper = self._bookkeeper
+        if up == bookkeeper.server_up:
             return
-        before, books.server_up, books.server_since = books.server_since, up, time.time()
+        before, bookkeeper.server_up, bookkeeper.server_since = bookkeeper.server_since, up, time.time()
         if up:
-            text = f"the annotator answers again, after {books.server_since - before:,.0f} s"
+            text = f"the annotator answers again, after {bookkeeper.server_since - before:,.0f} s"
         else:
             text = f"the annotator has no answers: {cause}; training continues"
         print(text, file=sys.stderr, flush=True)

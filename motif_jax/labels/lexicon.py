@@ -46,7 +46,6 @@ class LexiconEvent:
     weights: Mapping[str, float]
 
     def tells(self, sentence: str) -> bool:
-        """Whether `sentence` has one of the patterns."""
         return any(pattern.search(sentence) for pattern in self.patterns)
 
 
@@ -266,12 +265,10 @@ class LexiconAnnotator(Annotator):
 
     @classmethod
     def check(cls, config: Any, form: Form) -> None:
-        """Raises UserError when the lexicon or the goal cannot be used."""
         del form
         _load(config)
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
-        """Yields (position, answer) in the order of the questions."""
         for position, question in enumerate(questions):
             yield position, self._judge.answer(*question.items)
 

@@ -93,7 +93,6 @@ def _fingerprint(folder: Path) -> str:
 
 
 def _commit(model: str, wanted: str, download_dir: str | None, key: str) -> str:
-    """The commit that a branch or tag of a model stands for, from the hub or from its local cache."""
     import huggingface_hub
     from huggingface_hub import constants
 

@@ -109,7 +109,6 @@ class OpenAIAnnotator(ChatAnnotator):
 
     @classmethod
     def check(cls, config: Any, form: Form) -> None:
-        """Raises UserError for a bad value, or a prompt file that cannot be used; asks the server nothing."""
         check_chat(config, form)
         url, model = config.openai.base_url, config.openai.model
         checks.require(is_address(url), "openai.base_url", url, "a URL such as http://HOST:8000/v1")
@@ -121,7 +120,6 @@ class OpenAIAnnotator(ChatAnnotator):
         checks.require(not own, "openai.extra_body", config.openai.extra_body, allowed)
 
     def live(self) -> dict[str, float | int | str]:
-        """Requests on their way, and what was sent again or refused."""
         counts: dict[str, float | int | str] = {"in_flight": self._in_flight}
         if self._last_cause:
             counts |= {"retries": self._retries.total(), "last_for": self._last_cause}
@@ -143,7 +141,6 @@ class OpenAIAnnotator(ChatAnnotator):
         return answers(self, questions, self._settings.retries)
 
     def client(self) -> ChatClient:
-        """A client of the server."""
         settings = self._settings
         return ChatClient(settings.base_url, self._key, settings.timeout_seconds, settings.concurrency)
 

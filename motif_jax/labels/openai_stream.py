@@ -92,7 +92,7 @@ class OpenAIStream:
         self._thread.start()
 
     def ask(self, number: int, question: Question | None) -> None:
-        """Asks, or pings where there is no question; an `QuestionOutcome` of this number will be delivered. Never blocks."""
+        """Asks, or pings where there is no question; a `QuestionOutcome` of this number will be delivered. Never blocks."""
         self._loop.call_soon_threadsafe(self._begin, number, question)
 
     def close(self) -> None:

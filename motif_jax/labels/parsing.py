@@ -31,7 +31,6 @@ class AnswerForm:
 
     @property
     def answers(self) -> tuple[str, ...]:
-        """The whole answers, by label."""
         return tuple(self.template.replace(_SLOT, verdict) for verdict in self.verdicts)
 
     @property

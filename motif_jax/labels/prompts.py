@@ -64,7 +64,6 @@ class PromptTexts:
         return {**texts, "hash": hashlib.blake2b(canonical, digest_size=16).hexdigest()}
 
     def conversation(self, *items: str) -> Turns:
-        """The turns that ask about the items."""
         turns = [{"role": "system", "content": self.system}] if self.system else []
         return [*turns, {"role": "user", "content": self._fill(self.question, items)}]
 

@@ -40,7 +40,6 @@ class QuestionHasher:
         return state.hexdigest()
 
     def pair(self, index: int) -> str:
-        """Id of the question about a pair of the dataset that the identity names."""
         state = self._identity.copy()
         state.update(b"pair %d" % index)
         return state.hexdigest()

@@ -88,7 +88,6 @@ class QuestionQueue:
         return taken
 
     def give_back(self, pending: Pending) -> None:
-        """Puts a question that was taken back to where it was."""
         self._waiting[pending.items] = pending
 
     def failed(self, pending: Pending, now: float) -> None:

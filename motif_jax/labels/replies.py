@@ -37,7 +37,6 @@ class ServerError(UserError):
 
     @property
     def passing(self) -> bool:
-        """Whether another try may help."""
         return bool(self.kind)
 
 
@@ -99,5 +98,4 @@ def checked(reply: Any) -> tuple[tuple[int, int, int], dict[str, Any]]:
 
 
 def _at(value: Any, key: str) -> Any:
-    """The value of a key in a JSON object; None if it is missing."""
     return value.get(key) if isinstance(value, dict) else None

@@ -49,14 +49,12 @@ class ChatJudge:
         self._newest: tuple[PromptTexts, str, str] | None = None
 
     def models(self) -> dict[str, Any]:
-        """The body of /v1/models."""
         return {
             "object": "list",
             "data": [{"id": self._model, "object": "model", "created": 0, "owned_by": "motif_jax"}],
         }
 
     def reply(self, request: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-        """Status and body for a chat request."""
         if request.get("model") != self._model:
             message = f"The model `{str(request.get('model'))[:200]}` does not exist."
             return 404, {"error": {"message": message, "type": "NotFoundError", "code": 404}}
@@ -117,7 +115,6 @@ def embedded_config(config: ConfigDict) -> ConfigDict:
 
 
 def _prompts(config: ConfigDict) -> list[tuple[PromptTexts, str, str]]:
-    """Every prompt that there is, with its goal and mode."""
     found = [entry for form in FORMS for path in prompt_files(form) for entry in _prompts_in(path, form)]
     return [*found, *own_prompts(config)]
 
@@ -159,7 +156,6 @@ def _words(asked: _Asked, answer: Answer, request: Mapping[str, Any]) -> str:
 
 
 def _log_probabilities(asked: _Asked, answer: Answer) -> dict[str, Any]:
-    """The verdict's token with those of all verdicts."""
     form = asked.prompt.form
     shares = list(answer.probabilities or form.certain(answer.label))
     if answer.label == UNKNOWN:

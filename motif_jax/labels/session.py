@@ -139,11 +139,9 @@ class AnnotationSession:
         return list(pending.values())
 
     def live(self) -> dict[str, float | int | str]:
-        """Figures for a progress line."""
         return {**self.telemetry.live(), **self.annotator.live()}
 
     def summary(self) -> dict[str, Any]:
-        """Figures for a summary."""
         return {**self.telemetry.summary(), **self.annotator.summary()}
 
     def __enter__(self) -> AnnotationSession:

@@ -200,7 +200,6 @@ class Shard:
         self.path = writer.path
 
     def answers(self) -> dict[str, StoredAnswer]:
-        """The shard's answers by question id."""
         found: dict[str, StoredAnswer] = {}
         for key, value in read_lines(self.path):
             answer = StoredAnswer.from_json(value)
@@ -209,11 +208,9 @@ class Shard:
         return found
 
     def add(self, answers: Iterable[tuple[Question, StoredAnswer]]) -> None:
-        """Appends answers and waits until they are on the disk."""
         self._writer.append((question.id, _shard_line(question, answer)) for question, answer in answers)
 
     def close(self) -> None:
-        """Lets go of the shard."""
         self._writer.close()
 
 

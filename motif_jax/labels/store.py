@@ -41,7 +41,6 @@ class StoredAnswer:
     attempts: int = 1
 
     def to_json(self) -> dict[str, Any]:
-        """The object of a line."""
         value: dict[str, Any] = {"label": self.label}
         if self.probabilities is not None:
             value["p"] = list(self.probabilities)
@@ -153,7 +152,6 @@ class AnswerStore:
         self._refreshed = -math.inf
 
     def close(self) -> None:
-        """Lets go of the file that this process appends to."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -179,7 +177,6 @@ class _Follower:
 
 
 def _cost(answer: Answer) -> dict[str, Any]:
-    """The fields of a store's line beside the label: tokens, and why there is no verdict."""
     fields: dict[str, Any] = {}
     if answer.prompt_tokens:
         fields["tokens"] = list(answer.tokens)

@@ -46,7 +46,6 @@ class Telemetry:
         self._since = time.monotonic() - self.seconds
 
     def answered(self, answer: Answer) -> None:
-        """Counts an answer."""
         self.seconds = time.monotonic() - self._since
         self.asked += 1
         self.last_verdict += answer.label == len(self.form.verdicts) - 1

@@ -49,7 +49,6 @@ class VllmAnnotator(ChatAnnotator):
 
     @classmethod
     def check(cls, config: Any, form: Form) -> None:
-        """Raises UserError for a bad value, a prompt or a model folder that cannot be used, or vLLM not installed."""
         check_chat(config, form)
         vllm_options.check_options(config)
         json_option(config, "vllm.chat_template_kwargs")
@@ -103,16 +102,13 @@ class VllmAnnotator(ChatAnnotator):
 
     @property
     def engine(self) -> Any:
-        """The vllm.LLM, once started."""
         return self._llm
 
     @property
     def max_tokens(self) -> int:
-        """How long an answer may be."""
         return VERDICT_TOKENS if self.mode == "verdict" else self._config.sampling.max_tokens
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer] | None]:
-        """Yields each answer when it is complete, and None after each step of the engine."""
         waiting = enumerate(questions)
         queued: dict[str, Conversation] = {}
         engine = self._llm.llm_engine
@@ -271,7 +267,6 @@ class VllmAnnotator(ChatAnnotator):
         )
 
     def close(self) -> None:
-        """Shuts the engine down and frees its memory."""
         if self._llm is not None:
             with contextlib.suppress(Exception):  # nothing that is lost here is needed any more
                 self._llm.llm_engine.engine_core.shutdown()

@@ -174,6 +174,18 @@ def test_one_question_that_its_server_cannot_bear_holds_up_no_other(make, server
     assert set(answers(source, 1)) == {(poison,)}
 
 
+def test_a_server_that_is_away_is_left_alone_between_batches_as_published(make, server):
+    source = make(server.url, compat__oni_requeue=True, queue__batch=2)
+    server.behave = lambda number, request: (500, {"error": "boom"})
+    before = len(server.requests)
+    ask(source, *KILLS[:2])
+    wait_until(lambda: len(server.requests) > before + 3, "it is asked again")
+    time.sleep(0.3)
+    assert len(server.requests) <= before + 6
+    server.behave = lambda number, request: None
+    assert len(answers(source, 2)) == 2
+
+
 def test_answers_without_a_verdict_are_no_labels_and_asked_so_many_times(make, server):
     def behave(number, request):
         reply = server.judge(request)

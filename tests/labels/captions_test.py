@@ -42,16 +42,6 @@ def test_status_golden(golden):
         assert [captions.status_line(np.array(row, float)[:26]) for row in rows] == texts
 
 
-def test_status_in_captions():
-    blstats = np.zeros((3, 27), np.int64)
-    blstats[:, 21] = 1
-    blstats[:, 12] = [1, 2, 3]
-    text = captions.caption(encode(["", "a", "a"]), blstats)
-    assert text == "a (x2) [Dlvl:2 $:0 HP:0 (0) Xp:0]"
-    assert captions.caption(encode(["", "", ""]), blstats) == "[Dlvl:1 $:0 HP:0 (0) Xp:0]"
-    assert captions.caption(encode(["", "a", "b"]), blstats, use_messages=False).count("Dlvl") == 2
-
-
 def test_reader_is_the_caption_of_each_pair():
     rng = np.random.default_rng(0)
     texts = ["", "a", "b", "a"]

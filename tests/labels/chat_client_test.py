@@ -207,29 +207,6 @@ def test_a_proxy_that_refuses_is_named_without_its_password(listen, monkeypatch,
     assert "word" not in str(caught.value)
 
 
-def test_another_status_is_told_with_what_the_server_says(listen):
-    said = b'{"error": {"message": "slow down"}}'
-    server = listen(answer(said, "429 Too Many Requests"))
-    with pytest.raises(StatusError) as caught:
-        complete(f"http://{server.address}/v1")
-    assert (caught.value.status, caught.value.headers["x-told"]) == (429, "3")
-    assert str(caught.value) == said.decode()
-
-
-def test_a_status_without_a_word_is_told_by_its_number(listen):
-    server = listen(answer(b"", "502 Bad Gateway"))
-    with pytest.raises(StatusError, match=r"^HTTP 502$"):
-        complete(f"http://{server.address}/v1")
-
-
-def test_nobody_there_is_no_connection():
-    with socket.socket() as deaf:  # nobody listens on it, and nobody else can meanwhile
-        deaf.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{deaf.getsockname()[1]}"
-        with pytest.raises(NoConnectionError, match=address):
-            complete(f"http://{address}/v1")
-
-
 @pytest.mark.parametrize(
     ("behave", "fault"),
     [

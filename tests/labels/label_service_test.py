@@ -190,18 +190,6 @@ def test_a_checkpoint_holds_what_waits_and_what_was_spent(make):
     assert again.metrics()["annotator/questions"] == 2
 
 
-def test_after_a_checkpoint_what_was_met_last_is_still_asked_first(make):
-    source = counting(make, queue__order="newest", queue__budget__questions=1)
-    source.meet([("a",), ("b",), ("c",)], [1, 1, 1], None, 0)
-    source.meet([("b",)], [1], None, 1)
-    (told,) = source.poll()
-    source.meet([("a",)], [1], None, 2)
-    again = counting(make, queue__order="newest", queue__budget__questions=3)
-    again.restore(source.state())
-    again.poll()
-    assert (told.item, Counting.asked) == (("b",), [("a",), ("c",)])
-
-
 def test_metrics_have_the_same_names_from_the_first_row_on(make):
     source = make()
     first = source.metrics()
@@ -240,35 +228,37 @@ def test_a_key_is_named_as_the_config_has_it_and_a_file_as_it_is_called():
 
 
 def test_a_checkpoint_counts_no_step_twice_and_keeps_the_published_order(tmp_path):
-    books = LabelBookkeeper(make_config(tmp_path), PAIR, {}, None)
-    books.meet([("k", "b"), ("b", "k")], [3, 2], None, 0)
-    assert sum(count for _, count, _ in books.state()["pending"]) == 5
-    (asked,) = books.take(2)
-    books.answered(asked.number, StoredAnswer(FIRST))
-    assert books.state()["pending"] == []
+    bookkeeper = LabelBookkeeper(make_config(tmp_path), PAIR, {}, None)
+    bookkeeper.meet([("k", "b"), ("b", "k")], [3, 2], None, 0)
+    assert sum(count for _, count, _ in bookkeeper.state()["pending"]) == 5
+    (asked,) = bookkeeper.take(2)
+    bookkeeper.answered(asked.number, StoredAnswer(FIRST))
+    assert bookkeeper.state()["pending"] == []
     config = make_config(tmp_path, queue__batch=2, compat__oni_requeue=True)
-    books, again = (LabelBookkeeper(config, SINGLE, {}, None) for _ in range(2))
-    books.meet([("a",), ("b",), ("c",), ("d",)], [1, 1, 1, 1], None, 0)
-    asked = [one.items for one in books.take(2)]
-    again.restore(books.state())
+    bookkeeper, again = (LabelBookkeeper(config, SINGLE, {}, None) for _ in range(2))
+    bookkeeper.meet([("a",), ("b",), ("c",), ("d",)], [1, 1, 1, 1], None, 0)
+    asked = [one.items for one in bookkeeper.take(2)]
+    again.restore(bookkeeper.state())
     assert asked == [one.items for one in again.take(2)] == [("d",), ("c",)]
 
 
 @pytest.mark.parametrize("published", [False, True])
 def test_answers_that_no_training_has_taken_are_in_a_checkpoint(tmp_path, published):
     config = make_config(tmp_path, queue__batch=2, compat__oni_requeue=published)
-    books, again = (LabelBookkeeper(config, PAIR, {}, None) for _ in range(2))
-    books.meet([("k", "b"), ("b", "k"), ("c", "d")], [1, 1, 1], None, 0)
-    for place, asked in enumerate(books.take(2)):
-        books.answered(asked.number, StoredAnswer((FIRST, SECOND)[place], (0.7, 0.2, 0.1)), (10, 3, 0), 2.5)
-    again.restore(json.loads(json.dumps(books.state())))
+    bookkeeper, again = (LabelBookkeeper(config, PAIR, {}, None) for _ in range(2))
+    bookkeeper.meet([("k", "b"), ("b", "k"), ("c", "d")], [1, 1, 1], None, 0)
+    for place, asked in enumerate(bookkeeper.take(2)):
+        bookkeeper.answered(
+            asked.number, StoredAnswer((FIRST, SECOND)[place], (0.7, 0.2, 0.1)), (10, 3, 0), 2.5
+        )
+    again.restore(json.loads(json.dumps(bookkeeper.state())))
     assert again.metrics()["annotator/questions"] == 2
     told = again.poll()
-    assert told == books.poll()
+    assert told == bookkeeper.poll()
     assert len(told) == (2 if published else 3)
     assert (told[0].latency_seconds, told[0].tokens) == (2.5, 13)
     assert again.poll() == []
-    assert again.queued == books.queued == published
+    assert again.queued == bookkeeper.queued == published
     if not published:
         again.meet([one.item for one in told], [1] * 3, None, 1)
         assert again.queued == 0, "what was told is not asked again"

@@ -13,12 +13,6 @@ from motif_jax.labels import labels as L
 NAN = float("nan")
 
 
-def test_one_hot_and_most_probable_are_inverse():
-    labels = np.array([0, 1, 2, 3, 1], np.int8)
-    assert np.array_equal(L.most_probable(L.one_hot(labels)), labels)
-    assert np.isnan(L.one_hot(labels)[3]).all()
-
-
 @pytest.mark.parametrize(
     ("given", "reverse", "label"),
     [

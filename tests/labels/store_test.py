@@ -10,9 +10,8 @@ import pytest
 
 from motif_jax.datasets.verdicts import PAIR, SINGLE, UNKNOWN
 from motif_jax.labels.annotator import Answer, Question
-from motif_jax.labels.store import AnswerStore, StoredAnswer, better, check_store
+from motif_jax.labels.store import AnswerStore, StoredAnswer, better
 from motif_jax.support.checked_lines import encode_line
-from motif_jax.support.errors import UserError
 
 KEYS = [f"{n:032x}" for n in range(6)]
 
@@ -117,12 +116,6 @@ def test_what_is_kept_of_an_answer():
     )
 
 
-def test_store_is_no_file(tmp_path):
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(UserError, match=r"config\.store_dir"):
-        check_store(tmp_path / "file")
-
-
 def key(number: int) -> str:
     return f"{(number + 1) * 0x9E3779B97F4A7C15 % 2**64:016x}{number:016x}"
 
@@ -155,24 +148,6 @@ def test_another_process_appends(index, tmp_path):
     )
     subprocess.run([sys.executable, "-c", code], check=True)
     assert index.get(key(1)) == StoredAnswer(2)
-
-
-def test_a_known_label_counts_before_an_unknown_one_and_the_first_of_its_kind(index, tmp_path):
-    store = AnswerStore(tmp_path)
-    answers = [
-        (key(1), StoredAnswer(UNKNOWN), {}),
-        (key(1), StoredAnswer(UNKNOWN, attempts=2), {}),
-        (key(2), StoredAnswer(0), {}),
-        (key(2), StoredAnswer(1), {}),
-        (key(3), StoredAnswer(0), {}),
-        (key(3), StoredAnswer(UNKNOWN), {}),
-    ]
-    for answer in answers:
-        store.add([answer])
-        index.get(key(0))
-    assert index.get(key(1)) == StoredAnswer(UNKNOWN, attempts=2)
-    store.add([(key(1), StoredAnswer(1, attempts=3), {})])
-    assert {k: index.get(k) for k in map(key, (1, 2, 3))} == store.find({key(n) for n in (1, 2, 3)})
 
 
 def test_torn_and_damaged_lines_cost_one_answer_each(index, tmp_path):
