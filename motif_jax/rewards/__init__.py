@@ -7,7 +7,7 @@ Three lines give the reward of any text:
     print(reward("You see here a key."))
 """
 
-from motif_jax.rewards.intrinsic import IntrinsicReward, Met, RewardSetup, RunSetup
+from motif_jax.rewards.intrinsic import BatchMessages, IntrinsicReward, RewardSetup, RunSetup
 from motif_jax.rewards.kinds import MOTIF, check, check_run, digest, load_intrinsic, rates, required_fields
 from motif_jax.rewards.learned import KINDS as LEARNED
 from motif_jax.rewards.load import RewardFunction, load
@@ -18,9 +18,9 @@ __all__ = [
     "LEARNED",
     "MOTIF",
     "QUANTILE_LEVELS",
+    "BatchMessages",
     "IntrinsicReward",
     "MessageTable",
-    "Met",
     "Normalisation",
     "RewardFunction",
     "RewardSetup",

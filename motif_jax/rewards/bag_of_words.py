@@ -46,7 +46,7 @@ class BagOfWordsReward(FrozenTextReward):
 
     @classmethod
     def check(cls, config: ConfigDict) -> None:
-        """See `IntrinsicReward.check`; reads the vectors, which takes its time with the first run."""
+        """Reads the vectors, which takes its time with the first run."""
         value = config.get("similarity")
         allowed = "a finite number; cosines lie between -1 and 1"
         checks.require(checks.is_finite(value), "reward.similarity", value, allowed)
@@ -55,7 +55,6 @@ class BagOfWordsReward(FrozenTextReward):
 
     @classmethod
     def files(cls, config: ConfigDict) -> tuple[Path, ...]:
-        """See `IntrinsicReward.files`: that of the vectors."""
         return (Path(config.vectors),) if config.get("vectors") else ()
 
     @classmethod

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 
 from motif_jax.networks import reward_layout
 from motif_jax.networks.reward import DTYPES, MESSAGE_MODELS, RewardArchitecture, RewardNetwork
-from motif_jax.rewards import learned_file, training_texts
+from motif_jax.rewards import learned, training_texts
 from motif_jax.rewards.learned import LearnedReward
 from motif_jax.rewards.normalisation import QUANTILE_LEVELS
 from motif_jax.rewards.trained import TrainedReward
@@ -60,7 +60,7 @@ def write_safetensors(reward: TrainedReward, path: str | Path) -> None:
         "config": reward.config,
     }
     if isinstance(reward, LearnedReward):
-        header["learned"] = learned_file.header(reward)
+        header["learned"] = reward.header()
     _check_header(header, reward.folder)
     text = json.dumps(header, allow_nan=False)
     atomic_write_bytes(path, digests.safetensors_of("reward", text, tensors))
@@ -109,15 +109,12 @@ def read_safetensors(path: str | Path) -> TrainedReward:
         raise UserError(no_header)
     _check_header(header, path)
     network, members = RewardNetwork(RewardArchitecture(**header["architecture"])), header["members"]
-    learned = "learned" in header
-    trained = learned_file.network_of(header["config"], network) if learned else network
+    online = "learned" in header
+    trained = learned.network_of(header["config"], network) if online else network
     params = {} if trained is None else _params(tensors, trained, members, path)
     curve = _replace(header["curve"], lambda value: value is None, math.nan)
-    if learned:
-        return learned_file.read(path, header, network, params, curve)
-    return TrainedReward(
-        path, header["step"], network, params, members, header["statistics"], header["config"], curve
-    )
+    parts = (path, header["step"], network, params, members, header["statistics"], header["config"], curve)
+    return LearnedReward(*parts, **learned.of_header(header)) if online else TrainedReward(*parts)
 
 
 def _params(
@@ -139,74 +136,57 @@ def _params(
 
 
 def _check_header(header: Mapping[str, Any], place: str | Path) -> None:
-    """Raises UserError that names the first part of a header that is missing or not what it should be."""
-
-    def require(good: bool, name: str, allowed: str) -> None:
-        if not good:
-            raise UserError(f"{place}: {name} of the reward must be {allowed}")
-
-    kinds = {"architecture": dict, "statistics": dict, "config": dict, "curve": list}
-    for name, kind in kinds.items():
-        require(isinstance(header.get(name), kind), name, "a JSON object" if kind is dict else "a list")
-    require(all(isinstance(row, dict) for row in header["curve"]), "curve", "a list of JSON objects")
-    require(isinstance(header["config"].get("compat", {}), dict), "config.compat", "a JSON object")
-    for name, least in (("members", 1), ("step", 0)):
-        value = header.get(name)
-        require(type(value) is int and value >= least, name, f"a whole number of at least {least}")
-    _check_architecture(header["architecture"], require)
-    _check_statistics(header["statistics"], header["members"], require)
-    if "learned" in header:
-        learned_file.check_header(header, place)
-
-
-def _check_architecture(architecture: Mapping[str, Any], require: Any) -> None:
-    wanted = {field.name: field.default for field in dataclasses.fields(RewardArchitecture)}
-    require(set(architecture) == set(wanted), "architecture", f"an object with the keys {', '.join(wanted)}")
-    for name, default in wanted.items():
-        value = architecture[name]
-        require(type(value) is type(default), f"architecture.{name}", f"of type {type(default).__name__}")
-        if type(value) is int:
-            require(value >= 1, f"architecture.{name}", "a number above 0")
-    for name, allowed in (("message", MESSAGE_MODELS), ("dtype", DTYPES)):
-        require(architecture[name] in allowed, f"architecture.{name}", f"one of {', '.join(allowed)}")
-    problem = RewardArchitecture(**architecture).problem()
-    require(problem is None, "architecture", f"a model: {problem}")
-
-
-def _check_statistics(statistics: Mapping[str, Any], members: int, require: Any) -> None:
-    def numbers(name: str, size: int | None = None) -> list[float]:
-        values = statistics.get(name, [])
-        good = isinstance(values, list) and all(is_finite(value) for value in values)
-        require(
-            good and size in (None, len(values)),
-            f"statistics.{name}",
-            f"a list of {size or ''} finite numbers",
-        )
-        return values
-
-    for name in ("mean", "variance"):
-        require(is_finite(statistics.get(name)), f"statistics.{name}", "a finite number")
-    require(statistics["variance"] >= 0, "statistics.variance", "at least 0")
-    numbers("quantiles", len(numbers("quantile_levels")))
-    advice = statistics.get("advice")
-    good = not advice or (
-        isinstance(advice, dict) and _is_advice(advice, len(statistics.get("quantile_levels", ())))
-    )
-    require(good, "statistics.advice", "null, or what labels advise, of finite numbers")
-    numbers("member_mean", members)
-    numbers("member_variance", members)
-
-
-def _is_advice(advice: Mapping[str, Any], levels: int) -> bool:
-    """Whether it is of the form that `threshold.advise` returns, for so many quantiles."""
+    """Raises UserError for a header that is not of this format, or whose numbers are not finite."""
     try:
-        shares, share, threshold = advice["paid_shares"], advice["lump_share"], advice["threshold"]
-        given = [advice["lump_edge"], threshold, None if threshold is None else advice["paid_share"]]
-        return len(shares) == levels and all(
-            map(is_finite, [*shares, share, *(each for each in given if each is not None)])
+        problem = _problem(header)
+        if problem is None and "learned" in header:
+            problem = learned.header_problem(header)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        problem = f"the header lacks a part, or has another in its place ({error!r})"
+    if problem is not None:
+        raise UserError(f"{place}: {problem}")
+
+
+def _problem(header: Mapping[str, Any]) -> str | None:
+    """What is wrong in a header; raises what Python does where a part is missing."""
+    wanted = dataclasses.asdict(RewardArchitecture())
+    if {k: type(v) for k, v in header["architecture"].items()} != {k: type(v) for k, v in wanted.items()}:
+        return (
+            f"architecture of the reward must have the keys {', '.join(wanted)}, of the types of the config"
         )
-    except (KeyError, TypeError):
-        return False
+    architecture = RewardArchitecture(**header["architecture"])
+    sizes = [value for value in header["architecture"].values() if type(value) is int]
+    named = architecture.message in MESSAGE_MODELS and architecture.dtype in DTYPES
+    if not named or min(sizes) < 1 or architecture.problem() is not None:
+        return f"architecture of the reward is no model: {header['architecture']}"
+    members, step, config = header["members"], header["step"], header["config"]
+    if type(members) is not int or type(step) is not int or members < 1 or step < 0:
+        return "members and step of the reward must be whole numbers"
+    if not isinstance(config.get("compat", {}), dict) or not all(
+        isinstance(row, dict) for row in header["curve"]
+    ):
+        return "config and curve of the reward must hold JSON objects"
+    statistics = header["statistics"]
+    numbers = [
+        statistics["mean"],
+        statistics["variance"],
+        *statistics["quantiles"],
+        *statistics["quantile_levels"],
+    ]
+    numbers += [*statistics["member_mean"], *statistics["member_variance"]]
+    advice = statistics.get("advice")
+    if advice:
+        given = advice["lump_edge"], advice["threshold"], advice["paid_share"]
+        numbers += [*advice["paid_shares"], advice["lump_share"], *(x for x in given if x is not None)]
+    if not all(map(is_finite, numbers)) or statistics["variance"] < 0:
+        return (
+            "statistics of the reward must be finite numbers, as they are not after a training that diverged"
+        )
+    if len(statistics["quantiles"]) != len(statistics["quantile_levels"]):
+        return "statistics of the reward must have as many quantiles as levels"
+    if {len(statistics["member_mean"]), len(statistics["member_variance"])} != {members}:
+        return f"statistics of the reward must have a mean and a variance for each of {members} members"
+    return None
 
 
 def write_run_folder(reward: TrainedReward, workdir: str | Path) -> None:

@@ -62,8 +62,8 @@ class RewardSetup:
     run: RunSetup | None = None
 
 
-class Met(NamedTuple):
-    """What the agent met in a batch.
+class BatchMessages(NamedTuple):
+    """The distinct texts of a batch.
 
     Attributes:
       texts: uint8 [N, L], each once; `observe` gets only those that a rewarded row has.
@@ -153,19 +153,19 @@ class IntrinsicReward:
     def close(self) -> None:
         """Called at the end, also of a run that failed, perhaps twice; the last save lies before it."""
 
-    def pay(self, met: Met) -> Values:
+    def pay(self, batch: BatchMessages) -> Values:
         """Values float32 [N] of the texts of a batch, and their version; observes them too."""
-        values = self.lookup(met.texts)
-        shown = met.counts > 0
-        self.observe(met._replace(texts=met.texts[shown], counts=met.counts[shown]))
+        values = self.lookup(batch.texts)
+        shown = batch.counts > 0
+        self.observe(batch._replace(texts=batch.texts[shown], counts=batch.counts[shown]))
         return values
 
     def lookup(self, texts: np.ndarray) -> Values:
         """Values of distinct texts uint8 [N, L]: float32 [N], and their version."""
         raise NotImplementedError
 
-    def observe(self, met: Met) -> None:
-        """Hears what the agent met."""
+    def observe(self, batch: BatchMessages) -> None:
+        """Called with what each batch showed."""
 
     def swap(self, params: Any, version: int) -> None:
         """Takes other values, in the form that the reward chooses; nothing is recompiled."""

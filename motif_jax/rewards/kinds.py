@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import jax
 from ml_collections import ConfigDict
@@ -10,13 +10,28 @@ from ml_collections import ConfigDict
 from motif_jax.rewards.bag_of_words import BagOfWordsReward
 from motif_jax.rewards.intrinsic import IntrinsicReward, ObservationSpec, RewardSetup, RunSetup
 from motif_jax.rewards.motif import MotifReward
-from motif_jax.rewards.none import NoReward
 from motif_jax.rewards.retrieval import RetrievalReward
 from motif_jax.rewards.table import TableReward
 from motif_jax.support import config as checks
 from motif_jax.support import digests, entry_points
 
 MOTIF = "motif"
+
+
+class NoReward(IntrinsicReward):
+    """Kind 'none': the task's reward alone."""
+
+    @classmethod
+    def check(cls, config: ConfigDict) -> None:
+        value = config.intrinsic_coefficient
+        checks.require(value == 0, "reward.intrinsic_coefficient", value, "0 with reward.kind='none'")
+
+    @classmethod
+    def make(cls, setup: RewardSetup) -> Self | None:
+        del setup
+        return None
+
+
 # By 'module:Class' where a kind stands above this package, because it trains.
 KINDS: dict[str, type[IntrinsicReward] | str] = {
     MOTIF: MotifReward,

@@ -22,6 +22,7 @@ from motif_jax.rewards.normalisation import Normalisation
 from motif_jax.rewards.trained import TrainedReward, in_chunks
 from motif_jax.support.checkpoint_items import ANY
 from motif_jax.support.checkpoints import Checkpoints
+from motif_jax.support.config import is_finite
 from motif_jax.support.errors import UserError
 
 RETRIEVAL, CLASSIFICATION, RANKING = KINDS = ("retrieval", "classification", "ranking")
@@ -88,6 +89,10 @@ class LearnedReward(TrainedReward):
     met: dict[str, int] = dataclasses.field(default_factory=dict)
     earned: dict[str, float] = dataclasses.field(default_factory=dict)
 
+    def header(self) -> dict[str, Any]:
+        """The JSON object `learned` of a file's header: gradient steps, and the labels of single texts."""
+        return {"taken": self.taken, "labels": {text: [*label] for text, label in self.labels.items()}}
+
     @property
     def _reward(self) -> Mapping[str, Any]:
         return self.config["reward"]
@@ -113,20 +118,19 @@ class LearnedReward(TrainedReward):
         return Normalisation(self.statistics["mean"], self.statistics["variance"], threshold)
 
     def of_messages(self, params: Any, messages: np.ndarray) -> np.ndarray:
-        """See `TrainedReward.of_messages`; 0 before the first training."""
+        """Raw rewards, 0 before the first training."""
         if not self._pays:
             return np.zeros(len(messages), np.float32)
         return super().of_messages(params, messages)
 
     def together(self, members: np.ndarray) -> np.ndarray:
-        """See `TrainedReward.together`; as the agent got them."""
         if not self._pays:
             return np.zeros(members.shape[1], np.float32)
         deviations = 0.0 if self._reward["kind"] == RETRIEVAL else self._reward["training"]["deviations"]
         return cautious(members, deviations)
 
     def members_of_messages(self, params: Any, messages: np.ndarray) -> np.ndarray:
-        """See `TrainedReward.members_of_messages`; of 'classification' probabilities, of 'retrieval' the table's values."""
+        """Of 'classification' probabilities, of 'retrieval' the table's values."""
         if self._reward["kind"] == RANKING:
             return super().members_of_messages(params, messages)
         if self._reward["kind"] == CLASSIFICATION:
@@ -141,6 +145,34 @@ class LearnedReward(TrainedReward):
     def compile_messages(self, params: Any) -> None:
         if self._reward["kind"] != RETRIEVAL:
             super().compile_messages(params)
+
+
+def network_of(config: Mapping[str, Any], network: RewardNetwork) -> RewardNetwork | MessageClassifier | None:
+    """The network of a run's reward; None for a table of labels."""
+    kind = config["reward"]["kind"]
+    if kind == RETRIEVAL:
+        return None
+    return MessageClassifier(config["reward"]["encoder"]) if kind == CLASSIFICATION else network
+
+
+def header_problem(header: Mapping[str, Any]) -> str | None:
+    """What is wrong with `learned` in a file's header, or with its config; raises what Python does where a part is missing."""
+    config, reward = header["config"], header["config"]["reward"]
+    read = [reward[name] for name in ("encoder", "value", "normalise", "threshold")]
+    read += [config["compat"], reward["classifier"]["threshold"], reward["training"]["deviations"]]
+    if not is_learned(config) or None in read:
+        return "config of the reward must be that of a run of configs/oni.py"
+    labels = header["learned"]["labels"].values()
+    good = all(type(label) is int and (p is None or is_finite(p)) for label, p in labels)
+    if not good or type(header["learned"]["taken"]) is not int:
+        return "learned of the reward must be an object with taken and labels"
+    return None
+
+
+def of_header(header: Mapping[str, Any]) -> dict[str, Any]:
+    """What a `LearnedReward` has besides, by the inverse of its `header`."""
+    labels = {text: (label, p) for text, (label, p) in header["learned"]["labels"].items()}
+    return {"labels": labels, "taken": header["learned"]["taken"]}
 
 
 def read_learned(folder: Path, step: int | None, config: Mapping[str, Any]) -> LearnedReward:

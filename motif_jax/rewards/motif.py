@@ -65,11 +65,7 @@ class MotifReward(IntrinsicReward):
 
     @classmethod
     def check(cls, config: ConfigDict) -> None:
-        """See `IntrinsicReward.check`.
-
-        Reads the evaluation that `step` means: a step or quantile that it does not have is reported here, not when the run
-        folder has been given to a run with it.
-        """
+        """Reads the evaluation that `step` means, so that one that is missing is reported before a run folder is made."""
         whole = ConfigDict({"reward": config})
         if config.dir:
             check_place(whole, "reward.dir")
@@ -95,19 +91,12 @@ class MotifReward(IntrinsicReward):
 
     @classmethod
     def files(cls, config: ConfigDict) -> tuple[Path, ...]:
-        """See `IntrinsicReward.files`: the file, or the digests of the evaluation `step`."""
         if not config.dir or Path(config.dir).suffix == FILE_SUFFIX:
             return (Path(config.dir),) if config.dir else ()
         return (Path(config.dir) / "checkpoints" / str(config.step) / digests.FILE,)
 
     @classmethod
     def make(cls, setup: RewardSetup) -> Self | None:
-        """See `IntrinsicReward.make`.
-
-        Raises:
-          UserError: no such folder or evaluation, a quantile that is none of the levels, or the environment lacks
-            a field that the reward reads.
-        """
         config = setup.config
         if not config.dir:
             return None

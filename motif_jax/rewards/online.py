@@ -19,11 +19,11 @@ from motif_jax.datasets.verdicts import SINGLE, Form
 from motif_jax.envs import registry
 from motif_jax.labels import online
 from motif_jax.labels.captions import decode_message
-from motif_jax.rewards.intrinsic import IntrinsicReward, Met, ObservationSpec, RewardSetup
+from motif_jax.rewards.intrinsic import BatchMessages, IntrinsicReward, ObservationSpec, RewardSetup
 from motif_jax.rewards.label_log import FILE, Label, LabelLog, read_labels
+from motif_jax.rewards.learning_metrics import LearningMetrics
 from motif_jax.rewards.message_stats import NO_LABEL, MessageStats
 from motif_jax.rewards.message_table import Values
-from motif_jax.rewards.telemetry import LearningTelemetry
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
@@ -62,7 +62,7 @@ class OnlineReward(IntrinsicReward):
         # Questions that were being asked when labels were collected last.
         self.asking = 0
         self._changed = self._labels = 0
-        self.telemetry = LearningTelemetry(self.form)
+        self.learning = LearningMetrics(self.form)
         self.source = online.make_source(online.in_run(run.config, run.folder), self.form)
         self._log = LabelLog(run.folder / FILE)
         # Labels that came after the checkpoint that the run resumes from.
@@ -120,12 +120,12 @@ class OnlineReward(IntrinsicReward):
         raise NotImplementedError
 
     def questions(
-        self, met: Met, rows: np.ndarray
+        self, batch: BatchMessages, rows: np.ndarray
     ) -> tuple[list[tuple[str, ...]], list[int], Sequence[float] | None]:
         """What is asked about a batch whose texts are `rows` of `stats`: items, counts, scores."""
         missing = self.stats.label[rows] == NO_LABEL
         items: list[tuple[str, ...]] = [(self.stats.texts[row],) for row in rows[missing].tolist()]
-        return items, met.counts[missing].tolist(), None
+        return items, batch.counts[missing].tolist(), None
 
     def own_state(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """What the kind adds to a checkpoint: nested dictionaries of arrays, and JSON-able data; None for nothing."""
@@ -137,35 +137,37 @@ class OnlineReward(IntrinsicReward):
 
     # What all kinds do.
 
-    def pay(self, met: Met) -> Values:
+    def pay(self, batch: BatchMessages) -> Values:
         begin = time.perf_counter()
         with self._lock:
-            values, valuing = self._pay(met)
-            self.telemetry.spent(time.perf_counter() - begin - valuing)
+            values, valuing = self._pay(batch)
+            self.learning.spent(time.perf_counter() - begin - valuing)
         return values
 
-    def _pay(self, met: Met) -> tuple[Values, float]:
+    def _pay(self, batch: BatchMessages) -> tuple[Values, float]:
         """The values of a batch, and the seconds that their computation took."""
-        shown = met.counts > 0
-        discounted = met.counts if met.discounted is None else met.discounted
-        seen = Met(met.texts[shown], met.counts[shown], met.steps, met.number, discounted[shown])
-        stats, rows = self.stats, self.stats.rows(map(decode_message, seen.texts), self.step, met.number)
+        shown = batch.counts > 0
+        discounted = batch.counts if batch.discounted is None else batch.discounted
+        seen = BatchMessages(
+            batch.texts[shown], batch.counts[shown], batch.steps, batch.number, discounted[shown]
+        )
+        stats, rows = self.stats, self.stats.rows(map(decode_message, seen.texts), self.step, batch.number)
         # Two rows of a batch may be one text: they differ in bytes that annotators do not read.
         np.add.at(stats.count, rows, seen.counts)
-        self._learn(met.number)
+        self._learn(batch.number)
         begin = time.perf_counter()
-        values = np.zeros(len(met.texts), np.float32)
+        values = np.zeros(len(batch.texts), np.float32)
         values[shown] = paid = self.values(seen.texts, rows, seen.counts)
         valuing = time.perf_counter() - begin
         np.add.at(stats.earned, rows, paid * seen.discounted)
         labelled = stats.label[rows] != NO_LABEL
         first = stats.use(rows[labelled])
-        self.telemetry.paid(seen.counts, labelled, paid, met.number - self._changed)
-        self.telemetry.used(met.number - stats.first_number[first], time.time() - stats.first_time[first])
+        self.learning.paid(seen.counts, labelled, paid, batch.number - self._changed)
+        self.learning.used(batch.number - stats.first_number[first], time.time() - stats.first_time[first])
         items, counts, scores = self.questions(seen, rows)
         if items:
             self.source.meet(items, counts, scores, self.step)
-        self.step += met.steps
+        self.step += batch.steps
         return Values(values, self.version), valuing
 
     def lookup(self, texts: np.ndarray) -> Values:
@@ -188,7 +190,7 @@ class OnlineReward(IntrinsicReward):
         if self.advance(len(taken)) or taken:
             self.version, self._changed = self.version + 1, number
         self._labels += len(taken)
-        self.telemetry.labelled(taken)
+        self.learning.labelled(taken)
         self._log.append(taken)
 
     def _dated(self, label: Label, number: int) -> Label:
@@ -236,7 +238,7 @@ class OnlineReward(IntrinsicReward):
         self.take(labels)
         self.step, self.version = book["step"], book["version"]
         self._changed, self._labels = book["changed"], book["labels"]
-        self.telemetry.restore(labels)
+        self.learning.restore(labels)
         if book["own"] is not None:
             self.restore_own(state["own"], book["own"])
         self.source.restore(book["source"])
@@ -247,7 +249,7 @@ class OnlineReward(IntrinsicReward):
             seen = len(self.stats)
             labelled = self.stats.label[:seen] != NO_LABEL
             return {
-                **self.telemetry.read(),
+                **self.learning.read(),
                 "reward/texts_met": float(seen),
                 "reward/texts_labelled_share": float(np.mean(labelled)) if seen else 0.0,
                 **self.source.metrics(),

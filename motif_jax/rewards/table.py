@@ -33,12 +33,10 @@ class TableReward(FrozenTextReward):
 
     @classmethod
     def check(cls, config: ConfigDict) -> None:
-        """See `IntrinsicReward.check`; reads the file."""
         read_table(config.get("table"))
 
     @classmethod
     def files(cls, config: ConfigDict) -> tuple[Path, ...]:
-        """See `IntrinsicReward.files`: the file, or the labels of the run."""
         place = Path(config.table or "")
         return (place / label_log.FILE if place.is_dir() else place,)
 

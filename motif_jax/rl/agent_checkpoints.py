@@ -15,7 +15,6 @@ from typing import Any
 import jax
 
 from motif_jax.networks.policy import PolicyNetwork
-from motif_jax.rewards import IntrinsicReward
 from motif_jax.support.checkpoint_items import ANY, JSON
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
@@ -25,7 +24,8 @@ BEST_METRIC = "episode/return"
 # Of a training state: what is read anew from where it came from.
 NOT_KEPT = ("reward_params", "frozen", "reference")
 READ_ANEW = "read_anew"  # in the progress
-_PARAMS, _LEARNER, _REWARD, _PLAY, _PROGRESS = "params", "learner", "reward", "play", "progress"
+REWARD = "reward"
+_PARAMS, _LEARNER, _PLAY, _PROGRESS = "params", "learner", "play", "progress"
 
 
 def open_checkpoints(workdir: str | os.PathLike[str], keep: int) -> Checkpoints:
@@ -102,26 +102,6 @@ def take_learner(snapshot: Snapshot, make_state: Callable[[], Any]) -> Any:
     shapes = jax.eval_shape(make_state)
     items = snapshot.take(items_of_learner(shapes))
     return shapes._replace(params=items[_PARAMS], **items[_LEARNER])
-
-
-def items_of_reward(reward: IntrinsicReward | None) -> dict[str, Any]:
-    """The item of a reward that has something to keep."""
-    return {_REWARD: reward.state()} if reward is not None and reward.keeps_state else {}
-
-
-def items_of_play(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """The item of what `play_state` gives."""
-    return {_PLAY: arrays} if arrays else {}
-
-
-def take_reward(snapshot: Snapshot, reward: IntrinsicReward | None) -> None:
-    """Gives a reward what it has kept.
-
-    Raises:
-      UserError: the checkpoint was written without such a reward.
-    """
-    if reward is not None and reward.keeps_state:
-        reward.restore(snapshot.take({_REWARD: ANY})[_REWARD])
 
 
 def restore_params(checkpoints: Checkpoints, step: int | None, network: PolicyNetwork) -> Any:

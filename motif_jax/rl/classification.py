@@ -14,7 +14,7 @@ from motif_jax.algorithms import classification
 from motif_jax.algorithms.classification import ClassificationState, LabelBatch
 from motif_jax.datasets.verdicts import SINGLE
 from motif_jax.networks.classifier import MessageClassifier
-from motif_jax.rewards.intrinsic import Met
+from motif_jax.rewards.intrinsic import BatchMessages
 from motif_jax.rewards.label_set import Examples
 from motif_jax.rewards.learned import cautious, classifier_probabilities
 from motif_jax.rewards.message_table import Values
@@ -90,7 +90,6 @@ class ClassificationReward(NetworkReward):
     model: ClassifierModel
 
     def make_model(self) -> ClassifierModel:
-        """See `NetworkReward.make_model`."""
         return ClassifierModel(self.config, self.run.config.seed)
 
     def compute(self, params: Any, texts: np.ndarray) -> np.ndarray:
@@ -112,13 +111,13 @@ class ClassificationReward(NetworkReward):
         return np.asarray(probability > np.float32(self.config.classifier.threshold), np.float32)
 
     def questions(
-        self, met: Met, rows: np.ndarray
+        self, batch: BatchMessages, rows: np.ndarray
     ) -> tuple[list[tuple[str, ...]], list[int], Sequence[float] | None]:
-        """See `OnlineReward.questions`; sooner, the nearer to the threshold, or the more an ensemble disagrees."""
-        items, counts, _ = super().questions(met, rows)
+        """Sooner, the nearer to the threshold, or the more an ensemble disagrees."""
+        items, counts, _ = super().questions(batch, rows)
         if self.run.config.queue.order != "uncertain" or not items:
             return items, counts, None
-        texts = met.texts[self.stats.label[rows] < 0]
+        texts = batch.texts[self.stats.label[rows] < 0]
         if self.config.training.members > 1:
             spread = self.model.probabilities(self.table.params, texts).std(axis=0)
             return items, counts, spread.tolist()

@@ -80,7 +80,6 @@ class NetworkReward(OnlineReward):
 
     @classmethod
     def check_run(cls, config: ConfigDict, spec: ObservationSpec) -> None:
-        """See `IntrinsicReward.check_run`."""
         super().check_run(config, spec)
         assert spec.text_field is not None
         width = spec.observation[spec.text_field].shape[-1]
@@ -134,7 +133,7 @@ class NetworkReward(OnlineReward):
     def advance(self, arrived: int) -> bool:
         self.schedule.update(arrived, len(self.labels), self.asking)
         trained = self._collect()
-        if self._trainer.idle and (amount := self.schedule.amount()):
+        if self._trainer.running is None and (amount := self.schedule.amount()):
             self._trainer.begin(self._job(amount, len(self.labels)))
             trained = self._collect() or trained
         return trained
@@ -187,7 +186,7 @@ class NetworkReward(OnlineReward):
         self.table.swap(self._params(), self.taken)
 
     def metrics(self) -> dict[str, float]:
-        seconds, row = self.telemetry.seconds(), super().metrics()
+        seconds, row = self.learning.seconds(), super().metrics()
         row |= {
             "reward/training_steps": float(self.taken),
             "reward/training_steps_owed": float(self.schedule.owed),

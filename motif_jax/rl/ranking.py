@@ -16,7 +16,7 @@ from motif_jax.algorithms.preference import PreferenceBatch, PreferenceState
 from motif_jax.algorithms.statistics import RunningMoments
 from motif_jax.datasets.verdicts import PAIR, TIE
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
-from motif_jax.rewards.intrinsic import Met, RewardSetup
+from motif_jax.rewards.intrinsic import BatchMessages, RewardSetup
 from motif_jax.rewards.label_log import Label
 from motif_jax.rewards.label_set import Examples, as_bytes
 from motif_jax.rewards.learned import cautious
@@ -84,7 +84,7 @@ class RankingModel:
         return messages_in_chunks(self.network.architecture, self.members, params, texts)
 
     def right(self, params: Any, examples: Examples, chosen: np.ndarray) -> tuple[int, int]:
-        """See `Model.right`; ties do not count."""
+        """Ties do not count."""
         places, labels = examples.places[chosen], examples.labels[chosen]
         both = self.rewards(params, examples.messages[places.reshape(-1)]).mean(axis=0).reshape(-1, 2)
         counted = labels != TIE
@@ -117,14 +117,12 @@ class RankingReward(NetworkReward):
         checks.require(good, "reward.threshold", config.threshold, "a number")
 
     def make_model(self) -> RankingModel:
-        """See `NetworkReward.make_model`."""
         return RankingModel(self.config)
 
     def compute(self, params: Any, texts: np.ndarray) -> np.ndarray:
         return cautious(self.model.rewards(params, texts), self.config.training.deviations)
 
     def is_new(self, label: Label) -> bool:
-        """See `NetworkReward.is_new`."""
         rows = self.stats.rows(label.items, label.step, label.number)
         if label.items in self._labelled:
             return False
@@ -156,11 +154,11 @@ class RankingReward(NetworkReward):
         return Values(self.normalised(self.table.lookup(texts).values), self.version)
 
     def questions(
-        self, met: Met, rows: np.ndarray
+        self, batch: BatchMessages, rows: np.ndarray
     ) -> tuple[list[tuple[str, ...]], list[int], Sequence[float] | None]:
-        """See `OnlineReward.questions`: pairs of what was observed, drawn by how often it was."""
-        rng = seeds.rng(self.run.config.seed, "reward pairs", met.number)
-        self._observe(rows, met.counts, rng)
+        """Pairs of what was observed, drawn by how often it was."""
+        rng = seeds.rng(self.run.config.seed, "reward pairs", batch.number)
+        self._observe(rows, batch.counts, rng)
         pairs, weights = self.config.pairs, self._observed[: len(self.stats)]
         if not weights.any() or self.source.queued() >= pairs.waiting:
             return [], [], None

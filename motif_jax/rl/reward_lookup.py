@@ -11,7 +11,7 @@ from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.datasets.pairs.distinct import distinct_rows
 from motif_jax.devices.meters import Meters
 from motif_jax.envs.spec import EnvironmentSpec
-from motif_jax.rewards import IntrinsicReward, Met
+from motif_jax.rewards import BatchMessages, IntrinsicReward
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,8 +63,8 @@ class RewardLookup:
             if self._count is not None:
                 visits = np.maximum(observation[self._count][:-1][rewarded], 1).astype(np.float64)
                 discounted = np.bincount(shown, visits**-self._exponent, len(distinct))
-            met = Met(distinct, counts, int(rewarded.sum()), self._number, discounted)
-            values, version = self._reward.pay(met)
+            batch = BatchMessages(distinct, counts, int(rewarded.sum()), self._number, discounted)
+            values, version = self._reward.pay(batch)
         self._number += 1
         return np.asarray(values, np.float32)[ids].reshape(rewarded.shape), version
 

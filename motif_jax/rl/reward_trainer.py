@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -136,35 +136,24 @@ class Trainer:
 
     Attributes:
       state: after the last job that was taken back.
+      running: the outcome of the present job, None where there is none.
     """
 
     def __init__(self, model: Model, state: Any, batch_size: int, beside: bool) -> None:
-        self._model, self.state, self._batch_size, self._beside = model, state, batch_size, beside
-        self._outcomes: queue.SimpleQueue[TrainingOutcome | BaseException] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._model, self.state, self._batch_size = model, state, batch_size
+        self._pool = ThreadPoolExecutor(1, "reward training") if beside else None
         self._closing = threading.Event()
-
-    @property
-    def idle(self) -> bool:
-        """Whether no job runs."""
-        return self._thread is None
+        self.running: Future[TrainingOutcome] | None = None
 
     def begin(self, job: TrainingJob) -> None:
         """Starts a job; the one before must have been taken back."""
-        assert self._thread is None
-        if not self._beside:
-            self._outcomes.put(take_steps(self._model, self.state, job, self._batch_size))
-            return
-
-        def work() -> None:
-            try:
-                ended = self._closing.is_set
-                self._outcomes.put(take_steps(self._model, self.state, job, self._batch_size, ended))
-            except BaseException as error:
-                self._outcomes.put(error)
-
-        self._thread = threading.Thread(target=work, name="reward training", daemon=True)
-        self._thread.start()
+        assert self.running is None
+        work = self._model, self.state, job, self._batch_size, self._closing.is_set
+        if self._pool is not None:
+            self.running = self._pool.submit(take_steps, *work)
+        else:
+            self.running = Future()
+            self.running.set_result(take_steps(*work))
 
     def take(self) -> TrainingOutcome | None:
         """The outcome of the finished job, None if there is none; the trainer takes over its state.
@@ -172,21 +161,14 @@ class Trainer:
         Raises:
           UserError: the training diverged.
         """
-        try:
-            outcome = self._outcomes.get_nowait()
-        except queue.Empty:
+        if self.running is None or not self.running.done():
             return None
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-        if isinstance(outcome, BaseException):
-            raise outcome
+        outcome, self.running = self.running.result(), None
         self.state = outcome.state
         return outcome
 
     def close(self) -> None:
         """Ends the running job after its current step; its outcome is lost."""
         self._closing.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        if self._pool is not None:
+            self._pool.shutdown()

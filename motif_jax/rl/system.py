@@ -29,6 +29,7 @@ from motif_jax.rl.inference import Inference
 from motif_jax.rl.learner import Learner
 from motif_jax.rl.publishing import Place, Publisher
 from motif_jax.rl.reward_lookup import RewardLookup
+from motif_jax.support.checkpoint_items import ANY
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import never
 
@@ -122,7 +123,9 @@ class System:
             state = agent_checkpoints.take_learner(snapshot, make)
             if jax.tree.leaves(getattr(state, "reference", ())):
                 state = state._replace(reference=make().reference)
-            agent_checkpoints.take_reward(snapshot, self.reward)
+            if self._reward_is_kept:
+                item = agent_checkpoints.REWARD
+                self.reward.restore(snapshot.take({item: ANY})[item])  # type: ignore[union-attr]
             self._play = snapshot.take_play()
             snapshot.require_all_taken()
         if self.reward is not None and self.reward.in_step is not None:
@@ -183,14 +186,19 @@ class System:
 
     def items(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """What a checkpoint holds of its parts: items, and what stands in its progress."""
-        of_reward = agent_checkpoints.items_of_reward(self.reward)
-        items = {**self.learner.items(), **of_reward}
+        items = self.learner.items()
+        if self._reward_is_kept:
+            items[agent_checkpoints.REWARD] = self.reward.state()  # type: ignore[union-attr]
         if self.config.serial:
             self.note_play()
         if self._noted is None:
             return items, {}
         plain, arrays = self._noted
-        return {**items, **agent_checkpoints.items_of_play(arrays)}, {play_state.ITEM: plain}
+        return items | ({play_state.ITEM: arrays} if arrays else {}), {play_state.ITEM: plain}
+
+    @property
+    def _reward_is_kept(self) -> bool:
+        return self.reward is not None and self.reward.keeps_state
 
     def start(self, stopped: Callable[[], bool] = never) -> None:
         """Starts the actors, and compiles inference and the reward while they start.

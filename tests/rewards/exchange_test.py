@@ -91,7 +91,7 @@ def test_a_file_that_does_not_say_what_training_knew_is_named(file):
 
 def test_a_reward_that_diverged_is_not_exported(tmp_path):
     statistics = exchange.statistics_of(math.nan, 1.0, None)
-    with pytest.raises(UserError, match=r"statistics\.mean of the reward must be a finite number"):
+    with pytest.raises(UserError, match="statistics of the reward must be finite numbers"):
         exchange.write_safetensors(make_reward(tmp_path, statistics=statistics), tmp_path / "x.safetensors")
     assert not (tmp_path / "x.safetensors").exists()
 
@@ -128,24 +128,15 @@ def test_a_header_that_is_no_json_object_is_one_error(file, text):
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("architecture", None, "architecture of the reward must be a JSON object"),
-        ("architecture", {}, "architecture of the reward must be an object with the keys message"),
-        ("architecture", {"more": 1}, "keys message"),
-        ("architecture.message", "other", "one of lt_cnn"),
-        ("architecture.hidden_dim", "8", "hidden_dim of the reward must be of type int"),
-        ("architecture.num_layers", -1, "above 0"),
-        ("architecture.message", "none", "a model: at least one of"),
+        ("architecture", None, "the header lacks a part"),
+        ("architecture.more", 1, "architecture of the reward must have the keys"),
+        ("architecture.message", "other", "is no model"),
         ("architecture.hidden_dim", 16, "has shape"),
-        ("members", "two", "members of the reward must be a whole number"),
-        ("members", 2, "statistics.member_mean"),
-        ("step", None, "step of the reward"),
-        ("curve", [1], "curve of the reward"),
-        ("statistics.mean", "x", "statistics.mean"),
-        ("statistics.mean", 10**400, "statistics.mean of the reward must be a finite number"),
-        ("statistics.variance", -1.0, "at least 0"),
-        ("statistics.quantiles", [1.0], "statistics.quantiles"),
-        ("statistics.advice", {"threshold": 1.0}, "statistics.advice"),
-        ("config", [], "config of the reward"),
+        ("members", 2, "for each of 2 members"),
+        ("curve", [1], "must hold JSON objects"),
+        ("statistics.mean", 10**400, "must be finite numbers"),
+        ("statistics.quantiles", [1.0], "as many quantiles as levels"),
+        ("statistics.advice", {"threshold": 1.0}, "lacks a part"),
     ],
 )
 def test_a_header_with_parts_missing_or_wrong_is_one_error(file, key, value, words):

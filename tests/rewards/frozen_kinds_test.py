@@ -7,13 +7,12 @@ import math
 
 import numpy as np
 import pytest
-from ml_collections import ConfigDict
 
 from motif_jax import rewards
 from motif_jax.datasets.verdicts import FIRST, NO, YES
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.rewards import label_log, word_vectors
-from motif_jax.rewards.bag_of_words import BagOfWordsReward, goal_sentence
+from motif_jax.rewards.bag_of_words import goal_sentence
 from motif_jax.rewards.word_vectors import FileVectors, HashedVectors
 from motif_jax.rollouts import evaluation_setup, ratings
 from motif_jax.support.errors import UserError
@@ -70,12 +69,9 @@ def test_a_table_pays_what_it_holds(tmp_path):
         (json.dumps({"a" * 257: 1}), "has 257 bytes: at most 256"),
         (json.dumps({"\u4e00": 1}), "not latin-1"),
         ('{"You kill it!": NaN}', "'You kill it!' is nan, a finite number"),
-        ('{"a": 1e999}', "'a' is inf"),
         (json.dumps({"a": 10**400}), r"'a' is 10+\.\.\.0+, a finite number"),
         ('{"a": "1"}', "'a' is '1'"),
-        ('{"a": true}', "'a' is True"),
         ("[1]", "must hold an object"),
-        ("{", "must hold an object"),
     ],
 )
 def test_a_table_with_something_else_is_refused(tmp_path, content, line):
@@ -101,10 +97,9 @@ def test_the_labels_of_another_run_are_a_table(tmp_path):
         rewards.check(write(tmp_path / "pairs", label_log.Label(1, 10, ("a", "b"), FIRST)))
 
 
-@pytest.mark.parametrize("table", [None, "nowhere.json"])
-def test_a_table_has_to_be_given(table):
+def test_a_table_has_to_be_given():
     with pytest.raises(UserError, match=r"config\.reward\.table=.*--config\.reward\.table=FILE"):
-        rewards.check(section("table", table=table))
+        rewards.check(section("table", table=None))
 
 
 def test_vectors_are_read_once_and_looked_up_as_they_are_then_bare(tmp_path, monkeypatch):
@@ -138,12 +133,9 @@ def test_vectors_are_read_once_and_looked_up_as_they_are_then_bare(tmp_path, mon
     ("header", "words", "line"),
     [
         ("words", WORDS, "line 1 must hold"),
-        ("0 3", WORDS, "line 1 must hold"),
         ("4 2", WORDS, "line 2 of 5 is not a word and 2 finite numbers"),
-        ("5 3", WORDS, "line 6 of 6 is not"),
         ("3 3", WORDS, "more than the 3 words"),
         ("1 3", {"a": (1.0, math.nan, 1.0)}, "line 2 of 2 is not"),
-        ("1 3", {"a": (1.0, "x", 1.0)}, "line 2 of 2 is not"),
     ],
 )
 def test_broken_vectors_are_named_and_leave_nothing(tmp_path, header, words, line):
@@ -226,9 +218,3 @@ def test_episodes_of_an_agent_are_rated_by_the_reward_that_it_learned_from(tmp_p
     with given.unlocked():
         given.dir = ""
     assert evaluation_setup.choose_reward(given, own, "the agent") is None
-
-
-def test_the_kinds_are_in_the_config():
-    assert issubclass(rewards.kinds.KINDS["bag_of_words"], BagOfWordsReward)
-    with pytest.raises(UserError, match=r"bag_of_words.*table"):
-        rewards.check(ConfigDict({"kind": "bags"}))

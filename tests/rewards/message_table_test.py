@@ -62,19 +62,6 @@ def test_a_random_stream_stays_exact_under_a_small_capacity():
         assert len(table) <= 32
 
 
-def test_what_is_used_stays_and_what_is_not_goes():
-    compute = Counting()
-    table = MessageTable(compute, 1.0, capacity=4)
-    table.lookup(texts(b"a", b"b", b"c", b"d"))
-    table.lookup(texts(b"c", b"d"))
-    table.lookup(texts(b"e"))
-    compute.asked.clear()
-    table.lookup(texts(b"c", b"d", b"e"))
-    assert compute.asked == []
-    table.lookup(texts(b"a"))
-    assert compute.asked == [b"a"]
-
-
 def test_swap_forgets_the_old_values():
     table = MessageTable(Counting(), 1.0)
     before = table.lookup(texts(b"key")).values

@@ -13,7 +13,7 @@ from motif_jax import rewards
 from motif_jax.envs import registry
 from motif_jax.labels import online
 from motif_jax.labels.online import Labelled
-from motif_jax.rewards.intrinsic import Met, RunSetup
+from motif_jax.rewards.intrinsic import BatchMessages, RunSetup
 from motif_jax.rewards.label_log import FILE, Label, read_log
 from motif_jax.rl import settings
 from motif_jax.rl.learner import Learner
@@ -83,7 +83,7 @@ def test_a_distinct_message_takes_less_than_a_kilobyte(
     def pay(number: int) -> int:
         texts = np.zeros((200, width), np.uint8)
         texts[:, :70] = rng.integers(ord("a"), ord("z"), (200, 70))
-        reward.pay(Met(texts, np.full(200, 3), 600, number))
+        reward.pay(BatchMessages(texts, np.full(200, 3), 600, number))
         return len(texts)
 
     reward.start()

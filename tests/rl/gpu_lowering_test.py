@@ -18,7 +18,6 @@ from ml_collections import ConfigDict
 
 from motif_jax.algorithms import appo, preference, schedules
 from motif_jax.algorithms.trajectory import BATCH_AXES
-from motif_jax.devices import precision
 from motif_jax.devices.meters import Meters
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
@@ -167,21 +166,6 @@ def test_so_does_an_update_that_computes_the_intrinsic_reward() -> None:
     # The batch's own intrinsic reward is not read.
     assert_updated_in_place(text, state, len(jax.tree.leaves(batch)) - 1)
     assert len(products(text, "convolution")) > 3 + 5 + 6
-
-
-@pytest.mark.extra
-@pytest.mark.parametrize(("value", "name"), [("highest", "HIGHEST"), ("default", "DEFAULT")])
-def test_products_are_as_exact_as_the_config_says(value: str, name: str) -> None:
-    config = agent_config()
-    config.matmul_precision = value
-    try:
-        precision.set_matmul_precision(config)
-        text = lowered(*learner_update(nethack_network(hidden_size=16)))
-    finally:
-        jax.config.update("jax_default_matmul_precision", None)
-    found = re.findall(r"stablehlo\.(?:convolution|dot_general)\b.*?precision\w* (?:= \[)(.*?)\]", text)
-    assert len(found) > 25
-    assert {kind for pair in found for kind in re.findall(r"DEFAULT|HIGHEST", pair)} == {name}
 
 
 @pytest.mark.extra

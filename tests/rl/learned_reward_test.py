@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import wait
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from motif_jax import rewards
 from motif_jax.algorithms import classification
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
-from motif_jax.rewards import Met, RunSetup, load_intrinsic
+from motif_jax.rewards import BatchMessages, RunSetup, load_intrinsic
 from motif_jax.rewards.label_log import FILE, Label, read_log
 from motif_jax.rewards.label_set import LabelSet, as_bytes
 from motif_jax.rewards.learned import cautious
@@ -35,8 +36,8 @@ def made(folder: Path, kind: str, **changes: Any) -> Any:
     return load_intrinsic(config.reward, SPEC, run=RunSetup(config, folder))
 
 
-def batch(number: int, counts: Any = (30, 10, 10, 20, 10)) -> Met:
-    return Met(ROWS, np.array(counts), int(np.sum(counts)), number)
+def batch(number: int, counts: Any = (30, 10, 10, 20, 10)) -> BatchMessages:
+    return BatchMessages(ROWS, np.array(counts), int(np.sum(counts)), number)
 
 
 @pytest.fixture
@@ -107,7 +108,7 @@ def test_labels_that_come_compile_nothing_again(
     reward: ClassificationReward = made(tmp_path, "classification")
     for number in range(9):
         rows = np.stack([as_bytes(f"You see here {number * 7 + more} eggs.") for more in range(number + 1)])
-        reward.pay(Met(rows, np.ones(len(rows), int), len(rows), number))
+        reward.pay(BatchMessages(rows, np.ones(len(rows), int), len(rows), number))
     assert len(reward.labels) > SMALL["reward__training__batch_size"], "less than a batch, and more"
     assert reward.taken > 5
     assert traced == ["a gradient step"]
@@ -217,7 +218,7 @@ def test_nobody_waits_for_a_training_and_its_failure_is_told(
     assert reward.taken == 0, "labels are there, and the training is held up"
     version = reward.version
     go.set()
-    reward._trainer._thread.join()  # type: ignore[union-attr]
+    wait([reward._trainer.running])  # type: ignore[list-item]
     assert reward.taken == 0, "what was trained counts from the next batch on"
     reward.pay(batch(6))
     assert reward.taken == 1
@@ -231,8 +232,8 @@ def test_nobody_waits_for_a_training_and_its_failure_is_told(
     def go_on() -> None:
         for number in range(7, 12):  # one payment begins a step, a later one hears how it ended
             reward.pay(batch(number))
-            if reward._trainer._thread is not None:
-                reward._trainer._thread.join()
+            if reward._trainer.running is not None:
+                wait([reward._trainer.running])
 
     with pytest.raises(UserError, match="training of the reward diverged at its step"):
         go_on()
@@ -249,7 +250,7 @@ def test_a_reward_resumes_with_its_labels_and_parameters(
     state, expected = reward.state(), (reward.taken, reward.version, reward._log.length, len(reward.labels))
     for number in range(4, 8):
         rows = np.stack([as_bytes(f"You see here {number * 7 + more} eggs.") for more in range(3)])
-        reward.pay(Met(rows, np.full(3, 20), 60, number))
+        reward.pay(BatchMessages(rows, np.full(3, 20), 60, number))
     later = {label.items for label in read_log(tmp_path / FILE)}
     assert reward._log.length > expected[2]
     reward.close()

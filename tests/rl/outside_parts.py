@@ -10,7 +10,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.algorithms.trajectory import TrajectoryBatch
-from motif_jax.rewards import IntrinsicReward, Met, RewardSetup, Values
+from motif_jax.rewards import BatchMessages, IntrinsicReward, RewardSetup, Values
 from motif_jax.support.errors import UserError
 
 
@@ -45,7 +45,7 @@ class Familiar(IntrinsicReward):
         met = np.array([self.counts.get(text.tobytes(), 0) for text in texts], np.float32)
         return Values(met / (met + 100), self.version)
 
-    def observe(self, met: Met) -> None:
+    def observe(self, met: BatchMessages) -> None:
         counts = dict(self.counts)
         for text, count in zip(met.texts, met.counts.tolist(), strict=True):
             counts[text.tobytes()] = counts.get(text.tobytes(), 0) + count

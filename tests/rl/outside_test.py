@@ -48,9 +48,8 @@ def saved(folder: Path, item: str) -> tuple[int, Any]:
 
 
 @pytest.mark.extra
-@pytest.mark.parametrize("serial", [True, False], ids=["serial", "processes"])
 def test_a_reward_that_changes_learns_and_goes_on_after_a_crash(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serial: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class CrashError(Exception):
         pass
@@ -65,7 +64,7 @@ def test_a_reward_that_changes_learns_and_goes_on_after_a_crash(
         step(self, batch)
 
     monkeypatch.setattr(Learner, "step", crash)
-    run = training(tmp_path, **FAMILIAR, serial=serial, train_for_env_steps=2_000)
+    run = training(tmp_path, **FAMILIAR, serial=True, train_for_env_steps=2_000)
     with pytest.raises(CrashError):
         run.run(Interruption())
     assert versions == [0, 1, 2, 3, 4], "each batch knows the version of its reward"
@@ -76,11 +75,10 @@ def test_a_reward_that_changes_learns_and_goes_on_after_a_crash(
     env_steps, state = saved(tmp_path, "reward")
     assert 0 < env_steps < 2_000
     assert 0 < state["version"] <= reward.version
-    if serial:  # else batches may have waited for the checkpoint
-        assert state["version"] < reward.version, "what came after the checkpoint is lost"
+    assert state["version"] < reward.version, "what came after the checkpoint is lost"
 
     monkeypatch.setattr(Learner, "step", step)
-    run = training(tmp_path, **FAMILIAR, serial=serial, train_for_env_steps=1_000, log_every_seconds=1e-9)
+    run = training(tmp_path, **FAMILIAR, serial=True, train_for_env_steps=1_000, log_every_seconds=1e-9)
     assert run.run(Interruption())
     assert run.system is not None
     reward = run.system.reward
@@ -93,9 +91,8 @@ def test_a_reward_that_changes_learns_and_goes_on_after_a_crash(
     logged = [row["reward/version"] for row in read_metrics(tmp_path) if "reward/version" in row]
     metrics = list(read_metrics(tmp_path))
     assert all({"reward/version", "familiar/texts"} <= set(row) for row in metrics)
-    if serial:
-        # Of the batch that was learned from last, not of the reward by then: an update a version.
-        assert logged == [row["time/updates"] - 1 for row in metrics]
+    # Of the batch that was learned from last, not of the reward by then: an update a version.
+    assert logged == [row["time/updates"] - 1 for row in metrics]
     assert logged[-1] > state["version"]
 
 
@@ -139,9 +136,7 @@ def test_an_algorithm_from_outside_learns_is_saved_and_plays(tmp_path: Path) -> 
             {"reward__kind": "json:JSONDecoder"},
             "config.reward.kind='json:JSONDecoder': must be a subclass of",
         ),
-        ({"reward__kind": "nowhere:Reward"}, "config.reward.kind=nowhere:Reward: no such class"),
         ({**FAMILIAR, "reward__dir": "a"}, "config.reward.dir=a: must be None with this kind"),
-        ({"algorithm__name": "magic"}, "config.algorithm.name='magic': must be appo, "),
         (
             {"algorithm__name": "json:JSONDecoder"},
             "config.algorithm.name='json:JSONDecoder': must be a class with check, make_state, make_update",

@@ -22,10 +22,8 @@ ONE = ["node1"]
 @pytest.mark.parametrize(
     ("learning", "acting", "expected"),
     [
-        (gpus(0), gpus(0), "learn on gpu:0 (NVIDIA H200), which also acts"),
         (gpus(0, 1), gpus(0, 1), "learn on gpu:0,1 (2 x NVIDIA H200), which also act"),
         (gpus(0, 1), gpus(0), "learn on gpu:0,1 (2 x NVIDIA H200); gpu:0 (NVIDIA H200) acts"),
-        (gpus(0), gpus(1, 2), "learn on gpu:0 (NVIDIA H200); gpu:1,2 (2 x NVIDIA H200) act"),
         ([CPU], [CPU], "learn on cpu:0 (no GPU), which also acts"),
     ],
 )

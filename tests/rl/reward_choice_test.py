@@ -29,7 +29,7 @@ def step_learned_from(config: object, folder: Path) -> int:
     return run._config.reward.step
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"reward_step": "best"}'])
+@pytest.mark.parametrize("text", ["{", '{"reward_step": "best"}'])
 def test_a_damaged_plan_is_named_with_the_remedy(tmp_path: Path, text: str) -> None:
     (tmp_path / reward_choice.FILE).write_text(text)
     with pytest.raises(UserError, match=r"plan\.json is damaged .*remove it"):

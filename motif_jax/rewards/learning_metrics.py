@@ -12,7 +12,7 @@ from motif_jax.datasets.verdicts import Form
 from motif_jax.rewards.label_log import Label
 
 
-class LearningTelemetry:
+class LearningMetrics:
     """Sums since the run began, and since the last reading. For one thread at a time.
 
     Args:
