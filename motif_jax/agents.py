@@ -156,17 +156,19 @@ def load(
     Raises:
       UserError: the folder is not an agent run, has no such checkpoint, does not fit the environment, or names a class that is not trusted.
     """
+    return Agent(*_open(folder, checkpoint, environment, trust), seed)
+
+
+def _open(
+    folder: str | Path, checkpoint: str | int, environment: str | None, trust: Iterable[str]
+) -> tuple[str | Path, EvalSetup]:
+    """The folder on this machine, and who plays where; arguments and errors as of `load`."""
     entry_points.trust(trust)
     entry_points.trust(entry_points.named(environment))
     folder = hub.local(folder)
-    _refuse_text_agent(folder)
-    setup = open_setup(of_folder(folder, str(checkpoint), environment, reward=False))
-    return Agent(folder, setup, seed)
-
-
-def _refuse_text_agent(folder: str | Path) -> None:
     if any((Path(folder) / name).is_file() for name in ("agent.json", "agent/agent.json")):
         raise UserError(f"{folder} is an agent of train_text: open it with motif_jax.text_agents.load")
+    return folder, open_setup(of_folder(folder, str(checkpoint), environment, reward=False))
 
 
 def play(
@@ -207,11 +209,7 @@ def play(
     for name, number, least in (("episodes", episodes, 0), ("workers", workers, 1)):
         if number < least:
             raise UserError(f"{name}={number}: must be at least {least}")
-    entry_points.trust(trust)
-    entry_points.trust(entry_points.named(environment))
-    folder = hub.local(folder)
-    _refuse_text_agent(folder)
-    setup = open_setup(of_folder(folder, str(checkpoint), environment, reward=False))
+    _, setup = _open(folder, checkpoint, environment, trust)
     if unknown := sorted(set(keep_fields) - set(setup.spec.observation)):
         shown = ", ".join(sorted(setup.spec.observation))
         raise UserError(f"keep_fields: {setup.environment} has no {', '.join(unknown)}: it has {shown}")

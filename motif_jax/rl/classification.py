@@ -29,8 +29,6 @@ class ClassifierModel:
       seed: of dropout.
     """
 
-    items = 1
-
     def __init__(self, config: ConfigDict, seed: int) -> None:
         self.members = config.training.members
         self._network = MessageClassifier(config.encoder, config.classifier.dropout)

@@ -18,7 +18,7 @@ from motif_jax.rewards.online import OnlineReward
 from motif_jax.rewards.trained import cpu_device
 from motif_jax.rl import reward_schedule
 from motif_jax.rl.reward_schedule import Schedule, draws
-from motif_jax.rl.reward_trainer import Model, Trainer, TrainingJob
+from motif_jax.rl.reward_trainer import METRICS, Model, Trainer, TrainingJob
 from motif_jax.support import config as checks
 from motif_jax.support import seeds
 
@@ -65,7 +65,7 @@ class NetworkReward(OnlineReward):
         self._state = state
         self._right = self._counted = 0
         self._busy = 0.0
-        self._last: dict[str, float] = {}
+        self._last = dict.fromkeys(METRICS, 0.0)
         self.table = MessageTable(self.compute, self._params(), 0, CAPACITY)
 
     @classmethod
@@ -154,8 +154,7 @@ class NetworkReward(OnlineReward):
         self._tried = len(job.examples.labels)
         self._busy += outcome.seconds
         self._right, self._counted = self._right + outcome.right, self._counted + outcome.counted
-        for name in ("loss", "accuracy", "gradient_norm"):
-            self._last[name] = float(np.mean(getattr(outcome, name)))
+        self._last = outcome.means
         self._state = outcome.state
         self.taken = job.first + amount
         self.table.swap(self._params(), self.taken)
@@ -192,9 +191,7 @@ class NetworkReward(OnlineReward):
             "reward/training_steps_owed": float(self.schedule.owed),
             "reward/training_steps_dropped": float(self.schedule.dropped),
             "reward/training_share": self._busy / seconds,
-            "reward/loss": self._last.get("loss", 0.0),
-            "reward/accuracy": self._last.get("accuracy", 0.0),
-            "reward/gradient_norm": self._last.get("gradient_norm", 0.0),
+            **{f"reward/{name}": value for name, value in self._last.items()},
             "reward/accuracy_before_training": self._right / self._counted if self._counted else 0.0,
         }
         self._right = self._counted = 0

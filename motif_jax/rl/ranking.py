@@ -39,8 +39,6 @@ class RankingModel:
       config: `config.reward`.
     """
 
-    items = 2
-
     def __init__(self, config: ConfigDict) -> None:
         self.members = config.training.members
         self.network = RewardNetwork(RewardArchitecture(message=config.encoder))

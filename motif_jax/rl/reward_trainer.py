@@ -16,15 +16,11 @@ from motif_jax.rewards.trained import SHORT_MESSAGE
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import StoppedError, never
 
+METRICS = ("loss", "accuracy", "gradient_norm")
+
 
 class Model(Protocol):
-    """What is trained.
-
-    Attributes:
-      items: texts of an example.
-    """
-
-    items: int
+    """What is trained, on examples of one text or of two."""
 
     def init(self, seed: int) -> Any:
         """A fresh state (params, opt_state)."""
@@ -75,16 +71,14 @@ class TrainingOutcome(NamedTuple):
     Attributes:
       job: the steps.
       state: (params, opt_state) after them.
-      loss, accuracy, gradient_norm: float [steps] of each, accuracy before it.
+      means: of loss, accuracy and gradient_norm over the steps; the accuracy is that before each.
       right, counted: of the examples in `job.new`, before any of the steps.
       seconds: how long they took.
     """
 
     job: TrainingJob
     state: Any
-    loss: list[float]
-    accuracy: list[float]
-    gradient_norm: list[float]
+    means: dict[str, float]
     right: int
     counted: int
     seconds: float
@@ -119,10 +113,8 @@ def take_steps(
                 f"the training of the reward diverged at its step {number} (loss {rows[-1]['loss']}): a smaller "
                 "--config.reward.training.learning_rate in another --workdir"
             )
-    columns = {name: [row[name] for row in rows] for name in ("loss", "accuracy", "gradient_norm")}
-    return TrainingOutcome(
-        job, state, **columns, right=right, counted=counted, seconds=time.perf_counter() - begin
-    )
+    means = {name: float(np.mean([row[name] for row in rows])) for name in METRICS}
+    return TrainingOutcome(job, state, means, right, counted, time.perf_counter() - begin)
 
 
 class Trainer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +10,10 @@ import pytest
 
 from motif_jax import rewards
 from motif_jax.envs import registry
-from motif_jax.labels import online
-from motif_jax.labels.online import Labelled
-from motif_jax.rewards.intrinsic import BatchMessages, RunSetup
 from motif_jax.rewards.label_log import FILE, Label, read_log
-from motif_jax.rl import settings
 from motif_jax.rl.learner import Learner
 from motif_jax.stages import train_agent
 from motif_jax.support.errors import UserError
-from motif_jax.support.interruption import Interruption
 from motif_jax.support.metrics import read_metrics
 from tests.rl import oni_runs
 from tests.rl.oni_runs import oni_config, train
@@ -32,69 +26,6 @@ def labels(folder: Path) -> list[Label]:
 
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
-
-class AtOnce:
-    """A source that answers with the next batch and remembers nothing."""
-
-    def __init__(self) -> None:
-        self.met: list[tuple[str, ...]] = []
-
-    def start(self, stopped: Any) -> None:
-        del stopped
-
-    def meet(self, items: list[tuple[str, ...]], counts: Any, scores: Any, step: int) -> None:
-        del counts, scores, step
-        self.met = items
-
-    def poll(self) -> list[Labelled]:
-        met, self.met = self.met, []
-        return [Labelled(items, len(items[0]) % 2, 0.5, 0.1, 3) for items in met]
-
-    def metrics(self) -> dict[str, float]:
-        return {}
-
-    def state(self) -> dict[str, Any]:
-        return {}
-
-    def queued(self) -> int:
-        return 0
-
-    def in_flight(self) -> int:
-        return 0
-
-    def close(self) -> None:
-        pass
-
-
-@pytest.mark.slow
-def test_a_distinct_message_takes_less_than_a_kilobyte(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(online, "make_source", lambda *_: AtOnce())
-    config = settings.resolved(oni_config("retrieval", environment__name="NetHackScoreExtendedActions-v1"))
-    spec = registry.spec(config.environment.name)
-    assert spec.text_field is not None
-    width = spec.observation[spec.text_field].shape[0]
-    reward = rewards.load_intrinsic(config.reward, spec, run=RunSetup(config, tmp_path, 2))
-    assert reward is not None
-    rng, messages = np.random.default_rng(0), 0
-
-    def pay(number: int) -> int:
-        texts = np.zeros((200, width), np.uint8)
-        texts[:, :70] = rng.integers(ord("a"), ord("z"), (200, 70))
-        reward.pay(BatchMessages(texts, np.full(200, 3), 600, number))
-        return len(texts)
-
-    reward.start()
-    pay(0)
-    tracemalloc.start()
-    messages = sum(pay(number) for number in range(1, 50))
-    reward.metrics()
-    held, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    reward.close()
-    assert held / messages < 1000
 
 
 class CrashError(Exception):
@@ -247,27 +178,3 @@ def test_a_reward_that_learns_needs_text_and_a_training(tmp_path: Path) -> None:
             oni_config("retrieval", environment__name="tests.toys:Corridor"),
             registry.spec("tests.toys:Corridor"),
         )
-
-
-@pytest.mark.slow
-def test_a_stop_loses_no_episodes_return(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of episodes that have ended where the batch that pays their last steps has not come yet."""
-    config = oni_config("bag_of_words", batch_size=40, algorithm__epochs=1)
-    train(tmp_path / "whole", config)
-    step, stop = Learner.step, Interruption()
-
-    def watched(self: Learner, batch: Any) -> None:
-        stop.requested = stop.requested or self.version == 6
-        step(self, batch)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Learner, "step", watched)
-        train(tmp_path / "stopped", config, stop)
-    assert stop.requested
-    before = (tmp_path / "stopped" / "episodes.jsonl").read_text().splitlines()
-    progress = oni_runs.saved(tmp_path / "stopped", "progress")[1]
-    assert progress["episode_halves"]["reports"], "some wait"
-    train(tmp_path / "stopped", config)
-    lines = [(tmp_path / name / "episodes.jsonl").read_text().splitlines() for name in ("whole", "stopped")]
-    assert lines[0] == lines[1]
-    assert len(lines[1]) > len(before)

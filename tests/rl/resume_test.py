@@ -33,7 +33,6 @@ STEPS = {
     "babyai": (180, 256),
     "symbolic": (150, 256),
     "drrn": (150, 220),
-    "nethack": (100, 230),
 }
 
 
@@ -101,20 +100,6 @@ def drrn(tmp_path: Path) -> ConfigDict:
     return config
 
 
-def nethack(tmp_path: Path) -> ConfigDict:
-    """A game of another engine, which is played again from the same seeds."""
-    del tmp_path
-    config = recall_config(
-        serial=True, batch_size=32, rollout=8, save_every_steps=50, optimizer__schedule="constant"
-    )
-    config.environment.name = "NetHackScore-v1"
-    config.environment.max_episode_steps = 25
-    config.network.encoder = "flat"
-    config.actors.envs_per_worker = 4
-    config.actors.workers = 1
-    return config
-
-
 def train(config: ConfigDict, workdir: Path, steps: int, saves: bool = False) -> Any:
     """The run's state and episodes when it has so many steps; `saves`: there are checkpoints on the way."""
     config = config.copy_and_resolve_references()
@@ -141,7 +126,7 @@ def train(config: ConfigDict, workdir: Path, steps: int, saves: bool = False) ->
     "make",
     [
         recall,
-        *(pytest.param(made, marks=pytest.mark.extra) for made in (babyai, nethack, symbolic, drrn)),
+        *(pytest.param(made, marks=pytest.mark.extra) for made in (babyai, symbolic, drrn)),
     ],
 )
 def test_it_ends_with_the_same_bits_and_the_same_episodes(tmp_path: Path, make: Any) -> None:

@@ -68,7 +68,7 @@ def test_a_training_that_is_closed_ends_after_the_step_that_it_is_at() -> None:
         assert go.wait(60)
         return state, dict.fromkeys(("loss", "accuracy", "gradient_norm"), 0.0)
 
-    slow: Any = SimpleNamespace(items=1, right=lambda *_: (0, 0), step=step)
+    slow: Any = SimpleNamespace(right=lambda *_: (0, 0), step=step)
 
     labels = LabelSet(1, (0.0, 1.0), soft=False)
     labels.add(Label(0, 0, ("a",), 1))
