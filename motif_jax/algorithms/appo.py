@@ -35,16 +35,10 @@ ADVANTAGE_STD_FLOOR = 1e-3
 
 
 class AppoTrainState(NamedTuple):
-    """All that an update changes, and the frozen parameters of a reward computed inside it.
+    """See `update.initial`.
 
     Attributes:
-      params: the network's parameters.
-      opt_state: the optimiser's state.
-      step: int32 scalar, updates done; the version of `params`.
-      env_steps: int32 [2], environment steps learned from, as `schedules.add_steps` counts them.
-      key: random key, moved on by each update that shuffles.
       value_statistics: running scale of the value targets.
-      reward_params: parameters of `reward_fn`; an empty tuple without one.
     """
 
     params: Any
@@ -268,20 +262,15 @@ def make_update(
     *,
     reward_fn: update.RewardFunction | None = None,
 ) -> Callable[..., tuple[AppoTrainState, Metrics]]:
-    """Builds the update.
+    """Builds update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars).
 
     Args:
-      network: the agent's network.
-      optimizer: from `schedules.make_optimizer` without a number of steps.
+      network, optimizer, reward_fn: see `update.make`.
       config: the whole configuration; reads what `update.make` reads, `algorithm` and
         `compat.vtrace_bootstrap`. `algorithm` holds gamma; advantage 'vtrace' or 'gae'; rho_clip, c_clip;
         gae_lambda; ratio_min, ratio_max; clip_ratio; clip_value; value_coefficient; exploration 'entropy',
         'symmetric_kl' or 'none'; exploration_coefficient; epochs; minibatches (of whole rollouts);
         max_policy_lag in updates; value_normalisation 'none', 'running' or 'popart'; value_statistics_rate.
-      reward_fn: see `update.make`.
-
-    Returns:
-      update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars).
     """
     settings = config.algorithm
 

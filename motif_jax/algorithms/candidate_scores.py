@@ -64,7 +64,6 @@ def candidate_scores(
 
 
 def _scaled(log_probability: Array) -> Array:
-    """p / max p, over the candidates [..., K]; equal where none has a probability that float32 holds."""
     best = jnp.max(log_probability, axis=-1, keepdims=True)
     # In logarithms, so that the gradient lives where the probabilities themselves would vanish.
     scaled = jnp.exp(log_probability - best)

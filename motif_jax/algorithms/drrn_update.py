@@ -27,16 +27,10 @@ _SHORTEST = 64
 
 
 class DrrnTrainState(NamedTuple):
-    """All that an update changes.
+    """See `update.initial`.
 
     Attributes:
-      params: the network's parameters.
-      opt_state: the optimiser's state.
-      step: int32 scalar, updates done; the version of `params`.
-      env_steps: int32 [2], environment steps learned from, as `schedules.add_steps` counts them.
-      key: random key, moved on by each update.
       memory: a `replay.ReplayMemory` of what was played, () before `with_memory`; it takes a batch also where the step on it is left out.
-      reward_params: parameters of `reward_fn`; an empty tuple without one.
     """
 
     params: Any
@@ -106,17 +100,13 @@ def make_update(
     *,
     reward_fn: update.RewardFunction | None = None,
 ) -> Callable[..., tuple[DrrnTrainState, Metrics]]:
-    """Builds the update.
+    """Builds update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars).
 
     Args:
-      network: the agent's network, with `stored`, `shown` and `values` besides what a `PolicyNetwork` has.
-      optimizer: from `schedules.make_optimizer` without a number of steps.
+      network: with `stored`, `shown` and `values` besides what a `PolicyNetwork` has.
+      optimizer, reward_fn: see `update.make`.
       config: the whole configuration; reads `algorithm` (gamma; epochs: steps that are taken on a draw each; replay_draw: steps of a
         draw, over all devices) and what `update.make` reads.
-      reward_fn: see `update.make`.
-
-    Returns:
-      update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars).
     """
     settings = config.algorithm
 
@@ -145,7 +135,6 @@ def make_update(
 
 
 def _segments(network: Any, batch: TrajectoryBatch, reward: Array, axis_name: str | None) -> ReplayMemory:
-    """A batch's rollouts, of all devices, as a memory holds them."""
     rows = {
         "observation": network.stored({name: batch.observation[name] for name in network.fields}),
         "action": batch.action,

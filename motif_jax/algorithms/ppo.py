@@ -127,16 +127,7 @@ def loss_rows(
 def rows_of(
     log_prob: Array, entropy: Array, value: Array, samples: Samples, clip_ratio: float, clip_value: float
 ) -> StepLosses:
-    """The terms of the loss, row by row.
-
-    Args:
-      log_prob: float32 [N], of `samples.action` now, in nats, with gradient.
-      entropy: float32 [N], of the policy now, with gradient.
-      value: float32 [N], with gradient.
-      samples: of the same N steps.
-      clip_ratio: c, so that 0.2 clips to [0.8, 1.2].
-      clip_value: see `value_rows`.
-    """
+    """The terms of the loss, row by row: see `loss_rows`; `log_prob` of the actions and `entropy` now, float32 [N], with gradient."""
     chex.assert_equal_shape([log_prob, entropy, value, samples.behaviour_log_prob, samples.advantage])
     ratio = jnp.exp(log_prob - samples.behaviour_log_prob)
     clipped = losses.clamp(ratio, 1 - clip_ratio, 1 + clip_ratio)

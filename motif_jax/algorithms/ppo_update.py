@@ -36,15 +36,9 @@ _TAKEN = "policy/minibatches_taken"
 
 
 class PpoTrainState(NamedTuple):
-    """All that an update changes, and the frozen parameters of a reward computed inside it.
+    """See `update.initial`.
 
     Attributes:
-      params: the network's parameters.
-      opt_state: the optimiser's state.
-      step: int32 scalar, updates done; the version of `params`.
-      env_steps: int32 [2], environment steps learned from, as `schedules.add_steps` counts them.
-      key: random key, moved on by each update.
-      reward_params: parameters of `reward_fn`; an empty tuple without one.
       frozen: what the network reads and never learns; an empty tuple for nothing. A checkpoint holds neither of the two.
       reference: with a penalty for the divergence from it, the parameters at the start, of low-rank additions these alone; no checkpoint
         holds them.
@@ -108,19 +102,14 @@ def make_update(
     *,
     reward_fn: update.RewardFunction | None = None,
 ) -> Callable[..., tuple[PpoTrainState, Metrics]]:
-    """Builds the update.
+    """Builds update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars).
 
     Args:
-      network: the agent's network.
-      optimizer: from `schedules.make_optimizer` without a number of steps.
+      network, optimizer, reward_fn: see `update.make`.
       config: the whole configuration; reads `algorithm` (gamma, gae_lambda, clip_ratio, clip_value, value_coefficient,
         entropy_coefficient, epochs, minibatch_size in steps of all devices, microbatch_size: so many of a device are run at a
         time, kl_limit, normalise_advantage; broadcast_rows, see
         `ppo.value_rows`; recurrence: steps of a sequence, 1 by default; kl, see `kl_penalty`), `compat.glam_value_broadcast` and what `update.make` reads.
-      reward_fn: see `update.make`.
-
-    Returns:
-      update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars).
     """
     settings = config.algorithm
     limit, length = settings.get("kl_limit"), settings.get("recurrence", 1)
@@ -171,7 +160,6 @@ def make_update(
 
 
 def _whole(frozen: Any, params: Any) -> Any:
-    """What the network is applied with: what is learned, and what is not."""
     return {**params, **frozen} if frozen else params
 
 
@@ -280,10 +268,6 @@ def _play_again(
 def _samples(
     config: ConfigDict, batch: TrajectoryBatch, bootstrap: Array, reward: Array, axis_name: str | None
 ) -> tuple[ppo.Samples, Metrics]:
-    """What the losses compare with, computed once before the first step: each sample a row [B T].
-
-    Also the mean and spread of the advantages before they are normalised.
-    """
     discount = config.gamma * (1.0 - trajectory.done(batch))
     value = batch.behaviour_value
     targets = ppo.targets(value, bootstrap, reward, discount, batch.last[:-1], config.gae_lambda)
@@ -299,7 +283,6 @@ def _samples(
 def _sequences(
     network: PolicyNetwork, batch: TrajectoryBatch, samples: ppo.Samples, states: Any, length: int
 ) -> Sequences:
-    """The rows of the rollouts cut into sequences, those of a rollout one after the other."""
     observation = {name: _flat(batch.observation[name][:-1]) for name in network.fields}
     rows = (observation, _flat(batch.first[:-1]), samples)
     observation, first, samples = jax.tree.map(lambda x: x.reshape(-1, length, *x.shape[1:]), rows)

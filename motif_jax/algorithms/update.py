@@ -25,7 +25,12 @@ EXTREMES = {"policy/ratio_min": jnp.min, "policy/ratio_max": jnp.max, "lag/max":
 
 
 def initial(network: Any, optimizer: optax.GradientTransformation, key: Array) -> dict[str, Any]:
-    """The fields that the states of all updates have; the same key gives the same values."""
+    """The fields that the states of all updates have; the same key gives the same values.
+
+    Returns:
+      `params`; `opt_state`; `step`, int32 scalar, updates done and version of `params`; `env_steps`, int32 [2], learned from, as
+      `schedules.add_steps` counts them; `key`, moved on by updates that draw. A state also has `reward_params` of a `reward_fn`, or ().
+    """
     init_key, key = jax.random.split(key)
     params = network.init(init_key)
     return {

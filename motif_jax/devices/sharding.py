@@ -34,15 +34,14 @@ def check_config(config: ConfigDict, there: int, hosts: int = 1) -> None:
       there: devices of each host.
       hosts: of the run.
     """
-    devices, sharding = config.num_devices or there, config.sharding
+    devices, sizes = config.num_devices or there, config.get("sharding", {"fsdp": 1, "tensor": 1})
     checks.require(devices <= there, "num_devices", devices, f"at most the {there} of this machine")
-    split = sharding.fsdp * sharding.tensor
     allowed = f"sizes whose product divides the {devices} devices"
-    checks.require(devices % split == 0, "sharding", sharding.to_dict(), allowed)
+    checks.require(devices % (sizes["fsdp"] * sizes["tensor"]) == 0, "sharding", dict(sizes), allowed)
     # Devices along `tensor` work on the same rows.
-    parts = hosts * devices // sharding.tensor
-    allowed = f"a multiple of {parts * config.accumulate}: {config.accumulate} micro-batches on each of {parts} devices"
-    parts *= config.accumulate
+    parts, micro = hosts * devices // sizes["tensor"], config.get("accumulate", 1)
+    allowed = f"a multiple of {parts * micro}: {micro} micro-batches on each of {parts} devices"
+    parts *= micro
     checks.require(config.batch_size % parts == 0, "batch_size", config.batch_size, allowed)
 
 

@@ -77,7 +77,6 @@ _LITERALS = frozenset(
 
 
 def _bytes(text: str, encoding: str = "latin1") -> bytes:
-    """Bytes in pickles of protocol 2."""
     if encoding not in ("latin1", "latin-1"):
         raise ValueError("bytes in an unusual encoding")
     return text.encode("latin-1")
@@ -89,7 +88,6 @@ def _ordered(pairs: Any = ()) -> dict[Any, Any]:
 
 
 def _empty_array(kind: _Global, *_: Any) -> np.ndarray:
-    """The first part of an array; its state follows."""
     if kind.name != "numpy.ndarray":
         raise ValueError("an array of a class that is not numpy's")
     return np.ndarray((0,), np.uint8)
@@ -235,7 +233,6 @@ class PickleReader:
         return _Global(name)
 
     def _build(self, state: Any) -> None:
-        """Gives the topmost object the rest of what it holds."""
         target: Any = self._stack[-1]
         if isinstance(target, Unread):
             self._stack[-1] = Unread(target.name, (target.arguments, state))

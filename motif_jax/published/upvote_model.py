@@ -87,7 +87,6 @@ def _layer(tensors: Mapping[str, np.ndarray], name: str) -> dict[str, np.ndarray
 
 
 def _config(trunk: Mapping[str, np.ndarray], heads: int) -> dict[str, Any]:
-    """The config.json of a RoBERTa with these tensors."""
     vocabulary, width = trunk["embeddings.word_embeddings.weight"].shape
     return {
         "model_type": "roberta",

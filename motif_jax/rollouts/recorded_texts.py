@@ -19,7 +19,7 @@ from motif_jax.rollouts import text_setup, text_values
 from motif_jax.rollouts.text_values import ValuedDialogue
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
-from motif_jax.trainers import agent_folder, dialogue_data, model_agent
+from motif_jax.trainers import agent_folder, dialogue_data, model_agent, tokenised
 
 END = "recorded"
 
@@ -60,7 +60,7 @@ def _read(config: ConfigDict, network: TextAgentNetwork, tokenizer: TextTokenize
     if config.data:
         given: Iterable[Dialogue] = files.read(files.find(config.data, "data"))
     else:
-        held_out = Path(config.agent) / dialogue_data.TOKENS / dialogue_data.HELD_OUT
+        held_out = Path(config.agent) / tokenised.TOKENS / tokenised.HELD_OUT
         if not held_out.is_dir():
             raise UserError(
                 f"config.data=None: {config.agent} has no held-out dialogues, name some: --config.data=FILE"

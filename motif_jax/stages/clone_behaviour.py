@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ml_collections import ConfigDict
 
 from motif_jax.support import config as checks
-from motif_jax.support import metrics, run_folder
-from motif_jax.support.interruption import EXIT_CODE
-from motif_jax.support.locks import FolderLock
+from motif_jax.support import run_folder
 
 if TYPE_CHECKING:
     from motif_jax.language.agent import LanguageAgent
@@ -25,27 +23,13 @@ IDENTITY = (
 
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for bad values, trajectories or models that are not there, or a folder of another run."""
-    import jax
-
-    from motif_jax.devices import precision
-    from motif_jax.trainers import cloning_data, cloning_task
+    from motif_jax.trainers import cloning_data, cloning_task, offline_run
 
     run_folder.check_identity(workdir, config)
     scored = config.network.policy == "score" or config.loss == cloning_task.CANDIDATES
     allowed = "'candidates' with network.policy='actions': a head says no words"
     checks.require(scored, "loss", config.loss, allowed)
-    there = jax.local_device_count()
-    devices = config.num_devices or there
-    checks.require(devices <= there, "num_devices", devices, f"at most the {there} of this machine")
-    allowed = (
-        f"a multiple of {devices * config.accumulate}: {config.accumulate} parts on each of {devices} devices"
-    )
-    checks.require(
-        config.batch_size % (devices * config.accumulate) == 0, "batch_size", config.batch_size, allowed
-    )
-    precision.set_matmul_precision(config)
-    if config.wandb.enabled:
-        metrics.import_wandb()
+    offline_run.check(config, None, (), None)
     config = resolved(config)
     run_folder.check_identity(workdir, config, IDENTITY)
     network = _network(config)
@@ -124,34 +108,29 @@ def _network(config: ConfigDict) -> LanguageAgent:
 
 def run(config: ConfigDict, workdir: Path) -> int:
     """Clones, or continues where the folder stands; returns 0, or 75 after a request to stop."""
-    import jax
-
     from motif_jax.devices.parallel import DataParallel
+    from motif_jax.devices.sharding import training_devices
     from motif_jax.language import config as language_config
     from motif_jax.language import weights
     from motif_jax.language.text import fetch
-    from motif_jax.trainers import cloning_data, records
+    from motif_jax.trainers import cloning_data, offline_run
     from motif_jax.trainers.cloning_task import CloningTask
-    from motif_jax.trainers.trainer import OfflineTrainer, TrainerSettings
+    from motif_jax.trainers.offline_run import OfflineRun
 
-    with FolderLock(workdir):
-        config = resolved(config)
+    config = resolved(config)
+    parallel = DataParallel(training_devices(config))
+
+    def build(stopped: Callable[[], bool]) -> OfflineRun:
+        del stopped
         network = _network(config)
         actions = network.spec.num_actions
         data = cloning_data.load(config, cloning_data.read(config), actions, _special(config))
         folder = fetch(config.network.model, "network.model")
         model = language_config.read(folder)
-        parallel = DataParallel(jax.local_devices()[: config.num_devices])
         read = {"trajectories": data.digest, "model": weights.digest(folder)}
         task = CloningTask(config, network, data, parallel, (model.end_ids[0], model.pad_id), read)
-        records.refuse_other_data(workdir, task.digests, task.source)
-        run_folder.prepare(workdir, config, IDENTITY)
-        print(
-            f"{len(data.train):,} steps to learn from, {len(data.held_out):,} held out; {parallel.device_count} "
-            f"{parallel.devices[0].device_kind} device(s)",
-            flush=True,
+        return OfflineRun(
+            task, parallel, f"{len(data.train):,} steps to learn from, {len(data.held_out):,} held out"
         )
-        done = OfflineTrainer(task, parallel, TrainerSettings.of(config, keep=config.keep_checkpoints)).run(
-            workdir
-        )
-        return 0 if done else EXIT_CODE
+
+    return offline_run.run(config, workdir, IDENTITY, (), build)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from ml_collections import ConfigDict
 
 from motif_jax.support import config as checks
-from motif_jax.support import metrics, run_folder
-from motif_jax.support.interruption import EXIT_CODE, Interruption
 
 # What decides the course of a training: a run continues only with the same values.
 IDENTITY = (
@@ -19,18 +18,9 @@ IDENTITY = (
 
 def check(config: ConfigDict, workdir: Path | None) -> None:
     """Raises UserError for bad values, texts or models that are not there, or a folder of another run."""
-    import jax
+    from motif_jax.trainers import offline_run
 
-    from motif_jax.algorithms import schedules
-    from motif_jax.devices import precision, sharding
-
-    if workdir is not None:
-        run_folder.check_identity(workdir, config, IDENTITY)
-    schedules.check_warmup(config, config.steps)
-    precision.set_matmul_precision(config)
-    sharding.check_config(config, jax.local_device_count(), jax.process_count())
-    if config.wandb.enabled:
-        metrics.import_wandb()
+    offline_run.check(config, workdir, IDENTITY, config.steps)
     _check_model(config)
     _check_texts(config)
 
@@ -123,37 +113,22 @@ def _check_texts(config: ConfigDict) -> None:
 
 def run(config: ConfigDict, workdir: Path) -> int:
     """Trains, or resumes, and writes the model; returns 0, or 75 after a request to stop."""
-    import jax
+    from motif_jax.trainers import language_run, offline_run
+    from motif_jax.trainers.offline_run import OfflineRun
 
-    from motif_jax.devices.hosts import Hosts
-    from motif_jax.trainers import language_run, records
-    from motif_jax.trainers.trainer import OfflineTrainer, TrainerSettings
+    parallel = language_run.devices_of(config)
 
-    hosts = Hosts()
-    with hosts.locked(workdir):
-        with Interruption() as stop:
-            parallel = language_run.devices_of(config)
-            found = records.begin(
-                stop,
-                workdir,
-                config,
-                IDENTITY,
-                language_run.MADE,
-                lambda: language_run.build(config, workdir, parallel, lambda: stop.requested),
-            )
+    def build(stopped: Callable[[], bool]) -> OfflineRun | None:
+        found = language_run.build(config, workdir, parallel, stopped)
         if found is None:
-            return EXIT_CODE
-        task, data, settings = found.task, found.data, found.settings
-        records.refuse_other_data(workdir, task.digests, task.source)
-        weights = sum(leaf.size for leaf in jax.tree.leaves(task.learned))
-        hosts.say(
-            f"{settings.architecture} with {weights:,} numbers to learn, {settings.vocab_size:,} tokens in its vocabulary; {data.train.num_tokens:,} "
-            f"tokens of {data.train.num_items:,} texts to learn from, {data.held_out.num_tokens:,} held out; {len(parallel.devices)} "
-            f"{parallel.devices[0].device_kind} device(s)"
+            return None
+        data, settings, learned = found.data, found.settings, offline_run.numbers_in(found.task.learned)
+        about = (
+            f"{settings.architecture} with {learned:,} numbers to learn, {settings.vocab_size:,} tokens in its vocabulary; "
+            f"{data.train.num_tokens:,} tokens of {data.train.num_items:,} texts to learn from, {data.held_out.num_tokens:,} held out"
         )
-        if not OfflineTrainer(task, parallel, TrainerSettings.of(config, keep=config.keep_checkpoints)).run(
-            workdir
-        ):
-            return EXIT_CODE
-        hosts.say(f"written: {language_run.export(found, workdir)}")
-        return 0
+        return OfflineRun(
+            found.task, parallel, about, lambda: f"written: {language_run.export(found, workdir)}"
+        )
+
+    return offline_run.run(config, workdir, IDENTITY, language_run.MADE, build)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 from ml_collections import ConfigDict
 
 from motif_jax.support import config as checks
-from motif_jax.support import metrics, run_folder
-from motif_jax.support.interruption import EXIT_CODE
-from motif_jax.support.locks import FolderLock
 
 # What decides the course of a training: a run continues only with the same values.
 IDENTITY = (
@@ -27,30 +25,14 @@ MOST_PADDED = 1 << 16
 
 def check(config: ConfigDict, workdir: Path | None) -> None:
     """Raises UserError for bad values, a dataset that lacks what the model reads, or a folder of another run."""
-    import jax
-
-    from motif_jax.devices import precision
     from motif_jax.rewards.trained import architecture_of
-    from motif_jax.trainers import reward_data
+    from motif_jax.trainers import offline_run, reward_data
 
-    if workdir is not None:
-        run_folder.check_identity(workdir, config, IDENTITY)
+    offline_run.check(config, workdir, IDENTITY, None)
     architecture = architecture_of(config.network, config.compat)
     problem = architecture.problem()
     checks.require(problem is None, "network", architecture.fields, f"a model: {problem}")
-    precision.set_matmul_precision(config)
-    devices = config.num_devices or jax.local_device_count()
-    there = jax.local_device_count()
-    checks.require(devices <= there, "num_devices", devices, f"at most the {there} of this machine")
-    checks.require(
-        config.batch_size % devices == 0,
-        "batch_size",
-        config.batch_size,
-        f"a multiple of the {devices} devices",
-    )
     checks.existing_folder(config, "dataset_dir")
-    if config.wandb.enabled:
-        metrics.import_wandb()
     dataset = reward_data.open_dataset(config, architecture)
     most = max(dataset.num_pairs, MOST_PADDED)
     checks.require(
@@ -83,39 +65,35 @@ def _check_annotators(config: ConfigDict, dataset: object) -> None:
 
 def run(config: ConfigDict, workdir: Path) -> int:
     """Trains, or continues where the folder stands; returns 0, or 75 after a request to stop."""
-    import jax
-
     from motif_jax.datasets.pairs import outcomes, threshold
     from motif_jax.devices.parallel import DataParallel
+    from motif_jax.devices.sharding import training_devices
     from motif_jax.rewards.trained import architecture_of, read_trained
-    from motif_jax.rewards.training_texts import write_training_texts
-    from motif_jax.trainers import records, reward_data
+    from motif_jax.rewards.training_texts import FILE, write_training_texts
+    from motif_jax.trainers import offline_run, records, reward_data
+    from motif_jax.trainers.offline_run import OfflineRun
     from motif_jax.trainers.reward_task import RewardTask
-    from motif_jax.trainers.trainer import OfflineTrainer, TrainerSettings
 
-    with FolderLock(workdir):
-        # Reading the data and planning its batches are the last checks: a folder that is refused for them takes a
-        # corrected command.
+    parallel = DataParallel(training_devices(config))
+
+    def build(stopped: Callable[[], bool]) -> OfflineRun:
+        del stopped
         data = reward_data.load(config, architecture_of(config.network, config.compat))
-        parallel = DataParallel(jax.local_devices()[: config.num_devices])
         task = RewardTask(config, data, parallel)
         records.refuse_other_data(workdir, task.digests, task.source)
-        run_folder.prepare(workdir, config, IDENTITY)
+        about = ""
         if task.network.architecture.message_only:
             write_training_texts(workdir, data.messages[data.counts > 0])
-        print(
+            counts = outcomes.count_outcomes(data.ids, data.targets.labels, len(data.messages))
+            about = outcomes.describe(counts, data.messages) + "\n"
+        about += (
             f"{data.train.size:,} training and {data.validation.size:,} validation pairs, {len(data.messages):,} "
             f"distinct messages of up to {data.max_length} bytes; at most {task.plan.bucket:,} distinct ones of "
-            f"{2 * config.batch_size * data.dataset.length:,} in a batch; {parallel.device_count} "
-            f"{parallel.devices[0].device_kind} device(s)"
+            f"{2 * config.batch_size * data.dataset.length:,} in a batch"
         )
-        if task.network.architecture.message_only:
-            print(
-                outcomes.describe(
-                    outcomes.count_outcomes(data.ids, data.targets.labels, len(data.messages)), data.messages
-                )
-            )
-        if not OfflineTrainer(task, parallel, TrainerSettings.of(config)).run(workdir):
-            return EXIT_CODE
-        print(threshold.describe(read_trained(workdir).statistics, DEFAULT_QUANTILE), end="")
-        return 0
+        return OfflineRun(task, parallel, about, described)
+
+    def described() -> str:
+        return threshold.describe(read_trained(workdir).statistics, DEFAULT_QUANTILE).rstrip("\n")
+
+    return offline_run.run(config, workdir, IDENTITY, (FILE,), build)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ml_collections import ConfigDict
 
 from motif_jax.envs.text import registry
-from motif_jax.support import cluster, metrics, run_folder
+from motif_jax.support import cluster
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
-from motif_jax.support.interruption import EXIT_CODE, Interruption, StoppedError
+from motif_jax.support.interruption import StoppedError
 
 if TYPE_CHECKING:
     from motif_jax.rollouts.text_rollouts import EvaluationEpisodes
@@ -29,18 +29,9 @@ IDENTITY = (
 
 def check(config: ConfigDict, workdir: Path | None) -> None:
     """Raises UserError for bad values, data, runs or models that are not there, or a folder of another run."""
-    import jax
+    from motif_jax.trainers import offline_run
 
-    from motif_jax.algorithms import schedules
-    from motif_jax.devices import precision, sharding
-
-    if workdir is not None:
-        run_folder.check_identity(workdir, config, IDENTITY, free=registry.FREE_OPTIONS)
-    schedules.check_warmup(config, config.max_steps)
-    precision.set_matmul_precision(config)
-    sharding.check_config(config, jax.local_device_count(), jax.process_count())
-    if config.wandb.enabled:
-        metrics.import_wandb()
+    offline_run.check(config, workdir, IDENTITY, config.max_steps, registry.FREE_OPTIONS)
     _check_method(config)
     _check_data(config)
 
@@ -185,9 +176,9 @@ def _prepared(config: ConfigDict, workdir: Path, stopped: Callable[[], bool]) ->
 def _made(config: ConfigDict, workdir: Path) -> list[str]:
     """What a run folder has before anything was learned; without `config.data` files of the task too, but for those that its options name."""
     from motif_jax.rollouts import dialogues, text_sources
-    from motif_jax.trainers import candidate_batches, dialogue_data
+    from motif_jax.trainers import candidate_batches, dialogue_data, tokenised
 
-    source, found = dialogue_data.source_of(config), [dialogue_data.TOKENS, candidate_batches.FOLDER]
+    source, found = dialogue_data.source_of(config), [tokenised.TOKENS, candidate_batches.FOLDER]
     if registry.make(config.task, source.options).learned_tokens():
         found.append(dialogue_data.TOKENIZER)
     if source.path is None:
@@ -197,38 +188,25 @@ def _made(config: ConfigDict, workdir: Path) -> list[str]:
 
 def run(config: ConfigDict, workdir: Path) -> int:
     """Trains, or resumes, and writes the agent; returns 0, or 75 after a request to stop."""
-    from motif_jax.devices.hosts import Hosts
-    from motif_jax.trainers import records, text_run
-    from motif_jax.trainers.trainer import OfflineTrainer, TrainerSettings
+    from motif_jax.trainers import offline_run
+    from motif_jax.trainers.offline_run import OfflineRun
 
-    hosts = Hosts()
-    with hosts.locked(workdir):
-        made = _made(config, workdir)
-        with Interruption() as stop:
-            found = records.begin(
-                stop,
-                workdir,
-                config,
-                IDENTITY,
-                made,
-                lambda: _built(config, workdir, lambda: stop.requested),
-                registry.FREE_OPTIONS,
-            )
+    def build(stopped: Callable[[], bool]) -> OfflineRun | None:
+        from motif_jax.trainers import text_run
+
+        found = _built(config, workdir, stopped)
         if found is None:
-            return EXIT_CODE
+            return None
         task = found.task
         _let_play(config, found)
-        records.refuse_other_data(workdir, task.digests, task.source)
-        devices, tokens = task.parallel.devices, task.objective.agent.model.config.vocab_size
-        hosts.say(
-            f"{config.method.name} on {config.task}: {_size(task.learned):,} numbers to learn, {tokens:,} tokens; "
-            f"{found.amount}; {len(devices)} {devices[0].device_kind} device(s)"
+        learned, tokens = offline_run.numbers_in(task.learned), task.objective.agent.model.config.vocab_size
+        about = f"{config.method.name} on {config.task}: {learned:,} numbers to learn, {tokens:,} tokens; {found.amount}"
+        return OfflineRun(
+            task, task.parallel, about, lambda: f"written: {text_run.export(found, config, workdir)}"
         )
-        settings = TrainerSettings.of(config, keep=config.keep_checkpoints)
-        if not OfflineTrainer(task, task.parallel, settings).run(workdir):
-            return EXIT_CODE
-        hosts.say(f"written: {text_run.export(found, config, workdir)}")
-        return 0
+
+    made = _made(config, workdir)
+    return offline_run.run(config, workdir, IDENTITY, made, build, registry.FREE_OPTIONS)
 
 
 def _built(config: ConfigDict, workdir: Path, stopped: Callable[[], bool]) -> TextRun | None:
@@ -271,9 +249,3 @@ def _let_play(config: ConfigDict, found: TextRun) -> None:
         reward = dialogue_data.token_reward_of(config)
         count, seed = config.batch_size, config.seed
         task.rollouts = text_rollouts.rollout_player(count, seed, played, agent, layout, reward, longest)
-
-
-def _size(tree: Any) -> int:
-    import jax
-
-    return sum(leaf.size for leaf in jax.tree.leaves(tree))

@@ -260,7 +260,6 @@ def load(
 
 
 def _heads(folder: Path, wanted: Heads) -> Any:
-    """The parameters of heads; UserError where the folder has others than the agent's design."""
     found, params = heads_files.load(folder, wanted.width)
     forms = [{n: (c.kind, c.outputs, c.widths) for n, c in each.configs.items()} for each in (found, wanted)]
     if forms[0] != forms[1]:

@@ -95,7 +95,6 @@ def model_config(config: ConfigDict, tokens: Vocabulary, design: Design) -> Mode
 
 
 def _require_parts(config: ConfigDict, key: str, about: Mapping[str, Any], design: Design) -> None:
-    """Raises UserError where an agent was trained by a method whose parts are no beginning of these."""
     theirs = Design(**about["design"])
     said = f"config.initial.{key}={config.initial[key]}: was trained by {about['method']}"
     if theirs.prefix and (key != POLICY or not design.prefix):
@@ -190,7 +189,6 @@ def _taken(params: dict[str, Any], saved: SavedAgent, name: str, objective: Obje
 def _arranged(
     params: dict[str, Any], objective: Objective, key: jax.Array
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Divides parameters into trained, following and frozen ones."""
     roles, weights_ = objective.agent.design.roles, objective.weights
     names = [roles.trunk_of[POLICY]] if objective.learns_policy else []
     if objective.agent.design.qs and weights_.of_values and not objective.rule.proposes:

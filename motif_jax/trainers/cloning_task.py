@@ -150,20 +150,17 @@ class CloningTask(Task):
         return jax.lax.psum(self._sums(*state, batch), AXIS)
 
     def init_state(self) -> CloningState:
-        """The parameters as they are at the start, and a fresh optimiser's state."""
         params = jax.device_get(
             self._agent.init(jax.random.key(seeds.derive(self.config.seed, "parameters") % 2**32))
         )
         return CloningState(params, jax.device_get(jax.jit(self.optimizer.init)(params)), np.int32(0))
 
     def shared(self) -> Any:
-        """The base of low-rank additions, or None."""
         return self._frozen or None
 
     def step(
         self, state: CloningState, shared: Any, batch: CloningBatch
     ) -> tuple[CloningState, dict[str, Array]]:
-        """Adds the gradients of the parts of a batch, [parts, rows, ...], and takes a step."""
 
         def loss(params: Any, part: CloningBatch) -> tuple[Array, CloningSums]:
             found = self._sums(params, shared, part)
@@ -197,7 +194,6 @@ class CloningTask(Task):
         return self._orders[number]
 
     def batches(self, first: int, count: int) -> CloningBatch:
-        """Leaves [count, parts, rows, ...]."""
         places = [divmod(step, self._per_pass) for step in range(first, first + count)]
         rows = np.stack([self._order(number)[step] for number, step in places])
         return self._batch(rows.reshape(count, self.config.accumulate, -1))
@@ -207,19 +203,12 @@ class CloningTask(Task):
         return CloningBatch(self._data.prompts(rows, self.config.network.prompt_tokens), actions, rows >= 0)
 
     def batch_axes(self, batches: CloningBatch) -> int:
-        """That of the rows."""
         return 2
 
     def units(self, step: int) -> int:
-        """Rows of `step` steps."""
         return step * self.config.batch_size
 
     def evaluate(self, state: CloningState, shared: Any, position: TrainingPosition) -> Evaluation:
-        """Loss, perplexity and agreement with the expert on the pairs that are held out.
-
-        Raises:
-          UserError: the loss is not finite.
-        """
         config, size = self.config, self.config.batch_size // self.config.accumulate
         rows = self._data.held_out[: config.evaluation_batches * config.batch_size]
         rows = np.pad(rows, (0, -len(rows) % size), constant_values=-1).reshape(-1, size)

@@ -124,7 +124,6 @@ class ListBatches:
         self.steps_per_pass: int | None = self._order.steps_per_pass
 
     def _most_actions(self, kinds: np.ndarray) -> dict[int, tuple[int, int]]:
-        """Tokens of actions and utterances that a dialogue of each width has at most."""
         found, most = {}, (1, 1)
         starts, offsets = self._dataset.offsets[:-1], np.r_[0, np.cumsum(kinds > 0)]
         ends = np.r_[0, np.cumsum(kinds == token_columns.ACTION_END)]

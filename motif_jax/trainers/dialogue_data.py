@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +14,6 @@ from motif_jax.datasets.dialogues import files, token_columns, token_rewards
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.datasets.dialogues.items import TextTokenizer, tokenise
 from motif_jax.datasets.dialogues.token_rewards import TokenReward
-from motif_jax.datasets.tokens import layout
 from motif_jax.datasets.tokens.dataset import TokensDataset
 from motif_jax.datasets.tokens.writer import TokensWriter
 from motif_jax.envs.text import registry
@@ -26,20 +23,17 @@ from motif_jax.support import config as checks
 from motif_jax.support import digests, entry_points, seeds
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import read_json
-from motif_jax.support.progress import Progress
 from motif_jax.trainers import agent_folder
 from motif_jax.trainers.agent_folder import TOKENIZER, vocabulary_digest
 from motif_jax.trainers.dialogue_batches import ItemLayout, ListBatches, StreamBatches
 from motif_jax.trainers.held_out import HeldOut
 from motif_jax.trainers.records import FILE_OF
 from motif_jax.trainers.text_methods import rule_of
+from motif_jax.trainers.tokenised import HELD_OUT, TOKENS, TRAIN, Tokenisation
 
-TOKENS, TRAIN, HELD_OUT = "tokens", "train", "held_out"
 _META = "dialogues.json"
 # The task of dialogues of one's own.
 RECORDED = "dialogues"
-# Dialogues that are tokenised between two looks at the clock, and after how many such parts they are safe.
-_TOGETHER, _SAVED_EVERY = 1024, 16
 # Dialogues that are looked at before any is tokenised to stay.
 _LOOKED_AT = 64
 
@@ -141,82 +135,49 @@ def split_tokens(
     Raises:
       UserError: dialogues cannot be read or tokenised, or there are too few.
     """
-    parts = (TRAIN, HELD_OUT)
-    if not all((folder / part / layout.MANIFEST).is_file() for part in parts) and not _write(
-        config, source, tokenizer, folder, stopped
-    ):
-        return None
-    train, held_out = (TokensDataset(folder / part) for part in parts)
-    for dataset in (train, held_out):
-        dataset.check_digests()
-    return train, held_out
-
-
-def _write(
-    config: ConfigDict,
-    source: DialogueSource,
-    tokenizer: TextTokenizer,
-    folder: Path,
-    stopped: Callable[[], bool],
-) -> bool:
     assert source.path is not None
     paths = [path for path in (source.path, source.held_out) if path is not None]
-    about = {
+    about: dict[str, Any] = {
         "files": {str(path): digests.of_file(path) for path in paths},
         "held_out": config.held_out.share,
         "seed": config.seed,
         "token_reward": config.token_reward.to_dict(),
     }
     dialogues = files.read(source.path)
-    others = files.read(source.held_out) if source.held_out else None
-    held = (
-        _held(dialogues, config.held_out.share, config.seed)
-        if others is None
-        else np.zeros(len(dialogues), bool)
-    )
-    about["split"] = digests.of_bytes(held.tobytes())  # those of older versions may be others
+    others, held = Dialogues.of(()), np.zeros(len(dialogues), bool)
+    if source.held_out is not None:
+        others = files.read(source.held_out)
+    else:
+        held = _held(dialogues, config.held_out.share, config.seed)
+    about["split"] = digests.of_bytes(held.tobytes())
     if config.token_reward.file or config.token_reward.constant:
-        about["returns"] = "of dialogues"  # older versions counted tokens' rewards too
-    chosen: dict[str, Iterator[Dialogue]] = {
-        TRAIN: (dialogues[int(i)] for i in np.flatnonzero(~held)),
-        HELD_OUT: iter(others) if others is not None else (dialogues[int(i)] for i in np.flatnonzero(held)),
-    }
-    counts = {TRAIN: int((~held).sum()), HELD_OUT: len(others) if others is not None else int(held.sum())}
-    reward, vocabulary = token_reward_of(config), vocabulary_digest(tokenizer)
-    for part, count in counts.items():
-        if not count:
-            raise UserError(
-                f"config.data={config.data}: too few dialogues ({len(dialogues)}, or groups of them), there is none {'to learn from' if part == TRAIN else 'to hold out'}"
-            )
-    with ExitStack() as stack:
-        progress = stack.enter_context(Progress(sum(counts.values()), "dialogues", "tokenise"))
-        done = 0
-        for part, count in counts.items():
-            whole = {**about, "part": part}
-            if (folder / part / layout.MANIFEST).is_file():
-                if TokensDataset(folder / part).manifest["source"] == whole:
-                    done += count
-                    continue
-                shutil.rmtree(folder / part)  # its other part is missing, and would be of another split
-            columns = (token_columns.TOKEN_COLUMNS, token_columns.ITEM_COLUMNS)
-            writer = stack.enter_context(
-                TokensWriter(folder / part, tokenizer.size, vocabulary, *columns, whole)
-            )
-            safe = writer.items
-            for number, dialogue in enumerate(chosen[part]):
-                if number >= safe:
-                    key = "held_out.data" if part == HELD_OUT and others is not None else "data"
-                    item = _tokenised(dialogue, tokenizer, reward, number, key)
-                    token_columns.add(writer, [item], [dialogue.total])
-                done += 1
-                if number % _TOGETHER == _TOGETHER - 1:
-                    progress.update(done)
-                    if number % (_TOGETHER * _SAVED_EVERY) == _TOGETHER * _SAVED_EVERY - 1 or stopped():
-                        writer.save()
-                    if stopped():
-                        return False
-            writer.commit()
-    return True
+        about["returns"] = "of dialogues"
+    chosen = {TRAIN: (dialogues, ~held, "data"), HELD_OUT: (dialogues, held, "data")}
+    if source.held_out is not None:
+        chosen[HELD_OUT] = (others, np.ones(len(others), bool), "held_out.data")
+    items = (
+        (part, (number, dialogues[int(place)], key))
+        for part, (dialogues, kept, key) in chosen.items()
+        for number, place in enumerate(np.flatnonzero(kept))
+    )
+    reward = token_reward_of(config)
+
+    def add(writer: TokensWriter, some: Sequence[tuple[int, Dialogue, str]]) -> None:
+        for number, dialogue, key in some:
+            item = _tokenised(dialogue, tokenizer, reward, number, key)
+            token_columns.add(writer, [item], [dialogue.total])
+
+    tokenisation = Tokenisation(
+        tokenizer.size,
+        vocabulary_digest(tokenizer),
+        about,
+        add,
+        token_columns.TOKEN_COLUMNS,
+        token_columns.ITEM_COLUMNS,
+        f"config.data={config.data}: too few dialogues ({len(dialogues)}, or groups of them), there is none {{}}",
+        "dialogues",
+    )
+    return tokenisation.split(folder, items, len(dialogues) + len(others), stopped)
 
 
 def _units(dialogues: Dialogues) -> np.ndarray:
@@ -369,9 +330,6 @@ def open_data(
         return None
     train, held_out = found
     parts = {TRAIN: train, HELD_OUT: held_out}
-    if train.manifest["tokenizer"] != said["vocabulary"]:
-        raise UserError(f"{train.folder} was tokenised by another tokenizer: choose another --workdir")
-
     chosen = {part: chosen_items(config, dataset) for part, dataset in parts.items()}
 
     def listed(part: str) -> ListBatches:

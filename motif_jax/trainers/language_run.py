@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 from ml_collections import ConfigDict
 
-from motif_jax.devices.hosts import Hosts
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.devices.sharding import Sharded, training_devices
 from motif_jax.language import (
@@ -37,18 +36,18 @@ from motif_jax.language.text import fetch
 from motif_jax.language.tokens import Tokenizer
 from motif_jax.support import config as checks
 from motif_jax.support import seeds
-from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_json, read_json, replaced_folder
+from motif_jax.support.files import atomic_write_json, replaced_folder
 from motif_jax.trainers import records, text_data
 from motif_jax.trainers.language_task import LanguageTask
 from motif_jax.trainers.text_batches import TextBatches, TextRows
 from motif_jax.trainers.text_data import TextData
+from motif_jax.trainers.tokenised import HELD_OUT, TOKENS, TRAIN
 
 MODEL, TOKENIZER = "model", "tokenizer"
 COMPARING = "comparing"
 # What a run folder has before anything was learned.
-MADE = (text_data.TOKENS, TOKENIZER)
+MADE = (TOKENS, TOKENIZER)
 _DESCRIPTION = "training.json"
 
 
@@ -177,7 +176,6 @@ def check_memory(config: ConfigDict, settings: ModelConfig) -> None:
 
 
 def _mesh(config: ConfigDict, devices: int) -> dict[str, int]:
-    """Devices along each axis of the mesh."""
     split = config.sharding.to_dict()
     return {"data": devices // math.prod(split.values()), **split}
 
@@ -217,7 +215,7 @@ def build(
 
     def batches(part: str) -> TextBatches:
         seed = seeds.derive(config.seed, part)
-        group = config.chunk_steps if part == text_data.TRAIN else 1
+        group = config.chunk_steps if part == TRAIN else 1
         rows = TextRows(objective, config.packing, config.length, tokens)
         return TextBatches(getattr(data, part), rows, config.batch_size, seed, group)
 
@@ -226,12 +224,12 @@ def build(
         model, adapting.spec_of(config.lora), config.lora.base, config.logits_chunk, config.dropout > 0
     )
     learned, frozen = adaptation.arrange(*_parameters(config, model, source), _key(config, "additions"))
-    found = {part: getattr(data, part).manifest["content"] for part in (text_data.TRAIN, text_data.HELD_OUT)}
+    found = {part: getattr(data, part).manifest["content"] for part in (TRAIN, HELD_OUT)}
     found |= {
         "tokenizer": data.train.manifest["tokenizer"],
         "base model": weights.digest(source) if source else "none",
     }
-    parts = (batches(text_data.TRAIN), batches(text_data.HELD_OUT))
+    parts = (batches(TRAIN), batches(HELD_OUT))
     task = LanguageTask(config, adaptation, (learned, frozen), parts, parallel, found)
     return LanguageRun(task, data, settings)
 
@@ -241,7 +239,6 @@ def _key(config: ConfigDict, name: str) -> jax.Array:
 
 
 def _parameters(config: ConfigDict, model: LanguageModel, source: Path | None) -> tuple[Any, Any]:
-    """The parameters at the start, and those of the head for masked tokens; made of the seed where no folder has them."""
     head = None
     if source:
         params = weights.load(source, model.config)
@@ -256,29 +253,15 @@ def _parameters(config: ConfigDict, model: LanguageModel, source: Path | None) -
 
 
 def export(run: LanguageRun, workdir: Path) -> Path:
-    """Writes the model of the evaluation that summary.json means, as transformers opens it; returns its folder.
+    """Writes the model of the evaluation that summary.json means, as transformers opens it; returns its folder."""
+    task, target = run.task, workdir / MODEL
 
-    All hosts of a run call it, and the first one writes.
-    """
-    hosts, target = Hosts(), workdir / MODEL
-    summary = hosts.on_first(lambda: records.read_summary(workdir))
-    described = {"evaluation": summary["used_evaluation"], **summary["used"]}
+    def write(items: dict[str, Any], trained: dict[str, Any]) -> None:
+        params, head = task.adaptation.whole(items["params"], task.shared() or {})
+        with replaced_folder(target) as part:
+            folder.write(part, run.settings, params, tokenizer=run.data.folder)
+            if head is not None:
+                masked_head.add(part, head)
+            atomic_write_json(part / _DESCRIPTION, trained)
 
-    def is_there() -> bool:
-        path = target / _DESCRIPTION
-        return path.exists() and read_json(path, f"remove {target}") == described
-
-    if hosts.on_first(is_there):
-        return target
-    task = run.task
-    with Checkpoints(workdir / "checkpoints", keep=None, read_only=True) as checkpoints:
-        learned = checkpoints.restore(summary["used_evaluation"], {"params": task.learned})["params"]
-    if not hosts.is_first:
-        return target
-    params, head = task.adaptation.whole(learned, task.shared() or {})
-    with replaced_folder(target) as part:
-        folder.write(part, run.settings, params, tokenizer=run.data.folder)
-        if head is not None:
-            masked_head.add(part, head)
-        atomic_write_json(part / _DESCRIPTION, described)
-    return target
+    return records.export(workdir, target / _DESCRIPTION, {"params": task.learned}, write)

@@ -37,11 +37,9 @@ class LanguageTask(SumsTask):
         self.adaptation, self.source = adaptation, config.tokens or config.texts
 
     def units(self, step: int) -> int:
-        """Places for tokens in the rows of `step` steps."""
         return step * self.config.batch_size * self.config.length
 
     def tally(self, metrics: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """Sums over tokens, and of the gradient's norms over steps."""
         tokens = metrics["tokens"].astype(np.float64)
         return {
             "steps": tokens.size,
@@ -52,18 +50,12 @@ class LanguageTask(SumsTask):
         }
 
     def shown(self, sums: Mapping[str, float]) -> dict[str, float]:
-        """Loss and perplexity of the tokens since the last evaluation."""
         if not sums.get("tokens"):
             return {}
         loss = sums["loss"] / sums["tokens"]
         return {"loss": loss, "perplexity": perplexity(loss)}
 
     def evaluate(self, state: LanguageTrainState, shared: Any, position: TrainingPosition) -> Evaluation:
-        """Loss, perplexity and accuracy on the held-out text.
-
-        Raises:
-          UserError: the loss is not finite.
-        """
         found = self.held_out(state, shared, position)
         loss = found.loss
         trained = position.mean("loss", "tokens")

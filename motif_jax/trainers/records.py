@@ -20,7 +20,7 @@ from motif_jax.support.checkpoint_items import JSON
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.curves import best_row
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_json, read_json
+from motif_jax.support.files import atomic_write_bytes, atomic_write_json, read_json
 from motif_jax.support.interruption import Interruption
 from motif_jax.trainers.task import DEVICES, Evaluation, Task, TrainingPosition
 
@@ -154,7 +154,7 @@ def prepared(
     made: Iterable[str],
     free: Iterable[str] = (),
 ) -> Iterator[None]:
-    """Makes the run folder, or takes up the one there; refused data leave it to a corrected command, where nothing was learned yet.
+    """Makes the run folder, or takes up the one there; refused data leave it as it was, or without anything learned to a corrected command.
 
     Args:
       workdir: the run folder, locked.
@@ -167,16 +167,20 @@ def prepared(
     """
     begun = (workdir / run_folder.CONFIG).exists()
     before = set() if begun or not workdir.is_dir() else {path.name for path in workdir.iterdir()}
+    # What binds the folder goes last: the start after a kill in between removes the rest.
+    binding = [workdir / name for name in (run_folder.VERSIONS, run_folder.CONFIG)]
+    bound = {path: path.read_bytes() for path in binding if path.exists()}
     run_folder.prepare(workdir, config, identity, free=free)
     try:
         yield
     except UserError:
-        if not any((workdir / name).exists() for name in (CHECKPOINTS, RESUME)):
-            new = set(made) if begun else {path.name for path in workdir.iterdir()} - before
-            # What binds the folder goes last: the start after a kill in between removes the rest.
-            binding = (run_folder.VERSIONS, run_folder.CONFIG)
-            for name in (*sorted(new - {*binding}), *binding):
-                _remove(workdir / name)
+        if any((workdir / name).exists() for name in (CHECKPOINTS, RESUME)):
+            for path, content in bound.items():
+                atomic_write_bytes(path, content)
+            raise
+        new = set(made) if begun else {path.name for path in workdir.iterdir()} - before
+        for path in (*(workdir / name for name in sorted(new - {path.name for path in binding})), *binding):
+            _remove(path)
         raise
 
 
@@ -236,6 +240,43 @@ def read_summary(workdir: Path) -> dict[str, Any]:
         workdir / "summary.json", "give the command again", keys=("used_evaluation", "used")
     )
     return found
+
+
+def export(
+    workdir: Path,
+    description: Path,
+    wanted: Mapping[str, Any],
+    write: Callable[[dict[str, Any], dict[str, Any]], None],
+) -> Path:
+    """Writes the folder of `description` from the evaluation that summary.json means, unless it is there; returns that folder.
+
+    All hosts of a run call it, and the first one writes.
+
+    Args:
+      workdir: the run folder.
+      description: a JSON file which says, by itself or under `trained`, of which evaluation its folder is.
+      wanted: shapes of the checkpoint's items.
+      write: of those items, and of what the description is to say.
+
+    Raises:
+      UserError: summary.json or the description is damaged.
+    """
+    hosts = Hosts()
+    summary = hosts.on_first(lambda: read_summary(workdir))
+    trained = {"evaluation": summary["used_evaluation"], **summary["used"]}
+
+    def is_there() -> bool:
+        if not description.exists():
+            return False
+        there = read_json(description, f"remove {description.parent}")
+        return bool(trained.items() <= there.get("trained", there).items())
+
+    if not hosts.on_first(is_there):
+        with Checkpoints(workdir / CHECKPOINTS, keep=None, read_only=True) as checkpoints:
+            items = checkpoints.restore(summary["used_evaluation"], wanted)
+        if hosts.is_first:
+            write(items, trained)
+    return description.parent
 
 
 def refuse_other_data(workdir: Path, digests: Mapping[str, str], source: str) -> None:

@@ -175,7 +175,6 @@ class BatchPlan:
         return epoch_order(self._config.seed, epoch, self._data.train, self.batch_size)
 
     def _bucket(self) -> int:
-        """Most distinct messages on a device in any batch of the run, rounded up a little."""
         if self._config.epochs == 0:
             return 1
         share = self.batch_size // self._devices

@@ -75,13 +75,11 @@ class RewardTask(Task):
         return jax.lax.all_gather(rewards, AXIS, axis=1, tiled=True)
 
     def init_state(self) -> PreferenceState:
-        """A fresh state on the host; depends on the seed alone."""
         key = jax.random.key(seeds.derive(self.config.seed, "parameters") % 2**32)
         make = jax.jit(lambda key: preference.init_state(self.network, self.optimizer, key, self.members))
         return jax.device_get(make(key))
 
     def shared(self) -> np.ndarray:
-        """The distinct messages, uint8 [M, 256]."""
         return self.data.messages
 
     def step(
@@ -96,17 +94,14 @@ class RewardTask(Task):
         return reward_data.axes(batches)
 
     def inspected(self, batch: PreferenceBatch) -> dict[str, Any]:
-        """The batch with its messages."""
         return {**super().inspected(batch), "messages": self.data.messages[batch.unique]}
 
     def units(self, step: int) -> int:
-        """Pairs."""
         epoch, inside = divmod(step, self.steps_per_epoch)
         train = self.data.train.size
         return epoch * train + min(inside * self.plan.batch_size, train)
 
     def tally(self, metrics: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """Accuracies count where a batch has any."""
         counted = metrics["counted"] > 0
         return {
             "batches": counted.size,
@@ -119,7 +114,6 @@ class RewardTask(Task):
         }
 
     def shown(self, sums: Mapping[str, float]) -> dict[str, float]:
-        """Loss and accuracy of the epoch so far."""
         return {"loss": _mean(sums, "loss"), "accuracy": _mean(sums, "accuracy", "accuracy_batches")}
 
     def member_rewards(self, state: PreferenceState, messages: jax.Array) -> np.ndarray:
@@ -157,11 +151,6 @@ class RewardTask(Task):
         return rewards
 
     def evaluate(self, state: PreferenceState, shared: jax.Array, position: TrainingPosition) -> Evaluation:
-        """Statistics as a checkpoint holds them, losses and accuracies.
-
-        Raises:
-          UserError: a reward is not finite.
-        """
         statistics, row = self.measure(state, shared, position.step)
         row["optimizer/learning_rate"] = position.learning_rate(self._schedule)
         sums = position.sums
@@ -202,7 +191,6 @@ class RewardTask(Task):
         return statistics, reward_evaluation.evaluate_pairs(steps.mean(axis=-1), data, config.batch_size)
 
     def write(self, workdir: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-        """The published files: one row an epoch, one an evaluation, one an evaluation."""
         train = ["epoch,total_train_loss,total_train_acc"]
         train += [
             f"{row['epoch']},{_cell(row['train/loss'])},{_cell(row['train/accuracy'])}"

@@ -89,27 +89,22 @@ class SumsTask(Task):
         self._held_out = data[1].whole(config.evaluation_batches or 2**31)
 
     def init_state(self) -> LanguageTrainState:
-        """The learned parameters as they are at the start, and a fresh optimiser's state."""
         learned, self._start = self._start, None
         return LanguageTrainState(learned, jax.device_get(jax.jit(self.optimizer.init)(learned)), np.int32(0))
 
     def shared(self) -> Any:
-        """The frozen parameters."""
         return self._frozen or None
 
     def step(
         self, state: LanguageTrainState, shared: Any, batch: Any
     ) -> tuple[LanguageTrainState, dict[str, jax.Array]]:
-        """See `training.make_update`."""
         return self._update(state, shared, batch)
 
     def batches(self, first: int, count: int) -> Any:
-        """Leaves [count, micro-batches, rows, ...]."""
         parts, whole = self.config.accumulate, self.train.batches(first, count)
         return jax.tree.map(lambda leaf: leaf.reshape(count, parts, -1, *leaf.shape[2:]), whole)
 
     def batch_axes(self, batches: Any) -> int:
-        """That of the rows."""
         return 2
 
     def held_out(self, state: LanguageTrainState, shared: Any, position: TrainingPosition) -> HeldOutMeans:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
 from ml_collections import ConfigDict
 
-from motif_jax.datasets.tokens import layout
 from motif_jax.datasets.tokens.dataset import TokensDataset
 from motif_jax.datasets.tokens.writer import TokensWriter
 from motif_jax.language import byte_pairs, corpus
@@ -19,13 +16,10 @@ from motif_jax.language.corpus import Item
 from motif_jax.language.tokens import FILE, Tokenizer
 from motif_jax.support import digests
 from motif_jax.support.errors import UserError
-from motif_jax.support.progress import Progress
 from motif_jax.trainers import text_batches
 from motif_jax.trainers.held_out import HeldOut
+from motif_jax.trainers.tokenised import HELD_OUT, TOKENS, TRAIN, Tokenisation
 
-TOKENS, TRAIN, HELD_OUT = "tokens", "train", "held_out"
-# Texts that are read and tokenised at a time, and after how many of them they are safe.
-_TOGETHER, _SAVED_EVERY = 256, 64
 # Texts of a file that are looked at before any is tokenised.
 _LOOKED_AT = 64
 
@@ -120,108 +114,63 @@ def prepare(
       UserError: a text cannot be read or has a prompt for which `config.packing` has no place, or there are too few.
     """
     tokenizer = Tokenizer.read(tokenizer_folder)
-    folder = Path(config.tokens or workdir / TOKENS)
-    there = all((folder / part / layout.MANIFEST).is_file() for part in (TRAIN, HELD_OUT))
-    if not (
-        there
-        or config.tokens
-        or _write(config, folder, tokenizer, tokenizer_folder, end, longest, stopped, whole_prompts)
-    ):
-        return None
-    found = open_tokens(folder, tokenizer_folder, "tokens")
-    for dataset in found:
-        dataset.check_digests()
-    return TextData(tokenizer, tokenizer_folder, *found)
-
-
-def _write(
-    config: ConfigDict,
-    folder: Path,
-    tokenizer: Tokenizer,
-    tokenizer_folder: Path,
-    end: int,
-    longest: int | None,
-    stopped: Callable[[], bool],
-    whole_prompts: bool,
-) -> bool:
+    if config.tokens:
+        found = open_tokens(config.tokens, tokenizer_folder, "tokens")
+        for dataset in found:
+            dataset.check_digests()
+        return TextData(tokenizer, tokenizer_folder, *found)
     paths = corpus.find(config.texts)
     held_paths = corpus.find(config.held_out.texts, "held_out.texts") if config.held_out.texts else []
+    held = HeldOut.of(config.held_out.share, config.seed)
+    # Numbers alone where the share is 1 of n, so that tokens of such runs stay what they are.
+    share = config.held_out.share if held_paths or held.share.numerator == 1 else str(held.share)
     source = {
         "files": {str(path): digests.of_file(path) for path in [*paths, *held_paths]},
         "item": config.text_item,
+        "held_out": share,
+        "longest": longest or 0,
+        "parts": "apart",
     }
-    held = HeldOut.of(config.held_out.share, config.seed)
-    # Older versions split otherwise where the share is not 1 of n: what they have left is not a part of this one.
-    share = config.held_out.share if held_paths or held.share.numerator == 1 else str(held.share)
-    source |= {"held_out": share, "longest": longest or 0, "parts": "apart"}
+    items: Iterator[tuple[str, Item]] = (
+        (HELD_OUT if not held_paths and held.holds(place) else TRAIN, item)
+        for place, item in enumerate(_items(config, paths))
+    )
+    tokenisation = Tokenisation[Item](
+        tokenizer.size,
+        digests.of_file(tokenizer_folder / FILE),
+        source,
+        lambda writer, some: _add(writer, some, tokenizer, end, longest, whole_prompts),
+        {},
+        {"prompt": "int32"},
+        f"config.texts={config.texts}: too few texts, there is none {{}}; a larger config.held_out.share or smaller config.text_item than "
+        f"{config.text_item}, or config.held_out.texts, helps",
+        "bytes",
+        lambda item: item.place,
+    )
+    items = itertools.chain(items, ((HELD_OUT, item) for item in _items(config, held_paths)))
     total = sum(path.stat().st_size for path in [*paths, *held_paths])
-    with ExitStack() as stack:
-        writers = {}
-        for part in (TRAIN, HELD_OUT):
-            whole = {**source, "part": part}
-            if (folder / part / layout.MANIFEST).is_file():
-                if TokensDataset(folder / part).manifest["source"] == whole:
-                    continue
-                shutil.rmtree(folder / part)  # its other part is missing, and would be of another split
-            writer = TokensWriter(
-                folder / part,
-                tokenizer.size,
-                digests.of_file(tokenizer_folder / FILE),
-                item_columns={"prompt": "int32"},
-                source=whole,
+    made = tokenisation.split(workdir / TOKENS, items, total, stopped)
+    return None if made is None else TextData(tokenizer, tokenizer_folder, *made)
+
+
+def _add(
+    writer: TokensWriter,
+    items: Sequence[Item],
+    tokenizer: Tokenizer,
+    end: int,
+    longest: int | None,
+    whole_prompts: bool,
+) -> None:
+    encoded = tokenizer.encode([item.prompt for item in items], special=whole_prompts)
+    # What has no prompt has no tokens of one.
+    prompts = [tokens if item.prompt else [] for item, tokens in zip(items, encoded, strict=True)]
+    parts = [item.parts or (item.text,) for item in items]
+    pieces = iter(tokenizer.encode([piece for of in parts for piece in of], special=False))
+    for item, prompt, of in zip(items, prompts, parts, strict=True):
+        text = itertools.chain.from_iterable(itertools.islice(pieces, len(of)))
+        tokens = [*prompt, *text, end][:longest]
+        if len(prompt) >= len(tokens):
+            raise UserError(
+                f"the prompt {item.prompt[:40]!r}... has {len(prompt)} tokens: with config.length={longest} nothing is left to learn"
             )
-            writers[part] = _Part(stack.enter_context(writer), tokenizer, end, longest, whole_prompts)
-        progress = stack.enter_context(Progress(total, "bytes", "tokenise"))
-        items: Iterator[tuple[str, Item]] = (
-            (HELD_OUT if not held_paths and held.holds(place) else TRAIN, item)
-            for place, item in enumerate(_items(config, paths))
-        )
-        items = itertools.chain(items, ((HELD_OUT, item) for item in _items(config, held_paths)))
-        done = 0
-        for number, group in enumerate(iter(lambda: list(itertools.islice(items, _TOGETHER)), [])):
-            for part, writing in writers.items():
-                writing.add([item for where, item in group if where == part])
-            done += sum(item.place for _, item in group)
-            progress.update(min(done, total))
-            if number % _SAVED_EVERY == _SAVED_EVERY - 1 or stopped():
-                for writing in writers.values():
-                    writing.writer.save()
-            if stopped():
-                return False
-        for part, writing in writers.items():
-            if not writing.count:
-                raise UserError(
-                    f"config.texts={config.texts}: too few texts, there is none {'to learn from' if part == TRAIN else 'to hold out'}; a "
-                    f"larger config.held_out.share or smaller config.text_item than {config.text_item}, or config.held_out.texts, helps"
-                )
-            writing.writer.commit()
-    return True
-
-
-class _Part:
-    """Items on their way into one of the datasets; those that a start before has written are left out."""
-
-    def __init__(
-        self, writer: TokensWriter, tokenizer: Tokenizer, end: int, longest: int | None, whole_prompts: bool
-    ) -> None:
-        self.writer, self._tokenizer, self._end, self._longest = writer, tokenizer, end, longest
-        self._whole_prompts = whole_prompts
-        self.count = 0
-
-    def add(self, items: Sequence[Item]) -> None:
-        skipped = max(0, min(len(items), self.writer.items - self.count))
-        self.count += len(items)
-        items = items[skipped:]
-        encoded = self._tokenizer.encode([item.prompt for item in items], special=self._whole_prompts)
-        # What has no prompt has no tokens of one.
-        prompts = [tokens if item.prompt else [] for item, tokens in zip(items, encoded, strict=True)]
-        parts = [item.parts or (item.text,) for item in items]
-        pieces = iter(self._tokenizer.encode([piece for of in parts for piece in of], special=False))
-        for item, prompt, of in zip(items, prompts, parts, strict=True):
-            text = itertools.chain.from_iterable(itertools.islice(pieces, len(of)))
-            tokens = [*prompt, *text, self._end][: self._longest]
-            if len(prompt) >= len(tokens):
-                raise UserError(
-                    f"the prompt {item.prompt[:40]!r}... has {len(prompt)} tokens: with config.length={self._longest} nothing is left to learn"
-                )
-            self.writer.add(tokens, item_columns={"prompt": len(prompt)})
+        writer.add(tokens, item_columns={"prompt": len(prompt)})

@@ -271,14 +271,12 @@ class Objective:
     def _values(
         self, heads: Any, states: States, batch: TextBatch, key: jax.Array | None = None
     ) -> jax.Array:
-        """V of all states [B, K + 1]; `key` of dropout."""
         at = States(*(_at(part, batch.states) for part in states))
         if "v" in self.detach:
             at = jax.lax.stop_gradient(at)
         return self.agent.heads.apply(heads, V, at, _key(key, V))
 
     def _actions(self, batch: TextBatch) -> jax.Array:
-        """The tokens int32 [B, K] that were said."""
         last = batch.tokens.shape[1] - 1
         return jnp.take_along_axis(batch.tokens, jnp.minimum(batch.actions + 1, last), axis=1)
 
@@ -344,7 +342,6 @@ class Objective:
 
 
 def _key(key: jax.Array | None, name: str, numbers: jax.Array | None = None) -> jax.Array | None:
-    """The key of a head's dropout, another for each chunk of rows with these `numbers`."""
     if key is None:
         return None
     own = jax.random.fold_in(key, (V, *QS).index(name))
@@ -356,7 +353,6 @@ def _alone(q: jax.Array) -> ActionQ:
 
 
 def _at(states: jax.Array, places: jax.Array) -> jax.Array:
-    """States [B, K, D] of [B, T, D] at positions int32 [B, K]."""
     return jnp.take_along_axis(states, places[..., None], axis=1)
 
 

@@ -114,21 +114,17 @@ class PpoTraining(Task):
         self._key = jax.random.key(seeds.derive(config.seed, "minibatches") % 2**32)
 
     def init_state(self) -> PpoState:
-        """The parameters as they are at the start, and a fresh optimiser's state."""
         learned, self._learned = self._learned, None
         opt_state = jax.device_get(jax.jit(self.optimizer.init)(learned))
         return PpoState(learned, opt_state, np.int32(0), np.float32(self.config.ppo.kl.coefficient))
 
     def shared(self) -> Any:
-        """Trunks that are not learned."""
         return self._frozen or None
 
     def batches(self, first: int, count: int) -> Any:
-        """Raises TypeError: episodes follow from the policy, see `batches_for`."""
         raise TypeError("the episodes of PPO follow from the policy that plays them: call batches_for")
 
     def batches_for(self, state: PpoState, shared: Any, first: int, count: int) -> EpisodeBatch:
-        """Plays the episodes of step `first`."""
         assert count == 1
         return self.rollouts(self._agent(state, shared), first)
 
@@ -173,7 +169,6 @@ class PpoTraining(Task):
     def step(
         self, state: PpoState, shared: Any, batch: EpisodeBatch
     ) -> tuple[PpoState, dict[str, jax.Array]]:
-        """The minibatches of all epochs over a device's part of the episodes, and the coefficient's step."""
         settings, frozen, dialogues = self.config.ppo, shared or {}, batch.dialogues
         dialogues = dialogues._replace(rewards=dialogues.rewards / self.config.method.reward_scale)
         values = self._looked(state.params, frozen, dialogues).values
@@ -223,7 +218,6 @@ class PpoTraining(Task):
     def _learn(
         self, state: PpoState, frozen: Any, dialogues: TextBatch, samples: ppo.Samples
     ) -> tuple[Any, Any, dict[str, jax.Array]]:
-        """What is learned, the optimiser's state, and means over the minibatches."""
         settings, rows = self.config.ppo, len(samples.valid)
         key = jax.random.fold_in(jax.random.fold_in(self._key, state.step), jax.lax.axis_index(AXIS))
         order = ppo.minibatches(key, rows, rows // settings.minibatches, settings.epochs)
@@ -268,30 +262,24 @@ class PpoTraining(Task):
         return jax.lax.psum(gradient, AXIS), ppo.describe(rows, valid, settings.clip_ratio, AXIS)
 
     def items(self, state: PpoState) -> dict[str, Any]:
-        """The state's parts."""
         return state._asdict()
 
     def units(self, step: int) -> int:
-        """Episodes of `step` steps."""
         return step * self.config.batch_size
 
     def tally(self, metrics: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """Sums of the metrics of these steps, and how many they are."""
         sums = {name: np.sum(values, dtype=np.float64) for name, values in metrics.items()}
         return {"steps": metrics[_RETURN].size, **sums}
 
     def shown(self, sums: Mapping[str, float]) -> dict[str, float]:
-        """The mean return of the episodes that were played."""
         return {"return": sums[_RETURN] / sums["steps"]} if sums.get("steps") else {}
 
     def logged(self, metrics: Mapping[str, np.ndarray], seconds: float) -> dict[str, float]:
-        """Means of the steps, of ranges the least and the greatest, and how many tokens a second were written and learned from."""
         chosen: dict[Any, Callable[..., Any]] = {jnp.min: np.min, jnp.max: np.max}
         row = {name: float(chosen.get(update.EXTREMES.get(name), np.mean)(x)) for name, x in metrics.items()}
         return row | {"throughput/tokens_per_second": float(metrics["batch/tokens"].sum()) / seconds}
 
     def evaluate(self, state: PpoState, shared: Any, position: TrainingPosition) -> Evaluation:
-        """What the same episodes bring each time, and means of the steps since the last evaluation."""
         played = dict(self.play(self._agent(state, shared)))
         row: dict[str, Any] = {self.criterion: -played["games/return"], **played}
         row |= {

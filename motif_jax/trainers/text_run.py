@@ -14,7 +14,6 @@ from ml_collections import ConfigDict
 
 from motif_jax.algorithms.implicit_q import ImplicitQSettings
 from motif_jax.datasets.dialogues.collate import Quirks
-from motif_jax.devices.hosts import Hosts
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.devices.sharding import Sharded, training_devices
 from motif_jax.envs.text import registry
@@ -25,9 +24,7 @@ from motif_jax.language.model import LanguageModel
 from motif_jax.language.text_agent import POLICY, Design, TextAgentNetwork
 from motif_jax.support import config as checks
 from motif_jax.support import seeds
-from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import read_json
 from motif_jax.trainers import agent_folder, agent_start, candidate_batches, dialogue_data, records
 from motif_jax.trainers.agent_start import Start
 from motif_jax.trainers.candidate_batches import CandidateBatches
@@ -228,7 +225,6 @@ def _with_candidates(
     data: Data,
     stopped: Callable[[], bool],
 ) -> tuple[CandidateBatches, CandidateBatches]:
-    """The batches with what the policy would say in each state."""
     agent, end = objective.agent, task.tokenizer().delimiters.action_end
     policy = start.frozen["trunks"][agent.design.roles.trunk_of[POLICY]]
     digest = start.digests["initial policy"]
@@ -256,43 +252,20 @@ def method_facts(config: ConfigDict, objective: Objective) -> dict[str, Any]:
 
 
 def export(run: TextRun, config: ConfigDict, workdir: Path) -> Path:
-    """Writes the agent of the evaluation that summary.json means; returns its folder.
+    """Writes the agent of the evaluation that summary.json means; returns its folder."""
+    task, source, target = run.task, run.source, workdir / agent_folder.AGENT
 
-    All hosts of a run call it, and the first one writes.
-    """
-    hosts, target = Hosts(), workdir / agent_folder.AGENT
-    summary = hosts.on_first(lambda: records.read_summary(workdir))
-    trained = {"evaluation": summary["used_evaluation"], **summary["used"]}
+    def write(items: dict[str, Any], trained: dict[str, Any]) -> None:
+        learned, followers = items["params"], items.get("target", {})
+        params = agent_start.whole(task.objective, learned, followers, task.shared() or {})
+        tokenizer = registry.make(source.task, source.options).tokenizer()
+        facts = {**method_facts(config, task.objective), "longest_action": run.longest_action}
+        named: Mapping[str, Any] = {"trained": trained}
+        spoken = (source.task, source.options, tokenizer, named)
+        agent_folder.write(target, task.objective.agent, params, config.method.name, facts, *spoken)
 
-    def is_there() -> bool:
-        path = target / agent_folder.FILE
-        return path.exists() and read_json(path, f"remove {target}").get("trained") == trained
-
-    if hosts.on_first(is_there):
-        return target
-    task = run.task
     wanted = {"params": task.learned, **({"target": task.target} if task.target else {})}
-    with Checkpoints(workdir / "checkpoints", keep=None, read_only=True) as checkpoints:
-        found = checkpoints.restore(summary["used_evaluation"], wanted)
-    if not hosts.is_first:
-        return target
-    params = agent_start.whole(task.objective, found["params"], found.get("target", {}), task.shared() or {})
-    source = run.source
-    tokenizer = registry.make(source.task, source.options).tokenizer()
-    facts = {**method_facts(config, task.objective), "longest_action": run.longest_action}
-    named: Mapping[str, Any] = {"trained": trained}
-    agent_folder.write(
-        target,
-        task.objective.agent,
-        params,
-        config.method.name,
-        facts,
-        source.task,
-        source.options,
-        tokenizer,
-        named,
-    )
-    return target
+    return records.export(workdir, target / agent_folder.FILE, wanted, write)
 
 
 def check_shapes(config: ConfigDict, settings: ModelConfig) -> None:

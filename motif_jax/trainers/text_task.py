@@ -123,16 +123,13 @@ class TextTraining(Task):
         return terms, one.counts
 
     def init_state(self) -> TextState:
-        """The parameters as they are at the start, and a fresh optimiser's state."""
         (learned, target), self._start = self._start, (None, None)
         return TextState(learned, target, jax.device_get(jax.jit(self.optimizer.init)(learned)), np.int32(0))
 
     def shared(self) -> Any:
-        """Trunks that are not learned."""
         return self._frozen or None
 
     def step(self, state: TextState, shared: Any, batch: TextBatch) -> tuple[TextState, dict[str, jax.Array]]:
-        """One update of one device with its micro-batches [M, B, ...]; gradients are added over devices."""
         key = None
         if self.objective.dropout:
             key = jax.random.fold_in(jax.random.fold_in(self._key, state.step), jax.lax.axis_index(AXIS))
@@ -161,13 +158,11 @@ class TextTraining(Task):
         return {**found, "heads": {name: params["heads"][name] for name in self.target["heads"]}}
 
     def _named(self, terms: LossTerms) -> dict[str, Any]:
-        """The terms that the method has."""
         weights = self.objective.weights
         kept = [name for name in LossTerms._fields if name == "loss" or getattr(weights, name)]
         return {name: getattr(terms, name) for name in kept}
 
     def logged(self, metrics: Mapping[str, np.ndarray], seconds: float) -> dict[str, float]:
-        """Means of steps, of ranges the least and the greatest, and how many tokens a second were learned from."""
         chosen = {"min": np.min, "max": np.max}
         row = {
             f"train/{name}": float(chosen.get(name.rpartition("_")[2], np.mean)(numbers))
@@ -177,28 +172,19 @@ class TextTraining(Task):
         return row | {"throughput/tokens_per_second": float(metrics[TOKENS].sum()) / seconds}
 
     def batches(self, first: int, count: int) -> TextBatch:
-        """Leaves [count, micro-batches, dialogues, ...]."""
         parts, whole = self.config.accumulate, self._train.batches(first, count)
         return jax.tree.map(lambda leaf: leaf.reshape(count, parts, -1, *leaf.shape[2:]), whole)
 
     def items(self, state: TextState) -> dict[str, Any]:
-        """The state's parts; a method without targets has none."""
         return {name: part for name, part in state._asdict().items() if name != "target" or self.target}
 
     def batch_axes(self, batches: TextBatch) -> int:
-        """That of the dialogues."""
         return 2
 
     def units(self, step: int) -> int:
-        """Dialogues of `step` steps."""
         return step * self.config.batch_size
 
     def evaluate(self, state: TextState, shared: Any, position: TrainingPosition) -> Evaluation:
-        """The loss and its terms on held-out dialogues, and what episodes bring.
-
-        Raises:
-          UserError: the loss is not finite.
-        """
         totals, counted = np.zeros(len(LossTerms._fields)), np.zeros(2)
         for batch in self._held_out:
             placed = self.parallel.put_whole(batch, 0)

@@ -294,7 +294,6 @@ class _Run:
             self._read()
 
     def _read(self) -> None:
-        """Counts the numbers of the oldest chunk that was started."""
         first, batches, parts = self.waiting.popleft()
         task, position = self.trainer.task, self.position
         numbers = jax.device_get(parts)

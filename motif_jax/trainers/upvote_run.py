@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.datasets.tokens import layout
 from motif_jax.datasets.tokens.dataset import TokensDataset
 from motif_jax.datasets.tokens.writer import TokensWriter
 from motif_jax.devices.parallel import DataParallel
@@ -28,15 +26,14 @@ from motif_jax.language.text import fetch
 from motif_jax.language.text_scorer import ScorerNetwork
 from motif_jax.language.tokens import FILE, Tokenizer
 from motif_jax.support import digests, seeds
-from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_json, read_json, replaced_folder
-from motif_jax.support.progress import Progress
+from motif_jax.support.files import atomic_write_json, replaced_folder
+from motif_jax.trainers import records
+from motif_jax.trainers.tokenised import HELD_OUT, PARTS, TOKENS, TRAIN, Tokenisation
 from motif_jax.trainers.upvote_task import COLUMN, CommentBatches, UpvoteTask
 
-MODEL, TOKENIZER, TOKENS, TRAIN, HELD_OUT = "model", "tokenizer", "tokens", "train", "held_out"
+MODEL, TOKENIZER = "model", "tokenizer"
 _ARCHITECTURE = "roberta"
-_TOGETHER, _SAVED_EVERY = 256, 64
 
 
 def task_of(config: ConfigDict) -> Reddit:
@@ -133,85 +130,44 @@ def _data(
     vocabulary: str,
     stopped: Callable[[], bool],
 ) -> dict[str, TokensDataset] | None:
-    """Tokens of the comments, those of equal texts on one side; continues where a start before has come to, with the same comments alone."""
     share, seed = config.held_out_share, config.seed
-    sides = {TRAIN: [], HELD_OUT: []}  # type: dict[str, list[Comment]]
-    for comment in comments:
-        drawn = seeds.derive(seed, "held out", comment.text) % 10_000 < share * 10_000
-        sides[HELD_OUT if drawn else TRAIN].append(comment)
-    for part, found in sides.items():
-        if not found:
-            raise UserError(
-                f"config.held_out_share={share}: leaves none of {len(comments):,} comments {'to learn from' if part == TRAIN else 'to hold out'}"
-            )
-    content = digests.of_bytes(repr(comments).encode())
-    whole = all((target / part / layout.MANIFEST).is_file() for part in sides)
-    with Progress(len(comments), "comments", "tokenise") as progress:
-        done = 0
-        for part, found in sides.items():
-            about = {
-                "comments": content,
-                "part": part,
-                "share": share,
-                "seed": seed,
-                "longest": config.max_len,
-                "cutoff": config.cutoff,
-            }
-            if (target / part / layout.MANIFEST).is_file():
-                if whole or TokensDataset(target / part).manifest["source"] == about:
-                    done += len(found)
-                    continue
-                shutil.rmtree(target / part)  # its other part is missing, and would be of other comments
-            with ExitStack() as stack:
-                columns = {COLUMN: "bool"}
-                writer = stack.enter_context(
-                    TokensWriter(target / part, tokenizer.size, vocabulary, None, columns, about)
-                )
-                safe = writer.items
-                for number, some in enumerate(_groups(found)):
-                    start = number * _TOGETHER
-                    rows = text_scorer.encoded(tokenizer, [each.text for each in some], config.max_len)
-                    for place, (row, comment) in enumerate(zip(rows, some, strict=True)):
-                        if start + place >= safe:
-                            writer.add(row, item_columns={COLUMN: comment.score > config.cutoff})
-                    done += len(some)
-                    progress.update(done)
-                    if number % _SAVED_EVERY == _SAVED_EVERY - 1 or stopped():
-                        writer.save()
-                    if stopped():
-                        return None
-                writer.commit()
-    made = {part: TokensDataset(target / part) for part in sides}
-    for dataset in made.values():
-        if dataset.manifest["tokenizer"] != vocabulary:
-            raise UserError(f"{dataset.folder} was tokenised by another tokenizer: choose another --workdir")
-    return made
 
+    def part_of(comment: Comment) -> str:
+        return HELD_OUT if seeds.derive(seed, "held out", comment.text) % 10_000 < share * 10_000 else TRAIN
 
-def _groups(comments: list[Comment]) -> Iterator[list[Comment]]:
-    for start in range(0, len(comments), _TOGETHER):
-        yield comments[start : start + _TOGETHER]
+    def add(writer: TokensWriter, some: Sequence[Comment]) -> None:
+        rows = text_scorer.encoded(tokenizer, [each.text for each in some], config.max_len)
+        for row, comment in zip(rows, some, strict=True):
+            writer.add(row, item_columns={COLUMN: comment.score > config.cutoff})
+
+    source = {
+        "comments": digests.of_bytes(repr(comments).encode()),
+        "share": share,
+        "seed": seed,
+        "longest": config.max_len,
+        "cutoff": config.cutoff,
+    }
+    too_few = f"config.held_out_share={share}: leaves none of {len(comments):,} comments {{}}"
+    columns = {COLUMN: "bool"}
+    tokenisation = Tokenisation(tokenizer.size, vocabulary, source, add, {}, columns, too_few, "comments")
+    # One part behind the other, as they are batched.
+    items = sorted(((part_of(each), each) for each in comments), key=lambda pair: pair[0] == HELD_OUT)
+    made = tokenisation.split(target, items, len(items), stopped)
+    return None if made is None else dict(zip(PARTS, made, strict=True))
 
 
 def export(task: UpvoteTask, spoken: Path, settings: ModelConfig, workdir: Path) -> Path:
     """Writes the scorer of the evaluation that summary.json means, as `text_scorer` reads it; returns its folder."""
-    summary = read_json(workdir / "summary.json", "give the command again", keys=("used_evaluation", "used"))
-    described = {"evaluation": summary["used_evaluation"], **summary["used"]}
     target = workdir / MODEL
-    name, longest = text_scorer.DESCRIPTION, {text_scorer.LONGEST: task.config.max_len}
-    # A model from before its longest text was written down stays as it is.
-    if (target / name).exists() and {**read_json(target / name, f"remove {target}"), **longest} == {
-        **described,
-        **longest,
-    }:
-        return target
-    with Checkpoints(workdir / "checkpoints", keep=None, read_only=True) as checkpoints:
-        learned = checkpoints.restore(summary["used_evaluation"], {"params": task.learned})["params"]
-    parts = jax.device_get({**(task.shared() or {}), **learned})
-    with replaced_folder(target) as part:
-        write(part, settings, parts["model"], parts["heads"], spoken)
-        atomic_write_json(part / name, {**described, **longest})
-    return target
+
+    def save(items: dict[str, Any], trained: dict[str, Any]) -> None:
+        parts = jax.device_get({**(task.shared() or {}), **items["params"]})
+        with replaced_folder(target) as part:
+            write(part, settings, parts["model"], parts["heads"], spoken)
+            longest = {text_scorer.LONGEST: task.config.max_len}
+            atomic_write_json(part / text_scorer.DESCRIPTION, {**trained, **longest})
+
+    return records.export(workdir, target / text_scorer.DESCRIPTION, {"params": task.learned}, save)
 
 
 def write(target: Path, settings: ModelConfig, params: Any, heads: Any, spoken: Path) -> None:

@@ -104,15 +104,9 @@ class UpvoteTask(SumsTask):
         self.network, self.source = network, config.reddit.folder or "made-up comments"
 
     def units(self, step: int) -> int:
-        """Comments of `step` steps."""
         return step * self.config.batch_size
 
     def evaluate(self, state: LanguageTrainState, shared: Any, position: TrainingPosition) -> Evaluation:
-        """Loss and accuracy on held-out comments.
-
-        Raises:
-          UserError: the loss is not finite.
-        """
         found = self.held_out(state, shared, position)
         loss, accuracy = found.loss, found.accuracy
         row = {

@@ -263,7 +263,10 @@ def test_early_stopping_and_an_ensemble(dataset, tmp_path, capsys):
         ({"labels.annotator_weights": "1,2"}, "1 positive numbers"),
         ({"labels.soft": True}, "probabilities.npy is missing"),
         ({"batch_size": 10**8}, "config.batch_size=100000000: must be at most 65,536: .* the 500 pairs of"),
-        ({"num_devices": 3}, "config.batch_size=32: must be a multiple of the 3 devices"),
+        (
+            {"num_devices": 3},
+            "config.batch_size=32: must be a multiple of 3: 1 micro-batches on each of 3 devices",
+        ),
     ],
 )
 def test_bad_values_are_named(dataset, tmp_path, override, words):

@@ -25,7 +25,7 @@ from motif_jax.stages import import_ilql
 from motif_jax.stages import train_upvote as stage
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
-from motif_jax.trainers import upvote_run
+from motif_jax.trainers import tokenised, upvote_run
 from tests import resumed, torch_files
 from tests.reward_fixtures import load_config
 
@@ -86,13 +86,13 @@ def test_friendly_comments_are_liked_and_the_task_pays_by_that(run: Path) -> Non
     assert zero.rewards(["What an ugly, stupid soup."]) == [0.0]
 
 
-@pytest.mark.parametrize("killed_in", [None, upvote_run.TRAIN, upvote_run.HELD_OUT])
+@pytest.mark.parametrize("killed_in", [None, tokenised.TRAIN, tokenised.HELD_OUT])
 def test_comments_that_a_start_before_has_tokenised_are_not_tokenised_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_in: str | None
 ) -> None:
     """It was asked to stop behind 8 of 40, or killed two behind the last that were safe, in either part."""
-    monkeypatch.setattr(upvote_run, "_TOGETHER", 4)
-    monkeypatch.setattr(upvote_run, "_SAVED_EVERY", 1)
+    monkeypatch.setattr(tokenised, "_TOGETHER", 4)
+    monkeypatch.setattr(tokenised, "_SAVED_EVERY", 1)
     byte_pairs.save(tmp_path / "spoken", byte_pairs.train(["some words"], "roberta", 300), "roberta")
     tokenizer, config = Tokenizer.read(tmp_path / "spoken"), config_of(held_out_share=0.5)
     comments = [Comment(f"words {number}", number, "") for number in range(40)]
@@ -101,8 +101,9 @@ def test_comments_that_a_start_before_has_tokenised_are_not_tokenised_again(
         return upvote_run._data(config, tmp_path / name, comments, tokenizer, "one", stopped)
 
     whole = made("whole")
-    count = whole[upvote_run.TRAIN].num_items
-    safe = count + 8 if killed_in == upvote_run.HELD_OUT else 8
+    count = whole[tokenised.TRAIN].num_items
+    assert 8 < count < 28
+    safe = 28 if killed_in == tokenised.HELD_OUT else 8
     with resumed.tokenised(safe + 2 if killed_in else None) as items:
         assert made("run", lambda: not killed_in and len(items) == safe) is None
     assert len(items) == safe + 2 * bool(killed_in)

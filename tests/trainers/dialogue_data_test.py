@@ -18,7 +18,7 @@ from motif_jax.datasets.dialogues.token_rewards import constant
 from motif_jax.envs.text import registry
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
-from motif_jax.trainers import dialogue_data
+from motif_jax.trainers import dialogue_data, tokenised
 from motif_jax.trainers.dialogue_batches import ItemLayout, StreamBatches
 from tests import resumed
 from tests.reward_fixtures import load_config
@@ -223,13 +223,13 @@ def test_a_share_is_held_out_as_it_is_given(tmp_path: Path) -> None:
     assert held_out == [f"{chr(97 + n // 26)}{chr(97 + n % 26)}" for n in range(turn, 40, 10)]
 
 
-@pytest.mark.parametrize(("safe", "more"), [(16, 0), (16, 2), (34, 2)])
+@pytest.mark.parametrize(("safe", "more"), [(16, 0), (16, 2), (32, 2)])
 def test_what_a_start_before_has_tokenised_is_not_tokenised_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, safe: int, more: int
 ) -> None:
     """Of 40, of which the last 10 are held out, it was asked to stop behind the last that are safe, or killed some behind those."""
-    monkeypatch.setattr(dialogue_data, "_TOGETHER", 2)
-    monkeypatch.setattr(dialogue_data, "_SAVED_EVERY", 2)
+    monkeypatch.setattr(tokenised, "_TOGETHER", 2)
+    monkeypatch.setattr(tokenised, "_SAVED_EVERY", 2)
     said = [Dialogue((f"{chr(97 + n // 26)}{chr(97 + n % 26)}",), (1.0,), True) for n in range(40)]
     parquet.write(tmp_path / "d.parquet", [Dialogues.of(said)], {})
     config = load_config("train_text", "wordle_bc")

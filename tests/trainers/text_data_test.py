@@ -15,7 +15,7 @@ from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.language.tokens import candidate_rows
 from motif_jax.support import seeds
-from motif_jax.trainers import text_data
+from motif_jax.trainers import text_data, tokenised
 from tests import resumed
 from tests.stages.pretraining import config_of
 
@@ -79,8 +79,8 @@ def test_what_a_start_before_has_tokenised_is_not_tokenised_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool
 ) -> None:
     """It was asked to stop behind 16 of 40 lines, of which some are held out, or killed four behind those."""
-    monkeypatch.setattr(text_data, "_TOGETHER", 8)
-    monkeypatch.setattr(text_data, "_SAVED_EVERY", 1)
+    monkeypatch.setattr(tokenised, "_TOGETHER", 8)
+    monkeypatch.setattr(tokenised, "_SAVED_EVERY", 1)
     (tmp_path / "texts.txt").write_text("\n".join(f"line {number}" for number in range(40)))
     config = config_of(tmp_path / "texts.txt", **{"held_out.share": 0.25, "text_item": "line"})
     made = text_data.make_tokenizer(config, "gpt2", tmp_path / "tokenizer")

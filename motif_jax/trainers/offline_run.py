@@ -1,0 +1,108 @@
+"""One offline training from its config to its folder, as the stages of all tasks run it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import jax
+from ml_collections import ConfigDict
+
+from motif_jax.algorithms import schedules
+from motif_jax.devices import precision, sharding
+from motif_jax.devices.hosts import Hosts
+from motif_jax.devices.parallel import DataParallel
+from motif_jax.support import metrics, run_folder
+from motif_jax.support.interruption import EXIT_CODE, Interruption
+from motif_jax.trainers import records
+from motif_jax.trainers.task import Task
+from motif_jax.trainers.trainer import OfflineTrainer, TrainerSettings
+
+
+@dataclasses.dataclass(frozen=True)
+class OfflineRun:
+    """What a stage puts together.
+
+    Attributes:
+      task, parallel: of `OfflineTrainer`.
+      about: what is learned from which data, one or more lines for people.
+      finish: writes what the training is for, and returns a line about it; None: checkpoints are enough.
+    """
+
+    task: Task
+    parallel: DataParallel
+    about: str
+    finish: Callable[[], str] | None = None
+
+
+def check(
+    config: ConfigDict,
+    workdir: Path | None,
+    identity: Iterable[str],
+    steps: int | None,
+    free: Iterable[str] = (),
+) -> None:
+    """Checks what the configs of all offline trainings have.
+
+    Args:
+      config: of the run.
+      workdir: its folder.
+      identity, free: of `run_folder.check_identity`.
+      steps: of the optimiser; None where the data decide them.
+
+    Raises:
+      UserError: values that do not fit each other or the devices, or a folder of another run.
+    """
+    if workdir is not None:
+        run_folder.check_identity(workdir, config, identity, free=free)
+    if steps is not None:
+        schedules.check_warmup(config, steps)
+    precision.set_matmul_precision(config)
+    sharding.check_config(config, jax.local_device_count(), jax.process_count())
+    if config.wandb.enabled:
+        metrics.import_wandb()
+
+
+def numbers_in(tree: Any) -> int:
+    """How many numbers the arrays or shapes of a tree hold."""
+    return sum(leaf.size for leaf in jax.tree.leaves(tree))
+
+
+def run(
+    config: ConfigDict,
+    workdir: Path,
+    identity: Iterable[str],
+    made: Iterable[str],
+    build: Callable[[Callable[[], bool]], OfflineRun | None],
+    free: Iterable[str] = (),
+) -> int:
+    """Trains, or resumes, and writes what the training is for; returns 0, or 75 after a request to stop.
+
+    Args:
+      config, workdir, identity, free: of `run_folder.prepare`.
+      made: see `records.prepared`.
+      build: of whether to stop: makes missing files in `workdir` and the run; None where it was asked to stop.
+    """
+    hosts = Hosts()
+
+    def make() -> OfflineRun | None:
+        found = build(lambda: stop.requested)
+        if found is not None:
+            records.refuse_other_data(workdir, found.task.digests, found.task.source)
+        return found
+
+    with hosts.locked(workdir):
+        with Interruption() as stop:
+            found = records.begin(stop, workdir, config, identity, made, make, free)
+        if found is None:
+            return EXIT_CODE
+        task, devices = found.task, found.parallel.devices
+        hosts.say(f"{found.about}; {len(devices)} {devices[0].device_kind} device(s)")
+        settings = TrainerSettings.of(config, keep=config.get("keep_checkpoints"))
+        if not OfflineTrainer(task, found.parallel, settings).run(workdir):
+            return EXIT_CODE
+        if found.finish is not None and (line := found.finish()):
+            hosts.say(line)
+        return 0

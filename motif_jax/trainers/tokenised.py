@@ -1,0 +1,109 @@
+"""Tokenises what a training learns from, and what is held out, into two datasets; after a kill it resumes."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from motif_jax.datasets.tokens import layout
+from motif_jax.datasets.tokens.dataset import TokensDataset
+from motif_jax.datasets.tokens.writer import TokensWriter
+from motif_jax.support.errors import UserError
+from motif_jax.support.progress import Progress
+
+TOKENS, TRAIN, HELD_OUT = "tokens", "train", "held_out"
+PARTS = (TRAIN, HELD_OUT)
+# Items that are tokenised at a time, and after how many such groups they are safe.
+_TOGETHER, _SAVED_EVERY = 256, 64
+Item = TypeVar("Item")
+
+
+@dataclasses.dataclass(frozen=True)
+class Tokenisation(Generic[Item]):
+    """How the items of a training become tokens.
+
+    Attributes:
+      vocab_size: all tokens are below it.
+      tokenizer: digest of the tokenizer.
+      source: says what the items are made from; of another source nothing is resumed.
+      add: tokenises items and adds them to a writer.
+      token_columns, item_columns: of `TokensWriter`.
+      too_few: the error where a part has no item, with {} for what the part is for.
+      unit, amount: of the progress: what is counted, and how much of it an item is.
+    """
+
+    vocab_size: int
+    tokenizer: str
+    source: Mapping[str, Any]
+    add: Callable[[TokensWriter, Sequence[Item]], None]
+    token_columns: Mapping[str, Any]
+    item_columns: Mapping[str, Any]
+    too_few: str
+    unit: str
+    amount: Callable[[Item], int] = lambda item: 1
+
+    def split(
+        self, folder: Path, items: Iterable[tuple[str, Item]], total: int, stopped: Callable[[], bool]
+    ) -> tuple[TokensDataset, TokensDataset] | None:
+        """Writes (part, item) pairs below `folder`, unless both parts are there; opens them.
+
+        Returns:
+          Those to learn from and those held out; None where it was asked to stop.
+
+        Raises:
+          UserError: a part has no item, is damaged, or was tokenised by another tokenizer.
+        """
+        whole = all((folder / part / layout.MANIFEST).is_file() for part in PARTS)
+        if not whole and not self._write(folder, items, total, stopped):
+            return None
+        train, held_out = (TokensDataset(folder / part) for part in PARTS)
+        for dataset in (train, held_out):
+            if dataset.manifest["tokenizer"] != self.tokenizer:
+                raise UserError(
+                    f"{dataset.folder} was tokenised by another tokenizer: choose another --workdir"
+                )
+            dataset.check_digests()
+        return train, held_out
+
+    def _write(
+        self, folder: Path, items: Iterable[tuple[str, Item]], total: int, stopped: Callable[[], bool]
+    ) -> bool:
+        with ExitStack() as stack:
+            writers = {}
+            for part in PARTS:
+                source = {**self.source, "part": part}
+                if (folder / part / layout.MANIFEST).is_file():
+                    if TokensDataset(folder / part).manifest["source"] == source:
+                        continue
+                    shutil.rmtree(folder / part)  # its other part is missing, and would be of another split
+                columns = (self.token_columns, self.item_columns)
+                writer = TokensWriter(folder / part, self.vocab_size, self.tokenizer, *columns, source)
+                writers[part] = stack.enter_context(writer)
+            progress = stack.enter_context(Progress(total, self.unit, "tokenise"))
+            rest, done, counts = iter(items), 0, dict.fromkeys(PARTS, 0)
+            for number in itertools.count(1):
+                group = list(itertools.islice(rest, _TOGETHER))
+                if not group:
+                    break
+                for part, writer in writers.items():
+                    mine = [item for where, item in group if where == part]
+                    self.add(writer, mine[max(0, writer.items - counts[part]) :])
+                    counts[part] += len(mine)
+                done += sum(self.amount(item) for _, item in group)
+                progress.update(min(done, total))
+                stop = stopped()
+                if stop or number % _SAVED_EVERY == 0:
+                    for writer in writers.values():
+                        writer.save()
+                if stop:
+                    return False
+            for part, writer in writers.items():
+                if not counts[part]:
+                    raise UserError(self.too_few.format("to learn from" if part == TRAIN else "to hold out"))
+                writer.commit()
+        return True
