@@ -16,6 +16,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.datasets.pairs import threshold
 from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.datasets.pairs.distinct import distinct_rows
 from motif_jax.envs.babyai_text.changes import EXCHANGED
 from motif_jax.labels.labels import counts
 from motif_jax.reports import (
@@ -248,14 +249,17 @@ def liked_messages(config: ConfigDict, dataset: PairsDataset, data: RunData) -> 
     """
     from motif_jax import rewards
 
-    texts, counts = distinct_messages(dataset.data["message"], config.max_messages)
+    texts, ids = distinct_rows(dataset.data["message"].reshape(-1, dataset.data["message"].shape[-1]))
+    times = np.bincount(ids.reshape(-1), minlength=len(texts))
+    chosen = np.argsort(-times, kind="stable")[: config.max_messages]
+    texts = texts[chosen]
     reward = rewards.load(config.reward.dir, config.reward.step)
     normalised = reward(texts)
     paid = reward.intrinsic(texts, threshold.level(config.reward))
     data.message_curves = _message_curves(config, texts, normalised)
     return [
         LikedMessage(messages.as_text(text), int(count), float(value), float(value_paid))
-        for text, count, value, value_paid in zip(texts, counts, normalised, paid, strict=True)
+        for text, count, value, value_paid in zip(texts, times[chosen], normalised, paid, strict=True)
     ]
 
 
@@ -274,19 +278,6 @@ def _message_curves(config: ConfigDict, texts: np.ndarray, normalised: np.ndarra
     values = np.array([rewards.load(config.reward.dir, step)(texts[chosen]) for step in steps], np.float64)
     names = [messages.as_text(texts[row]) or "(no message)" for row in chosen]
     return {name: Curve(np.array(steps, np.float64), values[:, i]) for i, name in enumerate(names)}
-
-
-def distinct_messages(array: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the `most` most frequent rows of `array` [..., L] (uint8 [D, L]) and how often each occurs [D]."""
-    rows = array.reshape(-1, array.shape[-1])
-    counted: dict[bytes, int] = {}
-    for start in range(0, len(rows), 65_536):
-        for row in np.ascontiguousarray(rows[start : start + 65_536]):
-            key = row.tobytes()
-            counted[key] = counted.get(key, 0) + 1
-    chosen = sorted(counted.items(), key=lambda item: (-item[1], item[0]))[:most]
-    texts = np.frombuffer(b"".join(key for key, _ in chosen), np.uint8).reshape(-1, rows.shape[-1])
-    return texts, np.array([count for _, count in chosen])
 
 
 def _facts(dataset: PairsDataset) -> dict[str, str]:
