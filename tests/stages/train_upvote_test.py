@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +10,18 @@ import jax
 import numpy as np
 import pytest
 
-from motif_jax.envs.reddit.data import Comment
 from motif_jax.envs.text import registry
 from motif_jax.language import byte_pairs
 from motif_jax.language import config as configs
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.text_scorer import LIKED, ScorerNetwork, TextScorer
-from motif_jax.language.tokens import Tokenizer
 from motif_jax.published import upvote_model
 from motif_jax.rollouts import text_scores
 from motif_jax.stages import import_ilql
 from motif_jax.stages import train_upvote as stage
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
-from motif_jax.trainers import tokenised, upvote_run
-from tests import resumed, torch_files
+from tests import torch_files
 from tests.reward_fixtures import load_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -84,58 +79,6 @@ def test_friendly_comments_are_liked_and_the_task_pays_by_that(run: Path) -> Non
     assert set(task.rewards([comment.text for comment in task.comments[:20]])) == {-1.0, 1.0}
     zero = text_scores.attach(registry.make("reddit", {**options, "zero_one": True}))
     assert zero.rewards(["What an ugly, stupid soup."]) == [0.0]
-
-
-@pytest.mark.parametrize("killed_in", [None, tokenised.TRAIN, tokenised.HELD_OUT])
-def test_comments_that_a_start_before_has_tokenised_are_not_tokenised_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_in: str | None
-) -> None:
-    """It was asked to stop behind 8 of 40, or killed two behind the last that were safe, in either part."""
-    monkeypatch.setattr(tokenised, "_TOGETHER", 4)
-    monkeypatch.setattr(tokenised, "_SAVED_EVERY", 1)
-    byte_pairs.save(tmp_path / "spoken", byte_pairs.train(["some words"], "roberta", 300), "roberta")
-    tokenizer, config = Tokenizer.read(tmp_path / "spoken"), config_of(held_out_share=0.5)
-    comments = [Comment(f"words {number}", number, "") for number in range(40)]
-
-    def made(name: str, stopped: Callable[[], bool] = lambda: False) -> Any:
-        return upvote_run._data(config, tmp_path / name, comments, tokenizer, "one", stopped)
-
-    whole = made("whole")
-    count = whole[tokenised.TRAIN].num_items
-    assert 8 < count < 28
-    safe = 28 if killed_in == tokenised.HELD_OUT else 8
-    with resumed.tokenised(safe + 2 if killed_in else None) as items:
-        assert made("run", lambda: not killed_in and len(items) == safe) is None
-    assert len(items) == safe + 2 * bool(killed_in)
-    with resumed.tokenised() as items:
-        found = made("run")
-    assert len(items) == 40 - safe
-    assert {name: part.manifest for name, part in found.items()} == {name: part.manifest for name, part in whole.items()}  # fmt: skip
-
-
-def test_parts_of_other_comments_are_made_anew_and_of_another_tokenizer_refused(tmp_path: Path) -> None:
-    """Killed between its two parts, a run finds other comments: texts that it learned from would be among those held out."""
-    spoken = byte_pairs.train(["some words"], "roberta", 300)
-    byte_pairs.save(tmp_path / "spoken", spoken, "roberta")
-    tokenizer, config = Tokenizer.read(tmp_path / "spoken"), config_of(held_out_share=0.5)
-
-    def made(word: str, vocabulary: str = "one") -> list[list[str]]:
-        comments = [Comment(f"{word} {number}", number, "") for number in range(20)]
-        found = upvote_run._data(config, tmp_path / "run", comments, tokenizer, vocabulary, lambda: False)
-        assert found is not None
-        return [
-            [tokenizer.decode(each.item(i).tolist()) for i in range(each.num_items)]
-            for each in found.values()
-        ]
-
-    texts = [text for part in made("good") for text in part]
-    assert len(texts) == len({*texts}) == 20
-    shutil.rmtree(tmp_path / "run/held_out")
-    again = made("bad")
-    assert all("bad" in text for part in again for text in part)
-    assert len([text for part in again for text in part]) == 20
-    with pytest.raises(UserError, match="another tokenizer"):
-        made("bad", "another")
 
 
 def published(vocabulary: int) -> dict[str, np.ndarray]:

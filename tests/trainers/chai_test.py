@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import resource
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -225,15 +224,3 @@ def test_a_cache_touches_nothing_else_in_its_folder(tmp_path: Path) -> None:
     with (tmp_path / "candidates.bin").open("r+b") as file:
         file.truncate(100)
     assert len(CandidateCache(tmp_path, {"policy": "b"}, 2, 4, 1)) == 0
-
-
-def test_a_full_disk_is_an_error_that_names_the_cache(tmp_path: Path) -> None:
-    cache = CandidateCache(tmp_path, {}, 2, 4, 1)
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
-        with pytest.raises(OSError, match=r"candidates\.bin"):
-            cache.add(b"k" * 16, entry(1))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert cache.find(b"k" * 16) is None

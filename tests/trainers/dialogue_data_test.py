@@ -267,7 +267,11 @@ def test_a_part_of_another_split_is_made_anew(tmp_path: Path) -> None:
     del told["source"]["split"]
     manifest.write_text(json.dumps(told))
     assert split(tmp_path, 0.4, [None] * 20) == whole
-    assert "split" in json.loads(manifest.read_text())["source"]
+    told = json.loads(manifest.read_text())
+    assert "split" in told["source"]
+    manifest.write_text(json.dumps({**told, "tokenizer": "another"}))
+    with pytest.raises(UserError, match="train was tokenised by another tokenizer"):
+        split(tmp_path, 0.4, [None] * 20)
 
 
 def test_a_run_that_starts_from_another_speaks_with_its_tokenizer(tmp_path: Path) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +12,7 @@ from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.language.tokens import candidate_rows
 from motif_jax.support import seeds
-from motif_jax.trainers import text_data, tokenised
-from tests import resumed
+from motif_jax.trainers import text_data
 from tests.stages.pretraining import config_of
 
 
@@ -72,45 +68,3 @@ def test_the_share_that_is_asked_for_is_held_out(tmp_path: Path) -> None:
         assert sorted([*train, *held_out]) == sorted(lines)
     turn = seeds.derive(config_of(tmp_path / "texts.txt").seed, "held out") % 4
     assert held_out == lines[turn::4], "1 of n is the same one as ever"
-
-
-@pytest.mark.parametrize("killed", [False, True])
-def test_what_a_start_before_has_tokenised_is_not_tokenised_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool
-) -> None:
-    """It was asked to stop behind 16 of 40 lines, of which some are held out, or killed four behind those."""
-    monkeypatch.setattr(tokenised, "_TOGETHER", 8)
-    monkeypatch.setattr(tokenised, "_SAVED_EVERY", 1)
-    (tmp_path / "texts.txt").write_text("\n".join(f"line {number}" for number in range(40)))
-    config = config_of(tmp_path / "texts.txt", **{"held_out.share": 0.25, "text_item": "line"})
-    made = text_data.make_tokenizer(config, "gpt2", tmp_path / "tokenizer")
-
-    def prepare(name: str, stopped: Callable[[], bool] = lambda: False) -> text_data.TextData | None:
-        return text_data.prepare(config, tmp_path / name, made, 0, None, stopped)
-
-    with resumed.tokenised(20 if killed else None) as items:
-        assert prepare("run", lambda: not killed and len(items) == 16) is None
-    assert len(items) == (20 if killed else 16)
-    with resumed.tokenised() as items:
-        found = prepare("run")
-    assert len(items) == 24
-    whole = prepare("whole")
-    assert found is not None
-    assert whole is not None
-    assert found.train.manifest == whole.train.manifest
-    assert found.held_out.manifest == whole.held_out.manifest
-
-
-def test_a_part_that_an_older_version_split_otherwise_is_made_anew(tmp_path: Path) -> None:
-    lines = [f"line {number}" for number in range(40)]
-    (tmp_path / "texts.txt").write_text("\n".join(lines))
-    found = split(tmp_path / "texts.txt", tmp_path / "run", 0.4)
-    shutil.rmtree(tmp_path / "run/tokens/held_out")
-    shutil.rmtree(tmp_path / "run/tokens/train")
-    # Its half, which it had finished when it was killed.
-    split(tmp_path / "texts.txt", tmp_path / "run", 0.5)
-    shutil.rmtree(tmp_path / "run/tokens/held_out")
-    path = tmp_path / "run/tokens/train/tokens.json"
-    manifest = json.loads(path.read_text())
-    path.write_text(json.dumps({**manifest, "source": {**manifest["source"], "held_out": 0.4}}))
-    assert split(tmp_path / "texts.txt", tmp_path / "run", 0.4) == found
