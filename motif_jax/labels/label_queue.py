@@ -70,18 +70,18 @@ class LabelBookkeeper:
         # Whether the annotator can be reached, and since when (Unix time).
         self.server_up, self.server_since = False, time.time()
 
-    def meet(
+    def enqueue(
         self, items: Sequence[Items], counts: Sequence[int], scores: Sequence[float] | None, step: int
     ) -> None:
         with self._lock:
             self._step = max(self._step, step)
             for place, (item, count) in enumerate(zip(items, counts, strict=True)):
-                self._meet(item, count, 0.0 if scores is None else scores[place])
+                self._enqueue(item, count, 0.0 if scores is None else scores[place])
             self._queue.shrink()
 
-    def _meet(self, item: Items, count: int, score: float) -> None:
+    def _enqueue(self, item: Items, count: int, score: float) -> None:
         if self._published:
-            self._queue.meet(item, count, score)
+            self._queue.enqueue(item, count, score)
             return
         if hash(item) in self._settled:
             return
@@ -91,7 +91,7 @@ class LabelBookkeeper:
             self._ready.append(Labelled(item, TIE, 0.5, 0.0, 0))
             return
         question = self.question(item)
-        pending = self._flying.get(question) or self._queue.meet(question, count, score)
+        pending = self._flying.get(question) or self._queue.enqueue(question, count, score)
         if self._form is PAIR and item not in pending.met_as:
             pending.met_as += (item,)
 
@@ -267,7 +267,7 @@ class LabelBookkeeper:
                 if not self._published:
                     self._settled.add(hash(label.item))
             for item, count, score in state["pending"]:
-                self._meet(tuple(item), count, score)
+                self._enqueue(tuple(item), count, score)
             self._queue.shrink()
 
 

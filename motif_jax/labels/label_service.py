@@ -42,7 +42,7 @@ _FIRST = {"single": ("",), "pair": ("", "You kill the newt!")}
 
 
 class LabelService:
-    """Labels of texts. One thread may call `meet` while another calls `poll`.
+    """Labels of texts. One thread may call `enqueue` while another calls `poll`.
 
     A server's answers are on the disk before they are labels, and what fails goes back into the queue. Any other annotator answers
     in `poll`: the same calls get the same labels.
@@ -96,7 +96,7 @@ class LabelService:
         if self._is_server:
             self._thread.start()
 
-    def meet(
+    def enqueue(
         self, items: Sequence[Items], counts: Sequence[int], scores: Sequence[float] | None, step: int
     ) -> None:
         """Queues the distinct texts of a batch that have no label yet; never blocks on a server.
@@ -111,11 +111,11 @@ class LabelService:
           UserError: the annotator can ask no more, for good: the disk of its store is full.
         """
         self._check()
-        self._bookkeeper.meet(items, counts, scores, step)
+        self._bookkeeper.enqueue(items, counts, scores, step)
         self._events.put(None)
 
     def poll(self) -> list[Labelled]:
-        """What has been answered since the last call; raises as `meet`."""
+        """What has been answered since the last call; raises as `enqueue`."""
         self._check()
         if not self._is_server:
             self._ask(self._open(self._bookkeeper.take(_MAX_AT_ONCE)))

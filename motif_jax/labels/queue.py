@@ -69,7 +69,7 @@ class QuestionQueue:
     def __iter__(self) -> Iterator[Pending]:
         return iter(self._waiting.values())
 
-    def meet(self, items: Items, count: int, score: float = 0.0) -> Pending:
+    def enqueue(self, items: Items, count: int, score: float = 0.0) -> Pending:
         """Queues a question that was met in `count` steps, or counts it as met again; returns what waits now."""
         pending = self._waiting.setdefault(items, Pending(items))
         pending.count += count
@@ -124,7 +124,7 @@ class PublishedQueue:
     def __iter__(self) -> Iterator[Pending]:
         return iter(self._entries)
 
-    def meet(self, items: Items, count: int, score: float = 0.0) -> Pending:
+    def enqueue(self, items: Items, count: int, score: float = 0.0) -> Pending:
         del score
         new = [Pending(items, count=1) for _ in range(count)]
         self._entries += new

@@ -166,7 +166,7 @@ class OnlineReward(IntrinsicReward):
         self.learning.used(batch.number - stats.first_number[first], time.time() - stats.first_time[first])
         items, counts, scores = self.questions(seen, rows)
         if items:
-            self.source.meet(items, counts, scores, self.step)
+            self.source.enqueue(items, counts, scores, self.step)
         self.step += batch.steps
         return Values(values, self.version), valuing
 

@@ -139,7 +139,7 @@ def _ask(folder: Path, texts: Sequence[str], seconds: float) -> dict[str, int]:
         items = [(text,) for text in texts]
         found = {one.item[0]: one.label for one in source.known(items)}
         missing = [item for item in items if item[0] not in found]
-        source.meet(missing, [1] * len(missing), None, 0)
+        source.enqueue(missing, [1] * len(missing), None, 0)
         deadline = time.monotonic() + seconds
         while missing and time.monotonic() < deadline:
             labels = source.poll()

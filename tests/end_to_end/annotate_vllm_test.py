@@ -191,7 +191,7 @@ def online_accuracy(folder, **values):
     try:
         source.start()
         for part in (items[::2], items[1::2]):
-            source.meet(part, [1] * len(part), None, 0)
+            source.enqueue(part, [1] * len(part), None, 0)
             wanted = len(told) + len(part)
             wait_until(lambda: told.extend(source.poll()) or len(told) >= wanted, "labels", 300.0)  # noqa: B023
     finally:

@@ -50,7 +50,7 @@ def make(tmp_path):
 
 
 def ask(source, *texts):
-    source.meet([(text,) for text in texts], [1] * len(texts), None, 0)
+    source.enqueue([(text,) for text in texts], [1] * len(texts), None, 0)
 
 
 def answers(source, count, seconds=500.0):
@@ -83,7 +83,7 @@ def test_the_served_lexicon_answers_like_the_lexicon(make, lexicon_url, form, mo
         "You find a hidden door.",
     ]
     items = [(text,) for text in texts] if form is SINGLE else [(a, b) for a in texts for b in texts]
-    source.meet(items, [1] * len(items), None, 0)
+    source.enqueue(items, [1] * len(items), None, 0)
     told = answers(source, len(items))
     judge = LexiconJudge(load_lexicon(), "gold")
     expected = {item: judge.answer(*item) for item in items}
@@ -167,7 +167,7 @@ def test_one_question_that_its_server_cannot_bear_holds_up_no_other(make, server
 
     server.behave = behave
     source = make(server.url, annotator__openai__concurrency=1)
-    source.meet([(poison,)] + [(text,) for text in KILLS], [1000] + [1] * len(KILLS), None, 0)
+    source.enqueue([(poison,)] + [(text,) for text in KILLS], [1000] + [1] * len(KILLS), None, 0)
     told = answers(source, len(KILLS))
     assert (poison,) not in told
     bearable.set()
@@ -223,14 +223,14 @@ def test_the_config_says_where_in_a_reply_a_verdict_is_looked_for(make, server, 
     items = [(plain,), (vague,)] if form is SINGLE else [(plain, plain + "!"), (vague, plain)]
     few = {"annotator__attempts": 1, "annotator__answer__retry": False}
     published = make(server.url, form, **few, compat__oni_label_anywhere=True)
-    published.meet(items, [1, 1], None, 0)
+    published.enqueue(items, [1, 1], None, 0)
     told = {item: entry.label for item, entry in answers(published, 2).items()}
     assert told[items[1]] == nothing
     if form is SINGLE:
         assert told[items[0]] == YES
     # The same store: what the published rule read there is no answer to a question that is read by ours.
     mended = make(server.url, form, **few)
-    mended.meet(items, [1, 1], None, 0)
+    mended.enqueue(items, [1, 1], None, 0)
     assert {item: entry.label for item, entry in answers(mended, 1).items()} == {
         items[0]: NO if form is SINGLE else TIE
     }
@@ -245,7 +245,7 @@ def test_a_server_that_is_slower_than_new_questions_is_asked_the_most_frequent(m
     ask(source, "You kill the first!")  # keeps the server busy
     wait_until(lambda: len(server.requests) > 1, "it is asked")
     texts = [(text,) for text in KILLS]
-    source.meet(texts, list(range(1, len(texts) + 1)), None, 0)
+    source.enqueue(texts, list(range(1, len(texts) + 1)), None, 0)
     figures = source.metrics()
     assert (figures["annotator/queued"], figures["annotator/dropped"]) == (8, len(texts) - 8)
     go.set()

@@ -76,7 +76,7 @@ def counting(make, form=SINGLE, **values):
 
 
 def ask(source, *items, step=0):
-    source.meet(items, [1] * len(items), None, step)
+    source.enqueue(items, [1] * len(items), None, step)
     return source.poll()
 
 
@@ -153,8 +153,8 @@ def test_an_answer_without_a_verdict_is_no_label_and_asked_again_so_many_times(m
 @pytest.mark.parametrize("published", [False, True])
 def test_requeue_asks_entries_as_published(make, published):
     source = counting(make, compat__oni_requeue=published)
-    source.meet([("k",), ("b",)], [2, 1], None, 0)
-    source.meet([("k",)], [2], None, 1)
+    source.enqueue([("k",), ("b",)], [2, 1], None, 0)
+    source.enqueue([("k",)], [2], None, 1)
     told = source.poll()
     assert len(told) == len(Counting.asked) == (5 if published else 2)
     source = counting(make, PAIR, compat__oni_requeue=published)
@@ -170,17 +170,17 @@ def test_budgets_of_questions_and_tokens(make):
     assert len(ask(source, *[(f"q{n}",) for n in range(20)], step=500_000)) == 2
     assert len(ask(source, step=2_000_000)) == 6
     source = counting(make, queue__budget__tokens=12 * 5)
-    source.meet([(f"t{n}",) for n in range(20)], [1] * 20, None, 0)
+    source.enqueue([(f"t{n}",) for n in range(20)], [1] * 20, None, 0)
     told = [entry for _ in range(20) for entry in source.poll()]
     assert sum(entry.tokens for entry in told) == 60
     source = counting(make, queue__budget__tokens_per_million_steps=24)
-    source.meet([(f"s{n}",) for n in range(20)], [1] * 20, None, 500_000)
+    source.enqueue([(f"s{n}",) for n in range(20)], [1] * 20, None, 500_000)
     assert sum(len(source.poll()) for _ in range(5)) == 1
 
 
 def test_a_checkpoint_holds_what_waits_and_what_was_spent(make):
     source = counting(make, PAIR, queue__budget__questions=1)
-    source.meet([("k", "b"), ("b", "k"), ("k", "c")], [3, 2, 1], None, 77)
+    source.enqueue([("k", "b"), ("b", "k"), ("k", "c")], [3, 2, 1], None, 77)
     assert len(source.poll()) == 2
     state = json.loads(json.dumps(source.state()))
     again = counting(make, PAIR, queue__budget__questions=2)
@@ -229,14 +229,14 @@ def test_a_key_is_named_as_the_config_has_it_and_a_file_as_it_is_called():
 
 def test_a_checkpoint_counts_no_step_twice_and_keeps_the_published_order(tmp_path):
     bookkeeper = LabelBookkeeper(make_config(tmp_path), PAIR, {}, None)
-    bookkeeper.meet([("k", "b"), ("b", "k")], [3, 2], None, 0)
+    bookkeeper.enqueue([("k", "b"), ("b", "k")], [3, 2], None, 0)
     assert sum(count for _, count, _ in bookkeeper.state()["pending"]) == 5
     (asked,) = bookkeeper.take(2)
     bookkeeper.answered(asked.number, StoredAnswer(FIRST))
     assert bookkeeper.state()["pending"] == []
     config = make_config(tmp_path, queue__batch=2, compat__oni_requeue=True)
     bookkeeper, again = (LabelBookkeeper(config, SINGLE, {}, None) for _ in range(2))
-    bookkeeper.meet([("a",), ("b",), ("c",), ("d",)], [1, 1, 1, 1], None, 0)
+    bookkeeper.enqueue([("a",), ("b",), ("c",), ("d",)], [1, 1, 1, 1], None, 0)
     asked = [one.items for one in bookkeeper.take(2)]
     again.restore(bookkeeper.state())
     assert asked == [one.items for one in again.take(2)] == [("d",), ("c",)]
@@ -246,7 +246,7 @@ def test_a_checkpoint_counts_no_step_twice_and_keeps_the_published_order(tmp_pat
 def test_answers_that_no_training_has_taken_are_in_a_checkpoint(tmp_path, published):
     config = make_config(tmp_path, queue__batch=2, compat__oni_requeue=published)
     bookkeeper, again = (LabelBookkeeper(config, PAIR, {}, None) for _ in range(2))
-    bookkeeper.meet([("k", "b"), ("b", "k"), ("c", "d")], [1, 1, 1], None, 0)
+    bookkeeper.enqueue([("k", "b"), ("b", "k"), ("c", "d")], [1, 1, 1], None, 0)
     for place, asked in enumerate(bookkeeper.take(2)):
         bookkeeper.answered(
             asked.number, StoredAnswer((FIRST, SECOND)[place], (0.7, 0.2, 0.1)), (10, 3, 0), 2.5
@@ -260,5 +260,5 @@ def test_answers_that_no_training_has_taken_are_in_a_checkpoint(tmp_path, publis
     assert again.poll() == []
     assert again.queued == bookkeeper.queued == published
     if not published:
-        again.meet([one.item for one in told], [1] * 3, None, 1)
+        again.enqueue([one.item for one in told], [1] * 3, None, 1)
         assert again.queued == 0, "what was told is not asked again"

@@ -16,10 +16,10 @@ def names(taken):
 def test_the_most_frequent_question_comes_first_and_the_newer_one_among_equals():
     queue = QuestionQueue(10)
     for name, count in [("a", 3), ("b", 1), ("c", 3), ("b", 1), ("d", 5)]:
-        queue.meet((name,), count)
+        queue.enqueue((name,), count)
     assert len(queue) == 4
     assert names(queue.take(2, 0.0)) == ["d", "c"]
-    queue.meet(("b",), 2)
+    queue.enqueue(("b",), 2)
     assert names(queue.take(9, 0.0)) == ["b", "a"]
     assert queue.take(1, 0.0) == []
 
@@ -27,8 +27,8 @@ def test_the_most_frequent_question_comes_first_and_the_newer_one_among_equals()
 def test_newest_and_uncertain_order():
     newest, uncertain = QuestionQueue(10, "newest"), QuestionQueue(10, "uncertain")
     for name, count, score in [("a", 9, 0.1), ("b", 1, 0.9), ("c", 2, 0.1), ("a", 1, 0.2)]:
-        newest.meet((name,), count, score)
-        uncertain.meet((name,), count, score)
+        newest.enqueue((name,), count, score)
+        uncertain.enqueue((name,), count, score)
     assert names(newest.take(9, 0.0)) == ["a", "c", "b"]
     assert names(uncertain.take(9, 0.0)) == ["b", "a", "c"]
 
@@ -39,8 +39,8 @@ def test_a_full_queue_drops_what_would_be_asked_last(order):
     queue, free = QuestionQueue(20, order), QuestionQueue(10_000, order)
     for step in range(300):
         item, count, score = (f"{step}",), rng.randint(1, 9), rng.random()
-        queue.meet(item, count, score)
-        free.meet(item, count, score)
+        queue.enqueue(item, count, score)
+        free.enqueue(item, count, score)
     queue.shrink()
     assert (len(queue), queue.dropped) == (20, 280)
     assert names(queue.take(20, 0.0)) == names(free.take(20, 0.0))
@@ -49,7 +49,7 @@ def test_a_full_queue_drops_what_would_be_asked_last(order):
 def test_a_question_that_was_taken_goes_back_to_its_place():
     queue = QuestionQueue(10)
     for name, count in [("a", 2), ("b", 5)]:
-        queue.meet((name,), count)
+        queue.enqueue((name,), count)
     (b,) = queue.take(1, 0.0)
     queue.give_back(b)
     assert names(queue.take(2, 0.0)) == ["b", "a"]
@@ -57,13 +57,13 @@ def test_a_question_that_was_taken_goes_back_to_its_place():
 
 def test_a_question_that_failed_waits_longer_each_time_and_holds_up_no_other():
     queue = QuestionQueue(10)
-    queue.meet(("poison",), 100)
-    queue.meet(("other",), 1)
+    queue.enqueue(("poison",), 100)
+    queue.enqueue(("other",), 1)
     now = 0.0
     for pause in (1.0, 2.0, 4.0):
         (poison,) = queue.take(1, now)
         queue.failed(poison, now)
-        queue.meet(("poison",), 100)
+        queue.enqueue(("poison",), 100)
         queue.give_back(*queue.take(1, now + 0.9 * pause))
         assert len(queue) == 2
         now += pause
@@ -74,7 +74,7 @@ def test_a_question_that_failed_waits_longer_each_time_and_holds_up_no_other():
 def test_failed_questions_are_bounded_too():
     queue = QuestionQueue(3)
     for number in range(8):
-        queue.meet((f"{number}",), 1)
+        queue.enqueue((f"{number}",), 1)
         queue.failed(queue.take(1, 0.0)[0], 0.0)
     queue.shrink()
     assert (len(queue), queue.dropped) == (3, 5)
@@ -83,7 +83,7 @@ def test_failed_questions_are_bounded_too():
 def test_the_published_queue_asks_entries_newest_first_in_whole_batches():
     queue = PublishedQueue(100, batch=4)
     for name, count in [("a", 2), ("b", 1), ("a", 2), ("c", 1)]:
-        queue.meet((name,), count)
+        queue.enqueue((name,), count)
     assert queue.take(3, 0.0) == []
     assert names(queue.take(4, 0.0)) == ["c", "a", "a", "b"]
     assert names(queue.take(4, 0.0)) == ["a", "a"]
@@ -92,7 +92,7 @@ def test_the_published_queue_asks_entries_newest_first_in_whole_batches():
 def test_the_published_queue_is_bounded_here_and_loses_the_oldest():
     queue = PublishedQueue(8, batch=100)
     for number in range(100):
-        queue.meet((f"{number}",), 1)
+        queue.enqueue((f"{number}",), 1)
         queue.shrink()
     taken = names(queue.take(100, 0.0))
     assert taken[:8] == [f"{number}" for number in range(99, 91, -1)]
@@ -101,8 +101,8 @@ def test_the_published_queue_is_bounded_here_and_loses_the_oldest():
 
 def test_what_was_met_in_no_step_is_no_entry_of_the_published_queue():
     queue = PublishedQueue(10, batch=1)
-    assert queue.meet(("a",), 0).items == ("a",)
+    assert queue.enqueue(("a",), 0).items == ("a",)
     assert len(queue) == 0
-    queue.meet(("b",), 1)
-    assert queue.meet(("a",), 0).items == ("a",)
+    queue.enqueue(("b",), 1)
+    assert queue.enqueue(("a",), 0).items == ("a",)
     assert names(queue.take(1, 0.0)) == ["b"]

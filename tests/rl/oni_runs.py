@@ -89,7 +89,7 @@ class Answers:
     def start(self, stopped: Callable[[], bool] = never) -> None:
         self.started, self.stopped = True, stopped
 
-    def meet(self, items: Sequence[Items], counts: Sequence[int], scores: Any, step: int) -> None:
+    def enqueue(self, items: Sequence[Items], counts: Sequence[int], scores: Any, step: int) -> None:
         assert len(items) == len(counts) == len(set(items))
         assert self.form is PAIR or not self.answered & set(items), "what has a label is not asked"
         self.scores.append(scores)
