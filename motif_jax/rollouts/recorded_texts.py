@@ -116,23 +116,11 @@ def _row(index: int, each: ValuedDialogue) -> dict[str, Any]:
 
 
 def _shown(each: ValuedDialogue, span: slice, tokenizer: Any) -> dict[str, Any]:
-    def numbers(values: Any) -> list[float]:
-        return (
-            [0.0] * (span.stop - span.start) if values is None else [float(f"{v:.5g}") for v in values[span]]
-        )
-
-    values = each.values
+    values, unknown = each.values, np.zeros(span.stop - span.start)
+    numbers = {"steered": values.log_probs, "policy": values.log_probs, "q": values.target_q, "v": values.v}
     tokens = each.item.tokens[each.item.action_indices + 1][span].tolist()
-    policy, nothing = numbers(values.log_probs), [""] * len(tokens)
-    return {
-        "pieces": [tokenizer.decode([token]) for token in tokens],
-        "steered": policy,
-        "policy": policy,
-        "q": numbers(values.target_q),
-        "v": numbers(values.v),
-        "by_policy": nothing,
-        "by_values": nothing,
-    }
+    shown = {name: unknown if found is None else found[span] for name, found in numbers.items()}
+    return text_values.token_row(tokenizer, tokens, shown)
 
 
 def ranking(played: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:

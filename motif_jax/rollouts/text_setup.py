@@ -26,6 +26,7 @@ from motif_jax.rollouts.text_episodes import (
     TextActor,
     environment_seed,
 )
+from motif_jax.rollouts.text_values import token_row
 from motif_jax.support import config as checks
 from motif_jax.support import digests
 from motif_jax.support.errors import UserError
@@ -175,19 +176,9 @@ class TextEvalSetup:
         return bool(len(tokens)) and tokens[-1] == self.tokenizer.delimiters.action_end
 
     def _shown(self, tokens: np.ndarray, facts: Any) -> dict[str, Any]:
-        def pieces(numbers: np.ndarray) -> list[str]:
-            return [self.tokenizer.decode([number]) for number in numbers.tolist()]
-
-        numbers = {
-            name: [float(f"{value:.5g}") for value in getattr(facts, name).tolist()]
-            for name in ("steered", "policy", "q", "v")
-        }
-        return {
-            "pieces": pieces(tokens),
-            **numbers,
-            "by_policy": pieces(facts.by_policy),
-            "by_values": pieces(facts.by_values),
-        }
+        numbers = {name: getattr(facts, name) for name in ("steered", "policy", "q", "v")}
+        chosen = facts.by_policy.tolist(), facts.by_values.tolist()
+        return token_row(self.tokenizer, tokens.tolist(), numbers, *chosen)
 
 
 def open_setup(config: ConfigDict) -> TextEvalSetup:

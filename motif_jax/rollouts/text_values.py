@@ -118,6 +118,32 @@ def values_of(
             yield ValuedDialogue(dialogue, item, own)
 
 
+def token_row(
+    tokenizer: TextTokenizer,
+    tokens: Sequence[int],
+    numbers: Mapping[str, np.ndarray],
+    by_policy: Sequence[int] = (),
+    by_values: Sequence[int] = (),
+) -> dict[str, Any]:
+    """What a journal keeps of an action's tokens, JSON-able.
+
+    Args:
+      numbers: steered, policy, q and v, float [M] each.
+      by_policy, by_values: tokens [M] that the policy and the values alone would have taken, () if that is not known.
+    """
+
+    def pieces(tokens: Sequence[int]) -> list[str]:
+        return [tokenizer.decode([token]) for token in tokens]
+
+    nothing = [""] * len(tokens)
+    return {
+        "pieces": pieces(tokens),
+        **{name: [float(f"{value:.5g}") for value in values.tolist()] for name, values in numbers.items()},
+        "by_policy": pieces(by_policy) or nothing,
+        "by_values": pieces(by_values) or nothing,
+    }
+
+
 class RankedUtterance(NamedTuple):
     """An utterance, its count, and its mean summed advantage."""
 

@@ -65,9 +65,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     for key in ("evaluation", "agent.dir"):
         if checks.dotted(config, key):
             checks.existing_folder(config, key)
-    which = config.agent.checkpoint
-    good = which in ("latest", "best") or checks.is_natural(which)
-    checks.require(good, "agent.checkpoint", which, "latest, best or a step")
+    evaluation_setup.check_checkpoint(config.agent.checkpoint)
     if config.reward.dir:
         from motif_jax.rewards.load import check_place
 

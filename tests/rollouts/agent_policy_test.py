@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import runpy
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -12,40 +10,23 @@ import optax
 import pytest
 
 from motif_jax.algorithms.appo import make_state
-from motif_jax.envs import registry
-from motif_jax.networks.agent import make_agent_network
 from motif_jax.rl import agent_checkpoints, settings
 from motif_jax.rollouts import agent_policy, evaluation_setup
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
+from tests.reward_fixtures import load_config
+from tests.rollouts import untrained
 
 # Compiling takes most of the time.
 pytestmark = pytest.mark.slow
 
 
-def save(folder, checkpoints, network, step, score):
-    state = make_state(network, optax.sgd(0.1), jax.random.PRNGKey(step))
-    items, metrics = agent_checkpoints.items_of_learner(state), {"episode/return": score}
-    agent_checkpoints.save(checkpoints, step, items, {"steps": step}, metrics, asynchronous=False)
-    return state.params
-
-
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory):
     """An agent run with checkpoints 100 (the best), 200 and 300."""
-    folder = tmp_path_factory.mktemp("agent")
-    repository = Path(__file__).parents[2]
-    config = runpy.run_path(str(repository / "configs" / "train_agent.py"))["get_config"]("recall")
-    config.environment.recall.delay = 20
-    (folder / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
-    name, options = agent_policy.environment_of(config)
-    network = make_agent_network(config.network, registry.spec(name, **options))
-    with agent_checkpoints.open_checkpoints(folder, 5) as checkpoints:
-        params = {
-            step: save(folder, checkpoints, network, step, s)
-            for step, s in ((100, 0.9), (200, 0.1), (300, 0.5))
-        }
-    return folder, network, params
+    folder, returns = tmp_path_factory.mktemp("agent"), {100: 0.9, 200: 0.1, 300: 0.5}
+    network = untrained.write(folder, "recall", {"environment.recall.delay": 20}, returns)
+    return folder, network, {step: untrained.state_of(network, step).params for step in returns}
 
 
 def test_parameters_that_are_not_finite_are_not_evaluated(agent, tmp_path):
@@ -97,8 +78,7 @@ def test_step_0_is_the_agent_as_its_training_begins(agent, tmp_path):
 
 
 def test_a_setup_names_its_checkpoint_and_keeps_a_pinned_one(agent):
-    repository = Path(__file__).parents[2]
-    config = runpy.run_path(str(repository / "configs" / "evaluate.py"))["get_config"]()
+    config = load_config("evaluate")
     config.policy, config.agent.dir = "agent", str(agent[0])
     who = evaluation_setup.open_setup(config)
     assert (who.checkpoint, who.environment, who.options["delay"]) == (300, "Recall-v0", 20)
@@ -126,8 +106,7 @@ def test_a_setup_names_its_checkpoint_and_keeps_a_pinned_one(agent):
 
 
 def test_a_setup_that_cannot_be_opened_is_refused(agent):
-    repository = Path(__file__).parents[2]
-    config = runpy.run_path(str(repository / "configs" / "evaluate.py"))["get_config"]()
+    config = load_config("evaluate")
     config.policy, config.agent.dir, config.agent.checkpoint = "agent", str(agent[0]), "150"
     with pytest.raises(UserError, match="has no checkpoint 150"):
         evaluation_setup.check(config)
@@ -157,13 +136,12 @@ def test_what_cannot_be_loaded_is_told(agent, tmp_path):
 
 
 def test_an_agent_plays_only_where_its_actions_are(tmp_path):
-    repository = Path(__file__).parents[2]
-    config = runpy.run_path(str(repository / "configs" / "train_agent.py"))["get_config"]("smoke")
+    config = load_config("train_agent", "smoke")
     (tmp_path / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
     line = "plays NetHackScore-v1 with 23 actions, NetHackOracleExtendedActions-v1 has 28"
     with pytest.raises(UserError, match=line):
         agent_policy.load(tmp_path, environment="NetHackOracleExtendedActions-v1")
-    evaluation = runpy.run_path(str(repository / "configs" / "evaluate.py"))["get_config"]()
+    evaluation = load_config("evaluate")
     evaluation.policy, evaluation.environment.name = str(tmp_path), "NetHackScoreExtendedActions-v1"
     with pytest.raises(UserError, match=r"same fields and actions: .* was trained on NetHackScore-v1"):
         evaluation_setup.check(evaluation)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 
 import jax
@@ -13,18 +12,14 @@ from ml_collections import ConfigDict
 from motif_jax import agents, rewards, wrappers
 from motif_jax.actors.rerecording import record_actions
 from motif_jax.datasets.pairs.dataset import PairsDataset
-from motif_jax.envs import registry
-from motif_jax.networks.agent import make_agent_network
 from motif_jax.rewards.exchange import write_safetensors
 from motif_jax.rewards.trained import read_trained
-from motif_jax.rl import agent_checkpoints
-from motif_jax.rollouts import agent_policy, evaluation_setup, watching
+from motif_jax.rollouts import evaluation_setup, watching
 from motif_jax.rollouts.episode_worker import PlayedEpisode
 from motif_jax.rollouts.episodes import How, play_episodes
-from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config, make_dataset, reward_config, train
-from tests.rollouts.agent_policy_test import save
+from tests.rollouts import untrained
 
 pytestmark = [pytest.mark.extra, pytest.mark.usefixtures("compiled_quickly")]
 
@@ -43,15 +38,8 @@ def runs(tmp_path_factory):
 
 def agent_run(folder, reward, **changes):
     """An agent of the Recall environment without training, whose config names `reward`."""
-    folder.mkdir()
-    config = load_config("train_agent", "recall")
-    config.reward.dir, config.reward.intrinsic_coefficient, config.reward.quantile = str(reward), 0.1, 0.3
-    config.update_from_flattened_dict(changes)
-    (folder / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
-    name, options = agent_policy.environment_of(config)
-    network = make_agent_network(config.network, registry.spec(name, **options))
-    with agent_checkpoints.open_checkpoints(folder, 5) as checkpoints:
-        save(folder, checkpoints, network, 100, 0.9)
+    named = {"reward.dir": str(reward), "reward.intrinsic_coefficient": 0.1, "reward.quantile": 0.3}
+    untrained.write(folder, "recall", named | changes)
     return str(folder)
 
 

@@ -14,7 +14,7 @@ from motif_jax.stages import collect_trajectories, test_language_agent, train_ag
 from motif_jax.support.errors import UserError
 from tests.language import talkers
 from tests.reward_fixtures import load_config
-from tests.rollouts import level_agents
+from tests.rollouts import untrained
 
 LOCAL, MIXED = "BabyAI-GoToLocal-v0", "BabyAI-MixedTrainLocal-v0"
 
@@ -146,8 +146,9 @@ def test_a_model_that_has_changed_since_is_not_tested_on(tmp_path):
 @pytest.mark.usefixtures("compiled_quickly")
 @pytest.mark.parametrize(("level", "option", "value"), [(MIXED, "kind", "goto"), (LOCAL, "distractors", 4)])
 def test_an_agent_of_one_kind_of_task_plays_on_other_levels(tmp_path, level, option, value):
-    trained = {"environment__name": level, f"environment__babyai_text__{option}": value}
-    agent = level_agents.write(tmp_path / "agent", **trained)
+    trained = {"environment.name": level, f"environment.babyai_text.{option}": value}
+    agent = str(tmp_path / "agent")
+    untrained.write(tmp_path / "agent", "symbolic", {"reward.intrinsic_coefficient": 0.0, **trained})
     for other, left in ((level, {value}), ("BabyAI-GoToRedBallGrey-v0", set()), (None, {value})):
         config = load_config("test_language_agent")
         config.policy, config.environment.name = agent, other
