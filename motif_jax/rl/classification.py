@@ -19,6 +19,7 @@ from motif_jax.rewards.label_set import Examples
 from motif_jax.rewards.learned import cautious, classifier_probabilities
 from motif_jax.rewards.message_table import Values
 from motif_jax.rl.network_reward import NetworkReward
+from motif_jax.rl.reward_trainer import TrainingBatch
 
 
 class ClassifierModel:
@@ -40,18 +41,10 @@ class ClassifierModel:
         return classification.init_state(self._network, self._optimizer, jax.random.key(seed), self.members)
 
     def step(
-        self,
-        state: ClassificationState,
-        messages: np.ndarray,
-        labels: np.ndarray,
-        targets: np.ndarray,
-        weights: np.ndarray,
-        step: int,
-        length: int | None,
+        self, state: ClassificationState, batch: TrainingBatch, step: int
     ) -> tuple[ClassificationState, dict[str, jax.Array]]:
-        del labels
-        batch = LabelBatch(messages[:, 0], targets, weights)
-        return self._program(length)(state, batch, self._key, np.int32(step))
+        examples = LabelBatch(batch.messages[:, 0], batch.targets, batch.weights)
+        return self._program(batch.length)(state, examples, self._key, np.int32(step))
 
     def _program(self, length: int | None) -> Any:
         if length not in self._steps:

@@ -24,6 +24,7 @@ from motif_jax.rewards.message_table import Values
 from motif_jax.rewards.normalisation import Normalisation
 from motif_jax.rewards.trained import messages_in_chunks
 from motif_jax.rl.network_reward import NetworkReward
+from motif_jax.rl.reward_trainer import TrainingBatch
 from motif_jax.support import config as checks
 from motif_jax.support import seeds
 
@@ -51,31 +52,24 @@ class RankingModel:
         return preference.init_state(self.network, self._optimizer, jax.random.key(seed), self.members)
 
     def step(
-        self,
-        state: PreferenceState,
-        messages: np.ndarray,
-        labels: np.ndarray,
-        targets: np.ndarray,
-        weights: np.ndarray,
-        step: int,
-        length: int | None,
+        self, state: PreferenceState, batch: TrainingBatch, step: int
     ) -> tuple[PreferenceState, dict[str, jax.Array]]:
         del step
-        size = len(messages)
+        size, length = len(batch.messages), batch.length
         if length not in self._steps:
             one = preference.make_train_step(self.network, self._optimizer, self.members, length)
             self._steps[length] = jax.jit(one)
         # The pairs' own texts, so that the program does not depend on how many texts there are.
         places = np.arange(2 * size, dtype=np.int32)
-        batch = PreferenceBatch(
+        examples = PreferenceBatch(
             unique=places,
             inverse=places.reshape(size, 2, 1),
             rows={},
-            targets=np.stack([targets, 1.0 - targets], axis=1).astype(np.float32),
-            weights=np.tile(weights, (self.members, 1)),
-            labels=labels,
+            targets=np.stack([batch.targets, 1.0 - batch.targets], axis=1).astype(np.float32),
+            weights=np.tile(batch.weights, (self.members, 1)),
+            labels=batch.labels,
         )
-        return self._steps[length](state, messages.reshape(2 * size, -1), batch)
+        return self._steps[length](state, batch.messages.reshape(2 * size, -1), examples)
 
     def rewards(self, params: Any, texts: np.ndarray) -> np.ndarray:
         """Raw rewards float32 [members, N] of texts uint8 [N, L]."""

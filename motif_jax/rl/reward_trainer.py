@@ -19,31 +19,30 @@ from motif_jax.support.interruption import StoppedError, never
 METRICS = ("loss", "accuracy", "gradient_norm")
 
 
+class TrainingBatch(NamedTuple):
+    """Examples of a gradient step.
+
+    Attributes:
+      messages: uint8 [B, items, 256].
+      labels, targets, weights: [B], see `Examples`; weight 0 for padding.
+      length: bytes of the messages from here on are zero; None: 256.
+    """
+
+    messages: np.ndarray
+    labels: np.ndarray
+    targets: np.ndarray
+    weights: np.ndarray
+    length: int | None
+
+
 class Model(Protocol):
     """What is trained, on examples of one text or of two."""
 
     def init(self, seed: int) -> Any:
         """A fresh state (params, opt_state)."""
 
-    def step(
-        self,
-        state: Any,
-        messages: np.ndarray,
-        labels: np.ndarray,
-        targets: np.ndarray,
-        weights: np.ndarray,
-        step: int,
-        length: int | None,
-    ) -> tuple[Any, dict[str, jax.Array]]:
-        """One gradient step, compiled once for each `length`.
-
-        Args:
-          state: (params, opt_state), which stays as it is.
-          messages: uint8 [B, items, 256].
-          labels, targets, weights: [B], see `Examples`; weight 0 for padding.
-          step: number of the step in the run.
-          length: bytes of the messages from here on are zero; None: 256.
-        """
+    def step(self, state: Any, batch: TrainingBatch, step: int) -> tuple[Any, dict[str, jax.Array]]:
+        """Gradient step `step` of the run, compiled once for each length; `state` (params, opt_state) stays as it is."""
 
     def right(self, params: Any, examples: Examples, chosen: np.ndarray) -> tuple[int, int]:
         """How many of the chosen examples the model has right, and of how many."""
@@ -104,9 +103,8 @@ def take_steps(
         messages = examples.messages[examples.places[padded]]
         length = None if messages[..., SHORT_MESSAGE:].any() else SHORT_MESSAGE
         weights = (np.arange(batch_size) < size).astype(np.float32)
-        state, metrics = model.step(
-            state, messages, examples.labels[padded], examples.targets[padded], weights, number, length
-        )
+        batch = TrainingBatch(messages, examples.labels[padded], examples.targets[padded], weights, length)
+        state, metrics = model.step(state, batch, number)
         rows.append({name: float(value) for name, value in metrics.items()})
         if not np.isfinite(rows[-1]["loss"]):
             raise UserError(
