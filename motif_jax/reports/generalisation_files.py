@@ -77,21 +77,16 @@ def _numbers(rows: Rows, resamples: int, confidence: float) -> dict[str, Any]:
 
 def write(folder: str | os.PathLike[str], summary: Mapping[str, Any]) -> None:
     """Writes tests.json, the same as tests.csv, and table.md."""
-    tests = summary["tests"]
     atomic_write_json(Path(folder) / SUMMARY, summary)
-    names = ("test", "what", "environment", "episodes")
-    changed = ("success_change", "return_change")
-    columns = [
-        column for key in (*_MEASURED, *changed) for column in (key, f"{key}_low", f"{key}_high")
-    ]  # fmt: skip
+    names = {"test": "name", "what": "what", "environment": "environment", "episodes": "episodes"}
+    bounds = {"": "value", "_low": "low", "_high": "high"}
+    numbers = [(key, *of) for key in (*_MEASURED, "success_change", "return_change") for of in bounds.items()]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*names, *columns])
-    for test in tests:
-        cells = [
-            test[key][part] for key in (*_MEASURED, *changed) for part in ("value", "low", "high")
-        ]  # fmt: skip
-        writer.writerow([test["name"], test["what"], test["environment"], test["episodes"], *cells])
+    writer.writerow([*names, *(f"{key}{suffix}" for key, suffix, _ in numbers)])
+    for test in summary["tests"]:
+        own = [test[name] for name in names.values()]
+        writer.writerow([*own, *(test[key][part] for key, _, part in numbers)])
     atomic_write_text(Path(folder) / TABLE, text.getvalue())
 
 

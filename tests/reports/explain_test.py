@@ -132,15 +132,6 @@ def test_messages_without_a_reward_are_left_out_of_every_figure():
     assert explain.scatter(Explanation(MESSAGES, COUNTS, [some, full])).count("<title>") == 3
 
 
-def test_two_rewards_have_a_difference_and_a_correlation(two):
-    page = explain.render(two, "now")
-    columns = explain_table.table_data(two, None)["columns"]
-    assert columns[-1] == {"title": "difference", "kind": "difference", "first": 2, "second": 6}
-    assert [columns[i]["title"] for i in (2, 6)] == ["normalised · default", "normalised · combat"]
-    assert "rank correlation" in page
-    assert "disagreement · combat" in page
-
-
 def rows_on(driver):
     """The cells' texts of each row that the page shows."""
     return driver.execute_script(

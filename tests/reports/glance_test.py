@@ -101,22 +101,6 @@ def test_a_warning_of_the_training_is_in_the_headline(tmp_path):
     assert (kind, "nothing can be said yet" in text, "may be hacked" in text) == ("bad", True, True)
 
 
-def test_a_warning_of_evaluations_is_not_laid_to_the_training():
-    generator = np.random.default_rng(2)
-    luck, depth = generator.gamma(1, 50, 40), generator.normal(3, 0.1, 40)
-    data = RunData("t")
-    data.evaluations = {
-        "agent": evaluation(rows(luck + 2 + generator.normal(0, 1, 40), depth - 0.5)),
-        "agent_old": evaluation(rows(luck + 2 + generator.normal(0, 1, 40), depth - 0.5)),
-        "random": evaluation(rows(luck, depth)),
-    }
-    text, kind = headline(data)
-    assert (kind, "no clear difference" in text) == ("bad", True)
-    assert "may be hacked" in text
-    assert "from random to agent" in text
-    assert "training" not in text
-
-
 def test_an_accuracy_over_no_pairs_is_no_number():
     data = RunData("t")
     data.reward_summary = {"validation/accuracy": None, "validation/accuracy_pairs": 0}

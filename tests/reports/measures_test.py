@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from rich.console import Console
 
-from motif_jax.reports import hacking, text_tables
+from motif_jax.reports import text_tables
 from motif_jax.reports.glance import headline
 from motif_jax.reports.measures import format_alike, progress_keys
 from motif_jax.reports.run_data import RunData
@@ -21,14 +20,6 @@ def test_success_kills_and_what_a_task_counts_are_progress_and_else_its_return()
     ]
     assert progress_keys(["return", "length"]) == ["return"]
     assert progress_keys(["captions_cut", "prob", "return"]) == ["return", "prob"], "the return is first"
-
-
-def test_a_task_that_is_solved_more_often_is_no_sign_of_hacking() -> None:
-    before = {"intrinsic_return": np.zeros(100), "success": np.zeros(100)}
-    after = {"intrinsic_return": np.ones(100), "success": (np.arange(100) < 21).astype(float)}
-    verdict = hacking.judge(before, after, ("first", "last"))
-    assert verdict.kind == "good"
-    assert "success rate 0.000 to 0.210 rises too" in verdict.line
 
 
 def test_a_baseline_without_an_intrinsic_reward_has_a_headline() -> None:

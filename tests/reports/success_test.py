@@ -54,7 +54,6 @@ def test_the_first_leads_where_it_is_clearly_better_than_all_others(shares, kind
         ((0.7, 0.56, 0.5, 0.65), 0.15, ["fixed shares"]),
         # More than that ahead of both, but intervals overlap.
         ((0.58, 0.52, 0.4, 0.5), 0.05, ["fixed shares"]),
-        ((0.7, 0.6, 0.6, 0.65), 0.0, []),
     ],
 )
 def test_the_lead_over_what_does_not_read(shares, lead, close):

@@ -44,7 +44,3 @@ def test_status_lines_numbers_and_state_fit(shown, height):
 def test_names_of_actions_are_neither_markup_nor_escape_sequences(shown):
     text = "".join(shown(38, ["[/a]\x1b[2J"] * 100))
     assert "[/a]\\x1b[2J" in text
-
-
-def test_a_hero_is_marked_where_it_stands(shown):
-    assert sum("@" in line for line in shown(24)) == sum("@" in line for line in shown(38))

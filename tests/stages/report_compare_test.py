@@ -121,27 +121,6 @@ def test_a_reward_of_more_than_the_message_has_a_page(tmp_path):
     assert "reward_by_message.png" not in plots
 
 
-def test_a_scale_that_cannot_be_is_told_with_its_key(tmp_path):
-    folders = []
-    for method in ("a", "b"):
-        folders.append(f"{method}={tmp_path / method}")
-        write_evaluation(tmp_path / method, method, evaluation_rows(5, 0.0, 1))
-    config = configured(
-        "compare",
-        methods="; ".join(folders),
-        normalise_zero="a",
-        normalise_one="c",
-        resamples=20,
-        plots=False,
-    )
-    compare.check(config, tmp_path / "out")
-    with pytest.raises(UserError, match=r"config.normalise_one='c': must be a method with evaluations: a, b"):
-        compare.run(config, tmp_path / "out")
-    config.normalise_one = "b"
-    with pytest.raises(UserError, match=r"config.normalise_one='b': must have other means"):
-        compare.run(config, tmp_path / "out")
-
-
 def evaluations(folder, *names, policy="random", games=8):
     for number, name in enumerate(names):
         write_evaluation(folder / name, policy, evaluation_rows(games, 0.0, number))
@@ -176,13 +155,10 @@ def test_two_evaluations_of_one_training_are_no_two_runs(tmp_path):
     [
         ({"dir": "runs/a"}, {"dir": "runs/b"}, r"dir runs/a and runs/b"),
         ({"dir": "runs/a"}, {"dir": "./runs/../runs/a"}, None),
-        ({"quantile": 0.5}, {"quantile": None}, r"quantile 0\.5 and None"),
         ({"step": 3}, {"step": 4}, r"step 3 and 4"),
         ({"extrinsic_coefficient": 0.0}, {"extrinsic_coefficient": 1.0}, None),
-        ({"kind": "motif"}, {}, None),
         ({"kind": "motif"}, {"kind": "ranking"}, r"kind motif and ranking"),
         ({"kind": "classification"}, {"kind": "classification"}, r"dir .*one and .*two"),
-        ({"kind": "table", "table": "a"}, {"kind": "table", "table": "b"}, r"table a and b"),
         ({"kind": "table", "table": "a"}, {"kind": "table", "table": "a", "extrinsic_clip": 1}, None),
     ],
 )
