@@ -205,21 +205,17 @@ def side_by_side(
     }
     findings = []
     for claim in claims:
-        of = values[claim.measure]
-        findings.append(Finding(claim, _difference(of[claim.more], of[claim.less], claim.measure, resamples)))
+        more, less = (values[claim.measure][name] for name in (claim.more, claim.less))
+        rate = _is_rate([*more.values(), *less.values()], claim.measure)
+        findings.append(Finding(claim, statistics.gap(more, less, rate, resamples)))
     return SideBySide(list(evaluations), means, findings)
 
 
+def _is_rate(values: Sequence[float] | np.ndarray, key: str) -> bool:
+    return described(key).unit == "share" and set(np.unique(values)) <= {0.0, 1.0}
+
+
 def _mean(values: np.ndarray, key: str, resamples: int) -> Estimate:
-    if described(key).unit == "share" and set(np.unique(values)) <= {0.0, 1.0}:
+    if _is_rate(values, key):
         return statistics.wilson_interval(values)
     return statistics.bootstrap(values, [lambda drawn: drawn.mean(-1)], resamples)[0]
-
-
-def _difference(
-    first: Mapping[Any, float], second: Mapping[Any, float], key: str, resamples: int
-) -> Difference:
-    one, two, paired = statistics.matched(first, second)
-    if described(key).unit == "share" and set(np.unique([*one, *two])) <= {0.0, 1.0}:
-        return statistics.rate_difference(one, two, paired)
-    return statistics.difference([(one, two, paired)], resamples)

@@ -18,10 +18,8 @@ from motif_jax.reports.run_data import RunData
 from motif_jax.reports.statistics import (
     Difference,
     Summary,
-    difference,
-    matched,
+    gap,
     probability_of_improvement,
-    rate_difference,
 )
 
 
@@ -66,15 +64,9 @@ def against(data: RunData, key: str) -> dict[str, tuple[Difference, float]]:
     for other in others:
         theirs = games(data.evaluations[other], key)
         if own and theirs and comparable(first, data.evaluations[other], key):
-            one, two, paired = matched(own, theirs)
-            level = first["confidence"]
-            gap = (
-                rate_difference(one, two, paired, level)
-                if key == "success"
-                else difference([(one, two, paired)], confidence=level)
-            )
+            apart = gap(own, theirs, key == "success", confidence=first["confidence"])
             every = [np.array(list(side.values())) for side in (own, theirs)]
-            found[other] = gap, probability_of_improvement(*every)
+            found[other] = apart, probability_of_improvement(*every)
     return found
 
 

@@ -261,6 +261,16 @@ def rate_difference(
     return Difference(value, low, high, len(first) if paired else 0)
 
 
+def gap(
+    first: Games, second: Games, rate: bool, resamples: int = RESAMPLES, confidence: float = CONFIDENCE
+) -> Difference:
+    """The difference of two sides' means, over pairs of games where both played the same; of rates by `rate_difference`."""
+    one, two, paired = matched(first, second)
+    if rate:
+        return rate_difference(one, two, paired, confidence)
+    return difference([(one, two, paired)], resamples, confidence)
+
+
 def _correlation(first: np.ndarray, second: np.ndarray) -> float:
     """The correlation of pairs of rates, a positive one corrected for continuity as in Newcombe's method 10."""
     n, (p, q) = len(first), (float(first.mean()), float(second.mean()))
