@@ -26,7 +26,7 @@ from motif_jax.labels import labels as label_math
 from motif_jax.labels import manifest as manifests
 from motif_jax.labels.annotator import Question
 from motif_jax.labels.questions import QuestionList
-from motif_jax.labels.store import StoredAnswer, better
+from motif_jax.labels.store import StoredAnswer, read_answers
 from motif_jax.support.checked_lines import LineWriter, read_lines
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_save_npy, atomic_write_json, regular_file
@@ -134,26 +134,18 @@ class Annotation:
         self, questions: QuestionList, count: int, manifest: Mapping[str, Any]
     ) -> tuple[list[StoredAnswer | None], list[int]]:
         """Reads all `count` shards: the answer to each question, and the indices of unfinished shards."""
-        position = {question.id: place for place, question in enumerate(questions.questions)}
-        answers: list[StoredAnswer | None] = [None] * len(position)
+        ids = {question.id: None for question in questions.questions}
+        answers: dict[str, StoredAnswer] = {}
         unfinished = []
-        total = len(position)
         for index in range(count):
             path = self.shard_path(index, count, "jsonl")
             old = manifests.read(path.with_suffix(".json"))
-            if old is None or manifests.differences(old, manifest):
-                unfinished.append(index)
-                continue
-            for key, value in read_lines(path, position):
-                answer = StoredAnswer.from_json(value)
-                if answer is not None:
-                    place = position[key]
-                    answers[place] = better(answers[place], answer)
-            if any(
-                answer is None for answer in answers[index * total // count : (index + 1) * total // count]
-            ):
-                unfinished.append(index)
-        return answers, unfinished
+            if old is not None and not manifests.differences(old, manifest):
+                read_answers(path, answers, ids)
+                if all(question.id in answers for question in questions.shard(index, count)):
+                    continue
+            unfinished.append(index)
+        return [answers.get(key) for key in ids], unfinished
 
     @contextlib.contextmanager
     def merging(self) -> Iterator[None]:
@@ -200,12 +192,9 @@ class Shard:
         self.path = writer.path
 
     def answers(self) -> dict[str, StoredAnswer]:
-        found: dict[str, StoredAnswer] = {}
-        for key, value in read_lines(self.path):
-            answer = StoredAnswer.from_json(value)
-            if answer is not None:
-                found[key] = better(found.get(key), answer)
-        return found
+        answers: dict[str, StoredAnswer] = {}
+        read_answers(self.path, answers)
+        return answers
 
     def add(self, answers: Iterable[tuple[Question, StoredAnswer]]) -> None:
         self._writer.append((question.id, _shard_line(question, answer)) for question, answer in answers)

@@ -91,6 +91,14 @@ def better(old: StoredAnswer | None, new: StoredAnswer) -> StoredAnswer:
     return old
 
 
+def read_answers(path: Path, answers: dict[str, StoredAnswer], wanted: Collection[str] | None = None) -> None:
+    """Adds a file's answers, by question id, to `answers` where they are better; `wanted`: a set or dict of ids, None for all."""
+    for key, value in read_lines(path, wanted):
+        answer = StoredAnswer.from_json(value)
+        if answer is not None:
+            answers[key] = better(answers.get(key), answer)
+
+
 class AnswerStore:
     """Reads all files of a store and appends to one of its own, which is opened when it is first needed; for one thread."""
 
@@ -107,10 +115,7 @@ class AnswerStore:
         """The answers to those of the questions (a set or a dict of ids) that the store holds, by reading it once."""
         answers: dict[str, StoredAnswer] = {}
         for path in sorted(self.folder.glob("*.jsonl")):
-            for key, value in read_lines(path, ids):
-                answer = StoredAnswer.from_json(value)
-                if answer is not None:
-                    answers[key] = better(answers.get(key), answer)
+            read_answers(path, answers, ids)
         return answers
 
     def get(self, key: str) -> StoredAnswer | None:

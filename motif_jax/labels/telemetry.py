@@ -22,7 +22,7 @@ class Telemetry:
       asked, last_verdict, unknown, retried: answers of this run, and those that took more than one turn.
       notes: reason -> number of unknown answers that have nothing to do with the text.
       mass: sum over answers of the probability of the verdicts together (answer.mode=soft).
-      prompt_tokens, completion_tokens, cached_tokens: cost of this run; cached ones are part of the prompt's.
+      tokens: of prompts, of answers, and of the prompts' cached parts.
     """
 
     form: Form = PAIR
@@ -35,9 +35,7 @@ class Telemetry:
     retried: int = 0
     notes: dict[str, int] = dataclasses.field(default_factory=dict)
     mass: float = 0.0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cached_tokens: int = 0
+    tokens: tuple[int, int, int] = (0, 0, 0)
     seconds: float = 0.0
     _since: float = dataclasses.field(default_factory=time.monotonic)
 
@@ -54,33 +52,31 @@ class Telemetry:
         self.mass += answer.mass or 0.0
         if answer.note:
             self.notes[answer.note] = self.notes.get(answer.note, 0) + 1
-        self.prompt_tokens += answer.prompt_tokens
-        self.completion_tokens += answer.completion_tokens
-        self.cached_tokens += answer.cached_tokens
+        prompt, completion, cached = self.tokens
+        self.tokens = (
+            prompt + answer.prompt_tokens,
+            completion + answer.completion_tokens,
+            cached + answer.cached_tokens,
+        )
 
     def live(self) -> dict[str, float]:
         """The few figures of the progress line."""
         asked = max(1, self.asked)
         fields = {self.form.verdicts[-1]: self.last_verdict / asked, "unknown": self.unknown / asked}
-        if self.prompt_tokens:
-            tokens = self.prompt_tokens + self.completion_tokens
-            fields["tokens_per_second"] = tokens / max(1e-9, self.seconds)
-            fields["prefix_cached"] = self.cached_tokens / self.prompt_tokens
-        if self.prices is not None:
-            fields["cost"] = self.cost
-        return fields
+        prompt, completion, cached = self.tokens
+        if prompt:
+            fields["tokens_per_second"] = (prompt + completion) / max(1e-9, self.seconds)
+            fields["prefix_cached"] = cached / prompt
+        return {**fields, **self._cost()}
 
-    @property
-    def cost(self) -> float:
-        """The cost of this run's answers, in the currency of the prices; 0 without prices."""
-        if self.prices is None:
-            return 0.0
-        return self.prices.of(self.prompt_tokens, self.completion_tokens, self.cached_tokens)
+    def _cost(self) -> dict[str, float]:
+        return {} if self.prices is None else {"cost": self.prices.of(*self.tokens)}
 
     def summary(self) -> dict[str, Any]:
         """All figures, for summary.json. Rates count from the start of asking to the last answer."""
         seconds = max(self.seconds, 1e-9)
         asked = max(1, self.asked)
+        prompt, completion, cached = self.tokens
         return {
             "questions": self.questions,
             "store_hits": self.store_hits,
@@ -92,11 +88,9 @@ class Telemetry:
             **({"mean_verdict_mass": self.mass / asked} if self.mass else {}),
             "seconds": round(self.seconds, 3),
             "questions_per_second": self.asked / seconds if self.asked else 0.0,
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": self.completion_tokens,
-            "cached_tokens": self.cached_tokens,
-            "tokens_per_second": (self.prompt_tokens + self.completion_tokens) / seconds
-            if self.asked
-            else 0.0,
-            **({"cost": self.cost} if self.prices is not None else {}),
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
+            "cached_tokens": cached,
+            "tokens_per_second": (prompt + completion) / seconds if self.asked else 0.0,
+            **self._cost(),
         }
