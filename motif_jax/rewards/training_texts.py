@@ -8,7 +8,6 @@ import numpy as np
 from safetensors import safe_open
 
 from motif_jax.datasets.pairs.distinct import hash_rows
-from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_save_npy, load_array
 
@@ -55,15 +54,6 @@ def copy_training_texts(source: Path, folder: Path) -> None:
         atomic_save_npy(folder / FILE, hashes)
 
 
-def _why_not(folder: Path) -> str:
-    stage = run_folder.read_config(folder).get("stage")
-    if stage != "train_reward" or (folder / "import.json").is_file():
-        return "only runs of train_reward do"
-    return (
-        f"runs of train_reward have {FILE} from version 0.2 on; the same command, given once more, writes it"
-    )
-
-
 def _in_file(path: Path) -> np.ndarray | None:
     """The hashes in a .safetensors file that has been read and found whole."""
     with safe_open(str(path), framework="numpy") as file:
@@ -76,16 +66,15 @@ def read_training_texts(folder: Path) -> TrainingTexts:
     Raises:
       UserError: nothing was written there, or the file is damaged.
     """
-    if folder.is_file():
-        held = _in_file(folder)
-        if held is None:
-            raise UserError(
-                f"{folder} does not say what its reward was trained on: files of export_reward do from version 0.2 on, where their run was one of train_reward"
-            )
-        return TrainingTexts(held)
     path = folder / FILE
+    held = _in_file(folder) if folder.is_file() else None
+    if held is not None:
+        return TrainingTexts(held)
     if not path.is_file():
-        raise UserError(f"{folder} does not say what its reward was trained on: {_why_not(folder)}")
+        raise UserError(
+            f"{folder} does not say what its reward was trained on: only runs of train_reward do, and files exported from them; "
+            f"where {FILE} is lost, the run's command given once more writes it"
+        )
     try:
         hashes = load_array(path)
         good = hashes.dtype == np.uint64 and hashes.ndim == 1 and bool((hashes[1:] > hashes[:-1]).all())
