@@ -116,7 +116,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
     from motif_jax.trainers import language_run, offline_run
     from motif_jax.trainers.offline_run import OfflineRun
 
-    parallel = language_run.devices_of(config)
+    parallel = offline_run.devices_of(config, lambda: language_run.settings_of(config, None))
 
     def build(stopped: Callable[[], bool]) -> OfflineRun | None:
         found = language_run.build(config, workdir, parallel, stopped)

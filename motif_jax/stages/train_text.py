@@ -211,7 +211,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
 
 def _built(config: ConfigDict, workdir: Path, stopped: Callable[[], bool]) -> TextRun | None:
     """What is trained, its files made where they are missing; None where it was asked to stop."""
-    from motif_jax.trainers import ppo_run, text_run
+    from motif_jax.trainers import offline_run, ppo_run, text_run
     from motif_jax.trainers.text_methods import rule_of
 
     try:
@@ -219,7 +219,7 @@ def _built(config: ConfigDict, workdir: Path, stopped: Callable[[], bool]) -> Te
     except StoppedError:
         return None
     settings = text_run.model_config(config, source)
-    parallel = text_run.devices_of(config, settings)
+    parallel = offline_run.devices_of(config, lambda: settings)
     build = ppo_run.build if rule_of(config.method.name).online else text_run.build
     return build(config, workdir, source, parallel, settings, stopped)
 

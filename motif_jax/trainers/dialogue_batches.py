@@ -19,6 +19,7 @@ from motif_jax.datasets.tokens.order import Buckets
 from motif_jax.language.tokens import bucket
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
+from motif_jax.trainers.held_out import by_length
 
 # A row that is there for its place alone.
 _NO_INTEGERS = np.zeros(0, np.int32)
@@ -154,18 +155,10 @@ class ListBatches:
 
     def whole(self, most: int) -> list[TextBatch]:
         """All dialogues, or some of every length, in at most `most` batches [batch_size, ...]; the last filled up with empty rows."""
-        order = np.argsort(self._lengths, kind="stable")
-        order = order[
-            np.linspace(0, len(order) - 1, min(len(order), most * self.batch_size)).astype(np.int64)
-        ]
         found = []
-        for start in range(0, len(order), self.batch_size):
-            places = order[start : start + self.batch_size]
-            longest = int(self._lengths[places].max())
-            width = next(width for width in self._widths if width >= longest)
-            filled = np.full(self.batch_size, -1, np.int64)
-            filled[: len(places)] = places
-            found.append(self._of(filled, width))
+        for places in by_length(self._lengths, self.batch_size, most):
+            longest = int(self._lengths[places[places >= 0]].max())
+            found.append(self._of(places, next(width for width in self._widths if width >= longest)))
         return found
 
 

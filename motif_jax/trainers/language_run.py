@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 from motif_jax.devices.parallel import DataParallel
-from motif_jax.devices.sharding import Sharded, training_devices
 from motif_jax.language import (
     adapting,
     byte_pairs,
@@ -24,7 +22,6 @@ from motif_jax.language import (
     masked_head,
     objectives,
     quantised,
-    sharding,
     weights,
 )
 from motif_jax.language import config as configs
@@ -38,7 +35,7 @@ from motif_jax.support import config as checks
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, replaced_folder
-from motif_jax.trainers import records, text_data
+from motif_jax.trainers import offline_run, records, text_data
 from motif_jax.trainers.language_task import LanguageTask
 from motif_jax.trainers.text_batches import TextBatches, TextRows
 from motif_jax.trainers.text_data import TextData
@@ -160,7 +157,7 @@ def check_memory(config: ConfigDict, settings: ModelConfig) -> None:
     if spec is not None:
         dtype, shapes = jnp.dtype(config.lora.base), jax.eval_shape(model.init, jax.random.key(0))
         trained = jax.eval_shape(lambda: lora.init(jax.random.key(0), shapes, spec))
-    sizes = _mesh(config, len(training_devices(config)))
+    sizes = offline_run.mesh_sizes(config)
     need = footprint.of_training(
         model,
         config.batch_size // config.accumulate,
@@ -173,21 +170,6 @@ def check_memory(config: ConfigDict, settings: ModelConfig) -> None:
     )
     remedy = "raise config.accumulate or config.sharding.fsdp, set config.remat=True, config.logits_chunk, or a smaller config.model"
     need.require(available, remedy)
-
-
-def _mesh(config: ConfigDict, devices: int) -> dict[str, int]:
-    split = config.sharding.to_dict()
-    return {"data": devices // math.prod(split.values()), **split}
-
-
-def devices_of(config: ConfigDict) -> DataParallel:
-    """The devices that train, and whether each holds all (`config.sharding`)."""
-    devices = training_devices(config)
-    sizes = _mesh(config, len(devices))
-    if sizes["data"] == len(devices):
-        return DataParallel(devices)
-    model = settings_of(config, None)
-    return Sharded(sizes, lambda path, shape: sharding.spec_of(path, shape, model, sizes), devices)
 
 
 def build(

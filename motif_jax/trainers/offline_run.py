@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from motif_jax.algorithms import schedules
 from motif_jax.devices import precision, sharding
 from motif_jax.devices.hosts import Hosts
 from motif_jax.devices.parallel import DataParallel
+from motif_jax.language.config import ModelConfig
+from motif_jax.language.sharding import spec_of
 from motif_jax.support import metrics, run_folder
 from motif_jax.support.interruption import EXIT_CODE, Interruption
 from motif_jax.trainers import records
@@ -63,6 +66,21 @@ def check(
     sharding.check_config(config, jax.local_device_count(), jax.process_count())
     if config.wandb.enabled:
         metrics.import_wandb()
+
+
+def mesh_sizes(config: ConfigDict) -> dict[str, int]:
+    """Devices along each axis of the mesh of a training."""
+    split = config.sharding.to_dict()
+    return {"data": len(sharding.training_devices(config)) // math.prod(split.values()), **split}
+
+
+def devices_of(config: ConfigDict, settings: Callable[[], ModelConfig]) -> DataParallel:
+    """The devices that train, and whether each holds all (`config.sharding`); `settings` of the language model that is split."""
+    devices, sizes = sharding.training_devices(config), mesh_sizes(config)
+    if sizes["data"] == len(devices):
+        return DataParallel(devices)
+    model = settings()
+    return sharding.Sharded(sizes, lambda path, shape: spec_of(path, shape, model, sizes), devices)
 
 
 def numbers_in(tree: Any) -> int:

@@ -15,6 +15,7 @@ from motif_jax.language.tokens import bucket
 from motif_jax.language.training import TokenBatch
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
+from motif_jax.trainers.held_out import by_length
 
 
 def refuse_prompts(packing: str, where: str | Path) -> None:
@@ -145,28 +146,21 @@ class TextBatches:
         return objectives.prefix(rows, widths, self._tokens, self._rng(step))
 
     def whole(self, most: int) -> list[TokenBatch]:
-        """All of the dataset in its order, in at most `most` batches [batch_size, ...], the last filled up with rows that count nothing."""
-        found: list[TokenBatch] = []
-        size = self.batch_size
-        rows = self._order.per_pass if self._windows else self._dataset.num_items
-        if not self._windows:  # of about one length together
-            order = np.argsort(self._dataset.lengths, kind="stable")
-            # Where not all are taken, some of every length.
-            order = order[np.linspace(0, rows - 1, min(rows, most * size)).astype(np.int64)]
+        """All of the dataset, in at most `most` batches [batch_size, ...], the last filled up with rows that count nothing."""
+        size, lengths = self.batch_size, self._dataset.lengths
+        if not self._windows:
+            return [
+                _first(self._of_items([items], bucket(int(lengths[items[items >= 0]].max())), number))
+                for number, items in enumerate(by_length(lengths, size, most))
+            ]
+        found, rows = [], self._order.per_pass
         for number in range(min(most, -(-rows // size))):
             places = np.arange(number * size, (number + 1) * size)
             there = places < rows
-            if self._windows:
-                starts = np.where(there, places, 0) * self.width
-                tokens = self._dataset.tokens[starts[:, None] + np.arange(self.width)].astype(np.int32)
-                batch = self._of_windows(tokens, number)
-                batch = batch._replace(weights=batch.weights * there[:, None])
-            else:
-                there = places < len(order)
-                items = np.where(there, order[np.minimum(places, len(order) - 1)], -1)
-                longest = int(self._dataset.lengths[items[there]].max())
-                batch = _first(self._of_items([items], bucket(longest), number))
-            found.append(batch)
+            starts = np.where(there, places, 0) * self.width
+            tokens = self._dataset.tokens[starts[:, None] + np.arange(self.width)].astype(np.int32)
+            batch = self._of_windows(tokens, number)
+            found.append(batch._replace(weights=batch.weights * there[:, None]))
         return found
 
 

@@ -15,10 +15,9 @@ from ml_collections import ConfigDict
 from motif_jax.algorithms.implicit_q import ImplicitQSettings
 from motif_jax.datasets.dialogues.collate import Quirks
 from motif_jax.devices.parallel import DataParallel
-from motif_jax.devices.sharding import Sharded, training_devices
 from motif_jax.envs.text import registry
 from motif_jax.envs.text.contract import TextTask
-from motif_jax.language import linear, lora, making, sharding
+from motif_jax.language import linear, lora, making
 from motif_jax.language.config import ModelConfig
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.text_agent import POLICY, Design, TextAgentNetwork
@@ -161,16 +160,6 @@ class TextRun:
     source: DialogueSource
     amount: str
     longest_action: int
-
-
-def devices_of(config: ConfigDict, settings: ModelConfig) -> DataParallel:
-    """The devices that train, and whether each holds all (`config.sharding`)."""
-    devices = training_devices(config)
-    split = config.sharding.fsdp * config.sharding.tensor
-    if split == 1:
-        return DataParallel(devices)
-    sizes = {"data": len(devices) // split, **config.sharding.to_dict()}
-    return Sharded(sizes, lambda path, shape: sharding.spec_of(path, shape, settings, sizes), devices)
 
 
 def model_config(config: ConfigDict, source: DialogueSource) -> ModelConfig:

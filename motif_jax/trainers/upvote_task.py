@@ -19,6 +19,7 @@ from motif_jax.language.text_scorer import ScorerNetwork
 from motif_jax.language.tokens import bucket
 from motif_jax.language.training import LanguageTrainState, TokenSums
 from motif_jax.support.run_folder import as_plain
+from motif_jax.trainers.held_out import by_length
 from motif_jax.trainers.sums_task import SumsTask
 from motif_jax.trainers.task import Evaluation, TrainingPosition
 
@@ -65,15 +66,11 @@ class CommentBatches:
 
     def whole(self, most: int) -> list[Comments]:
         """All comments, or some of every length, in at most `most` batches [batch_size, ...]."""
-        order = np.argsort(self._dataset.lengths, kind="stable")
-        order = order[np.linspace(0, len(order) - 1, min(len(order), most * self._size)).astype(np.int64)]
-        found = []
-        for start in range(0, len(order), self._size):
-            items = np.full(self._size, -1, np.int64)
-            part = order[start : start + self._size]
-            items[: len(part)] = part
-            found.append(self._of(items, bucket(int(self._dataset.lengths[part].max()), self._longest)))
-        return found
+        lengths = self._dataset.lengths
+        return [
+            self._of(items, bucket(int(lengths[items[items >= 0]].max()), self._longest))
+            for items in by_length(lengths, self._size, most)
+        ]
 
 
 def sums(network: ScorerNetwork, learned: Any, frozen: Any, batch: Any, key: Any) -> TokenSums:
