@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 
 import numpy as np
 import pytest
 
 from motif_jax.labels.captions import decode_message
 from motif_jax.labels.conversations import read_conversations
-from motif_jax.support.checked_lines import LineWriter
 from motif_jax.support.errors import UserError
 from tests.end_to_end.annotate_datasets import (
     REPOSITORY,
     annotate,
-    command,
     drawn_pairs,
     expected,
     run_stage,
@@ -88,16 +85,7 @@ def test_any_number_of_shards_and_nothing_asked_again(dataset, run, tmp_path):
     assert (labels(larger)[:400] == want).all()
 
 
-@pytest.mark.extra
-def test_more_shards_than_questions(tmp_path, run):
-    dataset = write_dataset(tmp_path / "dataset", [("a", "a"), ("You kill the newt!", "b")])
-    for index in (2, 0, 1):
-        run(dataset, num_shards=3, shard_index=index)
-    assert labels(dataset).tolist() == [2, 0]
-
-
-@pytest.mark.extra
-@pytest.mark.parametrize("orders", ["given", "both"])
+@pytest.mark.parametrize("orders", ["both"])
 def test_orders_agree_for_a_judge_without_position_bias(dataset, run, orders):
     run(dataset)
     done = run(dataset, orders=orders, name="other")
@@ -124,17 +112,6 @@ def test_labels_of_something_else_are_refused(dataset, run):
     np.save(dataset / "data" / "message.npy", messages[:, ::-1])
     with pytest.raises(UserError, match=r"dataset.content_hash"):
         run(dataset, name="mine")
-
-
-@pytest.mark.extra
-def test_restart_says_how_many_labels_it_discards(dataset, run, capsys):
-    run(dataset, name="mine")
-    run(dataset, name="mine", goal="gold", restart=True)
-    assert "mine: 400 labels discarded" in capsys.readouterr().out
-    manifest = json.loads((dataset / "annotations" / "mine" / "shard-00000-of-00001.json").read_text())
-    assert manifest["annotator"]["goal"] == "gold"
-    # The store keeps what was discarded.
-    assert run(dataset, name="mine", restart=True)["asked"] == 0
 
 
 def test_a_published_label_file_is_not_overwritten(dataset, run):
@@ -209,15 +186,11 @@ def test_an_annotator_from_outside(dataset, tmp_path):
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"annotator": "gpt"}, "config.annotator=gpt"),
         ({"annotator": "json:loads"}, "config.annotator=json:loads: must be a class of"),
         (
             {"annotator": "score", "prompt__file": "mine.yaml"},
             "config.prompt.file='mine.yaml': .* score reads no prompt",
         ),
-        ({"shard_index": 2, "num_shards": 2}, "config.shard_index=2"),
-        ({"name": "a.b"}, "config.name='a.b'"),
-        ({"goal": "peace"}, "config.goal=peace"),
         ({"dataset_dir": str(REPOSITORY / "configs")}, "not a pairs dataset"),
         ({"captions__messages": False}, r"config.captions.messages=False"),
     ],
@@ -226,31 +199,3 @@ def test_bad_values(dataset, run, tmp_path, values, said):
     with pytest.raises(UserError, match=said):
         run(dataset, **values)
     assert not (tmp_path / "run").exists()
-
-
-def test_a_shard_has_one_writer(dataset, run):
-    path = dataset / "annotations" / NAME / "shard-00000-of-00001.jsonl"
-    with LineWriter(path), pytest.raises(UserError, match="is being written by another process"):
-        run(dataset)
-    run(dataset)
-
-
-@pytest.mark.extra
-def test_full_disk_is_one_line_and_nothing_is_lost(dataset, run, tmp_path):
-    # A limit on a file's size cuts a write short as a full disk does.
-    line = command(dataset, tmp_path / "run", tmp_path / "store", "--config.flush_seconds=0")
-    limited = ["bash", "-c", 'ulimit -f 8; trap "" XFSZ; exec "$@"', "bash", *line]
-    done = subprocess.run(
-        limited, cwd=REPOSITORY, capture_output=True, text=True, timeout=500, check=False,
-        # Python 3.11 would leave compiled modules that are cut off too, and stumble over them ever after.
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-    )  # fmt: skip
-    assert done.returncode == 2, done.stderr
-    assert "cannot be written: File too large; everything answered before is kept" in done.stderr
-    assert "Traceback" not in done.stderr
-    rest = run(dataset)
-    assert rest["store_hits"] > 20
-    assert rest["asked"] > 20
-    other = write_dataset(tmp_path / "other", drawn_pairs(400))
-    run_stage(other, tmp_path / "run2", tmp_path / "store2")
-    assert (labels(other) == labels(dataset)).all()

@@ -24,7 +24,6 @@ from motif_jax.support.errors import UserError
 from tests import tiny_judge
 from tests.end_to_end.annotate_datasets import (
     REPOSITORY,
-    annotate,
     command,
     expected,
     run_stage,
@@ -197,23 +196,6 @@ def online_accuracy(folder, **values):
     finally:
         source.close()
     return sum(entry.label == tiny_judge.good(entry.item[0]) for entry in told) / len(items)
-
-
-def test_dry_run_shows_what_the_model_reads(judge, dataset, tmp_path):
-    done = annotate(
-        dataset,
-        tmp_path / "run",
-        tmp_path / "store",
-        *flags(judge, "--config.dry_run", "--config.measured_rate=5"),
-        python=str(PYTHON),
-        env=ENVIRONMENT,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "<|system|>\nYou are a fair" in done.stdout
-    assert done.stdout.count("<|end|>\n<|assistant|>\n") == 2
-    assert "tokens)" in done.stdout
-    assert "at 5.00 questions/s" in done.stdout
-    assert not (tmp_path / "store").exists()
 
 
 def test_openai_compatible_server(judge, dataset, tmp_path):

@@ -16,7 +16,6 @@ import pytest
 
 from motif_jax.datasets.pairs import chunks
 from motif_jax.datasets.pairs.dataset import PairsDataset
-from motif_jax.labels.captions import caption
 from tests.refusals import refusal
 
 REPOSITORY = Path(__file__).parents[2]
@@ -70,7 +69,6 @@ def test_dataset_is_as_published(whole):
     assert not (whole / ".staging").exists()
 
 
-@pytest.mark.extra
 def test_sub_sequences_are_distinct_and_of_their_episode(whole):
     dataset = PairsDataset.open(whole)
     episodes = {
@@ -124,16 +122,6 @@ def test_killed_again_and_again(whole, tmp_path):
     assert (tmp_path / "episodes.jsonl").read_text() == (whole / "episodes.jsonl").read_text()
 
 
-@pytest.mark.extra
-def test_equal_captions_dropped(tmp_path):
-    collect(tmp_path, "--config.drop_equal_captions=True", "--config.screens=False")
-    dataset = PairsDataset.open(tmp_path)
-    assert dataset.num_pairs == 300
-    assert all(caption(first) != caption(second) for first, second in np.asarray(dataset.data["message"]))
-    assert "tty_chars" not in dataset.data
-
-
-@pytest.mark.extra
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
@@ -143,22 +131,12 @@ def test_equal_captions_dropped(tmp_path):
             "config.environment.name='tests.toys:Corridor': must be an environment that shows a text",
         ),
         (
-            ["--config.environment.name=Recall-v0", "--config.glyphs=True"],
-            "config.glyphs=True: must be False: Recall-v0 shows none",
-        ),
-        (
             ["--config.environment.name=Recall-v0", "--config.mixture.fighter=1"],
             "config.mixture.fighter=1.0: must be 0: fighter plays NetHack, not Recall-v0",
         ),
-        (["--config.policy=scripted"], "config.scripted='': must be module:Class of scripted players"),
         (
             ["--config.policy=scripted", "--config.scripted=tests.toys:Flyer"],
             "config.scripted='tests.toys:Flyer': must be a player that needs no device",
-        ),
-        (["--config.environment.name=NetHack"], "there is no environment 'NetHack'"),
-        (
-            ["--config.agents=w/nope"],
-            "config.agents='w/nope': must be left empty, or given with config.policy=agents",
         ),
     ],
 )

@@ -13,13 +13,10 @@ from pathlib import Path
 import pytest
 
 from motif_jax.datasets.dialogues import parquet
-from motif_jax.envs.text import registry
 from motif_jax.envs.text.file_tokens import FileTokenizer
 from motif_jax.stages import collect_text as stage
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
-from tests.envs.visdial import made_up
-from tests.envs.visdial.server import serving
 from tests.processes import descendants, ended, launch, still_there, wait_until
 
 REPOSITORY = Path(__file__).parents[2]
@@ -48,7 +45,6 @@ def whole(tmp_path_factory):
     return folder
 
 
-@pytest.mark.extra
 def test_a_dataset(whole):
     dialogues = parquet.read(whole / "dialogues.parquet")
     meta = json.loads((whole / "dialogues.json").read_text())
@@ -96,33 +92,6 @@ def test_killed_again_and_again(whole, tmp_path):
 
 
 @pytest.mark.extra
-def test_the_kinds_of_data(tmp_path):
-    few = ("--config.num_dialogues=40", "--config.workers=1")
-    collect(tmp_path / "b", "branch", *few)
-    collect(tmp_path / "a", "adversarial", *few)
-    said = collect(
-        tmp_path / "t",
-        "tweets",
-        *few,
-        "--config.wordle.simulated=400",
-        "--config.wordle.write_structure=True",
-    )
-    assert "games with impossible rows 0" in said
-    structure = f"--config.wordle.tweets={tmp_path}/t/tweets.json"
-    collect(tmp_path / "j", "tweets", *few, structure)
-    assert list(parquet.read(tmp_path / "j" / "dialogues.parquet")) == list(
-        parquet.read(tmp_path / "t" / "dialogues.parquet")
-    )
-    for name, kinds in {
-        "b": {"expert", "branch_suboptimal"},
-        "a": {"expert", "adversarial", "suboptimal"},
-    }.items():
-        dialogues = parquet.read(tmp_path / name / "dialogues.parquet")
-        assert {dialogue.meta["kind"] for dialogue in dialogues} == kinds
-        assert {dialogue.meta["group"] for dialogue in dialogues} == set(range(40))
-
-
-@pytest.mark.extra
 def test_a_task_from_outside(tmp_path):
     flags = ("--config.task=tests.toy_text:Task", '--config.options={"length": 4}', "--config.policy=half")
     said = collect(tmp_path / "a", "smoke", *flags, "--config.workers=2")
@@ -141,67 +110,17 @@ def test_a_task_from_outside(tmp_path):
     assert "ended 3 processes that drew it" in said
 
 
-def told(tmp_path, variant="wordle", **values):
-    config = resources.config("collect_text", variant)
-    for key, value in values.items():
-        config[key] = value
-    with pytest.raises(UserError) as error:
-        stage.check(config, tmp_path)
-    return str(error.value)
-
-
 def test_bad_input_is_one_line_before_work(tmp_path):
-    wordle = dict(resources.config("collect_text").wordle)
     (tmp_path / "list.txt").write_text("four\n")
-
-    def with_option(variant="wordle", **options):
-        return told(tmp_path, variant, wordle={**wordle, **options})
-
-    assert "no five-letter word" in with_option(words=str(tmp_path / "list.txt"))
-    assert "config.wordle.words='nowhere'" in with_option(words="nowhere")
-    assert "config.wordle.num_words=300: must be at most 236" in with_option(num_words=300)
-    assert "config.wordle.top_p=0" in with_option(top_p=0.0)
-    assert "config.wordle.num_suboptimal=0" in with_option(num_suboptimal=0)
-    assert "config.wordle.tweets=no.csv: must be an existing file" in with_option("tweets", tweets="no.csv")
-    assert "config.wordle.suboptimal='bad'" in with_option("branch", suboptimal="bad")
-    assert "config.policy='best'" in told(tmp_path, policy="best")
-    assert "config.kind='x': must be one of games" in told(tmp_path, kind="x")
-    assert "config.task=chess: must be one of wordle" in told(tmp_path, task="chess")
-    assert "must be a subclass" in told(tmp_path, task="tests.toy_text:Letters")
-    assert "no option depth" in told(tmp_path, task="tests.toy_text:Task", options='{"depth": 1}')
-    assert "must be a JSON object" in told(tmp_path, task="tests.toy_text:Task", options="{")
-    assert "config.num_dialogues=0" in told(tmp_path, num_dialogues=0)
     (tmp_path / "dialogues.parquet").write_text("")
-    assert "not collected here" in told(tmp_path)
-
-
-@pytest.mark.extra
-def test_talks_with_a_server_that_is_killed(tmp_path):
-    """It is told in one line; with another server the same command resumes, to the same talks."""
-    files = made_up.write(tmp_path, 30)
-    games = [f"--config.visdial.{key}={value}" for key, value in files.items()]
-    games += ["--config.visdial.attempts=2", "--config.workers=2"]
-    games += ["--config.kind=games", "--config.num_dialogues=40"]
-    folder, log = tmp_path / "there", tmp_path / "log"
-    with serving() as server:
-        collect(tmp_path / "here", "visdial", *games, f"--config.visdial.url={server.address}")
-        program = launch(
-            folder, "collect_text.py:visdial", *games, f"--config.visdial.url={server.address}", log=log
-        )
-        with ended([program]):
-            wait_until(lambda: len(list(folder.glob(".staging/0*"))) >= 2, "the first talks")
-            program.process.send_signal(signal.SIGSTOP)  # it must not be done before its server is gone
-            server.shutdown()
-            server.server_close()
-            program.process.send_signal(signal.SIGCONT)
-            assert program.wait() == 2
-    assert "failed 2 times, at last: no answer" in log.read_text()
-    assert 2 <= len(list(folder.glob(".staging/0*"))) < 5
-    with serving() as server:
-        said = collect(folder, "visdial", *games, f"--config.visdial.url={server.address}")
-    assert "40 dialogues" in said
-    drawn = [list(parquet.read(tmp_path / name / "dialogues.parquet")) for name in ("here", "there")]
-    assert drawn[0] == drawn[1]
-    meta = json.loads((folder / "dialogues.json").read_text())
-    task = registry.make("visdial", registry.options_of(meta["config"]))
-    assert task.options["url"] == server.address
+    for values, said in (
+        ({"wordle.words": str(tmp_path / "list.txt")}, "no five-letter word"),
+        ({"wordle.num_words": 300}, r"config\.wordle\.num_words=300: must be at most 236"),
+        ({"task": "tests.toy_text:Letters"}, "must be a subclass"),
+        ({"task": "tests.toy_text:Task", "options": '{"depth": 1}'}, "no option depth"),
+        ({}, "not collected here"),
+    ):
+        config = resources.config("collect_text", "wordle")
+        config.update_from_flattened_dict(values)
+        with pytest.raises(UserError, match=said):
+            stage.check(config, tmp_path)

@@ -43,21 +43,6 @@ def test_which_pythons_are_taken(tmp_path: Path, version: tuple[int, int], taken
     assert named == taken
 
 
-def test_a_folder_is_where_the_caller_means_it(tmp_path: Path) -> None:
-    def folder(caller: Path, given: str) -> str:
-        script = "launch/environment.sh" if caller == REPOSITORY else f"{REPOSITORY}/launch/environment.sh"
-        done = subprocess.run(
-            ["bash", "-c", f'. "{script}"; folder_of "$1" runs/quickstart', "bash", given],
-            cwd=caller, env={"PATH": "/usr/bin:/bin", "CDPATH": "."}, capture_output=True, text=True, timeout=240, check=True,
-        )  # fmt: skip
-        return done.stdout.rstrip("\n")
-
-    assert folder(tmp_path, "my runs") == f"{tmp_path}/my runs"
-    assert folder(REPOSITORY, "runs/mine") == "runs/mine"
-    assert folder(tmp_path, "/elsewhere") == "/elsewhere"
-    assert folder(tmp_path, "") == "runs/quickstart"
-
-
 def pinned(name: str) -> dict[str, str]:
     """Versions by package of a list in launch/."""
     lines = (REPOSITORY / "launch" / name).read_text().splitlines()

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +14,6 @@ import pytest
 from motif_jax.actors.rerecording import record_actions
 from motif_jax.envs import replay
 from motif_jax.reports import evaluation_files
-from motif_jax.rollouts.policies import RandomPolicy
-from tests.processes import wait_until
 from tests.reward_fixtures import load_config
 
 BASE = [
@@ -52,7 +46,6 @@ def rows_of(workdir: Path) -> list[dict]:
     return [{k: v for k, v in row.items() if not k.startswith("session")} for row in rows]
 
 
-@pytest.mark.extra
 def test_random_policy_on_nethack(repository, tmp_path):
     done = evaluate(repository, tmp_path / "a", "--config.record_every=3")
     assert done.returncode == 0, done.stderr
@@ -81,97 +74,6 @@ def test_random_policy_on_nethack(repository, tmp_path):
     assert rows_of(tmp_path / "c")[0]["seed"] != rows[0]["seed"]
 
 
-BEGUN = itertools.count()
-
-
-class Patient(RandomPolicy):
-    """Waits before a process's ninth episode and later ones while there is the file that GATE names."""
-
-    def player(self, seed, spec):
-        if (gate := os.environ.get("GATE")) and next(BEGUN) >= 8:
-            while Path(gate).exists():
-                time.sleep(0.01)
-        return super().player(seed, spec)
-
-
-@pytest.mark.extra
-def test_a_killed_evaluation_continues_and_says_the_same(repository, tmp_path, monkeypatch):
-    # Here: what plays imports this file, after the program that is meant to be the one of these flags.
-    from tests.refusals import refusal
-
-    episodes = 60
-    flags = (
-        f"--config.episodes={episodes}",
-        "--config.environment.max_episode_steps=50",
-        f"--config.policy={__name__}:Patient",
-    )
-    whole = evaluate(repository, tmp_path / "whole", *flags)
-    assert whole.returncode == 0, whole.stderr
-    killed, gate = tmp_path / "killed", tmp_path / "gate"
-    monkeypatch.setenv("GATE", str(gate))
-    gate.touch()
-    for number in (signal.SIGKILL, signal.SIGTERM):
-        # New ones: it is hit while it plays, and stands still until it is.
-        wanted = len(rows_of(killed)) + 10
-        process = start(repository, killed, *flags)
-
-        def played(wanted=wanted, process=process):
-            return len(rows_of(killed)) >= wanted or process.poll() is not None
-
-        wait_until(played, "ten episodes", interval=0.02)
-        os.killpg(process.pid, number)
-        if number == signal.SIGTERM:
-            assert any("saving and stopping" in line for line in process.stderr)
-            gate.unlink()
-        process.communicate(timeout=500)
-        assert process.returncode == (-signal.SIGKILL if number == signal.SIGKILL else 75)
-        assert not (killed / evaluation_files.SUMMARY).exists()
-        before = len(rows_of(killed))
-        assert 0 < before < episodes
-    done = evaluate(repository, killed, *flags)
-    assert done.returncode == 0, done.stderr
-    assert rows_of(killed) == rows_of(tmp_path / "whole")
-    assert len(evaluation_files.read_rows(killed / evaluation_files.JOURNAL)) == episodes, (
-        "nothing is doubled"
-    )
-    one, two = (
-        json.loads((f / evaluation_files.SUMMARY).read_text())["measures"]
-        for f in (killed, tmp_path / "whole")
-    )
-    assert one == two
-    quick = evaluate(repository, killed, *flags)
-    assert quick.returncode == 0
-    assert "seed: 0 before, 5 now" in refusal("evaluate.py:smoke", killed, *flags, "--config.seed=5")
-
-
-@pytest.mark.parametrize(
-    ("flag", "said"),
-    [
-        (
-            "--config.policy=clever",
-            "config.policy='clever': must be random, fixed, bot, agent, the folder of an agent run, or module:Class",
-        ),
-        ("--config.policy=agent", "config.agent.dir=None: must be a folder"),
-        ("--config.agent.dir=/nowhere", "config.agent.dir='/nowhere': must be an existing folder"),
-        ("--config.environment.name=NetHack", "there is no environment 'NetHack'"),
-        (
-            "--config.agent.checkpoint=newest",
-            "config.agent.checkpoint='newest': must be latest, best or a step",
-        ),
-        ("--config.reward.dir=/nowhere", "config.reward.dir='/nowhere': must be an existing folder"),
-    ],
-)
-def test_mistakes_are_told_in_one_line(repository, tmp_path, flag, said):
-    from motif_jax.stages import evaluate as stage
-    from motif_jax.support.errors import UserError
-
-    config = _config(repository, flag)
-    with pytest.raises(UserError) as error:
-        stage.check(config, tmp_path)
-    assert said in str(error.value)
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(
     ("stage_name", "flags", "said"),
     [
@@ -180,22 +82,12 @@ def test_mistakes_are_told_in_one_line(repository, tmp_path, flag, said):
             ["policy=agent", "agent.dir=FOLDER"],
             "is a run of train_reward, not of train_agent",
         ),
-        ("evaluate", ["policy=FOLDER"], "is a run of train_reward, not of train_agent"),
-        ("visualize", ["agent.dir=FOLDER"], "is a run of train_reward, not of train_agent"),
         ("evaluate", ["reward.dir=FOLDER"], "checkpoint"),
-        ("visualize", ["reward.dir=FOLDER"], "checkpoint"),
         ("replay", ["recordings=FOLDER", "agent.dir=FOLDER"], "is not a recording of an episode"),
-        ("replay", ["recordings=GAMES", "agent.dir=FOLDER"], "is a run of train_reward, not of train_agent"),
-        ("replay", ["recordings=GAMES", "reward.dir=FOLDER"], "checkpoint"),
         (
             "evaluate",
             ["environment.name=Recall-v0", "compat.sober_mask=True"],
             "config.compat.sober_mask=True: must be off on Recall-v0: only the game has published quirks",
-        ),
-        (
-            "visualize",
-            ["environment.name=Recall-v0", "compat.message_count_off=True"],
-            "must be off on Recall-v0",
         ),
     ],
 )

@@ -9,7 +9,6 @@ import sys
 import numpy as np
 import pytest
 
-from motif_jax.support.errors import UserError
 from tests.end_to_end.annotate_datasets import REPOSITORY, drawn_pairs, run_stage, write_dataset
 from tests.refusals import refusal
 
@@ -63,41 +62,6 @@ def test_majority_and_tables(dataset, tmp_path):
     mean = np.mean([np.load(dataset / "annotations" / name / "probabilities.npy") for name in names], axis=0)
     got = np.load(dataset / "annotations" / "ensemble" / "probabilities.npy")
     np.testing.assert_allclose(got, mean, atol=1e-6)
-
-
-@pytest.mark.extra
-def test_merge_and_annotate_never_replace_each_others_labels_unasked(tmp_path):
-    folder = write_dataset(tmp_path / "dataset", drawn_pairs(50))
-
-    def annotate(**values):
-        run_stage(folder, tmp_path / "run", tmp_path / "store", annotator="random", **values)
-
-    def labels():
-        return np.load(folder / "preference" / "x.npy").tolist()
-
-    for name in ("a", "b", "c"):
-        annotate(name=name, seed=ord(name))
-    flags = ("--config.names=a,b,c", "--config.name=x")
-    assert merge(folder, tmp_path, *flags).returncode == 0
-    merged = labels()
-    with pytest.raises(
-        UserError, match=r"merge_annotations made .* choose another --config.name, or replace"
-    ):
-        annotate(name="x")
-    annotate(name="x", restart=True)
-    annotated = labels()
-    assert annotated != merged
-    refused = merge(folder, tmp_path, *flags)
-    assert refused.returncode == 2
-    assert "annotate made the labels of this name: choose another --config.name, or" in refused.stderr
-    assert refused.stderr.count("\n") == 1
-    annotate(name="x")
-    assert labels() == annotated
-    assert merge(folder, tmp_path, *flags, "--config.restart=True").returncode == 0
-    assert merge(folder, tmp_path, *flags).returncode == 0, "the same again is fine"
-    with pytest.raises(UserError, match="merge_annotations made the labels"):
-        annotate(name="x")
-    assert labels() == merged
 
 
 @pytest.mark.parametrize(

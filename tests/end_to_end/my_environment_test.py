@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from motif_jax import agents
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.reports.evaluation_files import read_evaluation
 from motif_jax.stages import train_agent
@@ -73,24 +72,6 @@ def test_the_tutorial_runs_by_its_commands(tmp_path, monkeypatch):
     assert "episode/intrinsic_return" in metrics[-1]
     evaluation = read_evaluation("runs/mine/evaluation")
     assert {"success", "intrinsic_return", "captions_cut"} <= set(evaluation["measures"])
-
-
-@pytest.mark.extra
-def test_an_agent_of_pictures_is_trained_watched_and_played_with(tmp_path, monkeypatch):
-    config = recall_config(
-        environment__name="gym:ToyPicture-v0", environment__modules="tests.gym_toys",
-        train_for_env_steps=600, serial=True, network__image_features=8,
-    )  # fmt: skip
-    folder = run_config(config, tmp_path / "agent")
-    agent = agents.load(folder)
-    assert "picture0" in agent._policy.params["actor"]["encoder"]
-    environment = agent.make_env()
-    observation, _ = environment.reset(seed=3)
-    _, state = agent.act(observation)
-    _, other = agent.act({**observation, "observation": 255 - observation["observation"]})
-    assert not np.allclose(state.probabilities, other.probabilities)
-    (episode,) = agents.play(folder, 1, workers=1)
-    assert (len(episode), episode.texts) == (30, None)
 
 
 def test_without_a_text_only_the_task_is_learned_from(tmp_path, trained):

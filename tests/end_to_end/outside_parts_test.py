@@ -75,7 +75,7 @@ def test_an_agent_learns_plays_and_is_watched_in_an_environment_from_outside(rep
 
 
 @pytest.mark.extra
-@pytest.mark.parametrize("policy", ["RightWinger", "Flyer"])
+@pytest.mark.parametrize("policy", ["Flyer"])
 def test_a_policy_from_outside_is_evaluated_and_watched(tmp_path, policy):
     values = {"environment.name": CORRIDOR, "policy": f"tests.toys:{policy}"}
     taken = actions_of(run_stage("evaluate", tmp_path / "evaluation", **values))

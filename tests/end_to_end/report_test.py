@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import pickle
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from motif_jax.reports import evaluation_files
 from tests import browser
-from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
-from tests.refusals import refusal
 from tests.reward_fixtures import environment, run_stage
 
 
@@ -105,67 +101,3 @@ def _open_report(runs: Path, evaluations: dict) -> None:
         driver.get(target)
         assert "Episode" in driver.title, "the link leads to the player"
         assert browser.errors(driver) == []
-
-
-@pytest.mark.extra
-def test_comparison_of_methods_with_published_curves(repository, tmp_path):
-    folders: dict[str, list[str]] = {"motif": [], "random": []}
-    for method, shift in (("motif", 25.0), ("random", 0.0)):
-        for seed in range(3):
-            folder = tmp_path / f"{method}{seed}"
-            write_evaluation(folder, method, evaluation_rows(30, shift, seed + (100 if shift else 0)))
-            folders[method].append(str(folder))
-    run = tmp_path / "run"
-    write_agent_run(run)
-    (run / "config.json").write_text(
-        json.dumps({"stage": "train_agent", "environment": {"name": "NetHackScore-v1"}})
-    )
-    steps = np.linspace(0, 5e5, 30)
-    published = {"score": {"motif": ([steps] * 2, [steps / 2e4, steps / 1e4])}}
-    (tmp_path / "motif_results.pkl").write_bytes(pickle.dumps(published))
-    methods = f"motif={','.join([*folders['motif'], str(run)])}; random={','.join(folders['random'])}"
-    out = launch(
-        repository, "compare.py:smoke", tmp_path / "out", f"--config.methods={methods}", "--config.plots=True",
-        f"--config.published={tmp_path / 'motif_results.pkl'}", "--config.published_tasks=score=NetHackScore-v1",
-    )  # fmt: skip
-    assert "interquartile mean" in out
-    result = json.loads((tmp_path / "out" / "comparison.json").read_text())
-    scores = [json.loads((Path(f) / "evaluation.json").read_text()) for f in folders["motif"]]
-    means = [score["measures"]["return"]["mean"]["value"] for score in scores]
-    assert np.ravel(result["scores"]["motif"]) == pytest.approx(means)
-    mean = result["aggregates"]["mean"]["motif"]
-    assert mean["value"] == pytest.approx(np.mean(means))
-    assert mean["low"] <= mean["value"] <= mean["high"]
-    assert result["improvement"][0]["value"] == 1.0
-    page = (tmp_path / "out" / "comparison.html").read_text()
-    assert "motif, published (n = 2)" in page
-    assert "| motif | 3 |" in (tmp_path / "out" / "comparison.md").read_text()
-    assert r"\toprule" in (tmp_path / "out" / "comparison.tex").read_text()
-    assert (tmp_path / "out" / "plots" / "profiles.pdf").read_bytes().startswith(b"%PDF")
-    assert (tmp_path / "out" / "plots" / "curves_NetHackScore-v1.png").exists()
-
-
-@pytest.mark.parametrize(
-    ("config", "flags", "said"),
-    [
-        ("report.py", [], "config.agent.dir=None: must be given, or one of dataset_dir, reward.dir"),
-        (
-            "report.py",
-            ["--config.evaluations=/nowhere"],
-            "config.evaluations='/nowhere': must be a finished evaluation",
-        ),
-        ("compare.py", ["--config.methods=a"], "must be 'name=folder,folder; name=folder,...'"),
-        (
-            "compare.py",
-            ["--config.methods=a=/nowhere"],
-            "neither a finished evaluation, a run of train_agent",
-        ),
-        (
-            "compare.py",
-            ["--config.published=/nowhere"],
-            "config.published='/nowhere': must be an existing file",
-        ),
-    ],
-)
-def test_mistakes_are_told_before_any_work(tmp_path, config, flags, said):
-    assert said in refusal(config, tmp_path, *flags)

@@ -13,11 +13,6 @@ from tests.language import talkers
 from tests.processes import REPOSITORY, Program, ended, free_port, launch
 
 pytestmark = [pytest.mark.extra, pytest.mark.timeout(900)]
-LANGUAGE_MODEL = [
-    "pretrain_language_model.py:smoke", "--config.model.width=16", "--config.model.layers=1", "--config.model.heads=2",
-    "--config.tokenizer.vocab_size=300", "--config.length=16", "--config.batch_size=4", "--config.steps=6", "--config.evaluate_every=3",
-    "--config.chunk_steps=2", "--config.evaluation_batches=2", "--config.dropout=0.1", "--config.held_out.share=0.1",
-]  # fmt: skip
 TEXT_AGENT = [
     "train_text.py:wordle_ilql", "--config.task=tests.toy_text:Task", "--config.policy=half", "--config.network.width=16",
     "--config.network.layers=1", "--config.network.heads=2", "--config.network.max_length=16", "--config.batch_size=4",
@@ -49,19 +44,9 @@ def codes(programs: list[Program]) -> list[int]:
         return [program.wait() for program in programs]
 
 
-@pytest.fixture
-def texts(tmp_path: Path) -> str:
-    (tmp_path / "texts.txt").write_text(
-        "\n\n".join(f"{n} cats and {n * n} dogs sat on a mat." for n in range(300))
-    )
-    return f"--config.texts={tmp_path / 'texts.txt'}"
-
-
-@pytest.mark.parametrize("stage", ["language model", "text agent"])
-def test_two_hosts_learn_what_one_with_as_many_devices_learns(tmp_path: Path, texts: str, stage: str) -> None:
-    flags = TEXT_AGENT if stage == "text agent" else [*LANGUAGE_MODEL, texts]
+def test_two_hosts_learn_what_one_with_as_many_devices_learns(tmp_path: Path) -> None:
     for hosts, name in ((1, "alone"), (2, "together")):
-        programs = start(tmp_path / name, hosts, 2 // hosts, *flags)
+        programs = start(tmp_path / name, hosts, 2 // hosts, *TEXT_AGENT)
         assert codes(programs) == [0] * hosts, [program.text()[-3000:] for program in programs]
     alone, together = (list(read_metrics(tmp_path / name)) for name in ("alone", "together"))
     assert [row["step"] for row in together] == [row["step"] for row in alone]

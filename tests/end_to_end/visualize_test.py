@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import math
 import os
 import pty
@@ -19,7 +18,6 @@ from pathlib import Path
 import pytest
 
 from motif_jax.envs.replay import Recording
-from motif_jax.reports import evaluation_files
 from motif_jax.stages import visualize
 from motif_jax.support.interruption import INTERRUPTED
 
@@ -96,26 +94,7 @@ class Terminal:
 
 
 @pytest.mark.extra
-def test_live_on_a_terminal_keys_work(repository, tmp_path):
-    terminal = Terminal(
-        repository, 45, "--config=configs/visualize.py", f"--workdir={tmp_path}", "--config.seconds_per_step=0.0625",
-        "--config.environment.max_episode_steps=400",
-    )  # fmt: skip
-    terminal.read(b"16 steps/s")
-    at = terminal.press(b" ")
-    terminal.read(b"paused", since=at)
-    at = terminal.press(b"+")
-    at = terminal.press(b" ")
-    terminal.read(b"30 steps/s", since=at)
-    terminal.press(b"e")  # after which no key is waited for
-    assert terminal.end() == 0
-    assert b"most frequent messages" in terminal.output
-    assert b"message seen" in terminal.output
-    assert Recording.load(tmp_path / "episode-00000.json").info["end"] != 0
-
-
-@pytest.mark.extra
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT])
 def test_a_signal_leaves_the_terminal_as_it_was(repository, tmp_path, monkeypatch, number):
     games = tmp_path / "games"
     games.mkdir()
@@ -146,39 +125,3 @@ def test_full_speed_is_above_all_others():
         player._press(key)
         found.append(player._speed)
     assert found == [math.inf, 120, 60, 120, math.inf, math.inf]
-
-
-@pytest.mark.extra
-def test_replay_of_an_evaluation_and_of_recordings(repository, tmp_path):
-    done = launch(
-        repository, "--config=configs/evaluate.py:smoke", f"--workdir={tmp_path / 'e'}", "--config.episodes=3",
-        "--config.show_best=1",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    rows = evaluation_files.read_evaluation(tmp_path / "e")["rows"]
-    best = max(rows, key=lambda row: row["return"])["index"]
-    worst = min(rows, key=lambda row: row["return"])["index"]
-    shown = {path.stem for path in (tmp_path / "e" / "recordings").glob("*.html")}
-    assert shown == {f"episode-{index:05d}" for index in (best, worst)}
-    done = launch(
-        repository, "--config=configs/replay.py", f"--workdir={tmp_path / 'r'}", f"--config.evaluation={tmp_path / 'e'}",
-        "--config.episodes=best,1", f"--config.recordings={tmp_path / 'e' / 'recordings'}",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    made = {path.stem for path in (tmp_path / "r").glob("*.html")}
-    assert made == shown | {f"episode-{best:05d}", "episode-00001"}
-    # A journal that does not fit the engine is noticed.
-    lines = [json.loads(line) for line in (tmp_path / "e" / "episodes.jsonl").read_text().splitlines()]
-    for line in lines:
-        line["return"] += 1
-    (tmp_path / "e" / "episodes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    summary = json.loads((tmp_path / "e" / "evaluation.json").read_text())
-    evaluation_files.write_summary(tmp_path / "e", summary, lines)
-    done = launch(
-        repository,
-        "--config=configs/replay.py",
-        f"--workdir={tmp_path / 'x'}",
-        f"--config.evaluation={tmp_path / 'e'}",
-    )
-    assert done.returncode == 2
-    assert "the engine has changed" in done.stderr

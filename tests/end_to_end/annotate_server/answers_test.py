@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
-import re
 
 import numpy as np
 import pytest
@@ -25,7 +23,6 @@ from tests.end_to_end.annotate_server.served import KEY, NAME, labels, reply
 from tests.tiny_judge import good, message, rule
 
 
-@pytest.mark.extra
 @pytest.mark.parametrize("mode", ["analysis", pytest.param("verdict", marks=pytest.mark.slow), "soft"])
 def test_labels_follow_the_server(run, server, dataset, mode, tmp_path):
     server.met.clear()
@@ -127,31 +124,3 @@ def test_both_orders_show_position_bias(run, server, dataset):
     assert done["merged"]["position_bias"]["first_share"] == 1
     assert done["merged"]["position_bias"]["consistent"] == 0
     assert (labels(dataset) == 2).all()
-
-
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        ({"openai__base_url": "127.0.0.1"}, "config.openai.base_url"),
-        ({"openai__extra_body": "[1]"}, "config.openai.extra_body"),
-        (
-            {"goal": "peace"},
-            "config.goal=peace: must be one of defaultgoal, zeroknowledge, combat, gold, stairs",
-        ),
-    ],
-)
-def test_bad_values(run, server, values, said):
-    with pytest.raises(UserError, match=said):
-        run(**values)
-    assert not server.requests
-
-
-def test_dry_run_asks_nothing(run, server, tmp_path, capsys):
-    with contextlib.suppress(FileNotFoundError):
-        run(dry_run=True, measured_rate=10.0)
-    said = capsys.readouterr().out
-    assert '{"description_1": ' in said
-    assert "[system]" in said
-    assert re.search(r"questions +\d+ distinct", said)
-    assert "at 10.00 questions/s" in said
-    assert not server.requests

