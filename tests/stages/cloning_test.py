@@ -62,19 +62,6 @@ def test_trajectories_are_what_was_read_and_done(collected):
     assert (collected / parquet.FILE).stat().st_mtime_ns == before
 
 
-def test_successes_of_whoever_has_none_are_not_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(collect_trajectories, "MOST_FAILURES", 4)
-    config = load_config("collect_trajectories")
-    config.policy, config.successes = "random", True
-    # Something has to be picked up, carried and dropped in one step.
-    config.environment.name, config.environment.max_episode_steps = "BabyAI-PutNextLocal-v0", 1
-    collect_trajectories.check(config, tmp_path)
-    with pytest.raises(
-        UserError, match=r"config\.successes=True: none of 4 episodes by random on BabyAI-PutNext"
-    ):
-        collect_trajectories.run(config, tmp_path)
-
-
 @pytest.mark.slow
 def test_what_cannot_be_cloned_is_refused(collected, model, tmp_path):
     for overrides, said in (
@@ -124,7 +111,7 @@ def test_a_clone_learns_and_plays(collected, model, tmp_path):
     assert json.loads((tmp_path / "played" / "evaluation.json").read_text())["episodes"] == 2
 
 
-@pytest.mark.parametrize(("patience", "latest"), [(0, 3), (2, 1)])
+@pytest.mark.parametrize(("patience", "latest"), [(2, 1)])
 def test_the_checkpoint_of_a_clone_is_that_of_its_summary(tmp_path, capsys, patience, latest):
     config = {"stage": "clone_behaviour", "early_stopping": {"patience": patience}}
     run_folder.describe(tmp_path, config)

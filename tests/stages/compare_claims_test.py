@@ -104,32 +104,12 @@ def test_a_claim_that_the_games_do_not_carry_is_shown_and_fails(evaluations, tmp
             {"claims": "combat > gold: glory"},
             "config.claims=glory: must be of fights, finds, gathered, return",
         ),
-        ({"measures": "glory"}, "config.measures=glory"),
-        ({"lexicon.file": "none.yaml"}, "lexicon none.yaml cannot be read"),
     ],
 )
 def test_bad_values_are_told(evaluations, tmp_path, changes, named) -> None:
     with pytest.raises(UserError) as caught:
         compare.check(configured(evaluations, **changes), tmp_path)
     assert str(caught.value).startswith(named)
-
-
-def test_what_only_the_task_counts_is_compared_too(evaluations, tmp_path) -> None:
-    for name, more in (("combat", 0.0), ("gold", 1.0)):
-        rows = evaluation_rows(20, 0.0, 1)
-        for place, row in enumerate(rows):
-            row["apples-eaten"] = place % 3 + more
-        write_evaluation(tmp_path / name, name, rows)
-    given = {"measures": "apples-eaten", "claims": "gold > combat: apples-eaten"}
-    config = configured(tmp_path, **given)
-    compare.check(config, tmp_path / "out")
-    assert compare.run(config, tmp_path / "out") is None
-    found = json.loads((tmp_path / "out" / "comparison.json").read_text())
-    assert found["claims"][0]["difference"]["value"] == 1
-    assert "apples-eaten" in (tmp_path / "out" / "comparison.md").read_text()
-    for key in ("measures", "claims"):
-        with pytest.raises(UserError, match=rf"config\.{key}=apples-eaten: must be of fights"):
-            compare.check(configured(evaluations, **{"claims": "", **{key: given[key]}}), tmp_path / "other")
 
 
 def test_what_different_rewards_pay_is_not_compared(evaluations, tmp_path) -> None:

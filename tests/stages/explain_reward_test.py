@@ -114,67 +114,12 @@ def test_a_reward_goes_through_a_file_unchanged(runs, tmp_path):
     assert rows
 
 
-def test_a_reward_that_reads_more_is_averaged_over_the_steps_that_show_a_message(runs, tmp_path, capsys):
-    make_dataset(tmp_path / "dataset", pairs=60, messages=10)
-    train(
-        tmp_path / "a",
-        reward_config(tmp_path / "dataset", **{"network.status": True, "network.hidden_dim": 32}),
-    )
-    rows = explain(tmp_path, tmp_path / "e")
-    trained, dataset = read_trained(tmp_path / "a"), PairsDataset.open(tmp_path / "dataset")
-    inputs = {name: dataset.data[name].reshape(120, -1) for name in ("message", "blstats")}
-    raw = np.asarray(trained.network.reward(trained.params, inputs))
-    chosen = next(row for row in rows if row["message"])
-    shown = [bytes(m).rstrip(b"\0").decode() == chosen["message"] for m in inputs["message"]]
-    assert float(chosen["raw"]) == pytest.approx(raw[shown].mean(), rel=1e-3)
-
-    # Of three steps at most three messages are seen: the others have no reward, which is not a reward of 0.
-    capsys.readouterr()
-    few = explain(tmp_path, tmp_path / "few", max_steps=3)
-    steps = inputs["message"][[0, 59, 119]]
-    seen = {bytes(message).rstrip(b"\0").decode() for message in steps}
-    assert {row["message"] for row in few if row["raw"]} == seen
-    unrated = [row for row in few if row["message"] not in seen]
-    assert unrated == few[len(seen) :], "they come last"
-    for row in unrated:
-        assert {value for name, value in row.items() if name not in ("message", "count")} == {""}
-    summary = json.loads((tmp_path / "few" / "summary.json").read_text())["rewards"][0]
-    assert summary["unrated_messages"] == len(unrated) == len(few) - len(seen)
-    assert set(summary["least_liked"]) == seen
-    assert f"{len(unrated)} of {len(few)} messages are on none of the 3 steps" in capsys.readouterr().out
-    assert f"{len(unrated)} messages have no reward" in (tmp_path / "few" / "explain.html").read_text()
-
-    for values, words in (
-        (
-            {"text": "Hello"},
-            "config.text='Hello': must be empty: .* reads message, blstats, not the message alone",
-        ),
-        (
-            {
-                "other.dir": str(tmp_path / "a"),
-                "reward.dir": str(runs / "a"),
-                "dataset_dir": str(tmp_path / "dataset"),
-            },
-            "blstats.npy is missing",
-        ),
-    ):
-        if "other.dir" in values:
-            (tmp_path / "dataset" / "data" / "blstats.npy").unlink()
-        refuses(tmp_path, tmp_path / "refused", values, words)
-
-
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"reward.dir": None}, "config.reward.dir=None"),
-        ({"reward.dir": "/nowhere"}, "a run folder or a .safetensors file"),
-        ({"dataset_dir": "/nowhere"}, "existing folder"),
         ({"reward.quantile": 0.53}, "must be one of 0.05"),
-        ({"text": "x" * 257}, "config.text: the message 'x*' has 257 bytes"),
         ({"text": "a \u2603"}, "config.text: .* not latin-1"),
         ({"reward.step": 9}, "has no evaluation 9: it has 0 to 1"),
-        ({"other.dir": "b", "other.step": 9}, "has no evaluation 9: it has 0 to 1"),
-        ({"reward.dir": "dataset"}, "dataset is not a run folder"),
         ({"other.dir": "agent"}, "holds a run of train_agent, not of train_reward"),
     ],
 )

@@ -54,14 +54,7 @@ def test_the_stage(file, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     "line",
-    [
-        "[]", "{", '{"reward": [], "done": true}', '{"sequence": [["a", 1]], "reward": [], "done": true}',
-        '{"sequence": [["a", 1]], "reward": [NaN], "done": true}', '{"sequence": [["a", 0]], "reward": [1], "done": true}',
-        '{"sequence": [["a", 1]], "reward": [1], "done": 1}', '{"sequence": [[2, 1]], "reward": [1], "done": true}',
-        '{"sequence": [["a"]], "reward": [1], "done": true}',
-        '{"sequence": [["cut \\ud83d", 1]], "reward": [1], "done": true}',
-        f'{{"sequence": [["a", 1]], "reward": [{10**400}], "done": true}}',
-    ],
+    ["{", '{"sequence": [["a", 1]], "reward": [NaN], "done": true}', '{"sequence": [["a", 0]], "reward": [1], "done": true}', '{"sequence": [["cut \\ud83d", 1]], "reward": [1], "done": true}'],
 )  # fmt: skip
 def test_a_line_that_is_no_dialogue(tmp_path, line):
     path = tmp_path / "train.jsonl"

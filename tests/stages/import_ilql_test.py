@@ -128,7 +128,7 @@ def test_every_part_lands_where_it_belongs(tmp_path, capsys):
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(out))
 
 
-@pytest.mark.parametrize("start", ["module.model.", "lm_policy."])
+@pytest.mark.parametrize("start", ["module.model."])
 def test_a_policy_alone(tmp_path, start):
     """As it was trained, and as `convert_bc` renames it."""
     content = trunk(np.random.default_rng(1), start)

@@ -99,7 +99,7 @@ def test_a_reward_gives_the_golden_rewards(golden, tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("absent", "key"), [("reward_mean", "mean"), ("reward_var", "variance")])
+@pytest.mark.parametrize(("absent", "key"), [("reward_mean", "mean")])
 def test_absent_statistics_are_asked_for(golden, tmp_path, absent, key):
     """0 and 1 would be taken for a reward's own: its normalisation would be wrong in silence."""
     path = write_reward(tmp_path / "a.pth", golden, **{absent: None})
@@ -120,15 +120,6 @@ def test_a_model_that_contains_itself_is_one_error(tmp_path):
         import_torch.run(
             config_for("reward", torch_files.write(tmp_path / "a.pth", {"model": model})), tmp_path / "r"
         )
-
-
-def test_a_reward_without_quantiles_has_no_threshold(golden, tmp_path):
-    config = config_for("reward", write_reward(tmp_path / "a.pth", golden))
-    import_torch.run(config, tmp_path / "run")
-    trained = read_trained(tmp_path / "run")
-    assert trained.normalisation(True, None).threshold is None
-    with pytest.raises(UserError, match="has no quantiles"):
-        trained.normalisation(True, 0.5)
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -19,8 +18,6 @@ from motif_jax.devices.parallel import DataParallel
 from motif_jax.language import folder as folders
 from motif_jax.language import masked_head, training
 from motif_jax.language.adapting import Adaptation
-from motif_jax.stages import pretrain_language_model as stage
-from motif_jax.support.errors import UserError
 from motif_jax.trainers import language_run
 from motif_jax.trainers.task import TrainingPosition
 from tests import texts
@@ -197,44 +194,3 @@ def assert_says(model: Path, architecture: str, tokens: np.ndarray, logits: np.n
     expected = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     loss = -np.take_along_axis(expected, tokens[..., None], -1).sum()
     assert float(sums.loss) == pytest.approx(loss, rel=1e-4)
-
-
-def test_empty_and_short_texts_and_foreign_tokenizers_are_refused(
-    trained: Path, text: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "empty.txt").write_text("")
-    with pytest.raises(UserError, match="there is no text in it"):
-        stage.check(config_of(tmp_path / "empty.txt"), tmp_path / "r")
-    (tmp_path / "short.txt").write_text("the red key opens the red door\n\nthe end\n")
-    with pytest.raises(UserError, match=r"none to (hold out|learn from).*share"):
-        stage.run(config_of(tmp_path / "short.txt"), tmp_path / "short")
-    (tmp_path / "same.txt").write_text("\n\n".join(["the red key"] * 40))
-    with pytest.raises(UserError, match=r"fewer than the 65 of a window"):
-        stage.run(config_of(tmp_path / "same.txt", length=64), tmp_path / "same")
-    stage.check(
-        config_of(tmp_path / "same.txt"), tmp_path / "same"
-    )  # a corrected command may have the folder
-    # Tokens that another tokenizer has made, and a tokenizer of more tokens than its model has.
-    other = tmp_path / "other"
-    shutil.copytree(trained / "tokenizer", other)
-    values = (other / "tokenizer.json").read_text()
-    (other / "tokenizer.json").write_text(
-        values.replace("<|endoftext|>", "<|end_of_text|>").replace("<|end_of_text|>", "<|endoftext|>") + "\n"
-    )
-    config = config_of(
-        text, **{"texts": None, "tokens": str(trained / "tokens"), "tokenizer.folder": str(other)}
-    )
-    with pytest.raises(UserError, match="is made by another tokenizer"):
-        stage.check(config, tmp_path / "r")
-    # Tokens of longer items than a row.
-    config.update_from_flattened_dict(
-        {"tokenizer.folder": str(trained / "tokenizer"), "packing": "items", "length": 4}
-    )
-    with pytest.raises(UserError, match=r"config\.length=4: must be at least \d+: items of config\.tokens"):
-        stage.check(config, tmp_path / "r")
-    model = tmp_path / "model"
-    shutil.copytree(trained / "model", model)
-    values = json.loads((model / "config.json").read_text())
-    (model / "config.json").write_text(json.dumps({**values, "vocab_size": 280}))
-    with pytest.raises(UserError, match="290 tokens, the model beside it 280"):
-        stage.check(config_of(text, **{"model.folder": str(model)}), tmp_path / "r")

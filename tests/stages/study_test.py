@@ -179,12 +179,6 @@ def test_games_of_a_method_have_their_own_flags_and_a_claim_that_fails_ends_a_st
     assert started(toys) == []
 
 
-def test_a_program_that_fails_is_named(toys: Path, tmp_path: Path) -> None:
-    (toys / "fail").touch()
-    with pytest.raises(UserError, match=r"exit code 3: .*oni\.py:smoke --workdir=.*none-1"):
-        study.run(small(), tmp_path / "study")
-
-
 @pytest.mark.parametrize(
     ("changes", "named"),
     [

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import itertools
 import json
-import signal
 from pathlib import Path
 
 import jax
@@ -19,15 +17,11 @@ from motif_jax.rewards.trained import read_trained
 from motif_jax.stages import train_reward
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
-from motif_jax.support.interruption import EXIT_CODE
-from tests import resumed
-from tests.processes import killed
 from tests.reward_fixtures import load_config, make_dataset, reward_config, train, write_labels
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 MEASURED = ("loss", "accuracy", "score_accuracy", "calibration_error")
-STEPS_PER_EPOCH = -(-(461 * 8 // 10 + 1) // 32)
 
 
 @pytest.fixture(scope="module")
@@ -40,66 +34,6 @@ def dataset(tmp_path_factory) -> Path:
 def rows(path: Path) -> list[dict[str, str]]:
     with open(path, encoding="utf-8") as file:
         return list(csv.DictReader(file))
-
-
-def long_config(dataset: Path):
-    small = {"network.hidden_dim": 32, "chunk_steps": 1, "epochs": 3, "save_every_seconds": 0.000001}
-    return reward_config(dataset, **small)
-
-
-# Its signal comes when the batch of a step is made.
-STOPPED = """
-import os, sys
-from pathlib import Path
-from motif_jax.trainers.reward_task import RewardTask
-from motif_jax.stages import train_reward
-from tests.stages.train_reward_test import long_config
-number, place, dataset, workdir = sys.argv[1:]
-made = RewardTask.batches
-def batches(self, first, count):
-    if first == int(place):
-        os.kill(os.getpid(), int(number))
-    return made(self, first, count)
-RewardTask.batches = batches
-config = long_config(Path(dataset))
-train_reward.check(config, Path(workdir))
-sys.exit(train_reward.run(config, Path(workdir)))
-"""
-
-
-def complete_steps(folder: Path) -> list[int]:
-    return [int(path.name) for path in folder.glob("*") if path.name.isdigit()]
-
-
-@pytest.mark.extra
-def test_killed_in_the_middle_of_an_epoch_it_ends_with_the_same_bits(dataset, tmp_path):
-    whole = train(tmp_path / "whole", long_config(dataset))
-    stopped = tmp_path / "killed"
-    for number, place, returns in (
-        (signal.SIGKILL, STEPS_PER_EPOCH // 2, -signal.SIGKILL),
-        (signal.SIGTERM, STEPS_PER_EPOCH + 3, EXIT_CODE),
-    ):
-        killed(STOPPED, str(int(number)), str(place), str(dataset), str(stopped), returns=returns)
-        # What is written beside the training may be a step or two behind it.
-        assert place - 3 < max(complete_steps(stopped / "resume")) < place + 3
-    assert read_trained(stopped).step == 1
-    # The signal comes before the last step of the start before.
-    with resumed.takes(2 * STEPS_PER_EPOCH - 4):
-        train(stopped, long_config(dataset))
-    one, other = read_trained(whole), read_trained(stopped)
-    assert one.step == other.step == 3
-    for a, b in zip(jax.tree.leaves(one.params), jax.tree.leaves(other.params), strict=True):
-        np.testing.assert_array_equal(a, b)
-    assert one.statistics == other.statistics
-    for name in ("train_metrics.csv", "val_metrics.csv", "reward_metrics/train_norm_quantiles.csv"):
-        assert (whole / name).read_text() == (stopped / name).read_text()
-    steps = [json.loads(line)["step"] for line in (stopped / "metrics.jsonl").read_text().splitlines()]
-    assert steps == [0, *itertools.accumulate([STEPS_PER_EPOCH] * 3)]
-    # Done is done: the same command again changes nothing.
-    before = (stopped / "summary.json").read_bytes()
-    with resumed.takes(0):
-        train(stopped, long_config(dataset))
-    assert (stopped / "summary.json").read_bytes() == before
 
 
 @pytest.mark.slow

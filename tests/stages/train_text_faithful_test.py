@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from motif_jax.envs.text import registry
 from motif_jax.stages import train_text as stage
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config
@@ -36,16 +35,6 @@ def test_faithful_batches_rates_and_weights_of_the_policy_are_the_published_ones
     rates = (config.optimizer.learning_rate, config.optimizer.weight_decay)
     assert (config.batch_size, config.accumulate, *rates, config.loss.policy) == numbers
     assert config.max_len == (512 if variant.startswith("reddit") else None)
-
-
-@pytest.mark.parametrize("task", registry.names())
-@pytest.mark.parametrize("method", ["ilql_utterance", "chai"])
-def test_published_runs_that_take_a_policy_as_it_is_start_from_none_but_a_run(task: str, method: str) -> None:
-    """GPT-2 as it is has seen no dialogue."""
-    with pytest.raises(
-        UserError, match=rf"config\.initial\.policy=None: method {method} .*--config\.initial\.policy=RUN"
-    ):
-        check(f"{task}_{method}")
 
 
 def test_a_model_of_tokens_that_are_still_to_be_learned_is_refused() -> None:

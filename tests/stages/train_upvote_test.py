@@ -6,15 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
 from motif_jax.envs.text import registry
 from motif_jax.language import byte_pairs
-from motif_jax.language import config as configs
 from motif_jax.language.model import LanguageModel
-from motif_jax.language.text_scorer import LIKED, ScorerNetwork, TextScorer
+from motif_jax.language.text_scorer import TextScorer
 from motif_jax.published import upvote_model
 from motif_jax.rollouts import text_scores
 from motif_jax.stages import import_ilql
@@ -157,14 +155,6 @@ def test_the_published_file_becomes_a_folder_that_pays(
     torch_files.write(path, {name: torch_files.tensor(array) for name, array in other.items()})
     with pytest.raises(UserError, match=r"not a checkpoint of the published upvote model .*layers.2.weight"):
         upvote_model.read(path, 2)
-
-
-def test_a_published_pooler_is_the_heads_first_layer() -> None:
-    settings = configs.parse({"model_type": "roberta", "vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 12, "max_position_embeddings": 12})  # fmt: skip
-    _, heads = ScorerNetwork(LanguageModel(settings)).init(jax.random.key(0))
-    assert {name: layer["kernel"].shape for name, layer in heads[LIKED].items()} == {
-        "hidden_0": (8, 8), "hidden_1": (8, 16), "output": (16, 1),
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

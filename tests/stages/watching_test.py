@@ -11,7 +11,7 @@ import pytest
 
 from motif_jax.reports import evaluation_files
 from motif_jax.rollouts import evaluation_setup, watching
-from motif_jax.stages import evaluate, replay, visualize
+from motif_jax.stages import evaluate, replay
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import EXIT_CODE
 from tests.reward_fixtures import load_config
@@ -67,22 +67,6 @@ def change_row(folder, index, **changes):
     (folder / evaluation_files.JOURNAL).write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-@pytest.mark.slow
-def test_results_are_there_before_the_films(evaluation, monkeypatch):
-    (evaluation / evaluation_files.SUMMARY).unlink()
-
-    def broken(*arguments):
-        raise RuntimeError("no film")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(watching, "film_recording", broken)
-        with pytest.raises(RuntimeError, match="no film"):
-            run(evaluate, evaluate_config(show_best=1), evaluation)
-    assert evaluation_files.read_evaluation(evaluation)["episodes"] == 3
-    assert run(evaluate, evaluate_config(show_best=1), evaluation) is None
-    assert len(list((evaluation / "recordings").glob("*.html"))) == 2
-
-
 def test_a_stop_between_films_ends_with_75_and_goes_on_later(evaluation, monkeypatch):
     made = stop_after_first_film(monkeypatch)
     config = evaluate_config(show_best=3)
@@ -94,15 +78,6 @@ def test_a_stop_between_films_ends_with_75_and_goes_on_later(evaluation, monkeyp
     assert len(made) == 3
 
 
-def test_fewer_episodes_are_fewer_everywhere(evaluation):
-    assert run(evaluate, evaluate_config(episodes=2, show_best=3), evaluation) is None
-    read = evaluation_files.read_evaluation(evaluation)
-    assert read["episodes"] == len(read["rows"]) == 2
-    assert read["measures"]["return"]["n"] == 2
-    assert len(evaluation_files.read_rows(evaluation / evaluation_files.JOURNAL)) == 3
-    assert len(list((evaluation / "recordings").glob("*.html"))) == 2
-
-
 def test_a_row_that_the_game_does_not_repeat_is_not_filmed(evaluation):
     change_row(evaluation, 1, dlvl=7.0)
     with pytest.raises(UserError, match=r"episode 1 .* \(dlvl 7 written, 1 now\)"):
@@ -111,32 +86,6 @@ def test_a_row_that_the_game_does_not_repeat_is_not_filmed(evaluation):
     config.evaluation, config.episodes = str(evaluation), "1"
     with pytest.raises(UserError, match=r"episode 1 .* \(dlvl 7 written, 1 now\)"):
         run(replay, config, evaluation.parent / "r")
-
-
-def test_movies_that_cannot_be(evaluation, tmp_path):
-    with pytest.raises(UserError, match=r"config.forms.gif=True: must be off: Recall-v0 has no screen"):
-        evaluate.check(
-            evaluate_config(**{"forms.gif": True, "environment.name": "Recall-v0", "show_best": 1}),
-            tmp_path / "new",
-        )
-    config = load_config("visualize", "smoke")
-    config.environment.name, config.forms.gif = "Recall-v0", True
-    with pytest.raises(UserError, match=r"config.forms.gif=True: must be off: Recall-v0 has no screen"):
-        visualize.check(config, tmp_path / "new")
-    config = evaluate_config(**{"forms.gif": True, "forms.start": 500, "show_best": 1})
-    with pytest.raises(
-        UserError, match=r"config.forms.start=500: must be below 31, the length of the longest"
-    ):
-        run(evaluate, config, evaluation)
-    assert len(list((evaluation / "recordings").glob("*.html"))) == 2, "the other forms are there"
-
-
-def test_checkpoint_and_reward_of_the_first_start_are_pinned(tmp_path):
-    assert evaluate._pinned(tmp_path) == evaluation_setup.PinnedVersions()
-    (tmp_path / "plan.json").write_text(
-        json.dumps({"checkpoint": 300, "reward": {"dir": "r", "step": 7}, "digests": {}})
-    )
-    assert evaluate._pinned(tmp_path) == evaluation_setup.PinnedVersions(300, 7)
 
 
 def replay_config(**changes):
