@@ -10,9 +10,8 @@ import pytest
 
 from motif_jax.actors.group import place_numbers
 from motif_jax.envs import registry
-from motif_jax.envs.babyai_text.bot import NO_ANSWER
 from motif_jax.envs.babyai_text.catalogue import ACTIONS, KINDS
-from motif_jax.envs.babyai_text.environment import PROMPT_BYTES, TEXT_BYTES, decoded, encoded
+from motif_jax.envs.babyai_text.environment import PROMPT_BYTES, decoded
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, empty_observation
 from motif_jax.support.errors import UserError
 
@@ -77,20 +76,6 @@ def test_an_episode_is_determined_by_its_seed_and_kinds_are_drawn_from_it():
     assert decoded(fixed.reset(5, first) or first["mission"]) == decoded(out["mission"])
 
 
-def test_texts_are_lines_of_clauses_and_are_counted_in_their_episode():
-    env, out = started(LOCAL, 1)
-    first = decoded(out["text"])
-    assert all(line.startswith("You ") for line in first.split("\n"))
-    counts = [int(out["text_count"])]
-    for action in (0, 1, 4):  # turn, turn back, drop nothing
-        env.step(action, out)
-        counts.append(int(out["text_count"]))
-    assert decoded(out["text"]) == first
-    assert counts == [1, 1, 2, 3]
-    env.reset(1, out)
-    assert int(out["text_count"]) == 1
-
-
 def test_prompts_end_with_the_action_that_is_asked_for():
     env, out = started(LOCAL, 1, fields=("prompt",), observations=2)
     head = (
@@ -133,16 +118,6 @@ def test_actions_beyond_the_sixth_change_nothing():
     assert few.spec.num_actions == 3
 
 
-def test_a_bot_that_is_lost_says_so_to_the_end():
-    # An opened box is gone, and with it the bot's goal.
-    env, out = started("BabyAI-KeyInBox-v0", 0, fields=("bot_action",))
-    while int(out["bot_action"]) != NO_ANSWER:
-        _, end = env.step(int(out["bot_action"]), out)
-        assert end == RUNNING
-    env.step(0, out)
-    assert int(out["bot_action"]) == NO_ANSWER
-
-
 def test_people_see_the_grid_and_what_the_agent_sees():
     spec = registry.spec(TRAIN)
     drawer = registry.renderer(spec)
@@ -161,13 +136,8 @@ def test_people_see_the_grid_and_what_the_agent_sees():
 @pytest.mark.parametrize(
     ("name", "options", "said"),
     [
-        ("BabyAI-Nowhere-v0", {}, "no environment 'BabyAI-Nowhere-v0'"),
         (TRAIN, {"kind": "dance"}, "babyai_text.kind=dance.*goto"),
-        (LOCAL, {"kind": "goto"}, "babyai_text.kind=goto"),
-        (LOCAL, {"language": "latin"}, "babyai_text.language=latin.*french"),
         (LOCAL, {"observations": 0}, "babyai_text.observations=0"),
-        (LOCAL, {"actions": ("go", "go")}, "babyai_text.actions"),
-        (LOCAL, {"actions": ()}, "babyai_text.actions"),
         (LOCAL, {"actions": ("go", "вперёд")}, r"babyai_text.actions=.*latin-1"),
     ],
 )
@@ -175,21 +145,6 @@ def test_bad_options_are_one_line(name, options, said):
     with pytest.raises(UserError, match=said) as caught:
         registry.spec(name, **options)
     assert "\n" not in str(caught.value)
-
-
-def test_long_texts_are_an_error_and_none_is_near_it():
-    with pytest.raises(ValueError, match="more than 3"):
-        encoded("four", 3, "a text")
-    longest = {"text": 0, "prompt": 0}
-    for seed in range(5):
-        env, out = started("BabyAI-BossLevel-v0", seed, fields=("prompt", "bot_action"))
-        for _ in range(40):
-            if int(out["bot_action"]) > 5 or env.step(int(out["bot_action"]), out)[1]:
-                break
-            for name in longest:
-                longest[name] = max(longest[name], len(decoded(out[name])))
-    assert 50 < longest["text"] < TEXT_BYTES / 2
-    assert 200 < longest["prompt"] < PROMPT_BYTES / 2
 
 
 def test_a_prompt_has_room_for_as_many_observations_as_are_asked_for():

@@ -9,7 +9,6 @@ from motif_jax.envs.babyai_text.prompts import Window
 from motif_jax.envs.text import registry
 from motif_jax.envs.text.contract import TextEnvironment, TextPolicy
 from motif_jax.support import seeds
-from motif_jax.support.errors import UserError
 
 
 def read(*observations: str, window: int = 1) -> list[str]:
@@ -102,9 +101,3 @@ def test_a_dialogue_has_another_mission_what_was_done_and_where_the_thing_was() 
             assert len(step.texts) == 2
     assert articles == {"the", "a"}
     assert 0 < places < len(drawn)
-
-
-@pytest.mark.parametrize("options", [{"language": "french"}, {"level": "BabyAI-GoToFrench-v0"}])
-def test_only_english_is_read(options) -> None:
-    with pytest.raises(UserError, match=r"^config\.kind=hindsight: reads English prompts, not french"):
-        registry.make("babyai_text", options).check("hindsight", "random")

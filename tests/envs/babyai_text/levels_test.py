@@ -123,22 +123,6 @@ def test_first_observations_and_what_follows_from_their_seeds(number):
         assert pose(world) == [*after["agent_pos"], after["agent_dir"]]
 
 
-def test_a_used_level_draws_as_a_fresh_one():
-    used = level("BabyAI-MixedTestLocal-v0", "open")
-    used.reset(seed=3)
-    used.reset(seed=4)
-    fresh = level("BabyAI-MixedTestLocal-v0", "open")
-    fresh.reset(seed=4)
-    assert (used.mission, pose(used), objects(used)) == (fresh.mission, pose(fresh), objects(fresh))
-
-
-def test_levels_that_are_drawn_again_say_nothing(capsys):
-    world = level("BabyAI-PutNextLocal-v0", None)
-    for seed in range(30):
-        world.reset(seed=seed)
-    assert capsys.readouterr().out == ""
-
-
 def test_every_level_can_be_made_and_ours_are_known_by_no_other_name():
     registered = set(catalogue.minigrid_levels())
     assert registered == set(catalogue.minigrid_names())

@@ -26,23 +26,6 @@ def test_a_prompt_holds_the_newest_observations_and_the_actions_between_them():
     )
 
 
-def test_an_episode_begins_with_one_observation():
-    window = Window(3)
-    window.start(["a"])
-    window.add("left", ["b"])
-    window.start(["c"])
-    assert window.prompt("g", ["x"], "french") == (
-        "Actions possibles pour l'agent: x \n But de l'agent: g \n Observation 0: c, \n Action 0: "
-    )
-
-
-def test_one_observation_shows_no_action():
-    window = Window(1)
-    window.start(["a"])
-    window.add("left", ["b"])
-    assert window.prompt("g", ["left"]).endswith(" \n Observation 0: b, \n Action 0: ")
-
-
 def test_windows_of_the_published_collector():
     """Two rollouts of four environments: what stands in each step's prompt, oldest first."""
     cases = [case for case in load_golden("glam_ppo.json")["rollouts"] if case["case"] == 0]
@@ -77,13 +60,9 @@ def said(prompt):
 @pytest.mark.parametrize(
     ("english", "french"),
     [
-        ("go to the red key", "aller à la clef rouge"),
         ("pick up a grey box", "ramasser une boîte grise"),
-        ("open the door", "ouvrir la porte"),
         ("put the blue ball next to a key", "poser la balle bleue à côté de une clef"),
-        ("go to a door, then pick up the key", "aller à une porte, puis ramasser la clef"),
         ("open a door after you pick up the key", "ouvrir une porte après avoir ramassé la clef"),
-        ("go to the box and open the door on your left", "aller à la boîte et ouvrir la porte à ta gauche"),
     ],
 )
 def test_missions_in_french(english, french):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import types
 
 import numpy as np
@@ -44,15 +42,6 @@ def test_games_do_not_depend_on_the_number_of_workers():
             np.testing.assert_array_equal(one[name][rows], two[name][rows], err_msg=name)
         seen |= {bytes(text).rstrip(b"\0") for text in one["caption"].reshape(-1, 32)}
     assert {b"", b"The door is locked."} <= seen
-
-
-def test_an_actor_of_gymnasium_imports_no_jax():
-    code = (
-        "import sys; from motif_jax.actors import member; from motif_jax.envs import registry; "
-        f"registry.make('gym:ToyVault-v0', **{OPTIONS!r}); print(*sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not {"jax", "flax"} & set(done.stdout.split())
 
 
 def test_an_episode_whose_environment_dies_is_left_out(tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ from motif_jax.envs.minigrid_events.environment import MiniGridEvents
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, empty_observation
 
 LEFT, RIGHT, FORWARD, PICK_UP, DROP, TOGGLE = range(6)
-OBJECTS, COLORS, STATES = 11, 6, 3
+OBJECTS, COLORS = 11, 6
 
 
 def shown(out: dict[str, np.ndarray]) -> np.ndarray:
@@ -107,16 +107,3 @@ def test_success_is_the_tasks_reward_once() -> None:
     assert ours.step(FORWARD, out) == (pytest.approx(1 - 0.9 / 250), TERMINATED)
     assert text(out) == ""
     assert ours.episode_info()["success"] == 1.0
-
-
-def test_people_see_the_grid_and_the_caption() -> None:
-    ours = MiniGridEvents("MiniGrid-DoorKey-5x5-v0", fields=("grid", "lit", "pose"))
-    ours._world._gen_grid = types.MethodType(small_world, ours._world)
-    out = empty_observation(ours.spec)
-    ours.reset(0, out)
-    ours.step(TOGGLE, out)
-    renderer = registry.renderer(ours.spec)
-    assert renderer is not None
-    frame = renderer.frame(out)
-    assert bytes(frame.chars[1, :6]) == b"# > X "
-    assert frame.notes == {"caption": "The red door is locked."}

@@ -87,21 +87,6 @@ def test_a_skill_message_on_the_prompt_after_a_cast(compat, keys):
     assert sent == keys
 
 
-@pytest.mark.parametrize("compat", [None, PUBLISHED])
-def test_a_skill_message_behind_the_prompt_after_a_cast_is_seen(compat):
-    frames = [{"msg": "Choose"}, {"msg": "Bang!", "more": 1}, {"msg": SKILL, "time": 2}, *IMPROVED]
-    ((_, _, sent, *_),) = play(SCORE, {}, [(CAST, frames)], compat=compat)
-    assert sent == [90, 97, 32, *ENHANCE]
-
-
-def test_as_published_the_screen_before_the_letter_counts_where_a_prompt_follows():
-    for more, keys in ((1, [90, 97, 32, *ENHANCE]), (0, [90, 97])):
-        frames = [{"msg": SKILL}, {"msg": "Bang!", "time": 2, "more": more}]
-        frames += [{"time": 2}] * more + IMPROVED
-        ((_, _, sent, *_),) = play(SCORE, {}, [(CAST, frames)], compat=PUBLISHED)
-        assert sent == keys
-
-
 @pytest.mark.parametrize(
     ("compat", "paid", "end", "message"),
     [(None, 50.0, TERMINATED, STAIRS["msg"]), (PUBLISHED, 0.0, RUNNING, "You are now more skilled.")],
@@ -126,18 +111,6 @@ def test_a_skill_message_under_the_kept_sentence_of_the_stairs(compat, enhances)
     ((reward, _, keys, *_),) = play(STAIRCASE, {}, [(DOWN, frames)], compat=compat)
     assert reward == 50.0
     assert keys[:4] == ([62, 32, *ENHANCE] if enhances else [62, 32, 241, 121][: len(keys[:4])])
-
-
-@pytest.mark.parametrize("compat", [None, PUBLISHED])
-def test_prompts_after_improving_a_skill(compat):
-    frames = [
-        {"msg": SKILL, "time": 2},
-        {"msg": "Pick"},
-        {"msg": "You may learn more.", "more": 1},
-        {"time": 2},
-    ]
-    ((_, _, keys, *_),) = play(SCORE, {}, [(NORTH, frames)], compat=compat)
-    assert keys == [107, *ENHANCE, 32]
 
 
 @pytest.mark.parametrize(("compat", "first"), [(None, [107, 27, 32]), (PUBLISHED, [107, 27])])
@@ -177,25 +150,6 @@ def test_a_kill_is_counted_once(task, compat, kills):
     ]
     counted = [info["kills"] for *_, info in play(task, {}, steps, compat=compat)]
     assert counted == kills
-
-
-def test_the_kill_of_an_episodes_last_step_counts():
-    ((_, end, _, _, info),) = play(SCORE, {}, [(NORTH, [{**KILL, "time": 2, "points": 1}])], max_steps=1)
-    assert end != RUNNING
-    assert info["kills"] == 1
-
-
-@pytest.mark.parametrize("task", ["NetHackScore-v1", SCORE])
-def test_a_kill_of_something_unseen_does_not_count(task):
-    frames = [{"msg": "You killed it.", "time": 2, "points": 1}]
-    ((*_, info),) = play(task, {}, [(NORTH, frames)])
-    assert info["kills"] == 0
-
-
-@pytest.mark.parametrize("action", [28, -1])
-def test_an_action_that_there_is_not_is_refused(action):
-    with pytest.raises(ValueError, match=rf"action {action} is not one of 0 \.\. 27"):
-        play(SCORE, {}, [(action, [{"time": 2}])])
 
 
 def test_the_real_game_takes_all_actions():

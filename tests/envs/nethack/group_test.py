@@ -56,9 +56,6 @@ def assert_same(group, singles, steps, seed):
             "NetHackScore-v1",
             {"crop_row_offset": True, "timeout_as_terminal": True, "message_count_off": True},
         ),
-        ("NetHackStaircase-v1", None),
-        ("NetHackStaircaseContinual-v1", None),
-        ("NetHackOracle-v1", None),
     ],
 )
 def test_a_group_is_so_many_single_games(task, compat):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import hashlib
 import itertools
@@ -21,24 +20,6 @@ from motif_jax.envs.nethack.game import END_DEATH, END_LIMIT, Game, game_seeds
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.uname().machine != "x86_64", reason="code is shared on x86-64 Linux only"
 )
-
-
-def screens(engine, keys):
-    engine.start(*game_seeds(1))
-    seen = []
-    for key in keys:
-        engine.step(key)
-        seen.append(engine.buffers.tty_chars.tobytes() + engine.buffers.now.memory.tobytes())
-    return seen
-
-
-def test_games_are_the_same_with_and_without():
-    keys = [ord(key) for key in "jjjjllllkkkkhhhhssssjlkhjlkh"]
-    shared, private = NetHackEngine(shared_code=True), NetHackEngine(shared_code=False)
-    assert screens(shared, keys) == screens(private, keys)
-    assert screens(shared, keys) == screens(private, keys)
-    shared.close()
-    private.close()
 
 
 def test_episodes_of_several_kept_games_are_those_of_libraries_that_are_loaded_anew():
@@ -101,15 +82,6 @@ def test_code_pages_come_from_the_installed_file():
     del engine, engines  # an engine that nobody closes goes too
     gc.collect()
     assert code_inodes() == before
-
-
-def test_an_engine_stays_where_it_is_from_game_to_game():
-    engine, addresses = NetHackEngine(), set()
-    for seed in range(3):
-        engine.start(*game_seeds(seed))
-        addresses.add(ctypes.addressof(engine._library.long("moves")))
-    assert len(addresses) == 1
-    engine.close()
 
 
 def test_a_layout_says_what_is_never_written():

@@ -12,10 +12,9 @@ import pytest
 from motif_jax.envs import registry
 from motif_jax.envs.nethack.actions import ENHANCE, EXTENDED_KEYS, TASK_KEYS
 from motif_jax.envs.nethack.buffers import BLANK_GLYPH
-from motif_jax.envs.nethack.environment import NetHackEnvironment
 from motif_jax.envs.nethack.game import game_seeds
 from motif_jax.envs.nethack.tasks import PLAIN_TASKS, TASKS
-from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, empty_observation, row
+from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, empty_observation
 from motif_jax.support.errors import UserError
 
 FIELDS = ("glyphs", "tty_chars", "tty_colors")
@@ -91,12 +90,6 @@ def test_a_game_that_begins_with_a_question_for_a_line(env):
     assert out["blstats"][10] > 0
 
 
-def test_seed_noop_makes_runs_differ():
-    env = registry.make("NetHackScore-v1", compat={"seed_noop": True})
-    assert digest_of_play(env, 3, 20) != digest_of_play(env, 3, 20)
-    env.close()
-
-
 def test_agrees_with_the_gymnasium_class_of_the_engine(env):
     """Observations, rewards and end of whole episodes; the kept stairs message and the eat rule aside."""
     import gymnasium
@@ -167,27 +160,6 @@ def test_death_is_a_termination():
                 break
     assert TERMINATED in ends
     env.close()
-
-
-def test_writes_into_rows_of_larger_arrays(env):
-    arrays = empty_observation(env.spec, (3, 2))
-    single = empty_observation(env.spec)
-    env.reset(9, row(arrays, 1, 1))
-    env.reset(9, single)
-    for name, array in arrays.items():
-        np.testing.assert_array_equal(array[1, 1], single[name])
-        assert not array[0].any()
-        assert not array[2].any()
-        assert not array[1, 0].any()
-
-
-def test_a_closed_environment_says_so():
-    env = NetHackEnvironment("NetHackScore-v1")
-    out = empty_observation(env.spec)
-    env.reset(0, out)
-    env.close()
-    with pytest.raises(RuntimeError, match="closed"):
-        env.step(0, out)
 
 
 def test_engine_constants_are_ours():

@@ -10,7 +10,6 @@ from motif_jax.envs.nethack.environment import NetHackEnvironment
 from motif_jax.envs.nethack.status import BLSTATS_CLIP, BLSTATS_SCALE
 from motif_jax.envs.spec import empty_observation
 from motif_jax.networks.status import scale_status
-from motif_jax.support.errors import UserError
 from tests.envs.nethack.fake_engine import FakeEngine
 
 
@@ -82,10 +81,6 @@ def test_every_place_on_the_map(compat):
                 np.testing.assert_array_equal(out[name], array[top : top + 12, left : left + 12], f"{x}, {y}")
 
 
-def test_outside_the_screen_is_black(table):
-    assert not table[0, 0].any()
-
-
 def test_status_features(golden):
     data = golden("render_and_vector.npz")
     np.testing.assert_allclose(scale_status(data["blstats"]), data["vector_obs"], rtol=1e-6, atol=1e-6)
@@ -97,12 +92,3 @@ def test_status_features(golden):
 
 def test_tiles_are_the_golden_ones(golden, table):
     np.testing.assert_array_equal(table, golden("render_and_vector.npz")["char_cache"])
-
-
-def test_missing_tiles_are_named(monkeypatch, tmp_path):
-    monkeypatch.setattr(tiles, "_PATH", tmp_path / "tiles.npy")
-    with pytest.raises(UserError, match=r"tiles\.npy is missing"):
-        tiles.load_tiles()
-    np.save(tmp_path / "tiles.npy", np.zeros((2, 2), np.uint8))
-    with pytest.raises(UserError, match="not the tile table"):
-        tiles.load_tiles()

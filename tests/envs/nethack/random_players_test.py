@@ -7,7 +7,7 @@ import pytest
 
 from motif_jax.envs import registry
 from motif_jax.envs.nethack.actions import EXTENDED_KEYS, action_names
-from motif_jax.envs.nethack.random_players import GROUPS, HABITS, Habit, ReplayedActions
+from motif_jax.envs.nethack.random_players import GROUPS, HABITS, Habit
 
 SPECS = {
     count: registry.spec(name)
@@ -56,14 +56,3 @@ def test_frequencies_are_the_weights(name, actions):
 def test_repeat():
     actions = np.array(taken(Habit(repeat=0.8), 1, 20_000))
     assert np.mean(actions[1:] == actions[:-1]) == pytest.approx(0.8 + 0.2 / 23, abs=0.02)
-
-
-def test_other_action_sets_are_refused():
-    with pytest.raises(ValueError, match="23 or 28 actions"):
-        HABITS["walker"].player(0, registry.spec("Recall-v0"))
-
-
-def test_given_actions():
-    assert taken(ReplayedActions(np.array([3, 1, 2])), 0, 3) == [3, 1, 2]
-    with pytest.raises(StopIteration):
-        taken(ReplayedActions(np.array([3, 1, 2])), 0, 4)

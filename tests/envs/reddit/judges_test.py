@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from motif_jax.datasets.dialogues import parquet
 from motif_jax.envs.reddit.task import Reddit
 from motif_jax.envs.text import registry
-from motif_jax.rollouts import text_scores, text_setup, text_sources
+from motif_jax.rollouts import text_scores, text_setup
 from motif_jax.stages import collect_text
-from motif_jax.support.errors import UserError
 from tests.envs.reddit.conftest import SCORES, refused, returns
 from tests.reward_fixtures import load_config
 
@@ -49,22 +46,11 @@ def test_scores_that_lack_some_are_completed(tmp_path, options):
     assert parquet.read(run / "dialogues.parquet").returns().tolist() == [0, -5, 0]
 
 
-def test_what_is_made_for_a_run_is_never_the_file_that_is_given(tmp_path):
-    assert "scores.json" in text_sources.made({}, tmp_path)
-    assert "scores.json" in text_sources.made({"scores": "elsewhere/scores.json"}, tmp_path)
-    assert "scores.json" not in text_sources.made({"scores": str(tmp_path / "scores.json")}, tmp_path)
-
-
 def test_labels_fall_back_below_the_threshold():
     """Published: a 2 of less than -0.355 becomes the likelier of the others."""
     label = text_scores.Toxicity._label
     assert [label(1.0, share) for share in (0.71, 0.70, 0.4)] == [2, 1, 1]
     assert label(0.3, 0.69) == 0
-
-
-def test_a_long_text_is_cut(judged):
-    long = "fine " * 4000 + "you idiot"
-    assert text_scores.Toxicity(Reddit(judged).options)([long, "you idiot"]) == [0, 2]
 
 
 def test_scores_that_say_whose_they_are_pay_no_other_reward(tmp_path, options):
@@ -92,30 +78,3 @@ def test_an_agent_under_another_reward_keeps_neither_scores_nor_scale(options):
     judged = taken(lexicon="other.yaml")
     assert "scores" not in judged
     assert judged["reward_scale"] == -5.0
-
-
-@pytest.mark.parametrize(("reward", "scale"), [("toxicity", -5.0), ("upvote", 1.0), ("upvote_model", 1.0)])
-def test_a_reward_has_the_scale_that_is_its_own(tmp_path, options, reward, scale):
-    config = load_config("collect_text", "reddit")
-    config.reddit.update({"folder": options["folder"], "scores": options["scores"], "reward": reward})
-    task = registry.make("reddit", registry.options_of(config.to_dict()))
-    assert task.options["reward_scale"] == scale
-    # A folder whose config.json says it continues, as those of before do.
-    said = {**config.to_dict(), "reddit": {**config.reddit.to_dict(), "reward_scale": scale}}
-    (tmp_path / "config.json").write_text(json.dumps(said))
-    collect_text.check(config, tmp_path)
-
-
-def test_vllm_in_processes_that_play_is_refused_in_one_line(tmp_path, options):
-    """What is known of other texts does not help: replies are new."""
-    own = {"annotator": "vllm", "model": "a/model"}
-    config = load_config("collect_text", "reddit")
-    config.update({"kind": "games", "policy": "recorded", "num_dialogues": 2})
-    config.reddit.update({**own, "scores": options["scores"]})
-    line = r"config\.reddit\.annotator=vllm: .* give openai"
-    with pytest.raises(UserError, match=line):
-        collect_text.check(config, tmp_path / "run")
-    config = load_config("evaluate_text", "reddit")
-    config.policy, config.options = "recorded", json.dumps({**own, "folder": options["folder"]})
-    with pytest.raises(UserError, match=line):
-        text_setup.check(config)

@@ -54,12 +54,7 @@ def test_only_the_switches_of_a_task_are_among_its_options():
 
 @pytest.mark.parametrize(
     ("named", "words"),
-    [
-        ("", "has no environment to play in"),
-        ("tests.toys:Corridor", "must be a subclass of motif_jax.envs.text.contract.TextEnvironment"),
-        ("tests.toy_text:NoSuchClass", "no such class"),
-        ("tests.toy_text:Backwards", "missing a required argument: 'length'"),
-    ],
+    [("", "has no environment to play in"), ("tests.toy_text:NoSuchClass", "no such class")],
 )
 def test_an_environment_for_recorded_dialogues_is_refused_before_any_game(named, words):
     with pytest.raises(UserError, match=words):

