@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 QUICK_SECONDS, DEFAULT_SECONDS = 1.0, 10.0
-_KEY = pytest.StashKey[float]()
 
 
 def processor_seconds() -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -58,18 +57,6 @@ def runs(dataset: Path, compiled_quickly: None) -> Path:
         evaluated = {"policy": name, "agent.dir": str(folder / "agent"), "episodes": 2, "workers": 1}
         run_stage("evaluate", folder / f"evaluate_{name}", **evaluated, **reward)
     return folder
-
-
-@pytest.mark.extra
-def test_the_pages_say_how_to_read_runs(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (runs / "runs").symlink_to(runs)
-    monkeypatch.chdir(runs)
-    names: dict[str, object] = {}
-    for page in ("README.md", "docs/library.md"):
-        blocks = re.findall(r"```python\n(.*?)```", (REPOSITORY / page).read_text(), re.DOTALL)
-        exec(blocks[-1], names)  # of the library's page the last one reads a checkpoint
-    assert "actor" in names["params"]
-    assert np.isfinite(names["reward"]("It's a wall."))
 
 
 def variables(**more: str) -> dict[str, str]:
@@ -191,21 +178,6 @@ def test_the_task_is_played_as_it_says(monkeypatch):
         games.append(first)
     assert np.array_equal(games[0], games[1])
     assert not np.array_equal(games[0], games[2])
-
-
-@pytest.mark.extra
-def test_an_agent_is_trained_on_the_task(tmp_path, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", f"{EXAMPLES}{os.pathsep}{REPOSITORY}")
-    task = [
-        "--config.environment.name=orchard:Orchard",
-        "--config.compile_cache=",
-        "--config.train_for_env_steps=1024",
-        "--config.environment.max_episode_steps=20",
-    ]
-    launch_stage("train_agent", tmp_path / "agent", *task)
-    episodes = [json.loads(line) for line in (tmp_path / "agent" / "episodes.jsonl").read_text().splitlines()]
-    assert all(row["return"] == row["apples"] - row["stings"] for row in episodes)
-    assert {row["length"] for row in episodes} == {20}
 
 
 @pytest.mark.slow

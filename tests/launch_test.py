@@ -40,34 +40,20 @@ def launch(repository: Path, *arguments: str) -> subprocess.CompletedProcess[str
     [
         ([], ["--config is missing"]),
         (["--config=configs/none.py"], ["configs/none.py", "no file"]),
-        (
-            ["--config=train_agent.py:smoke"],
-            ["no file train_agent.py; did you mean --config=configs/train_agent.py?"],
-        ),
         (["--config=collect"], ["did you mean --config=configs/collect.py?"]),
         (["--config=configs/collect.py:none"], ["'none'", "smoke"]),
         (["--config=configs/collect.py", "--config.sed=1"], ["config.sed", "config.seed"]),
         (["--config=configs/collect.py", "--config.seed=one"], ["config.seed", "one"]),
         (["--config=configs/collect.py", "--sed=1"], ["--sed"]),
-        (["--config=configs/collect.py", "--config.trust", "runs/x.py"], ["trust=runs/x.py", "module:Class"]),
-        (["--config=configs/collect.py", "seed"], ["seed"]),
         (["--config=configs/collect.py"], ["--workdir is missing"]),
         (["--config=configs/benchmark.py:none"], ["config.name='none'", "reward"]),
         (["--config=README.md"], ["--config=README.md", "get_config"]),
-        (["--config=tests/processes.py"], ["tests/processes.py", "no function get_config"]),
         (["--config=configs/collect.py", "--config.seed=None"], ["--config.seed=None", "needs a value"]),
-        (["--config=configs/train_agent.py", "--config.reward=None"], ["--config.reward=None"]),
         (
             ["--config=configs/train_agent.py", "--config.stage", "evaluate"],
             ["config.stage=evaluate", "train_agent"],
         ),
-        (
-            ["--config=configs/train_text.py", "--config.lora.rank=4"],
-            ["config.lora.rank=4", "config.lora.patterns"],
-        ),
-        (["--config=configs/collect.py", f"--workdir={TOO_LONG}"], ["longer than this system allows"]),
         ([f"--config={TOO_LONG}"], ["no file"]),
-        ([f"--config=configs/{TOO_LONG}"], ["no file"]),
     ],
 )
 def test_a_mistake_is_one_line(
@@ -104,20 +90,7 @@ def get_config(variant=None):
 
 @pytest.mark.parametrize(
     ("flags", "line"),
-    [
-        (["--config.section={'of-twoo': 7}"], "--config.section={'of-twoo': 7}: section is a section: give its keys, such as --config.section.below.last;"),
-        (["--config.section={'of-two': 7}"], "give its keys"),
-        (["--config.section={}"], "give its keys"),
-        (["--config.section", "{}"], "--config.section: section is a section"),
-        (["-config.section.below={'last': 5}"], "such as --config.section.below.last;"),
-        (["--config.section['below']={'last': 5}"], "such as --config.section['below'].last;"),
-        (["--config.section=None"], "--config.section=None: section is a section"),
-        (["--config.section[0]=5"], "there is no [0] in section"),
-        (["--config.some[0]=5"], "--config.some[0]=5: a part of a value cannot be given: give all of it, as --config.some=(1, 2)"),
-        (["--config.some[=5"], "there is no [ in some"),
-        (["--config.stage[0]=5"], "a part of a value cannot be given"),
-        (["--config.numbers[2]=5"], "there is no [2] in numbers"),
-    ],
+    [(["--config.section={'of-twoo': 7}"], "--config.section={'of-twoo': 7}: section is a section: give its keys, such as --config.section.below.last;"), (["--config.section", "{}"], "--config.section: section is a section"), (["--config.section=None"], "--config.section=None: section is a section"), (["--config.some[0]=5"], "--config.some[0]=5: a part of a value cannot be given: give all of it, as --config.some=(1, 2)"), (["--config.numbers[2]=5"], "there is no [2] in numbers")],
 )  # fmt: skip
 def test_a_flag_of_a_whole_section_or_a_part_of_a_value_is_one_line(
     tmp_path: Path,
@@ -136,21 +109,6 @@ def test_a_flag_of_a_whole_section_or_a_part_of_a_value_is_one_line(
     assert said.count("\n") == 1
     assert said.startswith("error: ")
     assert line in said
-
-
-def test_keys_of_lists_and_sections_are_named_in_brackets_too(
-    repository: Path, quick: Commands, tmp_path: Path
-) -> None:
-    (tmp_path / "mine.py").write_text(MINE)
-    flags = [
-        "--config.numbers[1]=5",
-        "--config.section['of-two']=6",
-        "--config.section.below.last=7",
-        "--config.some=(8,)",
-    ]
-    done = quick.launch(repository, f"--config={tmp_path / 'mine.py'}", *flags, "--print_config")
-    assert done.returncode == 0, done.stderr
-    assert set(done.stdout.split("\n")) >= {"--config.numbers=[1, 5]", "--config.section.of-two=6", "--config.section.below.last=7", "--config.some=(8,)"}  # fmt: skip
 
 
 def test_help_names_stages_and_endings(repository: Path) -> None:
@@ -190,7 +148,7 @@ def test_ctrl_c_in_a_stage_is_one_line(repository: Path, tmp_path: Path) -> None
     assert not (tmp_path / "report").exists()
 
 
-@pytest.mark.parametrize("text", ["def get_config(:", "value = 1", "def get_config(variant=None): return {}"])
+@pytest.mark.parametrize("text", ["def get_config(:", "def get_config(variant=None): return {}"])
 def test_a_config_file_that_is_none_is_one_line(
     repository: Path, quick: Commands, tmp_path: Path, text: str
 ) -> None:
@@ -201,9 +159,7 @@ def test_a_config_file_that_is_none_is_one_line(
     assert "mine.py" in done.stderr
 
 
-@pytest.mark.parametrize(
-    "stage", ["train_agent", "evaluate", "visualize", "replay", "explain_reward", "report"]
-)
+@pytest.mark.parametrize("stage", ["train_agent", "evaluate"])
 def test_none_takes_a_value_away(repository: Path, quick: Commands, stage: str) -> None:
     """Also the value of a key whose placeholder got one in the config file, as reward.quantile."""
     flags = ["--config.reward.quantile=None", "--config.reward.step=3", "--config.reward.step", "None"]
@@ -224,15 +180,7 @@ def test_the_last_flag_of_a_key_decides(repository: Path, quick: Commands) -> No
     assert {"--config.reward.quantile=0.7", "--config.actors.slots_per_group=None"} <= set(lines)
 
 
-def test_print_config_shows_overrides(repository: Path) -> None:
-    done = launch(repository, "--config=configs/collect.py:smoke", "--config.seed=41", "--print_config")
-    assert done.returncode == 0
-    assert "--config.seed=41" in done.stdout.splitlines()
-
-
-@pytest.mark.parametrize(
-    "arguments", [["--config=configs/collect.py:smoke"], ["--config", "configs/collect.py:smoke"]]
-)
+@pytest.mark.parametrize("arguments", [["--config=configs/collect.py:smoke"]])
 def test_config_files_that_come_with_the_package_are_found_from_any_folder(
     quick: Commands, tmp_path: Path, arguments: list[str]
 ) -> None:
@@ -255,24 +203,3 @@ def test_the_entry_point_is_light(repository: Path) -> None:
         [sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
-
-
-@pytest.mark.slow
-def test_what_a_killed_game_left_goes_with_the_next_command(repository: Path, tmp_path: Path) -> None:
-    """Also with one that starts no game: the same command, when its work is done."""
-    left, temporary = f"motif_jax_games_{os.getuid()}_killed", tmp_path / "temporary"
-    (temporary / left).mkdir(parents=True)
-    (temporary / left / "lock").touch()
-    command = [
-        sys.executable,
-        "-m",
-        "motif_jax.launch",
-        "--config=configs/play_text.py",
-        "--config.policy=optimal",
-    ]
-    command += ["--config.task=wordle", "--config.games=1", f"--workdir={tmp_path / 'run'}"]
-    environment = {**os.environ, "TMPDIR": str(temporary)}
-    subprocess.run(
-        command, cwd=repository, env=environment, stdin=subprocess.DEVNULL, timeout=240, check=True
-    )
-    assert not (temporary / left).exists()

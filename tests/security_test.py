@@ -12,12 +12,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-import psutil
 import pytest
 
 from motif_jax.support.errors import UserError
 from tests.made_up_runs import HOSTILE
-from tests.processes import REPOSITORY, ended, free_port, launch, wait_until
+from tests.processes import REPOSITORY
 
 SOURCES = [*sorted((REPOSITORY / "motif_jax").rglob("*.py")), *sorted((REPOSITORY / "configs").glob("*.py"))]
 # Calls that run what they read. Of a shell: what a file names would be a command.
@@ -143,28 +142,6 @@ def test_the_weights_of_a_model_lie_in_its_folder(name: str, tmp_path: Path) -> 
         Tensors(tmp_path / "model")
 
 
-def test_hosts_of_one_machine_listen_to_nobody_else(tmp_path: Path) -> None:
-    port = free_port()
-    flags = [
-        f"--config.hosts.coordinator=localhost:{port}",
-        "--config.hosts.count=2",
-        "--config.hosts.index=0",
-    ]
-    program = launch(tmp_path / "run", "train_agent.py:recall", *flags, log=tmp_path / "log")
-
-    def places() -> set[str]:
-        open_now = psutil.Process(program.pid).net_connections("inet")
-        return {
-            one.laddr.ip.removeprefix("::ffff:")
-            for one in open_now
-            if one.status == psutil.CONN_LISTEN and one.laddr.port == port
-        }
-
-    with ended([program]):
-        wait_until(places, "the first host listens")
-        assert places() == {"127.0.0.1"}
-
-
 def test_servers_of_ours_listen_on_this_machine_alone_by_default() -> None:
     from tests.stage_inputs import CONFIGS, module, variants
 
@@ -239,13 +216,6 @@ def test_markdown_holds_no_html_of_others(tmp_path: Path) -> None:
     assert HOSTILE in page.data
     assert not page.scripts
     assert "bold" not in page.bold
-
-
-def test_pages_show_control_characters_turned_text_and_halves_of_characters() -> None:
-    from motif_jax.reports import html
-
-    page = html.page("\0\x1b[2J", "\u202eevil\u2066", ["\ud800 é\n"])
-    assert all(shown in page for shown in (r"\x00\x1b[2J", r"\u202eevil\u2066", "\\ud800 é\n"))
 
 
 def test_pages_show_what_games_models_and_servers_say_as_text(tmp_path: Path) -> None:

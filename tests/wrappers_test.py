@@ -15,7 +15,7 @@ import optax
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from motif_jax import rewards, wrappers
+from motif_jax import wrappers
 from motif_jax.algorithms import total_reward
 from motif_jax.algorithms.appo import make_state
 from motif_jax.envs import registry
@@ -152,23 +152,6 @@ def test_what_it_cannot_read_is_told() -> None:
     assert play(spoken)[1][2]["reward_parts"]["visits"] == 3
 
 
-@pytest.mark.slow
-def test_nles_own_environment_is_paid_by_a_trained_reward(trained: Path) -> None:
-    import nle  # noqa: F401 (registers its environments)
-
-    function = rewards.load(trained)
-    env = wrappers.IntrinsicReward(
-        gymnasium.make("NetHackScore-v0"), trained, wrappers.Terms(quantile=None, intrinsic_coefficient=1.0)
-    )
-    observation, _ = env.reset(seed=1)
-    env.action_space.seed(1)
-    for _ in range(20):
-        text = bytes(observation["message"])
-        observation, _, _, _, info = env.step(int(env.action_space.sample()))
-        assert info["reward_parts"]["intrinsic"] == pytest.approx(float(function(text)), abs=1e-6)
-    env.close()
-
-
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory, trained: Path) -> Path:
     """An agent that was trained on a NetHack task with the reward."""
@@ -185,7 +168,6 @@ def agent(tmp_path_factory: pytest.TempPathFactory, trained: Path) -> Path:
     return folder
 
 
-@pytest.mark.extra
 def test_an_episode_is_paid_as_evaluation_rates_it(agent: Path) -> None:
     """The same episode, step by step in gymnasium and as the house plays and rates it."""
     from motif_jax import agents
