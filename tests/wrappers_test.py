@@ -168,6 +168,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory, trained: Path) -> Path:
     return folder
 
 
+@pytest.mark.extra
 def test_an_episode_is_paid_as_evaluation_rates_it(agent: Path) -> None:
     """The same episode, step by step in gymnasium and as the house plays and rates it."""
     from motif_jax import agents
