@@ -12,11 +12,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import psutil
 import pytest
 
 from motif_jax.support.errors import UserError
 from tests.made_up_runs import HOSTILE
-from tests.processes import REPOSITORY
+from tests.processes import REPOSITORY, ended, free_port, launch, wait_until
 
 SOURCES = [*sorted((REPOSITORY / "motif_jax").rglob("*.py")), *sorted((REPOSITORY / "configs").glob("*.py"))]
 # Calls that run what they read. Of a shell: what a file names would be a command.
@@ -140,6 +141,28 @@ def test_the_weights_of_a_model_lie_in_its_folder(name: str, tmp_path: Path) -> 
     (tmp_path / "model" / INDEX).write_text(json.dumps({"weight_map": {"a": name}}))
     with pytest.raises(UserError, match="which is not in the folder"):
         Tensors(tmp_path / "model")
+
+
+def test_hosts_of_one_machine_listen_to_nobody_else(tmp_path: Path) -> None:
+    port = free_port()
+    flags = [
+        f"--config.hosts.coordinator=localhost:{port}",
+        "--config.hosts.count=2",
+        "--config.hosts.index=0",
+    ]
+    program = launch(tmp_path / "run", "train_agent.py:recall", *flags, log=tmp_path / "log")
+
+    def places() -> set[str]:
+        open_now = psutil.Process(program.pid).net_connections("inet")
+        return {
+            one.laddr.ip.removeprefix("::ffff:")
+            for one in open_now
+            if one.status == psutil.CONN_LISTEN and one.laddr.port == port
+        }
+
+    with ended([program]):
+        wait_until(places, "the first host listens")
+        assert places() == {"127.0.0.1"}
 
 
 def test_servers_of_ours_listen_on_this_machine_alone_by_default() -> None:
