@@ -1,10 +1,10 @@
-"""The forms of a verdict about texts, and code and name of every label."""
+"""Forms of verdicts about texts, and the codes and names of their labels."""
 
 from __future__ import annotations
 
 import dataclasses
 
-# A label is the place of its verdict in the form, and in every form this where no verdict was found.
+# A label is the index of its verdict in the form; this one means that no verdict was found.
 UNKNOWN = 3
 UNKNOWN_NAME = "unknown"
 
@@ -14,9 +14,8 @@ class Form:
     """A form of verdict.
 
     Attributes:
-      name: of the form.
-      items: names of the texts that a question holds, in their order: the placeholders of prompt files.
-      verdicts: names of the verdicts; the label of a verdict is its place.
+      items: names of the texts of a question, in their order: the placeholders of prompt files.
+      verdicts: names of the verdicts; a verdict's label is its index.
       undecided: the label where no verdict is more probable than all others.
     """
 
@@ -31,7 +30,7 @@ class Form:
         return {**dict(enumerate(self.verdicts)), UNKNOWN: UNKNOWN_NAME}
 
     def certain(self, label: int) -> tuple[float, ...]:
-        """Probabilities of the verdicts of a known label: one-hot; NaN for UNKNOWN."""
+        """Probabilities of the verdicts for a label: one-hot; NaN for UNKNOWN."""
         if label == UNKNOWN:
             return (float("nan"),) * len(self.verdicts)
         return tuple(float(label == verdict) for verdict in range(len(self.verdicts)))

@@ -1,4 +1,4 @@
-"""Dialogues as tokens side by side: padded arrays of tokens, states, actions and rewards (Snell et al. 2022, `collate`)."""
+"""Pads tokenised dialogues to batches of tokens, states, actions and rewards (Snell et al. 2022, `collate`)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from motif_jax.datasets.dialogues.items import TokenItem
 
 @dataclasses.dataclass(frozen=True)
 class Quirks:
-    """The published code's quirks, each off unless its switch is on.
+    """Quirks of the published code, all off by default.
 
     Attributes:
-      padded_positions: an unfinished dialogue that is shorter than the longest of its micro-batch has one more live position, and
-        one without actions a weight at position 0 (`compat.ilql_padded_positions`).
-      whole_rewards: rewards of utterances are cut to integers (`compat.ilql_utterance_int_reward`).
-      utterances_by_tokens: with `max_len`, as many states of utterances are kept as of tokens (`compat.ilql_utterance_truncation`).
+      padded_positions: a dialogue that is not terminal and shorter than the longest of its micro-batch has one more live
+        position; one without actions has a weight at position 0 (`compat.ilql_padded_positions`).
+      whole_rewards: truncates rewards of utterances to integers (`compat.ilql_utterance_int_reward`).
+      utterances_by_tokens: `max_len` keeps as many states of utterances as of tokens (`compat.ilql_utterance_truncation`).
     """
 
     padded_positions: bool = False
@@ -28,13 +28,13 @@ class Quirks:
 
 
 class ActionSteps(NamedTuple):
-    """The actions of dialogues, by tokens or by utterances, padded to the most of one dialogue.
+    """The actions of B dialogues, by tokens or by utterances, padded to K.
 
     Attributes:
-      states: int32 [B, K + 1], their positions, 0 behind the last.
+      states: int32 [B, K + 1], positions of the states, 0 after the last.
       actions: int32 [B, K].
       rewards: float32 [B, K].
-      terminals: float32 [B, K + 1], 1 behind the last.
+      terminals: float32 [B, K + 1], 1 after the last.
       live: bool [B, K].
     """
 
@@ -46,10 +46,10 @@ class ActionSteps(NamedTuple):
 
 
 def truncated(item: TokenItem, max_len: int | None, quirks: Quirks = Quirks()) -> TokenItem:
-    """The first `max_len` tokens of an item; its last state that is left is the one behind its last action that is left.
+    """The first `max_len` tokens of an item; its last state is the one after its last remaining action.
 
-    With `quirks.utterances_by_tokens`, states whose tokens were cut off stand at the last token that is left: published, their
-    positions were read all the same, and the reading failed.
+    With `quirks.utterances_by_tokens`, states whose tokens were cut off point to the last remaining token. (The published
+    code reads their old positions and fails.)
     """
     if max_len is None or len(item.tokens) <= max_len:
         return item
@@ -79,14 +79,12 @@ def steps(
     width: int | None = None,
     micro_batches: int = 1,
 ) -> ActionSteps:
-    """The actions of items side by side.
+    """Pads the actions of items to one batch.
 
     Args:
-      items: of the dialogues.
       by_utterance: an action is an utterance, not a token.
-      quirks: of the published code.
-      width: K; None: that of the item with the most.
-      micro_batches: how many of equal size the items are, one behind the other.
+      width: K; None: that of the item with the most actions.
+      micro_batches: number of consecutive parts of equal size.
     """
     prefix = "utterance_" if by_utterance else ""
     parts = [
@@ -118,7 +116,7 @@ def steps(
 
 
 def padded_tokens(items: Sequence[TokenItem], pad: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens int32 [B, width], padded on the right, and bool [B, width] which are none of the padding."""
+    """Tokens int32 [B, width], padded on the right, and bool [B, width], False for padding."""
     tokens = np.full((len(items), width), pad, np.int32)
     valid = np.zeros((len(items), width), bool)
     for row, item in enumerate(items):

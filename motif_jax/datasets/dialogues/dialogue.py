@@ -1,4 +1,4 @@
-"""A dialogue, and many of them as columns: utterances of the environment, and actions of the agent with their rewards."""
+"""A dialogue, and many dialogues as columns."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 
 
 class Dialogue(NamedTuple):
-    """One dialogue as it was said (Snell et al. 2022: a trajectory).
+    """One dialogue (a trajectory of Snell et al. 2022).
 
     Attributes:
       texts: the utterances in their order, the agent's (actions) and the environment's (states).
-      rewards: of each utterance what it was paid; None for those of the environment.
-      terminal: whether the dialogue ended there, rather than was cut off.
-      meta: anything else that is known of it, as JSON has it.
+      rewards: of each utterance; None for those of the environment.
+      terminal: False where the dialogue was truncated.
+      meta: any other facts, as JSON.
     """
 
     texts: tuple[str, ...]
@@ -26,18 +26,18 @@ class Dialogue(NamedTuple):
 
     @property
     def total(self) -> float:
-        """The return: all rewards, without discount."""
+        """The undiscounted return."""
         return float(sum(reward for reward in self.rewards if reward is not None))
 
 
 class Dialogues(Sequence[Dialogue]):
-    """Many dialogues as columns; one by one they are `Dialogue`.
+    """N dialogues as columns; indexing gives a `Dialogue`.
 
     Attributes:
       starts: int64 [N + 1]; dialogue i has utterances starts[i] to starts[i + 1].
       texts: [utterances] of str.
       rewards: float64 [utterances], 0 where `actions` is False.
-      actions: bool [utterances], which of them are the agent's.
+      actions: bool [utterances], True for the agent's.
       terminals: bool [N].
       metas: [N] of str, each a JSON object.
     """
@@ -58,7 +58,6 @@ class Dialogues(Sequence[Dialogue]):
 
     @classmethod
     def of(cls, dialogues: Iterable[Dialogue]) -> Dialogues:
-        """The columns of some dialogues."""
         given = list(dialogues)
         rewards = [reward for dialogue in given for reward in dialogue.rewards]
         return cls(
@@ -72,7 +71,6 @@ class Dialogues(Sequence[Dialogue]):
 
     @classmethod
     def joined(cls, parts: Sequence[Dialogues]) -> Dialogues:
-        """Several one after the other."""
         lengths = np.concatenate([np.diff(part.starts) for part in parts])
         return cls(
             np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
@@ -104,7 +102,7 @@ class Dialogues(Sequence[Dialogue]):
         return (self[i] for i in range(len(self)))
 
     def returns(self) -> np.ndarray:
-        """The return of each dialogue, float64 [N]."""
+        """Undiscounted returns, float64 [N]."""
         sums = np.concatenate([[0.0], np.cumsum(self.rewards)])
         return sums[self.starts[1:]] - sums[self.starts[:-1]]
 
@@ -115,15 +113,14 @@ class Dialogues(Sequence[Dialogue]):
 
 
 class DialogueStream(Protocol):
-    """Dialogues without an end; a sequence of them (`Dialogues`) is the other kind of dataset."""
+    """An endless source of dialogues."""
 
     def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
         """The next dialogues, a function of `rng` alone.
 
         Args:
-          rng: for all that is drawn.
           count: of dialogues, or of groups of dialogues that belong together.
-          first: number of the first group, where `meta` names groups.
+          first: number of the first group, where `meta` numbers groups.
         """
 
 

@@ -1,4 +1,4 @@
-"""Dialogues of a file or a folder, in any form that is read."""
+"""Reads dialogues from a file or a folder, in any of the known formats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SUFFIXES = (".parquet", ".jsonl", ".json")
 
 
 def find(value: str, key: str) -> Path:
-    """The file of dialogues that the config's `key` names; of a folder its dialogues.parquet, or the only file of dialogues in it.
+    """The file that the config's `key` names; in a folder dialogues.parquet, or its only file of dialogues.
 
     Raises:
       UserError: there is none, or several.
@@ -42,7 +42,7 @@ def find(value: str, key: str) -> Path:
 
 
 def read(path: Path) -> Dialogues:
-    """All dialogues of a file; a parquet file of ours, or with a column `messages` as JSON lines have them.
+    """All dialogues of a file: our parquet, parquet with a column `messages`, or JSON lines.
 
     Raises:
       UserError: it cannot be read, or holds no dialogue.

@@ -1,8 +1,8 @@
-"""A dialogue as tokens, with the indices that learning by tokens and by utterances needs (Snell et al. 2022, `DataPoint`).
+"""A dialogue as tokens, with the indices of its actions by token and by utterance (Snell et al. 2022, `DataPoint`).
 
-`<s>` begins a dialogue whose first utterance is the environment's, `<a>` one whose first is the agent's; `</s>` and `</a>` end
-utterances, `</eod>` a dialogue that is terminal. What is learned at position i is token i + 1: an action's positions reach from
-the delimiter before it up to its last token, and `</a>` is its last token.
+`<s>` begins a dialogue whose first utterance is the environment's, `<a>` one whose first is the agent's. `</s>` and
+`</a>` end utterances, `</eod>` a terminal dialogue. Position i predicts token i + 1: an action's positions go from the
+delimiter before it to its last token, and `</a>` is its last token.
 """
 
 from __future__ import annotations
@@ -17,11 +17,7 @@ from motif_jax.datasets.dialogues.token_rewards import TokenReward
 
 
 class Delimiters(NamedTuple):
-    """The tokens that stand for no text.
-
-    Attributes:
-      pad, state_start, action_start, state_end, action_end, dialogue_end: their numbers.
-    """
+    """Token numbers of the delimiters and of the padding."""
 
     pad: int
     state_start: int
@@ -31,37 +27,33 @@ class Delimiters(NamedTuple):
     dialogue_end: int
 
 
-# How they are written, in the order of `Delimiters`.
+# Their texts, in the order of `Delimiters`.
 DELIMITER_TEXTS = ("<|pad|>", "<s>", "<a>", "</s>", "</a>", "</eod>")
 _, _STATE_START, _ACTION_START, _STATE_END, _ACTION_END, _DIALOGUE_END = DELIMITER_TEXTS
 
 
 class TextTokenizer(Protocol):
-    """What items are made with."""
+    """What `tokenise` needs of a tokenizer."""
 
     @property
-    def size(self) -> int:
-        """Number of tokens."""
+    def size(self) -> int: ...
 
     @property
-    def delimiters(self) -> Delimiters:
-        """Their numbers."""
+    def delimiters(self) -> Delimiters: ...
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of an utterance, without delimiters around it."""
+        """The tokens of an utterance, without delimiters."""
 
-    def decode(self, tokens: list[int]) -> str:
-        """The text of tokens."""
+    def decode(self, tokens: list[int]) -> str: ...
 
 
 class Vocabulary(NamedTuple):
-    """What a network has to know of a tokenizer, which need not be there yet.
+    """What a network has to know of a tokenizer, which may be trained later.
 
     Attributes:
       size: number of tokens.
-      delimiters: their numbers.
-      digest: what tells the tokens from any others; None while they are still to be learned.
-      texts: what each token says alone, by its number; none while they are still to be learned.
+      digest: identifies the tokenizer; None before it is trained.
+      texts: the text of each token by its number; empty before the tokenizer is trained.
     """
 
     size: int
@@ -71,17 +63,17 @@ class Vocabulary(NamedTuple):
 
 
 class TokenItem(NamedTuple):
-    """A dialogue of T tokens, A of them actions' tokens, in U actions.
+    """A dialogue of T tokens, A of them tokens of actions, in U actions.
 
     Attributes:
       tokens: int32 [T].
       state_indices: int32 [A + 1], `action_indices` and the last position.
       action_indices: int32 [A], the position before each token of an action.
-      rewards: float64 [A]: the token's own, and at an action's last token the action's.
-      terminals: int8 [A + 1], zeros, at last whether the dialogue is terminal.
+      rewards: float64 [A], of each token; at an action's last token plus the action's reward.
+      terminals: int8 [A + 1], zeros; the last is 1 if the dialogue is terminal.
       utterance_state_indices: int32 [U + 1], the delimiter before each action, and the last position.
       utterance_action_indices: int32 [U], the `</a>` of each action.
-      utterance_rewards: float64 [U], what the action is paid and the sum of its tokens' own.
+      utterance_rewards: float64 [U], the action's reward plus those of its tokens.
       utterance_terminals: int8 [U + 1], as `terminals`.
     """
 
@@ -97,7 +89,7 @@ class TokenItem(NamedTuple):
 
 
 def dialogue_text(dialogue: Dialogue) -> str:
-    """The dialogue with its delimiters, as people read it; a dialogue without an utterance waits for an action."""
+    """The dialogue as text with delimiters; a dialogue without utterances waits for an action."""
     parts = [_STATE_START if _state_first(dialogue) else _ACTION_START]
     for text, reward in zip(dialogue.texts, dialogue.rewards, strict=True):
         parts += [text, _STATE_END if reward is None else _ACTION_END]
@@ -114,14 +106,12 @@ def tokenise(
     token_reward: TokenReward,
     written: Sequence[np.ndarray] | None = None,
 ) -> TokenItem:
-    """The tokens and indices of a dialogue; see `TokenItem`.
+    """The tokens and indices of a dialogue.
 
     Args:
-      dialogue: what was said.
-      tokenizer: of its texts.
-      token_reward: what each token of an action is paid.
-      written: tokens of the last actions as an agent wrote them, int32 [M] each, with `</a>` where it wrote that: these take the place
-        of those that the tokenizer gives, and are the only actions. None: all actions are, in the tokenizer's tokens.
+      token_reward: the reward of each token of an action.
+      written: tokens of the last actions as an agent sampled them, int32 [M] each, with `</a>` where it sampled that. They
+        replace the tokenizer's, and are the only actions. None: all actions count, in the tokenizer's tokens.
     """
     marks = tokenizer.delimiters
     tokens = [marks.state_start if _state_first(dialogue) else marks.action_start]
@@ -159,7 +149,7 @@ def tokenise(
         terminals=_terminals(len(actions), dialogue.terminal),
         utterance_state_indices=np.concatenate([np.array(before, np.int32), end]),
         utterance_action_indices=np.array(ends, np.int32),
-        # In this order: another one's rounding would differ from the published numbers.
+        # In this order: any other rounds differently than the published numbers.
         utterance_rewards=np.array(
             [whole + sum(part.tolist()) for whole, part in zip(paid, parts)], np.float64
         ),

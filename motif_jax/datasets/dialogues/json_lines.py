@@ -12,7 +12,7 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import parse_json
 
 _TOGETHER = 1024
-# Its square, which losses take, is a number of 32 bits.
+# Losses square rewards in float32.
 _LARGEST_REWARD = 1e18
 AGENT, ROLES = "assistant", ("system", "user", "assistant", "tool")
 _FORM = (
@@ -22,10 +22,10 @@ _FORM = (
 
 
 def read(path: str | Path) -> Iterator[Dialogues]:
-    """Yields the dialogues of a file, some together.
+    """Yields the dialogues of a file in parts.
 
     Raises:
-      UserError: the file cannot be read, or a line is not a dialogue; says which.
+      UserError: the file cannot be read, or a line is not a dialogue; names the line.
     """
     part: list[Dialogue] = []
     try:
@@ -44,10 +44,10 @@ def read(path: str | Path) -> Iterator[Dialogues]:
 
 
 def parsed(content: Any, where: str) -> Dialogue:
-    """One dialogue of an object in either form, or of a function that returns it.
+    """The dialogue in an object of either form, or in the object that a function returns.
 
     Raises:
-      UserError: it is none; `where` says which.
+      UserError: it is not a dialogue; `where` names it.
     """
     try:
         content = content() if callable(content) else content
@@ -60,7 +60,7 @@ def parsed(content: Any, where: str) -> Dialogue:
 
 
 def _sequence(content: Mapping[str, Any]) -> Dialogue:
-    """LMRL-Gym's form: `reward` has a number for each utterance, those of the environment 0, or one for each action."""
+    """LMRL-Gym's form: `reward` has a number for each utterance, 0 for the environment's, or one for each action."""
     sequence, paid, done = content["sequence"], content["reward"], content["done"]
     texts = [text for text, _ in sequence]
     actions = [bool(action) for _, action in sequence]
@@ -75,7 +75,10 @@ def _sequence(content: Mapping[str, Any]) -> Dialogue:
 
 
 def _messages(content: Mapping[str, Any]) -> Dialogue:
-    """Chat's form: the assistant is the agent; rewards by message, by action, or one at the end. Without `done` it has ended."""
+    """Chat's form: the assistant is the agent; `done` is true by default.
+
+    Rewards are by message, by action, or one at the end.
+    """
     messages = content["messages"]
     if not isinstance(messages, Sequence) or not all(isinstance(each, Mapping) for each in messages):
         raise TypeError("messages is not a list of objects")

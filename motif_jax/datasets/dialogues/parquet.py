@@ -1,7 +1,7 @@
-"""Dialogues as one parquet file, the form in which they are exchanged.
+"""Reads and writes dialogues as one parquet file.
 
-A row a dialogue: `texts` (list of string), `rewards` (list of double, null for utterances of the environment), `terminal` (bool),
-`meta` (string, a JSON object).
+One row for each dialogue: `texts` (list of string), `rewards` (list of double, null for utterances of the environment),
+`terminal` (bool), `meta` (string, a JSON object).
 """
 
 from __future__ import annotations
@@ -51,12 +51,11 @@ def _metadata(about: Mapping[str, Any]) -> dict[bytes, bytes]:
 
 
 def write(path: str | Path, parts: Iterable[Dialogues], about: Mapping[str, Any]) -> None:
-    """Writes `parts` as one file, a row group each; the file is there once it is whole.
+    """Writes `parts` as one file, a row group each, atomically.
 
     Args:
-      path: of the file.
-      parts: the dialogues; asked for one after the other, so that they need not fit into memory together.
-      about: where they are from, as JSON has it; kept in the file's metadata.
+      parts: the dialogues; need not fit into memory together.
+      about: where they come from, as JSON; kept in the file's metadata.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,17 +74,17 @@ def write(path: str | Path, parts: Iterable[Dialogues], about: Mapping[str, Any]
 
 
 def write_part(path: str | Path, dialogues: Dialogues, about: Mapping[str, Any] | None = None) -> None:
-    """Writes a small file in one piece; `about` as in `write`."""
+    """Writes a small file at once; `about` as in `write`."""
     sink = pa.BufferOutputStream()
     pq.write_table(_table(dialogues, _metadata(about or {})), sink, compression="zstd")
     atomic_write_bytes(path, sink.getvalue().to_pybytes())
 
 
 def read(path: str | Path) -> Dialogues:
-    """The dialogues of a file with the columns that `write` writes, by any writer.
+    """The dialogues of a file with the columns of `write`, from any writer.
 
     Raises:
-      UserError: it is not a parquet file, a column is missing or of another kind, or a row does not fit together.
+      UserError: it is not a parquet file, a column is missing or of another type, or a row is inconsistent.
     """
     try:
         there = pq.read_schema(path).names
@@ -139,7 +138,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def about(path: str | Path) -> dict[str, Any]:
-    """The origin that `write` recorded; empty for files of others."""
+    """What `write` recorded as `about`; {} for files from elsewhere."""
     try:
         metadata = pq.read_schema(path).metadata or {}
     except (OSError, pa.ArrowException) as error:

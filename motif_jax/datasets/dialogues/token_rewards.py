@@ -1,4 +1,4 @@
-"""What each token of an action is paid, besides what the action is."""
+"""Rewards of single tokens, in addition to the rewards of actions."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ TokenReward = Callable[[np.ndarray], np.ndarray]
 
 
 def constant(value: float) -> TokenReward:
-    """Every token alike."""
+    """The same reward for every token."""
     return lambda tokens: np.full(len(tokens), value, np.float64)
 
 
 def by_token(values: Mapping[int, float], scale: float = 1.0, shift: float = 0.0) -> TokenReward:
-    """`scale` times a token's value, plus `shift`; a token without a value has 0."""
+    """`scale` times a token's value, plus `shift`; tokens without a value have 0."""
     return lambda tokens: np.array(
         [values.get(token, 0.0) * scale + shift for token in tokens.tolist()], float
     )
 
 
 def from_file(path: str | Path, scale: float = 1.0, shift: float = 0.0) -> TokenReward:
-    """`by_token` of a JSON file: an object, a token's number -> its value (for instance its frequency).
+    """`by_token` of a JSON object, token number -> value (such as its frequency).
 
     Raises:
-      UserError: the file is not there, or holds something else.
+      UserError: the file is missing or holds something else.
     """
     remedy = 'give a file such as {"262": 0.01}, the number of a token and its value'
     found: dict[int, float] = {}

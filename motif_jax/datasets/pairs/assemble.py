@@ -1,4 +1,4 @@
-"""Puts the chunks of a collection together: which sub-sequences form which pair, and the final arrays."""
+"""Joins the chunks of a collection: draws the pairs of sub-sequences and fills the final arrays."""
 
 from __future__ import annotations
 
@@ -14,14 +14,9 @@ CAPTION_KEY = "caption_key"
 
 
 def enough_episodes(counts: Callable[[int], int | None], rows: int) -> int | None:
-    """Number of episodes 0, 1, ... that together hold at least `rows` sub-sequences.
+    """The smallest number of episodes 0, 1, ... that together hold at least `rows` sub-sequences.
 
-    Args:
-      counts: episode -> its number of sub-sequences, None when it has not been played.
-      rows: how many are needed.
-
-    Returns:
-      The smallest such number, None as long as episodes in front are missing.
+    None while an earlier episode is missing. `counts` gives an episode's sub-sequences, None before it was played.
     """
     total = episode = 0
     while total < rows:
@@ -36,16 +31,15 @@ def enough_episodes(counts: Callable[[int], int | None], rows: int) -> int | Non
 def draw_pairs(
     rows: int, num_pairs: int, rng: np.random.Generator, caption_keys: np.ndarray | None = None
 ) -> tuple[np.ndarray, int]:
-    """Shuffles all sub-sequences together; neighbours form pairs.
+    """Shuffles all sub-sequences; neighbours form pairs.
 
     Args:
       rows: number of sub-sequences, at least 2 * num_pairs.
-      num_pairs: pairs to keep, the first ones.
-      rng: generator of the shuffle.
+      num_pairs: how many pairs to keep, the first ones.
       caption_keys: [rows], pairs with equal keys are left out; None keeps them.
 
     Returns:
-      (int64 [at most num_pairs, 2] of row numbers, how many pairs there were to keep in all).
+      (int64 [at most num_pairs, 2] of row numbers, number of usable pairs).
     """
     pairs = rng.permutation(rows)[: rows // 2 * 2].reshape(-1, 2)
     if caption_keys is not None:
@@ -55,7 +49,7 @@ def draw_pairs(
 
 
 def more_rows(rows: int, num_pairs: int, kept: int) -> int:
-    """The number of further sub-sequences to play for, when `rows` of them gave `kept` usable pairs."""
+    """The number of sub-sequences still to be played, when `rows` of them gave `kept` usable pairs."""
     if kept == 0:
         return 4 * rows
     return max(rows + 2, math.ceil(1.05 * rows * num_pairs / kept))
@@ -67,13 +61,13 @@ def fill(
     counts: Sequence[int],
     load: Callable[[int], Mapping[str, np.ndarray]],
 ) -> Iterator[int]:
-    """Scatters the chunks of episodes 0, 1, ... into the arrays of `writer`; yields each episode when done.
+    """Copies the chunks of episodes 0, 1, ... into the arrays of `writer`; yields each episode when done.
 
     Args:
-      writer: where the arrays go; made for len(pairs) pairs.
+      writer: made for len(pairs) pairs.
       pairs: int64 [pairs, 2], rows counted through all episodes in order.
       counts: number of rows of each episode.
-      load: episode -> arrays [rows of the episode, ...], those of the dataset named 'data/NAME' or 'info/NAME'.
+      load: episode -> arrays [rows of the episode, ...], by dataset name ('data/NAME', 'info/NAME').
     """
     offsets = np.concatenate([[0], np.cumsum(counts)])
     place = np.full(offsets[-1], -1, np.int64)

@@ -1,7 +1,6 @@
-"""What the collect stage keeps of one played episode until the dataset is put together: a chunk file.
+"""Chunk files: the sub-sequences that the collect stage drew from one episode.
 
-A chunk holds the drawn sub-sequences of an episode. Its name says the episode's index and how many there are
-(`00000012-000345.npz`), so that a folder's listing shows how far a collection is.
+A file's name holds the episode's index and the number of sub-sequences (`00000012-000345.npz`).
 """
 
 from __future__ import annotations
@@ -23,21 +22,19 @@ _NAME = re.compile(r"(\d{8})-(\d{6,})\.npz")
 def draw_starts(
     steps: int, length: int, share: float, rng: np.random.Generator, weights: np.ndarray | None = None
 ) -> np.ndarray:
-    """Draws where the sub-sequences of one episode begin.
+    """Draws the first steps of an episode's sub-sequences.
 
-    As published, floor(steps / length) distinct start points are drawn uniformly (with length 1 that is every
-    step); `share` keeps that part of them, so that more episodes fill a dataset of the same size.
+    As published, floor(steps / length) distinct starts are drawn uniformly (length 1: every step). `share` keeps that part
+    of them, so that more episodes fill a dataset of the same size.
 
     Args:
       steps: steps of the episode.
       length: steps of a sub-sequence.
       share: in (0, 1], 1 as published.
-      rng: the episode's own generator.
-      weights: float [steps - length + 1], how likely each start point is relative to the others; None as published: all
-        alike.
+      weights: float [steps - length + 1], relative probability of each start; None as published: uniform.
 
     Returns:
-      int64 [starts], ascending; at least one start unless the episode is shorter than a sub-sequence.
+      int64 [starts], ascending; at least one unless the episode is shorter than a sub-sequence.
     """
     if steps < length:
         return np.zeros(0, np.int64)
@@ -47,11 +44,11 @@ def draw_starts(
 
 
 def evenly(messages: np.ndarray, length: int) -> np.ndarray:
-    """Weights of start points by which each distinct message of an episode is as likely as any other, however often it came.
+    """Weights of starts that make every distinct message of an episode equally likely.
 
     Args:
       messages: uint8 [steps, bytes].
-      length: steps of a sub-sequence, which is known by its first message.
+      length: steps of a sub-sequence, which counts by its first message.
 
     Returns:
       float64 [steps - length + 1], 1 / how often the message begins one; [0] of an episode shorter than a sub-sequence.
@@ -68,7 +65,7 @@ def gather(history: Mapping[str, np.ndarray], starts: np.ndarray, length: int) -
 
 
 def save(folder: str | Path, episode: int, count: int, arrays: Mapping[str, np.ndarray]) -> Path:
-    """Writes the chunk of `episode` with `count` sub-sequences, wholly or not at all."""
+    """Writes the chunk of `episode` with `count` sub-sequences atomically."""
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)  # type: ignore[arg-type]
     path = Path(folder) / f"{episode:08d}-{count:06d}.npz"
@@ -77,7 +74,7 @@ def save(folder: str | Path, episode: int, count: int, arrays: Mapping[str, np.n
 
 
 def scan(folder: str | Path) -> dict[int, int]:
-    """Returns episode -> number of sub-sequences of every chunk in `folder`."""
+    """Episode -> number of sub-sequences, of every chunk in `folder`."""
     matches = (_NAME.fullmatch(path.name) for path in Path(folder).glob("*.npz"))
     return {int(match[1]): int(match[2]) for match in matches if match}
 
@@ -94,7 +91,7 @@ def load(folder: str | Path, episode: int, count: int) -> dict[str, np.ndarray]:
 
 
 def load_actions(path: Path) -> np.ndarray:
-    """Reads the actions [T] that an agent took in an episode.
+    """Reads the actions [T] of an episode.
 
     Raises:
       UserError: the file is damaged.

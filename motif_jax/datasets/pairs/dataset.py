@@ -1,12 +1,11 @@
-"""Reads a pairs dataset: the published folder as it is, or one that the collect stage wrote.
+"""Reads a pairs dataset: the published folder, or one of the collect stage.
 
     data/NAME.npy        [pairs, 2, length, ...]  what the two sub-sequences of each pair show
     info/NAME.npy        [pairs, 2]               numbers about each sub-sequence and its game
     preference/NAME.npy  int8 [pairs]             0 first, 1 second, 2 tie, 3 unknown
-    dataset.json                                  origin, counts, digests (only in datasets written here)
+    dataset.json                                  origin, counts, digests (not in the published one)
 
-Arrays are mapped into memory and checked when they are first asked for: a dataset needs only the arrays that
-its reader reads.
+Arrays are memory-mapped and checked on first use; unused ones may be missing.
 """
 
 from __future__ import annotations
@@ -25,15 +24,13 @@ from motif_jax.support.files import load_array, read_json
 
 
 class PairsDataset:
-    """An open dataset. Make one with `PairsDataset.open`.
+    """An open dataset; made by `PairsDataset.open`.
 
     Attributes:
-      folder: where it lies.
-      num_pairs: number of pairs.
       length: steps of a sub-sequence.
-      data: name -> memory-mapped array [pairs, 2, length, ...], checked on first use.
-      info: name -> memory-mapped array [pairs, 2], checked on first use.
-      meta: content of dataset.json, {} where there is none.
+      data: name -> memory-mapped array [pairs, 2, length, ...].
+      info: name -> memory-mapped array [pairs, 2].
+      meta: content of dataset.json, {} without one.
     """
 
     def __init__(self, folder: Path, meta: dict[str, Any], num_pairs: int, length: int) -> None:
@@ -47,15 +44,11 @@ class PairsDataset:
 
     @classmethod
     def open(cls, folder: str | Path, need: Sequence[str] = ("message",)) -> PairsDataset:
-        """Opens `folder` and checks the arrays in `need`.
-
-        Args:
-          folder: the dataset folder.
-          need: names of data arrays that must be there; 'info/NAME' asks for one of info/.
+        """Opens `folder` and checks the arrays in `need` ('NAME' of data/, 'info/NAME' of info/).
 
         Raises:
-          UserError: the folder is not a pairs dataset, an array is missing, damaged, of a wrong dtype or shape,
-            or differs from the others in the number of pairs or the length; the file is named.
+          UserError: not a pairs dataset; an array is missing, damaged, of a wrong dtype or shape, or does not match the
+            others.
         """
         folder = Path(folder)
         _check_folder(folder)
@@ -72,14 +65,13 @@ class PairsDataset:
         return dataset
 
     def preference_names(self) -> tuple[str, ...]:
-        """Names of the label files in preference/, sorted."""
         return tuple(sorted(path.stem for path in (self.folder / "preference").glob("*.npy")))
 
     def preference(self, name: str) -> np.ndarray:
         """Labels of annotation `name`: int8 [pairs] of 0 first, 1 second, 2 tie, 3 unknown.
 
         Raises:
-          UserError: no such file, or not integers, or another number of pairs, or labels outside 0..3.
+          UserError: no such file, not integers, another number of pairs, or labels outside 0..3.
         """
         path = self.folder / "preference" / f"{name}.npy"
         if not path.exists():
@@ -103,10 +95,10 @@ class PairsDataset:
     def content_hash(self) -> str:
         """Hash of what annotators may read (messages, status, rewards, scores): 32 hexadecimal digits.
 
-        It does not depend on where the folder lies, on its annotations, or on screens and glyphs.
+        Independent of the folder, the annotations, screens and glyphs.
 
         Raises:
-          UserError: an array differs from the digest that dataset.json holds for it.
+          UserError: an array does not have the digest in dataset.json.
         """
         if self._content_hash is None:
             written = self.meta.get("digests", {})
@@ -147,8 +139,6 @@ class PairsDataset:
 
 
 class _Arrays(Mapping[str, np.ndarray]):
-    """The .npy files of a folder by name, each mapped and checked when it is first asked for."""
-
     def __init__(self, folder: Path, check: Callable[[str, Path, np.ndarray], None]) -> None:
         self._folder = folder
         self._check = check
@@ -191,7 +181,6 @@ def _check_folder(folder: Path) -> None:
 
 
 def _maker(folder: Path) -> str:
-    """The program that began to write the dataset, if it is known."""
     try:
         return str(json.loads((folder / "config.json").read_text(encoding="utf-8"))["stage"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -210,7 +199,7 @@ def _read_meta(folder: Path) -> dict[str, Any]:
 
 
 def map_array(path: Path) -> np.ndarray:
-    """Maps a .npy file into memory; UserError where it is missing, damaged, empty or no array of numbers."""
+    """Memory-maps a .npy file; UserError where it is missing, damaged, empty or not numeric."""
     if not path.exists():
         have = ", ".join(sorted(other.stem for other in path.parent.glob("*.npy"))) or "none"
         raise UserError(f"{path} is missing: the arrays in {path.parent.name}/ are {have}")

@@ -1,4 +1,4 @@
-"""Finds the distinct rows of large byte arrays: a dataset has a million messages and few different ones."""
+"""Finds the distinct rows of large byte arrays: a dataset has a million messages, few of them distinct."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _WORDS = np.random.default_rng(20231107).integers(0, 2**63, 1 << 10, np.uint64) 
 
 
 def hash_rows(rows: np.ndarray) -> np.ndarray:
-    """Hashes each row of `rows` uint8 [N, W] to a uint64: equal rows have equal hashes, others hardly ever.
+    """Hashes rows uint8 [N, W] to uint64 [N]: equal rows have equal hashes, collisions are rare.
 
-    The hashes are the same in every process and on every little-endian machine.
+    The same in every process and on every little-endian machine.
     """
     num, width = rows.shape
     padding = -width % 8
@@ -27,13 +27,13 @@ def hash_rows(rows: np.ndarray) -> np.ndarray:
 
 
 def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the distinct rows, in the order of their first occurrence, and which one each row is.
+    """The distinct rows in the order of first occurrence, and the index of each row.
 
     Args:
-      rows: uint8 [N, W]; may be memory-mapped, it is read block by block.
+      rows: uint8 [N, W]; may be memory-mapped, is read block by block.
 
     Returns:
-      (table uint8 [M, W], ids int32 [N]) with table[ids] equal to rows, exactly.
+      (table uint8 [M, W], ids int32 [N]) with table[ids] exactly equal to rows.
     """
     num = rows.shape[0]
     hashes = np.empty(num, np.uint64)
@@ -52,7 +52,7 @@ def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _distinct_by_sorting(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same without hashes, for the day on which two rows share one."""
+    """Without hashes, for the case of a collision."""
     _, first, ids = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
     rank = np.empty_like(order)
@@ -61,6 +61,6 @@ def _distinct_by_sorting(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def used_length(table: np.ndarray) -> int:
-    """Number of leading bytes up to the last one that is set in any row of uint8 [M, W]."""
+    """Number of leading bytes up to the last non-zero one in any row of uint8 [M, W]."""
     columns = np.flatnonzero(table.any(axis=0))
     return int(columns[-1]) + 1 if columns.size else 0

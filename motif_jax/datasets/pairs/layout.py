@@ -10,13 +10,13 @@ import numpy as np
 
 MESSAGE_BYTES = 256
 
-# Where collect keeps what is not finished; a folder that has it holds no whole dataset.
+# Unfinished work of collect; a folder with it holds no complete dataset.
 STAGING = ".staging"
 META = "dataset.json"
 # One line for each game that a dataset written here was drawn from.
 EPISODES = "episodes.jsonl"
 
-# What annotators may read. Pictures of the same steps (tty_*, glyphs) do not change what a dataset is.
+# Arrays that annotators may read; pictures of the same steps (tty_*, glyphs) do not identify a dataset.
 CONTENT_ARRAYS = ("data/message", "data/blstats", "data/rewards", "info/score")
 
 _HASH_BLOCK = 1 << 24
@@ -28,9 +28,9 @@ class ArrayLayout:
 
     Attributes:
       steps: allowed shapes of one step.
-      dtype: dtype that the project writes.
-      kinds: numpy kinds that it reads ('u' unsigned, 'i' signed, 'f' floating).
-      itemsize: bytes an entry must have, or None for any.
+      dtype: dtype that is written.
+      kinds: numpy kinds that are read ('u' unsigned, 'i' signed, 'f' floating).
+      itemsize: bytes of an entry, None for any.
     """
 
     steps: tuple[tuple[int, ...], ...]
@@ -39,7 +39,6 @@ class ArrayLayout:
     itemsize: int | None = None
 
     def step_bytes(self) -> int:
-        """Bytes of one step as the project writes it."""
         return int(np.prod(self.steps[0])) * np.dtype(self.dtype).itemsize
 
 
@@ -54,10 +53,9 @@ DATA_ARRAYS: Mapping[str, ArrayLayout] = {
 
 
 def array_digest(array: np.ndarray) -> str:
-    """Digest of shape, dtype and content of `array`; a memory-mapped one is read block by block.
+    """Digest of shape, dtype and content: 32 hexadecimal digits, the same on every machine.
 
-    Returns:
-      32 hexadecimal digits, the same on every machine.
+    A memory-mapped array is read block by block.
     """
     digest = hashlib.blake2b(f"{array.shape} {array.dtype.str}\n".encode(), digest_size=16)
     flat = array.reshape(-1)
@@ -68,13 +66,13 @@ def array_digest(array: np.ndarray) -> str:
 
 
 def combine_digests(digests: Mapping[str, str], names: Iterable[str] = CONTENT_ARRAYS) -> str:
-    """Content hash of a dataset from the digests of its arrays ('data/message': ...), those absent left out."""
+    """Content hash of a dataset from the digests of its arrays ('data/message': ...); absent ones are left out."""
     text = "".join(f"{name} {digests[name]}\n" for name in sorted(names) if name in digests)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def first_not_finite(array: np.ndarray) -> int | None:
-    """The first pair of an array [pairs, ...] with a number that is NaN or infinite; None without one."""
+    """The first pair of an array [pairs, ...] with a NaN or infinity; None without one."""
     if array.dtype.kind != "f":
         return None
     rows = max(1, _HASH_BLOCK // max(1, array[:1].nbytes))

@@ -16,7 +16,7 @@ _WINS = 0.9  # share of a message's decided comparisons that it must win to coun
 
 @dataclasses.dataclass(frozen=True)
 class Outcomes:
-    """Comparisons of each distinct message with other messages, and its steps, all int64 [M]."""
+    """Comparisons of each distinct message with others, and its steps, all int64 [M]."""
 
     wins: np.ndarray
     losses: np.ndarray
@@ -25,28 +25,27 @@ class Outcomes:
 
     @property
     def tied(self) -> np.ndarray:
-        """bool [M]: which messages tie in at least half of their comparisons: what the judge sees no value in."""
+        """bool [M]: messages that tie in at least half of their comparisons."""
         compared = self.wins + self.losses + self.ties
         return (compared > 0) & (2 * self.ties >= compared)
 
     @property
     def wanted(self) -> np.ndarray:
-        """int64: messages that win nearly all of their decided comparisons and are no ties, the most frequent first."""
+        """int64: messages that win nearly all of their decided comparisons and seldom tie, the most frequent first."""
         decided = self.wins + self.losses
         chosen = np.flatnonzero((self.wins > 0) & (self.wins >= _WINS * decided) & ~self.tied)
         return chosen[np.argsort(-self.steps[chosen], kind="stable")]
 
 
 def count_outcomes(ids: np.ndarray, labels: np.ndarray, num_messages: int) -> Outcomes:
-    """Counts what became of each message.
+    """Counts each message's outcomes, by step: all messages of a winning sub-sequence win.
+
+    Pairs of equal texts do not count.
 
     Args:
       ids: int [P, 2, L], which message each step of a pair shows.
       labels: int [P]: 0 first, 1 second, 2 tie; others are not counted.
       num_messages: M.
-
-    Returns:
-      Counts by step: in a sub-sequence that wins, each of its messages wins. Pairs of equal texts decide nothing.
     """
 
     def times(shown: np.ndarray) -> np.ndarray:
@@ -62,7 +61,7 @@ def count_outcomes(ids: np.ndarray, labels: np.ndarray, num_messages: int) -> Ou
 
 
 def describe(outcomes: Outcomes, messages: np.ndarray | Sequence[str], most: int = 5) -> str:
-    """One or two lines for people: the texts that win most with their steps, and a warning where they are rare."""
+    """One or two lines: the texts that win most with their steps, and a warning where they are rare."""
     wanted = outcomes.wanted
     total = int(outcomes.steps.sum())
     if not wanted.size:

@@ -1,4 +1,4 @@
-"""A pairs dataset with its preferences as one parquet file, and back, without loss."""
+"""Converts a pairs dataset with its preferences to one parquet file and back, without loss."""
 
 from __future__ import annotations
 
@@ -26,33 +26,30 @@ from motif_jax.support.files import parse_json, sync
 FORMAT, VERSION = b"motif_jax.pairs", 1
 ROWS_PER_GROUP = 2048
 SIDES = ("first", "second")
-# What a file may name: nothing that leads out of the dataset's folder.
+# Names that a file may hold: none leads out of the dataset's folder.
 _ARRAY = re.compile(r"(data|info)/[A-Za-z0-9_-]+")
 _ANNOTATION = re.compile(r"[A-Za-z0-9_+=-][A-Za-z0-9_+=.-]*")
 _MANIFEST = re.compile(_ANNOTATION.pattern + r"/[A-Za-z0-9_-]+\.json")
 
 
 def array_names(dataset: PairsDataset) -> list[str]:
-    """All arrays of a dataset: 'data/message', ..., 'info/score', ..., sorted."""
+    """All arrays of a dataset, sorted: 'data/message', ..., 'info/score', ..."""
     return [f"data/{name}" for name in dataset.data] + [f"info/{name}" for name in dataset.info]
 
 
 def write(dataset: PairsDataset, path: str | Path, arrays: Sequence[str] | None = None) -> Iterator[int]:
-    """Writes the file and yields the number of pairs done so far; it is there once all are.
+    """Writes the file atomically; yields the number of pairs done so far.
 
-    Columns: `pair`; `preference/NAME` (int8, 0 first, 1 second, 2 tie, 3 unknown) and
-    `probabilities/NAME` (first, second, tie) of each annotation; and two for each array, `data/NAME/first` and
-    `data/NAME/second`: message as bytes without trailing zeros (a list of them where sub-sequences are longer
-    than 1), numbers as lists in C order. Shapes, dtypes and a digest of each array stand in the file's metadata,
-    and so do the manifests of the annotations.
+    Columns: `pair`; of each annotation `preference/NAME` (int8, 0 first, 1 second, 2 tie, 3 unknown) and
+    `probabilities/NAME` (first, second, tie); of each array `data/NAME/first` and `data/NAME/second`. Messages are bytes
+    without trailing zeros (lists of them for sub-sequences longer than 1), numbers are lists in C order. The metadata
+    holds shapes, dtypes and digests of the arrays, and the manifests of the annotations.
 
     Args:
-      dataset: what to write.
-      path: the file.
-      arrays: which arrays, by `array_names`; all by default.
+      arrays: names from `array_names`; None for all.
 
     Raises:
-      UserError: an array is not there, damaged, or not the one that dataset.json has a digest of.
+      UserError: an array is missing, damaged, or does not have the digest in dataset.json.
     """
     names = list(arrays) if arrays is not None else array_names(dataset)
     columns = {name: _open(dataset, name) for name in names}
@@ -102,7 +99,7 @@ def write(dataset: PairsDataset, path: str | Path, arrays: Sequence[str] | None 
 
 
 def _manifests(folder: Path, annotation: str) -> dict[str, Any]:
-    """File name -> what it holds, of all that says how labels were made."""
+    """File name -> content, of all files that say how labels were made."""
     paths = sorted((folder / "annotations" / annotation).glob("*.json"))
     try:
         return {path.name: json.loads(path.read_text(encoding="utf-8")) for path in paths}
@@ -152,13 +149,11 @@ class Contents:
     """A file's description of its contents.
 
     Attributes:
-      path: the file.
-      num_pairs: its rows.
       arrays: name -> (shape of one side of a pair, dtype).
       labels, chances: annotations with labels, with probabilities.
-      digests: name of an array -> digest; of files of earlier versions only some, or none.
-      manifests: annotation -> file name -> what says how its labels were made.
-      meta: dataset.json of the dataset that it was made of.
+      digests: name of an array -> digest; incomplete in files of earlier versions.
+      manifests: annotation -> file name -> how its labels were made.
+      meta: dataset.json of the source dataset.
     """
 
     path: Path
@@ -172,10 +167,10 @@ class Contents:
 
 
 def contents(path: str | Path) -> Contents:
-    """Reads what a file says it holds, and checks that its rows and columns are there.
+    """Reads a file's description, and checks that its rows and columns are complete.
 
     Raises:
-      UserError: it is not a file that `write` wrote, or rows or columns are missing.
+      UserError: it is not a file of `write`, or rows or columns are missing.
     """
     path = Path(path)
     try:
@@ -213,7 +208,6 @@ def contents(path: str | Path) -> Contents:
 
 
 def _entries(kind: pa.DataType, name: str) -> int:
-    """Entries of an array that a cell of a column holds."""
     cells = kind.list_size if pa.types.is_fixed_size_list(kind) else 1
     return cells * layout.MESSAGE_BYTES if name == "data/message" else cells
 
@@ -232,7 +226,7 @@ def _check(found: Contents, columns: Mapping[str, pa.DataType], rows: int) -> No
     if missing := sorted(wanted - set(columns)):
         raise UserError(f"{found.path}: the columns {', '.join(missing)} are missing")
     for name, (shape, _) in found.arrays.items():
-        # What a column does not have cannot be claimed: room is made for it before it is read.
+        # Checked before memory is allocated: a file may claim rows that its columns do not have.
         there = [_entries(columns[f"{name}/{side}"], name) for side in SIDES]
         if there != [math.prod(shape)] * 2:
             raise UserError(f"{found.path}: {name} {list(shape)} does not fit its columns of {there} entries")
@@ -245,11 +239,10 @@ def _annotations(columns: set[str], prefix: str) -> list[str]:
 
 
 def read(path: str | Path, folder: str | Path) -> Iterator[int]:
-    """Makes a dataset folder of a file that `write` wrote, and yields the number of pairs done so far.
+    """Makes a dataset folder of a file of `write`; yields the number of pairs done so far.
 
     Raises:
-      UserError: the file is none of these, damaged, or not what its digests say; or the folder already holds
-        a dataset.
+      UserError: not a file of `write`, damaged, not matching its digests; or the folder already holds a dataset.
     """
     found = contents(path)
     with PairsWriter(folder, found.num_pairs) as writer:
@@ -305,7 +298,6 @@ def _batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
 def _put(
     path: Path, batch: pa.RecordBatch, name: str, out: np.ndarray, convert: Callable[..., np.ndarray]
 ) -> None:
-    """Writes a column's values into `out`."""
     column = batch.column(name)
     try:
         if column.null_count:

@@ -8,20 +8,13 @@ import numpy as np
 
 
 def torch_permutation(num: int, seed: int) -> np.ndarray:
-    """The permutation of 0..num-1 that `torch.randperm(num)` draws from a CPU generator seeded with `seed`.
+    """The permutation of 0..num-1 of `torch.randperm(num)` by a CPU generator seeded with `seed`, int64 [num].
 
     Forward Fisher-Yates on the raw 32-bit outputs of MT19937: entry i is swapped with entry
     i + raw_i mod (num - i), for i = 0..num-2.
 
-    Args:
-      num: number of entries, 0 <= num < 2**32 / 20 (torch draws 64 bits an entry above that).
-      seed: seed of the generator, 0 <= seed < 2**32.
-
-    Returns:
-      int64 [num].
-
     Raises:
-      ValueError: num or seed is out of range.
+      ValueError: not 0 <= num < 2**32 / 20 (above, torch draws 64 bits an entry), or not 0 <= seed < 2**32.
     """
     if not 0 <= num < 2**32 // 20:
         raise ValueError(f"num={num}: 0 <= num < {2**32 // 20} expected")
@@ -41,19 +34,14 @@ def torch_permutation(num: int, seed: int) -> np.ndarray:
 def torch_split(num: int, seed: int, fraction: float = 0.8) -> tuple[np.ndarray, np.ndarray]:
     """Splits `num` labelled pairs as the published training does (ALGORITHMS: Motif, preference loss).
 
-    The indices count the pairs WITH a known label, in their order in the dataset. The training part has
-    floor(fraction * num) entries and the one left over by rounding, if there is one.
-
-    Args:
-      num: number of labelled pairs.
-      seed: the run's seed.
-      fraction: share of the training part, in (0, 1).
+    Indices count the pairs WITH a known label, in their order in the dataset. The training part has floor(fraction * num)
+    entries, plus one if rounding leaves one over.
 
     Returns:
       (training indices, validation indices), int64, disjoint, together 0..num-1.
 
     Raises:
-      ValueError: fraction, num or seed is out of range.
+      ValueError: num or seed as in `torch_permutation`, or fraction not in (0, 1).
     """
     if not 0.0 < fraction < 1.0:
         raise ValueError(f"fraction={fraction}: 0 < fraction < 1 expected")

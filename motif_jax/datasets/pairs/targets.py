@@ -1,4 +1,4 @@
-"""What a reward model is asked to learn from one or several annotations of a dataset."""
+"""Targets of a reward model from one or several annotations of a dataset."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class PairTargets:
 
     Attributes:
       labels: int8 [pairs], 0 first, 1 second, 2 tie, 3 unknown to every annotator.
-      targets: float32 [pairs, 2], the wanted probability that the first, the second is better; sums to 1.
-      unsmoothed: float32 [pairs, 2], the targets before label smoothing: what a model is measured by.
-      weights: float32 [pairs], how much the pair counts in the loss; 0 for unknown and dropped ones.
+      targets: float32 [pairs, 2], wanted probability that the first, the second is better; sums to 1.
+      unsmoothed: float32 [pairs, 2], targets before label smoothing, for metrics.
+      weights: float32 [pairs], weight in the loss; 0 for unknown and dropped pairs.
     """
 
     labels: np.ndarray
@@ -36,15 +36,15 @@ class PairTargets:
 
 
 def probabilities_path(dataset: PairsDataset, name: str) -> Path:
-    """Where annotation `name` keeps its probabilities (first, second, tie), if its annotator gave any."""
+    """File of an annotation's probabilities (first, second, tie); may not exist."""
     return dataset.folder / "annotations" / name / "probabilities.npy"
 
 
 def read_probabilities(dataset: PairsDataset, name: str) -> np.ndarray:
-    """Probabilities float32 [pairs, 3] (first, second, tie) of annotation `name`, NaN where there are none.
+    """Probabilities float32 [pairs, 3] (first, second, tie) of annotation `name`, NaN where unknown.
 
     Raises:
-      UserError: the annotation has none, or they are not of this dataset.
+      UserError: there are none, or of another dataset.
     """
     path = probabilities_path(dataset, name)
     if not path.exists():
@@ -83,19 +83,17 @@ def read_targets(
     ties: str = "half",
     annotator_weights: Sequence[float] = (),
 ) -> PairTargets:
-    """Combines annotations into targets.
+    """Combines annotations into targets, averaged over the annotators that know the pair.
 
-    Of several annotators the targets are averaged over those who know the pair. The label, which only
-    accuracies use, is the side that this average prefers; of one annotator it is the label as it stands.
+    The label, used by accuracies only, is the side that the average prefers; with one annotator it is that annotator's.
 
     Args:
-      dataset: the dataset.
-      names: its annotations to use, at least one.
+      names: annotations to use, at least one.
       soft: learn the annotators' probabilities instead of their labels.
       smoothing: share in [0, 1] of every target that is moved to one half each.
-      confidence: 'probability' weighs each annotator's say by the probability of its most likely answer.
+      confidence: 'probability' weighs each annotator by the probability of its most likely answer.
       ties: 'half' trains towards equal rewards, 'drop' leaves ties out of the loss.
-      annotator_weights: how much each annotator counts; equal by default.
+      annotator_weights: weight of each annotator; equal by default.
 
     Raises:
       UserError: an annotation or its probabilities are missing or damaged, or nothing is labelled.

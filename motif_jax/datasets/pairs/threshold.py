@@ -1,4 +1,4 @@
-"""The threshold of a reward that is read off its dataset: above the texts that the judge called ties."""
+"""Advises a threshold of the reward from its dataset: above the texts that the judge labelled as ties."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ _LUMP = 0.99
 
 
 def level(config: Mapping[str, Any]) -> float | str | None:
-    """What `TrainedReward.normalisation` takes for a config's section `reward`: 'auto', or its quantile."""
+    """The argument of `TrainedReward.normalisation` for a config's section `reward`: 'auto' or its quantile."""
     return AUTO if config.get("threshold") == AUTO else config["quantile"]
 
 
 def advise(
     normalised: np.ndarray, steps: np.ndarray, tied: np.ndarray, empty: np.ndarray, levels: np.ndarray
 ) -> dict[str, Any]:
-    """Which share of the steps each threshold pays, and which threshold pays none of the ties.
+    """The share of the steps that each threshold pays, and a threshold that pays no ties.
 
     Args:
       normalised: float [M], normalised reward of each distinct message.
       steps: int [M], steps that show it.
-      tied: bool [M], whether the judge saw no value in it.
+      tied: bool [M], whether the judge called it a tie (`Outcomes.tied`).
       empty: bool [M], whether it is the empty text.
       levels: float [Q], the thresholds of the quantile table.
 
     Returns:
-      JSON-able: `paid_shares` of the steps, one a level; `lump_share` of the steps and `lump_edge`, the normalised reward at
-      its upper end (None without ties); `threshold`, above the lump and above the empty text (None where there is neither),
-      and `paid_share` of the steps above it.
+      JSON-able: `paid_shares` of the steps, one for each level; `lump_share`, the ties' share of the steps; `lump_edge`, the
+      largest normalised reward of ties (None without ties); `threshold`, above ties and empty text (None without both);
+      `paid_share` of the steps above it.
     """
     total = max(1, int(steps.sum()))
 
@@ -58,7 +58,7 @@ def advise(
 
 
 def describe(statistics: Mapping[str, Any], quantile: float | None) -> str:
-    """Lines for people: which share of the dataset's steps `quantile` pays, the advice, and a warning; '' without advice.
+    """Lines of text: the share of the dataset's steps that `quantile` pays, the advice, and a warning; '' without advice.
 
     Args:
       statistics: of an evaluation of a reward: quantile_levels, quantiles, advice.

@@ -1,4 +1,4 @@
-"""Writes a pairs dataset, whole or not at all."""
+"""Writes a pairs dataset atomically."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ from motif_jax.datasets.pairs import layout
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_save_npy, atomic_write_json, new_array, sync
 
-# What a dataset consists of; a folder that has one of these holds somebody's work.
+# Parts of a dataset; a folder with one of them holds somebody's work.
 PARTS = ("data", "info", "preference", "annotations")
 
 
 def check_folder(folder: str | Path, staging: str | Path | None = None) -> None:
-    """Refuses a folder that holds a dataset, whole or in part, which no writer that was killed has left there.
+    """Refuses a folder with a dataset, whole or partial, unless a killed writer left it.
 
     Args:
-      folder: where a dataset is to be written.
-      staging: where it is built; a writer that was killed leaves it. `folder`/.staging by default.
+      staging: where a dataset is built; `folder`/.staging by default.
 
     Raises:
-      UserError: the folder holds a dataset of its own, such as the published one, which has no dataset.json.
+      UserError: the folder holds another dataset, such as the published one, which has no dataset.json.
     """
     folder = Path(folder)
     if (folder / layout.META).exists():
@@ -41,14 +40,14 @@ def check_folder(folder: str | Path, staging: str | Path | None = None) -> None:
 
 
 class PairsWriter:
-    """Arrays of known size, written in any order beside the dataset and moved into place by `commit`.
+    """Arrays of known size, filled in any order and moved into place by `commit`.
 
-    A writer that was killed leaves a folder that the next one with the same `staging` clears. dataset.json
-    is written last: with it the dataset is whole.
+    The next writer with the same `staging` clears what a killed one left. dataset.json is written last and marks the dataset
+    as complete.
     """
 
     def __init__(self, folder: str | Path, num_pairs: int, staging: str | Path | None = None) -> None:
-        """Prepares to write `num_pairs` pairs into `folder`; `staging` is where to build (same file system).
+        """Prepares to write `num_pairs` pairs; `staging` has to be on the file system of `folder`.
 
         Raises:
           UserError: the folder already holds a dataset, see `check_folder`.
@@ -73,7 +72,7 @@ class PairsWriter:
             self.discard()
 
     def create(self, name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-        """Returns a writable array [pairs, 2, *shape] that becomes NAME.npy; name as 'data/message'.
+        """A writable array [pairs, 2, *shape] that becomes NAME.npy; name as 'data/message'.
 
         Raises:
           OSError: the disk has no room for it.
@@ -84,7 +83,7 @@ class PairsWriter:
         return self._arrays[name]
 
     def add(self, name: str, array: np.ndarray) -> None:
-        """Writes an array that is not a part of the pairs, such as 'preference/NAME', to be moved with the others."""
+        """Writes an array that is not part of the pairs, such as 'preference/NAME', to be moved with the others."""
         path = self._build / f"{name}.npy"
         path.parent.mkdir(parents=True, exist_ok=True)
         atomic_save_npy(path, array)
@@ -94,18 +93,16 @@ class PairsWriter:
         atomic_write_json(self._build / f"{name}.json", value)
 
     def digests(self) -> dict[str, str]:
-        """Name of each array of the pairs -> digest of what has been written into it."""
         return {name: layout.array_digest(array) for name, array in self._arrays.items()}
 
     def discard(self) -> None:
-        """Removes what has been built and not been moved into place."""
         if self._build.exists():
             shutil.rmtree(self._build)
 
     def commit(self, meta: Mapping[str, Any]) -> str:
         """Moves the arrays into the dataset folder, writes dataset.json, and returns the content hash.
 
-        dataset.json gets `meta`, and `num_pairs`, `arrays` (shape, dtype), `digests` and `content_hash`.
+        dataset.json gets `meta`, `num_pairs`, `arrays` (shape, dtype), `digests` and `content_hash`.
 
         Raises:
           UserError: an array holds numbers that are not finite.
@@ -147,7 +144,6 @@ def write_pairs(
     """Writes arrays in memory as a dataset and returns its content hash.
 
     Args:
-      folder: the dataset folder.
       data: name -> [pairs, 2, length, ...].
       info: name -> [pairs, 2].
       meta: what dataset.json says besides counts and digests.

@@ -1,4 +1,4 @@
-"""Reads a dataset of tokens; its files are mapped into memory."""
+"""Reads a dataset of tokens."""
 
 from __future__ import annotations
 
@@ -17,23 +17,20 @@ _KEYS = ("tokenizer", "vocab_size", "items", "tokens", "dtypes", "digests", "con
 
 
 class TokensDataset:
-    """An open dataset.
+    """An open dataset; its arrays are memory-mapped.
 
     Attributes:
-      folder: where it lies.
       manifest: content of tokens.json.
       tokens: uint16 or int32 [tokens], all items one after the other.
       offsets: int64 [items + 1], where each begins.
       token_columns: name -> [tokens].
       item_columns: name -> [items].
+
+    Raises:
+      UserError: not a dataset of tokens, or a file is missing, damaged or not of the manifest's size.
     """
 
     def __init__(self, folder: str | Path) -> None:
-        """Opens a folder.
-
-        Raises:
-          UserError: it is not a dataset of tokens, or a file is missing, damaged or not of the manifest's size.
-        """
         self.folder = Path(folder)
         path = self.folder / layout.MANIFEST
         if not path.is_file():
@@ -46,7 +43,6 @@ class TokensDataset:
         self.item_columns: Mapping[str, np.ndarray] = _below(arrays, layout.ITEM_COLUMNS)
 
     def _check_manifest(self, path: Path) -> None:
-        """Raises UserError where what the manifest says cannot be of a dataset."""
         said = self.manifest
         counts = all(
             type(said[key]) is int and 0 <= said[key] < 1 << 62 for key in ("items", "tokens", "vocab_size")
@@ -65,7 +61,7 @@ class TokensDataset:
         of_items = name == layout.OFFSETS or name.startswith(layout.ITEM_COLUMNS)
         rows = manifest["items"] + (name == layout.OFFSETS) if of_items else manifest["tokens"]
         try:
-            # Nothing can be mapped of a file without rows.
+            # A file without rows cannot be memory-mapped.
             array = load_array(path, mapped=rows > 0)
         except (OSError, ValueError) as error:
             raise UserError(f"{path} cannot be read ({error}): write the dataset again") from None
@@ -77,7 +73,7 @@ class TokensDataset:
         return array
 
     def check_digests(self) -> None:
-        """Reads every file; UserError names one that is not as it was written."""
+        """Reads every file; UserError names one that has changed."""
         for name, digest in self.manifest["digests"].items():
             path = self.folder / f"{name}.npy"
             if not path.is_file() or digests.of_file(path) != digest:
@@ -85,12 +81,10 @@ class TokensDataset:
 
     @property
     def num_items(self) -> int:
-        """The number of items."""
         return self.manifest["items"]
 
     @property
     def num_tokens(self) -> int:
-        """Tokens of all items together."""
         return self.manifest["tokens"]
 
     @property
@@ -99,7 +93,6 @@ class TokensDataset:
         return np.diff(self.offsets)
 
     def item(self, index: int) -> np.ndarray:
-        """The tokens of one item."""
         return self.tokens[self.offsets[index] : self.offsets[index + 1]]
 
 

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 MANIFEST = "tokens.json"
-# Behind the name of a dataset's folder while it is written.
+# Suffix of a dataset's folder while it is written.
 STAGING = ".part"
 TOKENS, OFFSETS = "tokens", "offsets"
 TOKEN_COLUMNS, ITEM_COLUMNS = "token_columns", "item_columns"
 
 
 def token_dtype(vocab_size: int) -> np.dtype[Any]:
-    """The smallest of the two dtypes that holds all tokens of a vocabulary."""
+    """The smaller of the two dtypes that holds all tokens of a vocabulary."""
     return np.dtype(np.uint16 if vocab_size <= 1 << 16 else np.int32)

@@ -1,4 +1,4 @@
-"""The items of each training step: a function of seed and step, without state."""
+"""The items of each training step: a stateless function of seed and step."""
 
 from __future__ import annotations
 
@@ -13,16 +13,13 @@ from motif_jax.support import seeds
 
 
 class TokenWindows:
-    """Windows of one length cut out of all items laid end to end; every pass shuffles them and cuts at other places.
+    """Windows of `length` tokens over all items laid end to end; each pass shuffles them and shifts their starts.
 
-    The windows of all passes follow each other, batch_size of them a step: no batch is smaller than another, and none is lost
-    at the end of a pass.
+    Windows of successive passes follow each other: every step has batch_size windows, none is lost at the end of a pass.
 
     Args:
       num_tokens: of the dataset.
-      length: tokens of a window.
       batch_size: windows of a step.
-      seed: of the order.
 
     Attributes:
       per_pass: windows of one pass, 0 where the dataset is shorter than one.
@@ -39,14 +36,14 @@ class TokenWindows:
         return rng.permutation(self.per_pass) * self._length + rng.integers(self._slack + 1)
 
     def starts(self, step: int) -> np.ndarray:
-        """The first tokens of a step's windows, int64 [batch_size]."""
+        """First tokens of a step's windows, int64 [batch_size]."""
         places = np.arange(step * self._batch_size, (step + 1) * self._batch_size)
         numbers, inside = np.divmod(places, self.per_pass)
         parts = [self._pass(int(number))[inside[numbers == number]] for number in np.unique(numbers)]
         return np.concatenate(parts)
 
     def gather(self, tokens: np.ndarray, step: int) -> np.ndarray:
-        """The windows of a step, int32 [batch_size, length], of the dataset's tokens [N] or of a column of them."""
+        """The windows of a step, int32 [batch_size, length], of the tokens [N] or a column of them."""
         windows = tokens[self.starts(step)[:, None] + np.arange(self._length)]
         return windows.astype(np.int32) if windows.dtype.kind in "iu" else windows
 
@@ -55,8 +52,8 @@ class ItemRows(NamedTuple):
     """The items of a step.
 
     Attributes:
-      items: int64 [batch_size], -1 where there is none.
-      width: to which they are padded.
+      items: int64 [batch_size], -1 for an empty row.
+      width: tokens to which they are padded.
     """
 
     items: np.ndarray
@@ -64,17 +61,16 @@ class ItemRows(NamedTuple):
 
 
 class Buckets:
-    """Items of about one length together: a step has items of one bucket, padded to its width, and so have `group` steps in a row.
+    """Groups items of similar length: `group` successive steps have items of one bucket, padded to its width.
 
-    Every pass over the items draws the batches again and shuffles the groups. What does not fill a group moves to the next wider
-    bucket; the last group of the widest is thinner. Where that has fewer items than steps, some are seen twice in the pass.
+    Every pass draws the batches again and shuffles the groups. Items that do not fill a group move to the next wider bucket;
+    the last group of the widest has fewer items. If it has fewer items than steps, some occur twice in the pass.
 
     Args:
-      lengths: int [items], tokens of each, all at most the widest bucket.
+      lengths: int [items], tokens of each, at most the widest bucket.
       widths: of the buckets, rising.
       batch_size: items of a step.
-      seed: of the order.
-      group: steps that follow each other with one width: those of one program.
+      group: successive steps of one width: those of one program.
 
     Attributes:
       steps_per_pass: a multiple of `group`.
@@ -98,12 +94,12 @@ class Buckets:
         self._pass = functools.lru_cache(maxsize=2)(self._drawn)
 
     def _drawn(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Items int64 [groups, group, batch_size] of a pass, -1 for none, and the width of each group."""
+        """Items int64 [groups, group, batch_size] of a pass, -1 for empty rows, and the width of each group."""
         rng, size = seeds.rng(self._seed, "buckets", number), self._batch_size * self._group
         rest, found, widths = np.zeros(0, np.int64), [], []
         for place, groups in enumerate(self._groups):
             here = np.concatenate([rest, rng.permutation(np.flatnonzero(self._bucket == place))])
-            # What was left over of narrower buckets comes first, so that it does not wander on.
+            # Leftovers of narrower buckets come first, so that they do not move on again.
             taken, rest = here[: groups * size], here[groups * size :]
             found.append(self._spread(taken, groups, rng))
             widths += [self._widths[place]] * groups
@@ -111,7 +107,7 @@ class Buckets:
         return np.concatenate(found)[order], np.asarray(widths)[order]
 
     def _spread(self, items: np.ndarray, groups: int, rng: np.random.Generator) -> np.ndarray:
-        """`items` in batches int64 [groups, group, batch_size] of equal size, within one; none is empty."""
+        """`items` in batches int64 [groups, group, batch_size] whose sizes differ by at most one; none is empty."""
         steps = groups * self._group
         if items.size < steps:
             items = np.concatenate([items, rng.choice(self._bucket.size, steps - items.size)])
@@ -122,7 +118,6 @@ class Buckets:
         return batches.reshape(groups, self._group, self._batch_size)
 
     def rows(self, step: int) -> ItemRows:
-        """The items of a step and the width to which they are padded."""
         number, inside = divmod(step, self.steps_per_pass)
         items, widths = self._pass(number)
         group, place = divmod(inside, self._group)
@@ -130,13 +125,12 @@ class Buckets:
 
 
 def gather(dataset: TokensDataset, items: np.ndarray, width: int, pad: int) -> tuple[np.ndarray, np.ndarray]:
-    """Items padded on the right: tokens int32 [B, width], and bool [B, width] which are none of the padding.
+    """Items padded on the right: tokens int32 [B, width], and bool [B, width], False for padding.
 
     Args:
-      dataset: with the items.
-      items: int64 [B], -1 for a row of nothing but padding.
+      items: int64 [B], -1 for an empty row.
       width: at least the length of the longest.
-      pad: the token of the padding.
+      pad: the padding token.
     """
     there = items >= 0
     starts = np.where(there, dataset.offsets[items], 0)

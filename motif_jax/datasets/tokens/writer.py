@@ -1,4 +1,4 @@
-"""Writes a dataset of tokens item by item; after a kill it continues behind its last safe item."""
+"""Writes a dataset of tokens item by item; resumes after a kill behind the last saved item."""
 
 from __future__ import annotations
 
@@ -21,21 +21,20 @@ _PROGRESS = "progress.json"
 
 
 class TokensWriter:
-    """Arrays that grow in FOLDER.part, which becomes the dataset by one rename (`commit`).
+    """Arrays that grow in FOLDER.part, which `commit` renames to the dataset.
 
     Args:
-      folder: of the dataset.
-      vocab_size: all tokens are below it.
-      tokenizer: what distinguishes the tokenizer from any other, its digest.
-      token_columns: dtype of each number that every token has.
-      item_columns: dtype of each number that every item has.
-      source: says what the items are made from; a killed writer is taken up by one of the same source, tokenizer and columns.
+      vocab_size: upper bound of the tokens.
+      tokenizer: the tokenizer's digest.
+      token_columns: dtype of each column of tokens.
+      item_columns: dtype of each column of items.
+      source: what the items are made from; a writer resumes one of the same source, tokenizer and columns.
 
     Attributes:
-      items: how many are safe on the disk (`save`), those of a writer that was killed included.
+      items: number of saved items, those of a resumed writer included.
 
     Raises:
-      UserError: the folder holds a dataset already, or what a killed writer has left is damaged.
+      UserError: the folder already holds a dataset, or what a killed writer left is damaged.
     """
 
     def __init__(
@@ -65,9 +64,9 @@ class TokensWriter:
         self.items, self._tokens = self._safe()
         claimed = {name: (dtype, self._tokens) for name, dtype in dtypes.items()}
         for name, dtype in of_items.items():
-            # There is one offset more than items.
+            # One offset more than items.
             claimed[name] = (dtype, self.items + (name == layout.OFFSETS) if self.items else 0)
-        # All of them are looked at before the first is opened, which changes it.
+        # Check all of them first: opening one changes it.
         for name, (dtype, rows) in claimed.items():
             if rows and (wrong := _damage(self._staging / f"{name}.npy", dtype, rows)):
                 raise UserError(f"{self._staging / name}.npy {wrong}: {self._remedy}")
@@ -77,7 +76,7 @@ class TokensWriter:
         self._added = self.items
 
     def _safe(self) -> tuple[int, int]:
-        """Items and tokens that a writer of the same has left; clears what another one has."""
+        """Items and tokens that an equal writer saved; clears what a different one left."""
         progress = self._staging / _PROGRESS
         if progress.exists():
             there = read_json(progress, self._remedy, keys=("identity", "items", "tokens"))
@@ -104,10 +103,10 @@ class TokensWriter:
         token_columns: Mapping[str, Any] | None = None,
         item_columns: Mapping[str, Any] | None = None,
     ) -> None:
-        """Appends an item: its tokens, a number for each of them in every column of tokens, and its own numbers.
+        """Appends an item: its tokens, one number for each token in every token column, and one in every item column.
 
         Raises:
-          ValueError: a token that the vocabulary does not have, or columns that do not fit.
+          ValueError: a token outside the vocabulary, or columns that do not fit.
         """
         row = np.asarray(tokens)
         if row.ndim != 1 or (row.size and (row.min() < 0 or row.max() >= self._vocab_size)):
@@ -124,7 +123,7 @@ class TokensWriter:
         self._added += 1
 
     def save(self) -> None:
-        """Makes all items so far safe against a kill."""
+        """Flushes all items so far to the disk."""
         for array in self._arrays.values():
             array.flush()
         place = {"identity": self._identity, "items": self._added, "tokens": self._tokens}
@@ -153,9 +152,9 @@ class TokensWriter:
 
 
 def _damage(path: Path, dtype: np.dtype[Any], rows: int) -> str | None:
-    """Describes the damage of an array that a killed writer left with so many safe rows, None if it is intact.
+    """Describes the damage of an array that should hold `rows` saved rows, None if it is intact.
 
-    Its header says any number of rows: none while it grows, all of them where the writer was killed in `commit`.
+    Its header says 0 rows while it grows, all of them where the writer was killed in `commit`.
     """
     try:
         with open(path, "rb") as file:
@@ -172,10 +171,10 @@ def _damage(path: Path, dtype: np.dtype[Any], rows: int) -> str | None:
 
 
 class _Growing:
-    """A .npy file of one axis to which rows are appended; its header says their number when it is finished."""
+    """A .npy file of one axis to which rows are appended; `finish` writes their number into its header."""
 
     def __init__(self, path: Path, dtype: np.dtype[Any], rows: int) -> None:
-        """Opens the file behind its first `rows` rows, or makes it."""
+        """Opens the file behind its first `rows` rows, or creates it."""
         self.path, self._dtype, self._rows = path.with_name(path.name + ".npy"), dtype, rows
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with naming(self.path):
@@ -212,7 +211,6 @@ class _Growing:
             os.fsync(self._file.fileno())
 
     def finish(self) -> Path:
-        """Writes the header and closes the file; returns where it lies."""
         assert len(self._header()) == self._start
         self._write_header()
         self.flush()

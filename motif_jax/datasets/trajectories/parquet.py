@@ -1,4 +1,4 @@
-"""Trajectories as one parquet file: a row a step, and in its metadata where they come from."""
+"""Trajectories as one parquet file: one row for each step, the origin in its metadata."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ class TrajectoryEpisode(NamedTuple):
     """One episode.
 
     Attributes:
-      number: its place in the list of seeds.
-      seed: which it was.
-      prompts: what was read before each action.
-      actions: what was done, indices into the list of actions.
+      number: index in the list of seeds.
+      prompts: the prompt of each action.
+      actions: indices into the list of actions.
       rewards: the task's, unscaled.
     """
 
@@ -36,12 +35,11 @@ class TrajectoryEpisode(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Prompts and actions for cloning.
+    """Prompts and actions of all steps, for cloning.
 
     Attributes:
-      prompts: of every step.
       actions: int, indices into `about['actions']`.
-      about: environment, options and actions of the trajectories, and who played; {} where nobody says.
+      about: environment, options, actions and player of the trajectories; {} where unknown.
     """
 
     prompts: list[str]
@@ -52,7 +50,7 @@ class Pairs(NamedTuple):
 def write(
     path: str | os.PathLike[str], episodes: Iterable[TrajectoryEpisode], about: Mapping[str, Any]
 ) -> int:
-    """Writes episodes, whole or not at all; `about` is JSON. Returns the number of steps."""
+    """Writes episodes atomically; `about` is JSON. Returns the number of steps."""
     import pyarrow
     import pyarrow.parquet
 
@@ -86,7 +84,7 @@ def about(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The metadata of a file of `write`.
 
     Raises:
-      UserError: there is none, or it is none of these.
+      UserError: the file is missing or not one of `write`.
     """
     import pyarrow
     import pyarrow.parquet
@@ -106,7 +104,7 @@ def read(path: str | os.PathLike[str]) -> Pairs:
     """Reads a file of `write`.
 
     Raises:
-      UserError: see `about`, or an action is not one of those that the file names.
+      UserError: as `about`, or an action is not one of those that the file names.
     """
     import pyarrow
 
