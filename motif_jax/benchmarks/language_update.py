@@ -25,8 +25,8 @@ from motif_jax.benchmarks import _language, result
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.language import config as configs
 from motif_jax.language import scoring
-from motif_jax.language.adapting import Adaptation
 from motif_jax.language.agent import TOKENS, LanguageAgent
+from motif_jax.language.finetune_params import Adaptation
 from motif_jax.language.heads import HeadConfig, Heads
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.tokens import TokenRows

@@ -19,8 +19,8 @@ from ml_collections import ConfigDict
 
 from motif_jax.algorithms.candidate_scores import LOG_PROBABILITY, RAW_LOGIT, SCALED_PROBABILITY
 from motif_jax.envs.spec import EnvironmentSpec
-from motif_jax.language import adapting, lora, quantised, scoring, weights
 from motif_jax.language import config as language_config
+from motif_jax.language import finetune_params, lora, quantised, scoring, weights
 from motif_jax.language import folder as folders
 from motif_jax.language.heads import HeadConfig, Heads
 from motif_jax.language.model import LanguageModel
@@ -51,7 +51,7 @@ def check(config: ConfigDict) -> None:
         bool(config.network.model), "network.model", config.network.model, "a folder, or a name of the hub"
     )
     form_of(config)
-    if adapting.spec_of(config.lora) is None:
+    if finetune_params.spec_of(config.lora) is None:
         allowed = "'float32' without config.lora.patterns: what is learned is not frozen"
         checks.require(config.lora.base == "float32", "lora.base", config.lora.base, allowed)
         return
@@ -104,7 +104,7 @@ class LanguageAgent:
     source: Path | None
     keep_embedding: Path | None
     dropout: bool
-    adaptation: adapting.Adaptation
+    adaptation: finetune_params.Adaptation
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -277,15 +277,15 @@ def _candidate_rows(
     return candidate_rows(tokenizer, spec.action_names, bool(config.compat.get("glam_end_token")))
 
 
-def _adaptation(config: ConfigDict, model: LanguageModel) -> adapting.Adaptation:
+def _adaptation(config: ConfigDict, model: LanguageModel) -> finetune_params.Adaptation:
     """What `config.lora` says is learned.
 
     Raises:
       UserError: a pattern without a match, or a base that cannot be quantised.
     """
     # Nothing is computed: hosts are joined only after this, before the first computation.
-    adapting.check(config, jax.eval_shape(lambda: model.init(jax.random.key(0))))
-    return adapting.Adaptation(model, adapting.spec_of(config), config.base)
+    finetune_params.check(config, jax.eval_shape(lambda: model.init(jax.random.key(0))))
+    return finetune_params.Adaptation(model, finetune_params.spec_of(config), config.base)
 
 
 def _with_embeddings(params: Any, found: Any) -> Any:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motif_jax.language import beams, config, fitting, scoring, weights
+from motif_jax.language import beams, config, prompt_length, scoring, weights
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.sampling import Limits, Sampling
 from motif_jax.language.segments import Segments
@@ -78,7 +78,7 @@ class TextModel:
           UserError: candidates that tokenise alike or to nothing, or a text too long for the model.
         """
         self._require_decoder("scores")
-        each = fitting.each_prompts(prompts, candidates)
+        each = prompt_length.each_prompts(prompts, candidates)
         encoded = {names: candidate_rows(self.tokenizer, names) for names in dict.fromkeys(each)}
         longest = max((len(row) for rows in encoded.values() for row in rows), default=0)
         count = max((len(rows) for rows in encoded.values()), default=0)
@@ -181,7 +181,7 @@ class TextModel:
         if settings.encoder_layers:
             rows, shown = self._prompts(prompts, 0), said
             starts = [0] * len(said)
-            fitting.require_prompts(texts, said, settings, 0)
+            prompt_length.require_prompts(texts, said, settings, 0)
             count = len(rows.tokens)
             more = padded(
                 [*said, *[said[0]] * (count - len(said))], bucket(max(map(len, said))), settings.pad_id
@@ -225,8 +225,8 @@ class TextModel:
 
     def _rows(self, texts: list[str], encoded: list[list[int]], more: int) -> TokenRows:
         settings = self.model.config
-        fitting.require_prompts(texts, encoded, settings, more)
-        room = fitting.prompt_room(settings, more)
+        prompt_length.require_prompts(texts, encoded, settings, more)
+        room = prompt_length.prompt_room(settings, more)
         rows = padded(encoded, bucket(max(map(len, encoded)), room), settings.pad_id)
         spare = min(self._batch, 1 << (len(texts) - 1).bit_length()) - len(texts)
         tokens = np.concatenate([rows.tokens, np.repeat(rows.tokens[:1], spare, axis=0)])

@@ -19,7 +19,7 @@ OUTPUT = "generated.jsonl"
 
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for values that cannot work, or files that are not there."""
-    from motif_jax.language import fitting, text_files
+    from motif_jax.language import prompt_length, text_files
     from motif_jax.language.sampling import Sampling
 
     run_folder.check_identity(workdir, config, IDENTITY)
@@ -33,7 +33,9 @@ def check(config: ConfigDict, workdir: Path) -> None:
         "" not in stops(config), "stops", config.stops, "texts with | between them, none of them empty"
     )
     questions = text_files.read_questions(config.file, "file")
-    fitting.require(tokenizer, settings, [question["prompt"] for question in questions], most=config.most)
+    prompt_length.require(
+        tokenizer, settings, [question["prompt"] for question in questions], most=config.most
+    )
 
 
 def _require_draws(config: ConfigDict) -> None:

@@ -26,7 +26,7 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
 
 
 def _check_model(config: ConfigDict) -> None:
-    from motif_jax.language import adapting, byte_pairs
+    from motif_jax.language import byte_pairs, finetune_params
     from motif_jax.language.text import fetch
     from motif_jax.language.tokens import Tokenizer
     from motif_jax.trainers import language_run, text_batches, text_data
@@ -60,7 +60,7 @@ def _check_model(config: ConfigDict) -> None:
         config.packing,
         "'windows' for spans; items are learned with config.objective=prefix",
     )
-    quantised = config.lora.base != "float32" and adapting.spec_of(config.lora) is None
+    quantised = config.lora.base != "float32" and finetune_params.spec_of(config.lora) is None
     checks.require(
         not quantised,
         "lora.base",

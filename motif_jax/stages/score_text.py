@@ -27,7 +27,7 @@ PAGE = "tokens.html"
 
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for values that cannot work, or files that are not there."""
-    from motif_jax.language import fitting, text_files
+    from motif_jax.language import prompt_length, text_files
 
     run_folder.check_identity(workdir, config, IDENTITY)
     tokenizer, settings = check_model(config, "scores")
@@ -36,7 +36,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     allowed = f"texts with | between them: prompts of {config.file} have none of their own"
     checks.require(bool(config.candidates) or not without, "candidates", config.candidates, allowed)
     prompts = [question["prompt"] for question in questions]
-    fitting.require(tokenizer, settings, prompts, _candidates(config, questions))
+    prompt_length.require(tokenizer, settings, prompts, _candidates(config, questions))
 
 
 def _candidates(config: ConfigDict, questions: Sequence[Mapping[str, Any]]) -> list[list[str]]:

@@ -14,9 +14,9 @@ from ml_collections import ConfigDict
 
 from motif_jax.datasets.dialogues.items import Vocabulary
 from motif_jax.language import config as configs
-from motif_jax.language import lora, making, vocabulary, weights
+from motif_jax.language import init_model, lora, vocabulary, weights
 from motif_jax.language.config import ModelConfig
-from motif_jax.language.making import Sizes
+from motif_jax.language.init_model import Sizes
 from motif_jax.language.text import fetch
 from motif_jax.language.text_agent import POLICY, TARGET, VALUES, Design
 from motif_jax.language.tokens import Tokenizer
@@ -68,7 +68,7 @@ def model_config(config: ConfigDict, tokens: Vocabulary, design: Design) -> Mode
             )
         _require_parts(config, key, about, design)
         # What they left out in their trainings need not be the same.
-        found[key] = making.with_dropout(agent_folder.network_of(about).model.config, config.dropout)
+        found[key] = init_model.with_dropout(agent_folder.network_of(about).model.config, config.dropout)
     if len(set(found.values())) > 1:
         raise UserError(
             f"config.initial.value={config.initial.value}: has trunks of other sizes than config.initial.policy={config.initial.policy}"
@@ -91,7 +91,7 @@ def model_config(config: ConfigDict, tokens: Vocabulary, design: Design) -> Mode
     network, marks = config.network, tokens.delimiters
     sizes = Sizes(network.width, network.layers, network.heads, max_length=network.max_length)
     special = {"start": marks.state_start, "pad": marks.pad, "end": marks.action_end}
-    return making.make("gpt2", sizes, tokens.size, special, "network")
+    return init_model.make("gpt2", sizes, tokens.size, special, "network")
 
 
 def _require_parts(config: ConfigDict, key: str, about: Mapping[str, Any], design: Design) -> None:

@@ -13,21 +13,21 @@ from ml_collections import ConfigDict
 
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.language import (
-    adapting,
     byte_pairs,
+    finetune_params,
     folder,
     footprint,
+    init_model,
     lora,
-    making,
     masked_head,
     objectives,
     quantised,
     weights,
 )
 from motif_jax.language import config as configs
-from motif_jax.language.adapting import Adaptation
 from motif_jax.language.config import ModelConfig
-from motif_jax.language.making import Sizes
+from motif_jax.language.finetune_params import Adaptation
+from motif_jax.language.init_model import Sizes
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.text import fetch
 from motif_jax.language.tokens import Tokenizer
@@ -95,17 +95,17 @@ def settings_of(config: ConfigDict, tokenizer_folder: Path | None) -> ModelConfi
             tokenizer = Tokenizer.read(tokenizer_folder)
             size = tokenizer.size
             tokens = {name: tokenizer.token(getattr(named, name)) for name in ("start", "pad", "end")}
-        settings = making.make(config.model.architecture, sizes_of(config), size, tokens)
+        settings = init_model.make(config.model.architecture, sizes_of(config), size, tokens)
         comparing = config.model.attention == COMPARING
         fits = settings.architecture == "t5" and settings.heads >= 4
         allowed = "'random' but for a T5 of at least 4 heads"
         checks.require(fits or not comparing, "model.attention", config.model.attention, allowed)
-    return making.with_dropout(settings, config.dropout)
+    return init_model.with_dropout(settings, config.dropout)
 
 
 def check_shapes(config: ConfigDict, settings: ModelConfig) -> None:
     """Raises UserError for patterns without a match, a base that cannot be quantised, or rows longer than the model."""
-    adapting.check(config.lora, jax.eval_shape(LanguageModel(settings).init, jax.random.key(0)))
+    finetune_params.check(config.lora, jax.eval_shape(LanguageModel(settings).init, jax.random.key(0)))
     most = settings.max_length
     if most is not None and config.length > most:
         raise UserError(f"config.length={config.length}: must be at most the {most} positions of the model")
@@ -149,7 +149,7 @@ class LanguageRun:
 
 def check_memory(config: ConfigDict, settings: ModelConfig) -> None:
     """Raises UserError where a step needs more memory than a device says that it has; quantised bases are not counted."""
-    available, spec = footprint.device_memory(), adapting.spec_of(config.lora)
+    available, spec = footprint.device_memory(), finetune_params.spec_of(config.lora)
     if available is None or config.lora.base in quantised.KINDS:
         return
     model = LanguageModel(settings, jnp.dtype(config.dtype), config.remat)
@@ -203,7 +203,7 @@ def build(
 
     model = LanguageModel(settings, jnp.dtype(config.dtype), config.remat)
     adaptation = Adaptation(
-        model, adapting.spec_of(config.lora), config.lora.base, config.logits_chunk, config.dropout > 0
+        model, finetune_params.spec_of(config.lora), config.lora.base, config.logits_chunk, config.dropout > 0
     )
     learned, frozen = adaptation.arrange(*_parameters(config, model, source), _key(config, "additions"))
     found = {part: getattr(data, part).manifest["content"] for part in (TRAIN, HELD_OUT)}
@@ -228,7 +228,7 @@ def _parameters(config: ConfigDict, model: LanguageModel, source: Path | None) -
     else:
         params = jax.device_get(jax.jit(model.init)(_key(config, "parameters")))
         if config.model.attention == COMPARING:
-            params = making.with_comparing_heads(params, model.config)
+            params = init_model.with_comparing_heads(params, model.config)
     if not model.config.has_decoder and head is None:
         head = jax.device_get(masked_head.init(_key(config, "masked head"), model.config))
     return params, head

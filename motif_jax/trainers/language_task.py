@@ -10,7 +10,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.devices.parallel import DataParallel
-from motif_jax.language.adapting import Adaptation
+from motif_jax.language.finetune_params import Adaptation
 from motif_jax.language.training import LanguageTrainState
 from motif_jax.support.run_folder import as_plain
 from motif_jax.trainers.sums_task import SumsTask

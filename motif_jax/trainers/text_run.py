@@ -17,7 +17,7 @@ from motif_jax.datasets.dialogues.collate import Quirks
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.envs.text import registry
 from motif_jax.envs.text.contract import TextTask
-from motif_jax.language import linear, lora, making
+from motif_jax.language import init_model, linear, lora
 from motif_jax.language.config import ModelConfig
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.text_agent import POLICY, Design, TextAgentNetwork
@@ -169,7 +169,9 @@ def model_config(config: ConfigDict, source: DialogueSource) -> ModelConfig:
       UserError: runs or folders that do not fit each other, the task's tokens or the method.
     """
     tokens = agent_folder.vocabulary_of(registry.make(source.task, source.options))
-    return making.with_dropout(agent_start.model_config(config, tokens, design_of(config)), config.dropout)
+    return init_model.with_dropout(
+        agent_start.model_config(config, tokens, design_of(config)), config.dropout
+    )
 
 
 def build(

@@ -16,7 +16,7 @@ from motif_jax.algorithms import implicit_q, schedules, spread
 from motif_jax.algorithms.implicit_q import Counts, TextBatch
 from motif_jax.devices.parallel import AXIS, DataParallel
 from motif_jax.language import dropout, training
-from motif_jax.language.targets import Following, follow
+from motif_jax.language.target_network import soft_update
 from motif_jax.support import seeds
 from motif_jax.support.run_folder import as_plain
 from motif_jax.trainers import agent_start
@@ -96,8 +96,8 @@ class TextTraining(Task):
         self.remedy = f"a smaller --config.optimizer.learning_rate (it is {config.optimizer.learning_rate:g})"
         self.optimizer = schedules.make_optimizer(config.optimizer, config.max_steps, schedules.matrices)
         self._schedule = schedules.make_schedule(config.optimizer, config.max_steps)
-        following = Following(config.method.polyak, config.method.copy_every)
-        self._following = following if target and objective.weights.of_values else None
+        self._updates_target = bool(target) and objective.weights.of_values
+        self._polyak, self._copy_every = config.method.polyak, config.method.copy_every
         self._key = dropout.key(seeds.derive(config.seed, "dropout") % 2**32)
         self._measure = parallel.wrap(self._measure_core)
         self._held_out = data[1].whole(config.evaluation_batches)
@@ -139,8 +139,8 @@ class TextTraining(Task):
         updates, opt_state = self.optimizer.update(gradient, state.opt_state, state.params)
         params, step = optax.apply_updates(state.params, updates), state.step + 1
         target = state.target
-        if self._following is not None:
-            target = follow(target, self.followed(params), step, self._following)
+        if self._updates_target:
+            target = soft_update(target, self.followed(params), step, self._polyak, self._copy_every)
         metrics = {
             **self._named(measured.terms),
             **spread.named(measured.spreads),

@@ -17,10 +17,10 @@ from motif_jax.datasets.tokens.writer import TokensWriter
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.envs.reddit.data import Comment
 from motif_jax.envs.reddit.task import FOLDER, RECORDED, Reddit
-from motif_jax.language import byte_pairs, folder, making, text_scorer, weights
+from motif_jax.language import byte_pairs, folder, init_model, text_scorer, weights
 from motif_jax.language import config as configs
 from motif_jax.language.config import ModelConfig
-from motif_jax.language.making import Sizes
+from motif_jax.language.init_model import Sizes
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.text import fetch
 from motif_jax.language.text_scorer import ScorerNetwork
@@ -60,12 +60,12 @@ def settings_of(config: ConfigDict, tokenizer: Tokenizer | None) -> ModelConfig:
         tokens = {"start": numbers[named.start], "pad": numbers[named.pad], "end": numbers[named.end]}
         sizes = Sizes(network.width, network.layers, network.heads, max_length=network.max_length)
         size = tokenizer.size if tokenizer else config.vocab_size
-        settings = making.make(_ARCHITECTURE, sizes, size, tokens, "network")
+        settings = init_model.make(_ARCHITECTURE, sizes, size, tokens, "network")
     if settings.max_length is not None and config.max_len > settings.max_length:
         raise UserError(
             f"config.max_len={config.max_len}: must be at most {settings.max_length}, the positions that the model has"
         )
-    return making.with_dropout(settings, config.dropout)
+    return init_model.with_dropout(settings, config.dropout)
 
 
 def tokenizer_folder(config: ConfigDict, workdir: Path, comments: list[Comment]) -> Path:

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from motif_jax.language import heads, targets, weights
+from motif_jax.language import heads, weights
 from motif_jax.language.heads import HeadConfig, Heads
 from motif_jax.language.network import States
-from motif_jax.language.targets import Following
+from motif_jax.language.target_network import soft_update
 from motif_jax.support.errors import UserError
 
 WIDTH, VOCAB = 6, 11
@@ -133,19 +133,13 @@ def test_bfloat16_heads_give_float32_near_the_exact_ones() -> None:
 
 def test_a_target_goes_part_of_the_way_and_is_copied_whole_at_intervals() -> None:
     target, online = {"q": jnp.zeros(2)}, {"q": jnp.array([1.0, 2.0])}
-    np.testing.assert_allclose(
-        targets.follow(target, online, jnp.int32(1), Following())["q"], [0.005, 0.01], rtol=1e-6
-    )
-    how, found = Following(0.5, copy_every=3), []
+    np.testing.assert_allclose(soft_update(target, online, jnp.int32(1))["q"], [0.005, 0.01], rtol=1e-6)
+    found = []
     for step in range(1, 5):
-        target = targets.follow(target, online, jnp.int32(step), how)
+        target = soft_update(target, online, jnp.int32(step), 0.5, copy_every=3)
         found.append(float(target["q"][0]))
         online = {"q": online["q"] + 1}
     assert found == [0.5, 1.25, 3.0, 3.5]
-    with pytest.raises(UserError, match="polyak"):
-        Following(1.5)
-    with pytest.raises(UserError, match="copy_every"):
-        Following(copy_every=0)
 
 
 def test_heads_are_saved_and_read_by_their_names(tmp_path: Path) -> None:

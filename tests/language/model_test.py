@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.language import generation, making, scoring
+from motif_jax.language import generation, init_model, scoring
 from motif_jax.language.config import Dropout
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.sampling import Limits, Sampling
@@ -182,7 +182,7 @@ def test_draws_follow_the_seed_and_the_hook_changes_them(loaded: Any) -> None:
 @pytest.mark.slow
 def test_fresh_t5_layers_start_by_their_inputs_and_queries_smaller() -> None:
     values = {"width": 64, "layers": 1, "heads": 4, "feed_forward": 256}
-    settings = making.make("t5", making.Sizes(**values), 96, {"start": 0, "pad": 0, "end": 1})
+    settings = init_model.make("t5", init_model.Sizes(**values), 96, {"start": 0, "pad": 0, "end": 1})
     params = jax.jit(LanguageModel(settings).init)(jax.random.key(0))["decoder"]["block_0"]
     found = {
         f"{part}/{layer}": float(np.std(params[part][layer]["kernel"]))

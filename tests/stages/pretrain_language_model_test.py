@@ -17,7 +17,7 @@ from motif_jax import language
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.language import folder as folders
 from motif_jax.language import masked_head, training
-from motif_jax.language.adapting import Adaptation
+from motif_jax.language.finetune_params import Adaptation
 from motif_jax.trainers import language_run
 from motif_jax.trainers.task import TrainingPosition
 from tests import texts

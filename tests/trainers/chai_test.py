@@ -17,8 +17,8 @@ from motif_jax.algorithms import chai
 from motif_jax.algorithms.chai import Candidates
 from motif_jax.algorithms.implicit_q import ImplicitQSettings
 from motif_jax.envs.wordle.tokens import WordleTokenizer
-from motif_jax.language import making
-from motif_jax.language.making import Sizes
+from motif_jax.language import init_model
+from motif_jax.language.init_model import Sizes
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.text_agent import Design, TextAgentNetwork
 from motif_jax.support.errors import UserError
@@ -41,7 +41,7 @@ GAMMA, WIDTH, COUNT, PAD = 0.9, 8, 3, WordleTokenizer.delimiters.pad
 def objective() -> Objective:
     marks = WordleTokenizer.delimiters
     tokens = {"start": marks.state_start, "pad": PAD, "end": marks.action_end}
-    config = making.make("gpt2", Sizes(WIDTH, 1, 2, max_length=48), WordleTokenizer.size, tokens)
+    config = init_model.make("gpt2", Sizes(WIDTH, 1, 2, max_length=48), WordleTokenizer.size, tokens)
     design = Design("mean", v=False, separate_policy=False, separate_target=False)
     return Objective(
         TextAgentNetwork(LanguageModel(config), design),

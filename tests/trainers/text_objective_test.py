@@ -16,8 +16,8 @@ from motif_jax.algorithms.implicit_q import Counts, Estimates, ImplicitQSettings
 from motif_jax.datasets.dialogues.collate import Quirks
 from motif_jax.datasets.dialogues.items import TokenItem
 from motif_jax.envs.wordle.tokens import WordleTokenizer
-from motif_jax.language import lora, making
-from motif_jax.language.making import Sizes
+from motif_jax.language import init_model, lora
+from motif_jax.language.init_model import Sizes
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.text_agent import Design, TextAgentNetwork
 from motif_jax.trainers.dialogue_batches import ItemLayout
@@ -34,9 +34,9 @@ GAMMA, TAU, VOCABULARY = 0.9, 0.7, WordleTokenizer.size
 def objective_of(method: str, dropout: float = 0.0, **changes: Any) -> Objective:
     rule, marks = RULES[method], WordleTokenizer.delimiters
     tokens = {"start": marks.state_start, "pad": marks.pad, "end": marks.action_end}
-    config = making.make("gpt2", Sizes(8, 1, 2, max_length=16), VOCABULARY, tokens)
+    config = init_model.make("gpt2", Sizes(8, 1, 2, max_length=16), VOCABULARY, tokens)
     agent = TextAgentNetwork(
-        LanguageModel(making.with_dropout(config, dropout)), Design(rule.q, prefix=rule.prefix)
+        LanguageModel(init_model.with_dropout(config, dropout)), Design(rule.q, prefix=rule.prefix)
     )
     settings = ImplicitQSettings(GAMMA, TAU, **changes.pop("settings", {}))
     weights = Weights(**changes.pop("weights", {"conservative": 0.1}))

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.language import making
+from motif_jax.language import init_model
 from motif_jax.language.attention import relative_buckets
-from motif_jax.language.making import Sizes
+from motif_jax.language.init_model import Sizes
 from motif_jax.language.model import LanguageModel
 
 HEADS = 4
@@ -17,9 +17,9 @@ HEADS = 4
 
 @pytest.fixture(scope="module")
 def found():
-    config = making.make("t5", Sizes(64, 2, HEADS), 50, {"start": 0, "pad": 0, "end": 1})
+    config = init_model.make("t5", Sizes(64, 2, HEADS), 50, {"start": 0, "pad": 0, "end": 1})
     fresh = LanguageModel(config).init(jax.random.key(0))
-    return config, fresh, making.with_comparing_heads(fresh, config)
+    return config, fresh, init_model.with_comparing_heads(fresh, config)
 
 
 @pytest.mark.parametrize("place", ["encoder/attention", "decoder/attention", "decoder/cross_attention"])

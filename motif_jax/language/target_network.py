@@ -1,0 +1,25 @@
+"""Target copies of parameters, updated slowly or at intervals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+
+def soft_update(
+    target: Any, online: Any, step: jax.Array, polyak: float = 0.005, copy_every: int | None = None
+) -> Any:
+    """The targets after a step of the optimiser, in the dtypes of `target`.
+
+    Args:
+      target, online: trees of equal structure; float32, as small updates are lost in shorter numbers.
+      step: int32 [], steps of the optimiser with the one just taken: 1 after the first.
+      polyak: share of the way to `online` after every step (Lillicrap et al. 2016); 1: a copy each time, 0: never.
+      copy_every: steps between two whole copies (Mnih et al. 2015), besides; None: no copies.
+    """
+    rate: Any = polyak
+    if copy_every is not None:
+        rate = jnp.where(step % copy_every == 0, 1.0, rate)
+    return jax.tree.map(lambda old, new: (old + rate * (new - old)).astype(old.dtype), target, online)
