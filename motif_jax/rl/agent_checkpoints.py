@@ -1,8 +1,7 @@
-"""What an agent's checkpoint holds, and how it is written and read.
+"""Reads and writes an agent's checkpoint.
 
-Every part of a run gives items and takes its own: the learner `params` (the network's parameters, all that playing needs)
-and `learner` (optimiser, counts of updates and steps, random key, value statistics), a reward that changes `reward`, those
-who play in turns with it `play` (`play_state`), and the training `progress` (counters and episode statistics, JSON).
+Its items: `params` (the network's), `learner` (optimiser, counts of updates and steps, random key, value statistics), `reward`
+of a reward that changes, `play` of a serial run (`play_state`), and `progress` (counters and episode statistics, JSON).
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _PARAMS, _LEARNER, _PLAY, _PROGRESS = "params", "learner", "play", "progress"
 
 
 def open_checkpoints(workdir: str | os.PathLike[str], keep: int) -> Checkpoints:
-    """The checkpoints of the run in `workdir`, to be written."""
+    """The checkpoints of the run in `workdir`, for writing."""
     return Checkpoints(Path(workdir) / FOLDER, keep=keep, keep_best=BEST_METRIC)
 
 
@@ -41,21 +40,12 @@ def save(
     metrics: Mapping[str, float],
     asynchronous: bool = True,
 ) -> None:
-    """Saves the items of a run's parts after environment step `step`; `progress` is JSON-able."""
+    """Saves the items after environment step `step`; `progress` is JSON-able."""
     checkpoints.save(step, {**items, _PROGRESS: progress}, metrics, asynchronous=asynchronous)
 
 
 class Snapshot:
-    """The checkpoint that a run resumes from: every part takes its own items, and none may be left.
-
-    Args:
-      checkpoints: of the run.
-      step: which of them.
-
-    Attributes:
-      step: which it is.
-      progress: the training's own item.
-    """
+    """The checkpoint that a run resumes from. Every part takes its own items; none may be left."""
 
     def __init__(self, checkpoints: Checkpoints, step: int) -> None:
         self._checkpoints, self.step = checkpoints, step
@@ -66,17 +56,16 @@ class Snapshot:
         """Reads items, see `Checkpoints.restore`.
 
         Raises:
-          UserError: one is not there, or has other shapes; they are named.
+          UserError: an item is missing or has other shapes; they are named.
         """
         self._left -= set(wanted)
         return self._checkpoints.restore(self.step, wanted)
 
     def take_play(self) -> dict[str, Any] | None:
-        """The arrays of `play_state`; None where whoever wrote the checkpoint did not play in turns."""
+        """The arrays of `play_state`; None in the checkpoint of a run that was not serial."""
         return self.take({_PLAY: ANY})[_PLAY] if _PLAY in self._left else None
 
     def require_all_taken(self) -> None:
-        """Raises UserError if there are items that no part of the run has taken."""
         if self._left:
             raise UserError(
                 f"{self._checkpoints.folder} checkpoint {self.step} holds {', '.join(sorted(self._left))}, which nothing in "
@@ -85,16 +74,12 @@ class Snapshot:
 
 
 def items_of_learner(state: Any) -> dict[str, Any]:
-    """The items of a training state."""
+    """The checkpoint's items of a training state."""
     return {_PARAMS: state.params, _LEARNER: _without_params(state)}
 
 
 def take_learner(snapshot: Snapshot, make_state: Callable[[], Any]) -> Any:
-    """The training state in `snapshot`, as numpy arrays, without what is not kept (`NOT_KEPT`).
-
-    Args:
-      snapshot: of the run.
-      make_state: makes a state of the same shapes; it is not called but traced.
+    """The training state in `snapshot`, as numpy arrays, without `NOT_KEPT`; `make_state` is only traced, for the shapes.
 
     Raises:
       UserError: the checkpoint has other shapes; they are named.
@@ -120,14 +105,14 @@ def restore_progress(checkpoints: Checkpoints, step: int) -> dict[str, Any]:
 
 
 def learned_with(checkpoints: Checkpoints, step: int) -> dict[str, str]:
-    """What `agent_networks.read_anew` said when checkpoint `step` was written; {} where nobody has kept it."""
+    """`agent_networks.read_anew` as of checkpoint `step`; {} in checkpoints that lack it."""
     if _PROGRESS not in checkpoints.items(step):
         return {}
     return restore_progress(checkpoints, step).get(READ_ANEW, {})
 
 
 def _without_params(state: Any) -> dict[str, Any]:
-    """What is in a state besides parameters, by name, where there is anything: Orbax keeps no empty trees."""
+    """The non-empty parts of a state besides the parameters: Orbax keeps no empty trees."""
     fields = state._asdict().items()
     return {
         name: value for name, value in fields if name not in ("params", *NOT_KEPT) and jax.tree.leaves(value)

@@ -1,4 +1,4 @@
-"""The networks that `config.network.kind` names: those made for games, language models, and the small one that reads prompts (DRRN)."""
+"""The networks that `config.network.kind` names: for games, language models, and DRRN, which reads prompts."""
 
 from __future__ import annotations
 
@@ -24,16 +24,12 @@ _ACTION_TOKENS = 32  # room for the longest action behind a prompt
 
 
 def kind_of(config: ConfigDict) -> str:
-    """`config.network.kind`; runs that were made before the key was new have a game's."""
+    """`config.network.kind`; 'game' in runs older than the key."""
     return config.network.get("kind", GAME)
 
 
 def check(config: ConfigDict) -> None:
-    """Checks the values of `config.network`.
-
-    Raises:
-      UserError: a value is not allowed; says the key and what is.
-    """
+    """Raises UserError for a value of `config.network` that is not allowed."""
     if kind_of(config) == DRRN:
         from motif_jax.language import drrn
 
@@ -45,7 +41,7 @@ def check(config: ConfigDict) -> None:
 
 
 def environment_options(config: ConfigDict) -> dict[str, Any]:
-    """What the environment is to be told of the network, JSON-able: fields that it does not show by itself, a tokenizer."""
+    """Options that the network needs from the environment, JSON-able: extra fields, a tokenizer."""
     if kind_of(config) == GAME:
         options = registry.options_of(config.environment)
         shown = registry.spec(config.environment.name, **options).optional_fields
@@ -70,7 +66,7 @@ def environment_options(config: ConfigDict) -> dict[str, Any]:
 
 
 def read_anew(config: ConfigDict) -> dict[str, str]:
-    """Digests of what every start of an agent reads again and no checkpoint holds, by name: {} of a network made for games."""
+    """Digests, by name, of files that are read at every start and stand in no checkpoint; {} for a game's network."""
     if kind_of(config) == GAME:
         return {}
     found = {"tokenizer": digests.of_input(environment_options(config)["tokenizer"])}
@@ -83,12 +79,12 @@ def read_anew(config: ConfigDict) -> dict[str, str]:
 
 
 def refuse_changed(config: ConfigDict, learned_with: Mapping[str, str], where: str) -> None:
-    """Refuses files that are not those which an agent has learned with; of what it has not written down nothing is said.
+    """Refuses files that changed since the agent learned with them; files without a digest pass.
 
     Args:
-      config: of its training.
-      learned_with: `read_anew` of then.
-      where: whose record that is, for people.
+      config: the training's.
+      learned_with: `read_anew` of that time.
+      where: the record's name in the error.
 
     Raises:
       UserError: names what has changed.
@@ -104,10 +100,10 @@ def refuse_changed(config: ConfigDict, learned_with: Mapping[str, str], where: s
 
 
 def sharded(network: PolicyNetwork, sizes: Mapping[str, int], devices: Sequence[jax.Device]) -> Sharded:
-    """Devices over which a language model is split, `sizes` of them along each axis of the mesh.
+    """Splits a language model over devices, `sizes` of them along each axis of the mesh.
 
     Raises:
-      UserError: the network is none.
+      UserError: the network is no language model.
     """
     from motif_jax.language.agent import LanguageAgent
     from motif_jax.language.sharding import spec_of
@@ -119,17 +115,17 @@ def sharded(network: PolicyNetwork, sizes: Mapping[str, int], devices: Sequence[
 
 
 def reads_prompts(config: ConfigDict) -> bool:
-    """Whether the network reads what is asked of it in words."""
+    """Whether the network reads prompts."""
     return kind_of(config) in (LANGUAGE, DRRN)
 
 
 def takes_any_actions(config: ConfigDict) -> bool:
-    """Whether the network has an opinion of any words for actions, not only of as many as it was trained with."""
+    """Whether the network scores any words as actions, not only the actions it was trained with."""
     return kind_of(config) == DRRN or (kind_of(config) == LANGUAGE and config.network.policy == "score")
 
 
 def prompt_room(config: ConfigDict) -> int | None:
-    """Tokens of the longest prompt that a network which reads prompts can take; None where there is no end."""
+    """The longest prompt in tokens of a network that reads prompts; None: no limit."""
     if kind_of(config) == DRRN:
         return None
     from motif_jax.language import config as language_config

@@ -14,11 +14,8 @@ from motif_jax.devices.parallel import AXIS, DataParallel
 class Agreement:
     """Sums numbers of the hosts on the learner's devices, right behind an update.
 
-    Nobody waits for it, and it is launched before the new policy acts: where a model is split, acting has reductions of its own,
-    and those of two threads may reach the devices in different orders.
-
-    Args:
-      parallel: the learner's devices.
+    The sum is launched before the new policy acts: a split model has reductions in acting, too, and two threads' reductions may
+    reach the devices in different orders. No call blocks but `result`.
     """
 
     def __init__(self, parallel: DataParallel) -> None:
@@ -29,7 +26,7 @@ class Agreement:
         self._result: list[int] | jax.Array | None = None
 
     def say(self, numbers: Sequence[int]) -> None:
-        """Hands in this host's numbers; all hosts do so after they have started the same update."""
+        """Adds this host's numbers; every host calls it after starting the same update."""
         if self._alone:
             self._result = list(numbers)
             return
@@ -38,6 +35,6 @@ class Agreement:
         self._result = self._sum(self._nothing, self._parallel.put_batch(said, 0))
 
     def result(self) -> list[int] | None:
-        """The sums of the newest numbers, None where they were returned before; waits for the update before them."""
+        """The newest sums, None where they were returned before; waits for the update before them."""
         result, self._result = self._result, None
         return result if result is None or isinstance(result, list) else np.asarray(result).tolist()

@@ -20,13 +20,12 @@ _WAIT_SECONDS = 0.2
 
 
 class BatchStream:
-    """Gives the learner its batches. With threads: inference and batcher run beside the caller.
+    """Gives the learner its batches. With threads, inference and batcher run beside the caller.
 
-    At most `config.max_waiting_batches` wait; then slots are not released, and the actors wait.
+    At most `config.max_waiting_batches` wait; beyond that slots are not released, and the actors wait.
 
     Args:
-      system: what runs.
-      stopped: is asked while the actors are started and the reward waits, and ends that with `StoppedError`.
+      stopped: asked while the actors and the reward start; True ends the start with `StoppedError`.
     """
 
     def __init__(self, system: System, stopped: Callable[[], bool] = never) -> None:
@@ -58,7 +57,7 @@ class BatchStream:
             self._system.close()
 
     def assemble(self) -> None:
-        """The batcher's thread: takes a slot, or makes a batch of full ones; returns after a while in any case."""
+        """The batcher's thread: takes a slot, or makes a batch of full ones; returns after a timeout in any case."""
         system, meters = self._system, self._system.meters
         if not system.batcher.is_full():
             with meters.time("batcher/wait"), contextlib.suppress(queue.Empty):
@@ -73,7 +72,7 @@ class BatchStream:
                 self._ready.put(put(batch, system.parallel))
 
     def get(self) -> Batch | None:
-        """The next batch, None if there is none yet.
+        """The next batch, None if none is ready.
 
         Raises:
           ServiceFailedError: a thread failed.
@@ -90,7 +89,6 @@ class BatchStream:
         return None
 
     def _get_in_turn(self) -> Batch | None:
-        """The next batch; None if actors take longer."""
         system = self._system
         system.learner.settle()
         while True:
@@ -108,7 +106,7 @@ class BatchStream:
                 return None
 
     def _hold(self, source: int) -> Callable[[Ready], bool] | None:
-        """On policy the action at a slot's last observation, the first of the next, is left to the next parameters."""
+        """On policy, the action at a slot's last observation is chosen by the next parameters."""
         system = self._system
         if not system.config.get("on_policy"):
             return None
@@ -122,7 +120,6 @@ class BatchStream:
         return system.batcher.is_full()
 
     def waiting(self) -> int:
-        """Batches that wait for the learner."""
         return self._ready.qsize()
 
     def rest(self) -> list[IntrinsicReturn]:

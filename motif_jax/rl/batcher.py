@@ -1,4 +1,4 @@
-"""Turns finished slots into batches of the learner: copied out of shared memory, with the intrinsic reward."""
+"""Copies finished slots out of shared memory into the learner's batches, with the intrinsic reward."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ActorSource(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """A slot that can be read, and the number of its source."""
+    """A slot that can be read, and the index of its source."""
 
     source: int
     slot: int
@@ -48,11 +48,10 @@ class Batch(NamedTuple):
     """A batch on the host, or after `put` on the learner's devices.
 
     Attributes:
-      trajectories: arrays; before `put` numpy's, except the initial states, which lie on the device that acted.
+      trajectories: numpy arrays before `put`; the initial states lie on the device that acted.
       num_steps: environment steps in it.
       intrinsic_returns: of the episodes that ended in it.
-      reward_version: of the intrinsic rewards in it.
-      num_bytes: that went to the devices.
+      num_bytes: sent to the devices.
     """
 
     trajectories: TrajectoryBatch
@@ -73,13 +72,10 @@ class Batcher:
     """Collects slots until they fill a batch; a slot may be split over two.
 
     Args:
-      spec: the environment's.
-      sources: where the slots lie.
       columns: rollouts of a batch.
-      meters: where counts go.
-      lookup: of the intrinsic reward, None where there is none or the learner computes it.
+      lookup: of the intrinsic reward; None without one, or where the learner computes it.
       listeners: called with every batch.
-      crop: of the fields of a batch, see `PolicyNetwork.cropped`.
+      crop: see `PolicyNetwork.cropped`.
     """
 
     def __init__(
@@ -99,12 +95,11 @@ class Batcher:
         self._waiting_columns = 0
 
     def state(self) -> dict[str, Any]:
-        """What it needs to resume as if it had not stopped, JSON-able."""
+        """The state for an exact resume, JSON-able."""
         parts = [[*part.finished, part.start, part.stop] for part in self._parts]
         return {"parts": parts, "returns": [] if self._lookup is None else self._lookup.returns.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Takes up what `state` gave."""
         self._parts = deque(
             _Part(Finished(source, slot), start, stop) for source, slot, start, stop in state["parts"]
         )
@@ -113,17 +108,15 @@ class Batcher:
             self._lookup.returns.restore(state["returns"])
 
     def add(self, finished: Finished) -> None:
-        """Takes a finished slot."""
         envs = self._sources[finished.source].actors.config.envs_per_group
         self._parts.append(_Part(finished, 0, envs))
         self._waiting_columns += envs
 
     def is_full(self) -> bool:
-        """Whether the slots so far fill a batch."""
         return self._waiting_columns >= self._columns
 
     def next(self) -> Batch | None:
-        """A batch, or None if the slots so far do not fill one. Slots that are read to their end are released."""
+        """A batch, or None if the slots do not fill one. Slots that are read to their end are released."""
         if not self.is_full():
             return None
         parts, missing = [], self._columns
@@ -184,7 +177,7 @@ class Batcher:
         return Batch(trajectories, int((~last[:length]).sum()), returns, version)
 
     def _envs(self, parts: Sequence[_Part]) -> np.ndarray:
-        """Numbers in the whole run of the environments of a batch's columns."""
+        """The environments of a batch's columns, numbered over the whole run."""
         first = [self._sources[p.finished.source].actors.first_env_of(p.finished.slot) for p in parts]
         return np.concatenate([env + np.arange(p.start, p.stop) for env, p in zip(first, parts, strict=True)])
 

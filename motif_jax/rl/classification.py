@@ -1,4 +1,4 @@
-"""Kind 'classification': a network that is trained on the labels decides what is helpful (ONI-classification)."""
+"""Kind 'classification': a classifier trained on the labels decides what is helpful (ONI-classification)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,7 @@ from motif_jax.rl.reward_trainer import TrainingBatch
 
 
 class ClassifierModel:
-    """What `reward_trainer.Trainer` trains.
-
-    Args:
-      config: `config.reward`.
-      seed: of dropout.
-    """
+    """The model that `reward_trainer.Trainer` trains."""
 
     def __init__(self, config: ConfigDict, seed: int) -> None:
         self.members = config.training.members
@@ -71,8 +66,8 @@ class ClassifierModel:
 class ClassificationReward(NetworkReward):
     """1 where the probability of yes is strictly above `config.classifier.threshold`, else 0, labelled or not.
 
-    With `config.value` 'probability' it is the probability itself. Of an ensemble it is the members' mean, less
-    `config.training.deviations` standard deviations.
+    With `config.value` 'probability' it is the probability itself: an ensemble's mean less `config.training.deviations`
+    standard deviations.
     """
 
     form = SINGLE
@@ -104,7 +99,7 @@ class ClassificationReward(NetworkReward):
     def questions(
         self, batch: BatchMessages, rows: np.ndarray
     ) -> tuple[list[tuple[str, ...]], list[int], Sequence[float] | None]:
-        """Sooner, the nearer to the threshold, or the more an ensemble disagrees."""
+        """Asks first what is near the threshold or divides the ensemble."""
         items, counts, _ = super().questions(batch, rows)
         if self.run.config.queue.order != "uncertain" or not items:
             return items, counts, None

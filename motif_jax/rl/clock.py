@@ -1,4 +1,4 @@
-"""How far a training is, and what is due."""
+"""Counts a training's steps and seconds, and says what is due."""
 
 from __future__ import annotations
 
@@ -13,13 +13,10 @@ _SHOW_SECONDS = 0.5
 class Clock:
     """Steps and seconds of a run, and when it was last saved, logged and shown.
 
-    Args:
-      config: a resolved config.
-
     Attributes:
       total: environment steps of the whole run.
       steps: environment steps learned from.
-      saved_steps, logged_steps: of them at the last checkpoint and row of metrics.
+      saved_steps, logged_steps: `steps` at the last checkpoint and row of metrics.
     """
 
     def __init__(self, config: ConfigDict) -> None:
@@ -30,25 +27,22 @@ class Clock:
         self._started = self._saved_at = self._logged_at = self._shown_at = time.monotonic()
 
     def go_on(self, progress: dict[str, Any]) -> None:
-        """Takes up the counts of a checkpoint's progress."""
         self.steps, self._seconds_before = progress["env_steps"], progress["seconds"]
 
     def start(self) -> None:
-        """The first update is near: from now on rates are measured, and intervals run."""
+        """Starts measuring rates and intervals, just before the first update."""
         self._saved_at = self._logged_at = self._shown_at = time.monotonic()
         self.saved_steps = self.logged_steps = self.steps
 
     @property
     def finished(self) -> bool:
-        """Whether all steps are done."""
         return self.steps >= self.total
 
     def seconds(self) -> float:
-        """Seconds of the run, those before it was continued included."""
+        """Seconds of the run, those before it was resumed included."""
         return self._seconds_before + time.monotonic() - self._started
 
     def save_is_due(self) -> bool:
-        """Whether the last checkpoint is `save_every_seconds` old."""
         return time.monotonic() - self._saved_at >= self._config.save_every_seconds
 
     def save_step_is_passed(self) -> bool:
@@ -57,24 +51,20 @@ class Clock:
         return self.steps // every > self.saved_steps // every
 
     def log_is_due(self) -> bool:
-        """Whether the last row is `log_every_seconds` old."""
         return time.monotonic() - self._logged_at >= self._config.log_every_seconds
 
     def show_is_due(self) -> bool:
-        """Whether people may want to see something new."""
         return time.monotonic() - self._shown_at >= _SHOW_SECONDS
 
     def saved(self) -> None:
-        """A checkpoint has been written."""
         self._saved_at, self.saved_steps = time.monotonic(), self.steps
 
     def logged(self) -> float:
-        """A row has been written; returns environment steps a second since the one before."""
+        """Notes a written row; returns environment steps per second since the last one."""
         now = time.monotonic()
         rate = (self.steps - self.logged_steps) / max(now - self._logged_at, 1e-9)
         self._logged_at, self.logged_steps = now, self.steps
         return rate
 
     def shown(self) -> None:
-        """Progress has been shown."""
         self._shown_at = time.monotonic()

@@ -1,4 +1,4 @@
-"""Statistics of the training's episodes: one line each in episodes.jsonl, and means over the newest ones."""
+"""Logs the training's episodes: one line each in episodes.jsonl, and means over the newest ones."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _NOT_AVERAGED = frozenset({"step", "env", "episode", "seed", "end", "truncated"}
 
 
 class EpisodeLog:
-    """Joins what actors report of an episode with the intrinsic return that the batcher sums up.
+    """Joins the actors' report of an episode with the intrinsic return that the batcher sums up.
 
-    Of several hosts each joins its own episodes, all take in those of all, and one writes them.
+    Each host joins its own episodes; all take in those of all, and one writes them.
 
     Args:
-      workdir: the run folder; None on a host that does not write.
+      workdir: None on a host that does not write.
       window: how many episodes the means are over.
-      with_intrinsic: whether intrinsic returns come; without them the lines have null.
+      with_intrinsic: False: the lines have null as the intrinsic return.
       resume_step: lines after this step are dropped (they are played again); None for a new run.
-      newest: the window of the run that is resumed, from `state`.
-      waiting: what it knew by halves, from `waiting`; lines of these episodes were written after the checkpoint and
-        are dropped, also where their step is before it.
+      newest: the resumed run's window, from `state`.
+      waiting: half-known episodes, from `waiting`. Their lines were written after the checkpoint and are dropped, whatever
+        their step.
       fields: what the environment reports of an episode besides return and length.
 
     Raises:
@@ -80,7 +80,7 @@ class EpisodeLog:
     def join(
         self, step: int, reports: Iterable[Mapping[str, Any]], returns: Iterable[IntrinsicReturn]
     ) -> list[dict[str, Any]]:
-        """Like `add`, but gives the episodes that are complete instead of writing them."""
+        """Like `add`, but returns the complete episodes instead of writing them."""
         for value in returns:
             self._returns[value.env, value.episode] = value.value
         for report in reports:
@@ -104,11 +104,10 @@ class EpisodeLog:
     def join_rest(
         self, step: int, reports: Iterable[Mapping[str, Any]], returns: Iterable[IntrinsicReturn]
     ) -> list[dict[str, Any]]:
-        """Like `join` when nothing more will come: episodes whose intrinsic return is not known are given without it."""
+        """Like `join` at the end: episodes without an intrinsic return are complete, too."""
         return self.join(step, reports, returns) + [self._finish(key, None) for key in list(self._reports)]
 
     def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Takes in episodes that are complete."""
         for row in rows:
             self._newest.append(dict(row))
             self.count += 1
@@ -127,11 +126,11 @@ class EpisodeLog:
         return {f"episode/{name}": sum(values) / len(values) for name, values in sums.items()}
 
     def row(self) -> dict[str, float]:
-        """`means`, and NaN for what there is nothing of yet: the same names at any time."""
+        """`means`, NaN where nothing is known yet: always the same names."""
         return self._unknown | self.means()
 
     def settled(self) -> bool:
-        """Whether the means are over enough episodes to compare checkpoints by them."""
+        """Whether the window holds enough episodes to compare checkpoints."""
         return len(self._newest) >= min(_SETTLED_EPISODES, self._newest.maxlen or _SETTLED_EPISODES)
 
     def state(self) -> list[dict[str, Any]]:
@@ -139,12 +138,11 @@ class EpisodeLog:
         return list(self._newest)
 
     def waiting(self) -> dict[str, Any]:
-        """What of episodes is known by halves, JSON-able."""
+        """Half-known episodes, JSON-able."""
         returns = [[env, episode, value] for (env, episode), value in self._returns.items()]
         return {"reports": list(self._reports.values()), "returns": returns}
 
     def close(self) -> None:
-        """Closes the file; may be called twice."""
         if self._file is not None:
             self._file.close()
 

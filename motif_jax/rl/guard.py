@@ -1,4 +1,4 @@
-"""What becomes of a training's updates that are not finite: as `config.nonfinite` says."""
+"""Handles updates that are not finite, as `config.nonfinite` says."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _MOST_NAMES = 3
 
 
 class Guard:
-    """Counts a run's updates that were left out, and ends it where they are too many.
+    """Counts a run's skipped updates, and ends it where they are too many.
 
-    All hosts see the same: what is not finite is reduced over all devices. The first writes its part of the batch. What
-    a run was allowed to leave out it has left out, also where it resumes with fewer that it may; one that was ended by
-    an update resumes only where it may leave out that one, too.
+    All hosts see the same: finiteness is reduced over all devices. The first host writes its part of the batch. Skipped updates
+    count as allowed after a resume with a lower limit; a run that an update ended resumes only where that one may be skipped,
+    too.
 
     Args:
       config: the whole config.
-      workdir: the run folder, None on a host that does not write.
+      workdir: None on a host that does not write.
       progress: of the checkpoint that the run resumes from; {} for a new run.
     """
 
@@ -41,15 +41,13 @@ class Guard:
 
     @property
     def exceeded(self) -> bool:
-        """Whether the run must end."""
         return self._ended_by is not None
 
     def progress(self) -> dict[str, Any]:
-        """What a checkpoint's progress holds of it."""
         return {SKIPPED: self.skipped, ENDED_BY: self._ended_by}
 
     def look(self, learner: Learner) -> None:
-        """Takes in the learner's failures: says each, and writes its batch."""
+        """Reports each of the learner's failures, and writes its batch."""
         failures, learner.failures = learner.failures, []
         for failure in failures:
             self.skipped += 1

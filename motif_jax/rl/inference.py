@@ -1,7 +1,7 @@
 """Batched inference: reads observations of waiting groups from their slots and writes actions back.
 
-Recurrent states live on the device, in one table by environment and one with the states before row 0 of every slot,
-from which the batcher gathers a batch's initial states.
+Recurrent states stay on the device: one table by environment, and one with the states before row 0 of every slot, from which
+the batcher gathers a batch's initial states.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ READY_SECONDS = 0.2
 
 
 class SampledActions(NamedTuple):
-    """What the policy gives for N observations: int32, float32, float32 [N]."""
+    """The policy's output for N observations: int32, float32, float32 [N]."""
 
     action: jax.Array
     log_prob: jax.Array
@@ -41,20 +41,15 @@ def choose(
     key: jax.Array,
     counter: jax.Array,
 ) -> tuple[SampledActions, Any]:
-    """Draws actions and moves the recurrent states on.
+    """Draws actions and advances the recurrent states; returns both.
 
     Args:
-      network: the agent's network.
-      params: its parameters.
-      table: recurrent states, leaves [num_envs + 1, ...]; the last row belongs to nobody.
+      table: recurrent states, leaves [num_envs + 1, ...]; the last row is padding.
       envs: int32 [N], rows of the table.
       observation: fields [N, ...].
       first: uint8 [N], whether an episode begins.
-      key: random key; the draw depends on it, on `counter` and on the position in the batch.
+      key: the draw depends on it, on `counter` and on the position in the batch.
       counter: int32 scalar.
-
-    Returns:
-      The choice, and the new table.
     """
     state = jax.tree.map(lambda rows: rows[envs], table)
     rows = {name: x[None] for name, x in observation.items()}
@@ -78,7 +73,7 @@ def _gather(slot_states: Any, rows: jax.Array) -> Any:
 
 
 def _put(tree: Any, leaves: Mapping[str, Any], device: Place) -> Any:
-    """`tree` with the leaves that hold something replaced by `leaves`, which are in their order."""
+    """`tree` with its non-empty leaves replaced by `leaves`, in their order."""
     there, structure = jax.tree.flatten(tree)
     found = iter(leaves[name] for name in sorted(leaves))
     return jax.tree.unflatten(
@@ -90,12 +85,10 @@ class Inference:
     """Chooses actions for one set of actors on one device.
 
     Args:
-      network: the agent's network.
       actors: whose groups it serves.
-      publisher: where the parameters come from.
+      publisher: gives the parameters.
       device: where the network runs, see `Publisher`.
       key: random key of this device's draws.
-      meters: where times and counts go.
       counter: number of the first draw.
     """
 
@@ -123,11 +116,10 @@ class Inference:
         self._held: list[Ready] = []
 
     def params(self) -> Any:
-        """What acts now."""
         return self._publisher.newest(self._device).params
 
     def compile(self) -> None:
-        """Compiles the programs of all batch sizes, so that no group waits for a compiler later."""
+        """Compiles the programs of all batch sizes."""
         params = self.params()
         for bucket in self.buckets:
             fields = self._network.spec.observation
@@ -144,12 +136,11 @@ class Inference:
             jax.block_until_ready(choice)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What it needs to resume as if it had not stopped: plain data, and arrays."""
+        """The state for an exact resume: plain data, and arrays."""
         plain = {"counter": self.counter, "held": [list(each) for each in self._held]}
         return plain, {"table": self._table, "states": self._slot_states}
 
     def restore(self, plain: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-        """Takes up what `state` gave."""
         self.counter, self._held = plain["counter"], [Ready(*each) for each in plain["held"]]
         self._table = _put(self._table, arrays["table"], self._device)
         self._slot_states = _put(self._slot_states, arrays["states"], self._device)
@@ -157,7 +148,7 @@ class Inference:
     def serve(self, timeout: float = READY_SECONDS, hold: Callable[[Ready], bool] | None = None) -> int:
         """Waits for groups and chooses their actions; returns how many environments were served.
 
-        Groups of which `hold` says so, now that their observations are there, are left for a later call.
+        Groups for which `hold` returns True are left for a later call.
         """
         with self._meters.time("inference/wait"):
             # What is held is served as soon as it may be, and nothing is waited for then.
@@ -176,13 +167,10 @@ class Inference:
         return len(ready) * self._envs
 
     def initial_states(self, rows: np.ndarray) -> Any:
-        """The recurrent states before row 0 of slots that are finished and not released.
+        """The recurrent states before row 0 of finished, unreleased slots: leaves [B, ...] on this device.
 
         Args:
           rows: int32 [B], slot * envs_per_group + column.
-
-        Returns:
-          A tree with leaves [B, ...] on this device.
         """
         return _gather(self._slot_states, rows)
 

@@ -1,4 +1,4 @@
-"""The learner: batches go to its devices while it works, and its metrics come to the host with the end of an update."""
+"""The learner: batches move to its devices during an update, and metrics reach the host with the update's end."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _COUNTS, _MEMORY = ("step", "env_steps"), "memory"
 
 
 class Failure(NamedTuple):
-    """An update that was left out.
+    """A skipped update.
 
     Attributes:
       update: its number, from 0.
       what: the names of what was not finite.
-      batch: what it would have learned from.
+      batch: its batch.
     """
 
     update: int
@@ -53,12 +53,10 @@ class Learner:
 
     Args:
       update: from an algorithm's `make_update`.
-      state: the training state, on the host or one device.
-      parallel: the devices.
+      state: on the host or one device.
       publisher: gets a copy of the parameters after every update.
-      meters: where times go.
-      lends: what never changes of the state is published as it lies here, because nobody acts while an update runs.
-      published: what of a state the publisher is given.
+      lends: True publishes the frozen part of the state without a copy: nobody acts while an update runs.
+      published: the part of a state that is published.
 
     Attributes:
       failures: updates that were not finite, for `guard.Guard`; known when their metrics are read.
@@ -106,7 +104,7 @@ class Learner:
         self._publish()
 
     def items(self) -> dict[str, Any]:
-        """What a checkpoint holds of it; the update that runs is part of it."""
+        """The items of a checkpoint, the running update included."""
         return agent_checkpoints.items_of_learner(self.state)
 
     def step(self, batch: Batch) -> None:
@@ -122,10 +120,10 @@ class Learner:
         self._meters.add("learner/bytes", batch.num_bytes)
 
     def settle(self) -> None:
-        """Waits for the update that runs, if one does, and publishes its parameters.
+        """Waits for the running update, if any, and publishes its parameters.
 
-        The next update is started only then, so that on a device that also acts inference waits for one update at
-        most, and so that acting devices never get parameters that are still being computed.
+        The next update starts only then. So inference on the same device waits for one update at most, and acting devices never
+        get parameters that are still being computed.
         """
         if self._running is None:
             return
@@ -145,7 +143,7 @@ class Learner:
         self._publisher.publish(self.version, self._parallel.acting(self._published(self.state)), *lent)
 
     def metrics(self) -> dict[str, float]:
-        """Metrics of the newest update that is done and was not asked for yet; does not wait for a running one.
+        """Metrics of the newest finished update, each once; does not wait for a running one.
 
         An update that is not finite has none: it goes to `failures`.
         """
@@ -163,13 +161,12 @@ class Learner:
 
 
 class Averages:
-    """Means of metrics between two rows of the log, and extremes of those that are extremes (`update.EXTREMES`)."""
+    """Means of metrics between two rows of the log, and the extremes of `update.EXTREMES`."""
 
     def __init__(self) -> None:
         self._values: dict[str, list[float]] = {}
 
     def add(self, metrics: dict[str, float]) -> None:
-        """Adds the metrics of one update; an empty dictionary is none."""
         for name, value in metrics.items():
             self._values.setdefault(name, []).append(value)
 

@@ -1,4 +1,4 @@
-"""Online rewards whose values come from a network that is trained on the labels: what classification and ranking share."""
+"""What classification and ranking share: online rewards from a network that is trained on the labels."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class NetworkReward(OnlineReward):
     `compat.oni_untrained_reward` lets a fresh network pay (published).
 
     Attributes:
-      labels: what it is trained on.
+      labels: the data set.
       taken: gradient steps so far.
       table: values of texts under the present parameters.
     """
@@ -91,18 +91,16 @@ class NetworkReward(OnlineReward):
     # What a kind says.
 
     def make_model(self) -> Model:
-        """What is trained."""
         raise NotImplementedError
 
     def compute(self, params: Any, texts: np.ndarray) -> np.ndarray:
-        """What the table holds of texts uint8 [N, L]: float32 [N]."""
+        """Values float32 [N] of texts uint8 [N, L], for the table."""
         raise NotImplementedError
 
     # What both do.
 
     @property
     def trained(self) -> bool:
-        """Whether it may pay."""
         return self.taken > 0 or self._pays_untrained
 
     def start(self) -> None:
@@ -123,7 +121,7 @@ class NetworkReward(OnlineReward):
         return taken
 
     def is_new(self, label: Label) -> bool:
-        """Marks the texts of a label; whether they had none."""
+        """Marks a label's texts; returns whether they had no label."""
         row = self.stats.rows(label.items, label.step, label.number)[0]
         if self.stats.label[row] != NO_LABEL:
             return False
@@ -145,7 +143,7 @@ class NetworkReward(OnlineReward):
         return TrainingJob(self.taken, list(chosen), self.labels.first(size), np.arange(self._tried, size))
 
     def _collect(self) -> bool:
-        """Pays by what ended gradient steps led to from now on; False where none have."""
+        """Pays by the trained parameters from now on; False where no gradient steps have ended."""
         outcome = self._trainer.take()
         if outcome is None:
             return False
@@ -207,7 +205,7 @@ def _like(old: Any, new: Any) -> Any:
 
 
 def _training_device(place: str, beside: jax.Device | None) -> jax.Device | None:
-    """The device that `reward.training.device` means; 'auto' is where values are computed."""
+    """The device of `reward.training.device`; 'auto' is where values are computed."""
     if place == "auto":
         return beside
     devices = jax.local_devices()

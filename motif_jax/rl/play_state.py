@@ -1,7 +1,7 @@
 """The state of play between two updates of a serial run, by which it resumes in the same episodes.
 
-Episodes are remembered as seeds and actions (`actors.group`) and replayed. The rest is the state of rollouts, inference and batcher,
-with the rows that are not learned from yet: a resumed serial run ends with the same bits as one that never stopped.
+Episodes are stored as seeds and actions (`actors.group`) and replayed. With the state of rollouts, inference and batcher and
+the rows not learned from yet, a resumed serial run ends with the same bits as one that never stopped.
 """
 
 from __future__ import annotations
@@ -21,12 +21,10 @@ ITEM = "play"
 def of(
     sources: Sequence[ActorSource], batcher: Batcher, finished: Sequence[Finished]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a checkpoint holds: plain data for its progress, and arrays.
+    """The state for a checkpoint: plain data for its progress, and arrays. Nothing may play meanwhile.
 
     Args:
-      sources: whose games are remembered; nobody plays now.
-      batcher: of the run.
-      finished: slots that it was not given yet.
+      finished: slots that the batcher has not received.
     """
     plain, arrays = [], {}
     for number, source in enumerate(sources):
@@ -38,7 +36,7 @@ def of(
 
 
 def _kept(held: Mapping[str, Any]) -> dict[str, Any]:
-    """Leaves that hold something, by number: a checkpoint keeps no empty arrays, and no other containers."""
+    """Non-empty leaves, by number: a checkpoint keeps no empty arrays, and no other containers."""
     found: dict[str, Any] = {}
     for name, tree in held.items():
         leaves = {f"leaf_{i:03d}": leaf for i, leaf in enumerate(jax.tree.leaves(tree)) if leaf.size}
@@ -49,9 +47,9 @@ def _kept(held: Mapping[str, Any]) -> dict[str, Any]:
 def restore(
     plain: Mapping[str, Any], arrays: Mapping[str, Any], sources: Sequence[ActorSource], batcher: Batcher
 ) -> list[Finished] | None:
-    """Takes up, before anything is started, what `of` gave; returns the slots that were finished.
+    """Restores the output of `of` before anything is started; returns the finished slots.
 
-    None, and a line that says so, where environments are laid out otherwise now: they begin new games.
+    Returns None, and says so, where the layout of the environments has changed: they begin new games.
     """
     layouts = [str(source.actors.config.layout()) for source in sources]
     if [each["actors"]["layout"] for each in plain["sources"]] != layouts:

@@ -1,7 +1,7 @@
-"""What a language model that is trained would do in fixed situations, asked before every update, and what each clause of them is worth.
+"""Asks a language model before every update what it would do in fixed situations, and what each clause of them is worth.
 
-In the run folder: `probes.json` (the situations), `probes.jsonl` (a line an update), `clauses.jsonl` (now and then, with a clause left
-out at a time), and the published `distrib.csv`.
+In the run folder: `probes.json` (the situations), `probes.jsonl` (a line per update), `clauses.jsonl` (every few updates, with
+one clause left out at a time), and the published `distrib.csv`.
 """
 
 from __future__ import annotations
@@ -34,15 +34,12 @@ class Probing:
     """Asks an agent; `params` are those that act.
 
     Args:
-      network: the agent's.
-      probes: what it is asked.
       options: of its environment, with the tokenizer.
       language: of the prompts.
 
     Attributes:
-      probes: see above.
       actions: their names.
-      by_words: whether the policy scores them.
+      by_words: whether the policy scores the words of the actions.
 
     Raises:
       UserError: a prompt is longer than the agent's longest.
@@ -66,7 +63,6 @@ class Probing:
         self._parts = self._encoded(left)
 
     def prompt(self, probe: Probe, without: tuple[int, int] | None = None) -> str:
-        """What the agent reads."""
         return probe.prompt(self.actions, self._language, without)
 
     def _encoded(self, prompts: Sequence[str]) -> np.ndarray:
@@ -80,7 +76,7 @@ class Probing:
         return self._ask(params, self._whole)
 
     def clauses(self, params: Any) -> list[dict[str, Any]]:
-        """For every clause the probabilities of the actions without it."""
+        """The probabilities of the actions, for every clause left out."""
         found = probabilities(self._ask(params, self._parts)).tolist() if self._places else []
         return [
             {"probe": number, "observation": place[0], "clause": place[1], "probabilities": row}
@@ -98,7 +94,6 @@ class Probing:
         return np.concatenate(found) if found else np.zeros((0, len(self.actions)), np.float32)
 
     def description(self) -> dict[str, Any]:
-        """Content of `probes.json`."""
         probes = [
             {"name": probe.name, "goal": probe.goal, "observations": probe.observations, "actions": probe.actions, "prompt": self.prompt(probe)}
             for probe in self.probes
@@ -107,16 +102,18 @@ class Probing:
 
 
 def probabilities(scores: np.ndarray) -> np.ndarray:
-    """Of actions by the logits of a policy, [..., A] both."""
+    """Probabilities of a policy's logits, both [..., A]."""
     powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
 def make(config: ConfigDict, network: Any) -> Probing | None:
-    """The probes that a training config asks for; None without any, and where ours are asked for, which are English, and the agent reads French.
+    """The probes that a training config asks for.
+
+    None without any, and where our English probes are asked for and the agent reads French.
 
     Raises:
-      UserError: the file holds none, or a prompt is too long for the agent.
+      UserError: the file holds no probes, or a prompt is too long for the agent.
     """
     chosen = config.get("probes")
     if chosen is None:
@@ -143,14 +140,12 @@ def _language_of(level: str) -> str:
 
 
 class ProbeFiles:
-    """What `Probing` says, in a folder.
+    """Writes the output of `Probing` into a folder.
 
     Args:
-      folder: where the files lie.
-      probing: who is asked.
-      resume: (update, environment step) that the run resumes from: lines of what is done again are dropped; None for a new run.
-      clauses_every: so many updates lie between two looks at clauses; 0: there are none.
-      published: whether `distrib.csv` is written, of policies by the actions' words.
+      resume: (update, environment step) of the resumed checkpoint: later lines are dropped; None for a new run.
+      clauses_every: updates between two looks at clauses; 0: never.
+      published: whether `distrib.csv` is written, for policies that score the actions' words.
     """
 
     def __init__(
@@ -174,7 +169,7 @@ class ProbeFiles:
             self._files[DISTRIB] = append_lines(folder / DISTRIB, lambda line: next(count) < update)
 
     def look(self, params: Any, update: int, step: int) -> None:
-        """Writes what the agent would do before update `update`, the first being 0, at environment step `step`."""
+        """Writes what the agent would do before update `update` (from 0), at environment step `step`."""
         scores = self._probing.scores(params)
         head = {"update": update, "step": step}
         self._write(LINES, json.dumps({**head, "probabilities": probabilities(scores).tolist()}))
@@ -188,13 +183,12 @@ class ProbeFiles:
         self._files[name].flush()
 
     def close(self) -> None:
-        """Closes the files."""
         for file in self._files.values():
             file.close()
 
 
 def files(config: ConfigDict, network: Any, folder: Path, progress: Mapping[str, Any]) -> ProbeFiles | None:
-    """The files of a training in `folder` that resumes from a checkpoint's `progress`; None without probes."""
+    """The probe files in `folder` that resume from a checkpoint's `progress`; None without probes."""
     probing = make(config, network)
     if probing is None:
         if config.get("probes") is not None and config.probes.prompts:

@@ -1,4 +1,4 @@
-"""Parameters on their way from the learner to inference."""
+"""Hands parameters from the learner to inference."""
 
 from __future__ import annotations
 
@@ -21,16 +21,15 @@ class Published(NamedTuple):
 
 
 class Publisher:
-    """Holds for every device that acts its own copy of the newest parameters.
+    """Holds for every acting device its own copy of the newest parameters.
 
-    The copies are made by the learner between two updates; whoever reads gets one whole version, and never the
-    learner's own arrays, whose memory the next update takes over.
+    The learner makes the copies between two updates. A reader gets one whole version, never the learner's own arrays, whose
+    memory the next update takes over.
 
     Args:
-      devices: those that act; of a model that is split over devices, where what all of them hold lies.
-      prepare: pure function of what is published, mostly the parameters; its result acts (`AgentNetwork.prepare`).
-      frozen: what never changes, and acts with the parameters as one: a copy for each device. {} for nothing, or where `publish`
-        is given it.
+      devices: those that act; for a split model, where its replicated part lies.
+      prepare: pure function of what is published; its result acts (`AgentNetwork.prepare`).
+      frozen: constant parameters, copied to each device; {} for none, or where `publish` gets them.
     """
 
     def __init__(
@@ -57,5 +56,4 @@ class Publisher:
             self._published[device] = Published(version, {**there, **fixed} if fixed else there)
 
     def newest(self, device: Place) -> Published:
-        """The newest parameters on `device`."""
         return self._published[device]

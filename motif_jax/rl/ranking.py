@@ -1,4 +1,4 @@
-"""Kind 'ranking': a network that is trained on preferences between two messages, normalised as it is met (ONI-ranking)."""
+"""Kind 'ranking': a network trained on preferences between two messages, normalised by running moments (ONI-ranking)."""
 
 from __future__ import annotations
 
@@ -34,11 +34,7 @@ _RAW = "oni_ranking_raw_reward"
 
 
 class RankingModel:
-    """What `reward_trainer.Trainer` trains.
-
-    Args:
-      config: `config.reward`.
-    """
+    """The model that `reward_trainer.Trainer` trains."""
 
     def __init__(self, config: ConfigDict) -> None:
         self.members = config.training.members
@@ -86,8 +82,8 @@ class RankingModel:
 class RankingReward(NetworkReward):
     """r of the network, less its running mean by its running deviation, and 0 unless above `config.threshold`.
 
-    The moments are those of all steps paid since the first training, each batch merged before it is normalised;
-    `config.decay` below 1 lets old ones count less. With `config.normalise` False r itself, without threshold; with
+    The moments are those of all steps paid since the first training, each batch merged before it is normalised; `config.decay`
+    below 1 lets old ones count less. With `config.normalise` False: r itself, without threshold. With
     `compat.oni_ranking_raw_reward` the agent gets r while the moments are kept.
     """
 
@@ -132,7 +128,7 @@ class RankingReward(NetworkReward):
         return self.normalised(raw)
 
     def normalised(self, raw: np.ndarray) -> np.ndarray:
-        """What raw rewards [N] are worth under the present moments, float32 [N]."""
+        """Normalises raw rewards [N] by the present moments, float32 [N]."""
         if self._raw:
             return raw
         moments = self.moments
@@ -148,7 +144,7 @@ class RankingReward(NetworkReward):
     def questions(
         self, batch: BatchMessages, rows: np.ndarray
     ) -> tuple[list[tuple[str, ...]], list[int], Sequence[float] | None]:
-        """Pairs of what was observed, drawn by how often it was."""
+        """Pairs of observed texts, drawn by their frequency."""
         rng = seeds.rng(self.run.config.seed, "reward pairs", batch.number)
         self._observe(rows, batch.counts, rng)
         pairs, weights = self.config.pairs, self._observed[: len(self.stats)]
@@ -167,7 +163,7 @@ class RankingReward(NetworkReward):
         return list(counted), list(counted.values()), self._scores(list(counted))
 
     def _observe(self, rows: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> None:
-        """Takes in every `pairs.every`-th step."""
+        """Observes every `pairs.every`-th step."""
         if len(self.stats) > len(self._observed):
             self._observed = np.concatenate([self._observed, np.zeros(max(1024, len(self.stats)), np.int64)])
         # The steps of a text lie together here: a phase of its own for each batch treats all texts alike.
@@ -175,7 +171,6 @@ class RankingReward(NetworkReward):
         self._observed[rows] += ends // every - (ends - counts) // every
 
     def _scores(self, pairs: Sequence[tuple[str, ...]]) -> Sequence[float] | None:
-        """How unsure the reward is of each pair."""
         if self.run.config.queue.order != "uncertain" or not pairs:
             return None
         texts = np.stack([as_bytes(text) for pair in pairs for text in pair])

@@ -1,4 +1,4 @@
-"""Recordings of every Nth game of a training: its actions are collected from the batches and played again elsewhere."""
+"""Records every Nth game of a training: collects its actions from the batches and replays them elsewhere."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NAME = re.compile(r"step-(\d+)-env-\d+-episode-\d+\.json")
 
 
 class EpisodeActions(NamedTuple):
-    """The actions of an episode that has ended, as far as they were seen."""
+    """The collected actions of an ended episode."""
 
     env: int
     episode: int
@@ -45,7 +45,7 @@ class ActionCollector:
     """Collects the actions of every Nth episode of each environment, from batch to batch.
 
     Args:
-      every: N; which of N it is differs between the environments, so that they do not all leave one at a time.
+      every: N; environments start at different offsets, so that their recordings do not coincide.
     """
 
     def __init__(self, every: int) -> None:
@@ -80,13 +80,12 @@ class ActionCollector:
 
 
 class EpisodeRecorder:
-    """Writes recordings of a training's games beside it: a process of its own plays them again.
+    """Records a training's games in a process of its own, which replays them.
 
-    An episode whose actions are not all there (it began with the random steps before the training, or lost a rollout
-    with its actor) is not recorded, nor are those that come faster than they can be played again.
+    Not recorded: episodes with missing actions (begun with the random steps before the training, or a rollout lost with its
+    actor), and those that come faster than they can be replayed.
 
     Args:
-      workdir: the run folder.
       environment, options: where the games are played.
       every: every Nth episode of each environment is recorded.
     """
@@ -117,18 +116,18 @@ class EpisodeRecorder:
             self._require_sound()  # it may have failed since the last report
 
     def take(self, batch: TrajectoryBatch, envs: np.ndarray, episode: np.ndarray) -> None:
-        """Takes the actions of a batch, see `ActionCollector.add`; the batcher's thread calls it."""
+        """Takes a batch's actions, see `ActionCollector.add`; called by the batcher's thread."""
         for played in self._collector.add(batch, envs, episode):
             with self._lock:
                 self._played[played.env, played.episode] = played.actions
                 self._match(played.env, played.episode)
 
     def report(self, step: int, reports: Iterable[Mapping[str, Any]]) -> None:
-        """Takes what actors report of whole episodes at env step `step`.
+        """Takes the actors' reports of whole episodes at env step `step`.
 
         Raises:
           ServiceFailedError: recording has failed.
-          UserError: for something that a user is to put right.
+          UserError: recording failed for a reason that the user can remove.
         """
         self._require_sound()
         for row in reports:
@@ -139,7 +138,7 @@ class EpisodeRecorder:
                     self._match(env, episode)
 
     def close(self) -> None:
-        """Waits a few seconds for the games that are to be recorded."""
+        """Waits a few seconds for unfinished recordings."""
         self._deadline = time.monotonic() + _CLOSE_SECONDS
         # Where games wait up to the limit there is no room for the end before the thread has played one; if it fails at that,
         # there never is.

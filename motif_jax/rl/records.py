@@ -1,4 +1,4 @@
-"""What a training leaves in its folder while it runs: checkpoints, rows of metrics, lines of episodes, recordings."""
+"""Writes a training's folder while it runs: checkpoints, rows of metrics, lines of episodes, recordings."""
 
 from __future__ import annotations
 
@@ -33,15 +33,10 @@ _HALVES = "episode_halves"
 
 
 class Records:
-    """Writes for a run what `system` does; the first of several hosts writes for all.
+    """Writes a run's records; with several hosts the first writes for all.
 
     Args:
-      config: a resolved config.
-      workdir: the run folder.
-      checkpoints: the run's.
-      system: what runs.
-      clock: of the run.
-      recorder: takes whole episodes, None without recordings.
+      recorder: None without recordings.
       progress: of the checkpoint that the run resumes from; {} for a new run.
 
     Attributes:
@@ -93,7 +88,7 @@ class Records:
     def _of_language(
         self, workdir: Path, progress: dict[str, Any]
     ) -> tuple[ProbeFiles | None, GlamLog | None]:
-        """What a language agent's run leaves besides, where the config asks for it."""
+        """A language agent's extra files, where the config asks for them."""
         config, probes, published = self._config, None, None
         if config.get("probes") is not None:
             from motif_jax.rl import probing
@@ -130,13 +125,13 @@ class Records:
         self._stack.__exit__(kind, error, trace)
 
     def look(self) -> None:
-        """Takes in the update that was waited for last: its metrics, or that it was not finite."""
+        """Takes the result of the finished update: its metrics, or that it was not finite."""
         self._metrics = self._system.learner.metrics()
         self._averages.add(self._metrics)
         self.guard.look(self._system.learner)
 
     def counted(self) -> None:
-        """The clock has the steps that all hosts learned from in this update: writes its row of `log.csv`, where there is one."""
+        """Writes the row of `log.csv`, if any, once the clock has the steps of all hosts in this update."""
         if not self._config.get("published_files"):
             return
         if self._hosts.count > 1:
@@ -146,20 +141,20 @@ class Records:
             self._published.write(update, clock.steps, clock.seconds(), self._metrics)
 
     def begin(self) -> None:
-        """Before an update is started: asks the policy that it learns from what it would do (`config.probes`)."""
+        """Asks the policy's probes before an update is started (`config.probes`)."""
         if self._probes is not None:
             params = self._system.sources[0].inference.params()
             self._probes.look(params, self._system.learner.version, self._clock.steps)
 
     def add(self, step: int, batch: Batch) -> None:
-        """Takes in a batch whose update was started, and the episodes that ended up to it, environment step `step`."""
+        """Takes a batch whose update was started, and the episodes that ended by environment step `step`."""
         self._reward_version = batch.reward_version
         self._keep(self._episodes.join(step, self._reports(step), batch.intrinsic_returns))
         if self._clock.show_is_due():
             self.show()
 
     def end(self, stream: BatchStream) -> None:
-        """Takes in the episodes that ended behind the last batch that was learned from; the last row and checkpoint.
+        """Takes the episodes that ended after the last learned batch; writes the last row and checkpoint.
 
         Raises:
           UserError: the run ends because of updates that are not finite.
@@ -178,7 +173,6 @@ class Records:
         self.guard.require(clock.steps)
 
     def show(self) -> None:
-        """Moves the line of progress on."""
         if not self._progress:
             return
         means = self._episodes.means()
@@ -187,7 +181,7 @@ class Records:
         self._clock.shown()
 
     def log(self, waiting: int) -> None:
-        """Writes a row of metrics; `waiting` batches wait for the learner."""
+        """Writes a row of metrics; `waiting` batches are queued."""
         system = self._system
         here = system_metrics(system.meters.read(), system.inference_threads)
         everyone = self.gather({**here, "queue/waiting_batches": float(waiting)})
@@ -208,7 +202,6 @@ class Records:
             self._writer.write(self._clock.steps, values)
 
     def save(self, asynchronous: bool) -> None:
-        """Writes a checkpoint of what every part of the run gives."""
         clock, everyone = self._clock, self.gather()
         next_episode = [number for host in everyone for number in host["next_episode"]]
         # A run that resumes with fewer environments keeps the others' places.
@@ -232,7 +225,7 @@ class Records:
         clock.saved()
 
     def gather(self, system: dict[str, float] | None = None) -> list[dict[str, Any]]:
-        """Takes in the episodes of all hosts; gives what else they tell each other, `system` with it."""
+        """Exchanges the hosts' complete episodes and their other messages, `system` included."""
         actors = [source.actors for source in self._system.sources]
         everyone = self._hosts.gather(
             {
@@ -251,14 +244,12 @@ class Records:
         return everyone
 
     def _reports(self, step: int) -> list[dict[str, Any]]:
-        """What actors report of the episodes that ended since the last call."""
         reports = [report for source in self._system.sources for report in source.actors.episodes()]
         if self._recorder is not None:
             self._recorder.report(step, reports)
         return reports
 
     def _keep(self, rows: list[dict[str, Any]]) -> None:
-        """Takes in this host's complete episodes."""
         if self._hosts.count == 1:
             self._write(rows)
         else:

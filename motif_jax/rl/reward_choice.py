@@ -1,6 +1,6 @@
-"""Which evaluation of its reward run an agent learns from: settled when the run begins, and kept.
+"""Settles when an agent's run begins which evaluation of its reward run it learns from.
 
-A reward run that resumes makes newer evaluations: an agent that is continued must not take up another reward.
+A reward run that resumes makes newer evaluations; a resumed agent must keep its reward.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ STEP = "reward_step"
 
 
 def settled(workdir: str | os.PathLike[str]) -> int | None:
-    """The evaluation that the agent run in `workdir` learns from, None if none has been settled.
+    """The settled evaluation of the agent run in `workdir`, None if none has been settled.
 
     Raises:
-      UserError: the file that says it is damaged.
+      UserError: the file is damaged.
     """
     path = Path(workdir) / FILE
     if not path.exists():
@@ -47,9 +47,9 @@ def apply(config: ConfigDict, workdir: str | os.PathLike[str]) -> ConfigDict:
 
 
 def settle(config: ConfigDict, workdir: str | os.PathLike[str], checkpoints: Checkpoints) -> None:
-    """Writes down, unless it has been, which evaluation the run learns from.
+    """Writes down, once, which evaluation the run learns from.
 
-    It is what the newest checkpoint of the agent says, or for a run that begins what `config.reward.step` means.
+    It is the one in the agent's newest checkpoint, or for a new run what `config.reward.step` means.
 
     Raises:
       UserError: the reward run has no such evaluation.

@@ -1,4 +1,4 @@
-"""The intrinsic reward of a batch's texts, and what the episodes that end in it earned."""
+"""Computes the intrinsic reward of a batch's texts, and the intrinsic returns of the episodes that end in it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from motif_jax.rewards import BatchMessages, IntrinsicReward
 
 @dataclasses.dataclass(frozen=True)
 class IntrinsicReturn:
-    """What an episode earned of the intrinsic reward, discounted by count, without coefficient."""
+    """An episode's intrinsic return, discounted by count, without coefficient."""
 
     env: int
     episode: int
@@ -27,10 +27,7 @@ class RewardLookup:
     """Pays a batch's texts, each distinct one looked up once.
 
     Args:
-      spec: the environment's.
-      reward: of texts.
       count_exponent: of the count by which the intrinsic returns of the statistics are discounted.
-      meters: where times go.
       first: number of the first batch: as many updates lie before it.
     """
 
@@ -69,7 +66,6 @@ class RewardLookup:
         return np.asarray(values, np.float32)[ids].reshape(rewarded.shape), version
 
     def ended(self, batch: TrajectoryBatch, envs: np.ndarray, episode: np.ndarray) -> list[IntrinsicReturn]:
-        """Of the episodes that ended in a batch, see `ReturnSums.add`."""
         count = None if self._count is None else batch.observation[self._count][:-1]
         return self.returns.add(batch, count, envs, episode)
 
@@ -90,7 +86,6 @@ class ReturnSums:
         return [[env, episode, total] for env, (episode, total) in self._sums.items()]
 
     def restore(self, state: Sequence[Sequence[float]]) -> None:
-        """Takes up what `state` gave."""
         self._sums = {int(env): (int(episode), total) for env, episode, total in state}
 
     def add(

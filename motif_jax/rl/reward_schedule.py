@@ -1,4 +1,4 @@
-"""When a reward takes how many gradient steps, and which labels each draws."""
+"""When an online reward takes gradient steps, and which labels each draws."""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ MOST_OWED = 1024
 
 
 class Schedule:
-    """Counts the steps that arrivals call for.
+    """Counts the gradient steps that labels call for.
 
-    'budget': each arrival calls for `per_arrival` steps, of which at most `per_update` are taken an update.
-    'published': all of them in one piece; from 25,000 labels on, one step an update instead (the published code trains at exactly
-    25,000 in neither way). There an arrival is a call of up to `call` questions, whose answers come together: where they come one by
-    one, they are one arrival when so many have come or none is being asked any more.
+    'budget': each label calls for `per_arrival` steps, of which at most `per_update` are taken an update.
+    'published': all in one piece; from 25,000 labels on, one step an update (the published code trains at exactly 25,000 in
+    neither way). Here an arrival is a call of up to `call` questions, answered together; single answers count as one arrival
+    when `call` have come or none is pending.
 
     Args:
-      name: one of these.
       per_arrival: steps.
       per_update: steps at most.
       call: questions of a published call.
 
     Attributes:
-      owed: steps that are still to be taken; at most `MOST_OWED`.
-      dropped: steps that arrivals called for beyond that: labels come faster than can be trained on them.
-      come: labels of a published call that is not complete.
+      owed: steps still to be taken; at most `MOST_OWED`.
+      dropped: steps beyond `MOST_OWED`: labels come faster than training.
+      come: labels of an incomplete published call.
     """
 
     NAMES = ("budget", "published")
@@ -42,7 +41,7 @@ class Schedule:
         self.owed = self.dropped = self.come = 0
 
     def update(self, arrived: int, size: int, asking: int) -> None:
-        """Called once an update: `arrived` new labels, `size` in all, `asking` questions pending."""
+        """Called once per update: `arrived` new labels, `size` in all, `asking` questions pending."""
         if self._published and size >= LARGE:
             self.owed, self.come = 1, 0
             return
@@ -55,11 +54,10 @@ class Schedule:
         self.dropped += most - self.owed
 
     def amount(self) -> int:
-        """Steps to take now, in one piece that ends before the labels of many calls have come."""
+        """Steps to take now, in a piece that ends before the labels of many calls have come."""
         return min(self.owed, self._per_arrival if self._published else self._per_update)
 
     def taken(self, amount: int) -> None:
-        """Called after steps were taken."""
         self.owed = max(0, self.owed - amount)
 
 
@@ -69,13 +67,10 @@ def draws(
     """Indices int64 [n] of the labels of each of `amount` steps, n at most `batch_size`.
 
     Args:
-      seed: of the run.
       first: steps of the run before them.
-      amount: how many.
-      size: labels that there are.
-      batch_size: of a full batch.
-      epochs: True: through shuffled epochs that begin with the first step, whose last batch is smaller (published for
-        the classifier below 25,000). False: a fresh uniform batch without replacement each step.
+      size: number of labels.
+      epochs: True: shuffled epochs from the first step, the last batch of each smaller (published for the classifier below
+        25,000). False: a fresh uniform batch without replacement each step.
     """
     if not epochs:
         for step in range(first, first + amount):

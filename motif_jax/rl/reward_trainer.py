@@ -1,4 +1,4 @@
-"""Trains the network of an online reward on the labels so far, in a thread or at once."""
+"""Trains an online reward's network on the labels so far, in a thread or at once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TrainingBatch(NamedTuple):
     Attributes:
       messages: uint8 [B, items, 256].
       labels, targets, weights: [B], see `Examples`; weight 0 for padding.
-      length: bytes of the messages from here on are zero; None: 256.
+      length: the messages' bytes from here on are zero; None: 256.
     """
 
     messages: np.ndarray
@@ -36,13 +36,13 @@ class TrainingBatch(NamedTuple):
 
 
 class Model(Protocol):
-    """What is trained, on examples of one text or of two."""
+    """A model of one text or of two."""
 
     def init(self, seed: int) -> Any:
         """A fresh state (params, opt_state)."""
 
     def step(self, state: Any, batch: TrainingBatch, step: int) -> tuple[Any, dict[str, jax.Array]]:
-        """Gradient step `step` of the run, compiled once for each length; `state` (params, opt_state) stays as it is."""
+        """Gradient step `step` of the run, compiled once for each length; `state` (params, opt_state) is not donated."""
 
     def right(self, params: Any, examples: Examples, chosen: np.ndarray) -> tuple[int, int]:
         """How many of the chosen examples the model has right, and of how many."""
@@ -54,7 +54,7 @@ class TrainingJob(NamedTuple):
     Attributes:
       first: steps of the run before them.
       draws: the examples of each step.
-      examples: that there are.
+      examples: number of examples.
       new: int [n], examples that no step has drawn from yet.
     """
 
@@ -65,14 +65,12 @@ class TrainingJob(NamedTuple):
 
 
 class TrainingOutcome(NamedTuple):
-    """What steps led to.
+    """The outcome of a job.
 
     Attributes:
-      job: the steps.
-      state: (params, opt_state) after them.
+      state: (params, opt_state) after it.
       means: of loss, accuracy and gradient_norm over the steps; the accuracy is that before each.
       right, counted: of the examples in `job.new`, before any of the steps.
-      seconds: how long they took.
     """
 
     job: TrainingJob
@@ -90,7 +88,7 @@ def take_steps(
 
     Raises:
       UserError: the loss is not finite.
-      StoppedError: `stopped` said so between two steps.
+      StoppedError: `stopped` was True between two steps.
     """
     begin, examples = time.perf_counter(), job.examples
     right, counted = model.right(state.params, examples, job.new)
@@ -119,14 +117,13 @@ class Trainer:
     """Takes one job at a time.
 
     Args:
-      model: what is trained.
       state: (params, opt_state) to begin with.
       batch_size: examples of a full batch; smaller ones are padded.
       beside: whether in a thread of its own.
 
     Attributes:
-      state: after the last job that was taken back.
-      running: the outcome of the present job, None where there is none.
+      state: after the last job that `take` returned.
+      running: the present job's future, None without one.
     """
 
     def __init__(self, model: Model, state: Any, batch_size: int, beside: bool) -> None:
@@ -136,7 +133,7 @@ class Trainer:
         self.running: Future[TrainingOutcome] | None = None
 
     def begin(self, job: TrainingJob) -> None:
-        """Starts a job; the one before must have been taken back."""
+        """Starts a job; the last one's outcome must have been taken."""
         assert self.running is None
         work = self._model, self.state, job, self._batch_size, self._closing.is_set
         if self._pool is not None:
@@ -146,7 +143,7 @@ class Trainer:
             self.running.set_result(take_steps(*work))
 
     def take(self) -> TrainingOutcome | None:
-        """The outcome of the finished job, None if there is none; the trainer takes over its state.
+        """The finished job's outcome, None if there is none; the trainer adopts its state.
 
         Raises:
           UserError: the training diverged.

@@ -31,7 +31,7 @@ TEXT_FIELD = "message"  # of rewards
 def environment_options(config: ConfigDict) -> dict[str, Any]:
     """Options of `registry.make` for `config.environment` and `config.compat`, JSON-able.
 
-    What a policy plays with; training adds the fields of its reward, see `training_options`.
+    These suffice to play; training adds the fields of its reward, see `training_options`.
     """
     options = registry.options_of(config.environment)
     spec = registry.spec(config.environment.name, **options)
@@ -57,10 +57,10 @@ def training_options(config: ConfigDict) -> dict[str, Any]:
 
 
 def fields_option(name: str, options: Mapping[str, Any], reward: ConfigDict) -> dict[str, Any]:
-    """Returns {'fields': ...} with what `reward` reads and the environment does not show by itself, {} for nothing.
+    """{'fields': ...} with the fields that `reward` reads and the environment does not show by itself, {} for none.
 
     Raises:
-      UserError: the environment cannot show it.
+      UserError: the environment cannot show one.
     """
     spec, fields = registry.spec(name, **options), rewards.required_fields(reward)
     if fields == (TEXT_FIELD,) and registry.require_text(name, spec.text_field):
@@ -72,9 +72,9 @@ def fields_option(name: str, options: Mapping[str, Any], reward: ConfigDict) -> 
 
 
 def resolved(config: ConfigDict) -> ConfigDict:
-    """A copy of `config` with the values that depend on others, this host's place included.
+    """A copy of `config` with its dependent values set, this host's place included.
 
-    The published agent takes the task's reward times 0.1 on the score tasks, and times 10 on the sparse ones.
+    The published agent scales the task's reward by 0.1 on the score tasks, and by 10 on the sparse ones.
 
     Raises:
       UserError: see `cluster.place`.
@@ -90,15 +90,15 @@ def resolved(config: ConfigDict) -> ConfigDict:
 
 
 def columns(config: ConfigDict) -> int:
-    """Rollouts of this host's part of a resolved config's batch."""
+    """Rollouts in this host's part of a batch."""
     return config.batch_size // config.rollout // config.hosts.count
 
 
 def slots_per_group(config: ConfigDict) -> int:
     """The fewest slots with which actors and batcher never wait for each other.
 
-    Actors wait when all slots of all groups are full. Then the slots hold a batch, also when all columns but one of a
-    slot went into the batch before. No more: what actors play ahead of the learner is played with old parameters.
+    Actors wait when all slots of all groups are full. Then the slots hold a batch, also when all columns but one of a slot went
+    into the last batch. More would let the actors play ahead with old parameters.
     """
     envs = config.actors.workers * config.actors.envs_per_worker
     per_group = config.actors.envs_per_worker // config.actors.groups_per_worker
@@ -106,7 +106,7 @@ def slots_per_group(config: ConfigDict) -> int:
 
 
 def actors_configs(config: ConfigDict, count: int) -> list[ActorsConfig]:
-    """This host's actors of a resolved config, divided evenly over `count` devices that act.
+    """This host's actors of a resolved config, divided evenly over `count` acting devices.
 
     Environments are numbered through all hosts, so that no two play the same games.
     """
@@ -141,16 +141,16 @@ def actors_configs(config: ConfigDict, count: int) -> list[ActorsConfig]:
 
 
 def _remembered(config: ConfigDict) -> int:
-    """Actions of an episode that are remembered, see `ActorsConfig`; games without seeds cannot be played again."""
+    """How many actions of an episode are stored, see `ActorsConfig`; games without seeds cannot be replayed."""
     wanted = config.serial or config.actors.get("rebuild", False)
     return config.environment.max_episode_steps if wanted and not config.compat.get("seed_noop") else 0
 
 
 def games_per_process(config: ConfigDict, key: str = "actors.games_per_process") -> int | None:
-    """What `config.actors.games_per_process`, or another `key`, means, None for 'auto'.
+    """`config.actors.games_per_process`, or another `key`, as a number; None for 'auto'.
 
     Raises:
-      UserError: it is neither that nor a number above 0.
+      UserError: it is neither 'auto' nor a number above 0.
     """
     value = checks.dotted(config, key)
     good = value == "auto" or (checks.is_natural(value) and int(value) > 0)
@@ -159,10 +159,10 @@ def games_per_process(config: ConfigDict, key: str = "actors.games_per_process")
 
 
 def actor_cores(config: ConfigDict) -> list[int] | None:
-    """The cores that `config.actors.cores` names, one for each worker; [] for any, None for 'auto'.
+    """The cores in `config.actors.cores`, one for each worker; [] for any, None for 'auto'.
 
     Raises:
-      UserError: there are not as many as workers, or this process may not use them.
+      UserError: their number differs from the workers', or this process may not use them.
     """
     value, workers = config.actors.cores, config.actors.workers
     if value in ("auto", ""):
@@ -205,7 +205,7 @@ def optimizer_steps(config: ConfigDict) -> int:
 
 
 def _minibatches(config: ConfigDict) -> int:
-    """Of an epoch: of whole rollouts, or of steps where the algorithm says how many a minibatch has."""
+    """Minibatches of an epoch: of whole rollouts, or of steps where the algorithm gives their number."""
     settings = config.algorithm
     if "minibatch_size" in settings:
         return config.batch_size // settings.minibatch_size
@@ -220,13 +220,13 @@ def wandb_options(config: ConfigDict) -> dict[str, Any] | None:
 
 
 def configure_jax(config: ConfigDict) -> None:
-    """Settings of jax and of the heap, to be made before the first computation.
+    """Sets up jax and the heap, before the first computation.
 
-    Where only the CPU computes the heap keeps freed memory. Beside accelerators it stays as it is: one arena would slow the
-    host's threads.
+    Where only the CPU computes, the heap keeps freed memory. Beside accelerators it does not: one arena would slow the host's
+    threads.
 
     Raises:
-      UserError: a precision or a number of devices that there is not.
+      UserError: no such precision, or too few devices.
     """
     if config.devices.cpu_count is not None:
         jax.config.update("jax_num_cpu_devices", config.devices.cpu_count)
@@ -239,7 +239,7 @@ def configure_jax(config: ConfigDict) -> None:
 
 
 def all_learner_devices(config: ConfigDict) -> list[jax.Device]:
-    """The devices that `config.devices.learner` names, of all hosts: the same places on each of them."""
+    """The devices of `config.devices.learner` on all hosts, the same places on each."""
     here = jax.local_devices()
     places = [here.index(device) for device in learner_devices(config)]
     of_host = [jax.local_devices(process_index=index) for index in range(jax.process_count())]
@@ -247,7 +247,7 @@ def all_learner_devices(config: ConfigDict) -> list[jax.Device]:
 
 
 def learner_devices(config: ConfigDict) -> list[jax.Device]:
-    """This host's devices that `config.devices.learner` names.
+    """This host's devices of `config.devices.learner`.
 
     Raises:
       UserError: there is no such device.
@@ -256,7 +256,7 @@ def learner_devices(config: ConfigDict) -> list[jax.Device]:
 
 
 def actor_devices(config: ConfigDict) -> list[jax.Device]:
-    """This host's devices that `config.devices.actor` names.
+    """This host's devices of `config.devices.actor`.
 
     Raises:
       UserError: there is no such device.
@@ -267,9 +267,9 @@ def actor_devices(config: ConfigDict) -> list[jax.Device]:
 
 
 def lookup_device(config: ConfigDict) -> jax.Device:
-    """Where the rewards of texts are computed: if possible on a device that does not learn.
+    """Where rewards of texts are computed: if possible on a device that does not learn.
 
-    Beside accelerators it is the CPU; without one (JAX_PLATFORMS) the first acting device that does not learn, else the first
+    Beside accelerators it is the CPU; without a CPU (JAX_PLATFORMS) the first acting device that does not learn, else the first
     that acts.
     """
     acting, learning = actor_devices(config), learner_devices(config)
@@ -290,12 +290,9 @@ def _devices(config: ConfigDict, key: str, devices: Sequence[jax.Device]) -> lis
 
 
 def check(config: ConfigDict) -> ConfigDict:
-    """Checks everything of the config that this module reads, and starts nothing.
+    """Checks a config without starting anything, and returns it resolved.
 
-    In a run of several hosts `check_devices` is left for the time when they are connected.
-
-    Returns:
-      The resolved config.
+    A run of several hosts calls `check_devices` later, when they are connected.
 
     Raises:
       UserError: names the key, the value and what is allowed.
@@ -333,7 +330,7 @@ def check(config: ConfigDict) -> ConfigDict:
 
 
 def check_devices(config: ConfigDict) -> None:
-    """Raises UserError where a resolved config does not fit the devices that there are, the same on every host."""
+    """Raises UserError where a resolved config does not fit the devices; the same on every host."""
     learners, actors = len(learner_devices(config)), len(actor_devices(config))
     splitting.check(config, learners)
     count, minibatches = config.hosts.count, config.algorithm.get("minibatches", 1)
@@ -361,5 +358,5 @@ def _divides(config: ConfigDict, key: str, by: str) -> None:
 
 
 def random_key(seed: int, *path: int | str) -> jax.Array:
-    """The key of a part of a training: ('learner') of its first parameters and of its updates."""
+    """The random key of a part of a training: ('learner') of its first parameters and of its updates."""
     return jax.random.PRNGKey(seeds.derive(seed, *path) % (1 << 31))

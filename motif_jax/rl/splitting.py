@@ -1,4 +1,4 @@
-"""Whether each learning device holds the whole network, or they hold it together (`config.sharding`)."""
+"""Whether each learning device holds the whole network, or a part of it (`config.sharding`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from motif_jax.support import config as checks
 
 
 def mesh_sizes(config: ConfigDict, devices: int) -> dict[str, int] | None:
-    """How so many learning devices are laid out for a network that is split over them; None where each holds all of it."""
+    """The mesh of a split network over so many learning devices; None where each holds all of it."""
     split = config.get("sharding")
     if split is None or split.fsdp * split.tensor == 1:
         return None
@@ -25,17 +25,17 @@ def mesh_sizes(config: ConfigDict, devices: int) -> dict[str, int] | None:
 def make_parallel(
     config: ConfigDict, network: PolicyNetwork, devices: Sequence[jax.Device]
 ) -> DataParallel | Sharded:
-    """What the learner runs on, of its devices.
+    """The learner's parallelism over its devices.
 
     Raises:
-      UserError: the network is none that can be split.
+      UserError: the network cannot be split.
     """
     sizes = mesh_sizes(config, len(devices))
     return DataParallel(devices) if sizes is None else agent_networks.sharded(network, sizes, devices)
 
 
 def check(config: ConfigDict, learners: int) -> None:
-    """Raises UserError where a resolved config's network or minibatches are not split as its devices let them be."""
+    """Raises UserError where a resolved config's network or minibatches do not divide over its devices."""
     if "sharding" in config:
         _check_sharding(config, learners)
     if "minibatch_size" in config.algorithm:
@@ -43,7 +43,7 @@ def check(config: ConfigDict, learners: int) -> None:
 
 
 def _check_minibatches(config: ConfigDict, learners: int) -> None:
-    """Of steps: every device has an equal part, which is run in equal parts (a split network: the devices have one together)."""
+    """Minibatches of steps: every device (a split network: all together) has an equal part, run in equal parts."""
     devices = 1 if mesh_sizes(config, learners) else learners * config.hosts.count
     size, micro = config.algorithm.minibatch_size, config.algorithm.microbatch_size
     allowed = f"a multiple of the {devices} devices that learn"

@@ -1,4 +1,4 @@
-"""Actors, inference, batcher and learner of an agent's training put together, in threads or in one."""
+"""Builds actors, inference, batcher and learner of an agent's training, in threads or in one."""
 
 from __future__ import annotations
 
@@ -38,10 +38,9 @@ class System:
     """Actors, inference and learner of one run, without its bookkeeping.
 
     Args:
-      config: a resolved config.
-      snapshot: what the run resumes from, None for a new run.
+      snapshot: the checkpoint that the run resumes from, None for a new run.
       listeners: called with every batch, by the batcher's thread.
-      workdir: the run folder, for rewards that keep something there.
+      workdir: the run folder, for rewards that store files.
 
     Attributes:
       finished: slots that can be read.
@@ -106,7 +105,7 @@ class System:
             self._restore_play(snapshot)
 
     def _make_state(self, algorithm: Algorithm, snapshot: Snapshot | None) -> Any:
-        """The training state, new or from `snapshot`, of which learner and reward take their items."""
+        """The training state, new or from `snapshot`; learner and reward take their items."""
 
         def make() -> Any:
             key = settings.random_key(self.config.seed, "learner")
@@ -154,7 +153,7 @@ class System:
         self.finished.put(Finished(source, slot))
 
     def note_play(self) -> None:
-        """Notes the state of play for the next checkpoint, between two batches."""
+        """Stores the state of play for the next checkpoint, between two batches."""
         if not self._remembers:
             return
         waiting = [self.finished.get() for _ in range(self.finished.qsize())]
@@ -163,7 +162,7 @@ class System:
         self._noted = play_state.of(self.sources, self.batcher, waiting)
 
     def rollouts_of(self, source: int, group: int) -> int:
-        """How many rollouts a group has finished since the system was made."""
+        """Rollouts that a group has finished since the system was made."""
         return self._finished_slots[source][group]
 
     def _restore_play(self, snapshot: Snapshot) -> None:
@@ -175,17 +174,15 @@ class System:
 
     @property
     def _remembers(self) -> bool:
-        """Whether checkpoints hold the state of play."""
         remembered = all(source.actors.config.remembered for source in self.sources)
         return remembered and settings.takes_turns(self.config) and self.config.hosts.count == 1
 
     @property
     def goes_on_in_the_middle(self) -> bool:
-        """Whether the run resumes in the middle of episodes."""
         return self._remembers and (self.config.serial or self._noted is not None)
 
     def items(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What a checkpoint holds of its parts: items, and what stands in its progress."""
+        """A checkpoint's items, and its entries in the progress."""
         items = self.learner.items()
         if self._reward_is_kept:
             items[agent_checkpoints.REWARD] = self.reward.state()  # type: ignore[union-attr]
@@ -201,12 +198,10 @@ class System:
         return self.reward is not None and self.reward.keeps_state
 
     def start(self, stopped: Callable[[], bool] = never) -> None:
-        """Starts the actors, and compiles inference and the reward while they start.
-
-        The learner's program is compiled when the first batch is there.
+        """Starts the actors; inference and the reward compile meanwhile, the learner with the first batch.
 
         Raises:
-          StoppedError: `stopped` said so before all actors were started, or while the reward waited for its annotator.
+          StoppedError: `stopped` was True before all actors were started, or while the reward waited for its annotator.
         """
         for source in self.sources:
             source.actors.start(stopped)
@@ -217,7 +212,6 @@ class System:
             self.reward.start()
 
     def close(self) -> None:
-        """Ends the actors, and what a reward has started."""
         for source in self.sources:
             source.actors.close()
         if self.reward is not None:
@@ -229,7 +223,7 @@ class System:
 
     @property
     def inference_threads(self) -> int:
-        """How many threads choose actions: one for each acting device, or one for everything."""
+        """Threads that choose actions: one for each acting device, or one for everything."""
         return 1 if settings.takes_turns(self.config) else len(self.sources)
 
     def draws(self) -> int:
@@ -240,7 +234,7 @@ class System:
 def _acting(
     algorithm: Algorithm, config: ConfigDict, network: PolicyNetwork
 ) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """What of a state is published, and how it is prepared for acting."""
+    """The published part of a state, and its preparation for acting."""
     if algorithm is not appo or config.algorithm.value_normalisation != "popart":
         return operator.attrgetter("params"), network.prepare
     # Values that were played are compared with others after the scale of values has moved.

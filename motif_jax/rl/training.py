@@ -29,15 +29,11 @@ from motif_jax.support.profiling import Profiler
 
 
 class AgentTraining:
-    """A run in a folder: put together, resumed, trained.
-
-    Args:
-      config: a resolved config, checked.
-      workdir: the run folder.
+    """A training in a run folder: built, resumed, run.
 
     Attributes:
       clock: how far the run is.
-      system: what runs; None before `run`.
+      system: None before `run`.
     """
 
     def __init__(self, config: ConfigDict, workdir: str | os.PathLike[str]) -> None:
@@ -51,7 +47,7 @@ class AgentTraining:
 
         Raises:
           ServiceFailedError: a part of the system failed.
-          UserError: the learning diverged, now or when the run was started before.
+          UserError: the learning diverged, now or before the resume.
         """
         config, workdir, clock = self._config, self._workdir, self.clock
         with ExitStack() as stack:
@@ -95,7 +91,7 @@ class AgentTraining:
     def _learn(
         self, stop: Interruption, system: System, stream: BatchStream, records: Records, profiler: Profiler
     ) -> None:
-        """Learns from batch after batch until all steps are done or the hosts have agreed to stop, and saves.
+        """Learns from batches until all steps are done or the hosts agree to stop, and saves.
 
         Raises:
           UserError: updates were not finite; the run is saved then, too.
@@ -120,7 +116,7 @@ class AgentTraining:
         records.end(stream)
 
     def _conclude(self, system: System, stream: BatchStream, records: Records, agreement: Agreement) -> bool:
-        """Waits for the running update and does what the hosts agreed on; returns whether they stop."""
+        """Waits for the running update; returns whether the hosts stop."""
         clock = self.clock
         system.learner.settle()
         # Before anything is launched or saved: neither may come behind an update that ends the run.
@@ -139,7 +135,7 @@ class AgentTraining:
         return stop > 0
 
     def _settle_reward(self, checkpoints: Checkpoints) -> None:
-        """Finds out which evaluation of the reward the run learns from, the same on all hosts."""
+        """Settles which evaluation of the reward the run learns from, the same on all hosts."""
         self._hosts.on_first(lambda: reward_choice.settle(self._config, self._workdir, checkpoints))
         step = self._hosts.gather(reward_choice.settled(self._workdir))[0]
         if step is not None:
@@ -156,7 +152,6 @@ class AgentTraining:
             print(line, file=sys.stderr, flush=True)
 
     def _say_what_runs(self, system: System) -> None:
-        """Prints the hosts and devices, on the first host."""
         nodes, config = self._hosts.gather(socket.gethostname()), self._config
         size = sum(leaf.size for leaf in jax.tree.leaves(system.learner.state.params))
         manner, *_ = (source.actors.prepare() for source in system.sources)
@@ -172,11 +167,9 @@ def overview(
     nodes: Sequence[str],
     manner: str = "",
 ) -> str:
-    """The line of a `train_agent` config.
+    """The summary line of a `train_agent` config.
 
     Args:
-      config: the stage's.
-      num_parameters: of the network.
       learning, acting: devices of one host, the same on all.
       nodes: names of the hosts.
       manner: how the environments are run, see `Rollouts.prepare`.
@@ -211,14 +204,14 @@ def _places(learning: Sequence[jax.Device], acting: Sequence[jax.Device]) -> str
 
 
 def _devices(devices: Sequence[jax.Device]) -> str:
-    """'gpu:0,1 (2 x NVIDIA H200)'; for CPUs it says that they are no GPU."""
+    """'gpu:0,1 (2 x NVIDIA H200)'; names CPUs as such."""
     platform, kind = devices[0].platform, devices[0].device_kind
     kind = "no GPU" if platform == "cpu" else kind if len(devices) == 1 else f"{len(devices)} x {kind}"
     return f"{platform}:{','.join(str(device.id) for device in devices)} ({kind})"
 
 
 def _reward(config: ConfigDict) -> str:
-    """What the agent learns from: the rewards whose coefficient is not 0."""
+    """The rewards whose coefficient is not 0."""
     reward = config.reward
     name = f"intrinsic reward of {reward.dir or f'kind {reward.kind}'}"
     if reward.intrinsic_coefficient != 0:
