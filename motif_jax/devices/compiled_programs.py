@@ -1,4 +1,4 @@
-"""Compiled programs that are kept on disk, so that a stage that starts again need not compile."""
+"""Keeps compiled programs on disk, so that a restarted stage need not compile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ZLIB = b"\x78"
 
 
 def folder_of(value: str) -> Path | None:
-    """The folder that a config's `compile_cache` means: 'auto' is in the user's cache folder, '' is none."""
+    """The folder of a config's `compile_cache`: 'auto' is in the user's cache folder, '' is None."""
     if value == "auto":
         home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         return Path(home) / "motif_jax" / "compiled"
@@ -22,16 +22,16 @@ def folder_of(value: str) -> Path | None:
 
 
 def keep_in(folder: Path) -> None:
-    """Has jax keep the programs of this process in `folder`, and find those that are there."""
+    """Makes jax use `folder` as this process's compilation cache."""
     remove_torn(folder)
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 
 
 def remove_torn(folder: Path) -> None:
-    """Removes programs that a killed process wrote a part of: jax warns of one at each start and never writes it again.
+    """Removes programs that a killed process wrote in part: jax warns of each at every start and never rewrites it.
 
-    A kill ends a write at the end of a page, so nearly no other file is read. What cannot be read or removed stays.
+    A kill ends a write at the end of a page, so only files of whole pages are read. What cannot be read or removed stays.
     """
     for path in folder.glob("*-cache"):
         with contextlib.suppress(OSError):
@@ -40,7 +40,7 @@ def remove_torn(folder: Path) -> None:
 
 
 def _is_whole(content: bytes) -> bool:
-    """Whether an entry in zlib's format is complete; the end of other formats (zstd, where it is installed) is not known."""
+    """Whether an entry in zlib's format is complete; True for other formats (zstd, where installed)."""
     if content and not content.startswith(_ZLIB):
         return True
     stream = zlib.decompressobj()

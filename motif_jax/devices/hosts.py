@@ -1,7 +1,7 @@
-"""Several hosts in one run: how they find each other, what they agree on, and how they part.
+"""Several hosts in one run: how they connect, agree and end.
 
-Every host is one process with devices of its own (`jax.distributed`); the global batch is split over the hosts and then over
-their devices. All hosts take the same decisions after the same update, because they take them from what all of them said.
+Every host is one process with its own devices (`jax.distributed`); the global batch is split over the hosts, then over
+their devices. All hosts decide the same after the same update, from values gathered from all of them.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ from motif_jax.support.files import atomic_write_text, system_error
 from motif_jax.support.locks import FolderLock
 
 Value = TypeVar("Value")
-# Messages are padded to so many bytes, or twice as many, and so on: few programs are compiled.
+# Smallest padded message in bytes; larger ones are padded to its doubles, so that few programs are compiled.
 _SMALLEST_MESSAGE = 256
-# The first host's end cuts the others off: those that met the same error have a moment to say so.
+# The first host waits after an error: its end cuts off the others, which report the error first.
 _LAST_WORDS_SECONDS = 5.0
-# So long a network file system may take to show one host what another has written.
+# Longest time in which a network file system shows one host what another has written.
 _FOLDER_SECONDS = 20.0
-# What XLA says of a connection that another host has closed.
+# XLA's messages about a connection that another host closed.
 _CLOSED = "closed by peer"
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 @contextlib.contextmanager
 def connected(config: ConfigDict) -> Iterator[None]:
-    """Joins the hosts that `config.hosts` names, before jax's first computation; does nothing in a run of one.
+    """Joins the hosts of `config.hosts`, before jax's first computation; does nothing in a run of one host.
 
-    Where the block raises, the process ends with the exit code of `motif_jax.launch`: an orderly end would wait for the other
-    hosts, which wait for this one. They miss its heartbeats and end too.
+    If the block raises, the process ends at once with the exit code of `motif_jax.launch`: an orderly end would deadlock
+    with the other hosts. These miss its heartbeats and end too.
 
     Raises:
-      UserError: values of `config.hosts` that do not go together; a port that cannot be used.
+      UserError: inconsistent values of `config.hosts`, or a port that cannot be used.
     """
     here = cluster.place(config)
     if here.count == 1:
@@ -77,11 +77,11 @@ def _join(here: cluster.HostPosition, hosts: ConfigDict) -> None:
         f"error: host {here.index}: the {here.count} hosts of the run did not all meet at {where} within {seconds:g} s: start all of "
         "them at about the same time, with the same config.hosts.count, and each with a config.hosts.index of its own"
     )
-    # Where hosts do not meet in its own time jax aborts, with a trace of its C++.
+    # After its own timeout jax aborts with a C++ trace.
     watch = threading.Timer(seconds, _leave, (late, 2))
     watch.daemon = True
     watch.start()
-    # It would take over SIGTERM, which asks for a checkpoint here.
+    # jax would take over SIGTERM, which asks for a checkpoint here.
     jax.config.update("jax_enable_preemption_service", False)
     heartbeat = math.ceil(hosts.heartbeat_timeout_seconds)
     alone = host in _LOOPBACK
@@ -94,9 +94,9 @@ def _join(here: cluster.HostPosition, hosts: ConfigDict) -> None:
             cluster_detection_method="slurm" if slurm else "deactivate",
             initialization_timeout=math.ceil(seconds) + 60,
             heartbeat_timeout_seconds=heartbeat,
-            # Where all hosts are processes of one machine nobody else is listened to.
+            # Listen to this machine alone if it runs all hosts.
             coordinator_bind_address=here.coordinator if alone else None,
-            # A host that is done waits so long for the others before it leaves.
+            # How long a finished host waits for the others.
             shutdown_timeout_seconds=heartbeat,
         )
     finally:
@@ -104,7 +104,7 @@ def _join(here: cluster.HostPosition, hosts: ConfigDict) -> None:
 
 
 class Hosts:
-    """The hosts of a run. What all of them call, they call in the same order, each from its main thread.
+    """The hosts of a run. Collective calls: every host makes them in the same order, from its main thread.
 
     Attributes:
       index: number of this host.
@@ -125,7 +125,7 @@ class Hosts:
             print(line, flush=True)
 
     def gather(self, value: Any) -> list[Any]:
-        """Every host hands in a JSON-able value and gets those of all, in their order."""
+        """The JSON-able values of all hosts, by index."""
         if self.count == 1:
             return [json.loads(json.dumps(value))]
         data = np.frombuffer(zlib.compress(json.dumps(value).encode()), np.uint8)
@@ -137,21 +137,20 @@ class Hosts:
         ]
 
     def sum(self, numbers: Sequence[int]) -> list[int]:
-        """The sums over all hosts of the numbers that each hands in, one by one."""
+        """Elementwise sums over all hosts."""
         if self.count == 1:
             return list(numbers)
         found: list[int] = multihost_utils.process_allgather(np.array(numbers, np.int32)).sum(0).tolist()
         return found
 
     def any(self, value: bool) -> bool:
-        """Whether any host hands in True."""
         return self.sum([int(value)])[0] > 0
 
     def on_first(self, work: Callable[[], Value]) -> Value:
-        """Does `work` on the first host, while the others wait; returns there what it gave, a JSON-able value, on all.
+        """Does `work` on the first host while the others wait; returns its JSON-able result on all.
 
         Raises:
-          UserError: on all hosts, what `work` raised there.
+          UserError: on all hosts, if `work` raised it.
         """
         if self.count == 1:
             return work()
@@ -182,14 +181,14 @@ class Hosts:
             yield
 
     def require_equal(self, value: Any, what: str) -> None:
-        """Raises UserError, with `what` in it, unless all hosts hand in the same value."""
+        """Raises UserError, with `what` in it, unless all hosts pass the same value."""
         values = self.gather(value)
         for number, other in enumerate(values):
             if other != values[0]:
                 raise UserError(f"{what}: host 0 sees {values[0]}, host {number} sees {other}")
 
     def require_alike(self, config: ConfigDict) -> None:
-        """Raises UserError, on all hosts, unless they have equally many devices and were given the same config."""
+        """Raises UserError, on all hosts, unless they have equal configs and equally many devices."""
         plain = run_folder.as_plain(config)
         plain["hosts"].pop("index")
         for number, other in enumerate(everyone := self.gather(plain)):
@@ -200,18 +199,14 @@ class Hosts:
         self.require_equal(jax.local_device_count(), "the hosts of a run need equally many devices")
 
     def require_shared(self, folder: Path, seconds: float = _FOLDER_SECONDS) -> None:
-        """Returns when every host sees in `folder`, the run's, what the first one wrote there.
-
-        Args:
-          folder: as this host calls it.
-          seconds: so long a host looks for what was written.
+        """Waits until every host sees in the run's `folder` a file of the first host, at most `seconds`.
 
         Raises:
           UserError: on all hosts; names those that see another folder.
         """
         if self.count == 1:
             return
-        # It ends like what `run_folder.prepare` removes, should this process be killed.
+        # A name that `run_folder.prepare` removes, should this process be killed.
         path = folder / self.gather(f".hosts-{secrets.token_hex(8)}.tmp")[0]
         self.on_first(lambda: atomic_write_text(path, ""))
         places = self.gather([f"{folder.absolute()} on {socket.gethostname()}", _appears(path, seconds)])
@@ -226,11 +221,11 @@ class Hosts:
 
 
 def _appears(path: Path, seconds: float) -> bool:
-    """Whether there is a file `path` within so many seconds."""
+    """Whether a file `path` exists within so many seconds."""
     deadline = time.monotonic() + seconds
     while True:
         with contextlib.suppress(OSError):
-            os.listdir(path.parent)  # network file systems look anew at a folder that is opened
+            os.listdir(path.parent)  # makes a network file system refresh the folder
         if path.exists() or time.monotonic() > deadline:
             return path.exists()
         time.sleep(0.2)
@@ -259,7 +254,7 @@ def _leave_at_once_on_error(index: int) -> Iterator[None]:
 
 
 def _leave(line: str, code: int, seconds: float = 0.0) -> None:
-    """Ends the process, whatever its threads wait for."""
+    """Ends the process without waiting for its threads."""
     print(line, file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()

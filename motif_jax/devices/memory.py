@@ -1,4 +1,4 @@
-"""Sets the C library's heap to keep what XLA's CPU programs free between two runs."""
+"""Makes the C library's heap keep the memory that XLA's CPU programs free between two runs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ _NEVER = 2**31 - 1
 
 
 def keep_freed_memory() -> bool:
-    """Makes the heap of this process keep freed blocks for the next allocation; returns whether it could.
+    """Makes this process's heap keep freed blocks for the next allocation; returns whether it could (glibc only).
 
-    XLA allocates the temporaries of a CPU program again for every run. By default glibc takes large blocks from the
-    system and gives them back, and the system clears every page again: a quarter of the time of an update of the
-    published network. Kept, the heap stays at its largest size. Other C libraries are left as they are. To be called
-    before jax starts its threads: the heaps that they have by then stay as they are.
+    XLA allocates a CPU program's temporaries again for every run. By default glibc returns large blocks to the system, which
+    clears every page again: a quarter of the time of an update of the published network. The heap stays at its largest
+    size. Call it before jax starts its threads: heaps that they already have do not change.
     """
     if platform.libc_ver()[0] != "glibc":
         return False
@@ -33,7 +32,7 @@ def accelerator_possible(platforms: str | None) -> bool:
     """Whether jax may find an accelerator, without starting its backends.
 
     Args:
-      platforms: `jax.config.jax_platforms`, what the user chose; None or empty for whatever there is.
+      platforms: `jax.config.jax_platforms`; None or empty for any.
     """
     if platforms:
         return platforms != "cpu"
@@ -42,10 +41,10 @@ def accelerator_possible(platforms: str | None) -> bool:
 
 
 def return_freed_memory() -> bool:
-    """Gives freed blocks back to the system once; returns whether it could.
+    """Returns freed blocks to the system once; returns whether it could.
 
-    For the moment when everything is compiled: the compiler's memory (370 MB with the quickstart's small network) would
-    stay in a heap that keeps what is freed. What the next run needs is cleared again, once.
+    To be called when everything is compiled: otherwise the compiler's memory (370 MB with the quickstart's small network)
+    stays in a heap that keeps what is freed.
     """
     if platform.libc_ver()[0] != "glibc":
         return False

@@ -1,4 +1,4 @@
-"""Busy and waiting times of threads, read and reset when metrics are written."""
+"""Busy and waiting times of threads, read and reset with each row of metrics."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-# Rates of the whole system are sums over hosts (updates are everybody's own).
+# Rates that are summed over hosts (all hosts make the same updates).
 _SUMMED = frozenset(
     {
         "throughput/megabytes_per_second",
@@ -19,19 +19,18 @@ _LARGEST = frozenset({"inference/device_milliseconds_max"})
 
 
 class Meters:
-    """Named sums; any thread may add."""
+    """Named sums; thread safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._sums: dict[str, float] = {}
         self._counts: dict[str, int] = {}
         self._largest: dict[str, float] = {}
-        # Of blocks that are being timed: what they add to, and since when it has not been added.
+        # Running blocks: the name of the sum, and the time up to which it is added.
         self._running: dict[object, tuple[str, float]] = {}
         self._since = time.perf_counter()
 
     def add(self, name: str, value: float) -> None:
-        """Adds `value` to the sum of `name`."""
         with self._lock:
             self._add(name, value)
 
@@ -42,7 +41,7 @@ class Meters:
 
     @contextmanager
     def time(self, name: str) -> Iterator[None]:
-        """Adds the seconds that the block takes; a reading in the middle of it gets those so far."""
+        """Adds the block's seconds; a `read` meanwhile gets those so far."""
         block = object()
         with self._lock:
             self._running[block] = (name, time.perf_counter())
@@ -54,7 +53,7 @@ class Meters:
                 self._add(name, time.perf_counter() - start)
 
     def read(self) -> Reading:
-        """Everything since the last call."""
+        """The sums since the last call."""
         with self._lock:
             now = time.perf_counter()
             for block, (name, start) in self._running.items():
@@ -66,11 +65,7 @@ class Meters:
 
 
 class Reading:
-    """The meters' sums over some time.
-
-    Attributes:
-      seconds: how long.
-    """
+    """The meters' sums over `seconds`."""
 
     def __init__(
         self, sums: dict[str, float], counts: dict[str, int], largest: dict[str, float], seconds: float
@@ -78,29 +73,27 @@ class Reading:
         self._sums, self._counts, self._largest, self.seconds = sums, counts, largest, seconds
 
     def total(self, name: str) -> float:
-        """The sum of `name`."""
         return self._sums.get(name, 0.0)
 
     def mean(self, name: str) -> float:
-        """The sum by the number of additions, 0 if there were none."""
+        """Mean of the added values, 0 without any."""
         count = self._counts.get(name, 0)
         return self._sums[name] / count if count else 0.0
 
     def largest(self, name: str) -> float:
-        """The largest value that was added, 0 if there was none."""
+        """The largest added value, 0 without any."""
         return self._largest.get(name, 0.0)
 
     def rate(self, name: str) -> float:
-        """The sum a second; of times, the share of a thread's time."""
+        """Sum per second; of times, the share of a thread's time."""
         return self.total(name) / self.seconds if self.seconds > 0 else 0.0
 
 
 def system_metrics(reading: Reading, inference_threads: int = 1) -> dict[str, float]:
-    """Shares of time and throughput of the parts of the system.
+    """Shares of time and throughput of the parts of the system, for one process.
 
     Args:
-      reading: of one process.
-      inference_threads: how many threads add to the times of inference; shares are of the time of all of them.
+      inference_threads: threads that add to the times of inference; shares are of their time together.
     """
     inference = {
         f"inference/{part}_share": reading.rate(f"inference/{part}") / inference_threads
@@ -129,7 +122,7 @@ def system_metrics(reading: Reading, inference_threads: int = 1) -> dict[str, fl
 
 
 def of_all_hosts(hosts: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Joins `system_metrics` of every host: sums of rates, the largest of maxima, means of all else."""
+    """Joins every host's `system_metrics`: sums of rates, the largest of maxima, means of all else."""
     combined = {}
     for name in hosts[0]:
         values = [host[name] for host in hosts]

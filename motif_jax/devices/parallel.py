@@ -1,8 +1,7 @@
-"""Data parallelism over devices: the one place that knows how a function of one device runs on several.
+"""Data parallelism over devices.
 
-A core is a function `core(state, batch) -> (state, output)` of ONE device's part of a batch, which reduces
-over `AXIS`. The state is replicated, the batch split. The same core runs under `jax.vmap(core, (None, 0),
-axis_name=AXIS)`, which is how tests look at it.
+A core is a function `core(state, batch) -> (state, output)` of ONE device's part of a batch, which reduces over `AXIS`.
+The state is replicated, the batch split. Tests run the same core under `jax.vmap(core, (None, 0), axis_name=AXIS)`.
 """
 
 from __future__ import annotations
@@ -19,11 +18,10 @@ AXIS = "device"
 
 
 class DataParallel:
-    """Runs cores on a list of devices, each of which holds the state and works on its share of the batch.
+    """Runs cores on several devices, each with a copy of the state and its share of the batch.
 
-    With several processes (jax.distributed), `devices` names those of all processes in the same order
-    everywhere; each process hands in its local part of the batch, and reductions go over all of them. Every
-    method takes and gives this process's arrays only.
+    With several processes (jax.distributed), `devices` lists those of all processes in the same order everywhere. Each
+    process passes and receives its local part only; reductions go over all of them.
     """
 
     def __init__(self, devices: Sequence[jax.Device] | None = None):
@@ -36,29 +34,25 @@ class DataParallel:
 
     @property
     def platform(self) -> str:
-        """What the devices are: 'cpu', 'gpu' or 'tpu'."""
+        """'cpu', 'gpu' or 'tpu'."""
         return self.devices[0].platform
 
     @property
     def device_count(self) -> int:
-        """How many devices of this process take part: the parts into which it splits its batch."""
+        """Devices of this process: the parts into which it splits its batch."""
         return len(self.local_devices)
 
     @property
     def global_device_count(self) -> int:
-        """How many devices take part over all processes."""
+        """Devices of all processes."""
         return len(self.devices)
 
     def wrap(self, core: Callable[[Any, Any], Any], donate_state: bool = False) -> Callable[[Any, Any], Any]:
-        """Returns `fn(state, batch)` that runs `core` on every device.
+        """Returns `fn(state, batch)` that runs `core` on every device, for a replicated state and a batch of `put_batch`.
 
         Args:
-          core: a pure function of one device's state and part of the batch. What it returns must be equal
-            on all devices (reduce over `AXIS`): only one device's result is kept.
-          donate_state: the state's memory is reused; the state handed in is gone after the call.
-
-        Returns:
-          A function of a replicated state and a batch from `put_batch`; its result is replicated.
+          core: a pure function. Its results must be equal on all devices (reduce over `AXIS`): one device's are kept.
+          donate_state: reuses the state's memory; the state passed in is gone after the call.
         """
         program = jax.pmap(
             core,
@@ -73,20 +67,19 @@ class DataParallel:
     def replicate(self, tree: Any) -> Any:
         """Places a copy of `tree` on every local device.
 
-        On CPU, too: a program cannot reuse the memory of a numpy array that is donated to it.
+        On CPU, too: a program cannot reuse the memory of a donated numpy array.
         """
         return jax.device_put(tree, NamedSharding(self._mesh, PartitionSpec()), may_alias=False)
 
     def acting(self, tree: Any) -> Any:
-        """What acts of a replicated tree: one device's copy of it."""
+        """One device's copy of a replicated tree, for acting."""
         return jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
 
     def put_batch(self, tree: Any, batch_axis: Any) -> Any:
         """Splits this process's batch over its devices and starts the transfers.
 
         Args:
-          tree: pytree of numpy or jax arrays. On CPU a numpy array may be aliased rather than copied: hand
-            in arrays that are not written again.
+          tree: pytree of numpy or jax arrays. Do not write to numpy arrays afterwards: on CPU they may be aliased.
           batch_axis: the axis to split, one for all leaves or a pytree prefix of `tree`.
 
         Returns:
@@ -100,7 +93,7 @@ class DataParallel:
         return jax.device_put(split, NamedSharding(self._mesh, PartitionSpec(AXIS)))
 
     def put_whole(self, tree: Any, batch_axis: Any) -> Any:
-        """As `put_batch`, where every process hands in the batch of all of them: each places its part."""
+        """As `put_batch`, where every process passes the global batch and places its part of it."""
         processes = sorted({device.process_index for device in self.devices})
         if len(processes) > 1:
             here, axes = processes.index(jax.process_index()), jax.tree.broadcast(batch_axis, tree)
@@ -109,17 +102,17 @@ class DataParallel:
 
 
 def in_turn(program: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """`program` with a call that starts only when the one before it has ended.
+    """`program`, each call of which starts when the one before has ended.
 
-    For the CPU, which runs all devices' programs with a thread each: a launch that has to wait, because too many of its
-    device's programs wait already (32 in jax 0.10), does so in one of these threads, and the program that the other
-    devices' reductions wait for never gets it. XLA ends the process then, after a minute.
+    For CPU, where a thread for each device runs its programs. A launch blocks such a thread when too many of the device's
+    programs wait (32 in jax 0.10). The program that the other devices' reductions wait for then never starts, and XLA ends
+    the process after a minute.
     """
     running: Any = None
 
     def call(state: Any, batch: Any) -> Any:
         nonlocal running
-        # What has been donated to a later program was waited for by that one.
+        # Deleted leaves were donated to a later program, which waited for them.
         jax.block_until_ready([leaf for leaf in jax.tree.leaves(running) if not leaf.is_deleted()])
         running = program(state, batch)
         return running
@@ -128,15 +121,7 @@ def in_turn(program: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def split_axis(x: Any, axis: int, parts: int) -> Any:
-    """Cuts `axis` of an array into `parts` equal runs and puts the new axis first.
-
-    Args:
-      x: array [..., parts * share, ...].
-      axis: the axis to cut.
-      parts: number of runs.
-
-    Returns:
-      Array [parts, ..., share, ...] of the same kind (numpy or jax).
+    """Cuts `axis` of an array [..., parts * share, ...] into equal runs: [parts, ..., share, ...] (numpy or jax).
 
     Raises:
       ValueError: the axis does not divide evenly.

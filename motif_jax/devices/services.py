@@ -1,4 +1,4 @@
-"""Threads that work for the main one: the first that fails ends the program with its cause."""
+"""Background threads; the first failure ends the program with its cause."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class ServiceFailedError(RuntimeError):
 
 
 class Services:
-    """A set of threads with one signal to stop and one place for the first error.
+    """Threads with a common stop signal, and the first error.
 
     Attributes:
-      stopping: set when the threads should end, because they were asked to or because one failed.
+      stopping: set when the threads should end, on request or because one failed.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Services:
         self._failed: tuple[str, BaseException] | None = None
 
     def start(self, name: str, work: Callable[[], None]) -> None:
-        """Calls `work` again and again in a thread until the services stop; it must return now and then."""
+        """Calls `work` repeatedly in a thread until the services stop; it must return now and then."""
 
         def loop() -> None:
             try:
@@ -43,7 +43,7 @@ class Services:
         thread.start()
 
     def check(self) -> None:
-        """Raises ServiceFailedError if a thread has failed, of what a user is to put right the UserError itself."""
+        """Raises ServiceFailedError if a thread has failed, or its UserError itself."""
         if self._failed is not None:
             name, error = self._failed
             if isinstance(error, UserError):

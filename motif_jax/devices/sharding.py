@@ -1,8 +1,7 @@
-"""Models that do not fit one device: parameters and optimiser split over a mesh of devices, programs as if there were one.
+"""Models that do not fit one device: parameters and optimiser split over a mesh of devices.
 
-A core is what `devices.parallel` takes, a function of one device's state and batch that reduces over `AXIS`. Here it sees the whole batch as
-if one device did everything, and the compiler splits arrays and work (Xu et al. 2021). So whatever runs data parallel runs sharded
-too, with `Sharded` in the place of `DataParallel`.
+A core is that of `devices.parallel`, and `Sharded` replaces `DataParallel`. The core sees the whole batch as on one
+device; the compiler splits arrays and work (Xu et al. 2021).
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def check_config(config: ConfigDict, there: int, hosts: int = 1) -> None:
 
 
 def training_devices(config: ConfigDict) -> list[jax.Device]:
-    """The devices that `config.num_devices` means: so many of every host, None: all."""
+    """The first `config.num_devices` devices of every host; None: all."""
     hosts = range(jax.process_count())
     return [
         device for host in hosts for device in jax.local_devices(process_index=host)[: config.num_devices]
@@ -54,10 +53,10 @@ def training_devices(config: ConfigDict) -> list[jax.Device]:
 
 
 def mesh_of(sizes: Mapping[str, int], devices: Sequence[jax.Device]) -> Mesh:
-    """A mesh over `devices`, `sizes` of them along each of `AXES`; those along `tensor`, which talk most, are neighbours.
+    """A mesh over `devices` with `sizes` along `AXES`; those along `tensor`, which communicate most, are neighbours.
 
     Raises:
-      UserError: the sizes do not make up the devices.
+      UserError: the product of the sizes is not the number of devices.
     """
     if set(sizes) != set(AXES) or any(size < 1 for size in sizes.values()):
         raise UserError(f"sharding {dict(sizes)}: {', '.join(AXES)} must each be at least 1")
@@ -78,7 +77,7 @@ class Sharded(DataParallel):
       devices: by default every device of every process.
 
     Raises:
-      UserError: the sizes do not make up the devices, or `tensor` is wider than a host.
+      UserError: the sizes do not fit the devices, or `tensor` is wider than a host.
     """
 
     def __init__(
@@ -111,7 +110,7 @@ class Sharded(DataParallel):
         )
 
     def wrap(self, core: Callable[[Any, Any], Any], donate_state: bool = False) -> Callable[[Any, Any], Any]:
-        """Returns `fn(state, batch)`; see `DataParallel.wrap`. A state that comes back is split as the one that went in."""
+        """As `DataParallel.wrap`; the returned state is split as the one passed in."""
 
         @functools.cache
         def of(structure: Any, shardings: tuple[NamedSharding, ...]) -> Any:
@@ -126,15 +125,15 @@ class Sharded(DataParallel):
     def program(
         self, core: Callable[[Any, Any], Any], shardings: Any, donate_state: bool = False
     ) -> jax.stages.Wrapped:
-        """The jitted program of a core for a state that is split so (`shardings`); it can be lowered for shapes, too."""
+        """The jitted program of a core for a state split by `shardings`; it can be lowered for shapes, too."""
 
         def whole(state: Any, batch: Any) -> Any:
-            # One part that is the whole batch: what the core adds up over `AXIS` is complete already.
+            # One part, the whole batch: reductions over `AXIS` do nothing.
             found = jax.vmap(core, (None, 0), axis_name=AXIS)(state, batch)
             found = jax.tree.map(lambda leaf: leaf[0], found)
             structure: Any = jax.tree.structure(shardings)
             if isinstance(found, tuple) and jax.tree.structure(found[0]) == structure:
-                # Every process reads all of what comes with a state, which is small.
+                # Small, so every process gets all of it.
                 read = jax.lax.with_sharding_constraint(found[1:], NamedSharding(self.mesh, PartitionSpec()))
                 return (jax.lax.with_sharding_constraint(found[0], shardings), *read)
             return found
@@ -142,33 +141,33 @@ class Sharded(DataParallel):
         return jax.jit(whole, donate_argnums=(0,) if donate_state else ())
 
     def replicate(self, tree: Any) -> Any:
-        """Places `tree` on the devices, each array split as its path says; every process hands in the whole."""
+        """Places `tree` on the devices, each array split by its path; every process passes the whole tree."""
 
         def place(leaf: Any, sharding: NamedSharding) -> jax.Array:
             if isinstance(leaf, jax.Array):  # from device to device, as from another mesh
                 return jax.device_put(leaf, sharding)
             array = np.asarray(leaf)
-            # A part at a time: no device ever holds the whole.
+            # Part by part, so that no device holds the whole.
             return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
 
         return jax.tree.map(place, tree, self.shardings(tree))
 
     @functools.cached_property
     def _own_mesh(self) -> Mesh:
-        """This process's devices, which hold a whole model, or several."""
+        """This process's devices, which hold one or several whole models."""
         data = self._sizes["data"] // self._hosts
         return self.mesh if self._hosts == 1 else mesh_of({**self._sizes, "data": data}, self.local_devices)
 
     @property
     def everywhere(self) -> NamedSharding:
-        """Where an array lies that all devices of this process hold: where a split model acts."""
+        """Replicated over all devices of this process, as acting with a split model needs its inputs."""
         return NamedSharding(self._own_mesh, PartitionSpec())
 
     def acting(self, tree: Any) -> Any:
-        """What acts of a state's tree: all of it, split as it is, on this process's devices alone.
+        """A state's whole tree, split as it is, on this process's devices alone.
 
         Raises:
-          UserError: they hold a part of the model only.
+          UserError: they hold only a part of the model.
         """
         if self._hosts == 1:
             return tree
@@ -181,7 +180,7 @@ class Sharded(DataParallel):
         return jax.tree.map(own, tree)
 
     def put_batch(self, tree: Any, batch_axis: Any) -> Any:
-        """Places this process's batch; see `DataParallel.put_batch`. Leaves are [1, ...], the split axis as long as it was.
+        """As `DataParallel.put_batch`, but leaves are [1, ...], the split axis keeps its length.
 
         Raises:
           ValueError: an axis does not divide evenly over the parts.

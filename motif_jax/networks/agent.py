@@ -1,4 +1,4 @@
-"""The agent's network: an encoder, a recurrent core, and the heads of policy and value."""
+"""The agent's network: encoder, recurrent core, heads of policy and value."""
 
 from __future__ import annotations
 
@@ -37,11 +37,10 @@ NETHACK_FIELDS = ("window_chars", "window_colors", "blstats", "message")
 
 
 class Prepared(NamedTuple):
-    """Parameters with what can be computed from them once for many calls; see `AgentNetwork.prepare`.
+    """Parameters with arrays derived from them; see `AgentNetwork.prepare`.
 
     Attributes:
-      params: the parameters.
-      tables: derived arrays, without gradient; empty where the network has none.
+      tables: derived arrays, without gradient; may be empty.
     """
 
     params: Params
@@ -58,7 +57,7 @@ class Trunk(nn.Module):
         """Returns the features [T, B, H] and the state after row T-1 [B, S]."""
         length, batch = first.shape
         rows = {name: x.reshape(length * batch, *x.shape[2:]) for name, x in observation.items()}
-        # Of a batch norm the rows of a step belong together.
+        # A batch norm needs the rows of each step together.
         steps = (length,) if isinstance(self.encoder, film.FilmEncoder) else ()
         features = self.encoder(rows, *steps)
         return self.core(features.reshape(length, batch, -1), state, first)
@@ -69,10 +68,9 @@ class ActorCritic(nn.Module):
 
     Attributes:
       num_actions: width of the policy's head.
-      actor: the trunk, shared by both heads unless there is a critic.
-      critic: a trunk of its own for the value, or None. The recurrent state is then the actor's followed by
-        the critic's.
-      mask_field: the observation field that is 0 for actions which there are not; their logits are `MASKED`.
+      actor: the trunk, shared by both heads if `critic` is None.
+      critic: a separate trunk for the value, or None. The recurrent state is then the actor's followed by the critic's.
+      mask_field: the observation field that is 0 for invalid actions; their logits are `MASKED`.
       head_sizes: widths of the layers, with tanh, before each head.
       head_init: of the heads' weights.
     """
@@ -112,12 +110,10 @@ class ActorCritic(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class AgentNetwork:
-    """An agent's network as pure functions.
+    """An agent's network as pure functions; a `policy.PolicyNetwork`.
 
     Attributes:
-      spec: what it observes and how many actions there are.
       fields: the observation fields that it reads.
-      module: the flax module.
       state_size: width of the recurrent state.
     """
 
@@ -127,11 +123,9 @@ class AgentNetwork:
     state_size: int
 
     def init(self, key: Array) -> Params:
-        """Returns new parameters, a tree of float32 arrays."""
         return jax.jit(self.module.init)(key, *self._one_row())["params"]
 
     def frozen(self) -> Mapping[str, Any]:
-        """Nothing: all is learned."""
         return {}
 
     @property
@@ -139,11 +133,11 @@ class AgentNetwork:
         return isinstance(getattr(self.module.actor, "encoder", None), film.FilmEncoder)
 
     def cropped(self, observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """The observation without what is padding in all rows: that of instructions, where they are read word by word."""
+        """Removes padding common to all rows: that of instructions, for encoders that read words."""
         return film.cropped(observation) if self._reads_instructions else observation
 
     def tracked(self, params: Params, observation: Mapping[str, Array]) -> Params:
-        """See `policy.tracked`: the batch norms of a `film` encoder have seen all these rows, [T, B, ...]."""
+        """See `policy.tracked`: updates the batch norms of a `film` encoder by rows [T, B, ...]."""
         if not self._reads_instructions:
             return params
         rows = {name: observation[name].reshape(1, -1, *observation[name].shape[2:]) for name in self.fields}
@@ -158,10 +152,10 @@ class AgentNetwork:
         return film.seen(params, made[film.STATISTICS])
 
     def prepare(self, params: Params) -> Prepared:
-        """Computes once what `apply` would compute from the parameters at every call.
+        """Computes once what `apply` computes from the parameters at every call.
 
-        Worth it for parameters that act many times on few rows; the result takes their place in `apply`.
-        The parameters in it are those handed in, not copies.
+        Worth it for parameters that act many times on few rows. The result replaces the parameters in `apply`; it holds those
+        passed in, not copies.
         """
         _, made = self.module.apply({"params": params}, *self._one_row(), mutable=["tables"])
         return Prepared(params, made.get("tables", {}))
@@ -179,7 +173,7 @@ class AgentNetwork:
         """Runs the network over T rows of B environments.
 
         Args:
-          params: from `init`, or prepared.
+          params: from `init` or `prepare`.
           observation: raw fields of the specification, each [T, B, ...]; others are ignored.
           state: float32 [B, state_size], before row 0.
           first: bool [T, B]; the state is zeroed before row t where first[t] holds.
@@ -207,20 +201,18 @@ def make_agent_network(
 
     Args:
       config: `config.network`:
-        encoder 'nethack' (picture, status, message), 'tiles' (the same fields by embeddings, cheap), 'tiles_underfoot' (and the tile that the hero covers), 'flat' (all fields as numbers, pictures after a few convolutions), 'film' (BabyAI's view and instruction) or 'auto';
+        encoder 'nethack' (picture, status, message), 'tiles' (the same fields by embeddings, cheap), 'tiles_underfoot'
+        (plus the tile under the hero), 'flat' (all fields as numbers, pictures after a few convolutions), 'film' (BabyAI's
+        view and instruction) or 'auto';
         image_encoder one of image.IMAGE_ENCODERS; image_features, vector_features, message_features widths;
         flat_sizes layers of the flat encoder; obs_scale divides the pixels; nonlinearity;
         core 'gru', 'lstm' or 'none', hidden_size, core_layers; separate_critic;
         first_convolution 'table', 'picture' or 'auto' ('table' on CPU); dtype 'float32' or 'bfloat16' of the computation;
         head_sizes layers before the heads.
-      spec: the environment's specification.
-      batch_statistics: of a `film` encoder, see `film.BatchNorm`.
-
-    Returns:
-      The network.
+      batch_statistics: `of_batch` of a `film` encoder's `film.BatchNorm`.
 
     Raises:
-      UserError: the NetHack encoder, or that of BabyAI, is asked for and a field of it is missing.
+      UserError: the environment lacks a field of the NetHack or BabyAI encoder.
     """
     dtype = jnp.dtype(config.dtype)
     kind = config.encoder
@@ -281,14 +273,12 @@ def make_agent_network(
 
 
 def rescale_value_head(params: Params, old: tuple[Array, Array], new: tuple[Array, Array]) -> Params:
-    """Changes the value head so that its output in units of `new` means what it meant in units of `old`.
+    """Parameters whose values, denormalised by `new`, equal the old ones, denormalised by `old`.
+
+    van Hasselt et al. 2016, equation 9.
 
     Args:
-      params: of a network from `make_agent_network`.
       old, new: mean and standard deviation that turn the head's output into a value.
-
-    Returns:
-      The parameters with another value head (van Hasselt et al. 2016, equation 9).
     """
     (old_mean, old_std), (new_mean, new_std) = old, new
     head = params["value_head"]

@@ -1,7 +1,7 @@
-"""The classifier of messages that an online reward trains: helpful or not (Zheng et al. 2024, ONI-classification).
+"""The classifier of messages of an online reward: helpful or not (Zheng et al. 2024, ONI-classification).
 
-The message encoder of the reward network, then two linear layers of 512 with ReLU, dropout and two logits. All layers start as
-PyTorch's own do. Golden numbers: oni_classifier.npz.
+The reward network's message encoder, two linear layers of 512 with ReLU, dropout, two logits. All layers have PyTorch's
+default initialisation. Golden numbers: oni_classifier.npz.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DROPOUT = 0.1
 
 
 class ClassifierModule(nn.Module):
-    """Flax module of the classifier; use it through `MessageClassifier`."""
+    """Flax module of `MessageClassifier`."""
 
     message: str = "lt_cnn"
     dropout: float = DROPOUT
@@ -43,11 +43,11 @@ class ClassifierModule(nn.Module):
 
 
 class MessageClassifier:
-    """Pure functions of the classifier: parameters and messages in, logits out.
+    """The classifier as pure functions.
 
     Args:
       message: the encoder, a name in `networks.message.SHAPES`.
-      dropout: probability, before the head, while it is trained.
+      dropout: probability, before the head, in training.
     """
 
     def __init__(self, message: str = "lt_cnn", dropout: float = DROPOUT) -> None:
@@ -55,7 +55,6 @@ class MessageClassifier:
         self.module = ClassifierModule(message, dropout)
 
     def init(self, key: jax.Array) -> Any:
-        """Fresh parameters, float32."""
         return self.module.init(key, jnp.zeros((1, 256), jnp.uint8))["params"]
 
     def features(self, params: Any, messages: jax.Array) -> jax.Array:
@@ -70,16 +69,12 @@ class MessageClassifier:
         max_length: int | None = None,
         dropout_key: jax.Array | None = None,
     ) -> jax.Array:
-        """Logits of no and yes.
+        """Logits of no and yes, float32 [N, 2].
 
         Args:
-          params: from `init`.
           messages: uint8 [N, 256].
           max_length: bytes of the messages from here on are zero (static; None: 256).
-          dropout_key: for training; None leaves dropout off.
-
-        Returns:
-          float32 [N, 2].
+          dropout_key: for training; None turns dropout off.
         """
         chex.assert_rank(messages, 2)
         rngs = None if dropout_key is None else {"dropout": dropout_key}

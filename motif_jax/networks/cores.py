@@ -1,4 +1,4 @@
-"""Recurrent cores over a rollout: GRU, LSTM or none, with resets at the beginnings of episodes."""
+"""Recurrent cores over a rollout: GRU, LSTM or none, reset at the starts of episodes."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ CORES = ("gru", "lstm", "none")
 
 
 def state_size(kind: str, hidden_size: int, layers: int) -> int:
-    """Width of the recurrent state; a network without memory carries one number that it never reads."""
+    """Width of the recurrent state; 1, unused, without memory."""
     return {"gru": hidden_size * layers, "lstm": 2 * hidden_size * layers, "none": 1}[kind]
 
 
 class Core(nn.Module):
     """Features [T, B, F] and a state [B, S] -> outputs [T, B, H] and the state after the last row.
 
-    The state is one array: of a GRU the hidden vectors of its layers, of an LSTM all hidden vectors and
-    then all cells. Gates are in the order reset, update, new and input, forget, cell, output; each layer
-    has two bias vectors, and a GRU's reset gate multiplies the hidden part including its bias.
+    The state is one array: the hidden vectors of a GRU's layers; all hidden vectors and then all cells of an LSTM. Gates are
+    in the order reset, update, new and input, forget, cell, output. Each layer has two bias vectors; a GRU's reset gate
+    multiplies the hidden part including its bias.
 
     Attributes:
       kind: one of CORES.
@@ -42,7 +42,7 @@ class Core(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array, state: Array, first: Array) -> tuple[Array, Array]:
-        """Runs over T rows; `first[t]` (bool [T, B]) zeroes the state before row t is read."""
+        """Runs over T rows; `first[t]` (bool [T, B]) zeroes the state before row t."""
         chex.assert_rank([x, state, first], [3, 2, 2])
         if self.kind == "none":
             return x, state
@@ -82,7 +82,6 @@ class GateWeights(nn.Module):
 
     @nn.compact
     def __call__(self) -> tuple[Array, Array]:
-        """Returns kernel and bias."""
         kernel = self.param("kernel", uniform(self.limit), (self.inputs, self.features))
         return kernel, self.param("bias", uniform(self.limit), (self.features,))
 
@@ -91,12 +90,9 @@ def gru_step(state: tuple[Array], from_input: Array, from_hidden: Array) -> tupl
     """One GRU step (Cho et al. 2014, with the bias inside the reset gate's product).
 
     Args:
-      state: the hidden vector, float32 [B, H].
-      from_input: [B, 3H], gates' part of the input, biases included.
-      from_hidden: [B, 3H], gates' part of the hidden vector, biases included.
-
-    Returns:
-      The new hidden vector [B, H].
+      state: hidden vector, float32 [B, H].
+      from_input: [B, 3H], the input's part of the gates, biases included.
+      from_hidden: [B, 3H], the hidden vector's part, biases included.
     """
     reset_x, update_x, new_x = jnp.split(from_input.astype(jnp.float32), 3, axis=-1)
     reset_h, update_h, new_h = jnp.split(from_hidden.astype(jnp.float32), 3, axis=-1)
@@ -110,11 +106,8 @@ def lstm_step(state: tuple[Array, Array], from_input: Array, from_hidden: Array)
 
     Args:
       state: hidden vector and cell, float32 [B, H] each.
-      from_input: [B, 4H], gates' part of the input, biases included.
-      from_hidden: [B, 4H], gates' part of the hidden vector, biases included.
-
-    Returns:
-      The new hidden vector and cell.
+      from_input: [B, 4H], the input's part of the gates, biases included.
+      from_hidden: [B, 4H], the hidden vector's part, biases included.
     """
     gates = from_input.astype(jnp.float32) + from_hidden.astype(jnp.float32)
     write, forget, candidate, read = jnp.split(gates, 4, axis=-1)
@@ -131,11 +124,11 @@ def unroll(
     bias: Array,
     dtype: jnp.dtype = jnp.float32,
 ) -> tuple[Array, tuple[Array, ...]]:
-    """Runs a recurrent layer over time; `first[t]` zeroes the state before row t is read.
+    """Runs a recurrent layer over time; `first[t]` zeroes the state before row t.
 
     Args:
       step: `gru_step` or `lstm_step`.
-      inputs: [T, B, gates * H], the gates' part of the inputs.
+      inputs: [T, B, gates * H], the inputs' part of the gates.
       state: arrays [B, H], the hidden vector first.
       first: bool [T, B].
       kernel: [H, gates * H].
@@ -149,7 +142,7 @@ def unroll(
     def body(carry: tuple[Array, ...], row: tuple[Array, Array]) -> tuple[tuple[Array, ...], Array]:
         x, reset = row
         carry = tuple(jnp.where(reset[:, None], 0.0, part) for part in carry)
-        # Cast here and not ahead: over the rows the gradients of kernel and bias are then summed in float32.
+        # Cast in the loop, so that gradients of kernel and bias are summed over rows in float32.
         from_hidden = (carry[0].astype(dtype) @ kernel.astype(dtype)).astype(jnp.float32) + bias
         carry = step(carry, x, from_hidden)
         return carry, carry[0]

@@ -1,4 +1,4 @@
-"""From the raw fields of an observation to one feature vector a row."""
+"""Encoders: raw fields of an observation -> one feature vector for each row."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _SMALL_SIDE = 16
 class NetHackEncoder(nn.Module):
     """Picture, status and message of NetHack -> [N, image + vector + 27 + message] features.
 
-    Reads `window_chars` and `window_colors` uint8 [N, 12, 12], `blstats` [N, 27], `message` uint8 [N, 256].
-    The scaled status numbers are also passed on as they are.
+    Reads `window_chars` and `window_colors` uint8 [N, 12, 12], `blstats` [N, 27], `message` uint8 [N, 256]. The features
+    include the 27 scaled status numbers.
 
     Attributes:
       tiles: the drawn glyphs.
       image_encoder: one of `image.IMAGE_ENCODERS`.
       image_features, vector_features, message_features: widths of the three parts.
-      obs_scale: pixels are divided by it.
+      obs_scale: divides the pixels.
       nonlinearity: name of the activation.
-      look_up: whether the first convolution is looked up in a table, where it can be.
+      look_up: use a table for the first convolution where possible.
       dtype: of the computation.
     """
 
@@ -46,7 +46,6 @@ class NetHackEncoder(nn.Module):
 
     @nn.compact
     def __call__(self, observation: Mapping[str, Array]) -> Array:
-        """Encodes N rows."""
         image = ImageEncoder(
             self.tiles,
             self.image_encoder,
@@ -70,14 +69,9 @@ class NetHackEncoder(nn.Module):
 
 
 class PictureEncoder(nn.Module):
-    """Pictures uint8 [N, H, W, C] -> [N, features]: 3x3 convolutions that halve the sides down to 16 at most, and two more.
+    """Pictures uint8 [N, H, W, C] -> [N, features]: 3x3 convolutions that halve the sides to at most 16, and two more.
 
-    The first is normalised, so that codes of a grid world (0 to 10) are read as well as pixels (0 to 255).
-
-    Attributes:
-      features: width of the output.
-      nonlinearity: name of the activation.
-      dtype: of the computation.
+    The first is normalised, so that it reads a grid world's codes (0 to 10) as well as pixels (0 to 255).
     """
 
     features: int
@@ -86,7 +80,6 @@ class PictureEncoder(nn.Module):
 
     @nn.compact
     def __call__(self, pictures: Array) -> Array:
-        """Encodes N pictures."""
         act = ACTIVATIONS[self.nonlinearity]
         x = pictures.astype(self.dtype) / BYTE_SCALE
         strides = [1, 1]
@@ -100,13 +93,13 @@ class PictureEncoder(nn.Module):
 
 
 class FlatEncoder(nn.Module):
-    """Any fields of numbers, flattened and joined in the order of their names -> [N, features].
+    """Numeric fields, flattened and joined in the order of their names -> [N, features].
 
     Attributes:
       fields: names of the fields to read.
-      text_fields: those among them whose entries are bytes of text, divided by 255.
-      image_fields: those among them that are pictures, each of which a `PictureEncoder` reads first.
-      image_features: width of what it makes of one.
+      text_fields: those that are bytes of text, divided by 255.
+      image_fields: those that are pictures, each read by a `PictureEncoder`.
+      image_features: its width.
       sizes: widths of the layers.
       nonlinearity: name of the activation.
       dtype: of the computation.
@@ -122,7 +115,6 @@ class FlatEncoder(nn.Module):
 
     @nn.compact
     def __call__(self, observation: Mapping[str, Array]) -> Array:
-        """Encodes N rows."""
         parts = []
         for name in self.fields:
             x = observation[name]

@@ -1,7 +1,7 @@
-"""The symbolic agent's encoder on BabyAI: what is seen, as codes, modulated by the instruction (Chevalier-Boisvert et al. 2019).
+"""The symbolic agent's encoder of BabyAI: the view, modulated by the instruction (Chevalier-Boisvert et al. 2019).
 
-Convolutions of the view, and blocks whose channels the instruction scales and shifts (FiLM, Perez et al. 2018). The sizes are those of
-the published `expert_filmcnn`.
+Convolutions of the view, and blocks whose channels the instruction scales and shifts (FiLM, Perez et al. 2018), in the
+sizes of the published `expert_filmcnn`.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from motif_jax.networks.layers import ConvWeights, Dense, convolve, unit_rows
 
 Array = jax.Array
 FIELDS = IMAGE, INSTRUCTION = "image", "instruction"
-# What a batch norm has seen of every channel: collection of what one call finds, beside the parameters that keep it.
+# Collection of one call's batch statistics; the moving ones are parameters.
 STATISTICS = "statistics"
 BLOCKS = 2
 _EPSILON = 1e-5
 _RATE = 0.1
-_WORDS = 8  # instructions are read in multiples of so many words
+_WORDS = 8  # lengths of instructions are multiples of it
 
 
 class BatchNorm(nn.Module):
     """Batch normalisation (Ioffe and Szegedy 2015) of [T, B, H, W, C] over all but the first and the last axis.
 
-    By default each channel is normalised by what was seen of it before, in acting and in learning, so that a row's features do not
-    depend on the rows beside it and a policy is the same when it plays and when it learns. Those statistics are parameters without a
-    gradient: `seen` moves them after an update. While they are looked for (`STATISTICS` is mutable), and under `of_batch`, a channel is
-    normalised by its mean and variance over the rows of each step.
+    By default moving statistics normalise each channel, in acting and in learning. So a row's features do not depend on
+    other rows, and the policy that plays is the policy that learns. The statistics are parameters without a gradient, which
+    `seen` updates. While they are collected (`STATISTICS` is mutable), and under `of_batch`, each step's rows give mean and
+    variance.
 
     Attributes:
       of_batch: as published (`compat.symbolic_train_mode_batchnorm`).
@@ -46,7 +46,6 @@ class BatchNorm(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        """Returns an array of the shape and dtype of `x`."""
         chex.assert_rank(x, 5)
         channels = x.shape[-1:]
         scale = self.param("scale", nn.initializers.ones_init(), channels)
@@ -61,7 +60,7 @@ class BatchNorm(nn.Module):
             mean = jnp.mean(y, axes, keepdims=True)
             variance = jnp.mean(jnp.square(y - mean), axes, keepdims=True)
         if looking:
-            # Of many steps the mean is that of the steps' own.
+            # The mean over the steps of each step's statistics.
             self.variable(STATISTICS, "mean", jnp.zeros, channels).value = jnp.mean(mean, (0, 1, 2, 3))
             self.variable(STATISTICS, "variance", jnp.ones, channels).value = jnp.mean(variance, (0, 1, 2, 3))
         y = (y - mean) * jax.lax.rsqrt(variance + _EPSILON) * scale + bias
@@ -71,7 +70,7 @@ class BatchNorm(nn.Module):
 class FilmEncoder(nn.Module):
     """The view and the instruction of BabyAI -> [N, features].
 
-    Reads `image` uint8 [N, 7, 7, 3], raw numbers as published, and `instruction` uint8 [N, words], 0 behind it.
+    Reads `image` uint8 [N, 7, 7, 3], raw numbers as published, and `instruction` uint8 [N, words], padded with 0.
 
     Attributes:
       features: channels of the convolutions, and width of the output.
@@ -87,9 +86,9 @@ class FilmEncoder(nn.Module):
 
     @nn.compact
     def __call__(self, observation: Mapping[str, Array], steps: int = 1) -> Array:
-        """Encodes N rows, those of `steps` steps one after the other, each step's N / steps together."""
+        """Encodes N rows: `steps` steps one after the other, each of N / steps rows."""
         x = observation[IMAGE].astype(self.dtype)
-        # A view's columns come first in minigrid; it makes no difference to what can be learned.
+        # Columns come first in minigrid's views; the network can learn the same.
         x = self._convolve(x, 2, "conv1")
         x = _pooled(nn.relu(self._norm(x, steps, "norm1")))
         x = _pooled(nn.relu(self._norm(self._convolve(x, 3, "conv2"), steps, "norm2")))
@@ -118,13 +117,12 @@ class FilmEncoder(nn.Module):
 
 
 class Instruction(nn.Module):
-    """Numbers of words uint8 [N, L], 0 behind them -> the state float32 [N, features] of a GRU behind the last word."""
+    """A GRU's state float32 [N, features] after the words uint8 [N, L], padded with 0; zeros without words."""
 
     features: int
 
     @nn.compact
     def __call__(self, words: Array) -> Array:
-        """Reads N instructions; one without words gives zeros."""
         table = self.param("embedding", nn.initializers.normal(1.0), (instructions.SIZE, self.features))
         rows, length = words.shape
         first = jnp.zeros((length, rows), bool)
@@ -136,13 +134,13 @@ class Instruction(nn.Module):
 
 
 def _pooled(x: Array) -> Array:
-    """The greatest of each 2 x 2 places of [N, H, W, C]; H and W are even."""
+    """Maxima over 2 x 2 cells of [N, H, W, C]; H and W are even."""
     rows, height, width, channels = x.shape
     return jnp.max(x.reshape(rows, height // 2, 2, width // 2, 2, channels), axis=(2, 4))
 
 
 def cropped(observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-    """Fields of a batch with instructions no longer than the longest of them, in multiples of 8 words."""
+    """Crops the instructions of a batch to the longest of them, in multiples of 8 words."""
     words = observation[INSTRUCTION]
     longest = int((words > 0).sum(axis=-1).max(initial=1))
     room = -(-longest // _WORDS) * _WORDS
@@ -150,9 +148,9 @@ def cropped(observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
 
 
 def seen(params: Any, found: Any) -> Any:
-    """Parameters whose batch norms have seen what one call found.
+    """Parameters with batch norms updated by one call's statistics.
 
-    A moving mean of rate 0.1; of the first ten calls the mean.
+    A moving mean of rate 0.1; the plain mean of the first ten calls.
 
     Args:
       params: of a network with `BatchNorm` somewhere.

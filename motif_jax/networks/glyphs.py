@@ -1,6 +1,6 @@
-"""Encoders of NetHack's map of glyph numbers: the whole map, and a window round the hero.
+"""Encoders of NetHack's map of glyphs: the whole map, and a window around the hero.
 
-Both see the map transposed: the first spatial axis is the map's column, the second its row.
+Both read the map transposed: the first spatial axis is the map's column, the second its row.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ CHANNELS, LAST_CHANNELS, WIDTH = 16, 8, 3
 
 
 def crop(glyphs: jax.Array, column: jax.Array, row: jax.Array, size: int) -> jax.Array:
-    """Cuts a square window out of each map; glyph 0 stands for what lies outside the map.
+    """Cuts a square window out of each map; glyph 0 stands for cells outside of the map.
 
     Args:
       glyphs: integers [N, 21, 79].
-      column, row: integers [N], the cell that comes to lie at [size // 2, size // 2].
+      column, row: integers [N], the cell at [size // 2, size // 2] of the window.
       size: side of the window.
 
     Returns:
@@ -65,7 +65,7 @@ def crop_interpolated(glyphs: jax.Array, column: jax.Array, row: jax.Array, size
 
 
 def _pick(glyphs: jax.Array, rows: jax.Array, columns: jax.Array) -> jax.Array:
-    """glyphs[n, rows[n], columns[n]], 0 outside the map."""
+    """glyphs[n, rows[n], columns[n]], 0 outside of the map."""
     inside = (rows >= 0) & (rows < MAP_ROWS) & (columns >= 0) & (columns < MAP_COLUMNS)
     rows, columns = jnp.clip(rows, 0, MAP_ROWS - 1), jnp.clip(columns, 0, MAP_COLUMNS - 1)
     picked = jnp.asarray(glyphs)[jnp.arange(glyphs.shape[0])[:, None, None], rows, columns]
@@ -74,9 +74,6 @@ def _pick(glyphs: jax.Array, rows: jax.Array, columns: jax.Array) -> jax.Array:
 
 class GlyphConvolutions(nn.Module):
     """3x3 convolutions with padding 1 and ELU over embedded glyphs, flattened channel, column, row.
-
-    The first convolution of an embedding is a sum of rows of (embedding x kernel), one row for each of the 9
-    neighbours: looking those up moves 16 channels a neighbour instead of embedding all 128.
 
     Attributes:
       prefix: of the layers' names, 'crop' or 'glyph'.
@@ -108,7 +105,7 @@ class GlyphConvolutions(nn.Module):
 
 
 class _Kernel(nn.Module):
-    """Weights and bias of a convolution whose product is computed by the caller."""
+    """Weights and bias of a convolution whose product the caller computes."""
 
     shape: tuple[int, int, int, int]
 
@@ -119,19 +116,21 @@ class _Kernel(nn.Module):
 
 
 def convolve_embedded(glyphs: jax.Array, embedding: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
-    """Cross-correlation with padding 1 of embedded glyphs, without embedding them.
+    """Cross-correlation with padding 1 of embedded glyphs, by a table instead of embedding them.
+
+    Each of the 9 neighbours looks up a row of (embedding x kernel): 16 channels instead of all 128 of the embedding.
 
     Args:
-      glyphs: int32 [N, H, W], numbers of rows of `embedding`.
+      glyphs: int32 [N, H, W], rows of `embedding`.
       embedding: [G, E].
       kernel: [3, 3, E, O].
-      stride: step of both axes.
+      stride: of both axes.
 
     Returns:
       [N, ceil(H / stride), ceil(W / stride), O] in the dtype of `embedding`.
     """
     num_glyphs, outputs = embedding.shape[0], kernel.shape[-1]
-    # In float32, so that the gradient of a glyph that is everywhere is summed in float32. One more row of zeros for the
+    # In float32, so that gradients of frequent glyphs are summed in float32. The last row, zeros, is for the
     # padding.
     table = jnp.einsum("ge,hweo->hwgo", embedding, kernel).astype(jnp.float32)
     table = jnp.pad(table, ((0, 0), (0, 0), (0, 1), (0, 0))).reshape(-1, outputs)

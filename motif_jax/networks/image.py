@@ -1,4 +1,4 @@
-"""Encoders of the policy's picture of the game: windows of characters and colours to features."""
+"""Encoders of windows of characters and colours."""
 
 from __future__ import annotations
 
@@ -23,23 +23,21 @@ CONVOLUTIONS: dict[str, tuple[tuple[int, int, int], ...]] = {
 RESIDUAL_STAGES: dict[str, tuple[int, ...]] = {"resnet_impala": (16, 32, 32)}
 IMAGE_ENCODERS = (*CONVOLUTIONS, *RESIDUAL_STAGES, "mlp")
 CHANNELS = 3
-# Fewer rows than this do not pay for a table of the first convolution.
+# From so many rows on a table of the first convolution pays.
 TABLE_ROWS = 256
 
 
 class ImageEncoder(nn.Module):
     """Windows of characters -> features [N, features].
 
-    With `look_up` the first convolution is read from a table (see `networks.tiles`): of the variable `tables` where
-    `AgentNetwork.prepare` has put it, which carries no gradient, or made here for many rows.
-
     Attributes:
       tiles: the drawn glyphs.
       kind: one of IMAGE_ENCODERS (Espeholt et al. 2018 for the two named impala).
       features: width of the output.
-      scale: pixels are divided by it.
+      scale: divides the pixels.
       nonlinearity: name of the activation.
-      look_up: whether the first convolution is looked up, where it can be.
+      look_up: use a table (`networks.tiles`) for the first convolution where possible: the variable `tables` of
+        `AgentNetwork.prepare`, which has no gradient, or a new one for many rows.
       dtype: of the computation; the table is float32, so that its gradient is summed in float32.
     """
 
@@ -73,7 +71,7 @@ class ImageEncoder(nn.Module):
         return self.tiles.draw(kinds).astype(self.dtype) / jnp.asarray(self.scale, self.dtype)
 
     def _table(self, weights: Weights, rows: int) -> Array | None:
-        """The first convolution's table, where there is one to use."""
+        """The first convolution's table, None for a convolution of the picture."""
         if not self.look_up or not fits(*CONVOLUTIONS[self.kind][0][1:]):
             return None
         if self.has_variable("tables", "image_conv1"):
@@ -115,19 +113,16 @@ def layers(kind: str) -> list[tuple[str, int, int, int]]:
 
 
 def residual_net(weights: Weights, x: Array, stages: int, act: Callable[[Array], Array]) -> Array:
-    """Stages of convolution, pooling and two residual blocks, and one activation at the end.
+    """Stages of convolution, pooling and two residual blocks, and a final activation; [N, F], channels first.
 
-    The skip connection carries the ACTIVATED input of the block: the published network computes its first
-    activation in place, and weights trained by either only fit this form.
+    The skip connection carries the ACTIVATED input of the block: the published network computes its first activation in
+    place, and exchanged weights fit only this form.
 
     Args:
       weights: kernel and bias by layer name.
       x: pictures [N, H, W, 3].
-      stages: how many there are.
+      stages: their number.
       act: the activation.
-
-    Returns:
-      [N, F], channels first.
     """
     for i in range(1, stages + 1):
         x = convolve(x, weights[f"image_stage{i}_conv"], padding=1)

@@ -1,4 +1,4 @@
-"""Small building blocks shared by the agent's encoders and cores."""
+"""Layers and initialisers of the networks."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Initializer = Callable[..., Array]
 
 @jax.custom_jvp
 def elu(x: Array) -> Array:
-    """Exponential linear unit (Clevert et al. 2016) of any shape: x above 0, exp(x) - 1 below.
+    """Exponential linear unit (Clevert et al. 2016): x above 0, exp(x) - 1 below.
 
-    Half the time of `jax.nn.elu` on CPU: exp(x) - 1 is accurate enough here without expm1, and the backward
-    pass needs the output alone.
+    Half the time of `jax.nn.elu` on CPU: exp(x) - 1 is accurate enough here without expm1, and the backward pass needs only
+    the output.
     """
     return jnp.where(x > 0, x, jnp.exp(jnp.minimum(x, 0)) - 1)
 
@@ -43,16 +43,15 @@ def uniform(limit: float) -> Initializer:
 
 
 def orthogonal_output_first(key: Array, shape: tuple[int, ...], dtype: jnp.dtype = jnp.float32) -> Array:
-    """Initialiser: orthogonal with gain 1 of a kernel [..., in, out], output channels against all else.
+    """Initialiser: orthogonal with gain 1 of a kernel [..., in, out] (Saxe et al. 2014).
 
-    The matrix made orthogonal is [out, everything else] (Saxe et al. 2014), for dense and convolution
-    kernels alike.
+    The orthogonal matrix is [out, everything else], for dense and convolution kernels alike.
     """
     return jax.nn.initializers.orthogonal(column_axis=-1)(key, shape, dtype)
 
 
 def unit_rows(key: Array, shape: tuple[int, ...], dtype: jnp.dtype = jnp.float32) -> Array:
-    """Initialiser: normal numbers, an output's weights of a kernel [in, out] scaled to norm 1 together."""
+    """Initialiser: normal, each output's weights of a kernel [in, out] scaled to norm 1."""
     drawn = jax.random.normal(key, shape, dtype)
     return drawn / jnp.sqrt(jnp.sum(jnp.square(drawn), axis=0, keepdims=True))
 
@@ -60,8 +59,8 @@ def unit_rows(key: Array, shape: tuple[int, ...], dtype: jnp.dtype = jnp.float32
 def add_bias(y: Array, bias: Array) -> Array:
     """Adds `bias` float32 [features] to `y` [..., features]; gives the dtype of `y`.
 
-    In float32, so that its gradient, a sum over all rows, is a sum of float32 numbers: XLA adds up bfloat16 in bfloat16
-    on GPUs that can (Hopper), and such a sum stands still at 256 times its terms.
+    Adds in float32, so that the bias gradient, a sum over all rows, is a float32 sum. On some GPUs (Hopper) XLA sums
+    bfloat16 in bfloat16, and such a sum stalls at 256 times its terms.
     """
     return (y.astype(bias.dtype) + bias).astype(y.dtype)
 
@@ -70,7 +69,6 @@ class Dense(nn.Module):
     """Linear layer [..., in] -> [..., features], orthogonal weights and zero bias.
 
     Attributes:
-      features: width of the output.
       dtype: of the matrix product; parameters are float32.
       limit: when given, weights and bias start uniform in [-limit, limit] instead.
       start: initialiser of the weights, without a limit.
@@ -83,7 +81,6 @@ class Dense(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        """Applies the layer to the last axis."""
         weight_init = self.start if self.limit is None else uniform(self.limit)
         bias_init = nn.initializers.zeros_init() if self.limit is None else uniform(self.limit)
         kernel = self.param("kernel", weight_init, (x.shape[-1], self.features))
@@ -97,7 +94,7 @@ def flatten_channels_first(x: Array) -> Array:
 
 
 class ConvWeights(nn.Module):
-    """Kernel [size, size, inputs, features] (orthogonal) and bias [features] (zero) of a 2-d convolution.
+    """Kernel [size, size, inputs, features] (orthogonal) and bias [features] (zero) of a 2-d convolution, float32.
 
     With a `limit` both start uniform in [-limit, limit] instead.
     """
@@ -109,7 +106,6 @@ class ConvWeights(nn.Module):
 
     @nn.compact
     def __call__(self) -> tuple[Array, Array]:
-        """Returns kernel and bias, float32."""
         shape = (self.size, self.size, self.inputs, self.features)
         weight_init = orthogonal_output_first if self.limit is None else uniform(self.limit)
         bias_init = nn.initializers.zeros_init() if self.limit is None else uniform(self.limit)
@@ -121,9 +117,7 @@ def convolve(x: Array, weights: tuple[Array, Array], stride: int = 1, padding: i
     """2-d cross-correlation of pictures [N, H, W, in] -> [N, H', W', out], in the dtype of `x`.
 
     Args:
-      x: the pictures.
       weights: kernel [k, k, in, out] and bias [out].
-      stride: step of the kernel.
       padding: zeros added on each side.
     """
     chex.assert_rank(x, 4)

@@ -1,7 +1,7 @@
 """Converts between PyTorch's parameter layout and this project's flax trees.
 
-A tensor's neutral name is LAYER/weight, LAYER/bias or LAYER/NAME_table, with the layer's name as it stands in the flax tree. A
-tree with an actor and a critic of its own has actor/LAYER/... and critic/LAYER/... instead. Layouts:
+A tensor's neutral name is LAYER/weight, LAYER/bias or LAYER/NAME_table, with the layer's name in the flax tree. Trees with
+a separate critic have actor/LAYER/... and critic/LAYER/... instead. Layouts:
 
 | layer | PyTorch | flax |
 |---|---|---|
@@ -25,14 +25,11 @@ TRUNKS = ("actor", "critic")
 
 
 def from_torch(tensors: Mapping[str, np.ndarray], params: Any) -> Any:
-    """Fills a parameter tree from tensors in PyTorch's layout.
+    """Fills a tree like `params` from tensors in PyTorch's layout; numpy arrays with the dtypes of its leaves.
 
     Args:
       tensors: neutral name -> array in PyTorch's layout.
-      params: tree of arrays or of their shapes (`jax.eval_shape` of an init), which gives the structure.
-
-    Returns:
-      A tree like `params` of numpy arrays with the dtype of its leaves.
+      params: tree of arrays or shapes (`jax.eval_shape` of an init).
 
     Raises:
       ValueError: names are missing or left over, or a shape does not fit.
@@ -72,7 +69,7 @@ def tensor_names(params: Any) -> Any:
     """A tree like `params` whose leaves are the neutral names.
 
     Raises:
-      ValueError: two leaves would have the same name.
+      ValueError: two leaves have the same name.
     """
     names = jax.tree_util.tree_map_with_path(lambda path, _: _name(path, params), params)
     flat = jax.tree.leaves(names)

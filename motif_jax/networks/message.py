@@ -1,8 +1,8 @@
 """Character networks that read a NetHack message: 256 bytes, zero padded.
 
-Messages are short and the padding is long. A column of an activation whose whole receptive field lies in the
-padding has the same value wherever it lies, so only one such column is computed and repeated where a layer
-needs it. `max_length` says how many leading bytes may be set; values and gradients do not depend on it.
+Most of a message is padding. All activation columns whose receptive field lies in the padding are equal, so one of them
+is computed, and repeated where a layer needs it. `max_length` says how many leading bytes may be non-zero; values and
+gradients do not depend on it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class MessageShape:
 
     @property
     def columns(self) -> int:
-        """Columns left after the last convolution."""
+        """Columns after the last convolution."""
         columns = self.num_bytes
         for _, width, pooled in self.convolutions:
             columns = columns - width + 1
@@ -58,23 +58,20 @@ SHAPES = {
 
 
 class EmbeddingTable(nn.Module):
-    """The table of an embedding, standard normal at first, for callers that look it up themselves."""
+    """An embedding's table float32 [entries, features], standard normal at first; callers look it up themselves."""
 
     entries: int
     features: int
 
     @nn.compact
     def __call__(self) -> jax.Array:
-        """Returns the table float32 [entries, features]."""
         return self.param("embedding", nn.initializers.normal(1.0), (self.entries, self.features))
 
 
 class Convolution(nn.Module):
     """Cross-correlation over columns without padding, [N, T, in] -> [N, T - width + 1, channels], in the dtype of its input.
 
-    Attributes:
-      channels: of the output.
-      width: columns of the kernel; weights and bias start uniform in +-1 / sqrt(width * in).
+    Weights and bias start uniform in +-1 / sqrt(width * in).
     """
 
     channels: int
@@ -82,7 +79,6 @@ class Convolution(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """Applies the layer."""
         inputs = x.shape[-1]
         init = uniform(1.0 / math.sqrt(self.width * inputs))
         kernel = self.param("kernel", init, (self.width, inputs, self.channels)).astype(x.dtype)
@@ -95,9 +91,9 @@ class MessageEncoder(nn.Module):
     """Bytes -> embedding -> convolutions with ReLU and maxima over 3 -> linear layers with ReLU.
 
     Attributes:
-      shape: sizes, one of `SHAPES`.
-      dtype: dtype of the computation; parameters are float32.
-      orthogonal: how the linear layers start; False: weights and bias uniform in +-1 / sqrt(inputs), PyTorch's own.
+      shape: one of `SHAPES`.
+      dtype: of the computation; parameters are float32.
+      orthogonal: of the linear layers' start; False: uniform in +-1 / sqrt(inputs), PyTorch's default.
     """
 
     shape: MessageShape
@@ -108,12 +104,12 @@ class MessageEncoder(nn.Module):
     def __call__(self, messages: jax.Array, max_length: int | None = None) -> jax.Array:
         """Returns features [N, F] of `messages` uint8 [N, 256], whose bytes from `max_length` on are zero."""
         shape, full = self.shape, self.shape.num_bytes
-        # One column of padding must stay to stand for the rest.
+        # One column of padding has to stay, which stands for the rest.
         size = full if max_length is None else min(full, max_length + 1)
         embedding = EmbeddingTable(256, shape.embedding, name="embedding")()
-        # The padding byte's row counts as zero, so it gets no gradient and never matters.
+        # The padding byte's row counts as zero and gets no gradient.
         embedding = jnp.asarray(embedding).at[0].set(0.0)
-        # Cast after the lookup: the gradient of a byte that is everywhere is then summed in float32.
+        # Cast after the lookup, so that gradients of frequent bytes are summed in float32.
         x = jnp.take(embedding, messages[:, :size].astype(jnp.int32), axis=0).astype(self.dtype)
         for number, (channels, width, pooled) in enumerate(shape.convolutions, start=1):
             full = full - width + 1

@@ -1,4 +1,4 @@
-"""What a network must offer to act and to learn online: inference, publishing and the learner see this and no more."""
+"""The interface of policy networks: all that inference, publishing and the learner use."""
 
 from __future__ import annotations
 
@@ -12,35 +12,32 @@ from motif_jax.envs.spec import EnvironmentSpec
 
 
 class PolicyNetwork(Protocol):
-    """A policy with values as pure functions of its parameters; `agent.AgentNetwork` is one.
+    """A policy with values as pure functions of its parameters, such as `agent.AgentNetwork`.
 
     Attributes:
-      spec: what it observes and how many actions there are.
       fields: the observation fields that it reads.
     """
 
     @property
-    def spec(self) -> EnvironmentSpec:
-        """See above."""
+    def spec(self) -> EnvironmentSpec: ...
 
     @property
-    def fields(self) -> tuple[str, ...]:
-        """See above."""
+    def fields(self) -> tuple[str, ...]: ...
 
     def init(self, key: jax.Array) -> Any:
         """Returns new parameters, a tree of arrays."""
 
     def frozen(self) -> Mapping[str, Any]:
-        """Returns what is read and never learned, numpy arrays; {} for nothing.
+        """Returns parameters that are never trained, numpy arrays; {} for none.
 
-        Where there is something, `init` gives a dict too, and `apply` takes the entries of both as one.
+        Otherwise `init` gives a dict, too, and `apply` takes the entries of both in one dict.
         """
 
     def cropped(self, observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """Returns fields [..., *shape] of a batch on the host without what is padding in all of its rows."""
+        """Removes padding common to all rows from fields [..., *shape] of a batch on the host."""
 
     def prepare(self, params: Any) -> Any:
-        """Returns what takes the parameters' place in `apply` when they act many times; a pure function."""
+        """Returns what replaces the parameters in `apply` when they act many times; a pure function."""
 
     def initial_state(self, batch_size: int) -> Any:
         """Returns the recurrent state before an episode, a tree of arrays [batch_size, ...]."""
@@ -51,9 +48,9 @@ class PolicyNetwork(Protocol):
         """Runs over T rows of B environments.
 
         Args:
-          params: from `init` with what is `frozen`, or from `prepare`.
+          params: from `init` with those of `frozen`, or from `prepare`.
           observation: the fields in `fields`, [T, B, ...] each.
-          state: before row 0; it is that of a new episode before row t where first[t] holds.
+          state: before row 0; reset before row t where first[t] holds.
           first: bool [T, B].
 
         Returns:
@@ -64,15 +61,15 @@ class PolicyNetwork(Protocol):
 def tracked(
     network: PolicyNetwork, params: Any, observation: Mapping[str, jax.Array], axis_name: str | None = None
 ) -> Any:
-    """The parameters behind an update: networks that have seen statistics of what they read keep them among these, without a gradient.
+    """The parameters after an update, with the network's statistics of its inputs updated, if it has any.
 
-    Such a network has `tracked(params, observation) -> params`, a pure function.
+    Such a network has a pure function `tracked(params, observation) -> params`; its statistics are parameters without a
+    gradient.
 
     Args:
-      network: the policy's.
-      params: what is learned.
-      observation: the fields [T, B, ...] that the update learned from, of one device.
-      axis_name: mapped axis over which rows are split: all devices see the same, all rows.
+      params: the trained ones.
+      observation: the fields [T, B, ...] of the update, of one device.
+      axis_name: mapped axis over which rows are split; all devices get the statistics of all rows.
     """
     track = getattr(network, "tracked", None)
     if track is None:

@@ -1,7 +1,7 @@
-"""The reward model: what an observation shows -> one number (Klissarov et al. 2023, section 3).
+"""The reward model: an observation -> one number (Klissarov et al. 2023, section 3).
 
-Branches for the message, the status, the map and a window round the hero are concatenated in the order status,
-window, map, message, and go through two linear layers and the reward head.
+Branches for the status, the window around the hero, the map and the message are concatenated in this order; two linear
+layers and the reward head follow.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ Params = Any
 
 @dataclasses.dataclass(frozen=True)
 class RewardArchitecture:
-    """What a reward model reads and its sizes; the defaults are the published ones.
+    """Inputs and sizes of a reward model; the defaults are the published ones.
 
     Attributes:
       message: 'lt_cnn', 'lt_cnn_small' or 'none'.
-      status, crop, glyphs: whether the status, the window round the hero and the whole map are read.
+      status, crop, glyphs: whether to read the status, the window around the hero and the whole map.
       hidden_dim: width of the encoder's output.
       embedding_dim: width of the glyph embedding.
       crop_dim: side of the window.
       num_layers: convolutions of a map branch.
-      dtype: dtype of the computation ('float32', 'bfloat16'); parameters are always float32.
-      glyph_crop_centre: compat switch: the window is placed and blended as in the published code.
+      dtype: of the computation ('float32', 'bfloat16'); parameters are always float32.
+      glyph_crop_centre: compat switch: the window is placed and interpolated as in the published code.
     """
 
     message: str = "lt_cnn"
@@ -55,7 +55,7 @@ class RewardArchitecture:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], **more: Any) -> RewardArchitecture:
-        """Makes one from a config's values; names that are none of the attributes are a TypeError."""
+        """From a config's values; TypeError for other names."""
         return cls(**{**dict(values), **more})
 
     @property
@@ -70,11 +70,10 @@ class RewardArchitecture:
 
     @property
     def message_only(self) -> bool:
-        """Whether the reward is a function of the message alone."""
         return self.fields == ("message",)
 
     def problem(self) -> str | None:
-        """Says in a few words why these values make no model; None if they do."""
+        """Why these values make no model; None if they do."""
         if not self.fields:
             return "at least one of message, status, crop, glyphs must be read"
         if self.crop and not self.status:
@@ -83,14 +82,11 @@ class RewardArchitecture:
 
 
 def hero_window(architecture: RewardArchitecture, inputs: Mapping[str, jax.Array]) -> jax.Array:
-    """The window round the hero that the crop branch reads.
+    """The window that the crop branch reads: glyph numbers int32 [N, side, side], rows by columns.
 
     Args:
       architecture: its size, and the switch that places it as published.
       inputs: blstats [N, 27] and glyphs integers [N, 21, 79].
-
-    Returns:
-      Glyph numbers int32 [N, side, side], rows by columns.
     """
     blstats, size = inputs["blstats"], architecture.crop_dim
     if architecture.glyph_crop_centre:
@@ -100,12 +96,11 @@ def hero_window(architecture: RewardArchitecture, inputs: Mapping[str, jax.Array
 
 
 class RewardModule(nn.Module):
-    """Flax module of one reward model; use it through `RewardNetwork`."""
+    """Flax module of `RewardNetwork`."""
 
     architecture: RewardArchitecture
 
     def setup(self) -> None:
-        """Makes the branches that the architecture names."""
         a = self.architecture
         dtype = DTYPES[a.dtype]
         if a.message != "none":
@@ -157,14 +152,13 @@ class RewardModule(nn.Module):
 
 
 class RewardNetwork:
-    """Pure functions of one reward model: parameters and observations in, rewards out."""
+    """A reward model as pure functions.
+
+    Raises:
+      ValueError: the values make no model (`RewardArchitecture.problem`).
+    """
 
     def __init__(self, architecture: RewardArchitecture) -> None:
-        """Prepares the functions; nothing is computed yet.
-
-        Raises:
-          ValueError: the values make no model (`RewardArchitecture.problem`).
-        """
         problem = architecture.problem()
         if problem:
             raise ValueError(problem)
@@ -175,7 +169,7 @@ class RewardNetwork:
         return self.module.apply({"params": params}, *inputs, method=method)
 
     def init(self, key: jax.Array) -> Params:
-        """Fresh parameters, float32: orthogonal linear layers, uniform 1-d convolutions, normal embeddings."""
+        """New parameters, float32: orthogonal linear layers, uniform 1-d convolutions, normal embeddings."""
         shapes = {
             "message": ((256,), jnp.uint8),
             "blstats": ((27,), jnp.int32),
@@ -189,16 +183,12 @@ class RewardNetwork:
     def reward(
         self, params: Params, inputs: Mapping[str, jax.Array], max_length: int | None = None
     ) -> jax.Array:
-        """Raw rewards of observations.
+        """Raw rewards float32 [N].
 
         Args:
-          params: from `init`.
-          inputs: for each of `architecture.fields` an array [N, ...]: message uint8 [N, 256], blstats numbers
-            [N, 27] (unscaled), glyphs integers [N, 21, 79]. `message_features` [N, F] may stand for message.
+          inputs: for each of `architecture.fields` an array [N, ...]: message uint8 [N, 256], blstats numbers [N, 27]
+            (unscaled), glyphs integers [N, 21, 79]. `message_features` [N, F] may replace message.
           max_length: bytes of the messages from here on are zero (static; None: 256).
-
-        Returns:
-          float32 [N].
         """
         wanted = {
             "message_features" if n not in inputs and n == "message" else n for n in self.architecture.fields
@@ -209,14 +199,13 @@ class RewardNetwork:
     def message_features(
         self, params: Params, messages: jax.Array, max_length: int | None = None
     ) -> jax.Array:
-        """Features [N, F] of messages uint8 [N, 256]; feed them to `reward` as 'message_features'."""
+        """Features [N, F] of messages uint8 [N, 256], for `reward` as 'message_features'."""
         chex.assert_rank(messages, 2)
         return self._apply(params, messages, max_length, method=RewardModule.encode_message)
 
     def encoder_output(self, params: Params, inputs: Mapping[str, jax.Array]) -> jax.Array:
-        """What the reward head reads, before its activation: [N, hidden_dim]."""
+        """Input of the reward head, before its activation: [N, hidden_dim]."""
         return self._apply(params, inputs, method=RewardModule.encode)
 
     def branches(self, params: Params, inputs: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-        """Features of every branch by name: status, crop, glyphs, message."""
         return self._apply(params, inputs, method=RewardModule.branches)

@@ -1,4 +1,4 @@
-"""Reward parameters by neutral name, in PyTorch's axis orders (see `layout`): what exchanged files hold."""
+"""Reward parameters by neutral name, in PyTorch's axis orders (see `layout`), as exchanged files hold them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from motif_jax.networks import layout
 from motif_jax.networks.reward import RewardNetwork
 
-# The order of the layers in the published network, in which its files list them.
+# Order of the layers in the published network and its files.
 ORDER = (
     "glyph_embedding blstats_fc1 blstats_fc2 glyph_conv1 glyph_conv2 glyph_conv3 glyph_conv4 crop_conv1 crop_conv2 "
     "crop_conv3 crop_conv4 embedding conv1 conv2 conv3 conv4 conv5 conv6 message_fc message_fc1 message_fc2 fc1 fc2 "
@@ -20,10 +20,9 @@ ORDER = (
 
 
 class Network(Protocol):
-    """What has parameters: a reward network, or the classifier of an online reward."""
+    """A reward network, or the classifier of an online reward."""
 
-    def init(self, key: jax.Array) -> Any:
-        """Fresh parameters."""
+    def init(self, key: jax.Array) -> Any: ...
 
 
 def to_named(params: Any) -> dict[str, np.ndarray]:
@@ -32,17 +31,10 @@ def to_named(params: Any) -> dict[str, np.ndarray]:
 
 
 def from_named(named: Mapping[str, np.ndarray], network: Network) -> Any:
-    """Builds parameters of `network` from arrays by neutral name.
-
-    Args:
-      named: what `to_named` gives; names that the network does not have are ignored.
-      network: says which arrays and shapes are wanted.
-
-    Returns:
-      The parameters, numpy float32.
+    """Parameters of `network`, numpy float32, from the arrays of `to_named`; other names are ignored.
 
     Raises:
-      ValueError: an array is missing or has another shape; it is named with both shapes.
+      ValueError: an array is missing or has another shape; names it and both shapes.
     """
     abstract = jax.eval_shape(network.init, jax.random.key(0))
     wanted = set(jax.tree.leaves(layout.tensor_names(abstract)))

@@ -1,4 +1,4 @@
-"""The status line of NetHack as the published networks read it: 27 scaled numbers."""
+"""NetHack's status line as the published networks read it: 27 scaled numbers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,7 @@ MAP_COLUMNS, MAP_ROWS = 79, 21
 
 
 def scale_status(blstats: jax.Array) -> jax.Array:
-    """Scales and clips blstats.
-
-    Args:
-      blstats: numbers [N, 27], or [N, 26] as engines before 1.0 give them.
-
-    Returns:
-      float32 [N, 27] in [-5, 5].
-    """
+    """Scales and clips blstats [N, 27], or [N, 26] of engines before 1.0, to float32 [N, 27] in [-5, 5]."""
     chex.assert_rank(blstats, 2)
     missing = NUM_STATUS - blstats.shape[1]
     status = jnp.pad(blstats.astype(jnp.float32), ((0, 0), (0, missing)))
@@ -29,14 +22,13 @@ def scale_status(blstats: jax.Array) -> jax.Array:
 
 
 class StatusEncoder(nn.Module):
-    """Scaled status [N, 27] -> two linear layers with ReLU -> [N, 128]."""
+    """Scaled status float32 [N, 27] -> two linear layers with ReLU -> [N, 128]."""
 
     units: int = 128
     dtype: jnp.dtype = jnp.float32
 
     @nn.compact
     def __call__(self, status: jax.Array) -> jax.Array:
-        """Returns the features of `status` float32 [N, 27]."""
         chex.assert_shape(status, (None, NUM_STATUS))
         x = nn.relu(Dense(self.units, dtype=self.dtype, name="blstats_fc1")(status))
         return nn.relu(Dense(self.units, dtype=self.dtype, name="blstats_fc2")(x))

@@ -1,4 +1,4 @@
-"""A cheap encoder of NetHack: embeddings of the window's tiles and of the message's beginnings, without pictures."""
+"""A cheap encoder of NetHack: embeddings of the window's tiles and of beginnings of the message, without pictures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from motif_jax.networks.status import scale_status
 Array = jax.Array
 CHARACTERS, COLOURS = 256, 16
 TILE_FEATURES = 8
-# A message is known by its first so many bytes ("You kill", "You see here a"), and by all of them.
+# Lengths of the beginnings in bytes ("You kill", "You see here a"), up to the whole message.
 BEGINNINGS = (8, 16, 32, 256)
 BUCKETS = 1024  # of the hash of each beginning
 # Odd multipliers make every byte count in the sum's upper bits.
@@ -24,13 +24,9 @@ _FACTORS = np.random.default_rng(0).integers(0, 1 << 31, BEGINNINGS[-1], np.uint
 
 
 def hash_beginnings(messages: Array) -> Array:
-    """Hashes the beginnings of messages.
+    """Hashes the beginnings of messages uint8 [N, 256].
 
-    Args:
-      messages: uint8 [N, 256].
-
-    Returns:
-      int32 [N, beginnings] in [0, beginnings * 1024), each beginning with its own range.
+    int32 [N, beginnings] in [0, beginnings * 1024); each beginning has its own range.
     """
     chex.assert_shape(messages, (None, BEGINNINGS[-1]))
     # A byte squared and mixed: bytes that change places, or sums that agree, hash differently.
@@ -49,8 +45,8 @@ class TileEmbeddingEncoder(nn.Module):
     """Window, status and message of NetHack -> [N, image + vector + 27 + message] features.
 
     Reads `window_chars` and `window_colors` uint8 [N, 12, 12], `blstats` [N, 27], `message` uint8 [N, 256]. A tile's
-    embedding is that of its character, plus that of its colour, plus one of both, so that what was rarely seen is like what has its letter.
-    The scaled status numbers are also passed on as they are.
+    embedding is the sum of its character's, its colour's and one of both, so that rare tiles resemble others of their
+    letter. The features include the 27 scaled status numbers.
 
     Attributes:
       image_features, vector_features, message_features: widths of the three parts.
@@ -66,7 +62,6 @@ class TileEmbeddingEncoder(nn.Module):
 
     @nn.compact
     def __call__(self, observation: Mapping[str, Array]) -> Array:
-        """Encodes N rows."""
         act = ACTIVATIONS[self.nonlinearity]
         tiles = self._tiles(observation["window_chars"], observation["window_colors"])
         image = act(Dense(self.image_features, self.dtype, name="image_fc")(tiles.reshape(len(tiles), -1)))

@@ -1,10 +1,9 @@
 """The first convolution over a picture made of tiles, without the picture.
 
-A tile is 6x6 pixels and the kernel 8x8 with stride 4: two tiles are three steps, a tile touches three outputs in
-each direction, and which of them depends only on whether its row and column are even. What a tile adds to its
-nine outputs is therefore a row of a table, one for each kind of tile and parity, which a matrix product makes
-from the kernel once for all cells: a lookup and three sums replace 300 kB of patches a picture. Its gradient is
-the sum of what came back for each kind, and never sees the picture either.
+A tile is 6x6 pixels, the kernel 8x8 with stride 4. A tile touches three outputs in each direction; which ones depends only
+on the parity of its row and column. So a tile adds to its nine outputs a row of a table, one for each kind of tile and
+parity. A matrix product makes the table from the kernel once for all cells. A lookup and three sums replace 300 kB of
+patches a picture; the gradient does not need the picture either.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ class TileSet:
 
     Attributes:
       pictures: uint8 [kinds, 6, 6, 3].
-      kind: int32 [characters, colours], which of them a character in a colour is.
+      kind: int32 [characters, colours], the picture of a character in a colour.
     """
 
     def __init__(self, tiles: np.ndarray) -> None:
-        """Finds the distinct ones among `tiles` uint8 [characters, colours, 6, 6, 3]."""
+        """tiles: uint8 [characters, colours, 6, 6, 3]."""
         flat = tiles.reshape(-1, *tiles.shape[2:])
         self.pictures, kind = np.unique(flat, axis=0, return_inverse=True)
         self.kind: np.ndarray = kind.reshape(tiles.shape[:2]).astype(np.int32)
@@ -37,7 +36,7 @@ class TileSet:
     def look_up(self, chars: Array, colors: Array) -> Array:
         """Kinds int32 [...] of characters and colours, integers [...]."""
         _, of_char = self.kind.shape
-        # A colour that is none keeps its low bits, as in a terminal, and its own character.
+        # Other colours keep their low bits, as in a terminal.
         index = chars.astype(jnp.int32) * of_char + colors.astype(jnp.int32) % of_char
         return jnp.take(jnp.asarray(self.kind).reshape(-1), index, mode="clip")
 
@@ -53,20 +52,14 @@ class TileSet:
 
 
 def fits(kernel_size: int, stride: int) -> bool:
-    """Whether a convolution can be looked up in a table."""
+    """Whether a convolution can use a table."""
     return (kernel_size, stride) == (SIZE, STRIDE)
 
 
 def tile_table(tiles: TileSet, kernel: Array) -> Array:
-    """What each kind of tile adds to the outputs that it touches.
+    """What each kind of tile adds to its outputs, for a kernel [8, 8, 3, O].
 
-    Args:
-      tiles: the tiles.
-      kernel: [8, 8, 3, O].
-
-    Returns:
-      [2, 2, kinds * 3, 3 * O]: parity of the tile's row and column, kind and output row, output column and
-      channel.
+    [2, 2, kinds * 3, 3 * O]: parity of the tile's row and column, kind and output row, output column and channel.
     """
     chex.assert_shape(kernel, (SIZE, SIZE, 3, None))
     features = kernel.shape[-1]

@@ -1,6 +1,6 @@
-"""The tile that NetHack's hero stands on: the screen shows the hero in its place, so that it has to be remembered.
+"""Remembers the tile under NetHack's hero, which the screen hides.
 
-It is read off the window before the hero moved. What lay outside of that window, and where a level begins, is unknown (0).
+It is read from the window before the hero moved. Tiles outside of that window, and at a level's start, are unknown (0).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def track(observation: Mapping[str, Array], memory: Array, first: Array) -> tupl
 
     Args:
       observation: reads `window_chars` uint8 [T, B, 12, 12] and `blstats` [T, B, 27].
-      memory: float32 [B, MEMORY_SIZE], from the call before; anything where an episode begins.
+      memory: float32 [B, MEMORY_SIZE], from the previous call; ignored where an episode begins.
       first: bool [T, B].
 
     Returns:
-      int32 [T, B], 0 where it is unknown, and the memory after row T-1.
+      int32 [T, B], 0 where unknown, and the memory after row T-1.
     """
     chex.assert_shape(memory, (first.shape[1], MEMORY_SIZE))
     length, batch = first.shape
@@ -65,7 +65,7 @@ def track(observation: Mapping[str, Array], memory: Array, first: Array) -> tupl
 class UnderfootTrunk(nn.Module):
     """Encoder, core and the tile under the hero: observation [T, B, ...] -> [T, B, H + features].
 
-    The state is that of the core followed by the memory of `track`. The tile's embedding passes the core by.
+    The state is that of the core followed by the memory of `track`. The tile's embedding bypasses the core.
 
     Attributes:
       encoder: of rows [N, ...].

@@ -49,7 +49,7 @@ def draw_pairs(
 
 
 def more_rows(rows: int, num_pairs: int, kept: int) -> int:
-    """The number of sub-sequences still to be played, when `rows` of them gave `kept` usable pairs."""
+    """The number of sub-sequences to collect in all, after `rows` of them gave only `kept` usable pairs."""
     if kept == 0:
         return 4 * rows
     return max(rows + 2, math.ceil(1.05 * rows * num_pairs / kept))

@@ -31,7 +31,7 @@ class Outcomes:
 
     @property
     def wanted(self) -> np.ndarray:
-        """int64: messages that win nearly all of their decided comparisons and seldom tie, the most frequent first."""
+        """int64: messages that win nearly all of their decided comparisons and are not `tied`, the most frequent first."""
         decided = self.wins + self.losses
         chosen = np.flatnonzero((self.wins > 0) & (self.wins >= _WINS * decided) & ~self.tied)
         return chosen[np.argsort(-self.steps[chosen], kind="stable")]
