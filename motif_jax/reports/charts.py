@@ -35,11 +35,10 @@ class Series:
     """One line of a chart.
 
     Attributes:
-      name: in the legend.
       x, y: [n] each; y may hold NaN, which leaves a gap.
       low, high: [n], a band round the line, or None.
-      bars: `low` and `high` are a bar at each point, in place of a band.
-      dashed: drawn with dashes (a baseline, a published result).
+      bars: draws `low` and `high` as a bar at each point, not as a band.
+      dashed: for a baseline or a published result.
     """
 
     name: str
@@ -67,10 +66,9 @@ class Plot:
     """One chart: lines over x, or intervals by name.
 
     Attributes:
-      title: above it in a page.
       x_label, y_label: with units.
       lines: those without a finite point are left out.
-      intervals: one dot with its interval a row, for example agent and random policy.
+      intervals: one dot with its interval a row.
       note: below it, how it was made.
       file: its name as a file; '' for a chart of the page alone.
       empty: why there is nothing to draw.
@@ -87,7 +85,6 @@ class Plot:
 
     @property
     def drawable(self) -> bool:
-        """Whether there is anything to draw."""
         return bool(self.intervals) or any(np.isfinite(line.y).any() for line in self.lines)
 
 

@@ -65,7 +65,6 @@ class Finding:
 
     @property
     def holds(self) -> bool:
-        """Whether the claim holds."""
         return self.difference.low > self.claim.margin
 
 
@@ -161,10 +160,9 @@ def _gathered(row: Mapping[str, Any]) -> float | None:
 
 @dataclass(frozen=True)
 class SideBySide:
-    """What came out.
+    """The result of `side_by_side`.
 
     Attributes:
-      methods: in their order.
       means: measure -> method -> mean with its interval.
       findings: of the claims.
     """
@@ -174,7 +172,6 @@ class SideBySide:
     findings: Sequence[Finding]
 
     def as_json(self) -> dict[str, Any]:
-        """The numbers as plain data."""
         return {
             "means": {
                 key: {name: asdict(value) for name, value in of.items()} for key, of in self.means.items()

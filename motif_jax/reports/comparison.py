@@ -84,7 +84,6 @@ class Comparison:
     """The results of a comparison.
 
     Attributes:
-      scores: the input.
       aggregates: statistic -> method -> estimate, see `_statistics`; NaN where a method has too few scores for it.
       improvement: (better, other) -> probability that a run of the first beats one of the second.
       contrasts: differences of every two methods, over all tasks first.
@@ -262,7 +261,7 @@ def _profiles(scores: MethodScores, resamples: int, library: Any) -> list[Series
 
 
 def as_json(result: Comparison) -> dict[str, Any]:
-    """Returns the comparison as plain data; bounds of an interval that there is not are None."""
+    """The comparison as plain data; missing bounds are None."""
 
     def plain(estimate: Estimate) -> Mapping[str, float | None]:
         numbers = {"value": estimate.value, "low": estimate.low, "high": estimate.high}

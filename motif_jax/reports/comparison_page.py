@@ -205,7 +205,7 @@ def _probes(data: ComparisonData) -> Section:
 
 
 def sections(data: ComparisonData) -> list[Section]:
-    """What is shown, in order."""
+    """The sections of the page, in order."""
     found: list[Section] = []
     if data.claims is not None:
         found.append(claims_page.section(data.claims))

@@ -31,7 +31,6 @@ class Learned:
     """One training.
 
     Attributes:
-      method, task: of the run.
       curve: over environment steps.
       settings: 'actions' and 'distractors', where they are known.
     """
@@ -59,7 +58,6 @@ def settings_of_published(folder: Path, task: str) -> dict[str, int]:
 
 
 def _own(name: str, distractors: int | None) -> dict[str, int]:
-    """A level's number of distractors, where it has such a number."""
     level = catalogue.find(name) if name.startswith(catalogue.PREFIX) else None
     if level is None:
         return {}
@@ -109,7 +107,6 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 
 def _known(runs: Sequence[Learned], end: float) -> list[float]:
-    """The efficiency of those runs that have a value up to the step `end`."""
     found = [efficiency(run.curve, end) for run in runs]
     return [value for value in found if np.isfinite(value)]
 

@@ -91,11 +91,7 @@ def episode_row(record: PlayedEpisode) -> dict[str, Any]:
 
 
 class Journal:
-    """Appends one line per finished episode; what was there before is kept and known by its index.
-
-    Args:
-      folder: of the evaluation.
-    """
+    """Appends one line per finished episode to a folder's journal, and keeps the earlier ones."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._path = Path(folder) / JOURNAL
@@ -114,7 +110,6 @@ class Journal:
 
     @property
     def done(self) -> set[int]:
-        """Indices of the episodes that are there."""
         return {row["index"] for row in self.rows}
 
     @property

@@ -23,9 +23,7 @@ def histogram(reward: ExplainedReward, weights: np.ndarray, description: str) ->
     """Bars of the normalised reward with a line at the threshold, as inline SVG.
 
     Args:
-      reward: what to show.
-      weights: [N], ones to count distinct messages, their counts to count steps. Messages without a reward
-        are left out.
+      weights: [N], ones to count distinct messages, their counts to count steps. Messages without a reward are left out.
       description: read out by screen readers.
     """
     values, weights = reward.normalised[reward.rated], weights[reward.rated]
@@ -149,7 +147,6 @@ def render(explanation: Explanation, written: str, max_rows: int | None = None) 
     """Returns the page.
 
     Args:
-      explanation: what to show.
       written: when, for the line below the title.
       max_rows: messages in the table, the most frequent ones; None for all.
     """

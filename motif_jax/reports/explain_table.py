@@ -32,12 +32,7 @@ def titles(rewards: Sequence[ExplainedReward], history: bool) -> list[str]:
 
 
 def message_table(explanation: Explanation, max_rows: int | None) -> str:
-    """All messages with search and sorting, the best liked first; a line marks the threshold.
-
-    Args:
-      explanation: what to show.
-      max_rows: only so many of them, the most frequent ones; None for all.
-    """
+    """All messages, or the `max_rows` most frequent, with search and sorting, the best liked first; a line marks the threshold."""
     if not len(explanation.messages):
         return '<div class="empty">there are no messages</div>'
     data = html.embed_json(table_data(explanation, max_rows), f"{NAME}-data")

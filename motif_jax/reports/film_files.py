@@ -26,7 +26,6 @@ class Films:
 
     Args:
       workdir: remembers in films.json what every film was made from.
-      folder: of the films.
       forms: html, ttyrec, gif, mp4 (bool each), frames_per_second, start, stop, every (steps of gif and mp4).
     """
 

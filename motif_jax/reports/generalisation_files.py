@@ -37,8 +37,6 @@ def summarise(
       rows: of its episodes, by index.
       base: of the episodes of the same seeds where nothing is changed.
       kinds: names of the level's kinds of task, () for one without.
-      resamples: of the bootstrap.
-      confidence: of the intervals.
 
     Returns:
       `episodes`; success, return and length as {value, low, high}; `success_change` and `return_change` against `base` as

@@ -20,11 +20,7 @@ _RESAMPLES = 2000
 
 
 def section(tests: Mapping[str, Mapping[str, Any]]) -> Section | None:
-    """Success in each test and its change against none, as table and plot; None without tests.
-
-    Args:
-      tests: by player, as `generalisation_files.read` returns them.
-    """
+    """Success in each test and its change against none, as table and plot, by player; None without tests."""
     if not tests:
         return None
     header = ["test", "what is changed"]

@@ -31,12 +31,10 @@ class Change:
 
     @property
     def rose(self) -> bool:
-        """The whole interval lies above zero."""
         return self.low > 0
 
     @property
     def fell(self) -> bool:
-        """The whole interval lies below zero."""
         return self.high < 0
 
     def __str__(self) -> str:
@@ -55,12 +53,10 @@ class Verdict:
 
     @property
     def risen(self) -> list[Change]:
-        """The measures of progress that rose."""
         return [change for change in self.changes if change.key != REWARD and change.rose]
 
     @property
     def fallen(self) -> str:
-        """The measures that fell, in a few words."""
         titles = [measure(c.key).title for c in self.changes if c.key != REWARD and c.fell]
         return f"{', '.join(titles)} {_falls(titles)} from {self.when[0]} to {self.when[1]}"
 

@@ -31,9 +31,9 @@ class TableCell:
 
     Attributes:
       text: what is shown, escaped by the table.
-      value: what it is sorted by, also kept as `data-value`.
+      value: sorts the column, also kept as `data-value`.
       code: shown in a typewriter face, for the game's own text.
-      note: shown small below the text, such as an interval.
+      note: small, below the text.
     """
 
     text: str
@@ -163,21 +163,15 @@ def details(summary: str, text: str) -> str:
 
 
 def link(path: str, text: str) -> str:
-    """Returns a link to a file.
-
-    Args:
-      path: as seen from the page, whatever letters are in it.
-      text: what is shown.
-    """
+    """A link to a file; `path` is relative to the page, with any letters."""
     return f'<a href="{quote(os.fsencode(path))}">{escape(text)}</a>'
 
 
 def page(title: str, subtitle: str, sections: Sequence[str], links: Mapping[str, str] | None = None) -> str:
-    """Returns the whole page.
+    """The whole page.
 
     Args:
-      title: heading and window title.
-      subtitle: one line below it.
+      subtitle: one line below the heading.
       sections: from `section`.
       links: section name -> text of the menu below the heading.
     """

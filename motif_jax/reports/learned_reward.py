@@ -22,13 +22,12 @@ class LearnedText:
     """A text that was labelled, or paid.
 
     Attributes:
-      text: the message.
       met: environment steps before the batch that showed it first; None where the log does not say.
-      labelled: environment steps when its label was taken up; None for a text without one.
+      labelled: environment steps when its label took effect; None without a label.
       label: the verdict's name, '' without one.
       earned: the sum of its rewards up to the newest checkpoint, each step discounted by its count, without coefficient.
       values: its reward at each of `LabelLogReport.checkpoints`.
-      decided: whether the reward's own verdict at the newest checkpoint is yes; None where it says numbers.
+      decided: whether the reward's own verdict at the newest checkpoint is yes; None where it gives numbers.
     """
 
     text: str
@@ -42,14 +41,14 @@ class LearnedText:
 
 @dataclass
 class LabelLogReport:
-    """What a label log records.
+    """The contents of a label log.
 
     Attributes:
       kind: of the reward.
       counts: labels so far, by verdict, over environment steps.
       tokens: so far, over environment steps.
       texts: all that were labelled or paid, in that order.
-      checkpoints: environment steps of the checkpoints that the texts were valued at.
+      checkpoints: environment steps at which the texts were valued.
     """
 
     kind: str

@@ -35,9 +35,8 @@ class MessageTally:
     """One distinct message over a set of episodes.
 
     Attributes:
-      text: the message.
       count: steps on which it was seen.
-      episodes: episodes in which it was seen.
+      episodes: in which it was seen.
       reward: what it pays the first time in an episode, g(m); None without a reward.
       total: what it paid in all, after the count discount; None without a reward.
     """

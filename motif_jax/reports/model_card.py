@@ -39,7 +39,6 @@ def _shown(value: Any) -> str:
 
 
 def _fence(text: str, least: int) -> str:
-    """Enough backticks to fence code with `text` in it."""
     return "`" * max([least, *(1 + len(run) for run in re.findall("`+", text))])
 
 
@@ -56,7 +55,6 @@ def _block(text: str) -> list[str]:
 
 
 def _listing(facts: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """One line a fact, nested names with dots between; long texts such as prompts follow below the others."""
     lines, texts = [], []
     for name, value in flat(facts, prefix).items():
         text = _shown(value)
@@ -117,7 +115,6 @@ def _annotators(names: Sequence[str], dataset: PairsDataset | None) -> list[str]
 
 
 def _labels(dataset: PairsDataset, name: str) -> tuple[list[str], list[str]]:
-    """What is known of labels, and the names of those that they combine."""
     folder, lines = dataset.folder / "annotations" / name, []
     if name in dataset.preference_names():
         numbers = counts(dataset.preference(name))
@@ -159,11 +156,10 @@ def _learned(reward: LearnedReward) -> tuple[list[str], list[str]]:
 
 
 def render(reward: TrainedReward, licence: str = "", notes: str = "") -> str:
-    """Returns the card in Markdown, from a reward's files, its run folder and its dataset.
+    """The card in Markdown, from a reward's files, its run folder and its dataset.
 
     Args:
-      reward: the one that is exported.
-      licence: of the weights, as their owner says.
+      licence: of the weights, as their owner states it.
       notes: further sentences of the owner.
     """
     from motif_jax.rewards.learned import LearnedReward

@@ -41,7 +41,6 @@ def _font(size: int) -> Any:
 
 @lru_cache(maxsize=4096)
 def _tile(character: int, color: int, size: int) -> np.ndarray:
-    """Returns uint8 [height, width, 3], one cell of the screen."""
     from PIL import Image, ImageDraw
 
     font = _font(size)
@@ -134,7 +133,7 @@ def _frames(film: Film, steps: list[int], size: int) -> Iterator[np.ndarray]:
 
 
 def gif(film: Film, steps: list[int], frames_per_second: float = 10.0, size: int = 10) -> bytes:
-    """Returns the steps of a film as an animated GIF.
+    """The steps of a film as an animated GIF.
 
     Raises:
       UserError: the film has no screen, or there are no steps.
@@ -202,7 +201,7 @@ def has_ffmpeg() -> bool:
 
 
 def mp4(film: Film, steps: list[int], frames_per_second: float = 10.0, size: int = 14) -> bytes:
-    """Returns the steps of a film as an MP4 (H.264) made by ffmpeg.
+    """The steps of a film as an MP4 (H.264) made by ffmpeg.
 
     Raises:
       UserError: there is no ffmpeg, or it fails; the film has no screen, or there are no steps.

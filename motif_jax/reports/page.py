@@ -21,8 +21,7 @@ class Table:
     Attributes:
       name: the element's id, unique on the page; label in LaTeX.
       header: column titles, with units.
-      rows: cells: strings (escaped), `TableCell`, or `Markup`.
-      title: above it.
+      rows: strings (escaped), `TableCell`, or `Markup`.
       note: below the title in files, where the page's section has it.
       in_files: whether files of Markdown and LaTeX have it, too.
       on_page: whether the page shows it.
@@ -41,12 +40,10 @@ class Table:
     limit: int | None = None
 
     def html(self) -> str:
-        """The table in a page."""
         above = html.heading(self.title) if self.title else ""
         return above + html.table(self.header, self.rows, self.name, self.search, self.empty, self.limit)
 
     def texts(self) -> list[tuple[str, ...]]:
-        """The rows as texts, a cell's note behind it."""
         return [tuple(map(_text, row)) for row in self.rows]
 
 
@@ -67,7 +64,6 @@ class Section:
     """A section of a page.
 
     Attributes:
-      title: its heading, and its text in the menu.
       name: the element's id.
       parts: tables, plots, folds and ready-made HTML; neighbouring plots stand side by side.
       note: explains it in a sentence.

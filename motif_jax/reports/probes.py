@@ -45,7 +45,6 @@ class Probes:
     """The contents of a run's probe files.
 
     Attributes:
-      actions: names.
       names, prompts: of the situations.
       steps: int64 [updates], environment steps before each.
       probabilities: float64 [updates, probes, actions].
@@ -186,5 +185,4 @@ def section(probes: Probes | None) -> Section | None:
 
 
 def _goal(prompt: str) -> str:
-    """The lines of a prompt but its list of actions."""
     return " ".join(line.strip() for line in prompt.split("\n")[1:-1])

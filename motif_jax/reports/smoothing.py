@@ -41,11 +41,9 @@ class Smoothed:
     count: np.ndarray
 
     def series(self, name: str = "") -> Series:
-        """Returns it as a line with its band."""
         return Series(name, self.x, self.mean, self.low, self.high)
 
     def caption(self, values: str) -> str:
-        """Says what is drawn; `values` are for example 'episodes'."""
         n, least, most = int(self.count.sum()), int(self.count.min()), int(self.count.max())
         if most == 1 and self.low is None:
             return f"every value; n = {n:,}"
@@ -64,7 +62,6 @@ def joined_stretches(curves: Sequence[Curve], stop: float, stretches: int, least
 
     Args:
       curves: of finite values, at least one each.
-      stop: values beyond this step are left out.
       stretches: equal ones up to `stop`, which are then joined.
       least: values of each curve in each.
     """
@@ -146,10 +143,8 @@ def learning_curve(
     """Interquartile mean over seeds of curves, each averaged over the same stretches of steps, with its interval.
 
     Args:
-      name: in the legend; the number of seeds is added.
       seeds: one curve per seed.
       points: stretches at most.
-      dashed: for published results.
       least: values of every seed in every stretch, fewer where a seed has under five times as many.
     """
     shown, curves = f"{name} (n = {len(seeds)})", [_finite(curve) for curve in seeds]

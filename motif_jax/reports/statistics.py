@@ -71,7 +71,6 @@ class Estimate:
 
     @property
     def sign(self) -> int:
-        """1 where the whole interval lies above zero, -1 where it lies below, else 0."""
         return int(self.low > 0) - int(self.high < 0)
 
 
@@ -95,12 +94,10 @@ class Summary:
     maximum: float
 
     def as_dict(self) -> dict[str, object]:
-        """Returns nested dictionaries of numbers."""
         return asdict(self)
 
     @staticmethod
     def from_dict(values: dict) -> Summary:
-        """Undoes `as_dict`."""
         estimates = {name: Estimate(**values[name]) for name in STATISTICS}
         return Summary(**{**values, **estimates})
 
@@ -117,9 +114,7 @@ def bootstrap(
     Args:
       values: [n], or [k, n]: k numbers of the same n episodes, resampled together.
       statistics: functions of [..., n] to [...] (or of [k, resamples, n] to [resamples]).
-      resamples: how often the n episodes are drawn with replacement.
       confidence: share of resampled statistics inside the interval.
-      seed: of the draws.
 
     Raises:
       ValueError: there are no values, or one is not finite.
@@ -220,7 +215,6 @@ def difference(
     Args:
       strata: (first [n], second [m], whether they are pairs) as `matched` returns them, at least one. Pairs are drawn
         together, so that what makes a game easy or hard for both sides cancels; else each side is drawn by itself.
-      resamples, confidence, seed: as of `bootstrap`.
     """
     generator = np.random.default_rng(seed)
 
@@ -247,7 +241,6 @@ def rate_difference(
     Args:
       first, second: [n] and [m], each 0 or 1.
       paired: n = m, and position i of both is the same game.
-      confidence: of the interval.
     """
     one, two = (wilson_interval(values, confidence) for values in (first, second))
     correlation = _correlation(first, second) if paired else 0.0

@@ -1,9 +1,9 @@
-"""What the runs of a study came to: a line for each run in a file, and tables with intervals of these lines.
+"""The results of a study's runs: a line for each run in a file, and tables with intervals of these lines.
 
-Every run plays the same games, so that the numbers of a method are [runs, games]. Their interquartile mean, of what happens in few games
-the mean, has the interval that rliable's stratified bootstrap gives (Agarwal et al. 2021), each run a stratum of games: it speaks of these trainings. A
-difference of two methods has one of runs and games together: whole runs are drawn, the same seeds for both sides where they
-have some in common, then the games, the same for both sides.
+Every run plays the same games, so a method's numbers are [runs, games]. Their interquartile mean (of rare events the mean) has
+rliable's stratified bootstrap interval (Agarwal et al. 2021), each run a stratum of games: it speaks of these trainings. The
+interval of a difference of methods draws whole runs, the same seeds for both sides where they share some, then the games, the
+same for both sides.
 """
 
 from __future__ import annotations
@@ -261,10 +261,8 @@ def tables(
     """Markdown: a table for each title of `methods`, and what its intervals carry.
 
     Args:
-      rows: lines of the runs.
       methods: title -> the methods, the first of which the others are compared with.
       seeds: that the study has in all.
-      resamples: of the bootstrap.
       measures: the columns, of those that all runs of a table have.
     """
     return "\n\n".join(

@@ -41,13 +41,7 @@ def of_run(run: Path) -> dict[str, dict[str, list[float]]]:
 
 
 def plot(rows: Sequence[Mapping[str, Any]], methods: Sequence[str], measure: str) -> Plot | None:
-    """A line for each method that has runs with curves of `measure`, in the order of `methods`; None if there is none.
-
-    Args:
-      rows: lines of the runs; earlier versions kept no curves.
-      methods: of the table that the picture stands under.
-      measure: one of MEASURES.
-    """
+    """A line for each method that has runs with curves of `measure` (one of MEASURES); None if there is none."""
     lines = []
     for name in methods:
         curves = [

@@ -94,7 +94,6 @@ def terminal(
 
     Args:
       header, rows: of the table; the first column stands left, the others right.
-      title, caption: above and below it.
       text_first: the first column holds text of any length, which wraps; else the others do, an interval '[a, b]'
         below its value.
     """

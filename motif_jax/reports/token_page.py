@@ -28,7 +28,6 @@ class TokenText:
     """One text.
 
     Attributes:
-      title: its heading.
       pieces: each token as people read it.
       rows: by name (with units), a number for each token; NaN where there is none. Coloured are those of the first row, until another is chosen.
       start: tokens of a prompt among them, drawn fainter.
@@ -50,12 +49,7 @@ class TokenText:
 
 
 def render(texts: Sequence[TokenText], title: str, subtitle: str) -> str:
-    """Returns the page.
-
-    Args:
-      texts: what to show, in this order.
-      title: heading and window title.
-      subtitle: one line below it.
+    """The page of the texts, in this order.
 
     Raises:
       ValueError: a row has not as many numbers as its text has tokens.

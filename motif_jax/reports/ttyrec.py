@@ -61,11 +61,7 @@ def _record(time: float, channel: int, data: bytes) -> bytes:
 
 
 def encode(film: Film, steps_per_second: float = 10.0) -> bytes:
-    """Returns the film as the bytes of a ttyrec3.bz2 file.
-
-    Args:
-      film: with a screen.
-      steps_per_second: how fast players show it.
+    """The film as the bytes of a ttyrec3.bz2 file, for players at `steps_per_second`.
 
     Raises:
       UserError: the film has no screen.

@@ -46,7 +46,6 @@ class BagOfWordsReward(FrozenTextReward):
 
     @classmethod
     def check(cls, config: ConfigDict) -> None:
-        """Reads the vectors, which takes its time with the first run."""
         value = config.get("similarity")
         allowed = "a finite number; cosines lie between -1 and 1"
         checks.require(checks.is_finite(value), "reward.similarity", value, allowed)
@@ -89,7 +88,7 @@ def _open(path: str | None) -> WordVectors:
 
 
 def goal_sentence(goal: str | None) -> str:
-    """The sentence that `config.reward.goal` means: of a goal of the pair prompts, or a text of several words itself.
+    """The sentence that `config.reward.goal` means: a goal of the pair prompts, or the text itself.
 
     Raises:
       UserError: there is no such goal, or it has no sentence.

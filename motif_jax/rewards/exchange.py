@@ -33,11 +33,10 @@ VERSION = 1
 def write_safetensors(reward: TrainedReward, path: str | Path) -> None:
     """Writes parameters and statistics to one file, whole or not at all.
 
-    Tensors have the neutral names and PyTorch's axis orders of `networks.layout`; those of an ensemble begin
-    with member0/, member1/ ...; `training_texts` are the hashes of the messages that training showed. The header's metadata
-    hold `reward`, a JSON object: format, version, architecture, members, step, statistics, curve, config (a metric of the
-    curve that is not a number is null), of a reward that was learned online `learned` (the labels of single texts; a table of
-    labels has no tensors), and `digest`, of that text and of the tensors.
+    Tensors have the neutral names and PyTorch's axis orders of `networks.layout`; an ensemble's begin with member0/, member1/
+    ... `training_texts` are hashes of the training's messages. The metadata hold `reward`, a JSON object: format, version,
+    architecture, members, step, statistics, curve (NaN as null), config; `learned` of an online reward (a table of labels has
+    no tensors); and `digest` of this text and the tensors.
 
     Raises:
       UserError: the reward's statistics are not finite, as after a training that diverged.
@@ -120,7 +119,6 @@ def read_safetensors(path: str | Path) -> TrainedReward:
 def _params(
     tensors: Mapping[str, np.ndarray], network: reward_layout.Network, members: int, path: Path
 ) -> Any:
-    """The parameters of the file's tensors, with a leading axis where there are several members."""
     try:
         if members == 1:
             return reward_layout.from_named(tensors, network)
@@ -136,7 +134,6 @@ def _params(
 
 
 def _check_header(header: Mapping[str, Any], place: str | Path) -> None:
-    """Raises UserError for a header that is not of this format, or whose numbers are not finite."""
     try:
         problem = _problem(header)
         if problem is None and "learned" in header:
@@ -148,7 +145,7 @@ def _check_header(header: Mapping[str, Any], place: str | Path) -> None:
 
 
 def _problem(header: Mapping[str, Any]) -> str | None:
-    """What is wrong in a header; raises what Python does where a part is missing."""
+    """Names the fault of a header; raises Python's errors where a part is missing."""
     wanted = dataclasses.asdict(RewardArchitecture())
     if {k: type(v) for k, v in header["architecture"].items()} != {k: type(v) for k, v in wanted.items()}:
         return (
@@ -190,7 +187,7 @@ def _problem(header: Mapping[str, Any]) -> str | None:
 
 
 def write_run_folder(reward: TrainedReward, workdir: str | Path) -> None:
-    """Writes a model as a run folder with this one evaluation, for agents and reports to use."""
+    """Writes a model as a run folder with this one evaluation."""
     workdir = Path(workdir)
     architecture = dataclasses.asdict(reward.network.architecture)
     centre = architecture.pop("glyph_crop_centre")
@@ -216,7 +213,7 @@ def write_run_folder(reward: TrainedReward, workdir: str | Path) -> None:
 
 
 def statistics_of(mean: float, variance: float, quantiles: list[float] | None) -> dict[str, Any]:
-    """The statistics of a model that comes from elsewhere; without quantiles it can have no threshold."""
+    """The statistics of an imported model; without quantiles it can have no threshold."""
     return {
         "mean": mean,
         "variance": variance,

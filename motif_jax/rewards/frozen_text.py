@@ -16,9 +16,6 @@ TABLE_CAPACITY = 1 << 18
 class FrozenTextReward(IntrinsicReward):
     """A reward that is a function `value` of a text's bytes, computed once for each distinct text.
 
-    Args:
-      setup: says which field holds the text.
-
     Raises:
       UserError: the environment shows no text.
     """
@@ -42,7 +39,6 @@ class FrozenTextReward(IntrinsicReward):
         return True
 
     def value(self, text: bytes) -> float:
-        """The reward of a text, which has no zero bytes."""
         raise NotImplementedError
 
     def _compute(self, params: None, texts: np.ndarray) -> np.ndarray:

@@ -33,7 +33,6 @@ class RunSetup:
 
     Attributes:
       config: the whole resolved config.
-      folder: of the run.
       waiting: so many batches may be made ahead of the learner.
     """
 
@@ -44,14 +43,13 @@ class RunSetup:
 
 @dataclasses.dataclass(frozen=True)
 class RewardSetup:
-    """What a reward is made of.
+    """The inputs of `IntrinsicReward.make`.
 
     Attributes:
       config: `config.reward`.
-      spec: of the environment; says which field holds the text.
-      two_decimals: whether the threshold is the two-decimal number of the published quantile file; None: as the
-        reward run's own switch says.
-      device: where `lookup` computes; None for the CPU, or jax's default where there is none.
+      two_decimals: whether the threshold is the two-decimal number of the published quantile file; None: as the reward run's
+        own switch says.
+      device: where `lookup` computes; None for the CPU, or jax's default without one.
       run: the training, None where episodes are rated.
     """
 
@@ -66,8 +64,8 @@ class BatchMessages(NamedTuple):
     """The distinct texts of a batch.
 
     Attributes:
-      texts: uint8 [N, L], each once; `observe` gets only those that a rewarded row has.
-      counts: int64 [N], how many rewarded rows had it.
+      texts: uint8 [N, L], each once; `observe` gets only those of rewarded rows.
+      counts: int64 [N], rewarded rows with each text.
       steps: environment steps of the batch.
       number: of the batch; as many updates of the run lie before the one that learns from it.
       discounted: float64 [N], the sum of 1 / count ** exponent over those rows, by their count in the episode; None: `counts`.
@@ -83,22 +81,21 @@ class BatchMessages(NamedTuple):
 class IntrinsicReward:
     """g of an observation: normalised and thresholded, before count discount (algorithms/total_reward.py) and coefficient.
 
-    A reward of the text alone overrides `lookup`. One that reads more has `in_step` and `params`: it is frozen, and runs on
-    the device in the learner's step. `config.reward.kind` chooses the class (see `kinds`), also one from outside this
-    package.
+    A reward of the text alone overrides `lookup`. One that reads more has `in_step` and `params`: it is frozen, and runs on the
+    device in the learner's step. `config.reward.kind` chooses the class (see `kinds`), also one from outside this package.
 
-    The batcher's thread calls `pay` for every batch, which calls `lookup` and after it `observe`; `state`, `restore` and
-    `metrics` come from the main thread. A reward that changes swaps its values at any time, from any thread: a batch has the values of one
-    version and knows which. Nothing may wait for long in `pay`: the actors would wait too. In a run of
-    several hosts each has a reward of its own; what `state` gives on the first is saved.
+    The batcher's thread calls `pay` for every batch, which calls `lookup` and then `observe`. The main thread calls `state`,
+    `restore` and `metrics`. Values may be swapped at any time from any thread; a batch has the values of one version. `pay`
+    must not wait for long: the actors would wait too. Each of several hosts has its own reward; the first one's `state` is
+    saved.
 
     Attributes:
       fields: observation fields that it reads.
       description: one line for people.
       in_step: pure function (params, observation fields [T, B, ...]) -> float32 [T, B], or None.
-      params: what `in_step` wants.
+      params: of `in_step`.
       keeps_state: whether checkpoints hold its `state`.
-      stopped: whether the run was asked to stop; set before `start`, which looks at it where it waits for long.
+      stopped: whether the run was asked to stop; set before `start`, which checks it during long waits.
     """
 
     fields: tuple[str, ...] = ()
@@ -110,11 +107,11 @@ class IntrinsicReward:
 
     @classmethod
     def check(cls, config: ConfigDict) -> None:
-        """Raises UserError for values of `config.reward` that make no sense, before anything is computed."""
+        """Raises UserError for invalid values of `config.reward`, before anything is computed."""
 
     @classmethod
     def check_run(cls, config: ConfigDict, spec: ObservationSpec) -> None:
-        """Raises UserError for a whole resolved config of a training that this reward cannot be learned in."""
+        """Raises UserError for a resolved config of a training that this reward cannot be learned in."""
 
     @classmethod
     def required_fields(cls, config: ConfigDict) -> tuple[str, ...]:
@@ -124,7 +121,7 @@ class IntrinsicReward:
 
     @classmethod
     def rates(cls, config: ConfigDict) -> bool:
-        """Whether `config.reward` alone says what episodes are paid; False for one that only its training knows."""
+        """Whether `config.reward` alone determines what episodes are paid; False for a reward learned in its training."""
         del config
         return False
 
@@ -147,11 +144,11 @@ class IntrinsicReward:
         """Called once before the first batch, while the actors start: compiles what `lookup` runs.
 
         Raises:
-          StoppedError: it waited, and `stopped` said so meanwhile; `close` ends what was started.
+          StoppedError: `stopped` was True during a wait; `close` ends what was started.
         """
 
     def close(self) -> None:
-        """Called at the end, also of a run that failed, perhaps twice; the last save lies before it."""
+        """Called at the end, also of a failed run, perhaps twice; the last save lies before it."""
 
     def pay(self, batch: BatchMessages) -> Values:
         """Values float32 [N] of the texts of a batch, and their version; observes them too."""
@@ -172,11 +169,10 @@ class IntrinsicReward:
         raise NotImplementedError
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint must hold of it: nested dictionaries of arrays, or JSON-able data."""
+        """State for a checkpoint: nested dictionaries of arrays, or JSON-able data."""
         raise NotImplementedError
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes up what `state` gave when the checkpoint was written."""
         raise NotImplementedError
 
     def metrics(self) -> dict[str, float]:

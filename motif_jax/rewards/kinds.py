@@ -67,12 +67,12 @@ def kind_of(config: ConfigDict) -> type[IntrinsicReward]:
 
 
 def check(config: ConfigDict) -> None:
-    """Raises UserError for values of `config.reward` that make no sense, before anything is computed."""
+    """Raises UserError for invalid values of `config.reward`, before anything is computed."""
     kind_of(config).check(config)
 
 
 def check_run(config: ConfigDict, spec: ObservationSpec) -> None:
-    """Raises UserError for a whole resolved config of a training that its reward cannot be learned in."""
+    """Raises UserError for a resolved config of a training that its reward cannot be learned in."""
     kind_of(config.reward).check_run(config, spec)
 
 

@@ -1,7 +1,7 @@
 """The label log of an online run: the labels that its reward learned from, in their order.
 
-One append-only file of checksummed lines (`support/checked_lines.py`) is the table of labels and the data set. Each line carries
-the number of the batch before whose rewards it took effect.
+One append-only file of checksummed lines (`support/checked_lines.py`) is both table of labels and data set. Each line has the
+number of the batch before which it took effect.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ class Label(NamedTuple):
     """A label that the reward took up.
 
     Attributes:
-      number: of the first batch that knew it.
+      number: of the first batch that is paid with it.
       step: environment steps of the run before that batch.
       items: the text that was judged, or the pair.
       label: a verdict's place in its form (`datasets/verdicts.py`), never UNKNOWN.
       probability: of one text that of yes, of two P(first) + P(tie) / 2; None where the annotator gave none.
       met: environment steps of the run before the batch that showed the text first.
-      seconds: how long the answer took; 0 where the answer store had it.
-      tokens: what it cost.
+      seconds: duration of the answer; 0 from the answer store.
     """
 
     number: int
@@ -68,21 +67,19 @@ def _decode(value: dict[str, Any]) -> Label:
 
 
 def read_log(path: Path, end: int | None = None) -> Iterator[Label]:
-    """Yields the labels of a log up to byte `end` (None: all); torn lines, and a file that is not there, hold nothing."""
+    """Yields the labels of a log up to byte `end` (None: all), without torn lines; nothing where there is no file."""
     return (_decode(value) for _, value in read_lines(path, end=end))
 
 
 def read_labels(path: Path, length: int, count: int, checkpoint: str, remedy: str) -> list[Label]:
-    """The labels of a log that a checkpoint knows of.
+    """The labels of a log that a checkpoint knows.
 
     Args:
-      path: of the log.
-      length: its bytes then.
-      count: labels in it then.
-      checkpoint, remedy: what to call the checkpoint, and what can be done where the log lost some.
+      length, count: bytes and labels of the log at the checkpoint.
+      checkpoint, remedy: the checkpoint's name and the advice of the error.
 
     Raises:
-      UserError: the log is not what the checkpoint was written with.
+      UserError: the log lacks some of these labels.
     """
     labels = list(read_log(path, length))
     if len(labels) != count:
@@ -91,10 +88,7 @@ def read_labels(path: Path, length: int, count: int, checkpoint: str, remedy: st
 
 
 class LabelLog:
-    """The one writer of a run's log.
-
-    Args:
-      path: of the file, which is made where there is none.
+    """The one writer of a run's log; makes the file.
 
     Raises:
       UserError: it cannot be written, or another process does.
@@ -110,11 +104,10 @@ class LabelLog:
 
     @property
     def length(self) -> int:
-        """Bytes of the file."""
         return self._writer.length()
 
     def append(self, labels: Iterable[Label]) -> None:
-        """Writes labels; only `sync` waits until they are on the disk.
+        """Writes labels; only `sync` waits for the disk.
 
         Raises:
           UserError: the disk is full, or the file cannot be written.
@@ -122,18 +115,16 @@ class LabelLog:
         self._writer.append(map(_encode, labels), wait=False)
 
     def sync(self) -> None:
-        """Waits until what was written is on the disk."""
         self._writer.sync()
 
     def cut(self, length: int) -> list[Label]:
-        """Takes away the labels written after a checkpoint, which had `length` bytes; returns them."""
+        """Removes and returns the labels after a checkpoint, at which the log had `length` bytes."""
         kept = sum(1 for _ in read_log(self.path, length))
         later = list(itertools.islice(read_log(self.path), kept, None))
         self._writer.cut(length)
         return later
 
     def close(self) -> None:
-        """Lets go of the file; the second time does nothing."""
         if not self._closed:
             self._closed = True
             self._writer.close()

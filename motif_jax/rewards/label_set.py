@@ -42,7 +42,7 @@ def as_bytes(text: str) -> np.ndarray:
 
 
 class LabelSet:
-    """Grows by labels, whose order is that of the label log. One thread adds; any thread reads what `first` gave.
+    """Grows by labels, whose order is that of the label log. One thread adds; any thread reads the result of `first`.
 
     Args:
       items: texts of an example.
@@ -59,11 +59,9 @@ class LabelSet:
         self._targets = np.zeros(_FIRST_ROOM, np.float32)
 
     def __len__(self) -> int:
-        """Number of examples."""
         return self._size
 
     def add(self, label: Label) -> None:
-        """Adds an example."""
         size = self._size
         if size == len(self._labels):
             # New arrays: a training reads the old ones meanwhile.
@@ -85,7 +83,6 @@ class LabelSet:
         return row
 
     def first(self, size: int) -> Examples:
-        """The first `size` examples."""
         if size > self._size:
             raise ValueError(f"{size} examples of {self._size}")
         return Examples(self._messages, self._places[:size], self._labels[:size], self._targets[:size])

@@ -50,7 +50,7 @@ def cautious(members: np.ndarray, deviations: float) -> np.ndarray:
 
 
 def classifier_probabilities(message: str, members: int, params: Any, texts: np.ndarray) -> np.ndarray:
-    """Probabilities of yes float32 [members, N] of texts uint8 [N, L]: of each the same, whatever is beside it."""
+    """Probabilities of yes float32 [members, N] of texts uint8 [N, L], independent of the other texts."""
     return in_chunks(functools.partial(_program, message, members), params, texts, members)
 
 
@@ -67,8 +67,6 @@ def _program(message: str, members: int, length: int | None) -> Callable[[Any, n
 
 
 class _Step(Normalisation):
-    """1 strictly above the threshold, else 0; probabilities stay as they are without one."""
-
     def __call__(self, raw: jax.Array | np.ndarray) -> jax.Array | np.ndarray:
         return raw if self.threshold is None else (raw > np.float32(self.threshold)).astype(jnp.float32)
 
@@ -130,7 +128,6 @@ class LearnedReward(TrainedReward):
         return cautious(members, deviations)
 
     def members_of_messages(self, params: Any, messages: np.ndarray) -> np.ndarray:
-        """Of 'classification' probabilities, of 'retrieval' the table's values."""
         if self._reward["kind"] == RANKING:
             return super().members_of_messages(params, messages)
         if self._reward["kind"] == CLASSIFICATION:
@@ -156,7 +153,7 @@ def network_of(config: Mapping[str, Any], network: RewardNetwork) -> RewardNetwo
 
 
 def header_problem(header: Mapping[str, Any]) -> str | None:
-    """What is wrong with `learned` in a file's header, or with its config; raises what Python does where a part is missing."""
+    """Names the fault of `learned` in a file's header, or of its config; raises Python's errors where a part is missing."""
     config, reward = header["config"], header["config"]["reward"]
     read = [reward[name] for name in ("encoder", "value", "normalise", "threshold")]
     read += [config["compat"], reward["classifier"]["threshold"], reward["training"]["deviations"]]
@@ -170,7 +167,7 @@ def header_problem(header: Mapping[str, Any]) -> str | None:
 
 
 def of_header(header: Mapping[str, Any]) -> dict[str, Any]:
-    """What a `LearnedReward` has besides, by the inverse of its `header`."""
+    """The inverse of `LearnedReward.header`."""
     labels = {text: (label, p) for text, (label, p) in header["learned"]["labels"].items()}
     return {"labels": labels, "taken": header["learned"]["taken"]}
 

@@ -13,11 +13,7 @@ from motif_jax.rewards.label_log import Label
 
 
 class LearningMetrics:
-    """Sums since the run began, and since the last reading. For one thread at a time.
-
-    Args:
-      form: of the labels.
-    """
+    """Sums since the run began, and since the last reading. For one thread at a time."""
 
     def __init__(self, form: Form) -> None:
         self._form = form
@@ -25,7 +21,6 @@ class LearningMetrics:
         self._begin()
 
     def _begin(self) -> None:
-        """Begins the sums of a reading."""
         self._new = self._steps = self._labelled = self._paid = self._batches = 0
         self._age = 0
         self._lost, self._since = 0.0, time.perf_counter()
@@ -33,7 +28,6 @@ class LearningMetrics:
         self._seconds_to_use: list[float] = []
 
     def labelled(self, labels: Sequence[Label]) -> None:
-        """Counts labels that took effect."""
         self._new += len(labels)
         for label in labels:
             self._labels[label.label] += 1
@@ -55,7 +49,6 @@ class LearningMetrics:
         self._lost += seconds
 
     def seconds(self) -> float:
-        """Since the last reading."""
         return max(1e-9, time.perf_counter() - self._since)
 
     def restore(self, labels: Sequence[Label]) -> None:

@@ -76,7 +76,6 @@ class RewardFunction:
         return np.array(values, np.float32).reshape(shape)
 
     def _compute(self, missing: list[bytes | str]) -> dict[bytes | str, float]:
-        """Raw rewards of texts that the table lacks; they are in it afterwards."""
         new = list(dict.fromkeys(missing))
         values = self.trained.of_messages(self.trained.params, _of_texts(new))
         computed = dict(zip(new, values.tolist(), strict=True))
@@ -185,7 +184,7 @@ def as_rows(messages: Any) -> tuple[np.ndarray, tuple[int, ...]]:
 
 
 def _as_keys(messages: Any) -> tuple[list[bytes | str], tuple[int, ...]]:
-    """The input of `as_rows` as (names of the messages in a table, shape of the answer)."""
+    """The input of `as_rows` as (table keys of the messages, shape of the answer)."""
     if isinstance(messages, list | tuple):
         return [key if type(key) is str or type(key) is bytes else encode(key) for key in messages], (
             len(messages),
@@ -196,7 +195,6 @@ def _as_keys(messages: Any) -> tuple[list[bytes | str], tuple[int, ...]]:
 
 
 def _as_bytes(array: np.ndarray) -> np.ndarray:
-    """The array as uint8; UserError where a value is none."""
     if array.ndim < 1 or array.dtype.kind not in "iu":
         raise UserError(f"an array {array.dtype} {list(array.shape)}: {_ALLOWED}")
     if array.size and (array.min() < 0 or array.max() > 255):
@@ -205,7 +203,6 @@ def _as_bytes(array: np.ndarray) -> np.ndarray:
 
 
 def _of_texts(texts: Sequence[Any]) -> np.ndarray:
-    """uint8 [N, 256] of single messages."""
     rows = np.zeros((len(texts), 256), np.uint8)
     for row, text in zip(rows, map(encode, texts), strict=True):
         row[: len(text)] = np.frombuffer(text, np.uint8)

@@ -17,7 +17,7 @@ class MessageStats:
     """Texts in the order of their first step; about 200 bytes each. For one thread at a time.
 
     Attributes:
-      texts: the texts, as annotators read them.
+      texts: as annotators read them.
       count: int64 [room], steps that showed the text.
       first_step: int64 [room], environment steps of the run before the batch that showed it first.
       first_number: int64 [room], number of that batch.
@@ -54,7 +54,6 @@ class MessageStats:
             setattr(self, name, np.full(_FIRST_ROOM, empty, dtype))
 
     def __len__(self) -> int:
-        """Number of texts."""
         return len(self.texts)
 
     def row(self, text: str) -> int | None:
@@ -107,7 +106,6 @@ class MessageStats:
 
     @classmethod
     def unpack(cls, data: np.ndarray) -> MessageStats:
-        """The inverse of `pack`."""
         stats = cls()
         with np.load(io.BytesIO(data.tobytes())) as arrays:
             joined, ends = arrays["_texts"].tobytes(), np.cumsum(arrays["_lengths"]).tolist()

@@ -15,12 +15,7 @@ ComputeTexts = Callable[[Any, np.ndarray], np.ndarray]
 
 
 class Values(NamedTuple):
-    """Rewards of texts, and the version of what they come from.
-
-    Attributes:
-      values: float32 [N].
-      version: one for all.
-    """
+    """Rewards float32 [N] of texts, and the version of what they come from."""
 
     values: np.ndarray
     version: int
@@ -38,8 +33,7 @@ class MessageTable:
 
         Args:
           compute: values of distinct texts under some parameters.
-          params: the parameters.
-          version: their number.
+          version: number of `params`.
           capacity: most texts that are kept, at least 2.
         """
         if capacity < 2:
@@ -61,7 +55,6 @@ class MessageTable:
         self._tick = 0
 
     def __len__(self) -> int:
-        """Number of texts in the table."""
         return self._keys.size
 
     def swap(self, params: Any, version: int) -> None:
@@ -87,7 +80,6 @@ class MessageTable:
             return Values(values, self.version)
 
     def _find(self, keys: np.ndarray, texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns (values, which of them are known)."""
         if not self._keys.size:
             return np.zeros(keys.size, np.float32), np.zeros(keys.size, bool)
         places = np.minimum(np.searchsorted(self._keys, keys), self._keys.size - 1)
@@ -121,7 +113,7 @@ class MessageTable:
         return values[ids]
 
     def _reserve(self, rows: int) -> None:
-        """Makes room for `rows` texts, doubling so that growing costs little."""
+        """Makes room for `rows` texts by doubling."""
         room = len(self._values)
         if rows > room:
             extra = min(max(2 * room, rows, 1024), max(self._capacity, rows)) - room
@@ -130,7 +122,6 @@ class MessageTable:
             self._last_use = np.concatenate([self._last_use, np.zeros(extra, np.int64)])
 
     def _forget(self, keep: int) -> None:
-        """Keeps the `keep` texts that were used last."""
         last_use = self._last_use[self._rows]
         kept = np.sort(np.argsort(-last_use, kind="stable")[:keep])
         rows = self._rows[kept]

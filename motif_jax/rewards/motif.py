@@ -105,7 +105,6 @@ class MotifReward(IntrinsicReward):
         return cls(trained, normalisation, setup)
 
     def start(self) -> None:
-        """Compiles the programs of short and of long texts."""
         if self.table is not None:
             self._trained.compile_messages(self.table.params)
 

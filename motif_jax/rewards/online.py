@@ -1,7 +1,7 @@
 """A reward that learns from labels while the agent trains (Klissarov et al., ONI): what all its kinds share.
 
-Before a batch is paid, the labels that have come take effect; then its texts are paid, and those without a label are
-asked about. One host learns it. A run resumes with the labels and parameters of its checkpoint.
+Before a batch is paid, the new labels take effect; then its texts are paid, and those without a label are asked about. One host
+learns it. A run resumes with the labels and parameters of its checkpoint.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class OnlineReward(IntrinsicReward):
         return cls(setup)
 
     def start(self) -> None:
-        """Starts the annotator; a server that does not answer ends the start, or the wish to stop."""
+        """Starts the annotator; raises where its server does not answer or the run is to stop."""
         if not self._restored:
             self._later = self._log.cut(0)
         self.source.start(self.stopped)
@@ -122,17 +122,16 @@ class OnlineReward(IntrinsicReward):
     def questions(
         self, batch: BatchMessages, rows: np.ndarray
     ) -> tuple[list[tuple[str, ...]], list[int], Sequence[float] | None]:
-        """What is asked about a batch whose texts are `rows` of `stats`: items, counts, scores."""
+        """Questions about a batch whose texts are `rows` of `stats`: items, counts, scores."""
         missing = self.stats.label[rows] == NO_LABEL
         items: list[tuple[str, ...]] = [(self.stats.texts[row],) for row in rows[missing].tolist()]
         return items, batch.counts[missing].tolist(), None
 
     def own_state(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """What the kind adds to a checkpoint: nested dictionaries of arrays, and JSON-able data; None for nothing."""
+        """The kind's part of a checkpoint: nested dictionaries of arrays, and JSON-able data; None for nothing."""
         return None
 
     def restore_own(self, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> None:
-        """Resumes from what `own_state` gave, after the labels."""
         raise NotImplementedError
 
     # What all kinds do.
@@ -145,7 +144,6 @@ class OnlineReward(IntrinsicReward):
         return values
 
     def _pay(self, batch: BatchMessages) -> tuple[Values, float]:
-        """The values of a batch, and the seconds that their computation took."""
         shown = batch.counts > 0
         discounted = batch.counts if batch.discounted is None else batch.discounted
         seen = BatchMessages(
@@ -171,7 +169,6 @@ class OnlineReward(IntrinsicReward):
         return Values(values, self.version), valuing
 
     def lookup(self, texts: np.ndarray) -> Values:
-        """Values of texts, 0 for those that were never seen."""
         rows = [self.stats.row(decode_message(text)) for text in texts]
         known = np.array([row is not None for row in rows], bool)
         values = np.zeros(len(texts), np.float32)
@@ -182,7 +179,6 @@ class OnlineReward(IntrinsicReward):
         return Values(values, self.version)
 
     def _learn(self, number: int) -> None:
-        """Learns the labels that have come before batch `number`."""
         # Before the answers are taken: one that comes meanwhile is still counted as being asked.
         self.asking = self.source.in_flight()
         labels, self._later = [*self._later, *map(_as_label, self.source.poll())], []

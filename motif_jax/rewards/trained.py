@@ -32,13 +32,11 @@ class TrainedReward:
     """One evaluation of a reward run.
 
     Attributes:
-      folder: the run folder.
       step: number of the evaluation: 0 before the first epoch, n after n epochs.
-      network: functions of the model.
-      params: parameters, numpy; of an ensemble with a leading axis of its members.
+      params: numpy; of an ensemble with a leading axis of its members.
       members: size of the ensemble, 1 for a single model.
-      statistics: JSON of the evaluation: mean, variance, quantile_levels, quantiles (exact), num_distinct,
-        member_mean and member_variance (lists), ...
+      statistics: JSON of the evaluation: mean, variance, quantile_levels, quantiles (exact), num_distinct, member_mean and
+        member_variance (lists), ...
       config: the run's config as plain data.
       curve: JSON rows of all evaluations up to this one.
     """
@@ -107,13 +105,8 @@ class TrainedReward:
         return member_rewards(self.network, self.members, params, inputs, max_length)
 
     def disagreement(self, members: np.ndarray) -> np.ndarray:
-        """The spread of an ensemble's members: 0 where they agree, 1 is a standard deviation.
-
-        Args:
-          members: raw rewards float32 [members, N].
-
-        Returns:
-          float32 [N], standard deviation over the members' rewards, each normalised with its own statistics.
+        """Standard deviation float32 [N] over the members' rewards float32 [members, N], each normalised with its own
+        statistics.
         """
         moments = zip(self.statistics["member_mean"], self.statistics["member_variance"], strict=True)
         own = [Normalisation(*m).normalise(values) for m, values in zip(moments, members, strict=True)]
@@ -124,14 +117,14 @@ class TrainedReward:
         return self.together(self.members_of_messages(params, messages))
 
     def together(self, members: np.ndarray) -> np.ndarray:
-        """Raw rewards float32 [N] of all members together, of float32 [members, N]: their mean."""
+        """Raw rewards float32 [N] of an ensemble: the mean of float32 [members, N]."""
         return np.asarray(np.mean(members, axis=0, dtype=np.float32))
 
     def members_of_messages(self, params: Any, messages: np.ndarray) -> np.ndarray:
         """Raw rewards float32 [members, N] of messages uint8 [N, L].
 
-        A message has one value, whatever it is computed with: always the same program, on the CPU where there is one
-        unless `params` lie elsewhere.
+        A message's value does not depend on its batch: always the same program, on the CPU where there is one unless `params`
+        lie elsewhere.
         """
         if not self.network.architecture.message_only:
             needed = ", ".join(self.network.architecture.fields)
@@ -159,14 +152,12 @@ def in_chunks(
     messages: np.ndarray,
     members: int,
 ) -> np.ndarray:
-    """Outputs float32 [members, N] of messages uint8 [N, L], L <= 256: of each the same, whatever it is computed with.
+    """Outputs float32 [members, N] of messages uint8 [N, L], L <= 256, each independent of the others.
 
     Args:
-      program_of: the program (params, messages uint8 [CHUNK, 256]) -> [members, CHUNK] for messages whose bytes from a
-        length on are zero (None: 256).
-      params: of the model; the programs run where they lie, or else on the CPU.
-      messages: the messages.
-      members: of the model.
+      program_of: the program (params, messages uint8 [CHUNK, 256]) -> [members, CHUNK] for messages whose bytes from a length
+        on are zero (None: 256).
+      params: the programs run where they lie, or else on the CPU.
     """
     messages = pad_messages(messages)
     if not len(messages):
@@ -255,14 +246,12 @@ def architecture_of(network: Any, compat: Any) -> RewardArchitecture:
 
 
 def default_step(checkpoints: Checkpoints, config: Mapping[str, Any]) -> int | None:
-    """The intact evaluation that is meant where none is named; None if there is none yet.
+    """The intact evaluation that is used where none is named; None if there is none yet.
 
-    It is the newest, or where the run stops early the best so far: the newest of such a run is the one that was
-    `patience` evaluations too late.
+    It is the newest, or where the run stops early the best so far: there the newest is `patience` evaluations too late.
 
     Args:
       checkpoints: the evaluations of a reward run, or of a clone.
-      config: that run's config.
     """
     newest = checkpoints.latest()
     if newest is None or not config.get("early_stopping", {}).get("patience", 0):
@@ -276,7 +265,7 @@ _warned: set[tuple[Path, int]] = set()
 
 
 def tell_once(folder: Path, step: int, newest: int) -> None:
-    """Says, once in a process, that another evaluation than the newest is used."""
+    """Reports, once in a process, that another evaluation than the newest is used."""
     if step != newest and (folder, step) not in _warned:
         _warned.add((folder, step))
         print(
@@ -315,7 +304,7 @@ def read_trained(folder: str | Path, step: int | None = None) -> TrainedReward:
 
 
 def saved_steps(folder: str | Path) -> list[int]:
-    """The intact evaluations that the reward run in `folder` has, ascending; damaged ones are named on stderr."""
+    """The intact evaluations of the reward run in `folder`, ascending; damaged ones are named on stderr."""
     with Checkpoints(Path(folder) / "checkpoints", keep=None, read_only=True) as checkpoints:
         return [step for step in checkpoints.steps() if checkpoints.is_intact(step)]
 

@@ -46,7 +46,7 @@ def tensors_of(folder: Path) -> dict[str, np.ndarray]:
 
 
 def copy_training_texts(source: Path, folder: Path) -> None:
-    """Writes what the reward in `source`, a folder or a .safetensors file, says of them into a run folder; nothing where it does not."""
+    """Copies the training texts of the reward in `source`, a folder or a .safetensors file, into a run folder, if it has them."""
     hashes = tensors_of(source).get(TENSOR)
     if source.suffix == ".safetensors" and source.is_file():
         hashes = _in_file(source)
@@ -55,7 +55,6 @@ def copy_training_texts(source: Path, folder: Path) -> None:
 
 
 def _in_file(path: Path) -> np.ndarray | None:
-    """The hashes in a .safetensors file that has been read and found whole."""
     with safe_open(str(path), framework="numpy") as file:
         return file.get_tensor(TENSOR) if TENSOR in set(file.keys()) else None
 

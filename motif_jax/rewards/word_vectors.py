@@ -105,7 +105,6 @@ def _key(word: bytes) -> np.uint64:
 
 
 def _cache_folder(path: Path) -> Path:
-    """The folder of a file's arrays, one for each state of each file."""
     try:
         state = path.stat()
     except OSError as error:
@@ -119,7 +118,7 @@ def _cache_folder(path: Path) -> Path:
 
 
 def _convert(path: Path, folder: Path) -> None:
-    """Writes the arrays of a text file into `folder`, which is there only when they are whole."""
+    """Writes the arrays of a text file into `folder`, which appears only when they are whole."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -172,7 +171,6 @@ def _write_arrays(file: BinaryIO, path: Path, folder: Path) -> None:
 
 
 def _lines(file: BinaryIO, path: Path, count: int, size: int) -> Iterator[tuple[bytes, np.ndarray]]:
-    """Yields words and their vectors."""
     for number in range(2, count + 2):
         word, _, numbers = file.readline().rstrip(b" \r\n").partition(b" ")
         try:
