@@ -1,4 +1,4 @@
-"""Playing whole episodes with a function that chooses actions."""
+"""Plays whole episodes with a function that chooses actions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Choose = Callable[[Observation], int]
 
 
 class Transition(NamedTuple):
-    """One observation of an episode and how it came about.
+    """One observation of an episode and the action that led to it.
 
     Attributes:
-        observation: the fields; the same arrays are written again at the next moment, so copy what is kept.
-        action: the action that led here, -1 for the first observation.
+        observation: the fields; the next step overwrites these arrays, so copy what you keep.
+        action: -1 for the first observation.
         reward: the task reward of that action.
         end: `RUNNING`, `TERMINATED` or `TRUNCATED`.
     """
@@ -31,7 +31,7 @@ class Transition(NamedTuple):
 
 
 def random_actions(num_actions: int, generator: np.random.Generator, block: int = 4096) -> Choose:
-    """A policy that presses keys uniformly at random; drawn in blocks, which costs a tenth of single draws."""
+    """A uniformly random policy; draws actions in blocks, which costs a tenth of single draws."""
 
     def draw() -> Iterator[int]:
         while True:
@@ -42,7 +42,7 @@ def random_actions(num_actions: int, generator: np.random.Generator, block: int 
 
 
 def given_actions(actions: np.ndarray) -> Choose:
-    """A policy that presses `actions` (integers [n]) one after the other; StopIteration ends the episode early."""
+    """A policy that plays `actions` (integers [n]) in order, then raises StopIteration."""
     rest = iter(actions.tolist())
     return lambda _: next(rest)
 
@@ -50,13 +50,9 @@ def given_actions(actions: np.ndarray) -> Choose:
 def play(
     environment: Environment, seed: int, choose: Choose, rows: Callable[[int], Observation] | None = None
 ) -> Iterator[Transition]:
-    """Plays one episode: its first observation, then one moment a step until it ends or `choose` runs out.
+    """Yields the transitions of one episode until it ends or `choose` raises StopIteration.
 
-    Args:
-        environment: where.
-        seed: of the episode.
-        choose: the policy; it is asked when the caller wants the next moment.
-        rows: step -> where the observation after so many actions is written; by default all into the same arrays.
+    `rows` maps a step to the arrays its observation is written into; by default all steps share the same arrays.
     """
     if rows is None:
         only = empty_observation(environment.spec)

@@ -1,11 +1,10 @@
-"""The environments of this package as gymnasium environments, in a namespace of their own.
+"""The environments of this package as gymnasium environments, in the namespace `motif_jax/`.
 
     import gymnasium
     env = gymnasium.make("motif_jax:motif_jax/NetHackScore-v1")
 
-or `gymnasium.make("motif_jax/NetHackScore-v1")` after `import motif_jax` (see `registration`). The names without a namespace
-belong to nle: its own NetHackScore-v0 is another environment, and a NetHackScore-v1 beside it would make gymnasium call that
-one out of date; the levels of BabyAI-Text stand beside minigrid's in the same way.
+After `import motif_jax` the name alone is enough: `gymnasium.make("motif_jax/NetHackScore-v1")`. Names without the
+namespace belong to nle and minigrid: with a NetHackScore-v1 there, gymnasium would call nle's v0 out of date.
 """
 
 from __future__ import annotations
@@ -20,11 +19,10 @@ from motif_jax.envs.spec import TERMINATED, TRUNCATED, empty_observation
 
 
 class RegisteredEnv(gymnasium.Env):
-    """A gymnasium environment round `registry.make(name, **options)`; options as there.
+    """A gymnasium environment around `registry.make(name, **options)`.
 
-    `reset(seed=s)` plays the episode of seed s; later resets without a seed draw episode seeds from `np_random`, so that
-    one seed determines all episodes that follow. `info` has the numbers of `episode_info`. Rendering "ansi" gives what
-    people see as text.
+    `reset(seed=s)` plays the episode of seed s; later resets without a seed draw episode seeds from `np_random`. `info`
+    holds the numbers of `episode_info`. Render mode "ansi" returns the view as text.
     """
 
     metadata = {"render_modes": ["ansi"]}
@@ -48,7 +46,6 @@ class RegisteredEnv(gymnasium.Env):
         self.action_space = gymnasium.spaces.Discrete(shown.num_actions)
 
     def limit(self, max_episode_steps: int) -> None:
-        """Makes the environment again, with another step limit."""
         self._environment.close()
         self._options["max_episode_steps"] = max_episode_steps
         self._environment = registry.make(self._name, **self._options)
@@ -59,35 +56,31 @@ class RegisteredEnv(gymnasium.Env):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, np.ndarray], dict[str, float]]:
-        """Starts an episode; returns (observation, info)."""
         super().reset(seed=seed, options=options)
         episode_seed = seed if seed is not None else int(self.np_random.integers(2**62))
         self._environment.reset(episode_seed, self._arrays)
         return self._observation(), self._environment.episode_info()
 
     def step(self, action: Any) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, float]]:
-        """Plays one action; returns (observation, reward, terminated, truncated, info)."""
         reward, end = self._environment.step(int(action), self._arrays)
         info = self._environment.episode_info()
         return self._observation(), reward, end == TERMINATED, end == TRUNCATED, info
 
     def render(self) -> Any:
-        """The view as lines of text, in mode "ansi"."""
         if self._renderer is None:
             return None
         lines = self._renderer.frame(self._arrays).chars
         return "\n".join(bytes(line).replace(b"\0", b" ").decode("latin-1") for line in lines)
 
     def close(self) -> None:
-        """Frees the engine."""
         self._environment.close()
 
 
 class StepLimit(gymnasium.Wrapper, gymnasium.utils.RecordConstructorArgs):
-    """Gives `max_episode_steps` of `gymnasium.make` to the environment, whose own limit would hold besides.
+    """Passes `max_episode_steps` of `gymnasium.make` on to the environment, as its own step limit.
 
-    gymnasium makes a TimeLimit of it, which cuts episodes off from outside, unknown to the environment: its own, 5,000
-    steps in NetHack, would come first or never, and the rules for the last step with it. This stands round the TimeLimit.
+    gymnasium's TimeLimit, which this wraps, cuts episodes off without the environment's knowledge. The environment's own
+    limit (5,000 steps in NetHack) and its rules for the last step would then not match.
     """
 
     def __init__(self, env: gymnasium.Env) -> None:
@@ -98,7 +91,7 @@ class StepLimit(gymnasium.Wrapper, gymnasium.utils.RecordConstructorArgs):
             cast(RegisteredEnv, self.unwrapped).limit(steps)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Plays one action. The TimeLimit calls a game truncated that was over on its last step: an episode has one end."""
+        """TimeLimit marks a game that ended on its last step as truncated too; this keeps one end per episode."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         return observation, reward, terminated, truncated and not terminated, info
 

@@ -1,6 +1,6 @@
-"""Registers the environments with gymnasium once a process imports both; `import motif_jax` imports no gymnasium.
+"""Registers the environments with gymnasium once a process imports both.
 
-An actor process never needs it: 12 MB and 50 ms for each of them.
+`import motif_jax` does not import gymnasium: it would cost each actor process 12 MB and 50 ms.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _GYMNASIUM = "gymnasium"
 
 
 def register() -> None:
-    """Makes `registry.names()` and minigrid's levels known to gymnasium; calling it again changes nothing."""
+    """Registers `registry.names()` and minigrid's levels with gymnasium; a second call changes nothing."""
     import gymnasium
     from gymnasium.envs.registration import WrapperSpec
 
@@ -40,7 +40,7 @@ def register() -> None:
 
 
 def register_with_gymnasium() -> None:
-    """Calls `register` now where gymnasium is there, else at the end of its import, whenever that is."""
+    """Calls `register` now if gymnasium is imported, else at the end of its import."""
     if _GYMNASIUM in sys.modules:
         register()
     else:
@@ -48,7 +48,7 @@ def register_with_gymnasium() -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds gymnasium as it would be found without it, once, with a loader that registers at the end."""
+    """Finds gymnasium once, as the other finders do, with a loader that registers after loading."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -64,8 +64,6 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.abc.Loader):
-    """Loads as another loader does, then registers."""
-
     def __init__(self, loader: importlib.abc.Loader) -> None:
         self._loader = loader
 

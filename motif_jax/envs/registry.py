@@ -1,6 +1,6 @@
-"""Environments by name. Modules are imported when they are asked for: looking up a name starts no engine.
+"""Environments by name; looking up a name starts no engine.
 
-An environment from outside the package goes by 'module:Class', one of gymnasium's by 'gym:ID'.
+'module:Class' names an environment from outside the package, 'gym:ID' one of gymnasium.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ _KEY = "environment.name"
 
 
 def names() -> tuple[str, ...]:
-    """Every name `make` knows, but for minigrid's own BabyAI levels."""
+    """Every name that `make` knows, except minigrid's own BabyAI levels."""
     return tuple(_ENTRY_POINTS)
 
 
 def options_of(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of `make` that a section `config.environment` gives, JSON-able; None gives nothing.
+    """The options of `make` in a section `config.environment`, JSON-able; options that are None are left out.
 
     Raises:
-      UserError: options of gymnasium's environments are given to another.
+      UserError: options for gymnasium environments are set for another environment.
     """
     gym = is_gym(environment["name"])
     for key, default in _GYM_KEYS.items():
@@ -61,12 +61,12 @@ def options_of(environment: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_gym(name: str | None) -> bool:
-    """Whether `name` is of gymnasium's environments."""
+    """Whether `name` names a gymnasium environment."""
     return name is not None and name.startswith(_GYM)
 
 
 def check(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> None:
-    """Raises UserError when there is no environment of that name; one of gymnasium's is tried, with `options`."""
+    """Raises UserError for an unknown name; a gymnasium environment is made with `options` and played briefly."""
     if is_gym(name):
         importlib.import_module(_GYM_TASK).check(name, options)
     elif entry_points.is_entry_point(name):
@@ -92,7 +92,7 @@ def _load(name: str) -> Any:
 
 
 def require_text(name: str, text_field: str | None) -> str:
-    """`text_field` of the spec of the environment `name`; UserError where it shows no text."""
+    """The `text_field` of the environment `name`; UserError if it has no text."""
     if is_gym(name):
         allowed = f"module:function, info:KEY or obs:KEY, for {name} shows no text without it"
         checks.require(text_field is not None, "environment.text", "", allowed)
@@ -102,20 +102,16 @@ def require_text(name: str, text_field: str | None) -> str:
 
 
 def make(name: str, **options: Any) -> Environment:
-    """Makes the environment. `options` are those of its class; unknown ones raise TypeError."""
+    """Makes the environment; an option that its class does not have raises TypeError."""
     return _load(name)(name, **options)
 
 
 def make_group(
     name: str, count: int, places: Sequence[int] | None = None, **options: Any
 ) -> EnvironmentGroup:
-    """`count` environments that are played in step; options as for `make`.
+    """Makes `count` environments that are stepped together; `options` as for `make`.
 
-    Args:
-      name: of the environment.
-      count: how many.
-      places: a number for each, the same whenever a run makes it, for those that keep something for good (`spec.keeps_place`).
-      options: of the environment.
+    `places` gives each environment a number that stays the same across restarts of the run (see `spec.keeps_place`).
     """
     made = spec(name, **options)
     if made.group is not None:
@@ -126,10 +122,10 @@ def make_group(
 
 
 def spec(name: str, **options: Any) -> EnvironmentSpec:
-    """The spec that `make(name, **options).spec` would be, without starting an engine.
+    """The spec of `make(name, **options)`, without starting an engine.
 
     Raises:
-      UserError: the environment has no such option, as a task without text has no `tokenizer`.
+      UserError: the environment has no such option.
     """
     made = _load(name)
     entry_points.require_signature(_KEY, name, made.make_spec, name, **options)
@@ -137,5 +133,5 @@ def spec(name: str, **options: Any) -> EnvironmentSpec:
 
 
 def renderer(of: EnvironmentSpec) -> Renderer | None:
-    """The renderer of an environment with that spec; None without one."""
+    """The renderer of an environment with this spec, or None."""
     return None if of.renderer is None else entry_points.own(_KEY, of.renderer)(of)

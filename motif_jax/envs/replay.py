@@ -1,4 +1,4 @@
-"""An episode as a few numbers: its seed and its actions, from which the engine plays it again byte for byte.
+"""Records an episode as its seed and actions, and plays it again byte for byte.
 
 recorder = Recorder("NetHackScore-v1", max_episode_steps=500)
 for moment in recorder.record(seed=7, choose=policy): ...
@@ -32,14 +32,12 @@ _REMEDY = "leave it out, or have the episode recorded again"
 
 @dataclasses.dataclass(frozen=True)
 class Recording:
-    """The seed, actions and digests from which an episode is played again and checked.
+    """The seed, actions and digest of an episode.
 
     Attributes:
-        task: name of the environment.
-        options: its options, without `fields`, which change nothing in the game.
-        seed: the episode's seed.
+        options: the environment's options without `fields`, which do not affect the game.
         actions: integers [steps].
-        digest: hash over every moment's observation fields (those of the task without options), reward and end.
+        digest: hash over every moment's reward, end and observation fields (those shown without options).
         engine: version of nle that played it.
         info: `episode_info` at the last moment.
     """
@@ -53,7 +51,6 @@ class Recording:
     info: Mapping[str, float]
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the recording as JSON."""
         content = dataclasses.asdict(self) | {"actions": self.actions.tolist(), "format": FORMAT}
         content["options"] = dict(self.options)
         content["info"] = dict(self.info)
@@ -61,7 +58,11 @@ class Recording:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], trust: Iterable[str] = ()) -> Recording:
-        """Reads a recording; UserError when `path` is not one, or of a task 'module:Class' that is not in `trust`."""
+        """Reads a recording.
+
+        Raises:
+            UserError: `path` is not a recording, or its task is a 'module:Class' that is not in `trust`.
+        """
         entry_points.trust(trust)
         content = read_json(path, _REMEDY)
         entry_points.asked(path, content)
@@ -84,30 +85,23 @@ class Recording:
 
 
 class Digest:
-    """A hash that grows moment by moment, over the fields that the task shows without options.
-
-    Args:
-        task: name of the environment.
-        options: its options.
-    """
+    """A running hash over an episode's rewards, ends and the observation fields that the task shows without options."""
 
     def __init__(self, task: str, options: Mapping[str, Any]) -> None:
         self._names = tuple(sorted(registry.spec(task, **_playable(options)).observation))
         self._hash = hashlib.blake2b(digest_size=16)
 
     def add(self, observation: Mapping[str, np.ndarray], reward: float, end: int) -> None:
-        """Takes in one moment: its observation, the reward that led there, and how the episode stands."""
         for name in self._names:
             self._hash.update(observation[name].tobytes())
         self._hash.update(f"{reward!r} {end}".encode())
 
     def hexdigest(self) -> str:
-        """The hash of all moments so far, as `Recording.digest` has it."""
         return self._hash.hexdigest()
 
 
 def not_the_recorded(recording: Recording) -> UserError:
-    """The error of a replay that shows another episode than `recording` is of."""
+    """The error for a replay that does not match `recording`."""
     return UserError(
         f"the replay of {recording.task} with seed {recording.seed} is not the episode that was recorded: the"
         f" recording was changed, or the game (recorded with nle {recording.engine}, played with {version('nle')})"
@@ -115,9 +109,9 @@ def not_the_recorded(recording: Recording) -> UserError:
 
 
 class Recorder:
-    """Plays episodes of one task and keeps the newest as `recording`, which grows while it is played.
+    """Plays episodes of one task and keeps the newest as `recording`.
 
-    `options` are those of the environment, `fields` included; `compat.seed_noop` cannot be recorded (UserError).
+    `options` are the environment's, `fields` included; `compat.seed_noop` cannot be recorded (UserError).
     """
 
     def __init__(self, task: str, **options: Any) -> None:
@@ -127,7 +121,7 @@ class Recorder:
         self.recording: Recording | None = None
 
     def record(self, seed: int, choose: Choose) -> Iterator[Transition]:
-        """Plays the episode of `seed`; `recording` is set when it ends, or when the caller stops listening."""
+        """Plays the episode of `seed`; sets `recording` when it ends or the caller closes the iterator."""
         digest = Digest(self._task, self._options)
         actions: list[int] = []
         try:
@@ -148,18 +142,16 @@ class Recorder:
             )
 
     def close(self) -> None:
-        """Frees the engine."""
         self.environment.close()
 
 
 def replay(
     recording: Recording, fields: tuple[str, ...] = _SCREEN, verify: bool = True
 ) -> Iterator[Transition]:
-    """Plays a recording again, with the whole screen among the observation fields.
+    """Plays a recording again, with the screen fields added to the observation.
 
     Raises:
-        UserError: at the end, if `verify` and what was played is not what was recorded (another version of the
-            engine, or a file that was changed).
+        UserError: at the end, if `verify` is set and the digest differs (another engine version, or a changed file).
     """
     options = _playable(dict(recording.options))
     digest = Digest(recording.task, options)

@@ -1,7 +1,7 @@
-"""What an environment shows and takes: the contract between environments and everything that plays them.
+"""The contract between environments and what plays them.
 
-Nothing outside this package names a field of a game: trajectory slots, batcher, inference and learner are built
-from an `EnvironmentSpec`.
+No code outside an environment's package names its fields: slots, batcher, inference and learner follow its
+`EnvironmentSpec`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MASKED = -1e9
 
 
 class EngineError(RuntimeError):
-    """The engine of an environment does not answer as it should; the environment has to be made again."""
+    """The engine of an environment failed; the environment has to be made again."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,33 +35,31 @@ class ArraySpec:
 
 @dataclasses.dataclass(frozen=True)
 class EnvironmentSpec:
-    """Everything a consumer needs to know of an environment before it is started.
+    """What an environment shows and takes, known before it is started.
 
     Attributes:
         observation: field name -> shape and dtype of one step.
         num_actions: actions are integers 0 .. num_actions - 1.
-        text_field: the field whose bytes a reward of the text alone reads; None where there is no text.
-        count_field: the field that says how often this text was seen in this episode, this step included.
-        expert_field: the optional field, an unsigned integer, with the action that a scripted player would choose; the
-            greatest number of its type where it has none. None where there is no such player.
-        mask_field: the field uint8 [num_actions] that is 0 for actions which this state does not have; None where every
-            state has all. Policies follow it.
+        text_field: the bytes that a text reward reads; None without text.
+        count_field: how often this text was seen in this episode, this step included.
+        expert_field: optional field (unsigned integer) with a scripted player's action; the dtype's maximum where the
+            player has no answer. None without such a player.
+        mask_field: uint8 [num_actions], 0 for actions that this state does not have; policies follow it. None if every
+            state has all actions.
         image_fields: pictures uint8 [height, width, channels] that a network reads with convolutions.
-        episode_fields: names of the numbers in `Environment.episode_info()`, besides `return` and `length`.
-        family: environments of one family that show the same can be played by each other's agents; '' for none.
-        action_names: what people call the actions; 'action N' by default.
+        episode_fields: numbers of `Environment.episode_info()` besides `return` and `length`.
+        family: agents can play other environments of the same family with the same fields; '' for none.
+        action_names: display names; 'action N' by default.
         action_keys: the byte that each action sends to a terminal game; 0 by default.
-        optional_fields: what the option `fields` can add to the observation.
-        quirks: the switches of `config.compat` that the option `compat` takes, in the order in which they are written down.
-        section: the section of `config.environment` that holds options of its own.
-        renderer: 'module:Class' of its `Renderer`; None where there is nothing to see.
-        group: 'module:Class' of an `EnvironmentGroup` made with (name, count, **options); None: any number of single
-            environments, one after the other.
-        keeps_place: whether something of each environment of a run is fixed for good: it takes the option `place` then, a number of its own.
-        modules: what making the environment imports besides its own module. The process that actors are forked from imports it
-            once for all of them, and calls their functions `preload()` where they have one; what starts threads keeps them from being
-            forked.
-        remark: what is worth knowing of how it runs on this machine; '' for nothing.
+        optional_fields: fields that the option `fields` can add to the observation.
+        quirks: switches of `config.compat` that the option `compat` takes, in the order in which they are logged.
+        section: the section of `config.environment` with this environment's options.
+        renderer: 'module:Class' of its `Renderer`; None without one.
+        group: 'module:Class' of an `EnvironmentGroup` made with (name, count, **options); None: `SingleEnvironments`.
+        keeps_place: whether the environment takes the option `place`, its number in the run, which fixes part of it.
+        modules: modules to import before actors are forked, besides its own; their `preload()` is called if they have
+            one. A module that starts threads prevents forking.
+        remark: a note for users on how it runs on this machine; '' for none.
     """
 
     observation: Mapping[str, ArraySpec]
@@ -108,14 +106,14 @@ class EnvironmentSpec:
                 raise ValueError(f"{name} must be {count}, one for each action")
 
     def fits(self, trained: EnvironmentSpec) -> bool:
-        """Whether an agent that was trained where `trained` holds finds here all that it reads, and the same actions."""
+        """Whether an agent trained with the spec `trained` finds its fields and the same actions here."""
         same = self.num_actions == trained.num_actions and self.mask_field == trained.mask_field
         return same and all(
             self.observation.get(name) == field for name, field in trained.observation.items()
         )
 
     def check_action(self, action: int) -> None:
-        """Raises ValueError for an action that there is not."""
+        """Raises ValueError for an action out of range."""
         if not 0 <= action < self.num_actions:
             raise ValueError(f"action {action} is not one of 0 .. {self.num_actions - 1}")
 
@@ -125,15 +123,15 @@ class Frame(NamedTuple):
 
     Attributes:
         chars: uint8 [rows, columns], ASCII.
-        colors: uint8 or int8 [rows, columns]; bits 0 to 3 are the colour of a terminal, bit 4 reverses it.
-        cursor: row and column of the player, None where there is none.
-        numbers: what people follow along an episode, by name; the same names on every observation.
-        spare_rows: rows that a low terminal leaves out: nothing, or nothing that is not shown elsewhere, stands there.
-        cells: of a grid world uint8 [columns, rows, 4], what a page draws it from: object, colour, state (minigrid's codes), and
-            whether the agent sees the cell; None elsewhere.
+        colors: uint8 or int8 [rows, columns]; bits 0 to 3 are the terminal colour, bit 4 reverses it.
+        cursor: row and column of the player, or None.
+        numbers: values to follow along an episode; the same names on every observation.
+        spare_rows: rows that a low terminal may leave out.
+        cells: of a grid world uint8 [columns, rows, 4]: object, colour, state (minigrid's codes), and whether the agent
+            sees the cell; else None.
         pose: with cells, the agent's column, row and direction (0 right, 1 down, 2 left, 3 up).
-        notes: texts that people read beside the picture, by name; the same names on every observation.
-        picture: uint8 [height, width, 3] in the place of characters, None where there is none.
+        notes: texts beside the picture; the same names on every observation.
+        picture: uint8 [height, width, 3] instead of characters, or None.
     """
 
     chars: np.ndarray
@@ -150,14 +148,13 @@ class Frame(NamedTuple):
 class Renderer(Protocol):
     """Draws observations for people; made with the environment's spec.
 
-    Attributes:
-        fields: the observation fields that it reads. Optional ones are asked for where somebody watches.
+    `fields` are the observation fields that it reads; optional ones are requested only where somebody watches.
     """
 
     fields: tuple[str, ...]
 
     def frame(self, observation: Mapping[str, np.ndarray]) -> Frame:
-        """Draws one observation; the arrays may be those of `observation`, which are written again."""
+        """The frame may share memory with `observation`, which is overwritten later."""
 
 
 class Environment(Protocol):
@@ -166,27 +163,27 @@ class Environment(Protocol):
     spec: EnvironmentSpec
 
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
-        """Starts an episode that `seed` determines fully and writes its first observation into `out`.
-
-        Raises EngineError, as `step` does, when the engine is broken.
-        """
+        """Starts the episode that `seed` determines fully and writes its first observation; EngineError as for `step`."""
 
     def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
         """Plays `action`; returns (reward, end), end one of `RUNNING`, `TERMINATED`, `TRUNCATED`.
 
-        Every field of `out` (views of one row of a larger array are fine) is written completely. Raises ValueError for
-        an action that there is not.
+        Writes every field of `out` completely; views of one row of a larger array are fine.
+
+        Raises:
+            EngineError: the engine is broken.
+            ValueError: the action is out of range.
         """
 
     def episode_info(self) -> dict[str, float]:
-        """Numbers of the episode that runs or has just ended: return, length and `spec.episode_fields`."""
+        """Return, length and `spec.episode_fields` of the current episode, or of the one that has just ended."""
 
     def close(self) -> None:
-        """Frees the engine. The object cannot be used afterwards."""
+        """Frees the engine; the object cannot be used afterwards."""
 
 
 class EnvironmentGroup(Protocol):
-    """Environments that are played in step, a column each; what costs time is done for all of them at once."""
+    """Environments that are stepped together, a column each."""
 
     spec: EnvironmentSpec
     count: int
@@ -195,14 +192,14 @@ class EnvironmentGroup(Protocol):
         """Starts in `column` the episode that `seed` determines."""
 
     def step(self, actions: Sequence[int], columns: Sequence[int]) -> tuple[list[float], list[int]]:
-        """Plays `actions[column]` in each of `columns`, ascending; the others rest.
+        """Plays `actions[column]` in each of `columns` (ascending); the others rest.
 
-        Returns rewards and ends (`RUNNING`, `TERMINATED`, `TRUNCATED`) of all columns; 0 where a column rests. A
-        column that has ended is to be started again before it is stepped again.
+        Returns the rewards and ends of all columns, 0 for resting ones. A column that has ended must be started again
+        before its next step.
         """
 
     def observe(self, out: Mapping[str, np.ndarray]) -> None:
-        """Writes the newest observation of every column into the fields of `out`, each [count, *shape]."""
+        """Writes the newest observations into the fields of `out`, each [count, *shape]."""
 
     def episode_info(self, column: int) -> dict[str, float]:
         """As `Environment.episode_info`, for the episode in `column`."""
@@ -212,10 +209,10 @@ class EnvironmentGroup(Protocol):
 
 
 class Row(dict[str, np.ndarray]):
-    """The arrays of one row, field -> view, for a row that is written again and again.
+    """The arrays of one row, field -> view.
 
-    `handles` is for the environment that writes it: what it found out about the arrays once. They must therefore
-    stay the same, and one environment alone writes a row.
+    `handles` caches what the writing environment derived from the arrays: the arrays must not be replaced, and only one
+    environment may write a row.
     """
 
     __slots__ = ("handles",)
@@ -229,7 +226,7 @@ class Row(dict[str, np.ndarray]):
 
 
 def empty_observation(spec: EnvironmentSpec, leading: tuple[int, ...] = ()) -> dict[str, np.ndarray]:
-    """Zeroed arrays of the fields of `spec`, each [*leading, *shape]; without leading axes a `Row`."""
+    """Zeroed arrays of the fields of `spec`, each [*leading, *shape]; a `Row` without leading axes."""
     arrays = {
         name: np.zeros((*leading, *field.shape), field.dtype) for name, field in spec.observation.items()
     }
@@ -237,6 +234,6 @@ def empty_observation(spec: EnvironmentSpec, leading: tuple[int, ...] = ()) -> d
 
 
 def row(arrays: Mapping[str, np.ndarray], *index: int) -> Row:
-    """Writable views of one row of `arrays`, e.g. (time, env), also of fields that are numbers."""
+    """Writable views of one row of `arrays`, e.g. (time, env); scalar fields become arrays []."""
     key: tuple = (*index, ...)
     return Row({name: array[key] for name, array in arrays.items()})

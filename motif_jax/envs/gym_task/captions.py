@@ -17,12 +17,12 @@ Caption = Callable[[Any, Mapping[str, Any], Any, int | None], Any]
 
 
 def make(text: str) -> Caption:
-    """Parses `text`: 'info:KEY', 'obs:KEY' (nested ones with dots between) or 'module:function'.
+    """Parses `text`: 'info:KEY', 'obs:KEY' (dots for nested keys) or 'module:function'.
 
-    A class is made once for each environment, so that it can remember what was before.
+    A class is instantiated once per environment, so that it can keep state.
 
     Raises:
-        UserError: it is none of these, or there is no such function.
+        UserError: another form, or no such function.
     """
     if text.startswith((INFO, OBSERVATION)):
         of_info, keys = text.startswith(INFO), text.partition(":")[2].split(".")
@@ -49,10 +49,10 @@ def _found(values: Any, keys: list[str]) -> Any:
 
 
 def text_bytes_of(text: Any) -> bytes:
-    """A text in latin-1, without zeros, '?' for other letters; one in bytes, or an array, up to its first zero; none for None.
+    """The text in latin-1, '?' for other letters, without zeros; bytes and arrays up to their first zero; b"" for None.
 
     Raises:
-        TypeError: it is no text.
+        TypeError: not a text.
     """
     if text is None:
         return b""

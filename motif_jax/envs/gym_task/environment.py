@@ -1,8 +1,6 @@
-"""`gym:ID`: the gymnasium environment of that id as an environment of this package.
+"""`gym:ID`: a gymnasium environment as an environment of this package; see docs/environments.md.
 
-    --config.environment.name=gym:MiniGrid-DoorKey-8x8-v0 --config.environment.text=my_captions:tell
-
-What holds of it is in docs/environments.md.
+--config.environment.name=gym:MiniGrid-DoorKey-8x8-v0 --config.environment.text=my_captions:tell
 """
 
 from __future__ import annotations
@@ -44,14 +42,14 @@ _PROBED = 200  # steps in which a key of `info` has to show itself
 
 
 class GymTask:
-    """See `motif_jax.envs.spec.Environment` for the calls.
+    """A gymnasium environment with discrete actions.
 
     Args:
         name: 'gym:ID'.
         text: see `captions.make`; '' for none.
-        text_bytes: of the text field.
-        modules: names of modules that register environments, separated by commas.
-        max_episode_steps: the step on which an episode is cut off, besides the environment's own; None for its own alone.
+        text_bytes: size of the text field.
+        modules: modules that register environments, separated by commas.
+        max_episode_steps: truncates episodes; None for the environment's own limit alone.
         fields: `FRAME` for the picture that people see.
     """
 
@@ -86,7 +84,7 @@ class GymTask:
         max_episode_steps: int | None = None,
         fields: Iterable[str] = (),
     ) -> EnvironmentSpec:
-        """The spec of `GymTask` with these options; the environment is made once for it. UserError where it cannot be taken."""
+        """Makes the environment once to read its spec; UserError where it is not supported."""
         del max_episode_steps
         return _describe(name, text, text_bytes, modules, tuple(fields))[0]
 
@@ -96,7 +94,6 @@ class GymTask:
         self._numbers: dict[str, float] = {}
 
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
-        """Starts the episode of `seed` and writes its first observation."""
         self._forget()
         try:
             observation, info = self._env.reset(seed=seed)
@@ -105,7 +102,6 @@ class GymTask:
         self._write(observation, info, None, out)
 
     def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
-        """Plays `action`; returns (reward, end)."""
         self.spec.check_action(action)
         taken = action + self._first_action
         try:
@@ -120,12 +116,11 @@ class GymTask:
         return float(reward), TRUNCATED if truncated or self._steps >= self._limit else RUNNING
 
     def episode_info(self) -> dict[str, float]:
-        """Return, length, the newest of each number that `info` has had, and how many texts were cut."""
+        """Return, length, the newest value of each number in `info`, and how many texts were cut."""
         cut = {} if self._caption is None else {CUT: float(self._cut)}
         return {"return": self._return, "length": float(self._steps), **cut, **self._numbers}
 
     def close(self) -> None:
-        """Closes the environment."""
         self._env.close()
 
     def _write(
@@ -165,7 +160,6 @@ def _import(modules: str) -> tuple[str, ...]:
 
 
 def _make(name: str, modules: str, frames: bool = False) -> gymnasium.Env:
-    """Makes the environment; UserError where gymnasium cannot."""
     _import(modules)
     registered = name.removeprefix(PREFIX)
     module, colon, _ = registered.rpartition(":")
@@ -185,7 +179,6 @@ def _make(name: str, modules: str, frames: bool = False) -> gymnasium.Env:
 def _describe(
     name: str, text: str, text_bytes: int, modules: str, fields: tuple[str, ...]
 ) -> tuple[EnvironmentSpec, tuple[Leaf, ...]]:
-    """The spec, and the leaves that are written; made once for each choice of options."""
     if not 0 < text_bytes <= _MOST_BYTES:
         raise UserError(f"config.environment.text_bytes={text_bytes}: must be from 1 to {_MOST_BYTES}")
     if unknown := [field for field in fields if field != FRAME]:
@@ -255,7 +248,7 @@ def _frame_shape(env: gymnasium.Env, name: str) -> tuple[int, ...]:
 
 
 def _action_names(env: gymnasium.Env, count: int) -> tuple[str, ...]:
-    """The actions' names in minigrid or Atari; () without names."""
+    """The actions' names in minigrid or Atari, else ()."""
     meanings = getattr(env.unwrapped, "get_action_meanings", None)
     named = (
         meanings()
@@ -266,10 +259,10 @@ def _action_names(env: gymnasium.Env, count: int) -> tuple[str, ...]:
 
 
 def check(name: str, options: Mapping[str, Any]) -> None:
-    """Plays a little, so that what an environment or a text's function cannot do is said before any work.
+    """Plays a few steps, so that an unsupported environment or caption function fails before training starts.
 
     Raises:
-        UserError: it cannot be made or played, or no text is found.
+        UserError: it cannot be made or played, or no text appears.
     """
     task, text = GymTask(name, **options), options.get("text", "")
     out, draws = empty_observation(task.spec), np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""The pictures of a gymnasium environment, for people."""
+"""Pictures of a gymnasium environment, for people."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NO_SCREEN = np.zeros((0, 0), np.uint8)
 
 
 class GymRenderer:
-    """See `motif_jax.envs.spec.Renderer`."""
+    """Shows the picture that the environment draws."""
 
     fields = ("frame",)
 
@@ -20,5 +20,4 @@ class GymRenderer:
         del spec
 
     def frame(self, observation: Mapping[str, np.ndarray]) -> Frame:
-        """The picture that the environment drew."""
         return Frame(_NO_SCREEN, _NO_SCREEN, picture=observation["frame"])

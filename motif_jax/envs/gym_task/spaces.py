@@ -17,17 +17,17 @@ _INT32 = np.iinfo(np.int32)
 
 
 class UnsupportedSpaceError(ValueError):
-    """A space that no network here reads."""
+    """A space that the networks here cannot read."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Leaf:
-    """A space that holds no others.
+    """A space without subspaces.
 
     Attributes:
-        path: keys of the dictionaries and places in the tuples that lead to it.
-        field: what it is written into.
-        encode: its value in an observation -> what is written.
+        path: dictionary keys and tuple indices that lead to it.
+        field: the array it is written into.
+        encode: its value in an observation -> the array's value.
         image: whether it is a picture uint8 [height, width, channels].
     """
 
@@ -38,21 +38,20 @@ class Leaf:
 
     @property
     def name(self) -> str:
-        """The names on its path with dots between; 'observation' where the space is a single one."""
+        """The path joined with dots; 'observation' for a single space."""
         return ".".join(map(str, self.path)) or "observation"
 
     def write(self, observation: Any, out: np.ndarray) -> None:
-        """Writes its part of `observation` into `out`."""
         for key in self.path:
             observation = observation[key]
         out[...] = self.encode(observation)
 
 
 def leaves(space: gymnasium.Space, text_bytes: int, path: tuple[Any, ...] = ()) -> Iterator[Leaf]:
-    """The leaves of `space` in its order; texts are bytes [text_bytes] divided by 255, values of discrete spaces one-hot.
+    """The leaves of `space` in order; texts become bytes [text_bytes] divided by 255, discrete values one-hot.
 
     Raises:
-        UnsupportedSpaceError: a space that is not one of Box, Discrete, MultiDiscrete, MultiBinary, Text, Dict and Tuple.
+        UnsupportedSpaceError: not one of Box, Discrete, MultiDiscrete, MultiBinary, Text, Dict and Tuple.
     """
     if isinstance(space, gymnasium.spaces.Dict):
         for key, part in space.spaces.items():
@@ -98,7 +97,7 @@ def _box(space: gymnasium.spaces.Box) -> tuple:
 
 
 def _one_hot(counts: np.ndarray, starts: np.ndarray, name: str) -> tuple:
-    """One-hots of discrete values, one behind the other: `counts` values each, from `starts` on."""
+    """Concatenated one-hots of discrete values: `counts` values each, counted from `starts`."""
     if counts.sum() > _MOST_VALUES:
         raise UnsupportedSpaceError(
             f"{name} has {counts.sum():,} discrete values, more than {_MOST_VALUES:,}"
@@ -114,5 +113,5 @@ def _one_hot(counts: np.ndarray, starts: np.ndarray, name: str) -> tuple:
 
 
 def padded(data: bytes, size: int) -> np.ndarray:
-    """`data` cut to `size` bytes, with zeros behind: uint8 [size]."""
+    """`data` cut to `size` bytes and padded with zeros: uint8 [size]."""
     return np.frombuffer(data[:size].ljust(size, b"\0"), np.uint8)

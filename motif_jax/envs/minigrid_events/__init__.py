@@ -1,1 +1,1 @@
-"""Grid worlds of minigrid whose steps come with a caption of what happened."""
+"""Minigrid levels whose steps come with a caption of what happened."""

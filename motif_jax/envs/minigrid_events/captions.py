@@ -1,4 +1,4 @@
-"""What happened in a step, as a sentence: events alone, never how far the goal is."""
+"""Captions of steps: events only, never how far the goal is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TOGGLED = {_OPEN: "close", _CLOSED: "open", _LOCKED: "unlock"}
 
 
 class GridCell(NamedTuple):
-    """minigrid's codes of what stands in a cell."""
+    """minigrid's codes of one cell."""
 
     kind: int
     color: int
@@ -24,12 +24,9 @@ class GridCell(NamedTuple):
 
 
 def caption(action: int, before: GridCell, after: GridCell, moved: bool) -> str:
-    """The sentence of a step, '' where nothing happened.
+    """The caption of a step, '' where nothing happened.
 
-    Args:
-      action: that was taken.
-      before, after: the cell in front of the agent, before the step and after it.
-      moved: whether the agent stands in that cell now.
+    `before` and `after` are the cell in front of the agent; `moved` says whether the agent stands in it now.
     """
     thing, changed = OBJECTS[before.kind], before != after
     if action == FORWARD:

@@ -1,4 +1,4 @@
-"""Levels of minigrid with captions of events: a sparse task whose steps say what happened, never how far the goal is."""
+"""Minigrid levels with captions of events."""
 
 from __future__ import annotations
 
@@ -66,20 +66,16 @@ def _size(name: str) -> tuple[int, int]:
 
 
 class MiniGridEvents:
-    """One of `catalogue.LEVELS`. See `motif_jax.envs.spec.Environment` for the calls.
+    """One of `catalogue.LEVELS`.
 
-    Observation: `view` uint8 [980], what minigrid's own observation shows of 7 x 7 cells, the carried object among it,
-    as one-hot [column, row, object + colour + state]; `direction` uint8 [4], one-hot; `text` uint8 [64], the caption of
-    the last step, latin-1 ended by zeros, and `text_count` int32, how often it was seen in this episode. On request
-    `grid`, `lit` and `pose`, the world as people see it.
+    Observation: `view` uint8 [980], minigrid's view of 7 x 7 cells with the carried object, one-hot
+    [column, row, object + colour + state]; `direction` uint8 [4], one-hot; `text` uint8 [64], the last step's caption,
+    latin-1 padded with zeros; `text_count` int32, how often it was seen in this episode. The optional fields `grid`,
+    `lit` and `pose` show the world to people.
 
-    The reward is minigrid's: 1 - 0.9 t / the level's limit for success after t steps, else 0. `episode_info` has,
-    besides return and length: success (0, 1), through_door (0, 1: it stepped into a doorway).
-
-    Args:
-      name: of the level.
-      fields: optional fields of the spec.
-      max_episode_steps: cuts episodes off before the level's own limit.
+    The reward is minigrid's: 1 - 0.9 t / the level's limit for success after t steps, else 0. `episode_info` adds
+    success (0, 1) and through_door (0, 1: it stepped into a doorway). `max_episode_steps` truncates before the level's
+    own limit.
     """
 
     make_spec = staticmethod(make_spec)
@@ -97,7 +93,6 @@ class MiniGridEvents:
         self._texts: dict[str, np.ndarray] = {}
 
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
-        """Starts the episode of `seed` and writes its first observation into `out`."""
         self._world.reset(seed=seed)
         self._codes = view.padded(self._world.grid.encode())
         self._return = self._success = self._through_door = 0.0
@@ -105,7 +100,6 @@ class MiniGridEvents:
         self._write("", out)
 
     def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
-        """Plays `action`; returns (reward, end)."""
         self.spec.check_action(action)
         world = self._world
         column, row = (int(place) for place in world.front_pos)
@@ -123,7 +117,6 @@ class MiniGridEvents:
         return float(reward), TRUNCATED if world.step_count >= self._limit else RUNNING
 
     def episode_info(self) -> dict[str, float]:
-        """Return, length and `spec.episode_fields` of the episode that runs or has just ended."""
         return {
             "return": self._return,
             "length": float(self._world.step_count),

@@ -1,4 +1,4 @@
-"""A grid world of minigrid as text, with the caption of the last step beside it."""
+"""Draws a minigrid level as text, with the last step's caption beside it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COLUMNS = 40  # at least: captions stand under the grid
 
 
 class EventsRenderer(GridRenderer):
-    """See `motif_jax.envs.spec.Renderer`."""
+    """A `GridRenderer` with captions."""
 
     fields = ("grid", "lit", "pose", "text")
 
@@ -25,5 +25,4 @@ class EventsRenderer(GridRenderer):
         return frame._replace(chars=chars, colors=np.pad(frame.colors, right))
 
     def notes(self, observation: Mapping[str, np.ndarray]) -> dict[str, str]:
-        """The caption."""
         return {"caption": decoded(observation["text"])}

@@ -1,4 +1,4 @@
-"""The agent's view of a grid world: what minigrid's `gen_obs` shows, by table look-ups (minigrid's own takes 30 times as long)."""
+"""The agent's view as minigrid's `gen_obs` shows it, by table look-ups (30 times as fast)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COLUMNS = 1 << np.arange(VIEW)
 
 
 def code(kind: Any, color: Any, state: Any) -> Any:
-    """One number for minigrid's three, whole numbers or arrays of them."""
+    """Packs object, colour and state into one code; integers or arrays."""
     return (kind * len(COLORS) + color) * STATES + state
 
 
@@ -28,14 +28,14 @@ _OUTSIDE: int = code(_WALL, COLORS.index("grey"), 0)
 
 
 def padded(grid: np.ndarray) -> np.ndarray:
-    """The codes of a grid uint8 [width, height, 3] with walls round it: int64 [width + 2 PAD, height + 2 PAD]."""
+    """The codes of a grid uint8 [width, height, 3] with walls around it: int64 [width + 2 PAD, height + 2 PAD]."""
     codes = code(*np.moveaxis(grid.astype(np.int64), -1, 0))
     return np.pad(codes, PAD, constant_values=_OUTSIDE)
 
 
 @functools.cache
 def _one_hot() -> np.ndarray:
-    """Code -> object, colour and state as one-hot: uint8 [codes, CHANNELS]."""
+    """Code -> one-hot object, colour and state: uint8 [codes, CHANNELS]."""
     kind, color, state = np.unravel_index(np.arange(_CODES), (len(OBJECTS), len(COLORS), STATES))
     return np.concatenate(
         [
@@ -48,14 +48,14 @@ def _one_hot() -> np.ndarray:
 
 @functools.cache
 def _clear() -> np.ndarray:
-    """Code -> whether one sees what is behind such a cell: int64 [codes]."""
+    """Code -> whether the agent sees past such a cell: int64 [codes]."""
     kind, _, state = np.unravel_index(np.arange(_CODES), (len(OBJECTS), len(COLORS), STATES))
     return ((kind != _WALL) & ((kind != _DOOR) | (state == 0))).astype(np.int64)
 
 
 @functools.cache
 def _cells() -> tuple[np.ndarray, ...]:
-    """Direction -> columns and rows of the view's cells as seen from the agent: int64 [2, VIEW, VIEW], column before row."""
+    """Direction -> columns and rows of the view's cells relative to the agent: int64 [2, VIEW, VIEW]."""
     column, row = np.mgrid[:VIEW, :VIEW]
     found = []
     for forward in DIR_TO_VEC:
@@ -66,7 +66,7 @@ def _cells() -> tuple[np.ndarray, ...]:
 
 @functools.cache
 def _spread() -> tuple[list[int], list[int]]:
-    """Table of sight along a row and to the row in front: [seen << VIEW | clear] -> cells of each, as bits."""
+    """How sight spreads along a row and to the next: [seen << VIEW | clear] -> seen cells of each, as bits."""
     along, ahead = [], []
     for seen in range(1 << VIEW):
         for clear in range(1 << VIEW):
@@ -88,12 +88,12 @@ def _bits() -> np.ndarray:
 
 
 def seen(codes: np.ndarray, column: int, row: int, direction: int, carried: int) -> np.ndarray:
-    """The view uint8 [VIEW, VIEW, CHANNELS], column before row, of an agent; unseen cells are of the object 'unseen'.
+    """The agent's view uint8 [VIEW, VIEW, CHANNELS], column before row; hidden cells hold the object 'unseen'.
 
     Args:
-      codes: of `padded`.
-      column, row, direction: where the agent stands and looks (0 right, 1 down, 2 left, 3 up).
-      carried: code of what it carries, `EMPTY` for nothing; the view shows it where the agent stands.
+      codes: from `padded`.
+      column, row, direction: the agent's pose (0 right, 1 down, 2 left, 3 up).
+      carried: code of the carried object, shown in the agent's cell; `EMPTY` for nothing.
     """
     columns, rows = _cells()[direction]
     cells = codes[columns + (column + PAD), rows + (row + PAD)]

@@ -1,1 +1,1 @@
-"""Text tasks, played by agents that speak. No jax, no language model."""
+"""Text tasks, whose actions are texts; imports no jax and no language model."""

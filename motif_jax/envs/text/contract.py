@@ -1,6 +1,6 @@
-"""The contract of a text task: observations, environments, policies, and how they come together (Snell et al. 2022).
+"""The contract of a text task: observations, environments, policies, and how they interact (Snell et al. 2022).
 
-An action is a text. All chance comes from the generator that an episode is given, so that a seed is an episode.
+An action is a text. All randomness comes from the generator that an episode receives, so a seed determines it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Observation(ABC):
 
     @abstractmethod
     def to_sequence(self) -> Dialogue:
-        """The dialogue so far, with the rewards that were paid, and whether it has ended."""
+        """The dialogue so far with its rewards, and whether it has ended."""
 
 
 class Outcome(NamedTuple):
@@ -44,11 +44,11 @@ class TextEnvironment(ABC):
 
     @abstractmethod
     def reset(self, rng: np.random.Generator, start: Any = None) -> Any:
-        """Begins an episode, at `start` (an observation of this task) or at the beginning; returns its observation."""
+        """Begins an episode, at `start` (an observation of this task) or at the beginning."""
 
     @abstractmethod
     def step(self, action: str) -> Outcome:
-        """Says `action`. After the episode's end it raises ValueError."""
+        """Says `action`; ValueError after the episode's end."""
 
 
 class TextPolicy(ABC):
@@ -56,11 +56,11 @@ class TextPolicy(ABC):
 
     @abstractmethod
     def act(self, observation: Any, rng: np.random.Generator) -> str:
-        """The next utterance."""
+        """Returns the next utterance."""
 
 
 class Step(NamedTuple):
-    """One step of an episode: on `observation`, `action` was said and `reward` paid."""
+    """One step: the observation, the action said on it, and its reward."""
 
     observation: Any
     action: str
@@ -68,7 +68,7 @@ class Step(NamedTuple):
 
 
 class TextEpisode(NamedTuple):
-    """An episode: the observation at its end, and the steps that led there."""
+    """An episode: its last observation and its steps."""
 
     observation: Any
     steps: tuple[Step, ...]
@@ -77,7 +77,7 @@ class TextEpisode(NamedTuple):
 def interact(
     environment: TextEnvironment, policy: TextPolicy, rng: np.random.Generator, start: Any = None
 ) -> TextEpisode:
-    """Plays an episode to its end; from `start` on, where that is given."""
+    """Plays an episode to its end, from `start` if given."""
     observation, steps = environment.reset(rng, start), []
     terminal = start is not None and observation.to_sequence().terminal
     while not terminal:
@@ -89,20 +89,19 @@ def interact(
 
 
 class PlayedDialogues:
-    """A stream of dialogues (`DialogueStream`): a policy's episodes, one after the other."""
+    """A `DialogueStream` of a policy's episodes."""
 
     def __init__(self, environment: TextEnvironment, policy: TextPolicy) -> None:
         self._environment, self._policy = environment, policy
 
     def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
-        """Plays `count` episodes."""
         del first
         episodes = (interact(self._environment, self._policy, rng) for _ in range(count))
         return Dialogues.of(episode.observation.to_sequence() for episode in episodes)
 
 
 class ListedDialogues:
-    """Dialogues that there are, by their numbers, as a `DialogueStream`."""
+    """A `DialogueStream` over a given list of dialogues."""
 
     def __init__(self, dialogues: Sequence[Dialogue] | Dialogues) -> None:
         self._dialogues = dialogues
@@ -114,17 +113,16 @@ class ListedDialogues:
 
 
 class TextTask(ABC):
-    """A text task. It is made from its options, in worker processes too.
+    """A text task; made from its options, in worker processes too.
 
     Class attributes:
-      name: the section of configs that holds its options, for errors.
+      name: the config section with its options, for errors.
       kinds: the kinds of dialogues that `stream` knows.
       keys: option -> its `Key`: default, type, range and help.
-      defaults: option -> its value where none is given; of `keys`, if a task has them.
-      switches: what the names of its compat switches begin with; the rest of a name is an option.
-      follow: option -> options that hold for its value alone: where another one is given, they are not taken over from elsewhere.
-      patient: an episode may take any time, as one with a server does; else it counts as hung after minutes. A task may decide
-        it by its options.
+      defaults: option -> its default; derived from `keys` if a task has them.
+      switches: prefix of its compat switches; the rest of a switch's name is an option.
+      follow: option -> options that are valid only with its value; when it changes, they are not taken over.
+      patient: an episode may take any time, as with a server; otherwise it counts as hung after minutes.
     """
 
     name: ClassVar[str] = "options"
@@ -140,7 +138,7 @@ class TextTask(ABC):
             cls.defaults = {name: key.default for name, key in cls.keys.items()}
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        """Raises UserError for an option that is not there, or a value of another type than its default."""
+        """Raises UserError for an unknown option, or a value of another type than its default."""
         unknown = sorted(set(options) - set(self.defaults))
         if unknown:
             raise UserError(
@@ -162,94 +160,90 @@ class TextTask(ABC):
 
     @abstractmethod
     def environment(self) -> TextEnvironment:
-        """A new environment."""
+        """Makes a new environment."""
 
     @abstractmethod
     def policy(self, name: str) -> TextPolicy:
-        """A policy of the task's own.
-
-        Raises:
-          UserError: there is none of that name.
-        """
+        """Makes one of the task's own policies; UserError for an unknown name."""
 
     def outcome(self, dialogue: Dialogue) -> dict[str, float]:
-        """Further measures of an ended episode, besides its return; `success` is 0 or 1."""
+        """Measures of an ended episode besides its return; `success` is 0 or 1."""
         del dialogue
         return {}
 
     def check(self, kind: str, policy: str) -> None:
-        """Raises UserError where `stream` would, as far as that is known without work."""
+        """Raises UserError where `stream` would, as far as cheap checks can find out."""
         if kind not in self.kinds:
             raise UserError(f"config.kind={kind}: must be one of {', '.join(self.kinds)}")
 
     def check_episodes(self) -> None:  # noqa: B027 (there may be nothing to read)
-        """Raises UserError where episodes cannot be played as the task is, without `prepare`, for want of files; they are read."""
+        """Raises UserError if a file that episodes need without `prepare` is missing or unreadable."""
 
     def files(self) -> dict[str, Path]:
-        """Files that its dialogues follow from, by the options that name them; 'OPTION (FILE)' of a folder's."""
+        """Files that determine its dialogues, by option; 'OPTION (FILE)' for files of a folder."""
         named = {key: value for key, value in self.options.items() if isinstance(value, str)}
         return {key: Path(value) for key, value in named.items() if os.path.isfile(value)}
 
     def prepare(self, kind: str, policy: str, folder: Path) -> dict[str, Any]:
-        """Makes files that `stream` needs, in `folder`, where they are not there; returns the options of a task that reads them."""
+        """Makes missing files that `stream` needs in `folder`; returns the options of a task that reads them."""
         del kind, policy, folder
         return self.options
 
     def stream(self, kind: str, policy: str) -> DialogueStream:
-        """Dialogues of one of `kinds`; 'games' are those that `policy` plays."""
+        """Dialogues of one of `kinds`; 'games' are played by `policy`."""
         assert kind in self.kinds
         return PlayedDialogues(self.environment(), self.policy(policy))
 
     def count(self, kind: str) -> int | None:
-        """The number of dialogues of that kind, numbered by `first` of `sample`; None if they are endless."""
+        """The number of dialogues of that kind (`first` of `sample` counts them), or None if endless."""
         del kind
         return None
 
     def endless(self, kind: str) -> bool:
-        """Whether there is no end of the dialogues of that kind; unlike `count`, known before there are files and scores."""
+        """Whether dialogues of that kind are endless; unlike `count` it needs no files or scores."""
         return self.count(kind) is None
 
     def learned_tokens(self) -> int:
-        """Tokens of a tokenizer that is to be learned from the task's dialogues, and goes into its option `tokenizer`; 0 for none."""
+        """Vocabulary size of a tokenizer to be learned from the task's dialogues (option `tokenizer`); 0 for none."""
         return 0
 
     def scored_by(self) -> str:
-        """The score that its rewards depend on (such as 'toxicity'), which `use_scorer` provides; '' for none."""
+        """The score that its rewards need from `use_scorer` (such as 'toxicity'); '' for none."""
         return ""
 
     def use_scorer(self, scorer: Scorer) -> None:
-        """Takes what scores texts that are not known beforehand; of tasks alone whose `scored_by` names something."""
+        """Sets the scorer of texts without a known score; only for tasks with `scored_by`."""
         raise TypeError(f"{type(self).__name__} has rewards that no scorer decides: scored_by() gives ''")
 
     def texts_to_score(self, kind: str) -> Sequence[str]:
-        """Distinct texts of the data of that kind whose scores are not known; they go into a file, the option `scores`."""
+        """Distinct texts of that kind's data without a known score; the option `scores` names the file for them."""
         del kind
         return ()
 
     def known_scores(self) -> Mapping[str, float]:
-        """Text -> its score, by the option `scores`; empty where nothing is known."""
+        """Text -> score, read from the option `scores`."""
         return {}
 
     def finish(self, kind: str, folder: Path) -> None:  # noqa: B027 (there may be nothing to do)
-        """Makes files of all dialogues of that kind, once they are in `folder`."""
+        """Writes files of all dialogues of that kind, once they are in `folder`."""
 
     def failures(self) -> int:
-        """Requests of this process to a server that failed."""
+        """Failed server requests of this process."""
         return 0
 
     def at_a_time(self, kind: str) -> int:
-        """The number of dialogues (or groups of them) that are best drawn together."""
+        """How many dialogues (or groups of them) are best drawn together."""
         del kind
         return 64
 
     def facts(self, kind: str) -> dict[str, Any]:
-        """Facts about the data of that kind, once there is a stream of it."""
+        """Facts about the data of that kind, available once its stream is made."""
         del kind
         return {}
 
 
 def _kind(value: Any) -> str:
-    """What an option's value is, in words; '' for None, which says nothing of others."""
+    """An option's type in words; '' for None, which allows any type."""
     names: tuple[tuple[type | tuple[type, ...], str], ...] = (
         (bool, "True or False"),
         (int, "a whole number"),

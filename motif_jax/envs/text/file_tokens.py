@@ -1,4 +1,4 @@
-"""The tokenizer of a text task in a tokenizer.json: a language model's own, or byte pairs learned from the task's dialogues."""
+"""The tokenizer of a text task from a tokenizer.json: a language model's own, or one learned from the task's dialogues."""
 
 from __future__ import annotations
 
@@ -20,11 +20,9 @@ TOKENIZER_HELP = "a folder with tokenizer.json, such as GPT-2's; empty: byte pai
 
 
 def with_delimiters(backend: Backend, words: Sequence[str] = ()) -> Backend:
-    """Adds what dialogues need and the tokenizer has not, as published: </a> <a> WORDS </eod> <s> </s> <|pad|>.
+    """Adds the delimiters that `backend` lacks, as published: </a> <a> WORDS </eod> <s> </s> <|pad|>.
 
-    Args:
-      backend: is changed.
-      words: further tokens, which texts may have in them, such as <stop>.
+    `words` are further tokens that texts may contain, such as <stop>.
     """
     for text in ("</a>", "<a>", *words, "</eod>", "<s>", "</s>", "<|pad|>"):
         if backend.token_to_id(text) is None:
@@ -36,15 +34,15 @@ def with_delimiters(backend: Backend, words: Sequence[str] = ()) -> Backend:
 
 
 class FileTokenizer:
-    """A `TextTokenizer` in a file. A delimiter that somebody writes is spelled out, it is none.
+    """A `TextTokenizer` from a file; delimiters in a user's text are spelled out, not read as delimiters.
 
     Args:
-      key: of the config, for errors.
-      path: of a tokenizer.json, or the folder that has it.
+      key: config key, for errors.
+      path: a tokenizer.json or its folder.
       words: see `with_delimiters`.
 
     Raises:
-      UserError: there is none, or it cannot be read.
+      UserError: the file is missing or cannot be read.
     """
 
     def __init__(self, key: str, path: str, words: Sequence[str] = ()) -> None:
@@ -68,6 +66,6 @@ class FileTokenizer:
         return self._backend.decode([int(token) for token in tokens], skip_special_tokens=False)
 
     def save(self, folder: Path) -> None:
-        """Writes tokenizer.json, with the tokens that were added."""
+        """Writes tokenizer.json, added tokens included."""
         folder.mkdir(parents=True, exist_ok=True)
         atomic_write_text(folder / FILE, self._backend.to_str())

@@ -1,4 +1,4 @@
-"""Your own dialogues as a text task: a file, a model's or learned tokens, and an environment if there is one."""
+"""Your own dialogues as a text task, with an environment if you have one."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ RECORDED = "recorded"
 class RecordedDialogues(TextTask):
     """The task `dialogues`.
 
-    Options: `data`, a file of dialogues or a folder with one; `tokenizer`, a folder with tokenizer.json, empty to learn
-    `vocab_size` tokens; `environment`, `module:Class` of a `TextEnvironment` that needs no arguments, for playing.
+    Options: `data`, a file of dialogues or its folder; `tokenizer`, a folder with tokenizer.json, empty to learn
+    `vocab_size` tokens; `environment`, `module:Class` of a `TextEnvironment` without arguments, for playing.
     """
 
     name = "dialogues"
@@ -56,7 +56,6 @@ class RecordedDialogues(TextTask):
         return ListedDialogues(self._dialogues)
 
     def check(self, kind: str, policy: str) -> None:
-        """See `TextTask`; the file is read."""
         super().check(kind, policy)
         if not self.options["data"]:
             raise UserError("config.data=None: name the dialogues, --config.data=FILE.jsonl")
@@ -84,5 +83,4 @@ class RecordedDialogues(TextTask):
         return self._environment_class()()
 
     def policy(self, name: str) -> TextPolicy:
-        """None: only agents speak."""
         raise UserError(f"config.policy={name}: must be None, the task dialogues has no policies of its own")

@@ -1,4 +1,4 @@
-"""Text tasks by name; one from outside the package goes by 'module:Class'."""
+"""Text tasks by name; 'module:Class' names one from outside the package."""
 
 from __future__ import annotations
 
@@ -34,11 +34,7 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str) -> type[TextTask]:
-    """The class of a task.
-
-    Raises:
-      UserError: there is none of that name.
-    """
+    """The class of a task; UserError for an unknown name."""
     if name in _TASKS:
         return entry_points.own(_KEY, _TASKS[name])
     if not entry_points.is_entry_point(name):
@@ -50,7 +46,7 @@ def load(name: str) -> type[TextTask]:
 
 
 def options_of(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a task that a config of `collect_text` means, as nested dictionaries: its section and its switches, or the JSON in `options`."""
+    """A task's options in a config of `collect_text`, nested: its section and switches, or the JSON in `options`."""
     name = values["task"]
     if name not in values:  # it has no section of its own
         return dict(json.loads(values["options"] or "{}"))
@@ -65,7 +61,10 @@ def options_of(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def overlaid(name: str, found: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options `found`, of an agent or of data, and those that a user gives over them; what followed from a value that is another now is left out."""
+    """The options `found` (an agent's or a data set's) overlaid with a user's `given`.
+
+    Options that were valid only with an overridden value are dropped.
+    """
     task = load(name)
     other = [key for key in given if given[key] != found.get(key, task.defaults.get(key))]
     stale = {option for key in other for option in task.follow.get(key, ())}
@@ -73,23 +72,19 @@ def overlaid(name: str, found: Mapping[str, Any], given: Mapping[str, Any]) -> d
 
 
 def drawn_from(task: TextTask) -> dict[str, Any]:
-    """The inputs that decide the task's games, JSON-able: its options, with a digest in place of each file."""
+    """The inputs that determine the task's games, JSON-able: its options, with digests in place of files."""
     files = {key: digests.of_input(path) for key, path in task.files().items() if key not in _NOT_DRAWN}
     apart = {*_NOT_DRAWN, *(key.partition(" ")[0] for key in files)}
     return {**{key: value for key, value in task.options.items() if key not in apart}, **files}
 
 
 def make(name: str, options: Mapping[str, Any]) -> TextTask:
-    """The task with its options.
-
-    Raises:
-      UserError: there is no such task, or an option does not fit.
-    """
+    """Makes the task; UserError for an unknown name or an invalid option."""
     return load(name)(options)
 
 
 def json_options(text: str) -> dict[str, Any]:
-    """The JSON object that `config.options` holds, {} where it is empty; UserError for anything else."""
+    """Parses `config.options`, {} if empty; UserError unless it is a JSON object."""
     try:
         options = parse_json(text or "{}")
     except ValueError:
