@@ -1,7 +1,7 @@
 """Recall-v0: a small environment without a game, to see whether a system learns and remembers.
 
-The first observation shows a cue. A few blank steps follow, then the question: the action that names the cue earns 1,
-any other 0, and the episode ends. Without a memory the best expected return is 1 / cues; with one it is 1.
+The first observation shows a cue. After a few blank steps comes the question: the action that names the cue earns 1,
+any other 0, and the episode ends. The best expected return is 1 / cues without a memory and 1 with one.
 """
 
 from __future__ import annotations
@@ -18,17 +18,15 @@ _SIGN_LENGTH = 16
 
 
 class Recall:
-    """See the module's text; implements `Environment`.
+    """The environment that the module describes.
 
-    Observation: `features` float32 [cues + 1], the cue as one-hot in the first row, then a flag that is 1 at
-    the question; `sign` uint8 [16], the same in words; `sign_count` int32 [], how often this sign was
-    seen in this episode.
+    Observation: `features` float32 [cues + 1], the cue one-hot in the first step, then a flag that is 1 at the question;
+    `sign` uint8 [16], the same in words; `sign_count` int32 [], how often this sign was seen in this episode.
 
     Args:
-      name: the registered name.
       cues: number of cues, and of actions.
       delay: blank steps between the cue and the question.
-      max_episode_steps: when shorter than the episode (delay + 2 actions), it is truncated there.
+      max_episode_steps: truncates the episode if it is shorter than delay + 2.
     """
 
     def __init__(
@@ -44,7 +42,6 @@ class Recall:
     def make_spec(
         name: str = "Recall-v0", cues: int = 4, delay: int = 4, max_episode_steps: int = 100
     ) -> EnvironmentSpec:
-        """The spec of `Recall` with these options."""
         return EnvironmentSpec(
             observation={
                 "features": ArraySpec((cues + 1,), "float32"),
@@ -59,14 +56,12 @@ class Recall:
         )
 
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
-        """Draws the cue from `seed` and writes the observation that shows it."""
         self._cue = int(seeds.rng(seed, "cue").integers(self._cues))
         self._steps, self._return = 0, 0.0
         self._seen.clear()
         self._write(out)
 
     def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
-        """Waits, or answers when the question is shown. Returns (reward, end)."""
         self.spec.check_action(action)
         asked = self._steps == self._delay + 1
         self._steps += 1
@@ -78,11 +73,10 @@ class Recall:
         return reward, TRUNCATED if self._steps >= self._limit else RUNNING
 
     def episode_info(self) -> dict[str, float]:
-        """Return, length and whether the answer was right."""
         return {"return": self._return, "length": float(self._steps), "success": self._return}
 
     def close(self) -> None:
-        """Nothing to free."""
+        """Frees nothing."""
 
     def _write(self, out: Mapping[str, np.ndarray]) -> None:
         features = out["features"]

@@ -19,10 +19,9 @@ class Bot:
         self._bot: BabyAIBot | None = BabyAIBot(world)
 
     def action(self, played: int | None) -> int:
-        """The bot's next action; `NO_ANSWER` without one, then for the rest of the episode.
+        """The bot's next action after `played` (None at the start).
 
-        Args:
-          played: the action that led here, None at the start.
+        `NO_ANSWER` where it has none, then for the rest of the episode.
         """
         if self._bot is None:
             return NO_ANSWER

@@ -33,13 +33,13 @@ _TEST_EXCLUDED = tuple(
 
 
 class LevelRecipe(NamedTuple):
-    """The recipe of a level.
+    """How a level is made.
 
     Attributes:
-      maker: name of a class in `levels`, or a name registered by minigrid.
-      options: what the class is made with.
-      kinds: of task; the kind is one more option.
-      language: of the clauses where the config does not say.
+      maker: a class in `levels`, or a name registered by minigrid.
+      options: of the class; the kind is one more.
+      kinds: kinds of task.
+      language: default language of the clauses.
     """
 
     maker: str
@@ -92,7 +92,7 @@ def minigrid_levels() -> tuple[str, ...]:
 
 
 def minigrid_names() -> tuple[str, ...]:
-    """The names of `minigrid_levels` as they stand in minigrid's file, for those who list them and import nothing."""
+    """The names of `minigrid_levels`, read from minigrid's file without importing it."""
     found = importlib.util.find_spec("minigrid")
     if found is None or found.origin is None:
         return ()
@@ -101,7 +101,7 @@ def minigrid_names() -> tuple[str, ...]:
 
 
 def find(name: str) -> LevelRecipe | None:
-    """The level of that name, None if there is none."""
+    """The level of that name, or None."""
     if name in LEVELS:
         return LEVELS[name]
     return LevelRecipe(name, {}) if name in minigrid_levels() else None

@@ -62,12 +62,7 @@ CHANGES: dict[str, Mapping[str, Words]] = {
 
 
 class PromptChange:
-    """Rewrites prompts.
-
-    Args:
-      name: one of `CHANGES`; '' and what changes no words for none.
-      language: of the prompts.
-    """
+    """Rewrites prompts in `language`; `name` is one of `CHANGES`, and '' changes nothing."""
 
     def __init__(self, name: str, language: str = ENGLISH) -> None:
         self._words = CHANGES[NONE if name in ("", *EXCHANGED) else name][language]
@@ -76,7 +71,6 @@ class PromptChange:
         self._pattern = re.compile(pattern) if self._words else None
 
     def __call__(self, prompt: str) -> str:
-        """The prompt with the words changed."""
         if self._pattern is None:
             return prompt
         return self._pattern.sub(lambda found: self._words[found[0]], prompt)

@@ -131,7 +131,7 @@ def _refuse(key: str, value: Any, allowed: str) -> None:
 
 
 def levels_in_words() -> str:
-    """Which levels there are, for people."""
+    """The known levels, for error messages."""
     return f"choose one of {', '.join(catalogue.LEVELS)}, or one of minigrid's own BabyAI levels"
 
 
@@ -153,7 +153,6 @@ def _check(name: str, level: catalogue.LevelRecipe, chosen: LevelOptions) -> Non
 
 
 def _grid_fields(level: catalogue.LevelRecipe) -> dict[str, ArraySpec]:
-    """What people who watch see: the whole grid, where the agent stands, and which cells it sees."""
     from motif_jax.envs.babyai_text.levels import build
 
     made = [build(level, kind) for kind in level.kinds or (None,)]
@@ -221,7 +220,6 @@ class BabyAIText:
             self._exchange = Exchange(chosen.change, BabyAIText(name, **same))
 
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
-        """Starts the episode of `seed` and writes its first observation into `out`."""
         kind = self._kind or self._drawn_kind(seed)
         self._task = self._level.kinds.index(kind) if kind else 0
         self._world = self._world_of(kind)
@@ -244,16 +242,15 @@ class BabyAIText:
         self._write(observation, seen, out, None)
 
     def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
-        """Plays `action`; returns (reward, end)."""
         self.spec.check_action(action)
         return self.play(min(action, catalogue.NO_EFFECT), self._actions[action], out)
 
     def mutter(self, said: str, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
-        """Says something that is not an action: a step that changes nothing; returns (reward, end)."""
+        """A step that changes nothing, for an utterance that is no action; returns (reward, end)."""
         return self.play(catalogue.NO_EFFECT, said, out)
 
     def play(self, played: int, name: str, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
-        """Plays minigrid's action `played`, which prompts call `name`; returns (reward, end)."""
+        """Plays minigrid's action `played`, called `name` in prompts; returns (reward, end)."""
         observation, reward, terminated, truncated, _ = self._world.step(played)
         self._steps += 1
         self._return += reward
@@ -269,13 +266,11 @@ class BabyAIText:
         return float(reward), TRUNCATED if cut else RUNNING
 
     def prompt(self) -> str:
-        """What a language model reads now."""
         if self._exchange is not None and self._exchange.prompts:
             return self._exchange.prompt()
         return self._change(self._window.prompt(self.goal, self._actions, self.language))
 
     def episode_info(self) -> dict[str, float]:
-        """Return, length and `spec.episode_fields` of the episode that runs or has just ended."""
         return {
             "return": self._return,
             "length": float(self._steps),
@@ -285,7 +280,6 @@ class BabyAIText:
         }
 
     def close(self) -> None:
-        """Forgets the worlds. Closing twice is allowed."""
         self._worlds.clear()
 
     def _drawn_kind(self, seed: int) -> str | None:
@@ -353,11 +347,7 @@ class BabyAIText:
 
 
 def encoded(text: str, size: int, what: str) -> np.ndarray:
-    """`text` as uint8 [size], latin-1, filled up with zeros.
-
-    Raises:
-      ValueError: it is longer.
-    """
+    """`text` as uint8 [size], latin-1, padded with zeros; ValueError if it is longer."""
     data = text.encode("latin-1")
     if len(data) > size:
         raise ValueError(f"{what} has {len(data)} bytes, more than {size}: {text[:80]!r}")

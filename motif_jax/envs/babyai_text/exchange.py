@@ -16,14 +16,14 @@ _TRIES = 100
 
 
 class Exchange:
-    """What is exchanged.
+    """Replaces the mission or the prompts by another episode's.
 
     Args:
       change: 'other_mission' or 'other_episode'.
       other: a `BabyAIText` of the same level and options.
 
     Attributes:
-      prompts: whether all that is read is exchanged; else the mission alone.
+      prompts: whether whole prompts are replaced; else the mission alone.
     """
 
     def __init__(self, change: str, other: Any) -> None:
@@ -31,11 +31,7 @@ class Exchange:
         self._other, self._unread = other, empty_observation(other.spec)
 
     def begin(self, seed: int, goal: str) -> None:
-        """Begins the other episode of the episode `seed`, whose goal is `goal`.
-
-        Raises:
-          UserError: no other goal comes up.
-        """
+        """Begins another episode for the episode `seed`; UserError if none has another goal than `goal`."""
         self._seed, self._number = seed, 0
         self._reset()
         while not self.prompts and self.goal == goal:
@@ -46,17 +42,15 @@ class Exchange:
             self._reset()
 
     def add(self, played: int, name: str) -> None:
-        """Plays the same action there; where an episode has ended the next one begins."""
+        """Plays the same action there; after an end the next episode begins."""
         if self.prompts and self._other.play(played, name, self._unread)[1] != RUNNING:
             self._reset()
 
     @property
     def goal(self) -> str:
-        """What is to be done there, in the language of the prompts."""
         return self._other.goal
 
     def prompt(self) -> str:
-        """What an agent would read there now."""
         return self._other.prompt()
 
     def _reset(self) -> None:

@@ -48,13 +48,13 @@ class HindsightSteps:
 
 
 def ways(read: Sequence[str]) -> Iterator[tuple[str, list[int]]]:
-    """The ways of an episode that end before a thing.
+    """The paths of an episode that end in front of a thing.
 
     Args:
-      read: its English prompts, the last one behind the last step.
+      read: its English prompts, the last one after the last step.
 
     Yields:
-      The thing and the numbers of at most `MOST_STEPS` steps up to there, without rounds that led back to what had been seen.
+      The thing and the numbers of at most `MOST_STEPS` steps up to it, without detours that led back to a seen view.
     """
     seen = [_newest(prompt) for prompt in read]
     at_hand = [{thing for thing, place in _things(prompt) if place == _AT_HAND} for prompt in read]
@@ -73,5 +73,5 @@ def _newest(prompt: str) -> str:
 
 
 def _things(prompt: str) -> list[tuple[str, str]]:
-    """What can be carried of what the newest observation names, and where it is."""
+    """Portable things in the newest observation, with their places."""
     return _THING.findall(_newest(prompt))

@@ -1,7 +1,6 @@
-"""Missions as numbers of words, for networks that read no language: a fixed list of the words of all BabyAI missions.
+"""Missions as word numbers, for networks that read no language, from a fixed list of all BabyAI words.
 
-The published agents number words in the order in which they first see them, so that runs differ in their numbers; here a word has
-the same number everywhere.
+Published agents number words as they first see them, so that runs differ; here the numbers are the same everywhere.
 """
 
 from __future__ import annotations
@@ -23,11 +22,7 @@ _WORD = re.compile(r"[a-z]+")
 
 
 def numbered(mission: str) -> np.ndarray:
-    """The words of `mission`, made of the letters a to z as published, as uint8 [LENGTH], 0 behind them.
-
-    Raises:
-      ValueError: there are more.
-    """
+    """The words of `mission` (letters a to z, as published) as uint8 [LENGTH], padded with 0; ValueError if there are more."""
     words = _WORD.findall(mission.lower())
     if len(words) > LENGTH:
         raise ValueError(f"a mission has {len(words)} words, more than {LENGTH}: {mission[:80]!r}")

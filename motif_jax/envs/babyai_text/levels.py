@@ -78,7 +78,7 @@ class LocalLevel(RoomGridLevel):
         return any(text in mission for text in self._excluded)
 
     def _scatter(self, extra: int) -> list[WorldObj]:
-        """Places the agent, then the distractors and `extra` objects; says whether all can be reached."""
+        """Places the agent, the distractors and `extra` objects; returns whether all can be reached."""
         self.place_agent()
         objects = self.add_distractors(num_distractors=self._distractors + extra, all_unique=False)
         self._reachable = self.check_objs_reachable(raise_exc=False)
@@ -123,7 +123,6 @@ class MixedLocal(LocalLevel):
         super().__init__(num_cols=2 if kind == "open" else 1, **options)
 
     def gen_mission(self) -> None:
-        """Draws rooms, objects and the instruction."""
         # The published level draws the kind from a list of one.
         self._rand_elem([self.kind])
         attempts = {
@@ -149,7 +148,7 @@ class MixedLocal(LocalLevel):
         return OpenInstr(ObjDesc("door", said))
 
     def _lock_room(self, color: str) -> tuple[Room, tuple[int, int]]:
-        """Locks a room with a door of `color` and puts its key into another; returns the room and where the other is."""
+        """Locks a room with a door of `color` and puts the key into another; returns the room and the other's place."""
         while True:
             column, row, wall = (
                 self._rand_int(0, self.num_cols),
@@ -183,7 +182,6 @@ class SequenceLocal(LocalLevel):
         super().__init__(**options)
 
     def gen_mission(self) -> None:
-        """Draws rooms, objects and the instruction."""
         self.instrs = self._redraw_until_allowed(
             lambda: self._sequence(PickupInstr, self._second, self._orders)
         )
@@ -209,7 +207,6 @@ class ColoredLevel(LevelGen):
         )
 
     def gen_mission(self) -> None:
-        """Draws rooms, objects and the instruction."""
         super().gen_mission()
         if self._doors_open:
             self.open_all_doors()
@@ -226,12 +223,9 @@ class ColoredLevel(LevelGen):
 
 
 def build(level: LevelRecipe, kind: str | None, distractors: int | None = None) -> RoomGridLevel:
-    """Makes the level; `kind` for one that has kinds. Nothing is drawn before its first reset.
+    """Makes the level; `kind` for levels with kinds. Nothing is drawn before its first reset.
 
-    Args:
-      level: which.
-      kind: of task.
-      distractors: so many in the place of the level's own, for one that `distractors_of` knows of.
+    `distractors` replaces the level's own number, where `distractors_of` knows one.
     """
     options = dict(level.options) if kind is None else {**level.options, "kind": kind}
     if distractors is not None:

@@ -33,15 +33,10 @@ _THING = re.compile(
 
 
 def in_french(mission: str, published: bool = False) -> str:
-    """A mission in French.
+    """A mission of minigrid in French; ValueError for another text.
 
-    Args:
-      mission: as minigrid says it.
-      published: `compat.glam_french_goal`: whatever the mission, "aller à" the first thing that it names, whose article is
-        "une" if the letter a stands anywhere.
-
-    Raises:
-      ValueError: the mission is not one of minigrid's.
+    With `published` (`compat.glam_french_goal`): always "aller à" the first thing named, whose article is "une" if the
+    letter a stands anywhere.
     """
     if published:
         found = _THING.search(mission)
@@ -58,7 +53,6 @@ def in_french(mission: str, published: bool = False) -> str:
 
 
 def _said(mission: str, past: bool) -> str:
-    """One task, or several joined by 'and'."""
     return " et ".join(_task(task, past) for task in mission.split(" and "))
 
 

@@ -19,14 +19,13 @@ _KEYS = ("name", "goal", "observations", "actions")
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
-    """One situation.
+    """A fixed situation.
 
     Attributes:
-      name: for people.
       goal: in the language of the prompts.
       observations: the clauses of each, oldest first.
       actions: those between the observations, one fewer.
-      right: the action that leads to the goal; '' where that is not said.
+      right: the action that leads to the goal; '' if unknown.
     """
 
     name: str
@@ -36,13 +35,7 @@ class Probe:
     right: str = ""
 
     def prompt(self, actions: Sequence[str], language: str, without: tuple[int, int] | None = None) -> str:
-        """The model's prompt with these possible actions.
-
-        Args:
-          actions: names of all that there are.
-          language: of the prompt's fixed words.
-          without: (observation, clause) that is left out.
-        """
+        """The prompt with these possible actions, `without` the given (observation, clause)."""
         window = Window(len(self.observations))
         for place, clauses in enumerate(self.observations):
             kept = [text for number, text in enumerate(clauses) if (place, number) != without]

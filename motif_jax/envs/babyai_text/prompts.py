@@ -25,30 +25,25 @@ _GOALS = {ENGLISH: "Goal of the agent:", FRENCH: "But de l'agent:"}
 
 
 class Window:
-    """The newest observations of an episode and the actions between them, oldest first.
-
-    Args:
-      observations: how many are kept; of the actions one fewer.
-    """
+    """The newest observations of an episode (`observations` of them) and the actions between them, oldest first."""
 
     def __init__(self, observations: int) -> None:
         self._seen: collections.deque[Sequence[str]] = collections.deque(maxlen=observations)
         self._done: collections.deque[str] = collections.deque(maxlen=observations - 1)
 
     def start(self, clauses: Sequence[str] | None) -> None:
-        """Forgets the episode before and takes the first observation of the next; None leaves it out."""
+        """Begins an episode with its first observation; None leaves it out."""
         self._seen.clear()
         self._done.clear()
         if clauses is not None:
             self._seen.append(clauses)
 
     def add(self, action: str, clauses: Sequence[str]) -> None:
-        """Takes an action and the observation that followed."""
         self._done.append(action)
         self._seen.append(clauses)
 
     def prompt(self, goal: str, actions: Sequence[str], language: str = ENGLISH) -> str:
-        """The text that ends where the next action is to stand. `goal` is said in `language` already."""
+        """The prompt up to where the next action stands; `goal` is in `language` already."""
         parts = [
             f"{_HEADS[language]} {', '.join(actions)}",
             f" \n {_GOALS[language]} {goal}",
@@ -88,7 +83,7 @@ def asked(number: int) -> str:
 
 @functools.lru_cache(maxsize=4)
 def _backend(file: str, changed: int) -> Tokenizer:
-    """One for all environments of a process: what it remembers of texts that it has read comes to 60 MB."""
+    """Shared by all environments of a process: its cache of texts grows to 60 MB."""
     del changed  # a file that is another one now is read anew
     return tokenizer_files.read(file)
 
@@ -107,11 +102,7 @@ class PromptTokens:
         self._most, self._special = most, special
 
     def write(self, prompt: str, out: np.ndarray) -> None:
-        """Writes the prompt's tokens into int32 [most], -1 behind them.
-
-        Raises:
-          UserError: they are more.
-        """
+        """Writes the prompt's tokens into int32 [most], padded with -1; UserError if there are more."""
         with tokenizer_files.working(self._file):
             tokens = self._backend.encode(prompt, add_special_tokens=self._special).ids
         if len(tokens) > self._most:

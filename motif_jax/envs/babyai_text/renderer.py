@@ -31,7 +31,7 @@ _WHITE = 15
 
 
 class GridRenderer:
-    """See `motif_jax.envs.spec.Renderer`. A cell is two characters wide; cells that the agent sees show a dot where they are empty."""
+    """A cell is two characters wide; empty cells that the agent sees show a dot."""
 
     fields = ("grid", "lit", "pose", "prompt")
 
@@ -65,5 +65,4 @@ class GridRenderer:
         )
 
     def notes(self, observation: Mapping[str, np.ndarray]) -> dict[str, str]:
-        """Lines of text beside the grid."""
         return {name: decoded(observation[name]) for name in ("mission", "prompt")}

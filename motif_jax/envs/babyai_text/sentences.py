@@ -54,7 +54,7 @@ def _wall(cells: list, step: tuple[int, int]) -> int:
 
 
 def _things(cells: list) -> Iterator[tuple[str, str, int, int, int]]:
-    """Type, colour, state, steps right (left where negative) and steps forward of everything that is no wall."""
+    """Type, colour, state, steps right (left if negative) and steps forward of everything but walls."""
     for column in range(VIEW):
         for row in range(VIEW):
             kind, color, state = cells[column][row]

@@ -40,12 +40,11 @@ class Play(Observation):
     """An episode so far.
 
     Attributes:
-      seed: of the episode.
       prompt: what an agent with the task's window reads now.
-      begun: the prompt of its beginning.
-      steps: of each step what was said, its reward, and the clauses that were seen after it.
-      terminal: whether it was ended by an action.
-      over: whether it was ended by that or the limit of steps.
+      begun: the first prompt.
+      steps: each step's utterance, reward and the clauses seen after it.
+      terminal: whether an action ended it.
+      over: whether it has ended, by an action or the step limit.
     """
 
     def __init__(
@@ -61,7 +60,6 @@ class Play(Observation):
         self.terminal, self.over = terminal, over
 
     def to_sequence(self) -> Dialogue:
-        """The prompt of the beginning, then actions and what was seen after each, in turns."""
         texts: list[str] = [self.begun]
         rewards: list[float | None] = [None]
         for number, step in enumerate(self.steps, start=1):
@@ -84,12 +82,7 @@ class PlayedStep(NamedTuple):
 
 
 class PlayEnvironment(TextEnvironment):
-    """A level, played by the names of its actions; whatever else is said is a step that changes nothing.
-
-    Args:
-      level: its name.
-      options: of `BabyAIText`.
-    """
+    """A level played by the names of its actions; any other utterance is a step that changes nothing."""
 
     def __init__(self, level: str, options: Mapping[str, Any]) -> None:
         self._game = BabyAIText(level, fields=("prompt",), **options)
@@ -127,7 +120,7 @@ class PlayEnvironment(TextEnvironment):
 
 
 class RandomPlay(TextPolicy):
-    """Does anything, each action as often as any other."""
+    """Plays actions uniformly at random."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self._names = names
@@ -137,7 +130,7 @@ class RandomPlay(TextPolicy):
 
 
 class PlayedSteps:
-    """A stream of steps (`DialogueStream`): each a dialogue of its prompt, its action, and what was seen next, or that the goal is reached."""
+    """A `DialogueStream` of steps: each has its prompt, its action, and what was seen next or that the goal is reached."""
 
     def __init__(
         self, environment: PlayEnvironment, policy: TextPolicy, observations: int, language: str
@@ -193,7 +186,6 @@ class BabyAITextTask(TextTask):
     keys = KEYS
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        """See `TextTask`; the level is looked up."""
         super().__init__(options)
         name = self.options["level"]
         level = catalogue.find(name)
@@ -214,13 +206,11 @@ class BabyAITextTask(TextTask):
         return PlayEnvironment(self.options["level"], self._made)
 
     def policy(self, name: str) -> TextPolicy:
-        """'random'."""
         if name != "random":
             raise UserError(f"config.policy={name}: must be 'random' in BabyAI-Text")
         return RandomPlay(tuple(self.options["actions"]))
 
     def outcome(self, dialogue: Dialogue) -> dict[str, float]:
-        """See `TextTask`: whether the goal was reached."""
         return {"success": float(dialogue.total > 0)}
 
     def check(self, kind: str, policy: str) -> None:

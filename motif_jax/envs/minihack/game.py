@@ -45,7 +45,6 @@ class LevelRule:
         self._asked = False
 
     def reset(self) -> None:
-        """Forgets the last episode."""
         self._asked = False
 
     def judge(
@@ -93,12 +92,11 @@ class MiniHackGame(Game):
         return self._goal
 
     def start(self, seed: int) -> None:
-        """Starts the episode of `seed` on its level."""
         self._levels.load(self._level.describe(seed))
         super().start(seed)
 
     def _describe(self, message: bytes) -> list:
-        """The `record` of a message: no question is answered for the agent."""
+        """No question is answered for the agent."""
         return [0, None, *events(message)]
 
     def _play(self, key: int) -> None:
@@ -127,7 +125,6 @@ class MiniHackGame(Game):
         self.status = b.read_status(self._now_memory)
 
     def _letter_of_key(self) -> int | None:
-        """The inventory letter of the first thing with a key in its name."""
         more = self._levels.more
         carried = zip(more[LETTERS], more[NAMES], strict=True)
         return next((int(letter) for letter, name in carried if b"key" in name.tobytes()), None)

@@ -49,13 +49,12 @@ class MiniHackLevel:
     """One task.
 
     Attributes:
-        describe: seed of an episode -> description of its level.
-        max_steps: the step limit.
+        describe: episode seed -> level description.
         keys: the actions.
-        character: the hero, in nle's words.
-        autopickup: whether he picks up what he walks over.
-        asks: whether each question for a single key is left for the agent to answer.
-        unlocks: whether applying opens a locked door beside the hero in one step, when he has a key.
+        character: the hero, in nle's notation.
+        autopickup: whether the hero picks up what he walks over.
+        asks: whether single-key questions are left for the agent to answer.
+        unlocks: whether applying a key opens a locked door beside the hero in one step.
         event: what solves the task; None for the stairs alone.
         modules: what `describe` imports.
     """

@@ -16,15 +16,12 @@ _SEEDS = 1 << 31
 def describe(
     seed: int, rooms: int, room_size: int, doors: str = "closed", wall: str = "|", monsters: int = 0
 ) -> str:
-    """The level of an episode.
+    """The level of the episode `seed`.
 
     Args:
-      seed: of the episode.
-      rooms: how many.
-      room_size: the largest, its walls included.
-      doors: their state: 'closed', 'locked' or 'open'.
+      room_size: the largest, walls included.
+      doors: 'closed', 'locked' or 'open'.
       wall: '|', or 'L' for walls of lava.
-      monsters: how many, anywhere.
     """
     drawn = MultiRoomEnv(rooms, rooms, room_size, width=_WIDTH, height=_HEIGHT)
     drawn.reset(seed=seeds.derive(seed, "map") % _SEEDS)

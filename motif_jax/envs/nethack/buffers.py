@@ -83,7 +83,7 @@ class GameMemory:
         return self.view_array[:, :_STATUS_BYTES].view(np.int32)[:, ::2]
 
     def glyphs(self) -> np.ndarray:
-        """int16 [count, 21, 79], as a view."""
+        """int16 [count, 21, 79], a view."""
         return np.ndarray(
             (self.count, *MAP_SHAPE), np.int16, self.views, GLYPHS_AT, (VIEW_BYTES, 2 * MAP_SHAPE[1], 2)
         )
@@ -130,7 +130,7 @@ class Buffers:
         self.tty_colors = self.padded_colors[inside].view(np.int8)
 
     def clear(self) -> None:
-        """Sets everything to zero: the engine writes only what changed, also when a new game starts."""
+        """Zeroes everything: the engine writes only what changed, also when a new game starts."""
         self.now.memory[:] = bytes(VIEW_BYTES)
         self.message.fill(0)
         self.program_state.fill(0)
@@ -138,7 +138,6 @@ class Buffers:
         self.padded_colors.fill(0)
 
     def engine_arrays(self) -> dict[str, np.ndarray]:
-        """The arrays that the engine is given, by its names for them."""
         names = ("glyphs", "blstats", "message", "program_state", "tty_chars", "tty_colors")
         return {name: getattr(self, name) for name in names} | {"misc": self._misc}
 

@@ -25,7 +25,7 @@ _BIRTHDAY = "ubirthday"
 
 
 def preload() -> None:
-    """Prepares what engines have in common, for those that are made in this process and in its forks."""
+    """Prepares what all engines of this process and its forks share."""
     if no_use_of_keeping() is None:
         KeptLibrary(DLPATH).close()
 
@@ -77,7 +77,6 @@ class NetHackEngine:
         self.in_normal_game = engine.in_normal_game
 
     def start(self, core: int, disp: int) -> None:
-        """Starts the game of these two seeds (non-negative, 64 bits)."""
         self.buffers.clear()
         for array in self.more.values():
             array.fill(0)
@@ -106,7 +105,6 @@ class NetHackEngine:
         raise EngineError(f"the game of seeds {core}, {disp} did not get past its opening screens")
 
     def close(self) -> None:
-        """Frees the game, its copy of the library and its folder. Closing twice is allowed."""
         self._close()
 
 

@@ -25,7 +25,7 @@ def new_game(task: str, engine: b.Engine, max_steps: int, compat: Mapping[str, b
 
 
 def new_engine(task: str, buffers: b.Buffers) -> b.Engine:
-    """A game of nle's that is written into `buffers`; the same for every task."""
+    """nle's engine, writing into `buffers`; the same for every task."""
     del task
     # Imported here so that a spec can be had without loading the engine.
     from motif_jax.envs.nethack.engine import NetHackEngine
@@ -84,12 +84,10 @@ class NetHackEnvironment:
         self._extra = tuple((field, getattr(buffers, field)) for field in fields)
 
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
-        """Starts the game of `seed` and writes its first observation into `out`."""
         self._game.start(seed)
         self._write(out)
 
     def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
-        """Presses the key of `action` and dismisses prompts; returns (task reward, end)."""
         result = self._game.advance(action)
         self._write(out)
         if result[1]:
@@ -114,7 +112,7 @@ class NetHackEnvironment:
             out[field][...] = array
 
     def _handles(self, out: Mapping[str, np.ndarray]) -> tuple:
-        """The arrays of a row as they are written: plain memory wherever numpy is not needed, which costs less."""
+        """A row's arrays as plain memory where numpy is not needed, which is faster."""
         handles = (
             out["window_chars"],
             out["window_colors"],
@@ -127,9 +125,7 @@ class NetHackEnvironment:
         return handles
 
     def episode_info(self) -> dict[str, float]:
-        """Return, length and `spec.episode_fields` of the episode that runs or has just ended."""
         return self._game.info()
 
     def close(self) -> None:
-        """Frees the game. Closing twice is allowed."""
         self._game.close()

@@ -54,7 +54,6 @@ class ExtendedGame(Game):
         self._skill_waits = self._looks_away = False
 
     def _play(self, key: int) -> None:
-        """Presses the key of an action, and what follows it without being asked for."""
         self._send(key)
         if key == CAST and not self._ask():
             self._name_spell()

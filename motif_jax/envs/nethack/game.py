@@ -146,10 +146,10 @@ class Game:
         self._look_up(self._message_bytes())[0] = 1
 
     def dismiss(self, leave_questions: bool = True) -> tuple[bool, bool]:
-        """Gets rid of prompts until the hero can act; returns (game over, in normal play).
+        """Dismisses prompts until the hero can act; returns (game over, in normal play).
 
-        With `leave_questions`, a single-key question that the agent is to answer stays. A message that says that
-        the hero went down stairs is kept over the prompts that follow it.
+        With `leave_questions`, a single-key question for the agent stays. A message that the hero went down stairs is kept
+        over the prompts that follow it.
         """
         misc, press, message = self._misc, self._send, self.buffers.message_memory
         for _ in range(_MAX_PROMPTS):
@@ -175,31 +175,27 @@ class Game:
         return self._ask(), bool(self._engine.in_normal_game())
 
     def _settle(self) -> tuple[bool, bool]:
-        """Gets rid of what a step leaves open, and returns what `dismiss` does."""
         return self.dismiss()
 
     def _look(self) -> None:
         """Sees each screen while prompts are dismissed."""
 
     def _leave_level(self) -> None:
-        """Notes what was seen of the level that the hero was on before this step."""
         before = self.buffers.before
         self._explored[before.status[place.DUNGEON], before.status[place.DUNGEON_LEVEL]] = before.explored()
 
     def advance(self, action: int) -> tuple[float, int]:
-        """Plays one step; returns (reward, end). A game that ended alive is quit by the next `start`.
+        """Plays one step; returns (reward, end). The next `start` quits a game that is still alive.
 
-        Raises ValueError for an action that there is not.
+        Raises:
+            ValueError: the action is out of range.
         """
         self._before_memory[:] = self._now_memory
         self.act(action)
         return self.judge()
 
     def act(self, action: int) -> None:
-        """The first half of `advance`: presses the key, after the caller has kept the view before.
-
-        Raises ValueError for an action that there is not.
-        """
+        """The first half of `advance`: presses the key; the caller has kept the earlier view. ValueError as there."""
         try:
             key = self._keys[action]
         except KeyError:
@@ -210,7 +206,7 @@ class Game:
         self.press(key)
 
     def judge(self) -> tuple[float, int]:
-        """The second half of `advance`: dismisses prompts, and finds out what the step has come to."""
+        """The second half of `advance`: dismisses prompts and judges the step."""
         # All in one piece: after each step of the engine this code is cold, and every call costs again.
         memory, record = self._now_memory, self.record
         now = b.read_status(memory)
@@ -257,15 +253,12 @@ class Game:
         return record
 
     def _describe(self, message: bytes) -> list:
-        """The `record` of a message that was not seen before."""
         return [0, offered_letter(message), *events(message)]
 
     def _tells_of_kill(self) -> None:
-        """The step's message is a new one that says that the hero killed something."""
         self._kills += 1
 
     def _finish(self, success: bool, limit: bool, over: bool) -> int:
-        """Ends the episode if the step does; then freezes the episode's numbers."""
         self._solved = self._solved or success
         if over:
             end, why = TERMINATED, END_DEATH
@@ -280,7 +273,7 @@ class Game:
         return end
 
     def quit_ended(self) -> None:
-        """Leaves a game that is resumed after its episode by its own door: one that is merely dropped leaks memory."""
+        """Quits a game that is still alive after its episode; dropping it would leak memory."""
         if not self._quit_at_end:
             return
         self._quit_at_end = False
@@ -313,13 +306,11 @@ class Game:
         }
 
     def info(self) -> dict[str, float]:
-        """Return, length and the episode fields of the spec, of the episode that runs or has just ended."""
         if self._final is not None:
             return dict(self._final)
         return self._numbers(END_RUNNING, self.buffers.now)
 
     def close(self) -> None:
-        """Frees the engine; it cannot be stepped any more."""
         self.press = self._send = _closed
         self._quit_at_end = False
         self._engine.close()

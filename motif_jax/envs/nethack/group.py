@@ -20,9 +20,9 @@ from motif_jax.envs.spec import RUNNING, Row
 
 
 class NetHackGroup:
-    """`count` games of the task `name`. See `motif_jax.envs.spec.EnvironmentGroup` for the calls.
+    """`count` games of the task `name`; options as for `NetHackEnvironment`.
 
-    Options as for `NetHackEnvironment`; `make_engine` makes an engine that writes into given buffers, nle's by default.
+    `make_engine` makes an engine that writes into given buffers, nle's by default.
     """
 
     make_spec = staticmethod(make_spec)
@@ -63,11 +63,9 @@ class NetHackGroup:
         self._extra = tuple((field, getattr(memory, field)()) for field in fields)
 
     def start(self, column: int, seed: int) -> None:
-        """Starts the episode of `seed` in `column`."""
         self._games[column].start(seed)
 
     def step(self, actions: Sequence[int], columns: Sequence[int]) -> tuple[list[float], list[int]]:
-        """Plays `actions[column]` in each of `columns`; returns rewards and ends of all columns, 0 for the others."""
         rewards, ends = [0.0] * self.count, [RUNNING] * self.count
         games = self._games
         self._before[:] = self._now
@@ -78,7 +76,6 @@ class NetHackGroup:
         return rewards, ends
 
     def observe(self, out: Mapping[str, np.ndarray]) -> None:
-        """Writes the newest observations of all columns, [count, ...] each."""
         handles = out.handles if type(out) is Row else None
         chars, colors, messages, counts, blstats = handles or self._handles(out)
         for column, (game, windows, cache, gathered) in enumerate(self._columns):
@@ -97,7 +94,6 @@ class NetHackGroup:
             out[field][...] = array
 
     def _handles(self, out: Mapping[str, np.ndarray]) -> tuple:
-        """The arrays of a row as plain memory, each of them in one piece."""
         handles = (
             *(_flat(out[name]) for name in ("window_chars", "window_colors", "message", "message_count")),
             out["blstats"],
@@ -107,11 +103,9 @@ class NetHackGroup:
         return handles
 
     def episode_info(self, column: int) -> dict[str, float]:
-        """The numbers of the episode in `column` that runs or has just ended."""
         return self._games[column].info()
 
     def close(self) -> None:
-        """Frees the games. Closing twice is allowed."""
         for game in self._games:
             game.close()
 

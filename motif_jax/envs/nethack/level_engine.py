@@ -35,10 +35,7 @@ class LevelEngine(NetHackEngine):
         self._description = ""
 
     def load(self, description: str) -> None:
-        """Makes the level that `description` (a .des file's text) describes the first of games to come.
-
-        Raises EngineError for one that the compiler refuses.
-        """
+        """Makes the level of `description` (a .des file's text) the first of later games; EngineError if it does not compile."""
         if description != self._description:
             (self.folder / "level.des").write_text(description, encoding="latin-1")
             # The game looks for a level beside its data file where that does not have it.

@@ -147,7 +147,7 @@ class KeptLibrary:
         self._last = _functions(base, layout.last)[::-1]
 
     def stand_in(self) -> bytes:
-        """The file that nle is to load."""
+        """The file that nle loads."""
         return elf.pointing_to(self._path, self._head)
 
     def long(self, name: str) -> ctypes.c_long:
@@ -155,10 +155,7 @@ class KeptLibrary:
         return ctypes.c_long.in_dll(self._library, name)
 
     def restore(self) -> None:
-        """Makes it what it was when it was loaded. No game may be running in it.
-
-        What its variables point to is left alone, as it would be if the library were unloaded.
-        """
+        """Restores the variables to their state after loading; no game may be running. What they point to is left alone."""
         for function in self._last:
             function(0, None, None)
         for address, content in self._data:
@@ -169,7 +166,7 @@ class KeptLibrary:
             function(0, None, None)
 
     def close(self) -> None:
-        """Unloads it when no game is left in it. Closing twice is allowed."""
+        """Unloads it once no game runs in it; may be called twice."""
         self._unload()
 
 

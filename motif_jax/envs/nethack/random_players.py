@@ -60,11 +60,7 @@ class Habit:
         return np.array(weights) / sum(weights)
 
     def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
-        """Returns what presses the keys of the episode `seed`.
-
-        Raises:
-          ValueError: the environment has other actions than the NetHack tasks.
-        """
+        """Returns a policy for the episode `seed`; ValueError for actions other than the NetHack tasks'."""
         if spec.num_actions not in GROUPS:
             made_for = " or ".join(map(str, GROUPS))
             raise ValueError(
@@ -111,5 +107,5 @@ class ReplayedActions:
     taken: np.ndarray
 
     def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
-        """Returns what presses the keys in `taken`, int [steps], and then ends the episode."""
+        """Returns a policy that plays `taken`, int [steps], and then ends the episode."""
         return given_actions(self.taken)

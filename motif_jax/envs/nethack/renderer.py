@@ -14,7 +14,7 @@ _SPARE_ROWS = (0, 1)
 
 
 class NetHackRenderer:
-    """See `motif_jax.envs.spec.Renderer`."""
+    """Shows the game's own screen."""
 
     fields = ("tty_chars", "tty_colors", STATUS_FIELD)
 

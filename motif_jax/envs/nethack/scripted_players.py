@@ -59,11 +59,7 @@ class Errand:
     wanted: bytes = b""
 
     def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
-        """Returns what presses the keys of the episode `seed`.
-
-        Raises:
-          ValueError: the environment has other actions than the NetHack tasks, or does not show the screen.
-        """
+        """Returns a policy for the episode `seed`; ValueError for other actions, or without the screen."""
         if missing := [name for name in FIELDS if name not in spec.observation]:
             raise ValueError(
                 f"scripted players read {', '.join(missing)}, which this environment does not show"
@@ -74,8 +70,6 @@ class Errand:
 
 
 class _Game:
-    """One episode of an errand."""
-
     def __init__(self, errand: Errand, habit: Iterator[int]) -> None:
         self._errand, self._habit = errand, habit
         self._level = -1
@@ -86,7 +80,6 @@ class _Game:
         self._peace = self._searched = self._wander = 0
 
     def choose(self, observation: Observation) -> int:
-        """The action on an observation."""
         self._peace = max(0, self._peace - 1)
         if b"Really attack" in observation["message"].tobytes():
             self._peace = _PEACE
@@ -158,11 +151,10 @@ class _Map:
         return self.chars[place] in _PETS and self._colours[place] in _PET_COLOURS
 
     def _is_passable(self, place: int) -> bool:
-        """Whether the hero can step there: floor, or a pet to swap places with."""
+        """Floor, or a pet to swap places with."""
         return self.chars[place] in _FLOOR or self._is_pet(place)
 
     def shows(self, char: int, place: int) -> bool:
-        """Whether `place` shows `char`."""
         return self.chars[place] == char
 
     def leads_on(self, place: int) -> bool:
@@ -205,7 +197,6 @@ class _Map:
 
 
 def _steps(came: Mapping[int, tuple[int, int]], to: int) -> deque[tuple[int, int]]:
-    """The way that led to `to`."""
     found: deque[tuple[int, int]] = deque()
     while came[to][0] >= 0:
         action, before = came[to]

@@ -132,7 +132,6 @@ class StaircaseRule:
         self.ends = not continual
 
     def reset(self) -> None:
-        """Makes the reward available again."""
         self._paid = False
 
     def judge(

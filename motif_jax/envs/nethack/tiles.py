@@ -12,11 +12,7 @@ _PATH = resources.path("third_party/hack_font_tiles/tiles.npy")
 
 
 def load_tiles() -> np.ndarray:
-    """The table, uint8 [256 characters, 16 colours, 6 rows, 6 columns, 3 (red, green, blue)].
-
-    Raises:
-        UserError: the file is missing, or is not that table.
-    """
+    """uint8 [256 characters, 16 colours, 6 rows, 6 columns, 3 (red, green, blue)]; UserError if the file is missing or wrong."""
     if not _PATH.is_file():
         raise UserError(
             f"the tile table {_PATH} is missing: install motif_jax again, or take it from the repository"

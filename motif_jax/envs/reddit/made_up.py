@@ -66,6 +66,6 @@ def write(folder: Path, count: int, seed: int) -> None:
 
 
 def friendly(rng: np.random.Generator) -> str:
-    """A friendly reply."""
+    """A friendly reply, drawn at random."""
     thing = _THINGS[int(rng.integers(len(_THINGS)))]
     return _FRIENDLY[int(rng.integers(len(_FRIENDLY)))].format(thing)

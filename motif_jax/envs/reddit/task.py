@@ -53,7 +53,6 @@ class RedditReply(Observation):
         self.parent, self.text, self.reward = parent, text, reward
 
     def to_sequence(self) -> Dialogue:
-        """The comment, and behind it the reply."""
         texts = [text for text in (self.parent, self.text) if text is not None]
         rewards = [None] * (self.parent is not None) + [self.reward] * (self.text is not None)
         return Dialogue(tuple(texts), tuple(rewards), self.text is not None)
@@ -166,7 +165,6 @@ class Reddit(TextTask):
         return 0 if self.options["tokenizer"] else int(self.options["vocab_size"])
 
     def files(self) -> dict[str, Path]:
-        """See `TextTask`; the comments, and the weights of what scores."""
         folder, run = Path(self.options["folder"]), Path(self.options["upvote_run"])
         comments = [folder / name for name in data.FILES if self.options["folder"]]
         weights = [*run.glob("model/*.safetensors"), *run.glob("*.safetensors")]
@@ -176,7 +174,6 @@ class Reddit(TextTask):
         return found
 
     def prepare(self, kind: str, policy: str, folder: Path) -> dict[str, Any]:
-        """See `TextTask`: made-up comments, where no folder has some."""
         del kind, policy
         if self.options["folder"]:
             return self.options
@@ -185,7 +182,6 @@ class Reddit(TextTask):
 
     @functools.cached_property
     def comments(self) -> list[data.Comment]:
-        """The comments that the indexes name."""
         found = data.read_comments(f"{self.name}.folder", self.options["folder"])
         path = self.options["indexes"]
         if not path:
@@ -206,16 +202,11 @@ class Reddit(TextTask):
         return tuple(text for text in texts if text not in self._known)
 
     def known_scores(self) -> Mapping[str, float]:
-        """See `TextTask`.
-
-        Raises:
-          UserError: the file cannot be read, or holds something else.
-        """
+        """UserError if the file is unreadable or holds something else."""
         return self._known
 
     @functools.cached_property
     def _known(self) -> dict[str, float]:
-        """Scores that were worked out before, by text."""
         path = self.options["scores"]
         if not path:
             return {}
@@ -244,11 +235,7 @@ class Reddit(TextTask):
         return votes
 
     def rewards(self, texts: Sequence[str]) -> list[float]:
-        """The rewards of texts.
-
-        Raises:
-          UserError: a text has no score, and there is nothing that scores it.
-        """
+        """UserError if a text has no score and the task has no scorer."""
         scores = self._upvotes(texts) if self.options["reward"] == "upvote" else self._scores(texts)
         scale, shift = self.options["reward_scale"], self.options["reward_shift"]
         return [scale * score + shift for score in scores]
@@ -302,7 +289,6 @@ class Reddit(TextTask):
         return RecordedReplies(self.comments if name.strip() == "recorded" else None)
 
     def check(self, kind: str, policy: str) -> None:
-        """See `TextTask`; the files are read."""
         super().check(kind, policy)
         if kind == GAMES:
             self._require(
@@ -326,7 +312,6 @@ class Reddit(TextTask):
 
     @property
     def _of_the_record(self) -> bool:
-        """Whether nothing says what a new reply is paid."""
         reward = self.options["reward"]
         return reward == "upvote" or (reward == "upvote_model" and not self.options["upvote_run"])
 

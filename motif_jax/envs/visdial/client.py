@@ -47,17 +47,16 @@ def checked_url(key: str, url: str) -> str:
 
 
 class VisDialServer:
-    """An `OtherSide` behind an address.
+    """An `OtherSide` behind a `checked_url`.
 
     Args:
-      url: of `checked_url`.
       reward: 'rank' or 'distance', see `REWARDS`.
-      timeout: seconds that a request may take.
-      attempts: how often a request is made before it is given up.
-      wait: seconds before the second attempt; doubled before each further one.
+      timeout: seconds for a request.
+      attempts: tries per request.
+      wait: seconds before the second try; doubled before each further one.
 
     Attributes:
-      failures: requests that failed, all together.
+      failures: failed requests in total.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class VisDialServer:
         return self._ask(self._value, _number, history, caption, features)
 
     def answer(self, history: History, caption: str, features: np.ndarray) -> str:
-        """The answer to the last question, without what it is worth."""
+        """The answer to the last question, without its reward."""
         return self._ask(ANSWER, _text, history, caption, features, generates=True)
 
     def ask(self, history: History, caption: str) -> str:

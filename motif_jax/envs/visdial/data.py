@@ -19,12 +19,11 @@ _LAYOUT = "a list of {caption, dialog: [{question, answer}]}"
 
 
 class Scene(NamedTuple):
-    """A picture and what was said about it.
+    """A picture and its dialogue.
 
     Attributes:
-      caption: what everybody knows.
       questions, answers: of each turn.
-      initial, progress: the rank of the true picture before the first question, and what each answer added; None where nobody said.
+      initial, progress: the true picture's rank before the first question, and each answer's gain; None if unknown.
       image: row of the picture's features.
     """
 
@@ -115,16 +114,15 @@ def with_rewards(key: str, path: str, scenes: Sequence[Scene]) -> list[Scene]:
 
 
 class Features:
-    """Features of pictures, a row each, read when they are asked for; from HDF5, or from .npz with the same names.
+    """Feature rows of pictures, read on demand from HDF5, or from .npz with the same names.
 
     Args:
-      key: of the config, for errors.
-      path: of the file.
+      key: config key, for errors.
       split: 'train', 'val', 'test': the array is images_SPLIT.
       normalise: whether rows are divided by their length.
 
     Raises:
-      UserError: the file is not there, has no such array, or h5py is not installed.
+      UserError: the file or the array is missing, or h5py is not installed.
     """
 
     def __init__(self, key: str, path: str, split: str, normalise: bool = True) -> None:

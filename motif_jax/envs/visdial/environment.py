@@ -58,7 +58,6 @@ class VisDialObservation(Observation):
         self.talk, self._rules = talk, rules
 
     def to_sequence(self) -> Dialogue:
-        """The caption, then questions with their rewards and answers."""
         talk, rules = self.talk, self._rules
         texts: list[str] = [talk.scene.caption]
         rewards: list[float | None] = [None]
@@ -137,7 +136,7 @@ class VisDialEnvironment(TextEnvironment):
 
 
 class RemotePolicy(TextPolicy):
-    """Asks what the other side's own questioner would ask."""
+    """Asks the questions of the other side's own questioner."""
 
     def __init__(self, other: OtherSide) -> None:
         self._other = other

@@ -56,11 +56,10 @@ class Rules:
     last_turn_free: bool = False
 
     def reached(self, initial: float, progress: Sequence[float]) -> bool:
-        """Whether the progress made is the asked-for share of what was possible from `initial` on."""
+        """Whether the progress is the required share of what was possible from `initial`."""
         return sum(progress) >= self.percentile * (self.goal - initial)
 
     def ended(self, initial: float, progress: Sequence[float]) -> bool:
-        """Whether the dialogue is over after as many answers as `progress` has."""
         if len(progress) >= TURNS:
             return True
         return self.mode == "env_stops" and bool(progress) and self.reached(initial, progress)

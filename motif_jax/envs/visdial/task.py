@@ -98,7 +98,6 @@ class VisDial(TextTask):
         return f"{self.name}.{key}", str(self.options[key])
 
     def tokenizer(self) -> FileTokenizer:
-        """See `TextTask`: of the option `tokenizer`, with the published tokens added."""
         return FileTokenizer(*self._key("tokenizer"), (STOP,))
 
     def learned_tokens(self) -> int:
@@ -106,7 +105,6 @@ class VisDial(TextTask):
 
     @functools.cached_property
     def scenes(self) -> list[data.Scene]:
-        """The recorded dialogues, with what the reward cache says of them."""
         scenes = data.read_dialogues(*self._key("data"))
         if self.options["reward_cache"]:
             scenes = data.with_rewards(*self._key("reward_cache"), scenes)
@@ -114,7 +112,6 @@ class VisDial(TextTask):
 
     @functools.cached_property
     def features(self) -> data.Features:
-        """The pictures' features."""
         features = data.Features(*self._key("features"), self.options["split"], self.options["normalise"])
         if len(features) != len(self.scenes):
             raise UserError(
@@ -125,7 +122,6 @@ class VisDial(TextTask):
 
     @functools.cached_property
     def other_side(self) -> OtherSide:
-        """The server at the option `url`, which answers."""
         self._require(bool(self.options["url"]), "url", "the server's address, such as http://127.0.0.1:5000")
         given = self.options
         return VisDialServer(
@@ -145,7 +141,6 @@ class VisDial(TextTask):
         return RemotePolicy(self.other_side)
 
     def check(self, kind: str, policy: str) -> None:
-        """See `TextTask`; the files are read."""
         super().check(kind, policy)
         if kind == RECORDED:
             unpaid = self.rules.mode != "env_stops" and self.rules.scale == 0
@@ -171,7 +166,6 @@ class VisDial(TextTask):
         return list(parquet.read(path)) if path else []
 
     def count(self, kind: str) -> int | None:
-        """See `TextTask`: as many as are recorded."""
         if kind == GAMES:
             return None
         return len(self._recorded) if kind == RECORDED else len(self.scenes)
@@ -189,13 +183,13 @@ class VisDial(TextTask):
         return super().stream(kind, policy)
 
     def finish(self, kind: str, folder: Path) -> None:
-        """See `TextTask`: the cache of rewards in the published form."""
+        """Writes the cache of rewards in the published form."""
         if kind == REWARD_CACHE:
             metas = parquet.read(folder / "dialogues.parquet").metas
             atomic_write_json(folder / CACHE_FILE, [json.loads(meta)["values"] for meta in metas])
 
     def at_a_time(self, kind: str) -> int:
-        """See `TextTask`: of talks with a server few, each of which is kept once it is whole."""
+        """Few for talks with a server, since each is saved only once it is complete."""
         return 1024 if kind == RECORDED else 8
 
 
@@ -208,7 +202,7 @@ class Valued:
         self._scenes, self._features, self._other, self._rules = scenes, features, other, rules
 
     def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
-        """See `DialogueStream`; `meta` has `values`, a row of the cache."""
+        """`meta` has `values`, a row of the cache."""
         del rng
         return Dialogues.of(self._valued(scene) for scene in self._scenes[first : first + count])
 

@@ -40,14 +40,14 @@ class Boards:
         return len(self.turns)
 
     def taken(self, rows: np.ndarray) -> Boards:
-        """A copy of some games, which may name one several times."""
+        """A copy of the games `rows`, which may repeat."""
         copy = Boards(self.table, 0)
         copy.guesses, copy.codes, copy.turns = self.guesses[rows], self.codes[rows], self.turns[rows]
         copy.fits, copy.won = self.fits[rows], self.won[rows]
         return copy
 
     def running(self) -> np.ndarray:
-        """The games that continue, int64 [...]."""
+        """The games that have not ended, int64 [...]."""
         return np.flatnonzero(~self.won & (self.turns < TRIES))
 
     def step(
@@ -79,7 +79,7 @@ class Boards:
 
 
 class BoardPlayer(Protocol):
-    """A player of boards."""
+    """A player of many boards."""
 
     def choose(self, boards: Boards, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """A guess for each of the games `rows`, int [rows] places in the table's words."""
@@ -119,7 +119,7 @@ def dialogues_of(
     metas: np.ndarray,
     tries: int,
 ) -> Dialogues:
-    """Dialogues of guesses int [games, 6] (places in `names`), codes, numbers of turns and whether the last one won."""
+    """Dialogues of guesses int [games, 6] (indices into `names`), codes, turns and whether the last one won."""
     there = np.arange(guesses.shape[1]) < turns[:, None]
     texts = np.empty((int(turns.sum()), 2), object)
     texts[:, 0], texts[:, 1] = names[guesses[there]], CODE_TEXTS[codes[there]]

@@ -21,8 +21,7 @@ class WordleObservation(Observation):
 
     Attributes:
       table: its words.
-      guesses: what was guessed.
-      codes: the colours of each, None for a guess that is not five letters a to z.
+      codes: the colours of each guess, None for a guess that is not five letters a to z.
       fits: bool [words], which words still fit.
     """
 
@@ -33,14 +32,12 @@ class WordleObservation(Observation):
 
     @classmethod
     def beginning(cls, table: WordTable) -> WordleObservation:
-        """Nothing has been guessed."""
         return cls(table, (), (), np.ones(len(table.words), bool))
 
     @classmethod
     def replayed(
         cls, table: WordTable, guesses: Sequence[str], codes: Sequence[int | None]
     ) -> WordleObservation:
-        """The game with these guesses and colours."""
         fits = np.ones(len(table.words), bool)
         for guess, code in zip(guesses, codes, strict=True):
             if code is not None:
@@ -57,11 +54,10 @@ class WordleObservation(Observation):
 
     @property
     def terminal(self) -> bool:
-        """Whether the game has ended: won, or six guesses."""
         return len(self.guesses) == TRIES or self.reward == 0.0
 
     def knowledge(self) -> np.ndarray:
-        """Knowledge of letters and positions, int8 [26, 5]."""
+        """int8 [26, 5], see `motif_jax.envs.wordle.knowledge`."""
         rows = zip(self.guesses, self.codes, strict=True)
         return knowledge.after((guess, DIGITS[code]) for guess, code in rows if code is not None)
 
@@ -79,7 +75,7 @@ class WordleObservation(Observation):
         return Dialogue(tuple(texts), tuple(rewards), self.terminal)
 
     def board(self) -> Boards:
-        """The game as one board, with only those guesses that are words of the table."""
+        """The game as one board, without guesses that are not in the table."""
         boards = Boards(self.table, 1)
         boards.fits[0] = self.fits
         known = [
@@ -107,7 +103,7 @@ class WordleEnvironment(TextEnvironment):
         return self._now
 
     def step(self, action: str, hidden: str | None = None) -> Outcome:
-        """Guesses `action`; a hidden word may be given in place of one drawn among those that fit."""
+        """Guesses `action`; `hidden` replaces the word drawn among those that fit."""
         now = self._now
         if now.terminal:
             raise ValueError("the game has ended")

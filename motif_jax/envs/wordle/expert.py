@@ -12,16 +12,13 @@ _BLOCK = 1 << 22
 
 
 def information_gain(table: np.ndarray, members: np.ndarray) -> np.ndarray:
-    """Expected fall of the entropy over the fitting words, in nats, of guessing each of them.
+    """Expected fall of the entropy over the fitting words, in nats, for guessing each of them: float64 [n].
 
-    log n - sum over codes of (n_code / n) log n_code, the words being alike (Snell et al. 2022, the optimal policy).
+    log n - sum over codes of (n_code / n) log n_code, for equally likely words (Snell et al. 2022, the optimal policy).
 
     Args:
       table: codes uint8 [words, words].
       members: int [n], the words that fit.
-
-    Returns:
-      float64 [n].
     """
     count = len(members)
     sizes = np.arange(1, count + 1)

@@ -33,12 +33,12 @@ _KINDS = {"p": "a probability", "n": "a number of at least 1", "l": "a word list
 
 
 class Plan:
-    """A player as a config says it.
+    """A player as a config describes it.
 
     Attributes:
       name: one of `FORMS`.
-      arguments: numbers, lists of words, or plans.
-      lists: all words that it and those inside it may guess besides the game's.
+      arguments: numbers, word lists, or plans.
+      lists: all words that it and its parts may guess besides the game's.
     """
 
     def __init__(self, name: str, arguments: Sequence[Any]) -> None:
@@ -49,7 +49,6 @@ class Plan:
             self.lists += argument if isinstance(argument, tuple) and name != "start" else ()
 
     def player(self, table: WordTable) -> BoardPlayer:
-        """The player on a table that has the words of `lists`."""
         given = [a.player(table) if isinstance(a, Plan) else a for a in self.arguments]
         if self.name == "fitting":
             return players.RandomMixture(table, 1.0)
@@ -70,11 +69,7 @@ class Plan:
 
 
 def parse(text: str, key: str = "policy") -> Plan:
-    """Reads a player; nothing of the text is run.
-
-    Raises:
-      UserError: it is none; names what is wrong and what there is.
-    """
+    """Parses a player, without running any of the text; UserError names what is wrong and what is allowed."""
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -139,8 +134,7 @@ class UserPolicy(TextPolicy):
 
     Args:
       hints: asked for a word when the person types '?'; None for no hints.
-      only: words that may be guessed; None for any five letters.
-      source, out: where the person types and reads.
+      only: allowed guesses; None for any five letters.
     """
 
     def __init__(
@@ -154,11 +148,7 @@ class UserPolicy(TextPolicy):
         self._source, self._out = source or sys.stdin, out or sys.stdout
 
     def act(self, observation: WordleObservation, rng: np.random.Generator) -> str:
-        """Shows the game and asks until there is a word.
-
-        Raises:
-          EOFError: there is no more to read.
-        """
+        """Asks until it has a valid word; EOFError at the end of the input."""
         self._say(f"\n{picture(observation)}\n")
         while True:
             self._say("a word, or ? for a hint: " if self._hints else "a word: ")

@@ -32,7 +32,7 @@ class Games:
 
 
 def _until(boards: Boards, rows: np.ndarray, turns: np.ndarray) -> Boards:
-    """Games as they were after so many turns."""
+    """The games after their first `turns` turns."""
     copy = boards.taken(rows)
     kept = np.arange(TRIES) < turns[:, None]
     copy.guesses[~kept], copy.codes[~kept] = 0, 0
@@ -87,14 +87,7 @@ def _joined(parts: list[tuple[Boards, list[str], np.ndarray]]) -> Dialogues:
 
 
 class Branching:
-    """An expert's games, and behind each of their states `others` games that another player continues with.
-
-    Args:
-      table: the words.
-      expert, other: who plays.
-      others: games a state.
-      restarts: see `_branched`.
-    """
+    """An expert's games, and for each of their states `others` games that another player continues; `restarts`: see `_branched`."""
 
     def __init__(
         self, table: WordTable, expert: BoardPlayer, other: BoardPlayer, others: int, restarts: bool = False
@@ -103,7 +96,7 @@ class Branching:
         self._others, self._restarts = others, restarts
 
     def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
-        """`count` of the expert's games with their branches; groups are numbered from `first` on."""
+        """`count` expert games with their branches; groups are numbered from `first`."""
         played = play(Boards(self._table, count), self._expert, rng)
         rows = np.repeat(np.arange(count), played.turns * self._others)
         turns = np.concatenate([np.repeat(np.arange(n), self._others) for n in played.turns])
@@ -136,7 +129,7 @@ class Adversarial:
         self._others, self._adversaries, self._restarts = others, adversaries, restarts
 
     def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
-        """`count` of the expert's games with what belongs to them; groups are numbered from `first` on."""
+        """`count` expert games with their groups, numbered from `first`."""
         played = play(Boards(self._table, count), self._expert, rng)
         long = np.flatnonzero(played.turns > ADVERSARIAL_TURN + 1)
         rows = np.repeat(long, self._adversaries)

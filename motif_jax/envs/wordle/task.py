@@ -66,7 +66,6 @@ class Wordle(TextTask):
     }
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        """See `TextTask`; the word lists are read."""
         super().__init__(options)
         given = self.options
         self.words = read_words("wordle.words", given["words"], given["num_words"] or None)
@@ -84,7 +83,6 @@ class Wordle(TextTask):
         return WordleEnvironment(WordTable(self.words))
 
     def outcome(self, dialogue: Dialogue) -> dict[str, float]:
-        """See `TextTask`: whether the game was won, and how many guesses had been made before in it."""
         paid = [reward for reward in dialogue.rewards if reward is not None]
         pairs = zip(dialogue.texts, dialogue.rewards, strict=True)
         guesses = [text for text, reward in pairs if reward is not None]
@@ -144,7 +142,6 @@ class Wordle(TextTask):
         return read_words("wordle.words", "tweet_words")
 
     def prepare(self, kind: str, policy: str, folder: Path) -> dict[str, Any]:
-        """See `TextTask`: tweets of simulated people, who play `policy`, and the published structure where that is asked for."""
         if kind != "tweets":
             return self.options
         options = dict(self.options)
@@ -165,7 +162,6 @@ class Wordle(TextTask):
         tweets.simulate(path, self._days, table, plan.player(table), self.options["simulated"], rng)
 
     def read_tweets(self) -> tuple[list[tweets.Tweet], tweets.Guesses]:
-        """All games of the option `tweets`, and which guesses have which colours."""
         given = self.options
         if str(given["tweets"]).endswith(".json"):
             return tweets.read_structure(given["tweets"])

@@ -24,22 +24,16 @@ class WordleTokenizer:
     delimiters = Delimiters(*(NUMBERS[text] for text in DELIMITER_TEXTS))
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text.
-
-        Raises:
-          ValueError: there is something in it that is not one of them.
-        """
+        """ValueError for a character that is not one of the tokens."""
         pieces = _PIECE.findall(text)
         if sum(map(len, pieces)) != len(text):
             raise ValueError(f"{text!r} has more than letters a to z, colours and delimiters")
         return [NUMBERS[piece] for piece in pieces]
 
     def decode(self, tokens: list[int]) -> str:
-        """The text of tokens."""
         return "".join(TOKENS[token] for token in tokens)
 
     def save(self, folder: Path) -> None:
-        """Writes tokenizer.json with the same tokens."""
         backend = Backend(models.WordLevel(NUMBERS))
         backend.pre_tokenizer = pre_tokenizers.Split(Regex(_PIECE.pattern), "isolated")
         backend.decoder = decoders.Fuse()

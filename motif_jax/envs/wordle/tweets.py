@@ -1,8 +1,7 @@
-"""Games that people tweeted: rows of colours without their words, and guesses that fit them (Snell et al. 2022, human data).
+"""Games that people tweeted: rows of colours without words, with guesses that fit them (Snell et al. 2022, human data).
 
-A tweet shows which colours a game had. A game to learn from is such a tweet, a word that has a guess for each of its rows, and one of
-the guesses for each, drawn alike. The published code draws tweet and word again until they fit; here each pair that fits has the same
-chance from the start, which is the same distribution.
+A game is a tweet, a word that has a guess for each of its rows, and one such guess a row, drawn uniformly. The published
+code redraws tweet and word until they fit; drawing among fitting pairs gives the same distribution.
 """
 
 from __future__ import annotations
@@ -62,7 +61,6 @@ def rows_of(text: str) -> tuple[int, ...]:
 
 
 def _until_won(codes: Sequence[int]) -> tuple[int, ...]:
-    """Drops rows after the one that wins."""
     return tuple(codes[: codes.index(ALL_HERE) + 1] if ALL_HERE in codes else codes)
 
 
@@ -99,23 +97,18 @@ def read_csv(path: str | Path, days: Sequence[str]) -> list[Tweet]:
 
 
 class Guesses:
-    """Which guesses have which colours with which word (the published `transitions`).
-
-    Attributes:
-      words, guesses: lists of words; both as arrays of str.
-    """
+    """Which guesses have which colours with which word (the published `transitions`); both lists are arrays of str."""
 
     def __init__(
         self, words: Sequence[str], guesses: Sequence[str], flat: np.ndarray, offsets: np.ndarray
     ) -> None:
-        """`flat` int [...] places in `guesses`; those of word w and code c are from offsets[w, c] to offsets[w, c + 1]."""
+        """`flat` int [...] indexes `guesses`; word w and code c own offsets[w, c] to offsets[w, c + 1]."""
         self.words, self.guesses = np.array(words, object), np.array(guesses, object)
         self._flat, self._offsets = flat, offsets
         self.index = {word: place for place, word in enumerate(words)}
 
     @classmethod
     def of(cls, words: Sequence[str], guesses: Sequence[str]) -> Guesses:
-        """All guesses of a list with all words of another."""
         table, given = WordTable(words), letters(guesses)
         dtype = np.uint16 if len(guesses) <= 1 << 16 else np.int32
         flat = np.empty((table.size, len(guesses)), dtype)
@@ -167,7 +160,7 @@ class Guesses:
         return np.concatenate([np.diff(self._offsets) > 0, np.ones((len(self.words), 1), bool)], 1)
 
     def draw(self, words: np.ndarray, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """A guess of each code with each word, all alike: int [N], int [N] -> int [N] places in `guesses`."""
+        """A uniform guess for each word and code: int [N], int [N] -> int [N] indices into `guesses`."""
         first = self._offsets[words, codes]
         return self._flat[first + rng.integers(0, self._offsets[words, codes + 1] - first)].astype(np.int64)
 
@@ -178,11 +171,7 @@ def _offsets(ends: np.ndarray) -> np.ndarray:
 
 
 def read_structure(path: str | Path) -> tuple[list[Tweet], Guesses]:
-    """Games and guesses of a published JSON file.
-
-    Raises:
-      UserError: it cannot be read, or holds something else.
-    """
+    """Games and guesses of a published JSON file; UserError if it is unreadable or holds something else."""
     data = read_json(path, _REMEDY, keys=("games", "transitions"))
     try:
         guesses = Guesses.read(data["transitions"])
@@ -201,11 +190,7 @@ def write_structure(path: str | Path, tweets: Iterable[Tweet], guesses: Guesses)
 
 
 def read_indexes(path: str | Path, count: int) -> list[int]:
-    """The indexes of a JSON file, each below `count`.
-
-    Raises:
-      UserError: there is no such list in it.
-    """
+    """The indexes of a JSON file, each below `count`; UserError if it holds no such list."""
     remedy = "give a JSON list of indexes of games"
     found = read_json(path, remedy, kind=list)
     for index in found:
@@ -276,7 +261,6 @@ class TweetGames:
         return np.array([self._guesses.index[tweet.word] for tweet in tweets])
 
     def _fitting_words(self, codes: np.ndarray) -> np.ndarray:
-        """The number of words with guesses for all rows, int64 [games]."""
         distinct, which = np.unique(np.sort(codes, 1), axis=0, return_inverse=True)
         counts = np.empty(len(distinct), np.int64)
         step = max(1, _BLOCK // len(self._guesses.words))
@@ -285,7 +269,7 @@ class TweetGames:
         return counts[which.ravel()]
 
     def _fits(self, codes: np.ndarray) -> np.ndarray:
-        """Which words have guesses for all rows: int [N, 6] -> bool [N, words]."""
+        """int [N, 6] -> bool [N, words]."""
         columns = self._guesses.possible.T
         found = columns[codes[:, 0]]
         for row in range(1, TRIES):
@@ -326,14 +310,9 @@ def simulate(
     count: int,
     rng: np.random.Generator,
 ) -> None:
-    """Writes tweets of simulated people as a CSV file in the published form: on a day all have the same word.
+    """Writes `count` simulated tweets as a CSV file in the published form; all tweets of a day have the same word.
 
-    Args:
-      path: the file.
-      days: the words of the days from `FIRST_DAY` on, all in `table`.
-      table, player: who plays with which words.
-      count: number of tweets.
-      rng: for days and games.
+    `days` are the words from `FIRST_DAY` on, all in `table`.
     """
     chosen = rng.integers(0, len(days), count)
     lines: list[list[str]] = []

@@ -32,15 +32,15 @@ def is_word(text: str) -> bool:
 
 
 def read_words(key: str, name: str, most: int | None = None) -> tuple[str, ...]:
-    """The distinct five-letter words of a list, in its order; other lines are skipped, as published.
+    """The distinct five-letter words of a list, in order; other lines are skipped, as published.
 
     Args:
-      key: of the config, for errors.
+      key: config key, for errors.
       name: one of `NAMES`, 'start_words', or a file with a word a line.
-      most: takes the first so many.
+      most: keeps the first so many.
 
     Raises:
-      UserError: there is no such list, or not one five-letter word in it.
+      UserError: no such list, or no five-letter word in it.
     """
     listed = name in (*NAMES, START_WORDS)
     path = resources.path(f"{_FOLDER}/{name}.txt") if listed else Path(name)
