@@ -1,7 +1,7 @@
 """One file a benchmark; each measures one thing against its yardstick in the same run.
 
-A benchmark module has `options() -> ConfigDict` (its settings and their defaults) and `run(config) -> dict`
-(the fields of its JSON line, see `result`); it may have `check(config)` for what `check` here does not know.
+A benchmark module has `options() -> ConfigDict` (settings and defaults) and `run(config) -> dict` (the fields of its JSON line,
+see `result`); it may have `check(config)` for what `check` here leaves out.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def gpu_size(name: str) -> dict[str, Any] | None:
 
 
 def check(config: ConfigDict) -> None:
-    """Raises UserError for options that nothing can be measured with."""
+    """Raises UserError for options that cannot be measured."""
     options = config.options
     for key in sorted(_POSITIVE & set(options)):
         checks.positive(config, f"options.{key}")
@@ -68,7 +68,7 @@ def check(config: ConfigDict) -> None:
 
 
 def machine() -> dict[str, Any]:
-    """The machine: processor, cores, and the accelerators if jax is loaded."""
+    """Processor, cores, and the accelerators if jax is loaded."""
     import sys
 
     found: dict[str, Any] = {"cores": len(os.sched_getaffinity(0)), "processor": _processor()}
@@ -100,13 +100,11 @@ def result(
     """The JSON line of a benchmark: medians over the repeats, their ratio, and the ratios' range.
 
     Args:
-      benchmark: its name.
-      unit: of both sides.
       values: one measurement a repeat.
       baseline: what the yardstick is.
-      baseline_values: one measurement of it a repeat, alternating with `values` where both can be made in turns.
+      baseline_values: one measurement of it a repeat, alternating with `values` where possible.
       settings: everything that was chosen.
-      **more: whatever else is worth knowing.
+      **more: further fields.
     """
     value, base = statistics.median(values), statistics.median(baseline_values)
     ratios = [v / b for v, b in zip(values, baseline_values, strict=True)]

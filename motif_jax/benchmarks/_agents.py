@@ -69,13 +69,10 @@ def first_batch(system: System) -> Batch:
 
 
 def network_flops(config: ConfigDict) -> tuple[float, float]:
-    """Floating-point operations that one row takes in matrix products and convolutions, in inference and in an update.
+    """Floating-point operations of one row in matrix products and convolutions: (forward pass, forward pass and gradient).
 
-    Counted in the published form of the network, whatever form it is computed in. An update takes three forward passes
-    less that part which is the gradient of what goes into the first layers: nobody needs that.
-
-    Returns:
-      (of the forward pass, of forward pass and gradient).
+    Counted in the published form of the network, whatever its computed form. An update takes three forward passes less the
+    gradient of the first layers' inputs, which is not needed.
     """
     published = ConfigDict({**config.network.to_dict(), "first_convolution": "picture"})
     spec = registry.spec(config.environment.name, **settings.training_options(config))
@@ -137,7 +134,7 @@ def matrix_product_rate(dtype: str, seconds: float = 0.5) -> float:
 
 
 def calls_per_second(call: Callable[[], Any], seconds: float) -> float:
-    """How often `call`, whose result is waited for, can be made in a second, after one call to warm up; at least one is timed."""
+    """Calls a second of `call`, whose result is waited for, after one warm-up call; at least one is timed."""
     jax.block_until_ready(call())
     count, elapsed, start = 0, 0.0, time.perf_counter()
     while not count or elapsed < seconds:

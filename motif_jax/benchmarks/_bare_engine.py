@@ -21,7 +21,7 @@ def episode_seed(seed: int, game: int, episode: int) -> int:
 
 
 def write_script(task: str, games: int, length: int, seed: int) -> Script:
-    """Plays random actions and notes what they came to."""
+    """Plays random actions and writes down their results."""
     script: Script = []
     for index in range(games):
         game = Game(task, NetHackEngine(), MAX_EPISODE_STEPS, {})
@@ -50,11 +50,7 @@ def _listen(press: Callable[[int], None], keys: list[int]) -> Callable[[int], No
 
 
 class Bare:
-    """The engine alone.
-
-    Attributes:
-      start_seconds: processor time that starting episodes has taken while it played.
-    """
+    """The engine alone; `start_seconds`: processor time that starting episodes has taken while it played."""
 
     shared_code = False
 
@@ -67,7 +63,6 @@ class Bare:
             engine.start(*game_seeds(episode_seed(seed, index, 0)))
 
     def play(self, start: int, stop: int) -> None:
-        """Plays steps `start` to `stop` of every game."""
         handles = [
             (e, e.step, e.done, e.buffers.misc, e.buffers.message_memory, steps, index)
             for index, (e, steps) in enumerate(zip(self._engines, self._script, strict=True))
@@ -95,7 +90,6 @@ class Bare:
                     self.start_seconds += time.process_time() - before
 
     def close(self) -> None:
-        """Frees the games."""
         for engine in self._engines:
             engine.close()
 

@@ -78,7 +78,7 @@ class Subject(NamedTuple):
     """The subject of a benchmark: a model with fresh weights, and prompts of random tokens.
 
     Attributes:
-      model, params: of the network, parameters in the dtype of the computation.
+      params: in the dtype of the computation.
       prompt: int32 [B, T]; all of it is text.
       valid: bool [B, T], True.
       candidates: int32 [B, N, S]; N is 0 where the benchmark has none.

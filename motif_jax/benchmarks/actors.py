@@ -2,13 +2,14 @@
 
     python -m motif_jax.launch --config=configs/benchmark.py:actors
 
-Value: steps a second of one worker's processor time (everything that its processes do: engine, rules, rows, hand-over);
-yardstick: the bare engine with the same observations, prompts dismissed, as many games in turns as a worker has, timed
-by processor time too. They play in turns of about a third of a second, `turn` steps of every environment, so that a busy
-neighbour on the machine disturbs all of them alike, and with them the bare engine with one game a core, which has the caches
-to itself; what is told are medians over the turns. Besides: the pool's steps a second by the clock, the memory of an actor's game,
-the share of a worker's time that new episodes' starts take, and what a step costs the parent: the hand-over with the actors,
-gathering a row for inference, copying it into a batch, and handing that to the device. About a minute.
+Value: steps a second of one worker's processor time (engine, rules, rows, hand-over). Yardstick, by processor time too: the
+bare engine with the same observations, prompts dismissed, as many games in turns as a worker has. Both play in turns of about a
+third of a second, `turn` steps of every environment, so that a busy neighbour disturbs them alike; so does the bare engine with
+one game a core, which has the caches to itself. Reported are medians over the turns.
+
+Further fields: the pool's steps a second by the clock, memory of a game, the share of a worker's time for starting episodes,
+and the parent's time for a step: hand-over, gathering a row for inference, copying it into a batch, moving that to the device.
+About a minute.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def options() -> ConfigDict:
 
 
 def check(config: ConfigDict) -> None:
-    """Raises UserError for a task without the bare engine that is the yardstick, a manner of starting, or a number of games that there is not."""
+    """Raises UserError for a task without a bare engine, an unknown start method, or too many games."""
     checks.choice(config, "options.env", PLAIN_TASKS)
     checks.choice(config, "options.start_method", METHODS)
     settings.games_per_process(config, _SIZE_KEY)
@@ -66,7 +67,7 @@ def check(config: ConfigDict) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Turn:
-    """One turn of each side; rates are steps a second, of processor time where nothing else is said.
+    """One turn of each side; rates are steps a second, of processor time if not said otherwise.
 
     Attributes:
       pool: of one worker.
@@ -88,11 +89,10 @@ class MeasuredRepeat:
     """One repeat.
 
     Attributes:
-      turns: of all sides.
       gather, copy, transfer: seconds of the parent's processor time for a step, see `_parent`.
-      memory: bytes of an actor's game: proportional set size of all processes that are not this one, over the games.
+      memory: bytes of a game: proportional set size of all other processes, over the games.
       restarts: share of a worker's time that starting episodes takes.
-      games_per_process: as asked for, or what a trial found.
+      games_per_process: as configured, or what a trial found.
     """
 
     turns: list[Turn]
@@ -105,7 +105,7 @@ class MeasuredRepeat:
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
-    """Returns the fields of the JSON line; rates are steps per second of processor time."""
+    """The fields of the JSON line; rates are steps per second of processor time."""
     options = config.options
     settled = ConfigDict(
         {**options.to_dict(), "games_per_process": settings.games_per_process(config, _SIZE_KEY)}
@@ -141,7 +141,6 @@ def _all(found: Sequence[Any], name: str) -> list[float]:
 
 
 def _measure(options: ConfigDict, seed: int) -> MeasuredRepeat:
-    """The pool and the bare engine, with as many games and with one, at `options`' size."""
     envs, steps = options.envs_per_worker, options.steps
     script = write_script(options.env, envs, steps, seed)
     # As many steps, by a game that has the core's caches to itself.
@@ -173,14 +172,13 @@ def _measure(options: ConfigDict, seed: int) -> MeasuredRepeat:
 
 
 def _spent(side: Bare, start: int, stop: int) -> float:
-    """Seconds of processor time from one step up to another."""
     before = time.process_time()
     side.play(start, stop)
     return time.process_time() - before
 
 
 class _Pool:
-    """The pool, which has nothing to do between two turns: the answers of all groups are held then."""
+    """The pool, idle between two turns: the answers of all groups are held then."""
 
     def __init__(self, options: ConfigDict, seed: int) -> None:
         self._config = config = ActorsConfig(
@@ -208,9 +206,9 @@ class _Pool:
         self.pool.__exit__(*error)
 
     def play(self, steps: int) -> tuple[float, float, float]:
-        """Plays so many steps of every environment; returns seconds of the workers' processor time, by the clock, of this process.
+        """Plays `steps` of every environment; returns seconds: the workers' processor time, by the clock, this process's.
 
-        Groups that are faster than others play more of them.
+        Faster groups play more of them.
         """
         pool, left, ready = self.pool, steps * self._config.groups, self._held
         actions = pool.slots.action
@@ -240,10 +238,10 @@ def _processes() -> list[int]:
 
 
 def _parent(pool: ActorPool) -> tuple[float, float, float]:
-    """Seconds of processor time for a step, of what the parent does besides the hand-over, as `online` does it.
+    """Seconds of processor time for a step, of the parent's work besides the hand-over.
 
-    Gathering rows of all groups for an inference call, copying a slot of every group into a batch, and handing the batch to
-    the device, all of whose observation fields are counted.
+    Gathering rows of all groups for an inference call, copying a slot of every group into a batch, and moving the batch, with
+    all observation fields, to the device.
     """
     slots, config = pool.slots, pool.config
     groups = np.arange(config.groups) * config.slots_per_group
@@ -266,7 +264,6 @@ def _parent(pool: ActorPool) -> tuple[float, float, float]:
 
 
 def _seconds(call: Callable[[], Any]) -> float:
-    """Processor time of one call."""
     call()
     count, start = 0, time.process_time()
     while time.process_time() - start < _PARENT_SECONDS:

@@ -36,7 +36,7 @@ def check(config: ConfigDict) -> None:
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
-    """Returns the fields of the JSON line."""
+    """The fields of the JSON line."""
     subject, chosen = _language.subject(config), config.options
     write = functools.partial(jax.jit(_written(subject, chosen.new_tokens)), subject.params, subject.prompt)
     again = functools.partial(jax.jit(_next(subject)), subject.params, _middle(subject, chosen.new_tokens))
@@ -90,13 +90,11 @@ def _next(subject: Subject) -> Any:
 
 
 def _middle(subject: Subject, new_tokens: int) -> jax.Array:
-    """Texts in the middle of being written, int32 [B, T + M / 2]."""
     more = jnp.zeros((len(subject.prompt), max(1, new_tokens // 2)), jnp.int32)
     return jnp.concatenate([subject.prompt, more], axis=1)
 
 
 def _flops(subject: Subject, new_tokens: int) -> float:
-    """Operations in matrix products of the prompts and of all steps."""
     prompts = _language.product_flops(subject.model.prefill, subject.params, subject.prompt, subject.valid)
     # A loop's step is counted once.
     once = _language.product_flops(_written(subject, new_tokens), subject.params, subject.prompt)

@@ -133,7 +133,7 @@ def update_of(config: ConfigDict, network: LanguageAgent) -> tuple[Any, Any]:
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
-    """Returns the fields of the JSON line."""
+    """The fields of the JSON line."""
     chosen = config.options
     ours, theirs = (agent(chosen, config.seed, kind) for kind in (LanguageAgent, Apart))
     (update, make_state), (other, _) = (update_of(config, network) for network in (ours, theirs))

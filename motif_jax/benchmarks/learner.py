@@ -25,7 +25,7 @@ def options() -> ConfigDict:
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
-    """Returns the fields of the JSON line."""
+    """The fields of the JSON line."""
     options = config.options
     training = _agents.training_config(options, config.seed)
     system = System(training)

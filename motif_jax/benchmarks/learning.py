@@ -33,10 +33,7 @@ class Goal(NamedTuple):
 
     Attributes:
       variant: of configs/train_agent.py.
-      measure: of episodes, whose mean must be at least `level`.
-      level: see `measure`.
-      episodes: the newest so many.
-      steps: not getting there within so many is an error.
+      measure: of episodes; its mean over the newest `episodes` must reach `level` within `steps`.
       reward: file of the intrinsic reward, '' for none.
     """
 
@@ -76,7 +73,7 @@ def check(config: ConfigDict) -> None:
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
-    """Returns the fields of the JSON line."""
+    """The fields of the JSON line."""
     found: dict[bool, list[tuple[float, int]]] = {False: [], True: []}
     for repeat in range(config.repeats):
         for serial, values in found.items():
@@ -94,11 +91,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
 
 
 def learn(options: ConfigDict, seed: int, serial: bool) -> tuple[float, int]:
-    """Trains until the task's goal is reached; returns seconds and steps.
-
-    Raises:
-      RuntimeError: it was not reached within the goal's steps.
-    """
+    """Trains until the goal is reached; returns seconds and steps. Raises RuntimeError after the goal's steps."""
     start, goal = time.perf_counter(), GOALS[options.env]
     reward_dir = str(resources.path(goal.reward)) if goal.reward else ""
     sized = ConfigDict({**options, "reward_dir": reward_dir})

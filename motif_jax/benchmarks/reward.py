@@ -76,11 +76,7 @@ def random_games(folder: Path, num_pairs: int, seed: int) -> None:
 
 
 def trainer_config(settings: ConfigDict, folder: Path, seed: int) -> ConfigDict:
-    """The part of train_reward's config that a trainer reads.
-
-    Raises:
-      UserError: the dataset has no labels.
-    """
+    """The part of train_reward's config that a trainer reads. Raises UserError: the dataset has no labels."""
     names = PairsDataset.open(folder).preference_names()
     checks.require(
         bool(names), "options.dataset_dir", str(folder), "a dataset with labels: run annotate on it first"
@@ -143,7 +139,6 @@ class _Sides:
         return jax.block_until_ready(state)
 
     def plain(self, state: tuple[Any, Any], first: int, steps: int) -> tuple[Any, Any]:
-        """Takes `steps` steps one by one."""
         data = self.task.data
         params, opt_state = state
         for pairs in self.pairs(first, steps):
@@ -153,7 +148,6 @@ class _Sides:
         return jax.block_until_ready((params, opt_state))
 
     def fresh(self) -> tuple[Any, tuple[Any, Any]]:
-        """Both sides at the same initial parameters."""
         place = self.trainer.parallel.replicate
         return self.trainer.place(self.start), (place(self.start.params), place(self.start.opt_state))
 
@@ -165,11 +159,7 @@ def check(config: ConfigDict) -> None:
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
-    """Measures both sides, alternating.
-
-    Raises:
-      UserError: a bad value, or a dataset without labels or with too few pairs.
-    """
+    """Measures both sides, alternating. Raises UserError for a bad value, missing labels or too few pairs."""
     check(config)
     settings = config.options
     with tempfile.TemporaryDirectory() as temporary:

@@ -37,7 +37,7 @@ def check(config: ConfigDict) -> None:
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
-    """Returns the fields of the JSON line."""
+    """The fields of the JSON line."""
     subject, chosen = _language.subject(config), config.options
     sides = {"shared": shared(subject), "rows": rows(subject), "keys_per_row": _keys_per_row(subject)}
     arguments = (subject.params, subject.prompt, subject.candidates)

@@ -51,7 +51,7 @@ def check(config: ConfigDict) -> None:
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
-    """Returns the fields of the JSON line."""
+    """The fields of the JSON line."""
     chosen = config.options
     positions = chosen.prompt_tokens + chosen.new_tokens
     made = _text_agents.make(

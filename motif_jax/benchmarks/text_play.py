@@ -29,8 +29,6 @@ _HOW = Decoding("greedy", 6, advantage_weight=16.0, advantage_clip=0.0)
 
 
 class _Anew(AgentTextActor):
-    """Begins again every turn, so that nothing of a text is kept."""
-
     def begin(self, episodes: Sequence[int]) -> None:
         super().begin(episodes)
         self._begun = episodes
@@ -59,7 +57,7 @@ def check(config: ConfigDict) -> None:
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
-    """Returns the fields of the JSON line."""
+    """The fields of the JSON line."""
     chosen = config.options
     task = registry.make("wordle", {"num_words": chosen.num_words})
     size = task.tokenizer().size

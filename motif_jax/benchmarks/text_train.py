@@ -67,7 +67,7 @@ def check(config: ConfigDict) -> None:
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
-    """Returns the fields of the JSON line."""
+    """The fields of the JSON line."""
     chosen = config.options
     made = _text_agents.make(
         chosen.width, chosen.layers, chosen.vocabulary, chosen.length, chosen.dtype, config.seed
@@ -110,8 +110,6 @@ def run(config: ConfigDict) -> dict[str, Any]:
 
 
 class _NoDialogues:
-    """A program's shapes need none."""
-
     batch_size: int = 1
     steps_per_pass: int | None = None
 

@@ -2,13 +2,16 @@
 
     python -m motif_jax.launch --config=configs/benchmark.py:train
     python -m motif_jax.launch --config=configs/benchmark.py:train --config.options.reward_dir=runs/reward
-    python -m motif_jax.launch --config=configs/benchmark.py:train --config.options.network=laptop --config.options.beside=quickstart
+    python -m motif_jax.launch --config=configs/benchmark.py:train --config.options.network=laptop
+      --config.options.beside=quickstart
 
-Value: environment steps a second; yardstick, in the same run but after all repeats of the training, whose actors have to
-be gone: what the learner and inference alone would allow if they took turns on the device,
-1 / (1 / learner + 1 / inference), inference with as many rows a call as the training had on average. Besides: where every part waits, policy lag, bytes moved, model FLOP/s as a share of the matrix-product rate, memory,
-seconds of an inference call by rows. With `beside`, a variant of train_agent, the whole system runs with that one's network and with
-its own in turns, a new system each time. About two minutes on CPU. On a GPU: `configs/benchmark.py:train_gpu`.
+Value: environment steps a second. Yardstick, after all repeats of the training, whose actors must be gone: 1 / (1 / learner + 1
+/ inference), the rate if both took turns on the device, inference at the training's mean rows a call. Further fields: waits of
+every part, policy lag, bytes moved, model FLOP/s as a share of the matrix-product rate, memory, seconds of an inference call by
+rows.
+
+With `beside`, a variant of train_agent, the system runs with that network and its own in turns, a new system each time. About
+two minutes on CPU. On a GPU: `configs/benchmark.py:train_gpu`.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ def options() -> ConfigDict:
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
-    """Returns the fields of the JSON line."""
+    """The fields of the JSON line."""
     options = config.options
     training = _agents.training_config(options, config.seed)
     turns = [training]
@@ -97,7 +100,6 @@ def run(config: ConfigDict) -> dict[str, Any]:
 
 
 def _in_turns(trainings: Sequence[ConfigDict], config: ConfigDict) -> dict[str, Any]:
-    """Steps a second of two trainings in turns, a new system each time."""
     rates: list[list[float]] = [[], []]
     for _ in range(config.repeats):
         for training, found in zip(trainings, rates, strict=True):
@@ -146,6 +148,5 @@ def _play(
 
 
 def _memory() -> int:
-    """Proportional set size of this process and its children, in bytes."""
     processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
     return sum(process.memory_full_info().pss for process in processes)

@@ -226,5 +226,5 @@ def sections(data: ComparisonData) -> list[Section]:
 
 
 def render(data: ComparisonData, written: str) -> str:
-    """Returns the page."""
+    """The page."""
     return page.render(data.title, f"motif_jax, written {written}", sections(data))

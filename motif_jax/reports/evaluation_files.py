@@ -130,7 +130,7 @@ def _finite(value: Any) -> Any:
 
 
 def speed(rows: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
-    """Returns (steps a second, seconds of play) over all sessions of a journal; (0, 0) without rows."""
+    """(steps a second, seconds of play) over all sessions of a journal; (0, 0) without rows."""
     seconds: dict[int, float] = {}
     for row in rows:
         seconds[row["session"]] = max(seconds.get(row["session"], 0.0), row["session_seconds"])
@@ -224,7 +224,7 @@ _NOT_DRAWN = (*OBSERVED, "text", "text_bytes", "change")
 
 
 def games(evaluation: Mapping[str, Any], key: str) -> dict[tuple[str, int], float]:
-    """Returns the number `key` of every episode that has it, by game: the environment, what it is drawn from, and the seed."""
+    """The number `key` of every episode that has it, by game: the environment, what it is drawn from, and the seed."""
     plan = evaluation["plan"]
     options = {name: value for name, value in (plan.get("options") or {}).items() if name not in _NOT_DRAWN}
     where = json.dumps([plan["environment"], plan.get("drawn_from", options)], sort_keys=True)

@@ -24,7 +24,7 @@ from motif_jax.reports.statistics import (
 
 
 def summaries(evaluation: Mapping[str, Any]) -> dict[str, Summary]:
-    """Returns the summaries of an evaluation.json by key."""
+    """The summaries of an evaluation.json by key."""
     return {key: Summary.from_dict(value) for key, value in evaluation["measures"].items()}
 
 
@@ -45,7 +45,7 @@ class MeasureRow:
 
 
 def rows_of(data: RunData) -> list[MeasureRow]:
-    """Returns the numbers of the evaluations side by side: of the page, and of the tables to take away."""
+    """The numbers of the evaluations side by side: of the page, and of the tables to take away."""
     by_name = {name: summaries(evaluation) for name, evaluation in data.evaluations.items()}
     rows = []
     for key in in_order(key for summary in by_name.values() for key in summary):
@@ -71,7 +71,6 @@ def against(data: RunData, key: str) -> dict[str, tuple[Difference, float]]:
 
 
 def _confidence(data: RunData) -> str:
-    """The confidence of the evaluations' intervals: '95 %', or '95 % and 90 %' where they differ."""
     levels = dict.fromkeys(evaluation["confidence"] for evaluation in data.evaluations.values())
     return " and ".join(f"{100 * level:g} %" for level in levels)
 

@@ -144,7 +144,7 @@ def _calibration(reward: ExplainedReward) -> Plot:
 
 
 def render(explanation: Explanation, written: str, max_rows: int | None = None) -> str:
-    """Returns the page.
+    """The page.
 
     Args:
       written: when, for the line below the title.

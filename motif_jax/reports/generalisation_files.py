@@ -98,11 +98,7 @@ def write_returns(folder: str | os.PathLike[str], name: str, rows: Rows) -> None
 
 
 def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Returns tests.json of a folder of test_language_agent.
-
-    Raises:
-      UserError: there is none, or it is damaged.
-    """
+    """Returns tests.json of a folder of test_language_agent. Raises UserError: there is none, or it is damaged."""
     path = Path(folder) / SUMMARY
     if not path.exists():
         raise UserError(f"{folder} holds no tests: it has no {SUMMARY}; run test_language_agent there")

@@ -112,7 +112,7 @@ def _held_out(data: RunData) -> list[tuple[str, str, str]]:
 
 
 def facts(data: RunData) -> list[tuple[str, str, str]]:
-    """Returns the numbers that stand first: (what, value, what stands below it)."""
+    """The numbers that stand first: (what, value, what stands below it)."""
     items = []
     if "pairs" in data.dataset:
         items.append(("preference pairs", data.dataset["pairs"], data.dataset.get("origin", "")))

@@ -173,7 +173,7 @@ def judge_evaluations(
 
 
 def judge_run(data: RunData) -> list[Verdict]:
-    """Returns what is to be said of a run: of its training, and of its agent against every other evaluation."""
+    """What is to be said of a run: of its training, and of its agent against every other evaluation."""
     verdicts = []
     if data.episodes and data.reward_reads and not recorded(data.episodes):
         verdicts.append(Verdict(_NOT_TRACED, ""))

@@ -21,7 +21,7 @@ _UNSHOWN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud80
 
 @cache
 def asset(name: str) -> str:
-    """Returns a text file that comes with this package."""
+    """A text file that comes with this package."""
     return resources.files("motif_jax.reports").joinpath("assets", name).read_text(encoding="utf-8")
 
 
@@ -50,7 +50,7 @@ class Markup:
 
 
 def embed_json(value: Any, name: str) -> str:
-    """Returns a script element that holds `value` as data; no text in it can end the element."""
+    """A script element that holds `value` as data; no text in it can end the element."""
     text = json.dumps(value, separators=(",", ":"))
     text = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     return f'<script type="application/json" id="{escape(name)}">{text}</script>'
@@ -77,7 +77,7 @@ def table(
     empty: str = "nothing to show",
     limit: int | None = None,
 ) -> str:
-    """Returns a table whose columns sort on a click or Enter.
+    """A table whose columns sort on a click or Enter.
 
     Args:
       header: column titles, with units.
@@ -108,12 +108,12 @@ def table(
 
 
 def nothing(reason: str) -> str:
-    """Returns a box that says why there is nothing."""
+    """A box that says why there is nothing."""
     return f'<div class="empty">{escape(reason)}</div>'
 
 
 def heading(text: str) -> str:
-    """Returns a heading inside a section."""
+    """A heading inside a section."""
     return f'<h3 class="after">{escape(text)}</h3>'
 
 
@@ -123,7 +123,7 @@ def fold(summary: str, content: str) -> str:
 
 
 def tiles(items: Sequence[tuple[str, str, str]]) -> str:
-    """Returns a row of numbers: (label, value, what stands below it)."""
+    """A row of numbers: (label, value, what stands below it)."""
     return (
         '<div class="tiles">'
         + "".join(
@@ -136,13 +136,13 @@ def tiles(items: Sequence[tuple[str, str, str]]) -> str:
 
 
 def section(title: str, name: str, *content: str, note: str = "") -> str:
-    """Returns a section with a heading that can be linked to; `note` explains it in a sentence."""
+    """A section with a heading that can be linked to; `note` explains it in a sentence."""
     explained = f'<p class="explain">{escape(note)}</p>' if note else ""
     return f'<section id="{escape(name)}"><h2>{escape(title)}</h2>{explained}{"".join(content)}</section>'
 
 
 def figure(title: str, chart: str, caption: str = "") -> str:
-    """Returns a titled chart."""
+    """A titled chart."""
     below = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
     return f"<figure><h3>{escape(title)}</h3>{chart}{below}</figure>"
 
@@ -153,7 +153,7 @@ def grid(*figures: str) -> str:
 
 
 def verdict(text: str, kind: str = "") -> str:
-    """Returns a sentence that stands out; kind '', 'good' or 'bad'."""
+    """A sentence that stands out; kind '', 'good' or 'bad'."""
     return f'<p class="verdict {kind}">{escape(text)}</p>'
 
 

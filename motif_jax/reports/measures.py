@@ -85,12 +85,12 @@ _NO_MEASURES = frozenset(
 
 
 def with_unit(what: Measure) -> str:
-    """Returns the title with the unit in brackets, where it has one."""
+    """The title with the unit in brackets, where it has one."""
     return f"{what.title} ({what.unit})" if what.unit else what.title
 
 
 def measure(key: str) -> Measure:
-    """Returns the measure of `key`; numbers that are not listed get their key as title."""
+    """The measure of `key`; numbers that are not listed get their key as title."""
     return BY_KEY.get(key, Measure(key, key.replace("_", " "), "", ""))
 
 
@@ -102,7 +102,7 @@ def in_order(keys: Iterable[str]) -> list[str]:
 
 
 def measured_keys(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Returns the keys that every row has a number for: listed measures first, others by name."""
+    """The keys that every row has a number for: listed measures first, others by name."""
     if not rows:
         return []
     shared = set.intersection(
@@ -195,7 +195,7 @@ HEADER = ("measure", "unit", "mean", "median", "interquartile mean", "range")
 
 
 def table_rows(summaries: Mapping[str, Summary]) -> list[tuple[str, ...]]:
-    """Returns the cells of an evaluation table below `HEADER`; a rate has no median."""
+    """The cells of an evaluation table below `HEADER`; a rate has no median."""
     rows: list[tuple[str, ...]] = []
     for key in in_order(summaries):
         summary = summaries[key]

@@ -20,7 +20,7 @@ _ESCAPE = re.compile(r"\\x([01][0-9a-f]|5c|7f|[89a-f][0-9a-f])")
 
 
 def as_text(message: np.ndarray | bytes) -> str:
-    """Returns a NUL-padded message as text; bytes outside printable ASCII show as their escape."""
+    """A NUL-padded message as text; bytes outside printable ASCII show as their escape."""
     raw = (message.tobytes() if isinstance(message, np.ndarray) else message).rstrip(b"\0")
     return _UNSHOWN.sub(lambda found: f"\\x{ord(found[0]):02x}", raw.decode("latin-1"))
 
@@ -111,7 +111,7 @@ def unpack(text: str) -> list[MessageTally]:
 
 
 def as_rows(tallies: Sequence[MessageTally]) -> list[dict[str, Any]]:
-    """Returns the tallies as dictionaries."""
+    """The tallies as dictionaries."""
     return [asdict(tally) for tally in tallies]
 
 

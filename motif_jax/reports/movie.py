@@ -117,7 +117,7 @@ def _draw_bars(draw: Any, rewards: np.ndarray, step: int, width: int, top: int) 
 
 
 def chosen_steps(film: Film, start: int, stop: int | None, every: int) -> list[int]:
-    """Returns the steps of a movie: every `every`-th of [start, stop), and every rewarded one."""
+    """The steps of a movie: every `every`-th of [start, stop), and every rewarded one."""
     stop = len(film) if stop is None else min(stop, len(film))
     rewards = film.task_rewards if film.intrinsic is None else film.intrinsic
     return [
@@ -133,11 +133,7 @@ def _frames(film: Film, steps: list[int], size: int) -> Iterator[np.ndarray]:
 
 
 def gif(film: Film, steps: list[int], frames_per_second: float = 10.0, size: int = 10) -> bytes:
-    """The steps of a film as an animated GIF.
-
-    Raises:
-      UserError: the film has no screen, or there are no steps.
-    """
+    """The steps of a film as an animated GIF. Raises UserError: the film has no screen, or there are no steps."""
     from PIL import Image
 
     if not steps:
@@ -196,7 +192,7 @@ def _encoded(images: Iterator[Any], duration: int) -> bytes:
 
 
 def has_ffmpeg() -> bool:
-    """Whether MP4 files can be written here."""
+    """Whether ffmpeg is installed."""
     return shutil.which("ffmpeg") is not None
 
 

@@ -37,7 +37,6 @@ def _floats(array: np.ndarray | None, digits: int = 4) -> list[float | None] | N
 
 
 def _distinct(texts: list[str]) -> dict[str, list[Any]]:
-    """Each text once, and which of them a row has."""
     places: dict[str, int] = {}
     index = [places.setdefault(text, len(places)) for text in texts]
     return {"texts": list(places), "index": index}
@@ -102,7 +101,7 @@ def _note(name: str, film: Film) -> str:
 
 
 def render(film: Film) -> str:
-    """Returns the page."""
+    """The page."""
     facts = [
         f"{film.task}",
         f"seed {film.seed}",

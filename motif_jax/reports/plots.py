@@ -15,7 +15,7 @@ _LONGEST_STEM = 100  # characters of a file name
 
 
 def draw(plot: Plot) -> dict[str, bytes]:
-    """Returns the picture as {'png': bytes, 'pdf': bytes}."""
+    """The picture as {'png': bytes, 'pdf': bytes}."""
     figure, pictures = picture(plot, alone=True), {}
     for kind in ("png", "pdf"):
         buffer = io.BytesIO()

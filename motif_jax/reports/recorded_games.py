@@ -20,7 +20,7 @@ _SHOWN = ("return", "length", "score", "dlvl")
 
 
 def read_recorded(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """Returns the rows of episodes.jsonl in an agent's run folder that have a recording, with its `stem`."""
+    """The rows of episodes.jsonl in an agent's run folder that have a recording, with its `stem`."""
     stems = {}
     for path in sorted((Path(folder) / "recordings").glob("step-*.json")):
         if found := NAME.fullmatch(path.stem):
@@ -48,7 +48,6 @@ def _table(
     watch: Callable[[Mapping[str, Any]], html.Markup | TableCell],
     count: int = 5,
 ) -> Table:
-    """The best and the worst `count` games by `key`; `lead` are the columns in front of the numbers."""
     ranked = sorted(rows, key=lambda row: -row[key])
     chosen = ranked if len(ranked) <= 2 * count else [*ranked[:count], *ranked[-count:]]
     shown = [key, *(name for name in _SHOWN if name != key and name in chosen[0])]

@@ -71,7 +71,7 @@ def _glance(data: RunData) -> Section:
 
 
 def render(data: RunData, written: str) -> str:
-    """Returns the page of a run."""
+    """The page of a run."""
     return page.render(data.title, f"motif_jax, written {written}", sections(data))
 
 
@@ -81,7 +81,7 @@ def lines(data: RunData) -> list[str]:
 
 
 def texts(data: RunData) -> dict[str, str]:
-    """Returns the texts of report.md and report.tex."""
+    """The texts of report.md and report.tex."""
     return page.texts(data.title, lines(data), sections(data), "report")
 
 
@@ -110,7 +110,7 @@ def _description(path: Path) -> dict[str, Any]:
 
 
 def as_json(data: RunData) -> dict[str, Any]:
-    """Returns the same as plain data, numbers unrounded; None where there is none."""
+    """The same as plain data, numbers unrounded; None where there is none."""
     text, kind = headline(data)
     rows = rows_of(data)
     return _plain(

@@ -85,7 +85,6 @@ def joined_stretches(curves: Sequence[Curve], stop: float, stretches: int, least
 
 
 def _places(curve: Curve, edges: np.ndarray) -> np.ndarray:
-    """The stretch of each value, int [n]; -1 beyond the last."""
     place = np.minimum(np.searchsorted(edges, curve.x, "right") - 1, len(edges) - 2)
     return np.where(curve.x <= edges[-1], place, -1)
 

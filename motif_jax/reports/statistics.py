@@ -40,7 +40,7 @@ def repeatable_rliable(seed: int = 0) -> Iterator[None]:
 
 
 def interquartile_mean(values: np.ndarray) -> np.ndarray:
-    """Returns the mean along the last axis without its lowest and highest quarter, [...] from [..., n]."""
+    """The mean along the last axis without its lowest and highest quarter, [...] from [..., n]."""
     values = np.sort(np.asarray(values, np.float64), -1)
     cut = values.shape[-1] // 4
     return values[..., cut : values.shape[-1] - cut].mean(-1)
@@ -138,7 +138,6 @@ def _resampled(
     resamples: int,
     generator: np.random.Generator,
 ) -> list[np.ndarray]:
-    """Each statistic of `resamples` draws of the n in [..., n], [resamples] each."""
     rows = max(1, _CHUNK // values.size)
     drawn: list[list[np.ndarray]] = [[] for _ in statistics]
     for start in range(0, resamples, rows):
@@ -150,7 +149,7 @@ def _resampled(
 
 
 def percentile_interval(drawn: np.ndarray, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Returns the bounds of the middle `confidence` of `drawn` [resamples]."""
+    """The bounds of the middle `confidence` of `drawn` [resamples]."""
     tail = 100 * (1 - confidence) / 2
     low, high = np.percentile(drawn, [tail, 100 - tail])
     return float(low), float(high)
@@ -169,13 +168,13 @@ def summarise(
 
 
 def wilson_interval(values: Sequence[float] | np.ndarray, confidence: float = CONFIDENCE) -> Estimate:
-    """Returns the share of ones among `values` [n], each 0 or 1, with its interval as of `wilson`."""
+    """The share of ones among `values` [n], each 0 or 1, with its interval as of `wilson`."""
     array = np.asarray(values, np.float64)
     return wilson(float(array.mean()), len(array), confidence)
 
 
 def wilson(share: float, n: int, confidence: float = CONFIDENCE) -> Estimate:
-    """Returns the `share` of yes among `n` with Wilson's score interval (Wilson 1927).
+    """The `share` of yes among `n` with Wilson's score interval (Wilson 1927).
 
     Unlike the bootstrap it has a width when all values are equal.
     """
@@ -190,7 +189,7 @@ Games = Mapping[Any, float]
 
 
 def matched(first: Games, second: Games) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Returns the numbers of two sides, game by game where both played at least half of the smaller side's games.
+    """The numbers of two sides, game by game where both played at least half of the smaller side's games.
 
     Returns:
       (first [n], second [m], whether they are pairs, and n = m).
@@ -276,7 +275,7 @@ def _correlation(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def probability_of_improvement(first: np.ndarray, second: np.ndarray) -> float:
-    """Returns the chance that an episode of `first` [n] beats one of `second` [m], ties counting half.
+    """The chance that an episode of `first` [n] beats one of `second` [m], ties counting half.
 
     This is the Mann-Whitney statistic divided by n m (Agarwal et al. 2021, section 4.3).
     """

@@ -70,11 +70,7 @@ _UNSAID = Yardstick("defaultgoal", "8d242f65191abc34137bda6badb62686")
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The lines of runs that are there.
-
-    Raises:
-      UserError: a line is damaged.
-    """
+    """The lines of runs that are there. Raises UserError: a line is damaged."""
     rows = list(read_json_lines(path, ("seed",)))
     kinds = {"method": str, "flags": str, "games": dict, "figures": dict}
     for number, row in enumerate(rows, start=1):
@@ -208,13 +204,11 @@ def _scores(runs: Mapping[int, Mapping[str, Any]], seeds: Sequence[int], key: st
 
 
 def _compared(own: Iterable[int], others: Iterable[int]) -> tuple[list[int], list[int]]:
-    """The seeds by which two methods are compared: those that both have, else all of each."""
     both = sorted(set(own) & set(others))
     return (both, both) if both else (sorted(own), sorted(others))
 
 
 def _shared(runs: Mapping[str, Mapping[int, Mapping[str, Any]]], measures: Sequence[str]) -> list[str]:
-    """Those of `measures` that every run has: lines of earlier versions have fewer."""
     return [key for key in measures if all(key in games for of in runs.values() for games in of.values())]
 
 
@@ -236,7 +230,6 @@ def _averages(scores: Mapping[str, np.ndarray], resamples: int, means: bool) -> 
 
 
 def _above(first: np.ndarray, other: np.ndarray, resamples: int, paired: bool, means: bool) -> Estimate:
-    """The difference of interquartile means, or means, of [runs, games] and [other runs, the same games]; `paired`: of the same seeds."""
     generator = np.random.default_rng(0)
 
     def mean(values: np.ndarray) -> float:

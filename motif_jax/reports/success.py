@@ -99,6 +99,5 @@ def _is_earlier(first: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _is_blind(evaluation: Mapping[str, Any]) -> bool:
-    """Whether what played could not read what it saw."""
     plan = evaluation["plan"]
     return plan["policy"] in (RANDOM, FIXED) or (plan.get("options") or {}).get("change") in EXCHANGED

@@ -36,7 +36,7 @@ class RewardTotals:
 
 
 def screen_text(chars: np.ndarray, colors: np.ndarray, cursor: tuple[int, int] | None = None) -> Text:
-    """Returns the game's screen uint8, int8 [rows, columns] as text in colour; the cursor in reverse."""
+    """The game's screen uint8, int8 [rows, columns] as text in colour; the cursor in reverse."""
     text = Text(no_wrap=True, end="")
     for row, (line, shades) in enumerate(zip(chars.tolist(), colors.tolist(), strict=True)):
         start = 0
@@ -54,7 +54,7 @@ def screen_text(chars: np.ndarray, colors: np.ndarray, cursor: tuple[int, int] |
 
 
 def picture_text(picture: np.ndarray) -> Text:
-    """Returns a picture uint8 [height, width, 3] as half blocks, at most 64 columns and 18 lines."""
+    """A picture uint8 [height, width, 3] as half blocks, at most 64 columns and 18 lines."""
     from PIL import Image
 
     image = Image.fromarray(picture)
@@ -69,7 +69,7 @@ def picture_text(picture: np.ndarray) -> Text:
 
 
 def bar(value: float, width: int = 32, limit: float = BAR_RANGE) -> Text:
-    """Returns a bar from the middle: green to the right above 0, red to the left below."""
+    """A bar from the middle: green to the right above 0, red to the left below."""
     half = width // 2
     length = min(half, round(abs(value) / limit * half))
     if value >= 0:
@@ -178,7 +178,7 @@ def view(
 
 
 def message_tables(tallies: Sequence[MessageTally], title: str, most: int = TOP_MESSAGES) -> list[Table]:
-    """Returns the messages of an episode by count, and with a reward by what they paid in all.
+    """The messages of an episode by count, and with a reward by what they paid in all.
 
     Columns: the message, how often it was seen, its normalised reward, and what it paid after threshold and count
     discount in the whole episode.

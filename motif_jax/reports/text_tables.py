@@ -45,7 +45,7 @@ def csv_cell(text: str) -> str:
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Returns a Markdown table; pipes, line breaks and HTML in cells are escaped."""
+    """A Markdown table; pipes, line breaks and HTML in cells are escaped."""
 
     def line(cells: Sequence[str]) -> str:
         escaped = (markdown_escape(cell.replace("\\", "\\\\").replace("|", "\\|")) for cell in cells)
@@ -55,7 +55,7 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def latex(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str, label: str) -> str:
-    """Returns a LaTeX table (packages booktabs, graphicx): first column left, others right, no wider than the line."""
+    """A LaTeX table (packages booktabs, graphicx): first column left, others right, no wider than the line."""
 
     def line(cells: Sequence[str]) -> str:
         # A bracket at the start of a row would be read as an argument of the end of the row before.
@@ -90,7 +90,7 @@ def terminal(
     caption: str = "",
     text_first: bool = False,
 ) -> Table:
-    """Returns a rich table; cells are shown literally, markup in them is not interpreted.
+    """A rich table; cells are shown literally, markup in them is not interpreted.
 
     Args:
       header, rows: of the table; the first column stands left, the others right.

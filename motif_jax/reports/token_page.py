@@ -49,11 +49,7 @@ class TokenText:
 
 
 def render(texts: Sequence[TokenText], title: str, subtitle: str) -> str:
-    """The page of the texts, in this order.
-
-    Raises:
-      ValueError: a row has not as many numbers as its text has tokens.
-    """
+    """The page of the texts, in this order. Raises ValueError: a row has not as many numbers as its text has tokens."""
     for text in texts:
         for name, values in [*text.rows.items(), *text.words.items()]:
             if len(values) != len(text.pieces):
@@ -74,7 +70,6 @@ def render(texts: Sequence[TokenText], title: str, subtitle: str) -> str:
 
 
 def _scale(rows: Sequence[Sequence[float] | np.ndarray]) -> float:
-    """The number that has the full colour: the largest of all texts, so that they can be compared."""
     values = np.abs(np.concatenate([np.asarray(row, float) for row in rows]))
     values = values[np.isfinite(values)]
     return float(f"{values.max():.6g}") if len(values) and values.max() > 0 else 1.0

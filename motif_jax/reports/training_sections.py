@@ -191,7 +191,6 @@ _PAID = ("message", "reward paid in all", "share", "seen (times)", "episodes", "
 def _own(
     data: RunData, header: tuple[str, ...], rows: Sequence[tuple[TableCell, ...]]
 ) -> tuple[tuple[str, ...], Sequence[tuple[TableCell, ...]]]:
-    """A table without its last column, what a message pays the first time, where that is not a number of the message."""
     return (header[:-1], [row[:-1] for row in rows]) if data.reward_reads else (header, rows)
 
 

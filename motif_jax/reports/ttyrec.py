@@ -27,7 +27,7 @@ def _style(color: int) -> bytes:
 
 
 def _draw(chars: np.ndarray, colors: np.ndarray, before: tuple[np.ndarray, np.ndarray] | None) -> bytes:
-    """Returns what brings a terminal from `before` (None: unknown) to the screen [rows, columns]."""
+    """What brings a terminal from `before` (None: unknown) to the screen [rows, columns]."""
     if before is None:
         parts = [b"\x1b[0m\x1b[2J"]
         # A cell that was cleared holds a blank of colour 0.
@@ -45,7 +45,7 @@ def _draw(chars: np.ndarray, colors: np.ndarray, before: tuple[np.ndarray, np.nd
 
 
 def _runs(changed: np.ndarray, colors: np.ndarray) -> list[tuple[int, tuple[int, int]]]:
-    """Returns (row, (start, stop)) of neighbouring changed cells of one colour."""
+    """(row, (start, stop)) of neighbouring changed cells of one colour."""
     runs = []
     for row in np.flatnonzero(changed.any(1)):
         columns = np.flatnonzero(changed[row])

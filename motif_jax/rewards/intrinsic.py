@@ -133,11 +133,7 @@ class IntrinsicReward:
 
     @classmethod
     def make(cls, setup: RewardSetup) -> Self | None:
-        """The reward of `setup`, None where its config means none.
-
-        Raises:
-          UserError: it cannot be made of this.
-        """
+        """The reward of `setup`, None where its config means none. Raises UserError: it cannot be made of this."""
         raise NotImplementedError
 
     def start(self) -> None:

@@ -88,11 +88,7 @@ def read_labels(path: Path, length: int, count: int, checkpoint: str, remedy: st
 
 
 class LabelLog:
-    """The one writer of a run's log; makes the file.
-
-    Raises:
-      UserError: it cannot be written, or another process does.
-    """
+    """The one writer of a run's log; makes the file. Raises UserError: it cannot be written, or another process does."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -203,11 +203,7 @@ def member_rewards(
 
 
 def pad_messages(messages: np.ndarray) -> np.ndarray:
-    """Brings messages uint8 [N, L] to 256 bytes with zeros.
-
-    Raises:
-      UserError: they are longer than 256 bytes.
-    """
+    """Brings messages uint8 [N, L] to 256 bytes with zeros. Raises UserError: they are longer than 256 bytes."""
     width = messages.shape[1]
     if width > 256:
         raise UserError(f"a message of {width} bytes: reward models read at most 256")

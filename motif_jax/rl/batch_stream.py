@@ -72,11 +72,7 @@ class BatchStream:
                 self._ready.put(put(batch, system.parallel))
 
     def get(self) -> Batch | None:
-        """The next batch, None if none is ready.
-
-        Raises:
-          ServiceFailedError: a thread failed.
-        """
+        """The next batch, None if none is ready. Raises ServiceFailedError: a thread failed."""
         if self._in_turns:
             return self._get_in_turn()
         self._services.check()

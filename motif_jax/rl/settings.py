@@ -179,11 +179,7 @@ def actor_cores(config: ConfigDict) -> list[int] | None:
 
 
 def make_network(config: ConfigDict) -> PolicyNetwork:
-    """The network of a config's agent.
-
-    Raises:
-      UserError: the environment does not show what the network reads.
-    """
+    """The network of a config's agent. Raises UserError: the environment does not show what the network reads."""
     spec = registry.spec(config.environment.name, **training_options(config))
     return agent_networks.make(config, spec)
 
@@ -247,20 +243,12 @@ def all_learner_devices(config: ConfigDict) -> list[jax.Device]:
 
 
 def learner_devices(config: ConfigDict) -> list[jax.Device]:
-    """This host's devices of `config.devices.learner`.
-
-    Raises:
-      UserError: there is no such device.
-    """
+    """This host's devices of `config.devices.learner`. Raises UserError: there is no such device."""
     return _devices(config, "devices.learner", jax.local_devices())
 
 
 def actor_devices(config: ConfigDict) -> list[jax.Device]:
-    """This host's devices of `config.devices.actor`.
-
-    Raises:
-      UserError: there is no such device.
-    """
+    """This host's devices of `config.devices.actor`. Raises UserError: there is no such device."""
     if config.devices.actor == "first":
         return learner_devices(config)[:1]
     return _devices(config, "devices.actor", jax.local_devices())

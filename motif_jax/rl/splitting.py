@@ -25,11 +25,7 @@ def mesh_sizes(config: ConfigDict, devices: int) -> dict[str, int] | None:
 def make_parallel(
     config: ConfigDict, network: PolicyNetwork, devices: Sequence[jax.Device]
 ) -> DataParallel | Sharded:
-    """The learner's parallelism over its devices.
-
-    Raises:
-      UserError: the network cannot be split.
-    """
+    """The learner's parallelism over its devices. Raises UserError: the network cannot be split."""
     sizes = mesh_sizes(config, len(devices))
     return DataParallel(devices) if sizes is None else agent_networks.sharded(network, sizes, devices)
 
