@@ -40,21 +40,20 @@ _OPTIONAL = {
 
 @dataclasses.dataclass(frozen=True)
 class LevelOptions:
-    """What of a level is chosen.
+    """Options of a level.
 
     Attributes:
-      max_episode_steps: cuts episodes off before the level's own limit.
-      compat: `glam_french_goal` says French goals as published.
-      kind: of task, '' to draw it for each episode.
-      language: of clauses and prompts, '' for the level's own.
-      observations: how many stand in a prompt.
-      actions: their names in a prompt; those beyond the sixth change nothing.
-      tokenizer: a tokenizer.json, by which `tokens` int32 [prompt_tokens] shows the prompt, -1 behind it; '' for none.
+      max_episode_steps: truncates episodes before the level's own limit.
+      compat: `glam_french_goal` gives French goals as published.
+      kind: kind of task; '' draws it for each episode.
+      language: of clauses and prompts; '' for the level's own.
+      observations: how many a prompt holds.
+      actions: their names in a prompt; those after the sixth change nothing.
+      tokenizer: a tokenizer.json for the field `tokens` int32 [prompt_tokens], the prompt padded with -1; '' for none.
       prompt_tokens: tokens of the longest prompt.
-      change: of the words of a prompt, one of `changes.CHANGES`, '' for none; 'other_mission': prompts name the mission of another
-        episode; 'other_episode': they are those of another episode, played by the same actions, and of the next when that has ended.
-      distractors: objects besides those that a mission needs; None: the level's own number.
-      special_tokens: whether those that the tokenizer puts round a text stand round a prompt.
+      change: one of `changes.CHANGES`, '' for none; 'other_mission' and 'other_episode': see `exchange`.
+      distractors: objects besides those that a mission needs; None for the level's own number.
+      special_tokens: whether the tokenizer's special tokens enclose a prompt.
     """
 
     max_episode_steps: int | None = None
@@ -165,24 +164,24 @@ def _grid_fields(level: catalogue.LevelRecipe) -> dict[str, ArraySpec]:
 
 
 class BabyAIText:
-    """One level. See `motif_jax.envs.spec.Environment` for the calls.
+    """A BabyAI level.
 
-    Observation: `image` uint8 [7, 7, 3], the view in codes (column, row, then object, colour and state; the agent
-    stands at column 3, row 6); `mission` uint8 [256]; `text` uint8 [3072], the clauses of what is seen, a line each,
-    and `text_count` int32, how often exactly this text was seen in this episode. Texts are latin-1, ended by zeros. On request: `prompt` uint8 [8192]
-    (as many again for every further three observations), what a language model reads; `bot_action` uint8, what minigrid's bot would do now (255: it has no answer); `instruction` uint8
-    [80], the mission's words by `instructions`; `grid`, `lit` and `pose`, the world as people see it.
+    Observation: `image` uint8 [7, 7, 3], the view in codes (column, row, then object, colour and state; the agent stands
+    at column 3, row 6); `mission` uint8 [256]; `text` uint8 [3072], the clauses of what is seen, a line each;
+    `text_count` int32, how often exactly this text was seen in this episode. Texts are latin-1, padded with zeros.
 
-    An episode is determined by the level, its kind of task and the seed, in the draws of the published fork. Of a level
-    with kinds, each episode's is drawn from its seed unless `kind` names one. The reward is 1 - 0.9 t / limit for
-    success after t steps, else 0; an episode that meets its limit is truncated, success on the last step is success.
+    Optional fields: `prompt` uint8 [8192] (as many again for every further three observations), what a language model
+    reads; `bot_action` uint8, the action of minigrid's bot (255: no answer); `instruction` uint8 [80], the mission by
+    `instructions`; `grid`, `lit` and `pose`, the world as people see it.
 
-    `episode_info` has, besides return and length: success (0, 1), kind (its index), limit (the level's own in steps).
+    The level, its kind of task and the seed determine an episode, in the published fork's draws. The kind is drawn from
+    the seed unless `kind` names one. The reward is 1 - 0.9 t / limit for success after t steps, else 0. An episode that
+    reaches its limit is truncated; success on the last step counts. `episode_info` adds success (0, 1), kind (its index)
+    and limit (the level's own, in steps).
 
     Args:
-      name: of the level.
       fields: optional fields of the spec.
-      place: number of the environment in its run, which draws its kind where `glam_fixed_kind_per_env` is on.
+      place: number of the environment in its run; draws its kind under `glam_fixed_kind_per_env`.
       options: `LevelOptions`.
     """
 

@@ -1,6 +1,9 @@
-"""Another episode beside the one that is played: its mission or its prompts in the place of the episode's own.
+"""Shows another episode's mission or prompts in place of the episode's own.
 
-An agent that reads does worse by it. What remains is what its actions earn without being about what is paid for.
+An agent that reads does worse by it; what it still earns does not depend on the mission.
+
+* 'other_mission': prompts name another episode's mission.
+* 'other_episode': prompts are another episode's, played by the same actions; the next one follows when it ends.
 """
 
 from __future__ import annotations

@@ -21,8 +21,10 @@ _AT_HAND = "1 step forward"
 
 
 class HindsightSteps:
-    """A stream of steps (`DialogueStream`), each a dialogue: a prompt whose mission is to go to a thing that the agent came to stand before,
-    the action that it took on the way, and where it saw the thing, if it did, with what is named behind it."""
+    """A `DialogueStream` of steps towards a thing that the agent reached, in prompts whose mission is to go to it.
+
+    Each has the prompt, the action, and where the agent saw the thing, if it did, with what is named after it.
+    """
 
     def __init__(self, environment: TextEnvironment, policy: TextPolicy) -> None:
         self._environment, self._policy = environment, policy

@@ -1,8 +1,8 @@
-"""The levels of BabyAI-Text that minigrid does not have, drawn in the order in which the published fork draws.
+"""The levels of BabyAI-Text that minigrid lacks, drawn in the published fork's order.
 
-Source: the fork of gym-minigrid and BabyAI in github.com/flowersteam/Grounding_LLMs_with_online_RL (MIT) and
-minigrid 3.2, whose classes these extend. A level's numbers come from numpy's PCG64 seeded by `reset(seed=)`: whoever
-draws in another order makes other episodes, so the order of the draws below is part of the contract.
+Source: the fork of gym-minigrid and BabyAI in github.com/flowersteam/Grounding_LLMs_with_online_RL (MIT), and
+minigrid 3.2, whose classes these extend. A level draws from numpy's PCG64 seeded by
+`reset(seed=)`, so the order of the draws is part of the contract.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class LocalLevel(RoomGridLevel):
         return instruction(_described(self._rand_elem(self._scatter(1))))
 
     def _two(self, objects: list[WorldObj]) -> tuple[WorldObj, WorldObj]:
-        """Two objects; the second is drawn again while it is the first, unless there is another that looks the same."""
+        """Two objects; the second is drawn again if it is the first, unless another one looks the same."""
         first, second = self._rand_elem(objects), self._rand_elem(objects)
         alike = sum((thing.type, thing.color) == (first.type, first.color) for thing in objects)
         while alike == 1 and second is first:
@@ -108,7 +108,7 @@ class LocalLevel(RoomGridLevel):
 
 
 class MixedLocal(LocalLevel):
-    """The mixture of five kinds of task, of which one instance has one.
+    """A mixture of five kinds of task; an instance has one.
 
     Args:
       kind: one of `catalogue.KINDS`.

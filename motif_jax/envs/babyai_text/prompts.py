@@ -1,6 +1,6 @@
 """What a language model reads before it acts: possible actions, goal, and the last observations and actions.
 
-Format: lamorel's and BabyAI-Text's, of which pretrained agents and published trajectories depend on every blank; see NOTICE.
+The format is lamorel's and BabyAI-Text's, to the blank: pretrained agents and trajectories depend on it; see NOTICE.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def observed(number: int, clauses: Sequence[str]) -> str:
 
 
 def reached(language: str) -> str:
-    """What is said in the place of the next observation where an action has solved the task; no prompt has it."""
+    """What stands in place of the next observation once the goal is reached; no prompt has it."""
     return f" \n {_REACHED[language]}"
 
 

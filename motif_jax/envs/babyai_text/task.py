@@ -1,7 +1,7 @@
-"""BabyAI-Text as a text task: what an agent reads, what it does, and what it sees next, as texts.
+"""BabyAI-Text as a text task: prompts, actions and what is seen next, as texts.
 
-The utterances of an episode, laid end to end, are what a language model agent with an endless window would read; those of a step are its
-prompt with a window, the action, and what comes of it. Nothing in them is an expert's unless the policy is one.
+An episode's utterances are what an agent with an endless window reads. A step's are its prompt with a window, the
+action, and its result. No expert is involved unless the policy is one.
 """
 
 from __future__ import annotations
@@ -178,8 +178,10 @@ KEYS: Mapping[str, Key] = {
 
 
 class BabyAITextTask(TextTask):
-    """Kinds: 'games', whole episodes; 'steps', a dialogue for each step; 'hindsight', for each step of those that led to a thing, which its
-    mission names; `num_dialogues` counts episodes then."""
+    """Kinds: 'games', whole episodes; 'steps', a dialogue for each step; 'hindsight', see `HindsightSteps`.
+
+    For the last two `num_dialogues` counts episodes.
+    """
 
     name = "babyai_text"
     kinds = (GAMES, STEPS, HINDSIGHT)

@@ -1,8 +1,7 @@
-"""The memory that the engines of a group of games write into, and cheap views of it.
+"""The memory that the engines of a group write into, and cheap views of it.
 
-Each game has a contiguous piece of every array: status numbers, prompt flags and glyphs side by side, so that
-remembering the view before a step is one copy, and the screen inside a larger array of zeros, so that a window over its
-upper or lower edge is a plain view. One game alone is a group of one.
+A game's status numbers, prompt flags and glyphs are contiguous, so keeping the view before a step is one copy. The
+screen lies inside a larger array of zeros, so a window over its upper or lower edge is a plain view.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ class View:
     """Status numbers and glyphs of one moment.
 
     Attributes:
-        memory: the whole as bytes, for copies between views and for `read_status`.
-        status: int64 numbers [27].
+        memory: all bytes, for copies between views and for `read_status`.
+        status: int64 [27].
         glyphs: int16 [21, 79].
     """
 
@@ -49,7 +48,7 @@ class View:
         self.glyphs = np.frombuffer(memory, np.int16, _GLYPHS, GLYPHS_AT).reshape(MAP_SHAPE)
 
     def explored(self) -> int:
-        """The number of cells of the map where something was seen."""
+        """The number of map cells that were seen."""
         return int(np.count_nonzero(self.glyphs != BLANK_GLYPH))
 
 
@@ -75,11 +74,11 @@ class GameMemory:
         self.chars, self.colors = self.screens
 
     def blstats(self) -> np.ndarray:
-        """All status numbers, int64 [count, 27], as a view."""
+        """int64 [count, 27], a view."""
         return self.view_array[:, :_STATUS_BYTES].view(np.int64)
 
     def low_words(self) -> np.ndarray:
-        """All status numbers, int32 [count, 27] as the engine's own are (a little-endian machine), as a view."""
+        """`blstats` as int32 [count, 27], as the engine has them (little-endian machines), a view."""
         return self.view_array[:, :_STATUS_BYTES].view(np.int32)[:, ::2]
 
     def glyphs(self) -> np.ndarray:
@@ -89,24 +88,24 @@ class GameMemory:
         )
 
     def tty_chars(self) -> np.ndarray:
-        """uint8 [count, 24, 80], as a view."""
+        """uint8 [count, 24, 80], a view."""
         return self.chars[:, PAD_ROWS : PAD_ROWS + SCREEN_SHAPE[0]]
 
     def tty_colors(self) -> np.ndarray:
-        """int8 [count, 24, 80], as a view."""
+        """int8 [count, 24, 80], a view."""
         return self.colors[:, PAD_ROWS : PAD_ROWS + SCREEN_SHAPE[0]].view(np.int8)
 
 
 class Buffers:
-    """Game `index` of `memory`: the arrays its engine is given, by the engine's names, and views that a step needs.
+    """Game `index` of `memory`: the arrays for its engine, by the engine's names, and views that a step needs.
 
     Attributes:
-        now, before: the `View` that the engine writes and the one before the newest step.
+        now, before: the `View` that the engine writes, and the one before the newest step.
         misc: int32 memory [3]: waits for a single key, for a line, for a space.
         message_memory: the 256 bytes of the message.
-        low_words: the status numbers as 32-bit integers [27], as the engine's own are (a little-endian machine).
+        low_words: the status numbers as int32 [27], as the engine has them (little-endian machines).
         blstats int64 [27], message uint8 [256], program_state int32 [6], glyphs int16 [21, 79], tty_chars uint8 [24, 80],
-        tty_colors int8 [24, 80]; padded_chars, padded_colors: uint8 [40, 80] round the last two.
+        tty_colors int8 [24, 80]; padded_chars, padded_colors: uint8 [40, 80] around the last two.
     """
 
     def __init__(self, memory: GameMemory | None = None, index: int = 0) -> None:
@@ -151,7 +150,7 @@ class Engine(Protocol):
     in_normal_game: Callable[[], bool]
 
     def start(self, core: int, disp: int) -> None:
-        """Starts a new game up to the point where the hero can act; raises EngineError if that is not reached."""
+        """Starts a game up to the hero's first action; EngineError if that is not reached."""
 
     def close(self) -> None:
         """Frees the game."""

@@ -1,4 +1,4 @@
-"""Reads the parts of a shared library (ELF, 64 bits, little-endian) that the engine needs, and writes a minimal one."""
+"""Reads what the engine needs of a shared library (ELF, 64 bits, little-endian), and writes a minimal one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _JUMP_THROUGH = b"\xff\x25"
 
 
 class Segment(NamedTuple):
-    """A part of a library that is loaded and never written, in bytes, rounded to pages."""
+    """A read-only part of a library, in bytes, rounded to pages."""
 
     offset: int
     address: int
@@ -31,7 +31,7 @@ class Segment(NamedTuple):
 
 
 class Calls(NamedTuple):
-    """Functions of a library that the loader calls: one of its own, 0 if there is none, and the table of `count` pointers."""
+    """Functions that the loader calls: a single one (0 for none), and a table of `count` pointers."""
 
     function: int
     table: int
@@ -46,15 +46,15 @@ class Stub(NamedTuple):
 
 
 class LibraryLayout(NamedTuple):
-    """Addresses in a loaded library, counted from its beginning.
+    """Addresses in a loaded library, relative to its base.
 
     Attributes:
       read_only: the parts that are not writable.
-      data: starts and ends of what can be written, as the file and the loader have filled it.
-      zeros: starts and ends of what can be written and is zero at first.
-      end: of all of it.
-      first, last: what the loader calls when all is there, and before the library goes.
-      stubs: those of a library for x86-64 that look as expected.
+      data: starts and ends of writable parts that the file and the loader fill.
+      zeros: starts and ends of writable parts that begin as zero.
+      end: of the whole library.
+      first, last: functions that the loader calls after loading and before unloading.
+      stubs: stubs of an x86-64 library that have the expected form.
     """
 
     read_only: list[Segment]
@@ -67,7 +67,7 @@ class LibraryLayout(NamedTuple):
 
 
 def layout(path: str | os.PathLike[str]) -> LibraryLayout:
-    """Reads the file `path`. Raises ValueError for one that is no such library."""
+    """Reads the library `path`; ValueError for another kind of file."""
     with open(path, "rb") as file:
         content = file.read()
     if content[:6] != b"\x7fELF\x02\x01":
@@ -105,7 +105,7 @@ def _segment(part: tuple[int, ...]) -> Segment:
 
 
 def _dynamic(content: bytes, parts: list[tuple[int, ...]]) -> dict[int, int]:
-    """The loader's entries, by tag; of tags that come several times the last."""
+    """The dynamic entries by tag; the last one of repeated tags."""
     for kind, _, offset, _, _, size, *_ in parts:
         if kind == _DYNAMIC:
             return dict(_ENTRY.iter_unpack(content[offset : offset + size // _ENTRY.size * _ENTRY.size]))
@@ -134,11 +134,9 @@ def _stubs(content: bytes, parts: list[tuple[int, ...]], entries: dict[int, int]
 
 
 def pointing_to(path: str, like: bytes) -> bytes:
-    """A library with nothing in it but that it needs the one at `path`, in whose names the loader looks then.
+    """An empty library that depends on the one at `path` (with a slash), so that symbols resolve there.
 
-    Args:
-      path: with a slash in it.
-      like: the beginning of a library for the same machine.
+    `like` is the beginning of a library for the same machine.
     """
     head = _HEADER.unpack_from(like)
     strings = b"\0" + os.fsencode(path) + b"\0"

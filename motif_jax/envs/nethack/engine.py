@@ -1,4 +1,4 @@
-"""The game engine at its lowest level: keys in, memory out. One object is one independent game at a time."""
+"""The game engine: keys in, memory out; one object plays one game at a time."""
 
 from __future__ import annotations
 

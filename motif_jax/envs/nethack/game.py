@@ -1,4 +1,4 @@
-"""One game of a task: keys, prompts, messages, and what an episode amounts to. Observations are copied elsewhere."""
+"""One game of a task: keys, prompts, messages, rewards and the episode's numbers."""
 
 from __future__ import annotations
 
@@ -48,20 +48,17 @@ def game_seeds(seed: int) -> tuple[int, int]:
 
 
 def events(message: bytes) -> tuple[bool, bool]:
-    """Whether `message` (256 bytes) says that the hero went down stairs, and whether that he killed something."""
+    """Whether `message` (256 bytes) says that the hero went down stairs, and that he killed something."""
     return STAIRS_SENTENCE in message, KILL_PHRASE in message.lower()
 
 
 class Game:
-    """The state of one episode after another on one engine, with the 23 actions.
-
-    `press` sends the key of an action, `_send` any key: a game with more to it than one key an action has another `press`.
+    """The state of successive episodes on one engine, with the 23 actions.
 
     Attributes:
-        record: what is known of the newest message, as a list: how often it was seen in this episode, the key
-            that answers "yes" to its question what to eat (None if it asks no such thing), whether it says that
-            the hero went down stairs, whether that he killed something.
-        status: the newest status, as `buffers.read_status` gives it.
+        record: facts about the newest message, as a list: how often it was seen in this episode, the key that answers
+            its question what to eat with "yes" (else None), whether the hero went down stairs, whether he killed something.
+        status: the newest status, from `buffers.read_status`.
         length, total: steps and sum of rewards of the episode.
     """
 
@@ -244,7 +241,7 @@ class Game:
         return reward, RUNNING
 
     def _look_up(self, message: bytes) -> list:
-        """Makes `message` (256 bytes) the newest one and returns its `record`."""
+        """Makes `message` (256 bytes) the newest; returns its `record`."""
         record = self._seen.get(message)
         if record is None:
             record = self._seen[message] = self._describe(message)

@@ -1,8 +1,7 @@
-"""Several games of one task played in step.
+"""Several games of one task, stepped together.
 
-After a game's engine nothing of the rules' code is left in the processor's caches, and little of the engine's after the
-rules: here all engines take their step, then all rules judge, then all observations are copied out, as plain memory wherever
-numpy is not needed. The observations are those of as many single environments, byte for byte.
+All engines step, then all rules judge, then all observations are copied out: this keeps each part's code in the
+processor's caches. The observations equal those of single environments byte for byte.
 """
 
 from __future__ import annotations

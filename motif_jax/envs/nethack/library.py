@@ -1,16 +1,12 @@
-"""The engine's library: one copy of its code for all games of all processes, loaded once.
+"""Shares one copy of nle's library code among all games of all processes, and loads it once.
 
 nle loads a private copy of its library for each game, because the game lives in the library's global variables. The
-code and constants in those copies are equal byte for byte, but the caches of a processor cannot know that: twenty games
-in turns cost three times as much a step as one game alone. Mapping the pages that nobody writes from the one installed
-file gives back a third of it, and the memory.
+processor's caches cannot share the equal code of those copies: with twenty games in turns a step costs three times as
+much. Three remedies:
 
-Every call of a function in that library, also of its own, goes through a table of addresses, which each game has for itself:
-thousands of cache lines that twenty games fetch again and again. Where the loader has found that a call stays inside the
-library, it jumps there at once here.
-
-nle also loads that copy again for each new game. Most of that is the loader's and the kernel's work, and comes to the same
-as putting the library's variables back to what they were (`KeptLibrary`).
+* Pages that are never written are mapped from the one installed file, which gives back a third of the time.
+* Calls inside the library jump directly, not through each game's own table of addresses, which also fills the caches.
+* The library stays loaded from game to game; restoring its variables replaces reloading it (`KeptLibrary`).
 """
 
 from __future__ import annotations
@@ -35,7 +31,7 @@ _JUMP, _JUMP_AT_ONCE = struct.Struct("<Bi"), 0xE9
 
 
 def no_use_of_keeping() -> str | None:
-    """Why engines are loaded again for each game here, each with code of its own; None where they need not be."""
+    """Why engines here must be loaded again for each game, each with its own code; None if they need not be."""
     if sys.platform != "linux" or os.uname().machine != "x86_64":
         return "only where Linux runs on x86-64 is it known how a library stays loaded"
     try:
@@ -48,9 +44,9 @@ def no_use_of_keeping() -> str | None:
 
 
 class _Installed:
-    """The installed library: `descriptor`, kept open, `layout`, and `calls`, pages with stubs that jump at once.
+    """The installed library: `descriptor`, kept open, `layout`, and `calls`, pages of stubs that jump directly.
 
-    All copies are of that open file: another one may take its place while games are played.
+    All copies map that open file, so the file may be replaced while games are played.
     """
 
     def __init__(self, path: str) -> None:
@@ -60,7 +56,7 @@ class _Installed:
         self.calls: tuple[int, elf.Segment] | None = None
 
     def bind(self, base: int) -> None:
-        """Makes `calls` as the loader has found them in the first copy, which lies at `base`: all others are alike."""
+        """Fills `calls` from the loader's results in the first copy, at `base`; they are the same in all others."""
         stubs, end = self.layout.stubs, self.layout.end
         if self.calls is not None or not stubs:
             return
@@ -102,13 +98,10 @@ def _loaded_at(inode: int) -> int:
 
 
 class KeptLibrary:
-    """A copy of the installed library that stays loaded from game to game, its code that of the installed file.
+    """A copy of the library at `path` that stays loaded from game to game and shares the installed file's code.
 
-    nle refuses to start a game in a library that is loaded already. So what it loads and unloads is a file that only says
-    that it needs this copy (`stand_in`): the names that it looks up are found here.
-
-    Args:
-        path: of the installed library.
+    nle refuses a library that is loaded already. It therefore loads a stand-in (`stand_in`), which only depends on this
+    copy, so that symbols resolve here.
 
     Raises:
         OSError: the system refused.
@@ -151,7 +144,7 @@ class KeptLibrary:
         return elf.pointing_to(self._path, self._head)
 
     def long(self, name: str) -> ctypes.c_long:
-        """A global variable of type long. Raises ValueError if there is none of that name."""
+        """The value of a global variable of type long; ValueError for an unknown name."""
         return ctypes.c_long.in_dll(self._library, name)
 
     def restore(self) -> None:
@@ -189,7 +182,7 @@ def _map(base: int, segment: elf.Segment, descriptor: int) -> None:
 
 
 def _functions(base: int, calls: elf.Calls) -> list[Callable[..., None]]:
-    """The functions that the loader calls of a library at `base`: its own first one, then those of the table."""
+    """The functions of `calls` in a library at `base`: its own first, then the table's."""
     kind = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
     table = (ctypes.c_size_t * calls.entries).from_address(base + calls.table)
     own = [base + calls.function] if calls.function else []

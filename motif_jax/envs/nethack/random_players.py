@@ -1,8 +1,7 @@
 """Random players with habits: each prefers some actions, so that together they see more of the game.
 
-A player that draws all actions alike mostly walks into walls and asks what to eat. A habit weighs groups of
-actions and may repeat the last action, which takes the hero through doors and down corridors. No network, no
-knowledge of the screen.
+A uniformly random player mostly walks into walls and asks what to eat. A habit weighs groups of actions and may repeat
+the last action, which takes the hero through doors and down corridors.
 """
 
 from __future__ import annotations

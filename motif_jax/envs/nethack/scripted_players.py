@@ -1,7 +1,6 @@
-"""Scripted players with an errand: they explore, and walk to what they look for, so that fights, gold and stairs occur.
+"""Scripted players that explore and walk to what they look for, so that fights, gold and stairs occur.
 
-They read the screen (`tty_chars`, `tty_colors`) and know of the game how to walk there, to strike at what stands beside them,
-and to go down stairs. Whatever they do follows from the episode's seed and what they see.
+They read the screen (`tty_chars`, `tty_colors`). Their actions depend on the episode's seed and the screen alone.
 """
 
 from __future__ import annotations
@@ -103,7 +102,7 @@ class _Game:
         return self._walk(seen, at)
 
     def _arrives(self, level: int, at: int) -> bool:
-        """Notes where the hero is now; whether that is where the plan led to."""
+        """Records the hero's place; returns whether it is where the plan led to."""
         arrived = False
         if level != self._level:
             self._level, self._fails, self._visited, self._searched = level, {}, set(), 0
@@ -121,7 +120,7 @@ class _Game:
         self._fails[place] = self._fails.get(place, 0) + 1
 
     def _walk(self, seen: _Map, at: int) -> int:
-        """The next step of the plan, of a new one where there is none; without any, a search for what is hidden."""
+        """The next step of the plan, or of a new one; without any, a search for hidden things."""
         hunts = self._errand.hunts and not self._peace
         if not self._plan or (hunts and seen.monsters):
             goals: list[Callable[[int], bool]] = [seen.monsters.__contains__] if hunts else []

@@ -44,7 +44,7 @@ class ScreenWindows:
 
 
 def _outside(left: int) -> slice | None:
-    """The columns of a window that starts at screen column `left` which lie outside the screen."""
+    """The columns of a window from screen column `left` that lie outside the screen."""
     if left < 0:
         return slice(0, -left)
     if left + WINDOW > _COLUMNS:

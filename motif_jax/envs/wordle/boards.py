@@ -1,8 +1,4 @@
-"""Many games at once, as arrays.
-
-A turn of all games is a few operations over [games, words]: hidden words are drawn, the table of colours is looked up, and words that
-do not fit any more are struck out.
-"""
+"""Many games at once, as arrays [games, words]."""
 
 from __future__ import annotations
 

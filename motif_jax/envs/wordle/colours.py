@@ -1,9 +1,8 @@
 """The colours of guesses, from one table [guess, word].
 
-A letter's colour depends on the guess and the hidden word alone: here if it stands at its place, elsewhere if it occurs in the word,
-else absent, each letter by itself (so that repeated letters do not follow the rules of the newspaper's game). Five colours are one
-code below 243, the first letter's colour its lowest digit in base 3. After a guess and its code, the words that still fit are those
-that would have given the same code.
+A letter is `here` at its place, `elsewhere` if it occurs in the word, else absent. Each letter counts by itself, so
+repeated letters differ from the newspaper's game. Five colours are one code below 243 in base 3, the first letter the
+lowest digit. Words that still fit after a guess are those that would have given the same code.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ class WordTable:
 
     Args:
       words: the game's, among which the hidden word is drawn.
-      more: words that may be guessed besides.
+      more: further words that may be guessed.
 
     Attributes:
       words: all, the game's first.
-      size: number of the game's, N.
-      index: word -> its place in `words`.
+      size: number of the game's words, N.
+      index: word -> its index in `words`.
       names: `words` as an array of str.
     """
 
@@ -81,7 +80,7 @@ class WordTable:
 
 
 def pick(mask: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draws one of the true places of each row, each alike: bool [B, N] with one in each row at least -> int64 [B]."""
+    """Draws one of the true places of each row uniformly: bool [B, N], at least one true in each row -> int64 [B]."""
     counts = mask.sum(1)
     places = np.flatnonzero(mask)
     chosen = (np.cumsum(counts) - counts) + rng.integers(0, counts)

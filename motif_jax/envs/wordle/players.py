@@ -154,7 +154,7 @@ class Mixture:
 class MonteCarlo:
     """The first guess with the best mean return among `samples` games that `player` finishes from here.
 
-    Equal ones: the one that was tried first, as published.
+    Among equal ones the first tried, as published.
     """
 
     def __init__(self, samples: int, player: BoardPlayer) -> None:

@@ -1,7 +1,7 @@
-"""Streams of games to learn from: played, branching off an expert's, and adversarial (Snell et al. 2022, appendix on Wordle).
+"""Streams of games to learn from: played, branched off an expert's, and adversarial (Snell et al. 2022, appendix on Wordle).
 
-Branching and adversarial data test whether values rank an expert's guess above another one. `meta` says which games belong together
-(`group`), what each is (`kind`), and with which turn it leaves the expert's (`start`).
+The latter two test whether values rank an expert's guess above another. `meta` has each game's `group`, its `kind`,
+and the turn with which it leaves the expert's game (`start`).
 """
 
 from __future__ import annotations
