@@ -1,8 +1,8 @@
-"""What methods do in the same games, side by side, and whether one does more of something than another.
+"""Compares methods in the same games, and checks claims that one does more of something than another.
 
-A measure is a number of every game: one that the evaluation has (`kills`, `gold`, what a task of one's own counts), or how many
-messages tell of certain events of a lexicon: `fights` of the hero's own attacks, `finds` of gold that he picked up; or `gathered`,
-how much that was, without what lies in vaults.
+A measure is a number of every game: one of the evaluation (`kills`, `gold`, a task's own), or a count of messages about a
+lexicon's events: `fights` (the hero's own attacks), `finds` (gold he picked up). `gathered` is that gold's amount, without what
+lies in vaults.
 """
 
 from __future__ import annotations

@@ -242,7 +242,6 @@ def _over_games(
 
 
 def _estimate(value: float, interval: Sequence[float] | np.ndarray, runs: int) -> Estimate:
-    """An estimate over `runs` runs: a single one says nothing of how far others would lie."""
     low, high = map(float, interval) if runs > 1 else (math.nan, math.nan)
     return Estimate(float(value), low, high)
 

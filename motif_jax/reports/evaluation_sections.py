@@ -133,7 +133,7 @@ def _note(data: RunData) -> str:
 
 
 def otherwise_rated(data: RunData, other: str) -> str:
-    """Says that the evaluation `other` was rated by another reward than the first; '' where it was not, or one was not rated."""
+    """A note where the evaluation `other` was rated by another reward than the first; '' where not, or where one was not rated."""
     name, *_ = data.evaluations
     both = data.evaluations[name], data.evaluations[other]
     what = reward_differences(*both) if all(REWARD in one["measures"] for one in both) else ""

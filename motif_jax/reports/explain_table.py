@@ -99,7 +99,6 @@ def _columns(
 
 
 def _paid(reward: ExplainedReward, kept: np.ndarray, place: int) -> dict[str, Any]:
-    """The pay of each message: the normalised reward in column `place`, or numbers."""
     pays, paid, normalised = reward.pays[kept], reward.paid[kept], reward.normalised[kept]
     if np.allclose(paid[pays], normalised[pays], rtol=1e-5):
         return {"of": place, "pays": "".join("01"[int(one)] for one in pays)}

@@ -14,8 +14,8 @@ from motif_jax.reports.run_data import RunData
 def headline(data: RunData) -> tuple[str, str]:
     """Weighs the first two evaluations against the signs of reward hacking; returns (text, kind as of `Verdict`).
 
-    It is good where the first collects clearly more and progress in the game is seen to rise and nowhere to fall; bad
-    where it collects clearly less, or where there is any sign of reward hacking. Of BabyAI-Text success rates are compared.
+    Good: the first collects clearly more, and progress in the game rises and nowhere falls. Bad: it collects clearly less, or
+    there is a sign of reward hacking. For BabyAI-Text success rates are compared.
     """
     if (found := text_section.headline(data)) is not None:
         return found
@@ -44,7 +44,9 @@ def headline(data: RunData) -> tuple[str, str]:
 
 
 def _result(data: RunData) -> tuple[str, int]:
-    """The first two evaluations' intrinsic returns in words, or where not both have one a measure of progress, and the sign of the difference."""
+    """The first two evaluations' intrinsic returns in words, or a measure of progress where one lacks it, and the difference's
+    sign.
+    """
     names = list(data.evaluations)[:2]
     if len(names) == 2 and (why := otherwise_rated(data, names[1])):
         return why, 0

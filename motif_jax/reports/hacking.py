@@ -77,12 +77,12 @@ def judge(
 ) -> Verdict:
     """Says in one line whether the intrinsic return rises while progress falls.
 
-    One of several measures of progress falls by chance more easily than a single one: each is judged by an interval of
-    confidence 1 - (1 - 0.95) / their number (Bonferroni), so that together they warn falsely in at most one of 20 cases.
+    Each of several measures of progress has an interval of confidence 1 - (1 - 0.95) / their number (Bonferroni): together they
+    warn falsely in at most one of 20 cases.
 
     Args:
       before, after: the numbers of two sets of episodes by key, [n] and [m].
-      when: what the two sets are called, for example ('first fifth of training', 'last fifth').
+      when: names of the two sets, for example ('first fifth of training', 'last fifth').
       paired: position i of both is the same game.
     """
     if REWARD not in before or REWARD not in after:
@@ -173,7 +173,7 @@ def judge_evaluations(
 
 
 def judge_run(data: RunData) -> list[Verdict]:
-    """What is to be said of a run: of its training, and of its agent against every other evaluation."""
+    """The verdicts on a run: on its training, and on its agent against every other evaluation."""
     verdicts = []
     if data.episodes and data.reward_reads and not recorded(data.episodes):
         verdicts.append(Verdict(_NOT_TRACED, ""))

@@ -63,7 +63,6 @@ def _screen(film: Film, step: int, size: int) -> np.ndarray:
 
 
 def _picture(png: bytes) -> np.ndarray:
-    """A picture in colours, whole times as large, so that there is room for what is written below it."""
     from PIL import Image
 
     picture = np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
@@ -160,8 +159,8 @@ def gif(film: Film, steps: list[int], frames_per_second: float = 10.0, size: int
 def _encoded(images: Iterator[Any], duration: int) -> bytes:
     """An animated GIF of images that share a palette, each shown so many milliseconds.
 
-    The bytes are those of Pillow's own `save`, which holds all frames until the last is there: of thousands a gigabyte.
-    Here three are held. Of each only what changed is stored; equal ones are one that is shown longer.
+    The bytes are those of Pillow's own `save`, which holds all frames (a gigabyte for thousands); here three are held. Only the
+    changed part of a frame is stored; equal frames become one, shown longer.
     """
     from PIL import GifImagePlugin, ImageChops
 

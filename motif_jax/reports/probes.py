@@ -1,4 +1,4 @@
-"""What a language agent would do in fixed situations, over its training, and what each clause of them was worth at its end."""
+"""A language agent's choices in fixed situations over its training, and the worth of each clause at its end."""
 
 from __future__ import annotations
 

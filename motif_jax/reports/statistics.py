@@ -1,10 +1,9 @@
 """Means, medians and interquartile means over episodes, and differences of means, with bootstrap confidence intervals.
 
-Method, stated wherever the numbers are shown: percentile bootstrap (Efron and Tibshirani 1993, chapter 13); the
-episodes are drawn with replacement `RESAMPLES` times with a fixed seed, and the interval holds the middle 95 % of the
-statistic. The interquartile mean (Agarwal et al. 2021, "Deep reinforcement learning at the edge of the statistical
-precipice") leaves out the lowest and the highest quarter. Rates of yes and no have Wilson's score interval, and their
-differences Newcombe's, which is made of it. Where both sides played the same games, a difference is one of pairs.
+Percentile bootstrap (Efron and Tibshirani 1993, chapter 13): episodes are drawn with replacement `RESAMPLES` times with a fixed
+seed; the interval holds the middle 95 % of the statistic. The interquartile mean (Agarwal et al. 2021) leaves out the lowest
+and the highest quarter. Rates have Wilson's score interval, and their differences Newcombe's, made of it. Where both sides
+played the same games, a difference is one of pairs.
 """
 
 from __future__ import annotations
@@ -212,8 +211,8 @@ def difference(
     """Estimates mean(first) - mean(second), averaged over strata (tasks), by a bootstrap stratified over them.
 
     Args:
-      strata: (first [n], second [m], whether they are pairs) as `matched` returns them, at least one. Pairs are drawn
-        together, so that what makes a game easy or hard for both sides cancels; else each side is drawn by itself.
+      strata: (first [n], second [m], whether they are pairs) from `matched`, at least one. Pairs are drawn together, so that a
+        game's difficulty cancels; else each side is drawn by itself.
     """
     generator = np.random.default_rng(seed)
 

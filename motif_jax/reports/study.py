@@ -98,7 +98,7 @@ def yardstick(row: Mapping[str, Any]) -> Yardstick:
 
 
 def append_row(path: Path, row: Mapping[str, Any]) -> None:
-    """Adds a line, also where other studies add theirs; what a kill tore is cut off first.
+    """Adds a line, safe beside other studies that do; removes a torn last line first.
 
     Raises:
       UserError: a line is damaged, or the file system has no locks.
@@ -115,13 +115,12 @@ def append_row(path: Path, row: Mapping[str, Any]) -> None:
 
 
 def measure(run: Path, games: Path, lexicon: Lexicon, goal: str) -> dict[str, Any]:
-    """What is kept of a run: each game's numbers, in their order, and figures of the training.
+    """The stored results of a run: each game's numbers, in their order, and figures of the training.
 
     Args:
       run: run folder of the training.
       games: folder of its evaluation.
-      lexicon, goal: whose labels are the yardstick: a step is paid 1 / N^3 where its message, shown for the Nth time in
-        the game, is a yes.
+      lexicon, goal: judge the games: a step is paid 1 / N^3 where its message, shown for the Nth time in the game, is a yes.
 
     Raises:
       UserError: `games` is no finished evaluation, or a file is damaged.
@@ -179,9 +178,9 @@ def table(
     resamples: int,
     measures: Sequence[str] = USUAL,
 ) -> dict[str, dict[str, MeasureCell]]:
-    """Method -> measure -> what is said of it, of those methods that have runs and those measures that all of these have.
+    """Method -> measure -> cell, for methods that have runs and measures that all of these have.
 
-    Methods are compared with the first of `methods` by the seeds that both have, by all of each where there are none.
+    Methods are compared with the first of `methods` by the seeds that both have, or by all runs where they share none.
     """
     runs = {name: {row["seed"]: row["games"] for row in rows if row["method"] == name} for name in methods}
     runs = {name: of for name, of in runs.items() if of}
@@ -334,7 +333,7 @@ def _sign(value: float) -> str:
 def claims(
     rows: Sequence[Mapping[str, Any]], stated: Sequence[Claim], resamples: int
 ) -> tuple[str, list[Claim]]:
-    """Markdown with a line for each claim, and those of them that do not hold; one whose runs have no line yet is neither."""
+    """Markdown with a line for each claim, and the claims that fail; a claim without lines of its runs is neither."""
     lines, missed = ["Claims (95 % intervals of the paired differences):", ""], []
     for claim in stated:
         more, less = (
@@ -356,7 +355,6 @@ def claims(
 
 
 def _improvement(first: np.ndarray, other: np.ndarray) -> float:
-    """The probability that a run of `first` [runs, games] has a higher mean than one of `other`, as rliable has it."""
     from rliable import metrics
 
     return float(metrics.probability_of_improvement(first.mean(1)[:, None], other.mean(1)[:, None]))

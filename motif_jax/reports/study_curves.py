@@ -23,11 +23,7 @@ _STRETCHES = 50
 
 
 def of_run(run: Path) -> dict[str, dict[str, list[float]]]:
-    """What is kept of a training's finished episodes.
-
-    Returns:
-      measure -> {"step": [stretches], "mean": [stretches]}, of those measures that its episodes have.
-    """
+    """The stored curves of a training: measure -> {"step": [stretches], "mean": [stretches]}, for the measures of its episodes."""
     episodes = read_episodes(run)
     kept: dict[str, dict[str, list[float]]] = {}
     for name in MEASURES:

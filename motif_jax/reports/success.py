@@ -1,4 +1,4 @@
-"""Which share of its episodes an agent solves, beside others: the verdict on a run whose task pays for success alone."""
+"""The share of episodes that an agent solves, beside others: the verdict on a run whose task pays for success alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from motif_jax.rollouts.policies import FIXED, RANDOM
 
 
 def is_of_babyai(evaluation: Mapping[str, Any]) -> bool:
-    """Whether it is one of a level of BabyAI-Text."""
+    """Whether it is an evaluation in a level of BabyAI-Text."""
     return str(evaluation["plan"]["environment"]).startswith(PREFIX)
 
 
@@ -29,7 +29,7 @@ def rates(data: RunData) -> dict[str, Estimate]:
 
 
 def task_alone(data: RunData) -> bool:
-    """Whether no reward but the task's has any part in what was played or trained."""
+    """Whether no reward but the task's was used in play or training."""
     paid = any(evaluation["plan"].get("reward") for evaluation in data.evaluations.values())
     rewarded = data.reward_train or data.dataset or data.learned is not None or data.reward_reads
     known = bool(data.evaluations or data.episodes or data.metrics or data.text)
@@ -37,9 +37,9 @@ def task_alone(data: RunData) -> bool:
 
 
 def standing(found: Mapping[str, Estimate]) -> tuple[list[str], list[str], str]:
-    """Whose intervals lie wholly below that of the first, whose wholly above it, and the kind of the verdict.
+    """Evaluations whose intervals lie wholly below the first's, those wholly above, and the kind of the verdict.
 
-    It is good where the first lies above all others, bad where it lies below some and above none, else ''.
+    Good where the first lies above all others, bad where it lies below some and above none, else ''.
     """
     first, *others = found
     below = [name for name in others if found[first].low > found[name].high]

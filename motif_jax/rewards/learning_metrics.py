@@ -45,20 +45,17 @@ class LearningMetrics:
         self._seconds_to_use += seconds.tolist()
 
     def spent(self, seconds: float) -> None:
-        """Counts time that the batcher's thread lost."""
         self._lost += seconds
 
     def seconds(self) -> float:
         return max(1e-9, time.perf_counter() - self._since)
 
     def restore(self, labels: Sequence[Label]) -> None:
-        """Goes on from these labels, all of the run so far."""
         self._labels = [0] * len(self._form.verdicts)
         for label in labels:
             self._labels[label.label] += 1
 
     def read(self) -> dict[str, float]:
-        """The numbers of a row; begins the next."""
         total, steps = max(1, sum(self._labels)), max(1, self._steps)
         shares = dict(zip(self._form.verdicts, self._labels, strict=True))
         row: dict[str, Any] = {

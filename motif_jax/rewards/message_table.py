@@ -90,7 +90,6 @@ class MessageTable:
         return np.where(known, self._values[rows], np.float32(0)), known
 
     def _add(self, keys: np.ndarray, texts: np.ndarray) -> np.ndarray:
-        """Computes the distinct ones of `texts`, keeps them, and returns the value of each."""
         table, ids = distinct_rows(texts)
         values = np.asarray(self._compute(self.params, table), np.float32)
         if values.shape != (len(table),):

@@ -190,7 +190,6 @@ class OnlineReward(IntrinsicReward):
         self._log.append(taken)
 
     def _dated(self, label: Label, number: int) -> Label:
-        """The label with the batch and step at which it takes effect, and the step at which its texts were first seen."""
         rows = self.stats.rows(label.items, self.step, number)
         return label._replace(number=number, step=self.step, met=int(self.stats.first_step[rows].max()))
 

@@ -130,7 +130,6 @@ class EpisodeLog:
         return self._unknown | self.means()
 
     def settled(self) -> bool:
-        """Whether the window holds enough episodes to compare checkpoints."""
         return len(self._newest) >= min(_SETTLED_EPISODES, self._newest.maxlen or _SETTLED_EPISODES)
 
     def state(self) -> list[dict[str, Any]]:

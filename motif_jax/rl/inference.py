@@ -119,7 +119,6 @@ class Inference:
         return self._publisher.newest(self._device).params
 
     def compile(self) -> None:
-        """Compiles the programs of all batch sizes."""
         params = self.params()
         for bucket in self.buckets:
             fields = self._network.spec.observation

@@ -138,7 +138,6 @@ class EpisodeRecorder:
                     self._match(env, episode)
 
     def close(self) -> None:
-        """Waits a few seconds for unfinished recordings."""
         self._deadline = time.monotonic() + _CLOSE_SECONDS
         # Where games wait up to the limit there is no room for the end before the thread has played one; if it fails at that,
         # there never is.

@@ -88,7 +88,6 @@ class Records:
     def _of_language(
         self, workdir: Path, progress: dict[str, Any]
     ) -> tuple[ProbeFiles | None, GlamLog | None]:
-        """A language agent's extra files, where the config asks for them."""
         config, probes, published = self._config, None, None
         if config.get("probes") is not None:
             from motif_jax.rl import probing
@@ -181,7 +180,6 @@ class Records:
         self._clock.shown()
 
     def log(self, waiting: int) -> None:
-        """Writes a row of metrics; `waiting` batches are queued."""
         system = self._system
         here = system_metrics(system.meters.read(), system.inference_threads)
         everyone = self.gather({**here, "queue/waiting_batches": float(waiting)})

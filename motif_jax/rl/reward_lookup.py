@@ -82,7 +82,6 @@ class ReturnSums:
         self._sums: dict[int, tuple[int, float]] = {}
 
     def state(self) -> list[list[float]]:
-        """The sums so far, JSON-able."""
         return [[env, episode, total] for env, (episode, total) in self._sums.items()]
 
     def restore(self, state: Sequence[Sequence[float]]) -> None:

@@ -218,7 +218,7 @@ class System:
             self.reward.close()
 
     def next_episode(self) -> list[int]:
-        """For every environment the number of the episode that it starts next."""
+        """The number of the episode that each environment starts next."""
         return [number for source in self.sources for number in source.actors.next_episode()]
 
     @property

@@ -135,7 +135,6 @@ class AgentTraining:
         return stop > 0
 
     def _settle_reward(self, checkpoints: Checkpoints) -> None:
-        """Settles which evaluation of the reward the run learns from, the same on all hosts."""
         self._hosts.on_first(lambda: reward_choice.settle(self._config, self._workdir, checkpoints))
         step = self._hosts.gather(reward_choice.settled(self._workdir))[0]
         if step is not None:
