@@ -21,21 +21,21 @@ BUILT_IN = {
     "vllm": "motif_jax.labels.vllm_engine:VllmAnnotator",
     "openai": "motif_jax.labels.openai_client:OpenAIAnnotator",
 }
-# What only annotators with a prompt read, and the values that say nothing.
+# Keys that only annotators with a prompt read, and their neutral values.
 _OF_PROMPTS = {"answer.mode": "analysis", "prompt.version": "default", "prompt.file": ""}
 
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """Something to be judged.
+    """A question to an annotator.
 
     Attributes:
-        id: 32 hex digits, the hash of the annotator's identity and of what is asked (`questions.QuestionHasher`).
-        items: the texts, as many as the form has; empty for annotators that read no texts.
-        form: the verdicts that it may get.
-        pair: index of the pair in the dataset, for annotators that read the dataset's numbers; None for
-            questions about texts, which many pairs may share.
-        attempt: 0 when asked for the first time, n when n earlier answers held no verdict (varies the seed).
+      id: 32 hex digits, the hash of the annotator's identity and of what is asked (`questions.QuestionHasher`).
+      items: the texts, as many as the form has; empty for annotators that read no texts.
+      form: its possible verdicts.
+      pair: index of the pair, for annotators that read the dataset's numbers; None for questions about texts, which many
+        pairs may share.
+      attempt: number of earlier answers without a verdict (varies the seed).
     """
 
     id: str
@@ -50,12 +50,12 @@ class Answer:
     """An annotator's answer to one question.
 
     Attributes:
-        label: one of the question's form, or UNKNOWN.
-        probabilities: of the form's verdicts in their order, summing to 1; None means certainty in `label`.
-        prompt_tokens, completion_tokens, cached_tokens: cost, all turns together; 0 where there is no model.
-        turns: the conversation, a sequence of {"role", "content"}; empty where there is none.
-        mass: probability of the verdicts together, where they were read from log-probabilities.
-        note: why the label is UNKNOWN when the reason is not the text ("prompt too long"); '' otherwise.
+      label: one of the question's form, or UNKNOWN.
+      probabilities: of the form's verdicts in their order, summing to 1; None means certainty in `label`.
+      prompt_tokens, completion_tokens, cached_tokens: cost of all turns together; 0 without a model.
+      turns: the conversation, a sequence of {"role", "content"}; empty without one.
+      mass: probability of the verdicts together, where read from log-probabilities.
+      note: why the label is UNKNOWN if not because of the text ("prompt too long"); '' otherwise.
     """
 
     label: int
@@ -69,7 +69,7 @@ class Answer:
 
     @property
     def tokens(self) -> tuple[int, int, int]:
-        """Of prompts, answers, and of prompts that the model had cached."""
+        """(prompt, completion, cached)."""
         return self.prompt_tokens, self.completion_tokens, self.cached_tokens
 
 
@@ -78,9 +78,9 @@ class Preview:
     """The prompt of a question, for the dry run.
 
     Attributes:
-        text: exactly what the model would read, or the items where there is no model.
-        tokens: its length; None where there is no model.
-        exact: False if `tokens` is a guess because the model's tokenizer is not at hand.
+      text: exactly what the model would read; the items without a model.
+      tokens: its length; None without a model.
+      exact: False if `tokens` is an estimate without the model's tokenizer.
     """
 
     text: str
@@ -105,21 +105,20 @@ class Prices:
 class Annotator(abc.ABC):
     """Judges questions of one form.
 
-    `config.annotator` names a class of this kind, one of BUILT_IN or `module:Class` anywhere. It is made by
-    `Class(config, form, dataset)`: the whole config of who asks, the form of verdict that is wanted, and an open
-    `PairsDataset` or None where there is none; `check` is called before. `start`, `preview`, `close` and what tells
-    figures are there for those with a model.
+    `config.annotator` names a subclass, one of BUILT_IN or `module:Class` anywhere. It is made by
+    `Class(config, form, dataset)`: the caller's whole config, the form of verdict, and an open `PairsDataset` or None.
+    `check` is called before. `start`, `preview`, `live`, `summary` and `close` are for annotators with a model.
 
     Attributes:
-        forms: of the class: the forms of verdict that it can give.
-        reads_items: of the class. True: a question is its texts, asked once however often they occur. False: each
-            pair of a dataset is its own question.
-        reads_prompt: of the class: whether config.prompt and config.answer mean anything to it.
-        identity: JSON-able; everything that an answer depends on besides the question itself (annotator, goal,
-            model and revision, prompt texts, sampling, lexicon hash; for annotators that read the dataset's
-            numbers also its content hash). It goes into the manifest and into every question's id.
-        short_name: default name of the label file, without a dot (`llama70b_msg_defaultgoal_default`).
-        prices: of its model's tokens, None where nothing is paid.
+      forms: of the class: the forms of verdict that it can give.
+      reads_items: of the class. True: a question is its texts, asked once however often they occur. False: each pair of
+        a dataset is its own question.
+      reads_prompt: of the class: whether it reads config.prompt and config.answer.
+      identity: JSON-able; everything that an answer depends on besides the question (annotator, goal, model and revision,
+        prompt texts, sampling, lexicon hash; for annotators that read the dataset's numbers also its content hash). Part
+        of the manifest and of every question's id.
+      short_name: default name of the label file, without a dot (`llama70b_msg_defaultgoal_default`).
+      prices: of its model's tokens, None where nothing is paid.
     """
 
     forms: tuple[Form, ...] = (PAIR,)
@@ -131,33 +130,32 @@ class Annotator(abc.ABC):
 
     @abc.abstractmethod
     def __init__(self, config: Any, form: Form, dataset: Any) -> None:
-        """Everything above is known when this returns, without a model: a run that finds all its answers loads none."""
+        """Sets all attributes without loading a model: a run that finds all its answers loads none."""
 
     @classmethod  # noqa: B027 (there may be nothing to check)
     def check(cls, config: Any, form: Form) -> None:
-        """Raises UserError for a bad value, before any work, without loading a model or asking a server."""
+        """Raises UserError for a bad value, without loading a model or asking a server."""
 
     @abc.abstractmethod
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer] | None]:
         """Yields (position in `questions`, answer) once for every question, in any order.
 
-        What was yielded is kept when a later question raises. One that waits long yields None now and then: what is
-        there is written, progress shown, and a request to stop is noticed. It may be closed at any yield.
+        Answers before an exception are kept. During long waits it yields None now and then, so that the caller can write
+        answers, show progress and stop. It may be closed at any yield.
         """
 
     def start(self) -> None:  # noqa: B027 (nothing to do without a model)
         """Loads the model or reaches the server; called once before the first question, if there is any."""
 
     def preview(self, question: Question) -> Preview:
-        """The prompt of a question, without asking it."""
         return Preview("\n----\n".join(question.items) if self.reads_items else f"pair {question.pair}")
 
     def live(self) -> dict[str, float | int | str]:
-        """Figures of its own for the progress line."""
+        """Additional figures for the progress line."""
         return {}
 
     def summary(self) -> dict[str, Any]:
-        """Figures of its own for summary.json."""
+        """Additional figures for summary.json."""
         return {}
 
     def close(self) -> None:  # noqa: B027 (as above)
@@ -165,7 +163,7 @@ class Annotator(abc.ABC):
 
 
 def annotator_class(name: str) -> type[Annotator]:
-    """The class that `config.annotator` names; UserError where there is none."""
+    """The class that `config.annotator` names; UserError for an unknown one."""
     if name in BUILT_IN:
         return entry_points.own("annotator", BUILT_IN[name])
     if not entry_points.is_entry_point(name):
@@ -195,5 +193,5 @@ def check_annotator(config: Any, form: Form = PAIR) -> None:
 
 
 def make_annotator(config: Any, form: Form = PAIR, dataset: Any = None) -> Annotator:
-    """The annotator that `config.annotator` names, ready to answer questions of `form`."""
+    """The annotator that `config.annotator` names, for questions of `form`."""
     return annotator_class(config.annotator)(config, form, dataset)

@@ -1,8 +1,4 @@
-"""Annotators that need neither captions nor a model: score, return, random.
-
-`score` prefers the sub-sequence with the higher game score (info/score), `return` that with the higher sum of task
-rewards (data/rewards), `random` tosses a coin for each pair: a floor that no training can beat.
-"""
+"""Annotators without captions or a model: score, return, random."""
 
 from __future__ import annotations
 
@@ -29,7 +25,7 @@ class _NumberAnnotator(Annotator):
 
     Attributes:
       name: in config.annotator.
-      need: the array that it reads, as `PairsDataset.open` takes it.
+      need: the array that it reads, as in `PairsDataset.open`.
     """
 
     reads_items = False
@@ -69,19 +65,19 @@ class _NumberAnnotator(Annotator):
 
 
 class ScoreAnnotator(_NumberAnnotator):
-    """Prefers the higher game score."""
+    """Prefers the higher game score (info/score)."""
 
     name, need = "score", "info/score"
 
 
 class ReturnAnnotator(_NumberAnnotator):
-    """Prefers the higher sum of task rewards."""
+    """Prefers the higher sum of task rewards (data/rewards)."""
 
     name, need = "return", "rewards"
 
 
 class RandomAnnotator(Annotator):
-    """Prefers either sub-sequence with probability one half; the same pair always gets the same answer."""
+    """Prefers either sub-sequence with probability 1/2, a function of the pair: a baseline that training cannot beat."""
 
     reads_items = False
 

@@ -1,4 +1,4 @@
-"""Text of a sub-sequence of a game, as a language model reads it (Motif, section "annotation by an LLM").
+"""Captions: the text of a sub-sequence of a game for a language model (Motif, section "annotation by an LLM").
 
 Golden numbers: caption_grouping.json.
 """
@@ -15,17 +15,15 @@ _HUNGER_NAMES = ("Satiated", "", "Hungry", "Weak", "Fainting", "Fainted", "Starv
 
 
 def decode_message(message: np.ndarray) -> str:
-    """Text of one message of uint8 [bytes]: zero bytes are dropped, the others read as latin-1."""
+    """Text of one message uint8 [bytes]: latin-1 without zero bytes."""
     return message.tobytes().replace(b"\0", b"").decode("latin-1")
 
 
 def group_messages(messages: Sequence[str]) -> tuple[list[str], list[int]]:
-    """Drops empty messages and joins consecutive repeats as "text (xN)".
-
-    An empty message between two equal ones separates them.
+    """Drops empty messages and joins consecutive repeats as "text (xN)"; an empty message separates repeats.
 
     Returns:
-        The lines, and for each the index of the step at which it begins; ([], [0]) if every message is empty.
+      The lines, and the step at which each begins; ([], [0]) if every message is empty.
     """
     lines: list[str] = []
     starts: list[int] = []
@@ -57,10 +55,10 @@ def caption(messages: np.ndarray, blstats: np.ndarray | None = None, use_message
     """Caption of one sub-sequence, one line for each group of messages.
 
     Args:
-        messages: uint8 [length, bytes].
-        blstats: int [length, 26 or 27], or None for no status. With it a group's line is followed by the status
-            at the step where the group begins; a sub-sequence without any message has the first step's status.
-        use_messages: False leaves the status lines alone.
+      messages: uint8 [length, bytes].
+      blstats: int [length, 26 or 27]; each line is followed by the status at the step where the group begins (the first
+        step without messages). None for no status.
+      use_messages: False leaves the status lines alone.
     """
     lines, starts = group_messages([decode_message(message) for message in messages])
     if blstats is None:
@@ -74,7 +72,7 @@ def caption(messages: np.ndarray, blstats: np.ndarray | None = None, use_message
 
 
 class CaptionReader:
-    """Captions of a dataset's pairs; a sub-sequence of one message is decoded once for each distinct message."""
+    """Captions of a dataset's pairs; decodes each distinct message once in sub-sequences of one message."""
 
     def __init__(
         self, messages: np.ndarray, blstats: np.ndarray | None, use_messages: bool = True, block: int = 4096
@@ -99,7 +97,7 @@ class CaptionReader:
     def _one(self, messages: np.ndarray, blstats: np.ndarray | None, row: int, side: int) -> str:
         if blstats is not None:
             return caption(messages[row, side], blstats[row, side], self._use_messages)
-        if messages.shape[2] > 1:  # hardly any comes twice, and each would be kept
+        if messages.shape[2] > 1:  # few repeat, and all would be cached
             return caption(messages[row, side])
         key = messages[row, side].tobytes()
         text = self._cache.get(key)

@@ -1,4 +1,4 @@
-"""What annotators by language models share, whichever way the model is reached."""
+"""Conversations of annotators by language models, in process or behind a server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ IMPROBABLE = "the verdicts have little probability"
 
 
 def check_chat(config: Any, form: Form = PAIR) -> PromptTexts:
-    """Checks what annotators by language models share, and returns the prompt for questions of `form`.
+    """Checks the settings of annotators by language models, and returns the prompt for questions of `form`.
 
     Raises:
       UserError: a bad value, or a prompt file that cannot be used.
@@ -51,7 +51,7 @@ def json_option(config: Any, key: str) -> dict[str, Any]:
 
 
 def without_surrogates(text: str) -> str:
-    """The text with halves of a character replaced, which JSON can hold and no server can be sent."""
+    """Replaces lone surrogates, which JSON can hold but servers cannot be sent."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -98,7 +98,7 @@ class ChatAnnotator(Annotator):
     reads_prompt = True
 
     def __init__(self, config: Any, form: Form, model: Mapping[str, Any]) -> None:
-        """`model` is what identifies the model: annotator, model, revision, and whatever changes its answers."""
+        """`model` identifies the model: annotator, model, revision, and whatever changes its answers."""
         self.prompt = check_chat(config, form)
         self.mode: str = config.answer.mode
         self._retry = config.answer.retry and self.mode != "soft"
@@ -136,14 +136,14 @@ class ChatAnnotator(Annotator):
         return Conversation(position, question, self.prompt.conversation(*question.items))
 
     def seed(self, dialogue: Conversation) -> int | None:
-        """The seed of a dialogue's next turn, whatever else is asked at the same time; None for no seed."""
+        """The seed of a dialogue's next turn, independent of other questions; None for no seed."""
         if self._seed is None:
             return None
         path = (dialogue.question.id, dialogue.question.attempt, int(dialogue.retried))
         return derive(self._seed, "annotate", *path) % 2**31
 
     def read_answer(self, dialogue: Conversation, text: str) -> Answer | None:
-        """Takes an answer in; None if the conversation continues with the retry turn."""
+        """Parses an answer; None if the conversation continues with the retry turn."""
         text = without_surrogates(text)
         label = self._parse(text)
         if label == UNKNOWN and self._retry and not dialogue.retried:
@@ -154,7 +154,7 @@ class ChatAnnotator(Annotator):
         return dialogue.answer(label)
 
     def soft(self, dialogue: Conversation, log_probabilities: Sequence[float], prefill: str) -> Answer:
-        """The answer of the log-probabilities of the verdicts (-inf allowed) behind a prefilled answer."""
+        """The answer from log-probabilities of the verdicts (-inf allowed) after a prefilled answer."""
         masses = [math.exp(value) for value in log_probabilities]
         mass = min(1.0, math.fsum(masses))
         if not mass > 0 or mass < self._minimum_mass:

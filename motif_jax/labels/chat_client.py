@@ -1,6 +1,7 @@
 """Requests to a server with the OpenAI chat protocol, and the causes of failures.
 
-aiohttp in place of the `openai` package: 0.2 ms of processor time a request in place of 1.7, beside a training on few cores.
+By aiohttp instead of the `openai` package: 0.2 ms of processor time a request instead of 1.7, beside a training on few
+cores.
 """
 
 from __future__ import annotations
@@ -22,20 +23,17 @@ from motif_jax.support.files import parse_json
 
 # Servers commonly close a connection that was idle for 5 seconds; one that is closed while a request is sent is lost.
 _IDLE_SECONDS = 4.0
-# A host that takes no connection for so long is not there: a firewall that swallows everything looks like that.
+# Seconds to connect: a firewall that drops packets looks like a slow host.
 _CONNECT_SECONDS = 30.0
-# A reply of more bytes is none: 100,000 tokens, each of them escaped, have some 3 million.
+# Most bytes of a reply: 100,000 tokens, all escaped, have about 3 million.
 _MAX_BYTES = 4 << 20
 
 
 class StatusError(Exception):
-    """A server answers with an HTTP status that is not a success.
+    """A server answers with an HTTP status that is not a success; the text is the whole body, which may repeat the key.
 
     Attributes:
-      status: of HTTP.
-      headers: of the reply, whatever their case.
-
-    Its text is the whole body, with the key where the server repeats it.
+      headers: of the reply, case-insensitive.
     """
 
     def __init__(self, status: int, headers: Mapping[str, str], body: str) -> None:
@@ -44,26 +42,26 @@ class StatusError(Exception):
 
 
 class NoConnectionError(Exception):
-    """A server cannot be reached, or is gone before its reply is complete."""
+    """No connection to a server, or it ended before the reply was complete."""
 
 
 class ChatClient:
-    """Sends chat requests to one server; made and used on one event loop, open within `async with`."""
+    """Sends chat requests to one server, open within `async with`; for one event loop."""
 
     def __init__(self, base_url: str, key: str, timeout_seconds: float, concurrency: int) -> None:
-        """Connects to nothing yet.
+        """Does not connect yet.
 
         Args:
-          base_url: such as http://HOST:8000/v1; the proxies of the environment (`https_proxy`, `no_proxy`) are used.
+          base_url: such as http://HOST:8000/v1; uses the proxies of the environment (`https_proxy`, `no_proxy`).
           key: sent with each request, unless `base_url` names a user.
           timeout_seconds: from the start of a request to the end of its reply.
-          concurrency: connections at a time.
+          concurrency: most connections at a time.
         """
         self._url = f"{base_url.rstrip('/')}/chat/completions"
-        # A user in the address is sent as such, and a request can have one of the two.
+        # A user in the address becomes the Authorization header, which a request has once.
         named = urllib.parse.urlsplit(base_url).username is not None
         self._headers = {} if named else {"Authorization": f"Bearer {key}"}
-        self._headers["Accept-Encoding"] = "identity"  # what is unpacked has no limit
+        self._headers["Accept-Encoding"] = "identity"  # unpacked bodies would have no size limit
         self._timeout = aiohttp.ClientTimeout(total=timeout_seconds, sock_connect=_CONNECT_SECONDS)
         self._concurrency = concurrency
         self._session: aiohttp.ClientSession | None = None
@@ -88,11 +86,11 @@ class ChatClient:
         """The body of the reply to a request, from JSON.
 
         Raises:
-          StatusError: the server, or the proxy, answers with another status; also where it sends the request on to another address,
-            to which a key should not follow by itself.
+          StatusError: the server or proxy answers with another status, or redirects: a key must not follow to another
+            address.
           TimeoutError: the reply was not complete in time.
-          NoConnectionError: there is no connection, or none any more.
-          Rubbish: the reply is no JSON, or no HTTP.
+          NoConnectionError: there is no connection, or it was lost.
+          Rubbish: the reply is not JSON, or not HTTP.
         """
         try:
             response, body = await self._post(request)
@@ -106,7 +104,7 @@ class ChatClient:
             raise NoConnectionError(_cause(error)) from error
         except aiohttp.ClientError as error:
             raise Rubbish(_cause(error)) from error
-        except ValueError as error:  # a proxy that is none for HTTP
+        except ValueError as error:  # not an HTTP proxy
             raise NoConnectionError(str(error)) from error
         if not 200 <= response.status < 300:
             raise StatusError(response.status, response.headers, body.decode(errors="replace"))
@@ -116,7 +114,7 @@ class ChatClient:
             raise Rubbish(f"no JSON: {body.decode(errors='replace')}") from error
 
     async def _post(self, request: Mapping[str, Any]) -> tuple[aiohttp.ClientResponse, bytes]:
-        """The reply, after a second try if the server closed the connection, which may have been idle since the last request."""
+        """The reply; tries again once if the server closed the connection, which may have been idle."""
         assert self._session is not None
         for is_last in (False, True):
             try:
@@ -151,7 +149,7 @@ def _refused_by_proxy(error: aiohttp.ClientHttpProxyError) -> Exception:
 
 
 def _cause(error: Exception) -> str:
-    """The cause of an error, without quotes of a reply, keys and addresses."""
+    """The cause of an error, without text of the reply, keys and addresses."""
     if isinstance(error, aiohttp.ClientResponseError):
         return f"HTTP {error.status} {_unquoted(error.message)}"
     if isinstance(error, aiohttp.ClientPayloadError):
@@ -168,7 +166,7 @@ def is_address(url: str) -> bool:
     try:
         parts = urllib.parse.urlsplit(url)
         host = parts.hostname or ""
-        if ":" not in host:  # of version 6, which is not a name
+        if ":" not in host:  # IPv6
             host.encode("idna")
         return parts.scheme in ("http", "https") and bool(host) and parts.port != 0
     except ValueError:
@@ -181,7 +179,7 @@ def without_user(url: str) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> float:
-    """Seconds that a server asks to wait: Retry-After in seconds or as a date, retry-after-ms; 0 without or if unreadable."""
+    """Seconds of Retry-After (seconds or a date) or retry-after-ms; 0 if missing or unreadable."""
     asked = headers.get("retry-after", "")
     for text, unit in ((headers.get("retry-after-ms", ""), 1e-3), (asked, 1.0)):
         with contextlib.suppress(ValueError):

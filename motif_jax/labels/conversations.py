@@ -16,14 +16,14 @@ from motif_jax.support.files import regular_file
 
 
 class ConversationLog:
-    """Appends to a file of its own, one gzip member for each call, so that a kill spoils the last member only."""
+    """Appends to its own file, one gzip member for each call, so that a kill damages only the last member."""
 
     def __init__(self, folder: Path, stem: str) -> None:
         run = len(list(folder.glob(f"{stem}.*.jsonl.gz")))
         self.path = folder / f"{stem}.{run:04d}.jsonl.gz"
 
     def add(self, answers: Sequence[tuple[Question, Answer]]) -> None:
-        """Writes one line for each question: id, label, cost, and the turns."""
+        """Writes one line for each question: id, label, cost, turns."""
         lines = []
         for question, answer in answers:
             line: dict[str, Any] = {
@@ -46,7 +46,7 @@ class ConversationLog:
 
 
 def read_conversations(path: Path) -> Iterator[dict[str, Any]]:
-    """Yields the conversations of a file; a torn end (a kill while writing) is left out."""
+    """Yields the conversations of a file; skips a torn end (a kill while writing)."""
     with contextlib.suppress(EOFError, gzip.BadGzipFile, zlib.error, ValueError), gzip.open(path) as file:
         for line in file:
             yield json.loads(line)

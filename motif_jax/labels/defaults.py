@@ -1,4 +1,4 @@
-"""Keys and sections of configs of all who ask language models (`motif_jax/schema.py`)."""
+"""Config keys and sections of everything that asks language models (`motif_jax/schema.py`)."""
 
 from __future__ import annotations
 

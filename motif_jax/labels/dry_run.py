@@ -29,7 +29,7 @@ def report_dry_run(
 def estimate_lines(
     config: Any, workdir: Path, annotator: Annotator, questions: QuestionList, store: AnswerStore
 ) -> list[str]:
-    """The cost estimate, a line a figure."""
+    """The cost estimate, one line for each figure."""
     total = len(questions.questions)
     pairs = len(questions.asked)
     untold = int((questions.asked[:, 0] < 0).sum())

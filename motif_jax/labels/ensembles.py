@@ -1,4 +1,4 @@
-"""Several annotators' labels of one dataset: agreement tables and one label file of them all."""
+"""Several annotators' labels of one dataset: agreement tables, and a combined label file."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ NO_GOAL = "no goal"
 
 @dataclasses.dataclass(frozen=True)
 class Votes:
-    """What one annotation says.
+    """The labels of one annotation.
 
     Attributes:
-      name: of the label file.
-      goal: the goal it was asked for, NO_GOAL where that is not known.
+      goal: NO_GOAL where unknown.
       labels: int8 [pairs].
-      probabilities: float32 [pairs, 3], NaN where unknown; certainty where only labels are kept.
+      probabilities: float32 [pairs, 3], NaN where unknown; one-hot where only labels are kept.
     """
 
     name: str
@@ -41,7 +40,7 @@ def read_votes(dataset_folder: Path, name: str, labels: np.ndarray) -> Votes:
     """Adds goal and probabilities to the labels of an annotation.
 
     Raises:
-      UserError: its probabilities are not those of these labels.
+      UserError: its probabilities do not belong to these labels.
     """
     annotation = Annotation(dataset_folder, name)
     probabilities = label_math.one_hot(labels)
@@ -64,10 +63,10 @@ def _goal(annotation: Annotation) -> str:
 
 
 def combine(votes: Sequence[Votes], method: str) -> MergedLabels:
-    """One label a pair of several annotators.
+    """Combines several annotators' labels of each pair; unknown ones do not count.
 
-    'majority': the verdict with most votes, a draw is a tie; probabilities are the shares of the votes. 'mean': the mean
-    of the probabilities and its most probable verdict. Unknown does not count in either.
+    'majority': the verdict with most votes, a tie for a draw; probabilities are shares of the votes. 'mean': the mean of the
+    probabilities and its most probable verdict.
     """
     if method == "majority":
         labels = np.stack([vote.labels for vote in votes])
@@ -105,7 +104,7 @@ def by_goal(votes: Sequence[Votes]) -> dict[str, list[Votes]]:
 
 
 def tables(votes: Sequence[Votes]) -> str:
-    """For each goal: counts of the labels of its annotations and the agreement of each two; then of all of them."""
+    """For each goal, then for all: counts of the labels and pairwise agreement."""
     groups = by_goal(votes)
     parts = [_table(f"goal {goal}" if goal != NO_GOAL else goal, group) for goal, group in groups.items()]
     if len(groups) > 1:
@@ -137,10 +136,10 @@ def _agreement_table(title: str, votes: Sequence[Votes]) -> str:
 def write_ensemble(
     dataset_folder: Path, name: str, merged: MergedLabels, sources: Mapping[str, Any], restart: bool
 ) -> Path:
-    """Writes the label file, its probabilities and what it was made of.
+    """Writes the label file, its probabilities and its sources.
 
     Raises:
-      UserError: labels of that name are there and were annotated or made of something else, unless `restart`.
+      UserError: labels of that name exist and have another origin, unless `restart`.
     """
     annotation = Annotation(dataset_folder, name)
     path = annotation.ensemble_path

@@ -19,7 +19,7 @@ from motif_jax.labels.questions import QuestionHasher, is_reversed
 from motif_jax.labels.queue import Items, Pending, PublishedQueue, QuestionQueue
 from motif_jax.labels.store import StoredAnswer
 
-# Totals of a run, in a checkpoint too: what they count stands in docs/metrics.md.
+# Totals of a run, kept in checkpoints (see docs/metrics.md).
 _TOTALS = (
     "questions answers from_store ties unknown given_up failures dropped "
     "prompt_tokens completion_tokens cached_tokens"
@@ -38,10 +38,10 @@ class _Interval:
 
 
 class LabelBookkeeper:
-    """Counts for a `LabelService`; any thread may call any method.
+    """Counts and queue of a `LabelService`; thread safe.
 
-    Each distinct question is taken once: not while it waits, is being asked or is answered. Of two texts one order is asked,
-    drawn by their hash, and its answer serves both; equal texts are a tie, unasked. compat.oni_requeue: all as published.
+    Each distinct question is queued once, and not again while in flight or answered. Of two texts one order is asked, drawn
+    by their hash, and its answer serves both; equal texts are a tie, unasked. compat.oni_requeue: all as published.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class LabelBookkeeper:
         self._lock = threading.Lock()
         self._flight: dict[int, Pending] = {}
         self._flying: dict[Items, Pending] = {}
-        # Hashes of the texts that need not be asked about again.
+        # Hashes of the texts that are settled.
         self._settled: set[int] = set()
         self._ready: list[Labelled] = []
         self._number = 0
@@ -96,13 +96,13 @@ class LabelBookkeeper:
             pending.met_as += (item,)
 
     def question(self, item: Items) -> Items:
-        """The texts in the order in which they are asked about."""
+        """The texts in the order in which they are asked."""
         if self._form is not PAIR or self._published:
             return item
         return item[::-1] if is_reversed(self._hasher, item[0], item[1]) else item
 
     def take(self, most: int) -> list[Pending]:
-        """Up to `most` questions to be asked now, none beyond the budgets."""
+        """Up to `most` questions to be asked now, within the budgets."""
         with self._lock:
             if self._published:  # a whole call after the other
                 most = 0 if self._flight else self._batch
@@ -115,7 +115,7 @@ class LabelBookkeeper:
             return taken
 
     def _allowed(self) -> int:
-        """The number of questions that the budgets allow now, those in flight included."""
+        """Questions that the budgets allow now, those in flight included."""
         budget, totals, flying = self._budget, self._totals, len(self._flight)
         millions = self._step / 1e6
         left = math.inf
@@ -129,19 +129,18 @@ class LabelBookkeeper:
             if totals["questions"]:
                 each = max(tokens / totals["questions"], 1e-9)
                 left = min(left, (most * share - tokens) / each - flying)
-            else:  # nobody knows yet what a question costs
+            else:  # the cost of a question is still unknown
                 left = min(left, 1 - flying)
         return max(0, math.floor(min(left, 1 << 30)))
 
     def answered(
         self, number: int, answer: StoredAnswer, tokens: Sequence[int] | None = None, seconds: float = 0.0
     ) -> None:
-        """Counts an answer; of a number in flight it becomes the label of its texts.
+        """Counts an answer; a question in flight gets its label.
 
         Args:
-          number: of the question.
-          answer: the newest, with all attempts of anybody.
-          tokens: of prompts, answers, and of prompts that the server had cached; None if the store had the answer.
+          answer: the newest, with all attempts of any run.
+          tokens: (prompt, completion, cached); None if the store had the answer.
           seconds: from being asked to being answered.
         """
         with self._lock:
@@ -180,7 +179,7 @@ class LabelBookkeeper:
         interval.tokens += tokens[0] + tokens[1]
 
     def failed(self, number: int) -> None:
-        """Takes note that a question could not be answered; it goes back into the queue."""
+        """Puts a question that could not be answered back into the queue."""
         with self._lock:
             pending = self._land(number)
             if pending is not None:
@@ -208,7 +207,7 @@ class LabelBookkeeper:
             return ready
 
     def settle(self, item: Items) -> None:
-        """Says that texts need not be asked about: their label is known."""
+        """Removes texts whose label is known."""
         with self._lock:
             self._settled.add(hash(item))
 
@@ -242,7 +241,7 @@ class LabelBookkeeper:
             waiting = sorted(
                 [*self._queue, *reversed(self._flight.values())], key=lambda pending: pending.met
             )
-            # Answers that nobody has taken yet. Single texts without a label a run that is resumed looks up by itself.
+            # Answers not yet returned by `poll`; a resumed run looks up single texts without a label by itself.
             untaken = self._ready if self._form is PAIR else []
             return {
                 "pending": [
@@ -260,7 +259,7 @@ class LabelBookkeeper:
         with self._lock:
             self._totals |= {name: state["totals"].get(name, 0) for name in _TOTALS}
             self._step = state["step"]
-            # Before all that waits: what was reported is not asked again.
+            # Before the queue: reported labels are not asked again.
             for item, *answer in state.get("ready", []):
                 label = Labelled(tuple(item), *answer)
                 self._ready.append(label)
@@ -274,7 +273,7 @@ class LabelBookkeeper:
 def labelled(
     form: Form, item: Items, answer: StoredAnswer, turned: bool, tokens: int = 0, seconds: float = 0.0
 ) -> Labelled:
-    """The label of texts from the answer about them, or about them the other way round (`turned`)."""
+    """The label of texts from the answer about them, or about their reverse order (`turned`)."""
     label, p = answer.label, answer.probabilities
     probability = None
     if p is not None:

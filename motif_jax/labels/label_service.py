@@ -1,4 +1,4 @@
-"""Labels for texts that a training meets: a server is asked in the background, any other annotator in the caller's thread."""
+"""Labels for the texts of a training: asks a server in the background, other annotators in the caller's thread."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from motif_jax.labels.openai_client import OpenAIAnnotator
     from motif_jax.labels.openai_stream import OpenAIStream, QuestionOutcome
 
-# Questions that a call of `poll` asks at most where they are answered at once.
+# Most questions of a call of `poll` where an annotator answers at once.
 _MAX_AT_ONCE = 256
 # How often a thread that waits looks around: whether it is to end, and for questions that wait for a time or for steps of the agent.
 _LOOK_SECONDS = 0.25
-# Between two tries to reach a server that is not there yet.
+# Between two tries to reach a server that is still starting.
 _AGAIN_SECONDS = 1.0
 # While a server is away, one question is sent after each pause, which doubles.
 _FIRST_PAUSE_SECONDS = 0.5
@@ -44,8 +44,8 @@ _FIRST = {"single": ("",), "pair": ("", "You kill the newt!")}
 class LabelService:
     """Labels of texts. One thread may call `enqueue` while another calls `poll`.
 
-    A server's answers are on the disk before they are labels, and what fails goes back into the queue. Any other annotator answers
-    in `poll`: the same calls get the same labels.
+    A server's answers are on the disk before they are labels, and failed questions return to the queue. Other annotators
+    answer in `poll`, deterministically.
     """
 
     def __init__(self, config: ConfigDict, form: Form) -> None:
@@ -54,20 +54,20 @@ class LabelService:
             self._annotator = make_annotator(annotator_config(config), form)
         identity = self._annotator.identity
         self._form, self._hasher, self._attempts = form, QuestionHasher(identity), section.attempts
-        # Whether everything is asked, whatever the store has.
+        # Whether to ask questions that the store has answers to.
         self._requeue = bool(config.compat.get("oni_requeue", False))
         self._bookkeeper = LabelBookkeeper(config, form, identity, self._annotator.prices)
         self._store = AnswerStore(section.store_dir)
         folder = section.get("conversations_dir", "")
         self._conversations = ConversationLog(Path(folder), "online") if folder else None
-        # Of the store, which is for one thread at a time.
+        # Guards the store, which is for one thread at a time.
         self._lock = threading.Lock()
         self._closed = False
         self._wait_seconds = section.wait_seconds
         self._is_server = section.kind == "openai"
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._stream: OpenAIStream | None = None
-        # Number -> question, of what the server is asked.
+        # Number -> question in flight.
         self._sent: dict[int, Question] = {}
         self._error: BaseException | None = None
         self._answered_at = self._probe_at = float("-inf")
@@ -78,8 +78,8 @@ class LabelService:
         """Reaches the server, and has one question answered.
 
         Raises:
-          StoppedError: `stopped` said so meanwhile; nothing of it is left.
-          UserError: that is not possible; one line says why.
+          StoppedError: `stopped` returned True; everything is released.
+          UserError: the server cannot be used; one line says why.
         """
         try:
             with in_section():
@@ -103,26 +103,26 @@ class LabelService:
 
         Args:
           items: the texts, tuples of one or two by the form.
-          counts: the steps in which each was met.
-          scores: how much each label is wanted, more is sooner (queue.order=uncertain); None for no opinion.
-          step: environment steps of the run, which budgets a million steps are counted by.
+          counts: steps of the batch that show each.
+          scores: priority of each label, higher is sooner (queue.order=uncertain); None for none.
+          step: environment steps of the run, for budgets by a million steps.
 
         Raises:
-          UserError: the annotator can ask no more, for good: the disk of its store is full.
+          UserError: the annotator failed for good: the disk of its store is full.
         """
         self._check()
         self._bookkeeper.enqueue(items, counts, scores, step)
         self._events.put(None)
 
     def poll(self) -> list[Labelled]:
-        """What has been answered since the last call; raises as `enqueue`."""
+        """The answers since the last call; raises as `enqueue`."""
         self._check()
         if not self._is_server:
             self._ask(self._open(self._bookkeeper.take(_MAX_AT_ONCE)))
         return self._bookkeeper.poll()
 
     def known(self, items: Sequence[Items]) -> list[Labelled]:
-        """Labels of those of the texts that the answer store has one of; for a start, as it waits for the disk."""
+        """Labels of those texts that the answer store knows; for the start, as it waits for the disk."""
         labels = []
         for item in items:
             question = self._bookkeeper.question(item)
@@ -134,19 +134,18 @@ class LabelService:
         return labels
 
     def queued(self) -> int:
-        """Questions that wait to be asked."""
         return self._bookkeeper.queued
 
     def in_flight(self) -> int:
-        """Questions that are being asked, whose answers `poll` has not given."""
+        """Questions that are being asked, whose answers `poll` has not returned."""
         return self._bookkeeper.in_flight
 
     def metrics(self) -> dict[str, float]:
-        """Figures for a row of metrics (docs/metrics.md, `annotator/`), the same names from the first call on."""
+        """Figures for a row of metrics (docs/metrics.md, `annotator/`), with the same names from the first call on."""
         return self._bookkeeper.metrics()
 
     def state(self) -> dict[str, Any]:
-        """What waits or is being asked, and what has been spent, for a checkpoint; JSON-able."""
+        """Queue and spent budgets for a checkpoint; JSON-able."""
         return self._bookkeeper.state()
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -154,7 +153,7 @@ class LabelService:
         self._bookkeeper.restore(state)
 
     def close(self) -> None:
-        """Ends the annotator; what is being asked is lost. The second call does nothing."""
+        """Ends the annotator; questions in flight are lost. The second call does nothing."""
         with self._lock:  # from here on the thread asks nothing
             if self._closed:
                 return
@@ -162,7 +161,7 @@ class LabelService:
         if self._stream is not None:
             self._stream.close()
         if self._thread.is_alive():
-            self._events.put(StoppedError())  # behind what was answered meanwhile, which is worth its price
+            self._events.put(StoppedError())  # after the answers received meanwhile, which were paid for
             self._thread.join()
         self._store.close()
         self._annotator.close()
@@ -172,7 +171,7 @@ class LabelService:
             raise self._error
 
     def _open(self, taken: Sequence[Pending]) -> list[tuple[int, Question]]:
-        """The questions that the store has no answer to, by their numbers; stored answers are counted at once."""
+        """The questions without a stored answer, by number; counts stored answers at once."""
         to_ask = []
         for pending in taken:
             key = self._hasher.items(pending.items, self._form)
@@ -194,11 +193,11 @@ class LabelService:
         self._keep([(*to_ask[one[0]], one[1], seconds) for one in answers if one is not None])
 
     def _keep(self, answered: Sequence[tuple[int, Question, Answer, float]]) -> None:
-        """Writes (number, question, answer, seconds) to the store, waits until they are on the disk, and counts them.
+        """Writes (number, question, answer, seconds) to the store, waits for the disk, and counts them.
 
         Raises:
           UserError: the store cannot be written.
-          ValueError: an answer is none of its question's form.
+          ValueError: an answer does not fit its question's form.
         """
         pairs = [(question, answer) for _, question, answer, _ in answered]
         with self._lock:
@@ -209,11 +208,11 @@ class LabelService:
             self._bookkeeper.answered(number, kept, answer.tokens, seconds)
 
     def _reach(self, stream: OpenAIStream, stopped: Callable[[], bool]) -> None:
-        """Waits until a question is answered, or a ping where the question was answered before.
+        """Waits until a question is answered, or a ping if the question was answered before.
 
         Raises:
-          StoppedError: `stopped` said so meanwhile.
-          UserError: there is no answer within `annotator.wait_seconds`, or there will be none.
+          StoppedError: `stopped` returned True.
+          UserError: no answer within `annotator.wait_seconds`, or a permanent fault.
         """
         deadline = time.monotonic() + self._wait_seconds
         items = _FIRST[self._form.name]
@@ -230,7 +229,7 @@ class LabelService:
                 if question is not None and outcome.answer is not None:
                     self._keep([(0, question, outcome.answer, time.monotonic() - outcome.sent)])
                 return
-            # A server may want to be left alone for longer than is to be waited.
+            # A server may ask for a longer pause than the longest wait.
             rests = cast("OpenAIAnnotator", self._annotator).quiet_seconds()
             if not error.passing or time.monotonic() + rests >= deadline:
                 raise error
@@ -284,12 +283,12 @@ class LabelService:
             self._answered_at, self._failures = time.monotonic(), 0
             self._keep(answered)
             self._report(True)
-        # What was answered before a fault is kept, too: it was paid for, and need not be asked again.
+        # Answers before a fault are kept, too: they were paid for.
         if error is not None:
             raise error
 
     def _missed(self, outcome: QuestionOutcome) -> None:
-        """A failure says that the server is away if nothing was answered since its question was sent."""
+        """A failure means that the server is away if nothing was answered since its question was sent."""
         if outcome.sent <= self._answered_at:
             return
         self._report(False, outcome.error.cause if outcome.error is not None else "")
@@ -299,7 +298,7 @@ class LabelService:
             self._probe_at = time.monotonic() + pause * random.uniform(0.75, 1.25)
 
     def _send(self) -> None:
-        """Asks what is to be asked: as much as the server gets at a time, and one question now and then while it is away."""
+        """Sends as many questions as the server takes at a time, and one now and then while it is away."""
         while True:
             most = cast("OpenAIAnnotator", self._annotator).concurrency
             if not self._bookkeeper.server_up:

@@ -1,4 +1,4 @@
-"""Labels from answers, merged labels, and agreement between annotators. Pure numpy."""
+"""Labels from answers, merged labels, and agreement between annotators; numpy only."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import numpy as np
 
 from motif_jax.datasets.verdicts import FIRST, PAIR, SECOND, TIE, UNKNOWN, Form
 
-# Two probabilities closer than this are the same: an average of two opposite answers is a draw.
+# Closer probabilities are equal, so that the mean of two opposite answers is a draw.
 _EQUAL = 1e-6
-# The label of a pair -> that of the same judgement of the pair the other way round.
+# Label of a pair -> the same judgement of the reversed pair.
 TURNED = np.array([SECOND, FIRST, TIE, UNKNOWN], np.int8)
 
 
@@ -21,7 +21,7 @@ def one_hot(labels: np.ndarray, form: Form = PAIR) -> np.ndarray:
 
 
 def mean_probabilities(probabilities: np.ndarray) -> np.ndarray:
-    """Mean over the first axis of float [answers, questions, verdicts], those that are NaN left out; NaN if all are."""
+    """Mean over the first axis of float [answers, questions, verdicts], without NaN; NaN if all are."""
     known = ~np.isnan(probabilities[..., 0])
     total = np.where(known[..., None], probabilities, 0).sum(0)
     count = known.sum(0)[..., None]
@@ -29,9 +29,9 @@ def mean_probabilities(probabilities: np.ndarray) -> np.ndarray:
 
 
 def most_probable(probabilities: np.ndarray, form: Form = PAIR) -> np.ndarray:
-    """Labels int8 [questions] of probabilities [questions, verdicts].
+    """Most probable verdicts, int8 [questions], of probabilities [questions, verdicts].
 
-    The most probable verdict; a draw is what the form says (a tie of a pair), NaN is unknown.
+    A draw is the form's `undecided` (a tie of a pair), NaN is unknown.
     """
     with np.errstate(invalid="ignore"):
         others = np.sort(probabilities, -1)[:, -2]
@@ -42,15 +42,14 @@ def most_probable(probabilities: np.ndarray, form: Form = PAIR) -> np.ndarray:
 
 
 def swap(probabilities: np.ndarray) -> np.ndarray:
-    """The same judgement of the pair the other way round: [..., 3] with the first two columns exchanged."""
+    """Probabilities of the reversed pair: [..., 3] with the first two columns exchanged."""
     return probabilities[..., TURNED[:3]]
 
 
 def majority(labels: np.ndarray, form: Form = PAIR) -> np.ndarray:
     """Majority over annotators: int8 [questions] of labels int [annotators, questions].
 
-    Unknown does not vote. The verdict with most votes wins; a draw for the first place is what the form says (a tie of a
-    pair); what nobody knows is unknown.
+    Unknown does not vote. A draw is the form's `undecided` (a tie of a pair); unknown to all is unknown.
     """
     votes = np.stack([(labels == verdict).sum(0) for verdict in range(len(form.verdicts))], -1)
     best = votes.max(-1)
@@ -70,8 +69,8 @@ def confusion(first: np.ndarray, second: np.ndarray, form: Form = PAIR) -> np.nd
 def cohen_kappa(counts: np.ndarray) -> float:
     """Cohen's kappa (1960) of a square table of counts: agreement above chance over the most possible above it.
 
-    1 for full agreement, 0 for agreement by chance; NaN where both annotators gave one and the same verdict to
-    every pair, or there is no pair, since chance alone explains the agreement then.
+    1 for full agreement, 0 for chance; NaN without pairs, or where both annotators gave one and the same verdict to every
+    pair.
     """
     total = counts.sum()
     if total == 0:
@@ -83,16 +82,15 @@ def cohen_kappa(counts: np.ndarray) -> float:
 
 
 def position_bias(given: np.ndarray, reverse: np.ndarray) -> dict[str, float]:
-    """The share of verdicts that follow the order of presentation.
+    """How much verdicts follow the order of presentation.
 
     Args:
       given: labels int [pairs] of the pairs as they stand.
-      reverse: labels int [pairs] of the same pairs asked the other way round, as they were said (FIRST is the
-        caption shown first).
+      reverse: labels int [pairs] of the reversed pairs, as answered (FIRST is the caption shown first).
 
     Returns:
-      `consistent`: share of pairs, of those known in both orders, with the same winner (or a tie) in both;
-      `first_share`: share of FIRST among the FIRST and SECOND of both orders, 0.5 without bias; `pairs` counted.
+      `consistent`: share of pairs with the same winner (or a tie) in both orders, of those known in both;
+      `first_share`: share of FIRST among FIRST and SECOND of both orders, 0.5 without bias; `pairs` counted.
     """
     known = (given != UNKNOWN) & (reverse != UNKNOWN)
     given, reverse = given[known], reverse[known]

@@ -1,7 +1,7 @@
-"""The lexicon: weighted patterns over game messages, a stand-in for a language model that answers at once.
+"""The lexicon: weighted patterns over game messages, an immediate replacement for a language model.
 
-A lexicon is a YAML file (the one that is built in: lexicons/nethack.yaml, which says how it is read). Its labels are a
-function of the captions alone, those of a pair symmetric in their order.
+A lexicon is a YAML file; lexicons/nethack.yaml, the built-in one, describes the format. Labels depend on the captions
+only, and are symmetric in the order of a pair.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from motif_jax.labels.annotator import Annotator, Answer, Preview, Question
 from motif_jax.support.errors import UserError
 
 BUILT_IN = "nethack.yaml"
-# A single caption worth more than this is a yes, where the lexicon says nothing else.
+# Default worth above which a single caption is a yes.
 THRESHOLD = 3.0
-# Sentences, and captions, whose worth is remembered: a server, or a game that is annotated while it is played, gets new ones for ever.
+# Cached sentences, and captions; bounded, as servers and online trainings receive new ones forever.
 _REMEMBERED = 1 << 15
-# Lexicons that are kept as they were read.
+# Number of cached lexicons.
 _LEXICONS = 8
 # Messages on one line are separated by two spaces; a repeated line ends with its count, a status with its bracket.
 _TOO_LARGE = 1e300
@@ -39,7 +39,7 @@ _STATUS = "[Dlvl:"
 
 @dataclass(frozen=True)
 class LexiconEvent:
-    """An event that a sentence can report: a name, its pattern, and its worth to each goal."""
+    """An event that a sentence can report: name, pattern, and worth to each goal."""
 
     name: str
     patterns: tuple[re.Pattern[str], ...]
@@ -51,16 +51,15 @@ class LexiconEvent:
 
 @dataclass(frozen=True)
 class Lexicon:
-    """A lexicon as it was read.
+    """A parsed lexicon.
 
     Attributes:
-      name: what the lexicon calls itself.
-      goals: the goals that it has weights for.
+      goals: those with weights.
       events: in the order in which they are tried.
-      unmatched, blank: goal -> worth of a sentence that no event knows, and of a caption without any.
+      unmatched, blank: goal -> worth of a sentence without an event, and of a caption without a sentence.
       margin: largest difference of worth that is a tie.
-      scale: width of the logistic that makes probabilities of a difference.
-      threshold: worth above which a caption by itself is a yes.
+      scale: width of the logistic from differences to probabilities.
+      threshold: worth above which a single caption is a yes.
       digest: 32 hexadecimal digits of the whole file, part of the identity of its answers.
     """
 
@@ -75,12 +74,12 @@ class Lexicon:
     digest: str
 
     def event(self, sentence: str) -> str | None:
-        """Name of the first event that `sentence` reports, None without a matching pattern."""
+        """Name of the first event that matches `sentence`, None without one."""
         return next((event.name for event in self.events if event.tells(sentence)), None)
 
 
 class LexiconJudge:
-    """Judges captions by one goal of a lexicon; remembers sentences and captions it has seen, the newest of them."""
+    """Judges captions by one goal of a lexicon; caches recent sentences and captions."""
 
     def __init__(self, lexicon: Lexicon, goal: str) -> None:
         self._lexicon = lexicon
@@ -90,7 +89,7 @@ class LexiconJudge:
         self._sentence = functools.lru_cache(_REMEMBERED)(self._judge_sentence)
 
     def worth(self, caption: str) -> float:
-        """The worth of a caption: the sum over its distinct sentences."""
+        """The sum of worths over a caption's distinct sentences."""
         return self._caption(caption)
 
     def _judge_caption(self, caption: str) -> float:
@@ -113,8 +112,8 @@ class LexiconJudge:
 def preference(difference: float, margin: float, scale: float) -> Answer:
     """Label and probabilities of a difference of worth, first minus second.
 
-    An ordered logistic with cuts at -margin and margin: P(first) = s((d - m) / scale), P(second) = s((-d - m) / scale),
-    the rest is P(tie), s the logistic function. The label is a tie when |d| <= margin.
+    An ordered logistic with cuts at -margin and margin: P(first) = s((d - m) / scale), P(second) = s((-d - m) / scale), the
+    rest is P(tie), s the logistic function. The label is a tie when |d| <= margin.
     """
     first = _logistic((difference - margin) / scale)
     second = _logistic((-difference - margin) / scale)
@@ -136,16 +135,16 @@ def sentences(caption: str) -> list[str]:
 
 
 def _without_status(line: str) -> str:
-    """A line without the status in brackets at its end; no regular expression, whose time would grow with the square of blanks."""
+    """A line without the bracketed status at its end. A regular expression would take time quadratic in blanks."""
     status = line.find(_STATUS, line.rfind("]", 0, -1) + 1)
     return line[:status].rstrip() if status >= 0 and line.endswith("]") else line
 
 
 def load_lexicon(path: str | Path = "") -> Lexicon:
-    """Reads a lexicon: a file, or by its name one of the folder lexicons, nethack.yaml by default.
+    """Reads a lexicon: a file, or by name from the folder lexicons; nethack.yaml by default.
 
     Raises:
-      UserError: the file is not there or is not a lexicon; what is wrong and where is named.
+      UserError: the file is missing or not a lexicon; names the fault and its place.
     """
     shown = str(path) or BUILT_IN
     try:
@@ -161,7 +160,7 @@ def load_lexicon(path: str | Path = "") -> Lexicon:
 
 @functools.lru_cache(_LEXICONS)
 def _parsed(shown: str, text: str) -> Lexicon:
-    """The lexicon of a file's text: every check, every annotator and every goal of a server asks for the same one."""
+    """Cached: every check, annotator and goal of a server reads the same lexicon."""
     try:
         tree = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -170,7 +169,7 @@ def _parsed(shown: str, text: str) -> Lexicon:
 
 
 class _Reader:
-    """Turns a parsed file into a lexicon and says where it is wrong."""
+    """Turns a parsed file into a lexicon and names faults by their place."""
 
     def __init__(self, shown: str, tree: Any) -> None:
         self._shown, self._tree = shown, tree
@@ -250,7 +249,7 @@ class LexiconAnnotator(Annotator):
     forms = (PAIR, SINGLE)
 
     def __init__(self, config: Any, form: Form, dataset: Any = None) -> None:
-        del dataset  # what it judges is in the captions
+        del dataset  # the captions are all it judges
         lexicon = _load(config)
         self.identity = {
             "annotator": "lexicon",
@@ -273,7 +272,7 @@ class LexiconAnnotator(Annotator):
             yield position, self._judge.answer(*question.items)
 
     def preview(self, question: Question) -> Preview:
-        """The captions with what each is worth."""
+        """The captions with the worth of each."""
         shown = (f"[worth {self._judge.worth(caption):g}]\n{caption}" for caption in question.items)
         return Preview("\n----\n".join(shown))
 

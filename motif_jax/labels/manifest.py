@@ -1,4 +1,4 @@
-"""The manifest of an annotation's shards; refuses shards made otherwise."""
+"""Manifests of an annotation's shards; refuses shards of another origin."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import parse_json
 
 FORMAT = 1
-# Sections that must be the same in all shards of one annotation.
+# Sections that must be equal in all shards of one annotation.
 BINDING = ("format", "name", "annotator", "dataset", "questions")
 _SHOWN = 60
 
@@ -23,7 +23,7 @@ def _show(value: Any) -> str:
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Names what differs in the binding sections: 'annotator.model: a there, b now'."""
+    """Differences of the binding sections: 'annotator.model: a there, b now'."""
     there = flat({key: old.get(key) for key in BINDING})
     now = flat({key: new.get(key) for key in BINDING})
     found = []
@@ -40,7 +40,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 
 def read(path: Path) -> dict[str, Any] | None:
-    """Reads a manifest; None if there is none.
+    """Reads a manifest; None if missing.
 
     Raises:
       UserError: the file is not a manifest.

@@ -1,4 +1,4 @@
-"""Identifies a model: checks and fingerprint of its folder, or the revision of its name."""
+"""Identifies a model by the fingerprint of its folder, or the revision of its name."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import parse_json
 
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf")
-# Small files that decide what a model says, besides its weights.
+# Small files that answers depend on, besides the weights.
 _SETTINGS = ("*.json", "*.jinja", "*.model", "*.txt")
 _SAMPLE = 1 << 20
-# Where the commit of what a config key names is given.
+# Config key of a model or tokenizer -> key of its commit.
 _REVISION_KEYS = {
     "vllm.model": "config.vllm.revision",
     "vllm.tokenizer": "tokenizer_revision in config.vllm.engine",
@@ -65,10 +65,10 @@ def _whole(path: Path) -> bool:
 
 
 def revision(model: str, wanted: str | None, download_dir: str | None = None, key: str = "vllm.model") -> str:
-    """The version of a model, or tokenizer (`key`): the commit of one by name, the fingerprint of a folder.
+    """The version of a model or tokenizer (`key`): the commit for a name, the fingerprint for a folder.
 
-    A fingerprint covers the settings and tokenizer files, and of each file of weights its size, its first and its last
-    megabyte: reading 140 GB at each start would take minutes.
+    A fingerprint covers settings and tokenizer files, and size, first and last megabyte of each file of weights: reading
+    140 GB at each start would take minutes.
     """
     if is_folder(model):
         return _fingerprint(Path(model))

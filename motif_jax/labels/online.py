@@ -1,4 +1,4 @@
-"""Labels while an agent trains: their config, and what a training receives of `label_service.py`."""
+"""Labels during a training: config, and the labels of `label_service.py`."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ CONVERSATIONS = "conversations"
 
 
 class Labelled(NamedTuple):
-    """An answer to one question.
+    """The label of one question.
 
     Attributes:
-      item: the texts that it was about, as they were met.
+      item: the texts, in the order of the training's.
       label: one of the form's verdicts, never unknown.
-      probability: of one text that of yes; of two P(first) + P(tie) / 2; None where the annotator gives none.
-      latency_seconds: from the question being sent to its answer; 0 for what the store had, and for equal texts.
+      probability: for one text that of yes; for two P(first) + P(tie) / 2; None if the annotator gives none.
+      latency_seconds: from sending the question to its answer; 0 for stored answers and equal texts.
       tokens: of prompts and answers together; 0 for what was not asked.
     """
 
@@ -55,7 +55,7 @@ def check(config: ConfigDict, form: Form) -> None:
 
 
 def annotator_config(config: ConfigDict) -> ConfigDict:
-    """The section `annotator` as annotators read a config, with the switches that concern them."""
+    """The section `annotator` in the form that annotators read, with the compat switches that they use."""
     made = ConfigDict(config.annotator.to_dict())
     made.annotator = config.annotator.kind
     made.captions = ConfigDict({"messages": True, "status": False})
@@ -66,7 +66,7 @@ def annotator_config(config: ConfigDict) -> ConfigDict:
 
 @contextlib.contextmanager
 def in_section() -> Iterator[None]:
-    """Names keys in errors as they are called in this config: config.annotator.goal for config.goal."""
+    """Names keys in errors as in this config: config.annotator.goal for config.goal."""
     try:
         yield
     except UserError as error:
@@ -77,7 +77,7 @@ def in_section() -> Iterator[None]:
 
 
 def in_run(config: ConfigDict, folder: str | os.PathLike[str]) -> ConfigDict:
-    """`config` with the folders of a run: its answer store, unless one is named, and its conversations, if they are kept."""
+    """`config` with defaults in a run's folder: the answer store, and the conversations if they are kept."""
     config = config.copy_and_resolve_references()
     section = config.annotator.unlock()
     if not section.store_dir:
@@ -89,7 +89,7 @@ def in_run(config: ConfigDict, folder: str | os.PathLike[str]) -> ConfigDict:
 
 
 def make_source(config: ConfigDict, form: Form) -> LabelService:
-    """The service of labels that `config` (the sections `annotator` and `queue`, and `compat`) asks for, after `in_run`."""
+    """The label service of `config` (sections `annotator`, `queue` and `compat`), after `in_run`."""
     from motif_jax.labels.label_service import LabelService
 
     return LabelService(config, form)

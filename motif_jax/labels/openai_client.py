@@ -1,7 +1,7 @@
-"""Language models behind any server that speaks the OpenAI protocol: vLLM, llama.cpp, a hosted one.
+"""Language models behind any server with the OpenAI protocol: vLLM, llama.cpp, a hosted one.
 
-What one question takes: its conversation, the faults of servers, and the one loop that sends a request again.
-`openai_stream.py` asks many at a time. The key is read from the environment, sent, and shown nowhere.
+The conversation of one question, the faults of servers, and the loop that sends a request again; `openai_stream.py` asks
+many at a time. The key comes from the environment and never appears in messages.
 """
 
 from __future__ import annotations
@@ -52,22 +52,22 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.progress import format_seconds
 
 _MAX_PAUSE_SECONDS = 60.0
-# A server that asks for more patience than this ends the run: it is continued later.
+# A server that asks for a longer wait ends the run, which can be resumed later.
 _MAX_RETRY_AFTER_SECONDS = 3600.0
-# A server that refuses so many questions and has answered none refuses them all.
+# After so many refusals without an answer the server is taken to refuse every question.
 _MAX_REFUSED = 32
 _CHARACTERS_PER_TOKEN = 4
-# What servers call the longest answer: most of them, and those that refuse the first name.
+# Names of the limit of an answer: of most servers, and of those that refuse the first.
 _LIMITS = ("max_tokens", "max_completion_tokens")
 # Answers that another try may change.
 _MAY_PASS = frozenset({408, 409, 425, 429, *range(500, 600)})
 REFUSED = "refused by the server's content filter"
-# What a request says by itself.
+# Keys of a request that the client sets.
 _OWN_FIELDS = ("model", "messages")
 
 
 class _Refused(Exception):
-    """The server will not answer this question; `usage`: tokens (prompt, completion, cached) that it has taken for saying so."""
+    """The server refuses this question; `usage`: tokens (prompt, completion, cached) that it charged."""
 
     def __init__(self, why: str, usage: tuple[int, int, int] = (0, 0, 0)) -> None:
         super().__init__(why)
@@ -78,7 +78,7 @@ class OpenAIAnnotator(ChatAnnotator):
     """Asks a chat model through a server."""
 
     def __init__(self, config: Any, form: Form, dataset: Any = None) -> None:
-        del dataset  # what it judges is in the items
+        del dataset  # the items are all it judges
         settings = config.openai
         self._extra = json_option(config, "openai.extra_body")
         super().__init__(
@@ -98,11 +98,11 @@ class OpenAIAnnotator(ChatAnnotator):
         self._retries: collections.Counter[str] = collections.Counter()
         self._last_cause = ""
         self._answered = self._refused = self._in_flight = 0
-        # The server wants to be left alone until then (monotonic).
+        # The server wants no requests before this time (monotonic).
         self._quiet_until = -math.inf
         self.concurrency: int = settings.concurrency
         self.prices = _prices(config)
-        # A server of one's own wants no key.
+        # A local server needs no key.
         self._key = _key(settings.key_variable) or "none"
         written = (rf"(?:\\?{re.escape(c)}|(?i:\\u{ord(c):04x}|%{ord(c):02x}))" for c in self._key)
         self._key_pattern = re.compile("".join(written))
@@ -128,7 +128,7 @@ class OpenAIAnnotator(ChatAnnotator):
         return counts
 
     def summary(self) -> dict[str, Any]:
-        """The same for summary.json, and how answers were limited."""
+        """Retries, refusals, and how answers were limited, for summary.json."""
         counts = {"retries": self._retries.total(), "retry_causes": dict(self._retries)}
         return {**counts, "refused": self._refused, "answer_limit": self._limit or "the server's own"}
 
@@ -136,7 +136,7 @@ class OpenAIAnnotator(ChatAnnotator):
         """Yields each answer when it is complete, and None now and then.
 
         Raises:
-          UserError: the server is down, refuses, hangs or talks rubbish, and continued so after all retries.
+          UserError: the server is down, refuses, hangs or sends rubbish, after all retries.
         """
         return answers(self, questions, self._settings.retries)
 
@@ -145,7 +145,7 @@ class OpenAIAnnotator(ChatAnnotator):
         return ChatClient(settings.base_url, self._key, settings.timeout_seconds, settings.concurrency)
 
     def quiet_seconds(self) -> float:
-        """For how many seconds from now the server wants to be left alone; any thread may ask."""
+        """Seconds from now in which the server wants no requests; thread safe."""
         return max(0.0, self._quiet_until - time.monotonic())
 
     async def greet(self, client: ChatClient) -> None:
@@ -188,7 +188,7 @@ class OpenAIAnnotator(ChatAnnotator):
         return self.prompt.answer.prefix.rstrip()
 
     async def _complete(self, client: ChatClient, dialogue: Conversation, retries: int) -> Any:
-        """One turn, sent again after growing pauses while the fault may pass; raises as `_send` does."""
+        """One turn, sent again after growing pauses while the fault may pass; raises as `_send`."""
         request = self._request(dialogue)
         spread = random.Random(dialogue.question.id)
         for retry in itertools.count():
@@ -213,8 +213,8 @@ class OpenAIAnnotator(ChatAnnotator):
         """Sends a request once: tokens (prompt, completion, cached) and the choice.
 
         Raises:
-          ServerError: there is no answer; another try may help if it is `passing`.
-          _Refused: the server will not answer this question.
+          ServerError: no answer; another try may help if it is `passing`.
+          _Refused: the server refuses this question.
         """
         for most in [request.pop(name) for name in _LIMITS if name in request]:
             if self._limit is not None:
@@ -244,7 +244,7 @@ class OpenAIAnnotator(ChatAnnotator):
         return usage, choice
 
     def _status(self, error: StatusError) -> ServerError:
-        """The fault of an HTTP status that may pass, after which the server may want to be left alone."""
+        """The fault of a passing HTTP status; records how long the server wants no requests."""
         kind, seconds = f"HTTP {error.status}", retry_after(error.headers)
         self._quiet_until = max(self._quiet_until, time.monotonic() + min(seconds, _MAX_RETRY_AFTER_SECONDS))
         if seconds > _MAX_RETRY_AFTER_SECONDS:
@@ -252,7 +252,7 @@ class OpenAIAnnotator(ChatAnnotator):
         return self._failure(f"answers with {kind}", error, kind)
 
     def _lasting(self, error: StatusError, request: dict[str, Any]) -> None:
-        """Raises for an answer that will be the same the next time; returns if the answer is to be limited otherwise."""
+        """Raises for a permanent fault; returns if the answer has to be limited in another way."""
         text = str(error)
         too_long = LENGTH.search(text)
         if any(name in text for name in _LIMITS):
@@ -272,7 +272,7 @@ class OpenAIAnnotator(ChatAnnotator):
         raise self._failure(self._blamed(error), error)
 
     def _blamed(self, error: StatusError) -> str:
-        """What a status blames that will be the same the next time."""
+        """What a permanent status blames."""
         settings = self._settings
         key = f"the key of the environment variable {settings.key_variable}"
         if 300 <= error.status < 400:
@@ -296,7 +296,7 @@ class OpenAIAnnotator(ChatAnnotator):
         raise _Refused(REFUSED, usage)
 
     def _failure(self, what: str, error: BaseException | str, kind: str = "") -> ServerError:
-        """The one line about a server, with its cause; the key never stands in it. `kind`: of a fault that may pass."""
+        """The one-line error of a server with its cause, without the key. `kind`: of a fault that may pass."""
         what, detail = (" ".join(self._blotted(str(text)).split()) for text in (what, error))
         url, detail = without_user(self._settings.base_url), detail[:200] or type(error).__name__
         failure = ServerError(f"the server {url} {what[:400]} ({detail})", kind)
@@ -304,7 +304,10 @@ class OpenAIAnnotator(ChatAnnotator):
         return failure
 
     def _blotted(self, text: str) -> str:
-        """`text` without the key, as it is or as JSON and addresses write it; before anything is cut off, which may leave a part."""
+        """`text` without the key, plain or escaped for JSON and URLs.
+
+        To be called before the text is cut, which may leave a part of the key.
+        """
         may_hold_it = self._key != "none" and (self._key in text or "\\" in text or "%" in text)
         return self._key_pattern.sub("***", text) if may_hold_it else text
 
@@ -335,7 +338,7 @@ class OpenAIAnnotator(ChatAnnotator):
         return request | extra
 
     def preview(self, question: Question) -> Preview:
-        """The turns as they are sent; the server's template and tokenizer are not at hand."""
+        """The turns as they are sent; the server's template and tokenizer are unknown."""
         turns = self._request(self.open(0, question))["messages"]
         text = "\n".join(f"[{turn['role']}]\n{turn['content']}" for turn in turns)
         return Preview(text, math.ceil(len(text) / _CHARACTERS_PER_TOKEN), exact=False)
@@ -349,7 +352,7 @@ def _prices(config: Any) -> Prices | None:
 
 
 def _key(variable: str) -> str:
-    """The key in an environment variable, without the line's end that files of secrets leave behind it.
+    """The key in an environment variable, without the line end of secret files.
 
     Raises:
       UserError: it cannot be sent.

@@ -1,4 +1,4 @@
-"""Questions to a server, on an event loop in a thread of its own: a list, or an open stream of them."""
+"""Asks a server many questions at a time, on an event loop in its own thread."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ if TYPE_CHECKING:
     from motif_jax.labels.chat_client import ChatClient
     from motif_jax.labels.openai_client import OpenAIAnnotator
 
-# How often those who wait for answers of a list look around.
+# Polling interval of waits for answers to a list, in seconds.
 _HEARTBEAT_SECONDS = 0.25
 
 
 class QuestionOutcome(NamedTuple):
-    """What became of a question.
+    """The outcome of a question.
 
     Attributes:
-      number: of the question.
-      sent: when it was sent, by the monotonic clock.
-      answer: None for a ping that was answered, and where there is an error.
+      sent: when it was sent, monotonic clock.
+      answer: None for an answered ping, and with an error.
       error: the server's, if it has not answered.
     """
 
@@ -38,7 +37,7 @@ class QuestionOutcome(NamedTuple):
     error: ServerError | None = None
 
 
-# Takes an `QuestionOutcome`, or an exception that ends the stream, from any thread.
+# Takes a `QuestionOutcome`, or an exception that ends the stream, from any thread.
 Deliver = Callable[[Any], None]
 
 
@@ -80,7 +79,7 @@ def answers(
 
 
 class OpenAIStream:
-    """Each question is a task of its own, sent again at most `retries` times."""
+    """Each question is a task, sent again at most `retries` times."""
 
     def __init__(self, annotator: OpenAIAnnotator, deliver: Deliver, retries: int = 0) -> None:
         self._annotator, self._deliver, self._retries = annotator, deliver, retries
@@ -92,11 +91,11 @@ class OpenAIStream:
         self._thread.start()
 
     def ask(self, number: int, question: Question | None) -> None:
-        """Asks, or pings where there is no question; a `QuestionOutcome` of this number will be delivered. Never blocks."""
+        """Asks, or pings for None; delivers a `QuestionOutcome` of this number later. Never blocks."""
         self._loop.call_soon_threadsafe(self._begin, number, question)
 
     def close(self) -> None:
-        """Ends it: what is being asked is given up, and nothing more is delivered."""
+        """Cancels the questions in flight; delivers nothing more."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: it is the second time
             self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join()

@@ -1,4 +1,4 @@
-"""Parses a label from the text of an answer. No text makes it raise; time grows with the text's length.
+"""Parses labels from answers. Never raises, takes time linear in the text's length.
 
 Golden numbers: answer_parsing.json (published behaviour, `first_match`).
 """
@@ -22,8 +22,8 @@ class AnswerForm:
     """The form in which a verdict is asked for.
 
     Attributes:
-      template: the answer with `{verdict}` where the verdict stands: '("best_description": {verdict})'.
-      verdicts: the verdicts as words; the label of a word is its place.
+      template: the answer, with `{verdict}` in place of the verdict: '("best_description": {verdict})'.
+      verdicts: their words; a word's label is its index.
     """
 
     template: str
@@ -40,7 +40,7 @@ class AnswerForm:
 
     @property
     def key(self) -> str:
-        """The words that announce the verdict: 'best_description'."""
+        """The words before the verdict: 'best_description'."""
         return re.findall(r"[A-Za-z]+(?:[_ ][A-Za-z]+)*", self.prefix)[-1]
 
     @property
@@ -57,10 +57,10 @@ class AnswerForm:
 
 
 def make_form(template: str, words: Sequence[str], form: Form = PAIR) -> AnswerForm:
-    """Builds the answer form of the words for the verdicts of `form`.
+    """The answer form with these words for the verdicts of `form`.
 
     Raises:
-      UserError: no or several `{verdict}`, no word before it, or verdicts that are not as many different words.
+      UserError: not exactly one `{verdict}`, no word before it, or words that are equal or not as many as the verdicts.
     """
     if template.count(_SLOT) != 1:
         raise UserError(f"the answer form {template!r} must hold {_SLOT} exactly once")
@@ -77,16 +77,15 @@ def make_form(template: str, words: Sequence[str], form: Form = PAIR) -> AnswerF
 
 
 class AnswerParser:
-    """Reads verdicts in one answer form."""
+    """Reads verdicts in one answer form, by our rules or published ones."""
 
     def __init__(self, form: AnswerForm, first_match: bool = False, anywhere: bool = False) -> None:
-        """Takes the published rules that are wanted instead of ours.
+        """Chooses the rules.
 
         Args:
-          form: of the answers.
           first_match: Motif's (compat.answer_first_match).
-          anywhere: ONI's (compat.oni_label_anywhere): of two verdicts the second counts wherever its word stands, else it is
-            the first; of three the first match counts, else it is the third, the tie. Nothing is unknown.
+          anywhere: ONI's (compat.oni_label_anywhere). Two verdicts: the second if its word occurs anywhere, else the first.
+            Three: the first match, else the third, the tie. Nothing is unknown.
         """
         self._labels = {word.lower(): label for label, word in enumerate(form.verdicts)}
         self._first_match, self._anywhere = first_match, anywhere
@@ -96,7 +95,7 @@ class AnswerParser:
         self._words = re.compile("|".join(map(re.escape, form.verdicts)), re.IGNORECASE)
 
     def __call__(self, text: str) -> int:
-        """The label of an answer, UNKNOWN where no verdict is found."""
+        """The label of an answer, UNKNOWN without a verdict."""
         if self._anywhere and len(self._labels) == len(SINGLE.verdicts):
             return YES if self._positive.search(text) else NO
         if self._first_match or self._anywhere:
@@ -105,10 +104,9 @@ class AnswerParser:
         return self._last_line(text)
 
     def _last_line(self, text: str) -> int:
-        """The last line in which a verdict stands decides; two different verdicts in it are unknown.
+        """The verdict of the last line with one; two different verdicts in it are unknown.
 
-        A reasoning model's thoughts, up to the last `</think>`, are no answer. An answer that is nothing but a
-        verdict counts.
+        Text up to the last `</think>` is skipped. A bare verdict as the whole answer counts.
         """
         _, _, text = text.rpartition(_THOUGHT_END)
         bare = re.fullmatch(r"\W*+(\w{1,64}+)\W*+", text)
@@ -134,7 +132,7 @@ def _key_pattern(form: AnswerForm) -> str:
 def _published_pattern(form: AnswerForm) -> re.Pattern[str]:
     """The published rule: after the key and any signs, at most one word and blanks, then the verdict as written.
 
-    Possessive repeats and the bound on the word keep the search linear; no answer has a word of 64 letters.
+    Possessive repeats and the bound on the word (64 letters) keep the search linear.
     """
     # A verdict counts as it is written or in small letters, the key in any case.
     words = dict.fromkeys(word for verdict in form.verdicts for word in (verdict, verdict.lower()))
@@ -142,7 +140,7 @@ def _published_pattern(form: AnswerForm) -> re.Pattern[str]:
 
 
 def _verdict_pattern(form: AnswerForm) -> re.Pattern[str]:
-    """A whole-word verdict after the key, signs and at most one linking word; alternatives ("1 or 2") belong to it."""
+    """A whole-word verdict after the key, signs and at most one linking word; includes alternatives ("1 or 2")."""
     verdict = "(?:" + "|".join(map(re.escape, form.verdicts)) + r")(?!\w)"
     noun = re.escape(re.split(r"[_ ]", form.key)[-1])
     link = rf"(?:(?:is|are|was|description|message|option|number|{noun})(?![A-Za-z0-9])[\W_]{{0,16}}+)?+"

@@ -1,4 +1,4 @@
-"""Prompt files: the texts of a conversation about a pair or a single text, and label file names by the published scheme."""
+"""Prompt files for questions about a pair or a single text, and label file names by the published scheme."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from motif_jax.support.errors import UserError
 
 FOLDER = resources.path("configs/prompts")
 MODES = ("analysis", "verdict", "soft")
-# Prompt files that are kept as they were read.
+# Number of cached prompt files.
 _FILES = 16
 _quote = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -34,10 +34,10 @@ class PromptTexts:
     Attributes:
       system: the system turn; empty for none.
       question: the user turn with placeholders.
-      retry: the second user turn, for an answer without a verdict.
+      retry: the second user turn, after an answer without a verdict.
       goal: the goal sentence, may be empty.
       answer: how the verdict is written.
-      form: what is asked about, and the verdicts.
+      form: items of a question, and the verdicts.
       examples: lines of worked examples for the goal; may be empty.
     """
 
@@ -68,7 +68,7 @@ class PromptTexts:
         return [*turns, {"role": "user", "content": self._fill(self.question, items)}]
 
     def retried(self, turns: Turns, answer: str) -> Turns:
-        """The conversation with an answer that held no verdict and the request for it."""
+        """The conversation plus an answer without a verdict and the retry turn."""
         return [
             *turns,
             {"role": "assistant", "content": answer},
@@ -76,7 +76,7 @@ class PromptTexts:
         ]
 
     def items_of(self, text: str) -> tuple[str, ...] | None:
-        """The items that a user turn of this prompt asks about; None for any other text."""
+        """The items in a user turn of this prompt; None for any other text."""
         found = self._question_pattern.fullmatch(text)
         if found is None:
             return None
@@ -107,9 +107,9 @@ class PromptTexts:
 
     @functools.cache  # noqa: B019 (a process has a handful of prompts)
     def _pieces(self, template: str) -> list[tuple[str, str]]:
-        """The template in pieces: ('', text) or (name of an item, '') where it goes.
+        """The template in pieces: ('', text) or (name of an item, '') for its place.
 
-        Everything else is filled in here once. An item that holds a placeholder stays as it is.
+        All other placeholders are filled in here, so that placeholders inside of items stay as they are.
         """
         for name, text in (("goal", self.goal), ("examples", self.examples)):
             if not text:
@@ -131,7 +131,7 @@ class PromptTexts:
 
 
 def prompt_path(version: str, file: str, form: Form = PAIR) -> Path:
-    """The prompt file of `config.prompt`: the user's own, or the one of a version for questions of `form`."""
+    """The prompt file of `config.prompt`: the user's own, or a version's for questions of `form`."""
     if file:
         return Path(file)
     known = {path.stem: path for path in prompt_files(form)}
@@ -143,19 +143,19 @@ def prompt_path(version: str, file: str, form: Form = PAIR) -> Path:
 
 
 def prompt_files(form: Form = PAIR) -> list[Path]:
-    """The prompt files for questions of `form` that come with the project; their names are their versions."""
+    """The project's prompt files for questions of `form`; their names are their versions."""
     return sorted((FOLDER if form is PAIR else FOLDER / form.name).glob("*.yaml"))
 
 
 def goals_of(path: Path) -> list[str]:
-    """The goals of a prompt file; `load_prompt` says what is wrong with one that has none."""
+    """The goals of a prompt file; [] without any, which `load_prompt` reports."""
     tree = _read(path)
     goals = tree.get("goals")
     return list(goals) if isinstance(goals, Mapping) else []
 
 
 def forms_of(path: Path) -> list[Form]:
-    """The forms whose items the questions of a prompt file have places for.
+    """The forms whose items the questions of a prompt file contain.
 
     Raises:
       UserError: the file cannot be read, or has no questions.
@@ -169,8 +169,7 @@ def load_prompt(path: Path, goal: str, mode: str, form: Form = PAIR) -> PromptTe
     """Reads a prompt file for questions of `form`.
 
     Raises:
-      UserError: the file cannot be read, a field is missing or not a text, a placeholder is missing, or it has no such
-        goal.
+      UserError: the file cannot be read, a field is missing or not a text, a placeholder or the goal is missing.
     """
     tree = _read(path)
     question = _text(tree, path, f"question.{'analysis' if mode == 'analysis' else 'verdict'}")
@@ -204,7 +203,7 @@ def load_prompt(path: Path, goal: str, mode: str, form: Form = PAIR) -> PromptTe
 
 
 def _examples(tree: Mapping[str, Any], path: Path, goal: str, answer: AnswerForm, form: Form) -> str:
-    """A line for each worked example that has a verdict for the goal."""
+    """A line for each worked example with a verdict for the goal."""
     lines = []
     for example in tree.get("examples", []):
         names = {*form.items, "verdicts"}
@@ -238,8 +237,8 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 @functools.lru_cache(_FILES)
 def _parsed(text: str) -> Any:
-    """A file is asked for once for each of its goals and modes; nobody changes what is found."""
-    # Everything is a text in this loader: `no` is the word, not False, and 1 is a verdict.
+    """Cached for all goals and modes of a file; do not change the result."""
+    # This loader reads every scalar as text: `no` is the word, not False, and 1 is a verdict.
     return yaml.load(text, Loader=yaml.BaseLoader)
 
 
@@ -255,7 +254,7 @@ def _text(tree: Mapping[str, Any], path: Path, field: str, empty: bool = False) 
 
 
 def model_tag(model: str) -> str:
-    """A model's part of a label file's name: llama70b for Llama-2-70b-chat-hf, else its name in a file's letters."""
+    """A model's part of a label file's name: llama70b for Llama-2-70b-chat-hf, else its name in letters fit for a file."""
     base = model.rstrip("/").split("/")[-1].lower()
     if published := re.fullmatch(r"llama-2-(\d+)b-chat(?:-hf)?", base):
         return f"llama{published[1]}b"

@@ -1,4 +1,4 @@
-"""From a dataset's pairs to the distinct questions, and from answers back to the pairs."""
+"""A dataset's distinct questions, and the pairs that they belong to."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ ORDERS = ("once", "given", "both")
 
 
 class QuestionHasher:
-    """Ids of questions put to one annotator.
+    """Ids of questions to one annotator.
 
-    An id hashes the annotator's identity and what is asked, so that an answer is found again by any dataset, run
-    or split that asks the same, and by nobody else.
+    An id hashes the annotator's identity and the question: any dataset, run or split that asks the same finds the answer.
     """
 
     def __init__(self, identity: Mapping[str, Any]) -> None:
@@ -50,10 +49,9 @@ class QuestionList:
     """The distinct questions of a dataset, in order of their first appearance.
 
     Attributes:
-      questions: what is to be asked.
-      asked: int32 [pairs, orders], the position in `questions` of a pair's question; -1 where equal captions make a
-        tie without asking. Two orders: as the pair stands, and the other way round.
-      swapped: bool [pairs, orders], whether that question has the pair's captions the other way round.
+      asked: int32 [pairs, orders], index in `questions` of a pair's question; -1 where equal captions are a tie without
+        asking. With two orders: as the pair stands, and reversed.
+      swapped: bool [pairs, orders], whether that question has the pair's captions reversed.
     """
 
     questions: list[Question]
@@ -79,10 +77,10 @@ def caption_questions(
     """Lists the distinct questions about captions.
 
     Args:
-      pairs: captions of each pair, `num_pairs` of them.
+      pairs: captions of each of the `num_pairs` pairs.
       hasher: of the annotator that will be asked.
-      orders: 'given': each pair as it stands (published). 'once': of the pairs (a, b) and (b, a) one is asked, drawn
-        by their hash, and its answer serves both. 'both': each pair is asked in both orders.
+      orders: 'given': each pair as it stands (published). 'once': of (a, b) and (b, a) one is asked, drawn by their hash,
+        and its answer serves both. 'both': each pair is asked in both orders.
     """
     width = 2 if orders == "both" else 1
     asked = np.full((num_pairs, width), -1, np.int32)
@@ -114,7 +112,7 @@ def caption_questions(
 
 
 def is_reversed(hasher: QuestionHasher, first: str, second: str) -> bool:
-    """Whether a pair is asked the other way round where one order serves both: drawn by the hash, without a habit."""
+    """Whether a pair is asked reversed where one order serves both: drawn by the hash, unbiased."""
     return hasher.items((second, first)) < hasher.items((first, second))
 
 

@@ -1,7 +1,7 @@
-"""Which question is asked next while an agent trains: a bounded queue of distinct questions, and the published one.
+"""Queues of the questions of a training: a bounded one of distinct questions, and the published one.
 
-The published queue (ONI) holds entries, not questions: what has no label yet enters it again with every batch, as often as it was
-met there.
+The published queue (ONI) holds entries: a text without a label enters again with every batch, once for each step that
+shows it.
 """
 
 from __future__ import annotations
@@ -15,25 +15,24 @@ from collections.abc import Iterator
 Items = tuple[str, ...]
 # Order -> attributes of `Pending`: of two questions the one with the larger is asked first.
 _RANKS = {"frequent": ("count", "met"), "newest": ("met",), "uncertain": ("score", "count", "met")}
-# A question that failed is left alone for so many seconds, twice as long each time: it may be what its server cannot bear.
+# Seconds before a failed question is asked again, doubled each time: it may be the cause of the failure.
 _FIRST_PAUSE_SECONDS = 1.0
 _MAX_PAUSE_SECONDS = 30.0
 
 
 @dataclasses.dataclass(slots=True)
 class Pending:
-    """A question that waits or is being asked.
+    """A question that is queued or in flight.
 
     Attributes:
-      items: its texts.
-      number: given when it leaves the queue.
-      count: steps in which it was met since it was queued.
-      score: how much its answer is wanted, by the batches that need it; higher is more.
-      met: number of the meeting at which it was met last.
-      attempts: answers without a verdict until now.
-      failures: how often the annotator failed.
-      ready: time before which it is not asked again, by the clock of `take`.
-      met_as: the items as they were met, where one question serves several; empty where they are the items.
+      number: assigned when it leaves the queue.
+      count: steps that showed it since it was queued.
+      score: priority of its answer; higher is more.
+      met: number of the `enqueue` that showed it last.
+      attempts: answers without a verdict so far.
+      failures: failed requests so far.
+      ready: earliest time to ask it again, by the clock of `take`.
+      met_as: the items in the training's orders, where one question serves several; empty if equal to `items`.
     """
 
     items: Items
@@ -48,13 +47,13 @@ class Pending:
 
 
 class QuestionQueue:
-    """Distinct questions, at most `size` after `shrink`; of more, the least wanted is dropped.
+    """Distinct questions; `shrink` drops the least wanted beyond `size`.
 
-    Orders: 'frequent', what was met in most steps since it was queued, newer first among equals; 'newest', what was met last;
-    'uncertain', the highest score, then as 'frequent'.
+    Orders: 'frequent', most steps since it was queued, newer first among equals; 'newest', shown last; 'uncertain', the
+    highest score, then as 'frequent'.
 
     Attributes:
-      dropped: how many were thrown away because there were too many.
+      dropped: number of dropped questions.
     """
 
     def __init__(self, size: int, order: str = "frequent") -> None:
@@ -70,7 +69,7 @@ class QuestionQueue:
         return iter(self._waiting.values())
 
     def enqueue(self, items: Items, count: int, score: float = 0.0) -> Pending:
-        """Queues a question that was met in `count` steps, or counts it as met again; returns what waits now."""
+        """Queues a question of `count` steps, or adds them to the queued one; returns what is queued."""
         pending = self._waiting.setdefault(items, Pending(items))
         pending.count += count
         pending.score = score
@@ -78,7 +77,7 @@ class QuestionQueue:
         return pending
 
     def take(self, most: int, now: float) -> list[Pending]:
-        """Up to `most` questions to be asked now, the most wanted first; they leave the queue."""
+        """Removes and returns up to `most` questions to be asked now, the most wanted first."""
         if most <= 0 or not self._waiting:
             return []
         ready = (pending for pending in self._waiting.values() if pending.ready <= now)
@@ -91,14 +90,13 @@ class QuestionQueue:
         self._waiting[pending.items] = pending
 
     def failed(self, pending: Pending, now: float) -> None:
-        """Puts a question back that could not be answered; it has to wait, so that others are tried first."""
+        """Returns a question that could not be answered; it waits, so that others are tried first."""
         pause = min(_MAX_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2.0 ** min(pending.failures, 10))
         pending.failures += 1
         pending.ready = now + pause
         self.give_back(pending)
 
     def shrink(self) -> None:
-        """Drops what is too much, the least wanted first."""
         excess = len(self._waiting) - self._size
         if excess > 0:
             for pending in heapq.nsmallest(excess, self._waiting.values(), key=self._rank):
@@ -107,10 +105,10 @@ class QuestionQueue:
 
 
 class PublishedQueue:
-    """The published queue (compat.oni_requeue): `batch` entries at a time, the newest first, while none are being asked.
+    """The published queue (compat.oni_requeue): `batch` entries at a time, the newest first, while none are in flight.
 
-    An entry is added for each step in which something without a label was met, whatever waits or is being asked already.
-    Mended without a switch: it is bounded, the oldest entries are dropped. Its methods are those of `QuestionQueue`.
+    Every step with an unlabelled text adds an entry, whatever is queued or in flight. Unlike the published one it is
+    bounded: the oldest entries are dropped. It has the methods of `QuestionQueue`.
     """
 
     def __init__(self, size: int, batch: int) -> None:
@@ -131,7 +129,7 @@ class PublishedQueue:
         return new[-1] if new else Pending(items)
 
     def take(self, most: int, now: float) -> list[Pending]:
-        """Nothing before a whole batch may be asked."""
+        """Returns nothing unless a whole batch may be asked."""
         del now
         if most < self._batch:
             return []

@@ -1,4 +1,4 @@
-"""Parses a server's replies: the answer, its tokens, log-probabilities, and refusals."""
+"""Parses a server's replies: answer, tokens, log-probabilities, refusals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from motif_jax.support.errors import UserError, printable
 
-# Of verdicts together, for numbers that were rounded; and a number of tokens that no reply has.
+# Largest sum of probabilities of verdicts, which may be rounded; and more tokens than any reply has.
 _MAX_MASS, _MAX_TOKENS = 1.01, 1 << 40
 # Words of a refusal that blames the content of a prompt, its length, or the longest answer asked for.
 CONTENT = re.compile(
@@ -27,8 +27,8 @@ class ServerError(UserError):
     """A server did not answer.
 
     Attributes:
-      cause: what is wrong with the server, without the advice to a user that follows it in the text.
-      kind: of a fault that may pass, in a word; '' of one that does not.
+      cause: the fault, without the advice that follows it in the text.
+      kind: one word for a fault that may pass; '' for a permanent one.
     """
 
     def __init__(self, cause: str, kind: str) -> None:
@@ -41,13 +41,13 @@ class ServerError(UserError):
 
 
 class Rubbish(Exception):
-    """A reply is not what the protocol says."""
+    """A reply violates the protocol."""
 
 
 def verdict_log_probabilities(choice: Mapping[str, Any], verdicts: Sequence[str]) -> list[float]:
-    """Log-probabilities of the verdicts from the first two tokens behind a prefilled answer, -inf for those not listed.
+    """Log-probabilities of the verdicts from the first two tokens after a prefilled answer, -inf for unlisted ones.
 
-    Where the likeliest first token is a blank, which some tokenizers put before a digit, what follows it counts with its
+    If the likeliest first token is a blank, which some tokenizers put before a digit, the second token counts with its
     probability.
 
     Raises:

@@ -1,7 +1,7 @@
-"""An annotator behind the OpenAI chat protocol, in place of a language model's server.
+"""Serves an annotator by the OpenAI chat protocol, in place of a language model's server.
 
-It understands the questions of this project's prompt files, in all answer modes, and answers by the goal that they are asked
-with. The part of the protocol that it speaks is what our client and vLLM's have in common: /v1/models, /v1/chat/completions.
+It parses the questions of this project's prompt files in all answer modes, and judges by the goal in them. Supported:
+/v1/models and /v1/chat/completions, as far as our client and vLLM's need them.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from motif_jax.support.files import parse_json
 
 _CHARACTERS_PER_TOKEN = 4
 _PUZZLED = "I only judge what happens in games, and see no question about that here."
-# In the place of probability 0, and by how much a verdict is above others that are as probable.
+# Smallest probability, and the lead of the verdict over equally probable ones.
 _LEAST = 1e-9
 
 
 class _Asked(NamedTuple):
-    """A question as it was understood."""
+    """A parsed question."""
 
     prompt: PromptTexts
     goal: str
@@ -42,7 +42,7 @@ class ChatJudge:
     """From a chat request to the body of its reply."""
 
     def __init__(self, config: ConfigDict) -> None:
-        """`config`: annotator, the sections that it reads, prompt_file, and model, which it is asked for by."""
+        """`config`: annotator, the sections that it reads, prompt_file, and model, the name that clients ask for."""
         self._config = embedded_config(config)
         self._model: str = config.model
         self._prompts = _prompts(config)
@@ -83,7 +83,7 @@ class ChatJudge:
         return 200, {**about, "choices": [choice], "usage": usage}
 
     def _understand(self, text: str) -> _Asked | None:
-        """The question in a user turn; the prompt that was understood last is tried first."""
+        """The question in a user turn; tries the last matching prompt first."""
         newest = [] if self._newest is None else [self._newest]
         for entry in (*newest, *self._prompts):
             items = entry[0].items_of(text)
@@ -105,7 +105,7 @@ class ChatJudge:
 
 
 def embedded_config(config: ConfigDict) -> ConfigDict:
-    """The config with what annotators read besides: the goal is that of each question."""
+    """The config completed for annotators; the goal is that of each question."""
     made = ConfigDict(config.to_dict())
     made.goal = "defaultgoal"
     made.prompt = ConfigDict({"version": "default", "file": ""})
@@ -120,7 +120,7 @@ def _prompts(config: ConfigDict) -> list[tuple[PromptTexts, str, str]]:
 
 
 def own_prompts(config: ConfigDict) -> list[tuple[PromptTexts, str, str]]:
-    """The prompts of the user's file, for the forms whose placeholders it has; none without a file.
+    """The prompts of the user's file, for the forms whose placeholders it has; [] without a file.
 
     Raises:
       UserError: it cannot be used.
@@ -136,9 +136,9 @@ def own_prompts(config: ConfigDict) -> list[tuple[PromptTexts, str, str]]:
 
 
 def _prompts_in(path: Path, form: Form) -> list[tuple[PromptTexts, str, str]]:
-    # Without a goal it is asked for one in vain, which says what is wrong.
+    # Without goals an empty one is tried, whose error names the fault.
     goals = goals_of(path) or [""]
-    # Those of analysis and verdict; soft has the latter's question.
+    # Modes analysis and verdict; soft asks as verdict does.
     return [(load_prompt(path, goal, mode, form), goal, mode) for goal in goals for mode in MODES[:2]]
 
 
@@ -175,7 +175,7 @@ def _bad_request(message: str) -> tuple[int, dict[str, Any]]:
 
 
 def handle(judge: ChatJudge, method: str, path: str, body: bytes) -> tuple[int, dict[str, Any]]:
-    """Status and body, as JSON has it, of the reply to a request."""
+    """Status and JSON body of the reply to a request."""
     if method == "GET" and path.rstrip("/").endswith("/models"):
         return 200, judge.models()
     if method == "POST" and path.endswith("/chat/completions"):

@@ -20,13 +20,11 @@ Keep = Callable[[Iterable[tuple[Question, StoredAnswer]]], None]
 
 
 class AnnotationSession:
-    """Asks what is not answered yet, and keeps every answer as it comes in.
-
-    What an annotator raises reaches the caller; what was answered before is kept.
+    """Asks unanswered questions, and keeps every answer as it arrives, also before an exception of the annotator.
 
     Attributes:
-      annotator: who is asked; the session closes it.
-      telemetry: counts of all that was asked.
+      annotator: closed by the session.
+      telemetry: counts of all questions.
     """
 
     def __init__(
@@ -40,16 +38,15 @@ class AnnotationSession:
         conversations: ConversationLog | None = None,
         stopped: Callable[[], bool] = never,
     ) -> None:
-        """Prepares; nothing is loaded or written before the first question is asked.
+        """Loads and writes nothing before the first question.
 
         Args:
           annotator: made for questions of `form`.
           store_dir: the answer store, which keeps every answer for all runs.
-          form: of the questions.
-          attempts: how often a question is asked at most while its answers are unknown.
-          flush_seconds: answers are written at least this often while they come in.
-          conversations: where to keep the conversations, if anywhere.
-          stopped: says whether to stop asking; looked at after each answer, and now and then while waiting for one.
+          attempts: most times that a question is asked while its answers are unknown.
+          flush_seconds: longest time between writes while answers arrive.
+          conversations: log of the conversations, None for none.
+          stopped: whether to stop asking; called after each answer, and now and then while waiting.
         """
         self.annotator = annotator
         self.telemetry = Telemetry(form, annotator.prices)
@@ -61,7 +58,7 @@ class AnnotationSession:
         self._started = False
 
     def start(self) -> None:
-        """Loads the model or reaches the server; once, and by itself when the first question is to be asked.
+        """Loads the model or reaches the server, once; the first question does it, too.
 
         Raises:
           UserError: that is not possible.
@@ -97,22 +94,21 @@ class AnnotationSession:
         keep: Keep | None = None,
         report: Callable[[], None] = lambda: None,
     ) -> dict[str, StoredAnswer]:
-        """Answers by question id, asking for those that are not known yet.
+        """Answers by question id; asks those that are not known yet.
 
         Args:
-          questions: what is to be answered.
-          known: what `recall` said; None calls it first.
-          limit: how many are asked at most.
+          known: the result of `recall`; None calls it first.
+          limit: most questions to ask; None: no limit.
           keep: called with the answers of each write, after the store has them.
-          report: called after each write, and now and then while nothing comes.
+          report: called after each write, and now and then while waiting.
 
         Returns:
-          The answers; `unsettled` says what is left where it was stopped or limited.
+          The answers; `unsettled` gives the rest where it was stopped or limited.
 
         Raises:
-          UserError: the annotator or the disk failed; what was answered before is kept.
+          UserError: the annotator or the disk failed; earlier answers are kept.
           RuntimeError: the annotator left out questions.
-          ValueError: the annotator gave an answer that the form has not.
+          ValueError: an answer does not fit the form.
         """
         answers = dict(known) if known is not None else self.recall(questions, keep=keep)
         left = limit
@@ -128,7 +124,7 @@ class AnnotationSession:
         return answers
 
     def unsettled(self, questions: Sequence[Question], answers: Mapping[str, StoredAnswer]) -> list[Question]:
-        """The questions without an answer, and those whose answers are unknown and that may be asked again."""
+        """The questions without an answer, and unknown ones that may be asked again."""
         pending = {}
         for question in questions:
             answer = answers.get(question.id)
@@ -160,7 +156,7 @@ class AnnotationSession:
         keep: Keep | None,
         report: Callable[[], None],
     ) -> None:
-        """Asks once; answers that arrived are written even if the annotator fails."""
+        """Asks once; writes the answers received even if the annotator fails."""
         waiting: list[tuple[Question, Answer]] = []
         self.telemetry.begin()
         flushed = time.monotonic()
@@ -178,7 +174,7 @@ class AnnotationSession:
                     waiting = []
                     flushed = time.monotonic()
         except Exception:
-            # Ctrl-C reaches an engine's own processes too, and to stop is what was asked for.
+            # Ctrl-C also reaches the engine's processes, whose errors then only mean that it stops.
             if not self._stopped():
                 raise
         finally:
@@ -194,7 +190,7 @@ class AnnotationSession:
     ) -> None:
         if not answered:
             return
-        # The store first: what others keep is always in the store too.
+        # The store first, so that it always has what `keep` has.
         stored = self._store.keep(answered)
         pairs = [(question, kept) for (question, _), kept in zip(answered, stored, strict=True)]
         if keep is not None:

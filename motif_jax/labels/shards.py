@@ -1,10 +1,10 @@
-"""One dataset's annotation NAME: shards that processes write side by side, and the label file they become.
+"""Files of a dataset's annotation NAME: shards that processes write side by side, and the merged label file.
 
 annotations/NAME/shard-00003-of-00016.json    manifest: model, prompt, sampling, dataset, versions
 annotations/NAME/shard-00003-of-00016.jsonl   question id, label, probabilities (format of `support/checked_lines.py`)
 annotations/NAME/probabilities.npy            float32 [pairs, 3] P(first), P(second), P(tie); NaN unknown
 annotations/NAME/summary.json                 counts of the merged labels
-annotations/NAME/ensemble.json                what labels of `ensembles` were made of; they have no shards
+annotations/NAME/ensemble.json                sources of the labels of `ensembles`, which have no shards
 preference/NAME.npy                           int8 [pairs] 0 first, 1 second, 2 tie, 3 unknown
 """
 
@@ -66,7 +66,7 @@ class Annotation:
         return found
 
     def check(self, manifest: Mapping[str, Any]) -> None:
-        """Raises UserError if labels of this name were made with something else than `manifest` says."""
+        """Raises UserError if labels of this name have another origin than `manifest`."""
         if self.ensemble_path.exists():
             raise UserError(
                 f"{self.ensemble_path}: merge_annotations made the labels of this name: choose another --config.name, or "
@@ -84,7 +84,7 @@ class Annotation:
             )
 
     def known_labels(self) -> int:
-        """The number of pairs with a label in preference/NAME.npy, else of answers in the shards."""
+        """The number of labelled pairs in preference/NAME.npy, else of answers in the shards."""
         if self.preference_path.exists():
             with contextlib.suppress(ValueError, OSError, EOFError):
                 return int((np.load(self.preference_path, mmap_mode="r") != UNKNOWN).sum())
@@ -94,9 +94,9 @@ class Annotation:
         return len(ids)
 
     def discard(self, index: int, count: int) -> int:
-        """Removes the labels of this name; answers in the store stay. Returns how many labels there were.
+        """Removes the labels of this name, but no stored answers; returns their number.
 
-        In an array (count > 1) the other shards of the same count are left to the processes that own them.
+        In an array (count > 1) other shards of the same count are left to their processes.
 
         Raises:
           UserError: another process writes a shard that would be removed.
@@ -113,7 +113,7 @@ class Annotation:
         return known
 
     def open_shard(self, index: int, count: int, manifest: Mapping[str, Any]) -> Shard:
-        """Takes hold of a shard and writes or renews its manifest.
+        """Locks a shard and writes or renews its manifest.
 
         Raises:
           UserError: another process writes this shard.
@@ -149,7 +149,7 @@ class Annotation:
 
     @contextlib.contextmanager
     def merging(self) -> Iterator[None]:
-        """Waits until no other process merges this annotation, and keeps others from it meanwhile.
+        """Holds the merge lock of this annotation, waiting for other processes.
 
         Raises:
           UserError: the file system has no locks.
@@ -165,7 +165,7 @@ class Annotation:
         summary: Mapping[str, Any],
         beside: Mapping[Path, Any] = MappingProxyType({}),
     ) -> None:
-        """Writes probabilities, summary, what else JSON files `beside` them say, and, last, the label file; call it while `merging`."""
+        """Writes probabilities, summary, the JSON files `beside` them and, last, the label file; call it while `merging`."""
         # Made here and moved: preference/ never holds anything but label files.
         prepared = self.folder / "labels.npy"
         for path in (self.probabilities_path, self.summary_path, prepared, *beside):
@@ -178,7 +178,7 @@ class Annotation:
         os.replace(prepared, self.preference_path)
 
     def _remove_temporaries(self, path: Path) -> None:
-        """Removes what killed writers of `path` left; others write other files of this folder meanwhile."""
+        """Removes what killed writers of `path` left; other files of this folder may be in use."""
         for leftover in self.folder.glob(f".{path.name}.*.tmp"):
             leftover.unlink(missing_ok=True)
 
@@ -227,7 +227,7 @@ class MergedLabels:
     Attributes:
       labels: int8 [pairs].
       probabilities: float32 [pairs, 3] P(first), P(second), P(tie); NaN where unknown.
-      position_bias: `labels.position_bias` where both orders were asked, else None.
+      position_bias: `labels.position_bias` if both orders were asked, else None.
     """
 
     labels: np.ndarray

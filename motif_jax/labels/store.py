@@ -1,7 +1,7 @@
-"""The answer store: every answer that any run ever got, shared by datasets, runs and shard counts.
+"""The answer store: all answers of all runs, shared by datasets, runs and shard counts.
 
-A folder of files as `support/checked_lines.py` describes them, one file for each process that writes at the same time. The key
-is the hash of the whole question (`questions.QuestionHasher`), so an answer is found when the same question comes again.
+A folder of files in the format of `support/checked_lines.py`, one for each concurrent writer. The key is the hash of the
+whole question (`questions.QuestionHasher`), so the same question finds its answer again.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class StoredAnswer:
     """A label as the store and the shards keep it.
 
     Attributes:
-        label: of the question's form, or UNKNOWN.
-        probabilities: of the form's verdicts; None means certainty in the label.
-        attempts: how often the question was asked until now.
+      label: of the question's form, or UNKNOWN.
+      probabilities: of the form's verdicts; None means certainty in the label.
+      attempts: how often the question was asked so far.
     """
 
     label: int
@@ -68,7 +68,7 @@ class StoredAnswer:
         """The stored form of an annotator's answer.
 
         Raises:
-          ValueError: the answer is none of the question's form, or its probabilities are not finite.
+          ValueError: the answer does not fit the question's form, or its probabilities are not finite.
         """
         form, p = question.form, answer.probabilities
         if answer.label not in form.labels or (p is not None and len(p) != len(form.verdicts)):
@@ -92,7 +92,7 @@ def better(old: StoredAnswer | None, new: StoredAnswer) -> StoredAnswer:
 
 
 def read_answers(path: Path, answers: dict[str, StoredAnswer], wanted: Collection[str] | None = None) -> None:
-    """Adds a file's answers, by question id, to `answers` where they are better; `wanted`: a set or dict of ids, None for all."""
+    """Adds a file's answers, by question id, to `answers` where they are better; only ids in `wanted`, None for all."""
     for key, value in read_lines(path, wanted):
         answer = StoredAnswer.from_json(value)
         if answer is not None:
@@ -100,26 +100,26 @@ def read_answers(path: Path, answers: dict[str, StoredAnswer], wanted: Collectio
 
 
 class AnswerStore:
-    """Reads all files of a store and appends to one of its own, which is opened when it is first needed; for one thread."""
+    """Reads all files of a store and appends to its own, opened on first use; for one thread."""
 
     def __init__(self, folder: str | Path, refresh_seconds: float = 0.2) -> None:
-        """`refresh_seconds`: how old the view of the folder may be for `get`."""
+        """`refresh_seconds`: maximum age of the view of the folder in `get`."""
         self.folder = Path(folder)
         self._writer: LineWriter | None = None
         self._refresh_seconds, self._refreshed = refresh_seconds, -math.inf
         self._followers: dict[str, _Follower] = {}
-        # Of each question that `get` may find, the JSON of its answer: some 250 bytes.
+        # Question id -> JSON of its answer (about 250 bytes), for `get`.
         self._answers: dict[bytes, bytes] = {}
 
     def find(self, ids: Collection[str]) -> dict[str, StoredAnswer]:
-        """The answers to those of the questions (a set or a dict of ids) that the store holds, by reading it once."""
+        """The stored answers to these questions (a set or a dict of ids), reading the store once."""
         answers: dict[str, StoredAnswer] = {}
         for path in sorted(self.folder.glob("*.jsonl")):
             read_answers(path, answers, ids)
         return answers
 
     def get(self, key: str) -> StoredAnswer | None:
-        """The answer to the question of id `key`, None if there is none; reads what was appended since the last call."""
+        """The answer to question id `key`, or None; reads what was appended since the last call."""
         if time.monotonic() - self._refreshed >= self._refresh_seconds:
             for path in sorted(self.folder.glob("*.jsonl")):
                 for new, value in self._followers.setdefault(path.name, _Follower(path)).new_lines():
@@ -140,7 +140,7 @@ class AnswerStore:
 
         Raises:
           UserError: the store cannot be written.
-          ValueError: an answer is none of its question's form.
+          ValueError: an answer does not fit its question's form.
         """
         stored = [StoredAnswer.of(question, answer) for question, answer in answered]
         self.add(
@@ -169,7 +169,7 @@ class _Follower:
         self._path, self._position = path, 0
 
     def new_lines(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """(key, object) of the sound lines since the last call; a line whose end is still to come is left for the next."""
+        """(key, object) of the valid lines since the last call; leaves an incomplete line for the next."""
         with open(self._path, "rb") as file:
             file.seek(self._position)
             for line in file:
@@ -193,8 +193,8 @@ def _cost(answer: Answer) -> dict[str, Any]:
 def _free_writer(folder: Path) -> LineWriter:
     """A file that this host began in this folder and that no process writes now, or a new one.
 
-    A name is never given twice: host, folder and chance are in it, so that stores can be copied together, and a copy is never
-    appended to, so that it may be copied once more.
+    Names are unique (host, folder and a random part), so that stores can be merged by copying. Copies are never appended to,
+    so that they can be copied again.
     """
     host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname()) or "host"
     place = hashlib.blake2b(os.fsencode(folder.resolve()), digest_size=4).hexdigest()
@@ -205,7 +205,7 @@ def _free_writer(folder: Path) -> LineWriter:
 
 
 def check_store(folder: str | Path) -> None:
-    """Raises UserError if the path is something else than a folder or one to be made."""
+    """Raises UserError unless the path is a folder, or one can be made there."""
     path = Path(folder)
     if not str(folder) or (path.exists() and not path.is_dir()):
         raise UserError(f"config.store_dir={folder}: must be a folder, or a path where one can be made")

@@ -15,14 +15,14 @@ class Telemetry:
     """Counts of this run's questions.
 
     Attributes:
-      form: of the questions. The share of its last verdict (ties of pairs) is shown.
+      form: of the questions; the share of its last verdict (ties of pairs) is shown.
       prices: of the model's tokens, None where nothing is paid.
-      questions: questions that were to be answered.
-      store_hits: questions that were answered before.
-      asked, last_verdict, unknown, retried: answers of this run, and those that took more than one turn.
-      notes: reason -> number of unknown answers that have nothing to do with the text.
-      mass: sum over answers of the probability of the verdicts together (answer.mode=soft).
-      tokens: of prompts, of answers, and of the prompts' cached parts.
+      questions: questions to be answered.
+      store_hits: those answered before.
+      asked, last_verdict, unknown, retried: answers of this run; `retried` took more than one turn.
+      notes: reason -> number of unknown answers that are not due to the text.
+      mass: sum over answers of the verdicts' total probability (answer.mode=soft).
+      tokens: (prompt, completion, cached).
     """
 
     form: Form = PAIR
@@ -40,7 +40,7 @@ class Telemetry:
     _since: float = dataclasses.field(default_factory=time.monotonic)
 
     def begin(self) -> None:
-        """Says that asking begins, now or again: time in between does not count."""
+        """Starts or restarts the clock of asking."""
         self._since = time.monotonic() - self.seconds
 
     def answered(self, answer: Answer) -> None:
@@ -60,7 +60,7 @@ class Telemetry:
         )
 
     def live(self) -> dict[str, float]:
-        """The few figures of the progress line."""
+        """The figures of the progress line."""
         asked = max(1, self.asked)
         fields = {self.form.verdicts[-1]: self.last_verdict / asked, "unknown": self.unknown / asked}
         prompt, completion, cached = self.tokens

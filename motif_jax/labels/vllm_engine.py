@@ -1,7 +1,7 @@
 """Language models in process, by vLLM's offline engine.
 
-Questions are put into the engine's queue as others finish, so that it is never drained between batches, and each answer
-is handed on when it is complete. What `LLM.chat` would do with all of them at once gives the same answers.
+New questions enter the engine's queue as others finish, so that it never drains between batches; answers are those of
+`LLM.chat`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class VllmAnnotator(ChatAnnotator):
     """Asks a chat model through `vllm.LLM`."""
 
     def __init__(self, config: Any, form: Form, dataset: Any = None) -> None:
-        del dataset  # what it judges is in the items
+        del dataset  # the items are all it judges
         super().__init__(config, form, vllm_options.identity(config))
         self._config = config
         self._options = vllm_options.engine_options(config)
@@ -64,7 +64,7 @@ class VllmAnnotator(ChatAnnotator):
         Raises:
           UserError: vLLM cannot load it.
         """
-        # Read by vLLM when it is imported. A run's prompts and sizes are nobody else's business.
+        # vLLM reads it on import; a run's prompts and sizes are private.
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
         import vllm
         from vllm.platforms import current_platform
@@ -82,7 +82,7 @@ class VllmAnnotator(ChatAnnotator):
             self._prefill = self._find_prefill(self._llm.get_tokenizer())
 
     def _for_cpu(self, options: dict[str, Any]) -> dict[str, Any]:
-        """On a CPU a seeded draw fails when a prompt is split over two steps, so that no split may be needed."""
+        """Prevents split prompts: on CPU a seeded draw fails when a prompt is split over two steps."""
         if self._seed is None:
             return options
         length, sequences = options.get("max_model_len"), options.get("max_num_seqs")
@@ -159,7 +159,7 @@ class VllmAnnotator(ChatAnnotator):
             )
         except (ValueError, VLLMError) as error:
             if len(dialogues) > 1:
-                # One of them is refused, and none was queued: find it.
+                # One was refused and none queued: find it.
                 return [late for dialogue in dialogues for late in self._enqueue([dialogue], queued)]
             if "context length" in str(error) or "max_model_len" in str(error):
                 return dialogues
@@ -180,7 +180,7 @@ class VllmAnnotator(ChatAnnotator):
 
     @functools.cached_property
     def _sampling(self) -> Any:
-        """The parameters that all questions share where they have no seeds of their own."""
+        """The common parameters of questions without their own seeds."""
         return self._make_sampling(None)
 
     def _make_sampling(self, seed: int | None) -> Any:
@@ -235,7 +235,7 @@ class VllmAnnotator(ChatAnnotator):
         )
 
     def preview(self, question: Question) -> Preview:
-        """What the model would read; the tokenizer alone is loaded, not the model."""
+        """What the model would read; loads only the tokenizer."""
         tokenizer = self._tokenizer
         if self.mode == "soft" and self._prefill is None:
             self._prefill = self._find_prefill(tokenizer)
@@ -268,7 +268,7 @@ class VllmAnnotator(ChatAnnotator):
 
     def close(self) -> None:
         if self._llm is not None:
-            with contextlib.suppress(Exception):  # nothing that is lost here is needed any more
+            with contextlib.suppress(Exception):  # nothing of it is needed any more
                 self._llm.llm_engine.engine_core.shutdown()
             self._llm = None
 

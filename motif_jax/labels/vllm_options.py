@@ -1,4 +1,4 @@
-"""Options of vLLM's engine, and which of them an answer depends on."""
+"""Options of vLLM's engine, and those that answers depend on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from motif_jax.labels import model_files
 from motif_jax.labels.chat import json_option
 from motif_jax.support import config as checks
 
-# Options of the engine that have a config key of their own; those of None are left to vLLM.
+# Options of the engine with their own config keys; vLLM decides those of None.
 _OPTIONS = (
     "tokenizer revision tensor_parallel_size pipeline_parallel_size dtype quantization kv_cache_dtype max_model_len "
     "max_num_seqs max_num_batched_tokens gpu_memory_utilization kv_cache_memory_bytes block_size enable_prefix_caching "
@@ -45,7 +45,7 @@ def engine_options(config: Any) -> dict[str, Any]:
 
 
 def check_options(config: Any) -> None:
-    """Raises UserError for a model or tokenizer folder that cannot be used, or options that are no JSON object."""
+    """Raises UserError for an unusable model or tokenizer folder, or options that are not a JSON object."""
     options = engine_options(config)
     for key in ("model", "revision", "tokenizer", "tokenizer_revision", "download_dir"):
         value = options.get(key)
@@ -59,15 +59,15 @@ def check_options(config: Any) -> None:
 
 
 def tokenizer_of(options: Mapping[str, Any]) -> tuple[str, str | None]:
-    """Name or folder of the tokenizer, and the revision that is asked for: the model's unless there is one of its own."""
+    """Name or folder of the tokenizer, and its wanted revision; by default the model's."""
     revision = options.get("tokenizer_revision") or options.get("revision")
     return options.get("tokenizer") or options["model"], revision
 
 
 def identity(config: Any) -> dict[str, Any]:
-    """All of the model and its engine that an answer depends on.
+    """Everything of the model and its engine that an answer depends on.
 
-    Most of what is not set is left out, so that answers of before a key was known are found.
+    Most unset keys are left out, so that answers from before a key existed are found.
     """
     options = engine_options(config)
     model, revision, folder = options["model"], options.get("revision"), options.get("download_dir")
@@ -90,12 +90,12 @@ def identity(config: Any) -> dict[str, Any]:
 
 
 def _changing(engine: Mapping[str, Any]) -> dict[str, Any]:
-    """The other options that may change answers, without those that the identity has already."""
+    """Other options that may change answers, without those already in the identity."""
     known = {*_OPTIONS, *_HOW_IT_RUNS, "model", "tokenizer_revision"}
     changing = {key: value for key, value in engine.items() if key not in known and value is not None}
     return {key: value for key, value in changing.items() if (key, value) != ("seed", 0)}
 
 
 def _name(model: str) -> str:
-    """A model's name; of a folder the last part, so that it may be moved."""
+    """A model's name; the last part of a folder, so that it may be moved."""
     return model.rstrip("/").rpartition("/")[2] if model_files.is_folder(model) else model

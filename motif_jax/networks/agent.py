@@ -154,8 +154,8 @@ class AgentNetwork:
     def prepare(self, params: Params) -> Prepared:
         """Computes once what `apply` computes from the parameters at every call.
 
-        Worth it for parameters that act many times on few rows. The result replaces the parameters in `apply`; it holds those
-        passed in, not copies.
+        Worth it for parameters that act many times on few rows. The result replaces the parameters in `apply`; it holds
+        those passed in, not copies.
         """
         _, made = self.module.apply({"params": params}, *self._one_row(), mutable=["tables"])
         return Prepared(params, made.get("tables", {}))
