@@ -59,7 +59,7 @@ def new_game(task: str, engine: b.Engine, max_steps: int, compat: Mapping[str, b
 
 
 def new_engine(task: str, buffers: b.Buffers) -> b.Engine:
-    """A game for `task` that is written into `buffers`, without monsters but those of its level."""
+    """A game for `task` that is written into `buffers`, without monsters except the level's."""
     # Imported here so that a spec can be had without loading the engine.
     from motif_jax.envs.minihack.game import INTERNAL, LETTERS, NAMES
     from motif_jax.envs.nethack.level_engine import LevelEngine
@@ -75,7 +75,7 @@ def new_engine(task: str, buffers: b.Buffers) -> b.Engine:
 
 
 class MiniHackEnvironment(NetHackEnvironment):
-    """A task of `levels.LEVELS`; see `NetHackEnvironment`. The step limit is the level's own, or `max_episode_steps` if that is less."""
+    """A task of `levels.LEVELS`. The step limit is the level's own, or `max_episode_steps` if less."""
 
     make_spec = staticmethod(make_spec)
     new_game = staticmethod(new_game)
@@ -83,7 +83,7 @@ class MiniHackEnvironment(NetHackEnvironment):
 
 
 class MiniHackGroup(NetHackGroup):
-    """Games of one MiniHack task played in step; see `NetHackGroup`."""
+    """Games of one MiniHack task, stepped together."""
 
     make_spec = staticmethod(make_spec)
     new_game = staticmethod(new_game)

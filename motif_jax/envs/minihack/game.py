@@ -26,13 +26,12 @@ _PULLS = 1000
 
 
 class LevelRule:
-    """MiniHack's rule, see `motif_jax.envs.nethack.tasks.TaskRule`.
+    """MiniHack's rule.
 
-    The stairs down end an episode as a success whatever the task; they are paid where no event is. An event is paid on a deadly
-    step, too, which is not a success. A step without game time costs 0.01. Nothing succeeds on the last step.
+    The stairs down always end an episode as a success; they are paid only in tasks without an event. An event is paid also
+    on a deadly step, which is no success. A step without game time costs 0.01. Nothing succeeds on the last step.
 
-    Attributes:
-        key: of the step's action.
+    `key` is that of the step's action.
     """
 
     ends = True
@@ -108,7 +107,7 @@ class MiniHackGame(Game):
         self._send(key)
 
     def _unlock(self) -> None:
-        """Unlocks and opens a door beside the hero when he has a key; the action's own key still follows, as published."""
+        """Unlocks and opens a door beside the hero if he has a key; the action's own key follows, as published."""
         letter, direction = self._letter_of_key(), self._way_to_door()
         if letter is None or direction is None:
             return

@@ -32,11 +32,11 @@ _ALL = (
 
 @dataclasses.dataclass(frozen=True)
 class SolvingEvent:
-    """An event that solves a task in place of the stairs down.
+    """An event that solves a task instead of the stairs down.
 
     Attributes:
-        messages: any of these, in the message.
-        key, place: `key` pressed where no glyph `place` is seen (the hero stands on it), and then `NORTH_WEST`, which is yes.
+        messages: any of these in the message.
+        key, place: `key` pressed while no glyph `place` is seen (the hero stands on it), then `NORTH_WEST`, which is yes.
     """
 
     messages: tuple[bytes, ...] = ()
@@ -71,7 +71,7 @@ class MiniHackLevel:
 
 
 def _fixed(make: Callable[..., str], *arguments: object, **options: Any) -> Callable[[int], str]:
-    """The same description for every episode: what is random in it is the engine's."""
+    """The same description for every episode; the engine draws what is random."""
     made = functools.cache(functools.partial(make, *arguments, **options))
     return lambda seed: made()
 

@@ -31,17 +31,16 @@ def preload() -> None:
 
 
 class NetHackEngine:
-    """NetHack through nle's compiled module, writing into `buffers`, with reseeding off and the moon fixed.
+    """NetHack through nle's compiled module, with reseeding off and the moon fixed.
 
-    `start` leaves no trace of an earlier game: the same seeds and keys give the same bytes. A game that is left without
-    quitting loses about 6 kB for good, one that ended or was quit nearly nothing.
+    `start` leaves no trace of an earlier game: the same seeds and keys give the same bytes. A game that is dropped without
+    quitting leaks about 6 kB.
 
     Args:
-        buffers: where the game is written; memory of its own by default.
-        shared_code: use one copy of the library's code for all games, and load its variables once, where that is to be had
-            (see `motif_jax.envs.nethack.library`).
-        more_fields: names of nle's observations that `more` is to hold besides what `buffers` has.
-        game: options of nle's game, such as `playername` and `options`; its own defaults without them.
+        buffers: where the game is written; own memory by default.
+        shared_code: share the library's code among games and load its variables once, where possible (see `library`).
+        more_fields: names of nle's observations for `more`, besides those of `buffers`.
+        game: options of nle's game, such as `playername` and `options`.
 
     Attributes:
         folder: the game's own, removed with it.

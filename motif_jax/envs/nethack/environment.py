@@ -1,7 +1,4 @@
-"""The NetHack tasks as environments: observations round a game of the bare engine.
-
-A step copies out only what the policy and the reward read.
-"""
+"""The NetHack tasks as environments."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from motif_jax.envs.spec import Row
 
 
 def new_game(task: str, engine: b.Engine, max_steps: int, compat: Mapping[str, bool]) -> Game:
-    """A game of `task` on `engine`, with the actions that belong to the task."""
+    """A game of `task` on `engine`, with the task's actions."""
     kind = ExtendedGame if TASKS[task].extended else Game
     return kind(task, engine, max_steps, compat)
 
@@ -34,26 +31,24 @@ def new_engine(task: str, buffers: b.Buffers) -> b.Engine:
 
 
 class NetHackEnvironment:
-    """One of the tasks. See `motif_jax.envs.spec.Environment` for the calls.
+    """One of `tasks.TASKS`.
 
-    Observation: `window_chars` and `window_colors` uint8 [12, 12] round the hero (0 outside the screen; a colour of
-    16 and more is that colour less 16 in reverse video), `blstats` int32 [27], `message` uint8 [256], `message_count`
-    int32: how often exactly these 256 bytes were seen in this episode, this step included.
+    Observation: `window_chars` and `window_colors` uint8 [12, 12] around the hero (0 outside the screen; colours from 16 on
+    are reverse video of the colour less 16), `blstats` int32 [27], `message` uint8 [256], `message_count` int32: how often
+    exactly these 256 bytes were seen in this episode, this step included.
 
-    After a death the engine's numbers are zero, and so are those of the last observation. The observation of a
-    truncated or solved episode is that of the game as it stood, before it is quit.
+    After a death the engine's numbers, and so the last observation's, are zero. The last observation of a truncated or
+    solved episode shows the game before it is quit.
 
-    `episode_info` has, besides return and length: dlvl, gold, xlvl, scout (glyphs seen, over the levels visited) as
-    they were before the newest step, as published; score and turns after it; success (0, 1); end (-1 step limit,
-    0 running, 1 the game ended, 2 success); hallucination, the share of the steps that the hero hallucinated; kills,
-    the messages that said that the hero killed something.
+    `episode_info` adds dlvl, gold, xlvl, scout (glyphs seen, over the levels visited) before the newest step, as published;
+    score and turns after it; success (0, 1); end (-1 step limit, 0 running, 1 the game ended, 2 success); hallucination,
+    the share of steps with hallucination; kills, the messages that the hero killed something.
 
     Args:
-        name: one of `tasks.TASKS`.
         fields: additional observation fields of glyphs, tty_chars, tty_colors.
-        max_episode_steps: the step on which an episode is cut off.
-        compat: published quirks, by switch; those in `spec.quirks` have a meaning here, others are left alone.
-            `message_count_off` fixes the count at 1, as published when no intrinsic reward is trained on.
+        max_episode_steps: the step on which an episode is truncated.
+        compat: published quirks, by switch; those not in `spec.quirks` are ignored. `message_count_off` fixes the count at
+            1, as published when no intrinsic reward is trained on.
         engine: the game; a new one by default.
     """
 

@@ -26,15 +26,16 @@ class ExtendedGame(Game):
     """A game with the 28 actions of the extended tasks.
 
     * Casting casts the first spell that the hero knows: the letter follows the key at once, whatever the screen shows.
-    * A skill that can be improved is improved at the end of the step on which a message says so, or once the question
-      is answered that the step left open.
-    * "yes" to the question what to drink means the first thing that is offered, as for eating.
+    * A skill is improved at the end of the step whose message allows it, or after the answer to a question left open.
+    * "yes" to the question what to drink selects the first thing offered, as for eating.
 
-    With the switch `oni_extended_steps` four things are as published. A message of a skill is missed where it is the
-    result of a cast, or lies under the sentence of the stairs that was kept over a prompt: what is looked at after a
-    cast is the screen before the spell's letter, and only where a prompt follows. Improving a skill on the stairs hides
-    their sentence, and with it the success. A kill is counted on the step after its message, and again on each step on
-    which the message stays. Prompts are dismissed in one pass: what an escaped question leaves open is left for the next step.
+    With the switch `oni_extended_steps`, as published:
+
+    * A skill message is missed if a cast caused it, or if it lies under the stairs' sentence kept over a prompt. After
+      a cast only the screen before the spell's letter is read, and only if a prompt follows.
+    * Improving a skill on the stairs hides their sentence, and so the success.
+    * A kill is counted on the step after its message, and on each further step on which the message stays.
+    * Prompts are dismissed in one pass: what an escaped question leaves open stays for the next step.
     """
 
     __slots__ = ("_as_published", "_looks_away", "_skill_waits")
@@ -89,7 +90,7 @@ class ExtendedGame(Game):
         self._skill_waits |= SKILL_SENTENCE in self.buffers.message_memory.tobytes()
 
     def _look(self) -> None:
-        """As published: sees the screen at the start of each pass, but after a cast not the first one."""
+        """As published: reads the screen at the start of each pass, except for the first after a cast."""
         if self._as_published and not self._looks_away:
             self._skill_waits |= SKILL_SENTENCE in self.buffers.message_memory.tobytes()
         self._looks_away = False

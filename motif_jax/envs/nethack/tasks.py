@@ -1,7 +1,7 @@
 """Success and reward of the tasks: rules over the status before and after a step, and the map.
 
-A rule judges each step, after the prompts are dismissed, with what the environment knows of the step, and gives
-(reward, success). Ends by death or by the step limit are the environment's; `ends` says whether success is one too.
+A rule judges each step after prompts are dismissed and gives (reward, success). The environment handles death and the
+step limit; `ends` says whether success ends the episode too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ORACLE_BYTES = ORACLE_GLYPH.to_bytes(2, "little")
 class NetHackTask:
     """One published task: its goal ('score', 'staircase' or 'oracle') and the goal's details.
 
-    `extended`: with 28 actions and what belongs to the five more (see `motif_jax.envs.nethack.extended`).
+    `extended`: with 28 actions (see `motif_jax.envs.nethack.extended`).
     """
 
     goal: str
@@ -81,18 +81,14 @@ class TaskRule(Protocol):
         over: bool,
         normal: bool,
     ) -> tuple[float, bool]:
-        """Judges one step.
+        """Judges one step; returns the reward and whether it solved the task.
 
         Args:
-            now: status after the step, as `buffers.read_status` gives it.
-            before: status before the step.
+            now, before: status after and before the step, from `buffers.read_status`.
             descended: the message says that the hero went down stairs.
             limit: this step is the last one allowed; nothing succeeds on it.
             over: the game has ended.
-            normal: the engine is in normal play, its score is to be believed.
-
-        Returns:
-            The reward and whether the task was solved on this step.
+            normal: the engine is in normal play, so its score is valid.
         """
 
 
@@ -154,10 +150,10 @@ class StaircaseRule:
 
 
 class OracleRule:
-    """The Oracle in one of the nine cells round the hero; sober: seen with a clear mind.
+    """The Oracle in one of the nine cells around the hero; sober: without hallucination.
 
     `edge_quirk`: as published, nothing is found while the hero stands in the first row or column.
-    `mask_quirk`: as published, hallucination does not count as such when another condition comes with it.
+    `mask_quirk`: as published, hallucination does not count when another condition comes with it.
     """
 
     ends = True

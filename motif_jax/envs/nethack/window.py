@@ -1,4 +1,4 @@
-"""The 12x12 cells of the screen round the hero."""
+"""The 12x12 cells of the screen around the hero."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ Cells = tuple[np.ndarray, np.ndarray, np.ndarray, slice | None]
 
 
 class ScreenWindows:
-    """Views of the screen for every place the hero can stand, made when first asked for.
+    """Views of the screen for every place of the hero, made on first use.
 
-    The window reaches six cells to the left of and above the hero, five to the right and below, so that the hero is in
-    cell [6, 6]. The map's row y is the screen's row y + 1; with `row_offset` (a published quirk) that is forgotten and
-    the hero appears in cell [7, 6].
+    The window reaches six cells left of and above the hero, five right and below: the hero is in cell [6, 6]. The map's row
+    y is the screen's row y + 1; `row_offset` (a published quirk) ignores that, with the hero in cell [7, 6].
     """
 
     def __init__(self, buffers: Buffers, row_offset: bool = False) -> None:
@@ -31,10 +30,9 @@ class ScreenWindows:
         self.cache: list[Cells | None] = [None] * (SCREEN_SHAPE[0] * _COLUMNS)
 
     def make(self, x: int, y: int) -> Cells:
-        """The views for map column `x` and row `y`; kept in `cache[y * 80 + x]`.
+        """The views for map column `x` and row `y`; cached in `cache[y * 80 + x]`.
 
-        A view that leaves the screen sideways shows the neighbouring rows' cells there: the third entry names
-        those columns, which are to be blanked.
+        A view over the screen's side shows the neighbouring rows' cells; the third entry names those columns, to be blanked.
         """
         left = x - _HALF
         offset = self._start + (self._top + y) * _COLUMNS + left

@@ -27,7 +27,7 @@ def read_comments(key: str, folder: str) -> list[Comment]:
     """All comments of both files, the first row of each skipped.
 
     Raises:
-      UserError: a file is not there, or a row has too few columns or no whole number as its score.
+      UserError: a file is missing, or a row has too few columns or no integer score.
     """
     # Comments may be longer than a field of csv is taken to be.
     csv.field_size_limit(1 << 27)
@@ -56,11 +56,7 @@ def read_comments(key: str, folder: str) -> list[Comment]:
 
 
 def read_indexes(key: str, path: str, count: int) -> list[int]:
-    """A JSON list of rows, counted through both files.
-
-    Raises:
-      UserError: it is none, is empty, or names a row that is not there.
-    """
+    """A JSON list of rows, counted through both files; UserError if it is no list, is empty, or has a row out of range."""
     if not os.path.isfile(path):
         raise UserError(f"config.{key}={path}: must be an existing file, or empty for all rows")
     try:

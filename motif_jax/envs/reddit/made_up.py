@@ -44,7 +44,7 @@ _HEADER = "id,link,subreddit,author,text,score,date,p_id,p_link,p_author,parent_
 
 
 def write(folder: Path, count: int, seed: int) -> None:
-    """Writes `count` comments, those with a score above 0 in the first file; nothing where they are there."""
+    """Writes `count` comments, scores above 0 into the first file; does nothing if the files exist."""
     if (folder / FILES[1]).exists():
         return
     folder.mkdir(parents=True, exist_ok=True)

@@ -84,7 +84,7 @@ class RedditEnvironment(TextEnvironment):
 
 
 class RecordedReplies(TextPolicy):
-    """Says what somebody once replied to anything ('recorded'), or something friendly."""
+    """Replies with a random recorded reply ('recorded'), or something friendly."""
 
     def __init__(self, comments: Sequence[data.Comment] | None) -> None:
         self._comments = comments
@@ -241,7 +241,7 @@ class Reddit(TextTask):
         return [scale * score + shift for score in scores]
 
     def _upvotes(self, texts: Sequence[str]) -> list[float]:
-        """Whether texts were liked: of equal ones in the data one counts, drawn by the text."""
+        """Whether texts were liked; of equal texts in the data one counts, drawn by the text."""
         found = []
         for text in texts:
             votes = self._votes.get(text)

@@ -1,6 +1,6 @@
-"""The published server of visual dialogue over HTTP: six routes, form fields that hold JSON, answers in JSON.
+"""The published server of visual dialogue over HTTP: six routes, form fields and answers in JSON.
 
-A request holds the whole talk so far, so one that fails can be made again without anything being doubled.
+A request holds the whole dialogue, so a failed one can be repeated safely.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 
 
 def checked_url(key: str, url: str) -> str:
-    """The address of a server without a route; UserError where it is none."""
+    """The address of a server without a route; UserError if invalid."""
     parts = urllib.parse.urlsplit(url)
     try:
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0

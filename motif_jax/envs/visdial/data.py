@@ -36,7 +36,7 @@ class Scene(NamedTuple):
 
 
 def read_json_file(key: str, path: str) -> Any:
-    """The value in a JSON file; UserError names the config's `key` where there is none."""
+    """The value in a JSON file; UserError names the config's `key` if it cannot be read."""
     if not path or not os.path.isfile(path):
         raise UserError(f"config.{key}='{path}': must be an existing file")
     try:
@@ -46,10 +46,10 @@ def read_json_file(key: str, path: str) -> Any:
 
 
 def read_dialogues(key: str, path: str) -> list[Scene]:
-    """Reads dialogues: a list as ILQL has it, or as VisDial itself publishes them, with numbers for questions and answers.
+    """Reads dialogues: ILQL's list, or VisDial's own format, with numbers for questions and answers.
 
     Raises:
-      UserError: it is something else; says which dialogue.
+      UserError: another format; names the dialogue.
     """
     content = read_json_file(key, path)
     questions: Sequence[str] | None = None
@@ -87,10 +87,10 @@ def _text(value: Any, numbered: Sequence[str] | None = None) -> str:
 
 
 def with_rewards(key: str, path: str, scenes: Sequence[Scene]) -> list[Scene]:
-    """Adds what a reward cache says: of each dialogue a list, the initial value and what each answer added.
+    """Adds a reward cache: for each dialogue a list of the initial value and each answer's gain.
 
     Raises:
-      UserError: it is none, or not of these dialogues.
+      UserError: not a cache, or not of these dialogues.
     """
     cache = read_json_file(key, path)
     if not isinstance(cache, list) or len(cache) != len(scenes):

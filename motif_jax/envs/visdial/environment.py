@@ -1,4 +1,4 @@
-"""A dialogue about a picture after the contract of text tasks, with the answerer on the other side."""
+"""A dialogue about a picture as a text environment, with the answerer on the other side."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Talk(NamedTuple):
     """The questions and answers about a picture.
 
     Attributes:
-      scene: the picture; what was recorded of it is not looked at.
+      scene: the picture; its recorded dialogue is ignored.
       initial: rank of the true picture at the beginning.
       questions, answers, progress: of each turn.
-      stopped: whether the agent said <stop>, after all that.
+      stopped: whether the agent then said <stop>.
     """
 
     scene: Scene
@@ -82,7 +82,7 @@ class VisDialObservation(Observation):
 
 
 def recorded(scene: Scene, rules: Rules) -> list[VisDialObservation]:
-    """The dialogues that a recorded one stands for: itself up to its end, or, where the agent stops, each prefix and <stop>, and all of it."""
+    """The dialogues for a recorded one: itself up to its end; where the agent stops, each prefix with <stop>, and all of it."""
     progress = scene.progress or (0.0,) * len(scene.answers)
     initial = scene.initial or 0.0
 

@@ -1,8 +1,8 @@
 """Reward and end of a dialogue about a picture (Snell et al. 2022, section 5.1).
 
-Progress is how much an answer raised the rank of the true picture among others. The modes:
+Progress is how much an answer raised the true picture's rank. The modes, of at most ten turns:
 
-* env_stops: -1 a turn until the progress so far is half of what was possible, which ends the dialogue and costs nothing; ten turns at most.
+* env_stops: -1 a turn until half of the possible progress is made, which ends the dialogue and costs nothing.
 * 10_stop: ten turns, each paid its progress.
 * agent_stops: as 10_stop, and saying <stop> ends it.
 """
@@ -39,11 +39,10 @@ class Rules:
     """The rules of a task.
 
     Attributes:
-      mode: one of `MODES`.
       goal, percentile: of env_stops, see `reached`.
-      yes_no, yes_no_reward: one of `YES_NO`, and what such an answer is paid besides.
-      scale, shift: of progress, where that is what is paid.
-      last_turn_free: as published, the tenth turn costs nothing either where the goal was not reached (compat).
+      yes_no, yes_no_reward: one of `YES_NO`, and the extra reward of such an answer.
+      scale, shift: of progress, where it is the reward.
+      last_turn_free: as published, the tenth turn costs nothing even if the goal is not reached (compat).
     """
 
     mode: str = "env_stops"

@@ -1,4 +1,4 @@
-"""Visual dialogue as a text task: recorded dialogues, talks with a server, and caches of what answers were worth."""
+"""Visual dialogue as a text task: recorded dialogues, talks with a server, and reward caches."""
 
 from __future__ import annotations
 

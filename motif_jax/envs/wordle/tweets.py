@@ -50,7 +50,7 @@ class Tweet(NamedTuple):
 
 
 def rows_of(text: str) -> tuple[int, ...]:
-    """The first run of rows of five squares in a text, up to six or the one that wins, as colour codes; none where there is none."""
+    """The first run of rows of five squares in a text, up to six or the winning one, as colour codes."""
     found: list[int] = []
     for line in text.split("\n"):
         if len(line) == LENGTH and all(square in SQUARES for square in line) and len(found) < TRIES:
@@ -65,14 +65,12 @@ def _until_won(codes: Sequence[int]) -> tuple[int, ...]:
 
 
 def read_csv(path: str | Path, days: Sequence[str]) -> list[Tweet]:
-    """The games of a file of tweets: five columns, first the day's number, last the text; others are passed over.
+    """The games of a file of tweets: five columns, first the day's number, last the text; rows without a game are skipped.
 
-    Args:
-      path: the file.
-      days: the words of the days from `FIRST_DAY` on.
+    `days` are the words from `FIRST_DAY` on.
 
     Raises:
-      UserError: the file cannot be read, a line has not five columns, or a game is of a day without a word.
+      UserError: unreadable file, a line without five columns, or a game of a day without a word.
     """
     found = []
     try:
@@ -218,13 +216,12 @@ class TweetGames:
     """A stream of games that have the colours of tweets.
 
     Args:
-      tweets: the games.
-      guesses: what was guessed may have been.
-      true_word: the day's word is the hidden one; else any word that has guesses for all rows.
+      guesses: the possible guesses.
+      true_word: the day's word is hidden; else any word that has guesses for all rows.
 
     Attributes:
-      facts: counts: `games`, how many have a row that no word makes (`games_with_impossible_rows`), how many no word fits as a whole
-        (`games_left_out`, those among them), and how many distinct rows no word makes (`impossible_rows`).
+      facts: counts: `games`; `games_with_impossible_rows`, with a row that no word makes; `games_left_out`, which no word
+        fits as a whole (includes the former); `impossible_rows`, distinct ones.
 
     Raises:
       UserError: no word fits any of the games, or a day's word has no guesses.
