@@ -120,7 +120,6 @@ class Hosts:
         return self.index == 0
 
     def say(self, line: str) -> None:
-        """Prints a line on the first host."""
         if self.is_first:
             print(line, flush=True)
 
@@ -221,7 +220,6 @@ class Hosts:
 
 
 def _appears(path: Path, seconds: float) -> bool:
-    """Whether a file `path` exists within so many seconds."""
     deadline = time.monotonic() + seconds
     while True:
         with contextlib.suppress(OSError):

@@ -95,12 +95,10 @@ class Sharded(DataParallel):
 
     @property
     def device_count(self) -> int:
-        """The parts into which this process splits its batch."""
         return self._parts * len(self.local_devices) // len(self.devices)
 
     @property
     def global_device_count(self) -> int:
-        """The parts of a batch over all processes."""
         return self._parts
 
     def shardings(self, tree: Any) -> Any:
@@ -154,7 +152,6 @@ class Sharded(DataParallel):
 
     @functools.cached_property
     def _own_mesh(self) -> Mesh:
-        """This process's devices, which hold one or several whole models."""
         data = self._sizes["data"] // self._hosts
         return self.mesh if self._hosts == 1 else mesh_of({**self._sizes, "data": data}, self.local_devices)
 

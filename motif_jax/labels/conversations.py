@@ -23,7 +23,6 @@ class ConversationLog:
         self.path = folder / f"{stem}.{run:04d}.jsonl.gz"
 
     def add(self, answers: Sequence[tuple[Question, Answer]]) -> None:
-        """Writes one line for each question: id, label, cost, turns."""
         lines = []
         for question, answer in answers:
             line: dict[str, Any] = {

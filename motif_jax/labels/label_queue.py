@@ -28,8 +28,6 @@ _TOTALS = (
 
 @dataclasses.dataclass
 class _Interval:
-    """Counts since the last row of metrics."""
-
     since: float
     latencies: int = 0
     latency_sum: float = 0.0
@@ -115,7 +113,6 @@ class LabelBookkeeper:
             return taken
 
     def _allowed(self) -> int:
-        """Questions that the budgets allow now, those in flight included."""
         budget, totals, flying = self._budget, self._totals, len(self._flight)
         millions = self._step / 1e6
         left = math.inf
@@ -179,7 +176,6 @@ class LabelBookkeeper:
         interval.tokens += tokens[0] + tokens[1]
 
     def failed(self, number: int) -> None:
-        """Puts a question that could not be answered back into the queue."""
         with self._lock:
             pending = self._land(number)
             if pending is not None:

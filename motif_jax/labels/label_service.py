@@ -298,7 +298,6 @@ class LabelService:
             self._probe_at = time.monotonic() + pause * random.uniform(0.75, 1.25)
 
     def _send(self) -> None:
-        """Sends as many questions as the server takes at a time, and one now and then while it is away."""
         while True:
             most = cast("OpenAIAnnotator", self._annotator).concurrency
             if not self._bookkeeper.server_up:

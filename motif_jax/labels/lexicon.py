@@ -169,8 +169,6 @@ def _parsed(shown: str, text: str) -> Lexicon:
 
 
 class _Reader:
-    """Turns a parsed file into a lexicon and names faults by their place."""
-
     def __init__(self, shown: str, tree: Any) -> None:
         self._shown, self._tree = shown, tree
 
@@ -272,7 +270,6 @@ class LexiconAnnotator(Annotator):
             yield position, self._judge.answer(*question.items)
 
     def preview(self, question: Question) -> Preview:
-        """The captions with the worth of each."""
         shown = (f"[worth {self._judge.worth(caption):g}]\n{caption}" for caption in question.items)
         return Preview("\n----\n".join(shown))
 

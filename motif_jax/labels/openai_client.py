@@ -128,7 +128,6 @@ class OpenAIAnnotator(ChatAnnotator):
         return counts
 
     def summary(self) -> dict[str, Any]:
-        """Retries, refusals, and how answers were limited, for summary.json."""
         counts = {"retries": self._retries.total(), "retry_causes": dict(self._retries)}
         return {**counts, "refused": self._refused, "answer_limit": self._limit or "the server's own"}
 
@@ -188,7 +187,6 @@ class OpenAIAnnotator(ChatAnnotator):
         return self.prompt.answer.prefix.rstrip()
 
     async def _complete(self, client: ChatClient, dialogue: Conversation, retries: int) -> Any:
-        """One turn, sent again after growing pauses while the fault may pass; raises as `_send`."""
         request = self._request(dialogue)
         spread = random.Random(dialogue.question.id)
         for retry in itertools.count():
@@ -272,7 +270,6 @@ class OpenAIAnnotator(ChatAnnotator):
         raise self._failure(self._blamed(error), error)
 
     def _blamed(self, error: StatusError) -> str:
-        """What a permanent status blames."""
         settings = self._settings
         key = f"the key of the environment variable {settings.key_variable}"
         if 300 <= error.status < 400:
@@ -338,7 +335,6 @@ class OpenAIAnnotator(ChatAnnotator):
         return request | extra
 
     def preview(self, question: Question) -> Preview:
-        """The turns as they are sent; the server's template and tokenizer are unknown."""
         turns = self._request(self.open(0, question))["messages"]
         text = "\n".join(f"[{turn['role']}]\n{turn['content']}" for turn in turns)
         return Preview(text, math.ceil(len(text) / _CHARACTERS_PER_TOKEN), exact=False)

@@ -50,7 +50,6 @@ class PromptTexts:
     examples: str = ""
 
     def identity(self) -> dict[str, Any]:
-        """The texts and their hash, for manifests and question ids."""
         texts = {
             "system": self.system,
             "question": self.question,
@@ -68,7 +67,6 @@ class PromptTexts:
         return [*turns, {"role": "user", "content": self._fill(self.question, items)}]
 
     def retried(self, turns: Turns, answer: str) -> Turns:
-        """The conversation plus an answer without a verdict and the retry turn."""
         return [
             *turns,
             {"role": "assistant", "content": answer},
@@ -203,7 +201,6 @@ def load_prompt(path: Path, goal: str, mode: str, form: Form = PAIR) -> PromptTe
 
 
 def _examples(tree: Mapping[str, Any], path: Path, goal: str, answer: AnswerForm, form: Form) -> str:
-    """A line for each worked example with a verdict for the goal."""
     lines = []
     for example in tree.get("examples", []):
         names = {*form.items, "verdicts"}

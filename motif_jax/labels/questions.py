@@ -27,7 +27,6 @@ class QuestionHasher:
         self._identity = hashlib.blake2b(canonical, digest_size=16)
 
     def items(self, items: Sequence[str], form: Form = PAIR) -> str:
-        """Id of the question about texts in their order."""
         *front, last = (item.encode() for item in items)
         state = self._identity.copy()
         state.update(b"items %b " % form.name.encode())

@@ -30,8 +30,6 @@ _LEAST = 1e-9
 
 
 class _Asked(NamedTuple):
-    """A parsed question."""
-
     prompt: PromptTexts
     goal: str
     mode: str

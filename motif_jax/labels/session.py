@@ -156,7 +156,6 @@ class AnnotationSession:
         keep: Keep | None,
         report: Callable[[], None],
     ) -> None:
-        """Asks once; writes the answers received even if the annotator fails."""
         waiting: list[tuple[Question, Answer]] = []
         self.telemetry.begin()
         flushed = time.monotonic()

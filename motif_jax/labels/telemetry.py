@@ -60,7 +60,6 @@ class Telemetry:
         )
 
     def live(self) -> dict[str, float]:
-        """The figures of the progress line."""
         asked = max(1, self.asked)
         fields = {self.form.verdicts[-1]: self.last_verdict / asked, "unknown": self.unknown / asked}
         prompt, completion, cached = self.tokens

@@ -180,7 +180,6 @@ class VllmAnnotator(ChatAnnotator):
 
     @functools.cached_property
     def _sampling(self) -> Any:
-        """The common parameters of questions without their own seeds."""
         return self._make_sampling(None)
 
     def _make_sampling(self, seed: int | None) -> Any:
@@ -235,7 +234,6 @@ class VllmAnnotator(ChatAnnotator):
         )
 
     def preview(self, question: Question) -> Preview:
-        """What the model would read; loads only the tokenizer."""
         tokenizer = self._tokenizer
         if self.mode == "soft" and self._prefill is None:
             self._prefill = self._find_prefill(tokenizer)

@@ -90,7 +90,6 @@ def identity(config: Any) -> dict[str, Any]:
 
 
 def _changing(engine: Mapping[str, Any]) -> dict[str, Any]:
-    """Other options that may change answers, without those already in the identity."""
     known = {*_OPTIONS, *_HOW_IT_RUNS, "model", "tokenizer_revision"}
     changing = {key: value for key, value in engine.items() if key not in known and value is not None}
     return {key: value for key, value in changing.items() if (key, value) != ("seed", 0)}

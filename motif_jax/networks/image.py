@@ -71,7 +71,6 @@ class ImageEncoder(nn.Module):
         return self.tiles.draw(kinds).astype(self.dtype) / jnp.asarray(self.scale, self.dtype)
 
     def _table(self, weights: Weights, rows: int) -> Array | None:
-        """The first convolution's table, None for a convolution of the picture."""
         if not self.look_up or not fits(*CONVOLUTIONS[self.kind][0][1:]):
             return None
         if self.has_variable("tables", "image_conv1"):

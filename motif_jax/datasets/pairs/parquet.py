@@ -259,7 +259,6 @@ def read(path: str | Path, folder: str | Path) -> Iterator[int]:
 
 
 def _fill(found: Contents, writer: PairsWriter) -> Iterator[int]:
-    """Writes all arrays and labels, and compares them with the file's digests."""
     arrays = {name: writer.create(name, shape, dtype) for name, (shape, dtype) in found.arrays.items()}
     annotations: dict[str, np.ndarray] = {
         f"preference/{name}": np.full(found.num_pairs, 3, np.int8) for name in found.labels

@@ -89,7 +89,6 @@ class PairsWriter:
         atomic_save_npy(path, array)
 
     def add_json(self, name: str, value: Any) -> None:
-        """Writes NAME.json, such as a manifest, to be moved with the arrays."""
         atomic_write_json(self._build / f"{name}.json", value)
 
     def digests(self) -> dict[str, str]:

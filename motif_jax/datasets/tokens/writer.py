@@ -174,7 +174,6 @@ class _Growing:
     """A .npy file of one axis to which rows are appended; `finish` writes their number into its header."""
 
     def __init__(self, path: Path, dtype: np.dtype[Any], rows: int) -> None:
-        """Opens the file behind its first `rows` rows, or creates it."""
         self.path, self._dtype, self._rows = path.with_name(path.name + ".npy"), dtype, rows
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with naming(self.path):
