@@ -19,7 +19,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.support import config as checks
 
-# Options of whichever benchmark has them that must be above zero.
+# Options, of any benchmark, that must be above zero.
 _POSITIVE = frozenset(
     """batch_size candidate_tokens candidates envs_per_worker games new_tokens prompt_tokens questions rollout seconds steps turn
     workers""".split()

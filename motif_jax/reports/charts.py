@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Distinct in print and to colour-blind readers (Okabe and Ito 2008), dark enough on white.
 COLOURS = ("#0b5fa5", "#c2570c", "#0f7b63", "#8a3fb0", "#a8246a", "#5c6b1a")
-# Of a label in characters, of a note's line.
+# Characters of a label, and of a note's line.
 _LONGEST_LABEL, _NOTE_WIDTH = 60, 120
 # Colours of a figure that follow the page's theme: variables of assets/page.css.
 _THEME = {**{colour: f"var(--c{number})" for number, colour in enumerate(COLOURS)}, "#b0b0b0": "var(--soft)", "#000000": "var(--soft)"}  # fmt: skip

@@ -22,7 +22,7 @@ from motif_jax.reports.statistics import Difference, Estimate
 from motif_jax.support.errors import UserError
 
 FIGHTS, FINDS, GATHERED = "fights", "finds", "gathered"
-# Measures that are counts of messages, by the events of the lexicon that they tell.
+# Measures that count messages, by the lexicon's events.
 _EVENTS = {FIGHTS: frozenset(("kill", "hit", "miss")), FINDS: frozenset(("gold_taken",))}
 _TAKEN = re.compile(r"(?:\$ - |You (?:find|collect|gain|take) )(an?|\d+) gold")
 # A vault's heaps have 51 pieces and more. Who falls into one has more than hundreds of games; on the first levels no other heap is so large.

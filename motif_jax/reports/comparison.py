@@ -32,7 +32,7 @@ RESAMPLES = 2000
 PROFILE_POINTS = 61
 # The bands of performance profiles take longest, and need no more.
 PROFILE_RESAMPLES = 500
-# Of fewer scores the interquartile mean leaves none out: it is the mean.
+# With fewer scores the interquartile mean is the mean.
 IQM_SCORES = 4
 ALL_TASKS = "all tasks"
 

@@ -38,7 +38,7 @@ from motif_jax.support.files import read_json
 
 def sections(data: RunData) -> list[Section]:
     """What is shown of a run, in order."""
-    # What other runs are made of is not missed then.
+    # Then parts of other kinds of runs are not reported as missing.
     text = text_section.headline(data) is not None or bool(data.text and not data.metrics)
     plain = success.task_alone(data)
     found = [

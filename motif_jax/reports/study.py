@@ -43,11 +43,11 @@ MEASURES = {
     "success": "success",
     "through_door": "through the door",
 }
-# What happens in so few games that the middle half of them says nothing of it: of these the mean is taken.
+# Rare events, absent from the middle half of games: reported by the mean.
 MEANS = ("dlvl", "success", "through_door", GATHERED)
-# What tables show where nothing else is asked for.
+# Default columns of tables.
 USUAL = ("judged", "score", "dlvl", "scout")
-# Of the training's last row of metrics, those that it has.
+# Taken from the training's last row of metrics, where present.
 FIGURES = (
     "reward/labels",
     "reward/texts_met",
@@ -65,7 +65,7 @@ class Yardstick(NamedTuple):
     lexicon: str
 
 
-# What lines of earlier versions, which do not say it, were judged by: the built-in lexicon as it was.
+# Lines of earlier versions lack it: they were judged by the built-in lexicon of that time.
 _UNSAID = Yardstick("defaultgoal", "8d242f65191abc34137bda6badb62686")
 
 

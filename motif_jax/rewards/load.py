@@ -18,14 +18,14 @@ from motif_jax.support import config as checks
 from motif_jax.support import hub
 from motif_jax.support.errors import UserError
 
-# Also arrays of other libraries: whatever numpy can read.
+# Also other arrays that numpy can read.
 Messages = bytes | str | np.ndarray | Sequence[bytes | str]
 
 _ALLOWED = "a message is bytes, str or an array of integers from 0 to 255; several are a list of them or [..., length]"
 
 # Of the file that export_reward writes.
 FILE_SUFFIX = ".safetensors"
-# So many texts keep their value. A game of NetHack shows a few thousand; beyond it the table begins again.
+# Texts in the table; beyond that it starts anew. A game of NetHack shows a few thousand.
 TABLE_CAPACITY = 1 << 18
 
 

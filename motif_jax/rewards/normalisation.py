@@ -52,7 +52,7 @@ class Normalisation:
         value = self.normalise(raw)
         if self.threshold is None:
             return value
-        # Of what is not finite the product keeps that; 0 is added, as a negative value's product is -0.0.
+        # The product keeps values that are not finite; adding 0 turns -0.0 into 0.
         return value * (value > np.float32(self.threshold)) + np.float32(0)
 
 

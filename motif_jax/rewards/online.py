@@ -45,7 +45,7 @@ class OnlineReward(IntrinsicReward):
 
     keeps_state = True
     form: Form = SINGLE
-    # Whether it is less sure of some questions than of others.
+    # Whether it is more unsure of some questions than of others.
     doubts = False
 
     def __init__(self, setup: RewardSetup) -> None:
@@ -96,7 +96,7 @@ class OnlineReward(IntrinsicReward):
         self.source.close()
         self._log.close()
 
-    # What the kinds say.
+    # Each kind defines:
 
     def take(self, labels: Sequence[Label]) -> list[Label]:
         """Learns labels; returns those that changed the data set. Here those of single texts: the newest counts."""
@@ -134,7 +134,7 @@ class OnlineReward(IntrinsicReward):
     def restore_own(self, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> None:
         raise NotImplementedError
 
-    # What all kinds do.
+    # Shared by all kinds:
 
     def pay(self, batch: BatchMessages) -> Values:
         begin = time.perf_counter()

@@ -20,7 +20,7 @@ from motif_jax.support.errors import UserError
 
 FOLDER = "checkpoints"
 BEST_METRIC = "episode/return"
-# Of a training state: what is read anew from where it came from.
+# Fields of a training state that every start reads from their source.
 NOT_KEPT = ("reward_params", "frozen", "reference")
 READ_ANEW = "read_anew"  # in the progress
 REWARD = "reward"

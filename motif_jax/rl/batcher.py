@@ -18,7 +18,7 @@ from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.rl.inference import Inference
 from motif_jax.rl.reward_lookup import IntrinsicReturn, RewardLookup
 
-# Called with every batch, the environments [B] of its columns, and its episodes [T, B].
+# (batch, environments [B] of its columns, episodes [T, B])
 BatchListener = Callable[[TrajectoryBatch, np.ndarray, np.ndarray], None]
 
 

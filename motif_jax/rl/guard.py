@@ -14,7 +14,7 @@ from motif_jax.rl.learner import Failure, Learner
 from motif_jax.support import nonfinite
 from motif_jax.support.errors import UserError
 
-# In a checkpoint's progress: how many were left out, and which of them was one too many, None where none was.
+# In a checkpoint's progress: skipped updates, and the one that ended the run (None without one).
 SKIPPED = "skipped_updates"
 ENDED_BY = "ended_by"
 _MOST_NAMES = 3

@@ -150,7 +150,7 @@ class Inference:
         Groups for which `hold` returns True are left for a later call.
         """
         with self._meters.time("inference/wait"):
-            # What is held is served as soon as it may be, and nothing is waited for then.
+            # Held groups are served as soon as possible, without a wait for others.
             held = self._held if hold is None else [each for each in self._held if not hold(each)]
             ready = list(self._actors.ready(0 if held else timeout))
             # A group whose process died while it was held plays another slot by now.

@@ -23,11 +23,11 @@ from motif_jax.rl.batcher import Batch
 from motif_jax.rl.publishing import Publisher
 
 Update = Callable[..., tuple[Any, dict[str, jax.Array]]]
-# What the update takes on the device, on the host.
+# The host's reduction for each reduction of the update on the device.
 _TAKE: dict[Any, Callable[[np.ndarray], Any]] = {None: np.mean, jnp.min: np.min, jnp.max: np.max}
 
 
-# Groups of metrics that are finite after an update that is; others are of no rows now and then.
+# Groups of metrics that a finite update makes finite; others may have no rows.
 _FINITE = ("loss/", "optimizer/", "reward/", "value/")
 # Fields of a training state that change even where an update is left out: counts, and a memory of what was played, which is large and is
 # to be written where it lies.
@@ -83,7 +83,7 @@ class Learner:
         def core(state: Any, batch: TrajectoryBatch) -> tuple[Any, jax.Array]:
             # The barrier keeps the numbers of an update what they are without the guard.
             new, metrics = jax.lax.optimization_barrier(update(state, batch, axis_name=AXIS))
-            # What no update changes is not looked at.
+            # Constant parts are not checked.
             fixed = {name: () for name in (*agent_checkpoints.NOT_KEPT, _MEMORY) if name in new._fields}
             finite = all_finite(new._replace(**fixed))
             watched = [value for name, value in metrics.items() if name.startswith(_FINITE)]
@@ -113,7 +113,7 @@ class Learner:
         self._launched = time.perf_counter()
         self.state, self._running = self._update(self.state, batch.trajectories)
         self._batch = batch
-        # What is read when the update is done is then on the host already: the devices wait for their next one.
+        # Copied to the host with the end of the update: the devices wait for their next one.
         self._running.copy_to_host_async()
         self.version += 1
         self._meters.add("learner/updates", 1)
@@ -127,7 +127,7 @@ class Learner:
         """
         if self._running is None:
             return
-        # An update that is done already ended some time before: then its time is only known to be no longer.
+        # If the update has already ended, this time is only an upper bound.
         self._meters.add("learner/late", float(self._running.is_ready()))  # type: ignore[attr-defined]
         jax.block_until_ready(self._running)
         self._meters.add("learner/update", time.perf_counter() - self._launched)

@@ -88,7 +88,7 @@ class NetworkReward(OnlineReward):
         if config.reward.training.device != "auto":
             _training_device(config.reward.training.device, None)
 
-    # What a kind says.
+    # Each kind defines:
 
     def make_model(self) -> Model:
         raise NotImplementedError
@@ -97,7 +97,7 @@ class NetworkReward(OnlineReward):
         """Values float32 [N] of texts uint8 [N, L], for the table."""
         raise NotImplementedError
 
-    # What both do.
+    # Shared by both kinds:
 
     @property
     def trained(self) -> bool:

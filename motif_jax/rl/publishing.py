@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
-# Where something lies: a device, or several that hold it together.
+# A device, or several that hold an array together.
 Place: TypeAlias = jax.Device | jax.sharding.Sharding
 
 

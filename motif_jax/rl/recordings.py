@@ -166,7 +166,7 @@ class EpisodeRecorder:
         if key not in self._played or key not in self._reports:
             return
         actions, report = self._played.pop(key), self._reports.pop(key)
-        # What is older has lost its other half: nobody reports games that began before the training.
+        # Older entries stay incomplete: games begun before the training are not reported.
         for waiting in (self._played, self._reports):
             for old in [other for other in waiting if other[0] == env and other[1] < episode]:
                 del waiting[old]

@@ -28,7 +28,7 @@ from motif_jax.support.progress import Progress
 if TYPE_CHECKING:
     from motif_jax.rl.probing import ProbeFiles
 
-# In the progress of a run that resumes with the same games: what of episodes is known by halves.
+# In the progress of a run that resumes with the same games: half-known episodes.
 _HALVES = "episode_halves"
 
 
@@ -58,7 +58,7 @@ class Records:
         self._averages = Averages()
         self._reward_version = 0
         self.guard = Guard(config, workdir if self._hosts.is_first else None, progress)
-        # Complete episodes of this host that the others do not know yet.
+        # Complete episodes of this host, not yet exchanged.
         self._unwritten: list[dict[str, Any]] = []
         self._read_anew = agent_networks.read_anew(config)
         self._next_episode: list[int] = progress.get("next_episode", [])
@@ -82,7 +82,7 @@ class Records:
             Progress(clock.total, "steps", "train", clock.steps)
         )
         self._probes, self._published = self._of_language(workdir, progress) if first else (None, None)
-        # Of the update that was waited for last; none of one that was not finite.
+        # Metrics of the last finished update; empty if it was not finite.
         self._metrics: dict[str, float] = {}
 
     def _of_language(
