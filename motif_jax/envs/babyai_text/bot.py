@@ -9,11 +9,7 @@ NO_ANSWER = 255
 
 
 class Bot:
-    """The bot of one episode; it may be asked beside another player.
-
-    Args:
-      world: a level that was just reset.
-    """
+    """The bot of one episode, made from a level after its reset; it may run beside another player."""
 
     def __init__(self, world: RoomGridLevel) -> None:
         self._bot: BabyAIBot | None = BabyAIBot(world)

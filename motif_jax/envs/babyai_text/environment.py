@@ -70,11 +70,7 @@ class LevelOptions:
 
 
 def make_spec(name: str, *, fields: Iterable[str] = (), **options: Any) -> EnvironmentSpec:
-    """The spec of `BabyAIText` with these `LevelOptions`.
-
-    Raises:
-      UserError: an option has a value that cannot be.
-    """
+    """The spec of `BabyAIText` with these `LevelOptions`; UserError for an invalid value."""
     chosen = LevelOptions(**options)
     level = catalogue.find(name)
     if level is None:

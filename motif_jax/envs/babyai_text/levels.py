@@ -48,10 +48,10 @@ _About = Callable[[ObjDesc], ActionInstr]
 
 
 class LocalLevel(RoomGridLevel):
-    """One room of 8 x 8 cells with distractors, whose layout is drawn again until its mission is allowed.
+    """One room of 8 x 8 cells with distractors, laid out again until its mission is allowed.
 
     Args:
-      excluded: texts that no mission may hold.
+      excluded: texts that no mission may contain.
       distractors: objects besides those that the mission needs.
       num_cols: rooms side by side.
     """
@@ -170,9 +170,7 @@ class MixedLocal(LocalLevel):
 class SequenceLocal(LocalLevel):
     """Pick something up and go to, or pick up, something else.
 
-    Args:
-      second: what is done with the second object, 'goto' or 'pickup'.
-      orders: how the mission may be said, see `LocalLevel`.
+    `second` is 'goto' or 'pickup'; `orders` are the wordings of the mission, see `LocalLevel._sequence`.
     """
 
     def __init__(self, *, second: str, orders: tuple[str, ...], **options: Any) -> None:

@@ -52,11 +52,12 @@ class Probe:
 
 
 def read(which: str | os.PathLike[str]) -> list[Probe]:
-    """Reads the probes of a JSON file, a list of {"name", "goal", "observations": [[clause, ...], ...], "actions": [...]}, and
-    "right" if they like; 'own': ours.
+    """Reads probes from a JSON file, or the package's for 'own'.
+
+    The file is a list of {"name", "goal", "observations": [[clause, ...], ...], "actions": [...]}, "right" optional.
 
     Raises:
-      UserError: the file is not there or holds something else.
+      UserError: the file is missing or has another form.
     """
     path = resources.path(_FILE) if which == OWN else which
     remedy = "give a list of objects with name, goal, observations and actions, as configs/probes/babyai_text.json is"

@@ -89,12 +89,12 @@ def _backend(file: str, changed: int) -> Tokenizer:
 
 
 class PromptTokens:
-    """Prompts as tokens, made where the environments are stepped.
+    """Prompts as tokens, made in the environments' processes.
 
     Args:
       file: a tokenizer.json.
       most: tokens of the longest prompt.
-      special: whether the tokens that the tokenizer puts round a text (T5's end token) stand round a prompt.
+      special: whether the tokenizer's special tokens (T5's end token) enclose a prompt.
     """
 
     def __init__(self, file: str, most: int, special: bool = True) -> None:

@@ -74,7 +74,7 @@ class Play(Observation):
 
 
 class PlayedStep(NamedTuple):
-    """See `Play.steps`."""
+    """One of `Play.steps`."""
 
     name: str
     reward: float

@@ -195,11 +195,11 @@ def _failed(what: str) -> OSError:
 
 
 def set_long(path: str, name: str, value: int) -> None:
-    """Sets a global variable of type long in a copy of the library that nle has loaded from `path`.
+    """Sets a global variable of type long in the copy that nle has loaded from `path`.
 
     Raises:
         OSError: the copy is not loaded.
-        ValueError: it has no such variable.
+        ValueError: no such variable.
     """
     loaded = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
     try:

@@ -47,11 +47,11 @@ _PATIENCE, _PEACE, _SEARCHES = 3, 100, 6
 
 @dataclasses.dataclass(frozen=True)
 class Errand:
-    """A scripted player.
+    """A scripted player; it strikes at monsters beside it.
 
     Attributes:
-      hunts: whether it walks up to monsters wherever it sees them; it strikes at what stands beside it in any case.
-      wanted: characters of the map that it walks to.
+      hunts: whether it also walks up to monsters that it sees.
+      wanted: map characters that it walks to.
     """
 
     hunts: bool = False

@@ -53,9 +53,9 @@ class Boards:
         rng: np.random.Generator,
         hidden: np.ndarray | None = None,
     ) -> None:
-        """Takes a turn of the games `rows` with these guesses, int [rows].
+        """Plays one turn of the games `rows` with `guesses`, int [rows].
 
-        The hidden words, int [rows], are drawn from `rng` among those that fit, unless they are given.
+        The hidden words, int [rows], are drawn from `rng` among those that fit, unless given.
         """
         table, size = self.table.table[guesses], self.table.size
         fits = self.fits[rows]

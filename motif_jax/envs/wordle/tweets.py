@@ -202,9 +202,9 @@ def read_indexes(path: str | Path, count: int) -> list[int]:
 
 
 def best(tweets: Sequence[Tweet], share: float, rows_only: bool = False) -> list[Tweet]:
-    """The best `share` of the games: those with fewest guesses, lost ones last.
+    """The best `share` of the games: fewest guesses first, lost ones last.
 
-    With `rows_only` (`compat.wordle_top_p_rows`) by the number of rows alone, as published, where a loss in six is a win in six.
+    With `rows_only` (`compat.wordle_top_p_rows`), as published, only the rows count: a loss in six equals a win in six.
     """
     lost = np.array([ALL_HERE not in tweet.codes for tweet in tweets])
     rows = np.array([len(tweet.codes) for tweet in tweets])

@@ -58,5 +58,5 @@ def read_words(key: str, name: str, most: int | None = None) -> tuple[str, ...]:
 
 
 def distinct(words: Iterable[str]) -> tuple[str, ...]:
-    """The words in their order, each once."""
+    """The words in order, without repeats."""
     return tuple(dict.fromkeys(words))
