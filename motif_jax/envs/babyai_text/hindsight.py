@@ -30,7 +30,6 @@ class HindsightSteps:
         self._environment, self._policy = environment, policy
 
     def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
-        """The steps of `count` episodes."""
         found: list[Dialogue] = []
         for group in range(first, first + count):
             end, steps = interact(self._environment, self._policy, rng)
@@ -75,5 +74,4 @@ def _newest(prompt: str) -> str:
 
 
 def _things(prompt: str) -> list[tuple[str, str]]:
-    """Portable things in the newest observation, with their places."""
     return _THING.findall(_newest(prompt))

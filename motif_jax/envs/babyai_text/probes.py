@@ -35,7 +35,6 @@ class Probe:
     right: str = ""
 
     def prompt(self, actions: Sequence[str], language: str, without: tuple[int, int] | None = None) -> str:
-        """The prompt with these possible actions, `without` the given (observation, clause)."""
         window = Window(len(self.observations))
         for place, clauses in enumerate(self.observations):
             kept = [text for number, text in enumerate(clauses) if (place, number) != without]

@@ -139,7 +139,6 @@ class PlayedSteps:
         self._observations, self._language = observations, language
 
     def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
-        """The steps of `count` episodes."""
         found: list[Dialogue] = []
         for group in range(first, first + count):
             end, steps = interact(self._environment, self._policy, rng)

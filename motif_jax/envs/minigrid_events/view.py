@@ -83,7 +83,6 @@ def _spread() -> tuple[list[int], list[int]]:
 
 @functools.cache
 def _bits() -> np.ndarray:
-    """Bits -> int64 [VIEW]."""
     return np.arange(1 << VIEW)[:, None] >> np.arange(VIEW) & 1
 
 

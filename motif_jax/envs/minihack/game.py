@@ -129,7 +129,6 @@ class MiniHackGame(Game):
         return next((int(letter) for letter, name in carried if b"key" in name.tobytes()), None)
 
     def _way_to_door(self) -> int | None:
-        """The key towards the first closed door beside the hero, by rows."""
         x, y, *_ = b.read_status(self._now_memory)
         glyphs = self.buffers.glyphs
         for key, (across, down) in _AROUND.items():

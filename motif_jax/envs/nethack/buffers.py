@@ -48,7 +48,6 @@ class View:
         self.glyphs = np.frombuffer(memory, np.int16, _GLYPHS, GLYPHS_AT).reshape(MAP_SHAPE)
 
     def explored(self) -> int:
-        """The number of map cells that were seen."""
         return int(np.count_nonzero(self.glyphs != BLANK_GLYPH))
 
 

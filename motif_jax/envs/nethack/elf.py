@@ -105,7 +105,6 @@ def _segment(part: tuple[int, ...]) -> Segment:
 
 
 def _dynamic(content: bytes, parts: list[tuple[int, ...]]) -> dict[int, int]:
-    """The dynamic entries by tag; the last one of repeated tags."""
     for kind, _, offset, _, _, size, *_ in parts:
         if kind == _DYNAMIC:
             return dict(_ENTRY.iter_unpack(content[offset : offset + size // _ENTRY.size * _ENTRY.size]))

@@ -88,7 +88,6 @@ def _libc() -> ctypes.CDLL:
 
 
 def _loaded_at(inode: int) -> int:
-    """The address where this process has loaded the file with that inode."""
     with open("/proc/self/maps", encoding="utf-8") as maps:
         for line in maps:
             fields = line.split(None, 5)
@@ -140,7 +139,6 @@ class KeptLibrary:
         self._last = _functions(base, layout.last)[::-1]
 
     def stand_in(self) -> bytes:
-        """The file that nle loads."""
         return elf.pointing_to(self._path, self._head)
 
     def long(self, name: str) -> ctypes.c_long:

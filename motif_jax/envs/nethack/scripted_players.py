@@ -157,7 +157,6 @@ class _Map:
         return self.chars[place] == char
 
     def leads_on(self, place: int) -> bool:
-        """Whether the hero can go to `place`, and something beside it has not been seen."""
         chars = self.chars
         return place not in self.monsters and any(
             0 <= place + by < len(chars) and chars[place + by] == _UNSEEN for _, by, _ in _WAYS

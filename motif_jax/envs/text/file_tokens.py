@@ -66,6 +66,5 @@ class FileTokenizer:
         return self._backend.decode([int(token) for token in tokens], skip_special_tokens=False)
 
     def save(self, folder: Path) -> None:
-        """Writes tokenizer.json, added tokens included."""
         folder.mkdir(parents=True, exist_ok=True)
         atomic_write_text(folder / FILE, self._backend.to_str())

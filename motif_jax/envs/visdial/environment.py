@@ -72,7 +72,6 @@ class VisDialObservation(Observation):
         return Dialogue(tuple(texts), tuple(rewards), ended, {"image": talk.scene.image})
 
     def history(self) -> list[dict[str, str]]:
-        """The talk in the server's form."""
         turns = zip(self.talk.questions, self.talk.answers, strict=True)
         return [
             {"speaker": speaker, "text": text}

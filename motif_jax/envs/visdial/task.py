@@ -183,7 +183,6 @@ class VisDial(TextTask):
         return super().stream(kind, policy)
 
     def finish(self, kind: str, folder: Path) -> None:
-        """Writes the cache of rewards in the published form."""
         if kind == REWARD_CACHE:
             metas = parquet.read(folder / "dialogues.parquet").metas
             atomic_write_json(folder / CACHE_FILE, [json.loads(meta)["values"] for meta in metas])
