@@ -55,7 +55,9 @@ def test_the_line_names_what_can_be_made_smaller() -> None:
     assert "make config.batch_size=64 or config.rollout=32 smaller, or give it more" in line
     assert "seed" not in line
     assert "workers" not in line, "one cannot be made less"
-    assert "config.num_shards=1 larger, or give" in memory_limit.explained("3 GiB", ConfigDict({"num_shards": 1}))
+    assert "config.num_shards=1 larger, or give" in memory_limit.explained(
+        "3 GiB", ConfigDict({"num_shards": 1})
+    )
 
 
 def test_a_stage_without_memory_ends_with_that_line(
