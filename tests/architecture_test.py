@@ -35,7 +35,7 @@ BUDGET = {
     "datasets": 2960,
     "devices": 910,
     "envs": 9750,
-    "labels": 5060,
+    "labels": 5070,
     "language": 7150,
     "launch": 380,
     "networks": 2140,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from motif_jax.labels.annotator import Annotator, Answer, Question
 from motif_jax.labels.conversations import ConversationLog
 from motif_jax.labels.store import AnswerStore, StoredAnswer
 from motif_jax.labels.telemetry import Telemetry
+from motif_jax.support.errors import printable
 from motif_jax.support.interruption import never
 
 Keep = Callable[[Iterable[tuple[Question, StoredAnswer]]], None]
@@ -172,10 +174,15 @@ class AnnotationSession:
                     report()
                     waiting = []
                     flushed = time.monotonic()
-        except Exception:
+        except Exception as error:
             # Ctrl-C also reaches the engine's processes, whose errors then only mean that it stops.
             if not self._stopped():
                 raise
+            print(
+                f"while stopping: {printable(f'{type(error).__name__}: {error}')}",
+                file=sys.stderr,
+                flush=True,
+            )
         finally:
             try:
                 self._write(waiting, answers, keep)

@@ -103,12 +103,13 @@ def test_a_failure_keeps_what_was_answered(ask):
     assert len(answers) == 10
 
 
-def test_an_engine_that_ends_with_the_stage_is_no_failure(ask):
+def test_an_engine_that_ends_with_the_stage_is_no_failure(ask, capsys):
     annotator = Scripted(fails_after=4)
     signs = iter([False, False, False, False, True, True, True])
     settled, answers, _ = ask(annotator, stopped=lambda: next(signs))
     assert not settled
     assert len(answers) == 4
+    assert capsys.readouterr().err == "while stopping: UserError: the server is gone\n"
 
 
 def test_an_annotator_that_leaves_questions_out_is_no_endless_loop(tmp_path):
