@@ -54,8 +54,6 @@ BASE = {
     "--config.lanes=64",
     # Of judged, score, dlvl, scout, kills, gold, success those that all lines of a table have.
     "measures": "judged,score",
-    "curves": {},
-    "games": {},
 }
 SMOKE = {
     "seeds": 1,

@@ -56,7 +56,6 @@ BASE = {
     "games": {"random": "--config.policy=random"},  # its games are played by the random policy
     "tables": {"goals": "combat,gold,default,score,random"},
     "table_order": "goals",
-    "curves": {},
     "claims": "; ".join(
         f"{goal} > {other}: {measure}"
         for goal, measure in _GOALS.items()

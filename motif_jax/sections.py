@@ -255,6 +255,8 @@ STUDY = {
         "of the annotator whose labels are the yardstick; another goal or lexicon is another run",
     ),
     "lexicon": {"file": Key("", "a YAML file, or a built-in one; empty: nethack.yaml")},
+    "games": {},  # method -> flags of its games
+    "curves": {},
     "measures": Key("", "columns of the tables; curves (table -> measure) are of the training's episodes"),
     "resamples": RESAMPLES,
 }

@@ -197,7 +197,7 @@ def side_by_side(
         key: {name: numbers(of, key, lexicon, keys[key]) for name, of in evaluations.items()} for key in order
     }
     means = {
-        key: {name: _mean(np.array(list(of.values())), key, resamples) for name, of in by_method.items()}
+        key: {name: _mean(list(of.values()), key, resamples) for name, of in by_method.items()}
         for key, by_method in values.items()
     }
     findings = []
@@ -208,11 +208,9 @@ def side_by_side(
     return SideBySide(list(evaluations), means, findings)
 
 
-def _is_rate(values: Sequence[float] | np.ndarray, key: str) -> bool:
+def _is_rate(values: Sequence[float], key: str) -> bool:
     return described(key).unit == "share" and set(np.unique(values)) <= {0.0, 1.0}
 
 
-def _mean(values: np.ndarray, key: str, resamples: int) -> Estimate:
-    if _is_rate(values, key):
-        return statistics.wilson_interval(values)
-    return statistics.bootstrap(values, [lambda drawn: drawn.mean(-1)], resamples)[0]
+def _mean(values: Sequence[float], key: str, resamples: int) -> Estimate:
+    return statistics.mean_of(values, _is_rate(values, key), resamples)

@@ -21,9 +21,9 @@ from motif_jax.reports.statistics import (
     Difference,
     Estimate,
     Games,
-    bootstrap,
     difference,
     matched,
+    mean_of,
     repeatable_rliable,
 )
 from motif_jax.support.errors import UserError
@@ -170,7 +170,7 @@ def compare(scores: MethodScores, resamples: int = RESAMPLES, seed: int = 0) -> 
     for column, task in enumerate(scores.tasks):
         result.by_task[task] = {}
         for method, values in scores.by_method.items():
-            mean = bootstrap(values[:, column], [lambda v: v.mean(-1)], resamples, seed=seed)[0]
+            mean = mean_of(values[:, column], resamples=resamples, seed=seed)
             result.by_task[task][method] = _estimate(mean.value, (mean.low, mean.high), len(values))
     return result
 

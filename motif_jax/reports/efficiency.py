@@ -17,7 +17,7 @@ from motif_jax.envs.babyai_text import catalogue
 from motif_jax.reports.charts import Plot, Series
 from motif_jax.reports.page import Section, Table, estimate_cell
 from motif_jax.reports.smoothing import smooth
-from motif_jax.reports.statistics import Estimate, bootstrap
+from motif_jax.reports.statistics import Estimate, mean_of
 from motif_jax.support.curves import Curve
 from motif_jax.support.errors import UserError
 
@@ -103,7 +103,7 @@ def estimate(values: Sequence[float]) -> Estimate:
     """Mean over runs with its 95 % bootstrap interval, which a single one does not have; NaN without any."""
     if len(values) < 2:
         return Estimate(values[0] if values else float("nan"), float("nan"), float("nan"))
-    return bootstrap(np.array(values), [lambda rows: rows.mean(-1)])[0]
+    return mean_of(values)
 
 
 def _known(runs: Sequence[Learned], end: float) -> list[float]:

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from motif_jax.reports import measures
-from motif_jax.reports.statistics import Difference, Estimate, difference, rate_difference, wilson_interval
-from motif_jax.reports.statistics import bootstrap as bootstrap_of
+from motif_jax.reports.statistics import Difference, Estimate, difference, mean_of, rate_difference
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_bytes, atomic_write_json, atomic_write_text, read_json
 
@@ -59,18 +58,10 @@ def summarise(
 
 
 def _numbers(rows: Rows, resamples: int, confidence: float) -> dict[str, Any]:
-    def mean(values: np.ndarray) -> np.ndarray:
-        return values.mean(-1)
+    def estimate(key: str) -> Estimate:
+        return mean_of([row[key] for row in rows], key == "success", resamples, confidence)
 
-    found: dict[str, Any] = {"episodes": len(rows)}
-    for key in _MEASURED:
-        values = np.array([row[key] for row in rows], np.float64)
-        if key == "success":
-            estimate = wilson_interval(values, confidence)
-        else:
-            estimate = bootstrap_of(values, [mean], resamples, confidence)[0]
-        found[key] = asdict(estimate)
-    return found
+    return {"episodes": len(rows), **{key: asdict(estimate(key)) for key in _MEASURED}}
 
 
 def write(folder: str | os.PathLike[str], summary: Mapping[str, Any]) -> None:

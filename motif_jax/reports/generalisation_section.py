@@ -13,10 +13,7 @@ from motif_jax.reports.html import TableCell
 from motif_jax.reports.measures import format_interval
 from motif_jax.reports.page import Section, Table, estimate_cell
 from motif_jax.reports.run_data import RunData
-from motif_jax.reports.statistics import Difference, Estimate, bootstrap, wilson_interval
-
-# Of the mean return by kind.
-_RESAMPLES = 2000
+from motif_jax.reports.statistics import Difference, Estimate, mean_of
 
 
 def section(tests: Mapping[str, Mapping[str, Any]]) -> Section | None:
@@ -66,8 +63,10 @@ def by_kind(data: RunData) -> Section | None:
             if not played:
                 continue
             solved, returns = (np.array([row[key] for row in played], float) for key in ("success", "return"))
-            rate = wilson_interval(solved, evaluation["confidence"])
-            earned = bootstrap(returns, [lambda x: x.mean(-1)], _RESAMPLES, evaluation["confidence"])[0]
+            rate, earned = (
+                mean_of(values, values is solved, confidence=evaluation["confidence"])
+                for values in (solved, returns)
+            )
             rows.append(
                 [
                     TableCell(name),

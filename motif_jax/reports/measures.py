@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.reports.statistics import Difference, Summary, summarise, wilson_interval
+from motif_jax.reports.statistics import Difference, Summary, mean_of, summarise
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def summarise_rows(
         values = np.array([row[key] for row in ordered], np.float64)
         summary = summarise(values, resamples, confidence)
         if key == "success":
-            summary = replace(summary, mean=wilson_interval(values, confidence))
+            summary = replace(summary, mean=mean_of(values, rate=True, confidence=confidence))
         summaries[key] = summary
     return summaries
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from motif_jax.reports.charts import Series, short
-from motif_jax.reports.statistics import bootstrap, interquartile_mean, wilson_interval
+from motif_jax.reports.statistics import bootstrap, interquartile_mean, mean_of
 from motif_jax.support.curves import Curve
 
 # Values that a stretch with a band holds at least, where there are five times as many in all.
@@ -127,12 +127,9 @@ def smooth(curve: Curve, stretches: int = 60, band: bool = True, rate: bool = Fa
 def _interval(values: np.ndarray, rate: bool) -> tuple[float, float]:
     if len(values) == 1:
         return np.nan, np.nan
-    if rate:
-        share = wilson_interval(values)
-        return share.low, share.high
-    if len(values) > _MOST:
+    if len(values) > _MOST and not rate:
         values = np.array([part.mean() for part in np.array_split(values, _MOST)])
-    estimate = bootstrap(values, [lambda v: v.mean(-1)], RESAMPLES)[0]
+    estimate = mean_of(values, rate, RESAMPLES)
     return estimate.low, estimate.high
 
 

@@ -111,19 +111,16 @@ def bootstrap(
     """Estimates each statistic and its percentile bootstrap interval.
 
     Args:
-      values: [n], or [k, n]: k numbers of the same n episodes, resampled together.
-      statistics: functions of [..., n] to [...] (or of [k, resamples, n] to [resamples]).
+      values: [n].
+      statistics: functions of [..., n] to [...].
       confidence: share of resampled statistics inside the interval.
 
     Raises:
       ValueError: there are no values, or one is not finite.
     """
     values = np.asarray(values, np.float64)
-    n = values.shape[-1]
-    if n == 0 or not np.isfinite(values).all():
-        raise ValueError(
-            f"{n} values, all finite: {bool(np.isfinite(values).all())}: needs finite ones, at least one"
-        )
+    if not len(values) or not np.isfinite(values).all():
+        raise ValueError(f"{len(values)} values: needs finite ones, at least one")
     drawn = _resampled(values, statistics, resamples, np.random.default_rng(seed))
     return [
         Estimate(float(statistic(values)), *percentile_interval(kept, confidence))
@@ -140,8 +137,7 @@ def _resampled(
     rows = max(1, _CHUNK // values.size)
     drawn: list[list[np.ndarray]] = [[] for _ in statistics]
     for start in range(0, resamples, rows):
-        chosen = generator.integers(values.shape[-1], size=(min(rows, resamples - start), values.shape[-1]))
-        sample = values[..., chosen]
+        sample = values[generator.integers(values.size, size=(min(rows, resamples - start), values.size))]
         for kept, statistic in zip(drawn, statistics, strict=True):
             kept.append(np.asarray(statistic(sample)))
     return [np.concatenate(kept) for kept in drawn]
@@ -158,18 +154,25 @@ def summarise(
     values: Sequence[float] | np.ndarray,
     resamples: int = RESAMPLES,
     confidence: float = CONFIDENCE,
-    seed: int = 0,
 ) -> Summary:
     """Returns mean, median and interquartile mean of `values` [n] with intervals, and spread and range."""
     array = np.asarray(values, np.float64)
-    mean, median, iqm = bootstrap(array, list(STATISTICS.values()), resamples, confidence, seed)
+    mean, median, iqm = bootstrap(array, list(STATISTICS.values()), resamples, confidence)
     return Summary(len(array), mean, median, iqm, float(array.std()), float(array.min()), float(array.max()))
 
 
-def wilson_interval(values: Sequence[float] | np.ndarray, confidence: float = CONFIDENCE) -> Estimate:
-    """The share of ones among `values` [n], each 0 or 1, with its interval as of `wilson`."""
+def mean_of(
+    values: Sequence[float] | np.ndarray,
+    rate: bool = False,
+    resamples: int = RESAMPLES,
+    confidence: float = CONFIDENCE,
+    seed: int = 0,
+) -> Estimate:
+    """The mean of `values` [n] with its bootstrap interval; of a `rate`, each value 0 or 1, with Wilson's."""
     array = np.asarray(values, np.float64)
-    return wilson(float(array.mean()), len(array), confidence)
+    if rate:
+        return wilson(float(array.mean()), len(array), confidence)
+    return bootstrap(array, [_mean], resamples, confidence, seed)[0]
 
 
 def wilson(share: float, n: int, confidence: float = CONFIDENCE) -> Estimate:
@@ -240,7 +243,7 @@ def rate_difference(
       first, second: [n] and [m], each 0 or 1.
       paired: n = m, and position i of both is the same game.
     """
-    one, two = (wilson_interval(values, confidence) for values in (first, second))
+    one, two = (mean_of(values, rate=True, confidence=confidence) for values in (first, second))
     correlation = _correlation(first, second) if paired else 0.0
 
     def distance(a: float, b: float) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,8 +45,6 @@ MEASURES = {
 }
 # Rare events, absent from the middle half of games: reported by the mean.
 MEANS = ("dlvl", "success", "through_door", GATHERED)
-# Default columns of tables.
-USUAL = ("judged", "score", "dlvl", "scout")
 # Taken from the training's last row of metrics, where present.
 FIGURES = (
     "reward/labels",
@@ -65,14 +63,10 @@ class Yardstick(NamedTuple):
     lexicon: str
 
 
-# Lines of earlier versions lack it: they were judged by the built-in lexicon of that time.
-_UNSAID = Yardstick("defaultgoal", "8d242f65191abc34137bda6badb62686")
-
-
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """The lines of runs that are there. Raises UserError: a line is damaged."""
     rows = list(read_json_lines(path, ("seed",)))
-    kinds = {"method": str, "flags": str, "games": dict, "figures": dict}
+    kinds = {**dict.fromkeys(("method", "flags", "goal", "lexicon"), str), "games": dict, "figures": dict}
     for number, row in enumerate(rows, start=1):
         for key, kind in kinds.items():
             if not isinstance(row.get(key), kind):
@@ -84,17 +78,11 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def find(
-    rows: Sequence[Mapping[str, Any]], method: str, seed: int, flags: str, by: Yardstick = _UNSAID
+    rows: Sequence[Mapping[str, Any]], method: str, seed: int, flags: str, by: Yardstick
 ) -> Mapping[str, Any] | None:
     """The line of a run with these flags whose games were judged by `by`, None if there is none."""
-    wanted = (method, seed, flags, by)
-    same = (row for row in rows if (row["method"], row["seed"], row["flags"], yardstick(row)) == wanted)
-    return next(same, None)
-
-
-def yardstick(row: Mapping[str, Any]) -> Yardstick:
-    """What the games of a line were judged by."""
-    return Yardstick(*(row.get(key, unsaid) for key, unsaid in _UNSAID._asdict().items()))
+    wanted = {"method": method, "seed": seed, "flags": flags, **by._asdict()}
+    return next((row for row in rows if wanted.items() <= {key: row[key] for key in wanted}.items()), None)
 
 
 def append_row(path: Path, row: Mapping[str, Any]) -> None:
@@ -172,43 +160,42 @@ class MeasureCell(NamedTuple):
     above: Estimate | None
 
 
+# The games of a method's runs, by seed: measure -> a number a game.
+_Runs = Mapping[int, Mapping[str, Sequence[float]]]
+
+
+def _runs(rows: Sequence[Mapping[str, Any]], method: str) -> _Runs:
+    return {row["seed"]: row["games"] for row in rows if row["method"] == method}
+
+
+def _scores(runs: _Runs, seeds: Iterable[int], key: str) -> np.ndarray:
+    return np.array([runs[seed][key] for seed in sorted(seeds)])
+
+
+def _compared(own: _Runs, others: _Runs) -> tuple[Collection[int], Collection[int]]:
+    """The seeds of both sides: those that both have, or all where they share none."""
+    both = set(own) & set(others)
+    return (both, both) if both else (set(own), set(others))
+
+
 def table(
-    rows: Sequence[Mapping[str, Any]],
-    methods: Sequence[str],
-    resamples: int,
-    measures: Sequence[str] = USUAL,
+    rows: Sequence[Mapping[str, Any]], methods: Sequence[str], resamples: int, measures: Sequence[str]
 ) -> dict[str, dict[str, MeasureCell]]:
     """Method -> measure -> cell, for methods that have runs and measures that all of these have.
 
     Methods are compared with the first of `methods` by the seeds that both have, or by all runs where they share none.
     """
-    runs = {name: {row["seed"]: row["games"] for row in rows if row["method"] == name} for name in methods}
-    runs = {name: of for name, of in runs.items() if of}
+    runs = {name: of for name in methods if (of := _runs(rows, name))}
     found: dict[str, dict[str, MeasureCell]] = {name: {} for name in runs}
-    for key in _shared(runs, measures):
-        scores = {name: _scores(of, sorted(of), key) for name, of in runs.items()}
-        values = _averages(scores, resamples, key in MEANS)
-        for name in runs:
-            above = None
-            if name != methods[0] and methods[0] in runs:
-                own, others = _compared(runs[name], runs[methods[0]])
-                sides = _scores(runs[name], own, key), _scores(runs[methods[0]], others, key)
-                above = _above(*sides, resamples, own == others, key in MEANS)
+    for key in measures:
+        if not all(key in games for of in runs.values() for games in of.values()):
+            continue
+        values = _averages({name: _scores(of, of, key) for name, of in runs.items()}, resamples, key in MEANS)
+        for name, of in runs.items():
+            first = runs.get(methods[0]) if name != methods[0] else None
+            above = None if first is None else _above(of, first, key, resamples)
             found[name][key] = MeasureCell(values[name], above)
     return found
-
-
-def _scores(runs: Mapping[int, Mapping[str, Any]], seeds: Sequence[int], key: str) -> np.ndarray:
-    return np.array([runs[seed][key] for seed in seeds])
-
-
-def _compared(own: Iterable[int], others: Iterable[int]) -> tuple[list[int], list[int]]:
-    both = sorted(set(own) & set(others))
-    return (both, both) if both else (sorted(own), sorted(others))
-
-
-def _shared(runs: Mapping[str, Mapping[int, Mapping[str, Any]]], measures: Sequence[str]) -> list[str]:
-    return [key for key in measures if all(key in games for of in runs.values() for games in of.values())]
 
 
 def _averages(scores: Mapping[str, np.ndarray], resamples: int, means: bool) -> dict[str, Estimate]:
@@ -228,18 +215,20 @@ def _averages(scores: Mapping[str, np.ndarray], resamples: int, means: bool) -> 
     }
 
 
-def _above(first: np.ndarray, other: np.ndarray, resamples: int, paired: bool, means: bool) -> Estimate:
-    generator = np.random.default_rng(0)
+def _above(own: _Runs, others: _Runs, key: str, resamples: int) -> Estimate:
+    """The difference of two methods, over the runs and games of both; runs of the same seeds are pairs."""
+    generator, (seeds, other_seeds) = np.random.default_rng(0), _compared(own, others)
+    first, other = _scores(own, seeds, key), _scores(others, other_seeds, key)
 
     def mean(values: np.ndarray) -> float:
-        return float((np.mean if means else interquartile_mean)(values.reshape(-1)))
+        return float((np.mean if key in MEANS else interquartile_mean)(values.reshape(-1)))
 
     drawn = np.empty(resamples)
     for place in range(resamples):
         games = generator.integers(first.shape[1], size=first.shape[1])
         runs = generator.integers(len(first), size=len(first))
-        others = runs if paired else generator.integers(len(other), size=len(other))
-        drawn[place] = mean(first[runs][:, games]) - mean(other[others][:, games])
+        other_runs = runs if seeds is other_seeds else generator.integers(len(other), size=len(other))
+        drawn[place] = mean(first[runs][:, games]) - mean(other[other_runs][:, games])
     return Estimate(mean(first) - mean(other), *percentile_interval(drawn))
 
 
@@ -248,7 +237,7 @@ def tables(
     methods: Mapping[str, Sequence[str]],
     seeds: int,
     resamples: int,
-    measures: Sequence[str] = USUAL,
+    measures: Sequence[str],
 ) -> str:
     """Markdown: a table for each title of `methods`, and what its intervals carry.
 
@@ -257,9 +246,8 @@ def tables(
       seeds: that the study has in all.
       measures: the columns, of those that all runs of a table have.
     """
-    return "\n\n".join(
-        _table(rows, title, names, seeds, resamples, measures) for title, names in methods.items()
-    )
+    made = {title: table(rows, names, resamples, measures) for title, names in methods.items()}
+    return "\n\n".join(_table(rows, _name(title), methods[title], seeds, of) for title, of in made.items())
 
 
 def _table(
@@ -267,33 +255,32 @@ def _table(
     title: str,
     methods: Sequence[str],
     seeds: int,
-    resamples: int,
-    measures: Sequence[str],
+    found: Mapping[str, Mapping[str, MeasureCell]],
 ) -> str:
-    found = table(rows, methods, resamples, measures)
-    heading = title.replace("_", " ")
     if not found:
-        return f"**{heading}**: no run is done yet."
+        return f"**{title}**: no run is done yet."
     shown = list(next(iter(found.values())))
-    titles = [heading, "runs", *(MEASURES[key] for key in shown)]
+    titles = [title, "runs", *(MEASURES[key] for key in shown)]
     asks = any("annotator/questions" in row["figures"] for row in rows if row["method"] in found)
     titles += ["asked / met"] if asks else []
     lines = [f"| {' | '.join(titles)} |", "|" + "---|" * len(titles)]
     for name, cells in found.items():
         own = [row for row in rows if row["method"] == name]
-        numbers = [_said(cells[key]) for key in shown] + ([_asked(own)] if asks else [])
-        lines.append(f"| {' | '.join([name.replace('_', ' '), str(len(own)), *numbers])} |")
-    absent = [name.replace("_", " ") for name in methods if name not in found]
+        numbers = [_cell(cells[key]) for key in shown] + ([_asked(own)] if asks else [])
+        lines.append(f"| {' | '.join([_name(name), str(len(own)), *numbers])} |")
+    absent = [_name(name) for name in methods if name not in found]
     notes = [f"Not run yet: {', '.join(absent)}."] if absent else []
-    return "\n".join([*lines, "", *_explained(rows, found, methods[0], seeds), *notes])
+    return "\n".join([*lines, "", *_note(rows, list(found), methods[0], seeds), *notes])
 
 
-def _said(cell: MeasureCell) -> str:
+def _name(key: str) -> str:
+    return key.replace("_", " ")
+
+
+def _cell(cell: MeasureCell) -> str:
     value, sign = cell.value, cell.above.sign if cell.above is not None else 0
-    return (
-        f"{_number(value.value)} [{_number(value.low)}, {_number(value.high)}]"
-        + {1: " ▲", -1: " ▼", 0: ""}[sign]
-    )
+    mark = {1: " ▲", -1: " ▼", 0: ""}[sign]
+    return f"{_number(value.value)} [{_number(value.low)}, {_number(value.high)}]{mark}"
 
 
 def _number(value: float) -> str:
@@ -309,21 +296,16 @@ def _asked(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"{np.mean(shares):.2f}" if shares else "–"
 
 
-def _explained(
-    rows: Sequence[Mapping[str, Any]], found: Mapping[str, Mapping[str, MeasureCell]], first: str, seeds: int
-) -> list[str]:
+def _note(rows: Sequence[Mapping[str, Any]], found: Sequence[str], first: str, seeds: int) -> list[str]:
     if first not in found or len(found) == 1:
         return []
-    runs = {name: {row["seed"] for row in rows if row["method"] == name} for name in found}
-    fewest = min(min(map(len, _compared(runs[name], runs[first]))) for name in found)
+    fewest = min(len(seeds) for name in found for seeds in _compared(_runs(rows, name), _runs(rows, first)))
     drawn = "runs and games" if fewest > 1 else "games alone (one run of some: other seeds may differ)"
     of = "" if fewest >= seeds else f" {fewest} of {seeds} seeds are done for each."
-    name = first.replace("_", " ")
-    return [f"▲, ▼: above, below {name} (95 % interval of the paired difference over {drawn}).{of}", ""]
-
-
-def _difference(estimate: Estimate) -> str:
-    return f"{_sign(estimate.value)} [{_sign(estimate.low)}, {_sign(estimate.high)}]"
+    return [
+        f"▲, ▼: above, below {_name(first)} (95 % interval of the paired difference over {drawn}).{of}",
+        "",
+    ]
 
 
 def _sign(value: float) -> str:
@@ -334,30 +316,24 @@ def claims(
     rows: Sequence[Mapping[str, Any]], stated: Sequence[Claim], resamples: int
 ) -> tuple[str, list[Claim]]:
     """Markdown with a line for each claim, and the claims that fail; a claim without lines of its runs is neither."""
+    from rliable import metrics
+
     lines, missed = ["Claims (95 % intervals of the paired differences):", ""], []
     for claim in stated:
-        more, less = (
-            {row["seed"]: row["games"] for row in rows if row["method"] == name}
-            for name in (claim.more, claim.less)
-        )
+        more, less = _runs(rows, claim.more), _runs(rows, claim.less)
         if not (more and less):
             lines.append(f"* {claim}: not run yet.")
             continue
-        own, others = _compared(more, less)
-        sides = _scores(more, own, claim.measure), _scores(less, others, claim.measure)
-        gap = _above(*sides, resamples, own == others, claim.measure in MEANS)
+        gap = _above(more, less, claim.measure, resamples)
+        sides = zip((more, less), _compared(more, less), strict=True)
+        means = [_scores(runs, seeds, claim.measure).mean(1)[:, None] for runs, seeds in sides]
         holds = gap.low > claim.margin
         missed += [] if holds else [claim]
         verdict = "holds" if holds else "does not hold"
-        chance = f"P(improvement) {_improvement(*sides):.2g}"
-        lines.append(f"* {claim}: **{verdict}**, {_difference(gap)}; {chance}.")
+        interval = f"{_sign(gap.value)} [{_sign(gap.low)}, {_sign(gap.high)}]"
+        chance = f"P(improvement) {float(metrics.probability_of_improvement(*means)):.2g}"
+        lines.append(f"* {claim}: **{verdict}**, {interval}; {chance}.")
     return "\n".join(lines), missed
-
-
-def _improvement(first: np.ndarray, other: np.ndarray) -> float:
-    from rliable import metrics
-
-    return float(metrics.probability_of_improvement(first.mean(1)[:, None], other.mean(1)[:, None]))
 
 
 def check_page(path: Path) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import re
 import shlex
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,8 +29,6 @@ from motif_jax.support.locks import FolderLock
 # What a killed study leaves running saves and ends within this time.
 _FREE_SECONDS = 120.0
 _DONE = "done.json"
-# A stage that a run needs: its flags, its folder, and the folder that {run} stands for in the flags.
-_Step = tuple[str, Path, Path]
 # Exit code where the lines do not support a claim.
 NOT_CARRIED = 1
 
@@ -45,6 +42,14 @@ class Run(NamedTuple):
     flags: str
 
 
+class _Step(NamedTuple):
+    """A stage that a run needs; `run` is the folder that {run} stands for in its flags."""
+
+    flags: str
+    folder: Path
+    run: Path
+
+
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for values that cannot work; the flags of all runs are checked before the first one begins."""
     run_folder.check_identity(workdir, config, ("stage",))
@@ -56,9 +61,9 @@ def check(config: ConfigDict, workdir: Path) -> None:
     _require_known("only", listed(config.only), {name for methods in tables.values() for name in methods})
     _require_known("measures", listed(config.measures), study.MEASURES)
     _require_known("claims", [claim.measure for claim in _claims(config)], study.MEASURES)
-    _require_known("games", config.get("games", {}), config.methods)
-    _require_known("curves", config.curves, tables)
+    _require_known("games", config.games, config.methods)
     for title, measure in config.curves.items():
+        _require_known("curves", [title], tables)
         _require_known(f"curves.{title}", [measure], study_curves.MEASURES)
     _require_known("prepare_order", listed(config.prepare_order), config.prepare)
     for key in ("training", "evaluation"):
@@ -69,7 +74,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     study.read_rows(Path(config.rows.replace("{workdir}", str(workdir))))
 
 
-def _require_known(key: str, names: Collection[str], known: Collection[str]) -> None:
+def _require_known(key: str, names: Iterable[str], known: Collection[str]) -> None:
     for name in names:
         checks.require(name in known, key, name, f"of {', '.join(sorted(known))}")
 
@@ -79,7 +84,7 @@ def _tables(config: ConfigDict) -> dict[str, list[str]]:
 
 
 def _claims(config: ConfigDict) -> list[Claim]:
-    return parsed_claims(config.get("claims", ""), list(config.methods))
+    return parsed_claims(config.claims, list(config.methods))
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
@@ -110,11 +115,11 @@ class _Study:
     def run(self) -> int | None:
         planned = runs(self._config, self._config.only)
         self._valid()
-        done = [line is not None for line in self._lines(planned)]
-        for one in itertools.compress(planned, done if not self._config.keep_runs else ()):
-            shutil.rmtree(self._workdir / one.folder, ignore_errors=True)  # left by a killed study
-        missing = [one for one, there in zip(planned, done, strict=True) if not there]
-        missing = missing[: self._config.most_runs]
+        lines = dict(zip(planned, self._lines(planned), strict=True))
+        for one, line in lines.items():
+            if line is not None and not self._config.keep_runs:
+                shutil.rmtree(self._workdir / one.folder, ignore_errors=True)  # left by a killed study
+        missing = [one for one, line in lines.items() if line is None][: self._config.most_runs]
         self._check_flags(missing)
         start = time.monotonic()
         for number, one in enumerate(missing):
@@ -138,7 +143,7 @@ class _Study:
         return " | ".join([one.flags, self._evaluation(one), *used])
 
     def _evaluation(self, one: Run) -> str:
-        return f"{self._config.evaluation} {self._config.get('games', {}).get(one.method, '')}".strip()
+        return f"{self._config.evaluation} {self._config.games.get(one.method, '')}".strip()
 
     def _needed(self, one: Run) -> list[str]:
         order = listed(self._config.prepare_order)
@@ -150,19 +155,19 @@ class _Study:
         places = [(name, self._workdir / name) for name in self._needed(one)]
         games = f"{self._evaluation(one)} --config.agent.dir={{run}}"
         return [
-            *((self._config.prepare[name], place, place) for name, place in places),
-            (f"{one.flags} --config.seed={one.seed}", folder, folder),
-            (games, folder / "games", folder),
+            *(_Step(self._config.prepare[name], place, place) for name, place in places),
+            _Step(f"{one.flags} --config.seed={one.seed}", folder, folder),
+            _Step(games, folder / "games", folder),
         ]
 
     def _check_flags(self, planned: list[Run]) -> None:
         first = {one.method: one for one in reversed(planned)}
-        for flags, step in {step[0]: step for one in first.values() for step in self._steps(one)}.items():
+        for step in {step.flags: step for one in first.values() for step in self._steps(one)}.values():
             command = [*self._command(step), "--print_config"]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-                raise UserError(f"{reason.removeprefix('error: ')} (of the study's {flags})")
+                raise UserError(f"{reason.removeprefix('error: ')} (of the study's {step.flags})")
 
     def _make(self, one: Run) -> bool:
         folder = self._workdir / one.folder
@@ -189,18 +194,17 @@ class _Study:
 
     def _stage(self, step: _Step) -> bool:
         """Runs a stage unless it is done; False when asked to stop."""
-        flags, folder, _ = step
-        done = folder / _DONE
+        done = step.folder / _DONE
         remedy = "remove it, and the stage continues where it was"
         made = read_json(done, remedy, keys=("flags",))["flags"] if done.is_file() else None
-        if made not in (None, flags):
+        if made not in (None, step.flags):
             raise UserError(
-                f"{folder} was made by {made}, and is now to be made by {flags}: move it away, or give the study another --workdir"
+                f"{step.folder} was made by {made}, and is now to be made by {step.flags}: move it away, or give the study another --workdir"
             )
         if made is not None or self._stop.requested:
             return made is not None
         command = self._command(step)
-        with FolderLock(folder, patience=_FREE_SECONDS):  # what a killed study has left there is saving
+        with FolderLock(step.folder, patience=_FREE_SECONDS):  # what a killed study has left there is saving
             pass
         with interruption.deaf_processes():
             process = subprocess.Popen(command, preexec_fn=told_of_parents_end)
@@ -215,18 +219,17 @@ class _Study:
             raise UserError(
                 f"this run of the study ended with exit code {process.returncode}: {shlex.join(command)}"
             )
-        atomic_write_json(done, {"flags": flags})
+        atomic_write_json(done, {"flags": step.flags})
         return True
 
     def _command(self, step: _Step) -> list[str]:
-        flags, folder, made = step
-        places = {"{workdir}": str(self._workdir), "{run}": str(made)}
+        places = {"{workdir}": str(self._workdir), "{run}": str(step.run)}
         # Split before the folders are put in, which may hold blanks; other braces, as of JSON, stay.
         first, *words = (
-            re.sub(r"\{(workdir|run)\}", lambda found: places[found[0]], word) for word in flags.split()
+            re.sub(r"\{(workdir|run)\}", lambda found: places[found[0]], word) for word in step.flags.split()
         )
         program = [sys.executable, "-m", "motif_jax.launch"]
-        return [*program, f"--config={first}", f"--workdir={folder}", *words]
+        return [*program, f"--config={first}", f"--workdir={step.folder}", *words]
 
     def _write(self) -> tuple[str, list[Claim]]:
         config, valid, tables = self._config, self._valid(), _tables(self._config)

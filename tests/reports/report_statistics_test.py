@@ -7,9 +7,9 @@ from motif_jax.reports.evaluation_files import games
 from motif_jax.reports.statistics import (
     difference,
     matched,
+    mean_of,
     rate_difference,
     summarise,
-    wilson_interval,
 )
 
 
@@ -35,10 +35,10 @@ def test_intervals_agree_with_rliable():
 
 
 def test_wilson_interval():
-    none = wilson_interval(np.zeros(20))
+    none = mean_of(np.zeros(20), rate=True)
     assert (none.value, none.low) == (0, 0)
     assert none.high == pytest.approx(0.1611, abs=1e-4)
-    half = wilson_interval([0, 1] * 50)
+    half = mean_of([0, 1] * 50, rate=True)
     assert (half.low, half.high) == pytest.approx((0.4038, 0.5962), abs=1e-4)
 
 

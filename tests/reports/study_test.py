@@ -16,10 +16,12 @@ from motif_jax.reports.messages import MessageTally
 from motif_jax.support.errors import UserError
 from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
 
+BUILT_IN = study.Yardstick("defaultgoal", "ab")
+
 
 def row(method: str, seed: int, judged: np.ndarray) -> dict[str, Any]:
     games = {key: [1.0] * len(judged) for key in study.MEASURES} | {"judged": judged.tolist()}
-    return {"method": method, "seed": seed, "flags": "", "games": games, "figures": {}}
+    return {"method": method, "seed": seed, "flags": "", "games": games, "figures": {}, **BUILT_IN._asdict()}
 
 
 def rows(above: float, seeds: int = 3) -> list[dict[str, Any]]:
@@ -69,17 +71,16 @@ def test_lines_of_different_numbers_of_games_are_refused() -> None:
 
 
 def test_lines_are_known_by_what_judged_them() -> None:
-    lines = [row("none", 1, np.ones(2)), row("none", 1, np.zeros(2)) | {"goal": "combat", "lexicon": "ab"}]
+    lines = [row("none", 1, np.ones(2)), row("none", 1, np.zeros(2)) | {"goal": "combat"}]
     combat = study.Yardstick("combat", "ab")
-    assert study.find(lines, "none", 1, "") is lines[0]
+    assert study.find(lines, "none", 1, "", BUILT_IN) is lines[0]
     assert study.find(lines, "none", 1, "", combat) is lines[1]
     assert study.find(lines, "none", 1, "", combat._replace(lexicon="cd")) is None
-    # What lines that do not say it were judged by is what the configs have.
-    assert study.yardstick(lines[0]) == ("defaultgoal", load_lexicon().digest)
+    assert study.find(lines, "none", 1, "other flags", combat) is None
 
 
 def test_interquartile_means_and_differences_have_the_intervals_of_their_numbers() -> None:
-    found = study.table(rows(1.0), ["none", "better"], 300)
+    found = study.table(rows(1.0), ["none", "better"], 300, ["judged", "score"])
     one, other = found["none"]["judged"], found["better"]["judged"]
     assert one.above is None
     assert one.value.low < one.value.value < one.value.high
@@ -94,11 +95,13 @@ def test_interquartile_means_and_differences_have_the_intervals_of_their_numbers
 
 @pytest.mark.slow
 def test_the_tables_claim_only_what_an_interval_carries() -> None:
-    apart, near = (study.tables(rows(by), {"kinds": ["none", "better"]}, 3, 300) for by in (1.0, 0.0))
+    apart, near = (
+        study.tables(rows(by), {"kinds": ["none", "better"]}, 3, 300, ["judged"]) for by in (1.0, 0.0)
+    )
     assert "▲ |" in apart.splitlines()[3]
     assert "▲ |" not in near.splitlines()[3]
     assert "seeds are done" not in near
-    partial = study.tables(rows(1.0, seeds=1), {"kinds": ["none", "better", "absent"]}, 3, 300)
+    partial = study.tables(rows(1.0, seeds=1), {"kinds": ["none", "better", "absent"]}, 3, 300, ["judged"])
     assert "1 of 3 seeds are done" in partial
     assert "games alone" in partial
     assert "Not run yet: absent" in partial
@@ -124,13 +127,13 @@ def test_runs_are_compared_by_the_seeds_that_both_sides_have() -> None:
     better = [row("better", seed, games + 1 + 100 * (seed == 2)) for seed in range(3)]
     for missing in (better[-1], plain[-1]):
         lines = [one for one in [*plain, *better] if one is not missing]
-        above = study.table(lines, ["none", "better"], 100)["better"]["judged"].above
+        above = study.table(lines, ["none", "better"], 100, ["judged"])["better"]["judged"].above
         assert above is not None
         assert above.value == pytest.approx(1)
-    above = study.table([*plain, *better], ["none", "better"], 100)["better"]["judged"].above
+    above = study.table([*plain, *better], ["none", "better"], 100, ["judged"])["better"]["judged"].above
     assert above is not None
     assert (above.low, above.high) == pytest.approx((1, 1)), "the same seeds are drawn for both"
-    apart = study.table([*plain[:1], *better[1:]], ["none", "better"], 100)
+    apart = study.table([*plain[:1], *better[1:]], ["none", "better"], 100, ["judged"])
     assert apart["better"]["judged"].above is not None, "there is nothing in common"
 
 
@@ -141,9 +144,7 @@ def test_a_line_is_added_behind_what_a_kill_tore(tmp_path: Path) -> None:
         file.write('{"method": "torn')
     study.append_row(path, row("none", 2, np.ones(2)))
     assert [one["seed"] for one in study.read_rows(path)] == [1, 2]
-    assert study.find(study.read_rows(path), "none", 2, "") is not None
-    assert study.find(study.read_rows(path), "none", 2, "other flags") is None
-    for damage in ({"seed": "one"}, {"seed": 1, "method": "none", "flags": "", "games": []}):
+    for damage in ({"seed": "one"}, row("none", 1, np.ones(2)) | {"games": []}):
         path.write_text(json.dumps(damage) + "\n")
         with pytest.raises(UserError, match=r"rows\.jsonl is damaged in line 1"):
             study.read_rows(path)
