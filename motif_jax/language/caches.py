@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from motif_jax.language.layers import KeyValues
 from motif_jax.language.model import Cache, EncodedPrompt
 
 
@@ -58,3 +59,19 @@ def rows_of(cache: Cache, places: jax.Array) -> Cache:
     """A cache with the rows `places`."""
     keys, valid, written = jax.tree.map(lambda leaf: leaf[places], (cache.keys, cache.valid, cache.written))
     return Cache(keys, valid, cache.slot, written)
+
+
+def squeezed(cache: Cache, capacity: int) -> Cache:
+    """The cache without the padding between its tokens, with `capacity` slots."""
+    order = jnp.argsort(~cache.valid, axis=2, stable=True)
+
+    def move(leaf: jax.Array, axis: int) -> jax.Array:
+        shape = [*order.shape[:2], *[1] * (leaf.ndim - 2)]
+        shape[axis] = order.shape[2]
+        moved = jnp.take_along_axis(leaf, order.reshape(shape), axis=axis)
+        more = [(0, 0)] * leaf.ndim
+        more[axis] = (0, capacity - order.shape[2])
+        return jnp.pad(moved, more)
+
+    keys = tuple(KeyValues(move(layer.keys, 3), move(layer.values, 3)) for layer in cache.keys)
+    return Cache(keys, move(cache.valid, 2), jnp.max(cache.written), cache.written)

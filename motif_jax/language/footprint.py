@@ -1,4 +1,4 @@
-"""Memory of training and writing on each device, computed from shapes alone.
+"""Memory of training on each device, computed from shapes alone.
 
 What a backward pass keeps is counted in the traced program: the arrays that its forward pass hands on. Layers are alike and rows are too,
 so small traces (one and two layers, one and two rows) say it of any model and batch. What compilers save besides, and what they
@@ -37,14 +37,12 @@ class Footprint:
       gradients: of what is trained.
       optimizer: its state.
       activations: what the backward pass keeps, and what one layer and a chunk of logits need besides while they are computed.
-      caches: keys and values of prompts and of what is written.
     """
 
     parameters: int
     gradients: int = 0
     optimizer: int = 0
     activations: int = 0
-    caches: int = 0
 
     @property
     def total(self) -> int:
@@ -118,38 +116,6 @@ def of_training(
     )
 
 
-def of_writing(
-    model: LanguageModel,
-    batch: int,
-    length: int,
-    most: int,
-    branches: int = 1,
-    sizes: Mapping[str, int] = ONE_DEVICE,
-    params_dtype: Any = None,
-) -> Footprint:
-    """Memory of generation, or of scoring with `most` tokens in the longest candidate.
-
-    Args:
-      model: with the dtype of the computation, which caches have too.
-      batch: prompts, over all devices.
-      length: tokens of a prompt.
-      most: tokens written, or of a candidate.
-      branches: continuations, beams or candidates of each prompt.
-      sizes: devices along the axes of the mesh.
-      params_dtype: of the parameters; None: that of the computation.
-    """
-    config, rows = model.config, -(-batch // math.prod(sizes[axis] for axis in BATCH))
-    prompt = jax.eval_shape(lambda: model.start(rows, 1, length).keys)
-    own = jax.eval_shape(lambda: model.start(rows, branches, most + 1).keys)
-    states = 4 * rows * length * (2 * config.width + config.feed_forward) * jnp.dtype(model.dtype).itemsize
-    scores = 2 * 4 * rows * config.heads * length * length
-    return Footprint(
-        split_bytes(_params(config, params_dtype or model.dtype), config, sizes),
-        activations=states + scores + 3 * 4 * rows * branches * config.vocab_size,
-        caches=_bytes(prompt) + _bytes(own),
-    )
-
-
 def _params(config: ModelConfig, dtype: Any) -> Any:
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, dtype), _shapes(config))
 
@@ -158,10 +124,6 @@ def _params(config: ModelConfig, dtype: Any) -> Any:
 def _shapes(config: ModelConfig) -> Any:
     """Shapes of the parameters; cached, since tracing a large model takes seconds."""
     return jax.eval_shape(LanguageModel(config).init, jax.random.key(0))
-
-
-def _bytes(tree: Any) -> int:
-    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
 @functools.cache

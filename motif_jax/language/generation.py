@@ -14,14 +14,11 @@ import jax
 import jax.numpy as jnp
 
 from motif_jax.language.model import Cache, EncodedPrompt, LanguageModel
-from motif_jax.language.network import States
 from motif_jax.language.sampling import Limits, Sampling, draw
 from motif_jax.language.scoring import last_state
 
 # (carry, tokens int32 [B, N], valid bool [B, N]) -> (logits [B, N, V] of the next tokens, carry)
 Step = Callable[[Any, jax.Array, jax.Array], tuple[jax.Array, Any]]
-# (logits [B, N, V], states [B, N, D] before and after the last norm) -> logits; ILQL adds what heads say of the states.
-Adjust = Callable[[jax.Array, States], jax.Array]
 
 
 class Written(NamedTuple):
@@ -119,23 +116,14 @@ def write(
     return Written(done.tokens, done.valid, done.log_probs, done.ended, done.logits, done.carry)
 
 
-def model_step(
-    model: LanguageModel, params: Any, prompt: EncodedPrompt | None, adjust: Adjust | None = None
-) -> Step:
-    """The step of one model whose carry is its continuations' `Cache`; `adjust` changes the logits."""
+def model_step(model: LanguageModel, params: Any, prompt: EncodedPrompt | None) -> Step:
+    """The step of one model whose carry is its continuations' `Cache`."""
 
     def step(cache: Cache, tokens: jax.Array, valid: jax.Array) -> tuple[jax.Array, Cache]:
         states, cache = model.extend(params, prompt, tokens[..., None], valid[..., None], cache)  # type: ignore[assignment]
-        last = States(states.before[:, :, 0], states.after[:, :, 0])
-        return next_logits(model, params, last, adjust), cache
+        return model.logits(params, states.after[:, :, 0]), cache
 
     return step
-
-
-def next_logits(model: LanguageModel, params: Any, states: States, adjust: Adjust | None = None) -> jax.Array:
-    """Logits float32 [B, N, V] behind states [B, N, D], as `adjust` makes them."""
-    logits = model.logits(params, states.after)
-    return logits if adjust is None else adjust(logits, states)
 
 
 def begin(
@@ -145,7 +133,6 @@ def begin(
     valid: jax.Array,
     branches: int,
     capacity: int,
-    adjust: Adjust | None = None,
 ) -> tuple[EncodedPrompt, Cache, jax.Array]:
     """Runs prompts and gives what `write` needs behind them.
 
@@ -155,7 +142,6 @@ def begin(
       valid: bool [B, T], False for padding, on either side.
       branches: N, continuations of each prompt.
       capacity: tokens that a continuation can have.
-      adjust: changes the logits.
 
     Returns:
       The prompts, an empty cache (behind a decoder's start token where there is an encoder), and logits [B, N, V].
@@ -166,11 +152,10 @@ def begin(
         cache = model.start(batch, branches, capacity + 1)
         start = jnp.full((batch, branches, 1), model.config.start_id, jnp.int32)
         opened, cache = model.extend(params, prompt, start, jnp.ones_like(start, bool), cache)  # type: ignore[assignment]
-        first = States(opened.before[:, :, 0], opened.after[:, :, 0])
-        return prompt, cache, next_logits(model, params, first, adjust)
+        return prompt, cache, model.logits(params, opened.after[:, :, 0])
     shape = batch, branches, states.after.shape[-1]
-    last = States(*(jnp.broadcast_to(x[:, None], shape) for x in last_state(states, valid)))
-    return prompt, model.start(batch, branches, capacity), next_logits(model, params, last, adjust)
+    last = jnp.broadcast_to(last_state(states, valid).after[:, None], shape)
+    return prompt, model.start(batch, branches, capacity), model.logits(params, last)
 
 
 def generate(
@@ -184,8 +169,6 @@ def generate(
     branches: int = 1,
 ) -> Written:
     """Continues prompts; a prompt's keys and values are shared by all of its continuations.
-
-    For logits that are changed before a draw (`Adjust`) put `begin`, `model_step` and `write` together.
 
     Args:
       model, params: of the network.

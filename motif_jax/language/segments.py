@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from motif_jax.language import generation
-from motif_jax.language.generation import Adjust, Written
+from motif_jax.language.generation import Written
 from motif_jax.language.model import Cache, EncodedPrompt, LanguageModel
 from motif_jax.language.sampling import Limits, Sampling
 
@@ -59,14 +59,12 @@ class Segments:
     Args:
       model: the network.
       segment: tokens between two looks.
-      adjust: changes the logits.
     """
 
-    def __init__(self, model: LanguageModel, segment: int = SEGMENT, adjust: Adjust | None = None) -> None:
-        self._model, self._segment, self._adjust = model, segment, adjust
+    def __init__(self, model: LanguageModel, segment: int = SEGMENT) -> None:
+        self._model, self._segment = model, segment
         self._begin = jax.jit(
-            functools.partial(generation.begin, model, adjust=adjust),
-            static_argnames=("branches", "capacity"),
+            functools.partial(generation.begin, model), static_argnames=("branches", "capacity")
         )
         # The cache is written in place.
         self._write = jax.jit(
@@ -141,7 +139,7 @@ class Segments:
         sampling: Sampling,
         before: jax.Array,
     ) -> Written:
-        step = generation.model_step(self._model, params, prompt, self._adjust)
+        step = generation.model_step(self._model, params, prompt)
         pad = self._model.config.pad_id
         return generation.write(step, cache, logits, keys, limits, sampling, pad, ended, before)
 

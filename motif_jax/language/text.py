@@ -15,7 +15,6 @@ from motif_jax.language import beams, config, prompt_length, scoring, weights
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.sampling import Limits, Sampling
 from motif_jax.language.segments import Segments
-from motif_jax.language.session import DecodeSession
 from motif_jax.language.tokens import Tokenizer, TokenRows, bucket, candidate_rows, padded
 from motif_jax.support import hub
 from motif_jax.support.errors import UserError
@@ -201,10 +200,6 @@ class TextModel:
             )
             for i, (row, start) in enumerate(zip(shown, starts, strict=True))
         ]
-
-    def session(self, batch: int = 1, capacity: int = 256) -> DecodeSession:
-        """`batch` texts that only grow, by their tokens; see `DecodeSession`."""
-        return DecodeSession(self.model, self.params, batch, capacity)
 
     def states(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Hidden states float32 [tokens, D] of texts, after the last norm (an encoder's where there is one)."""

@@ -18,7 +18,6 @@ from motif_jax.language.model import Cache, EncodedPrompt
 from motif_jax.language.network import States
 from motif_jax.language.sampling import Limits
 from motif_jax.language.scoring import last_state
-from motif_jax.language.session import squeezed
 
 
 class Speaker(Hashable, Protocol):
@@ -276,7 +275,7 @@ class Programs:
 
     def _squeezed(self, now: DeviceTexts, capacity: int) -> DeviceTexts:
         return now._replace(
-            cache=self._copies.mapped(functools.partial(squeezed, capacity=capacity), now.cache)
+            cache=self._copies.mapped(functools.partial(caches.squeezed, capacity=capacity), now.cache)
         )
 
 

@@ -109,10 +109,6 @@ def test_memory_is_computed_from_shapes(name: str) -> None:
         params_dtype=jnp.bfloat16,
     )
     assert (frozen.parameters, frozen.gradients, frozen.optimizer) == (2 * count, 40, 84)
-    written_ = footprint.of_writing(model, 4, length, 64, branches=3)
-    layer = 2 * 2 * model.config.key_value_heads * model.config.head_width
-    assert written_.caches == model.config.layers * layer * 4 * (length + 3 * 65)
-    assert written_.parameters == 2 * count
     with pytest.raises(
         UserError, match=r"GB a device \(parameters .* a device has 0\.10 GB: use more devices"
     ):

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -76,23 +75,3 @@ def test_texts_end_by_what_they_say_and_draws_are_a_texts_own(loaded: Any) -> No
     keys = jax.random.split(KEY, (len(TOKENS), 1))
     alone = segments.write(params, TOKENS[2:3], VALID[2:3], keys[2:3], limits, sampling)
     np.testing.assert_array_equal(alone.tokens[0], free.tokens[2])
-
-
-@pytest.mark.slow
-def test_the_hook_sees_states_before_and_after_the_last_norm(loaded: Any) -> None:
-    model, params = loaded("gpt2")
-    norm = params["decoder"]["final_norm"]["norm"]
-
-    def adjust(logits: jax.Array, states: Any) -> jax.Array:
-        # Equal to the logits twice if the states are the ones that they came from.
-        fits = jnp.abs(model.logits(params, states.after) - logits) < 1e-4
-        normed = jax.nn.standardize(states.before, epsilon=model.config.norm_epsilon)
-        normed = normed * norm["scale"] + norm["bias"]
-        fits &= (jnp.abs(normed - states.after) < 1e-4).all(axis=-1, keepdims=True)
-        return jnp.where(fits, logits * 2, 0.0)
-
-    limits, sampling = Limits(4, ()), Sampling(greedy=True)
-    plain = Segments(model).write(params, TOKENS, VALID, KEY, limits, sampling)
-    hooked = Segments(model, adjust=adjust).write(params, TOKENS, VALID, KEY, limits, sampling)
-    np.testing.assert_array_equal(plain.tokens, hooked.tokens)
-    assert (hooked.log_probs > plain.log_probs).all()
