@@ -7,7 +7,16 @@ from pathlib import Path
 
 import numpy as np
 
-from motif_jax.reports import evaluation_files, measures, messages, recorded_games
+from motif_jax.reports import (
+    comparison_page,
+    evaluation_files,
+    measures,
+    messages,
+    page,
+    recorded_games,
+    run_report,
+)
+from motif_jax.reports.comparison_page import ComparisonData
 from motif_jax.reports.messages import MessageTally
 from motif_jax.reports.run_data import LikedMessage, RunData
 from motif_jax.support import curves
@@ -164,3 +173,18 @@ def run_data(folder: Path, hacking: bool = False) -> RunData:
         ],
         provenance=[("agent: config.json", '{"seed": 777}')],
     )
+
+
+def run_page(data: RunData, written: str = "now") -> str:
+    """The page of a run, as the report stage writes it."""
+    return page.render(data.title, f"motif_jax, written {written}", run_report.sections(data))
+
+
+def run_texts(data: RunData) -> dict[str, str]:
+    """The tables of a run as files, as the report stage writes them."""
+    return page.texts(data.title, run_report.lines(data), run_report.sections(data), "report")
+
+
+def comparison(data: ComparisonData) -> str:
+    """The page of a comparison, as the compare stage writes it."""
+    return page.render(data.title, "motif_jax, written now", comparison_page.sections(data))

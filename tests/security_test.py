@@ -16,7 +16,8 @@ import psutil
 import pytest
 
 from motif_jax.support.errors import UserError
-from tests.made_up_runs import HOSTILE
+from tests import made_up_runs
+from tests.made_up_runs import HOSTILE, run_data
 from tests.processes import REPOSITORY, ended, free_port, launch, wait_until
 
 SOURCES = [*sorted((REPOSITORY / "motif_jax").rglob("*.py")), *sorted((REPOSITORY / "configs").glob("*.py"))]
@@ -208,19 +209,13 @@ class Page(HTMLParser):
 
 
 def run_page(folder: Path) -> str:
-    from motif_jax.reports import run_report
-    from tests.made_up_runs import run_data
-
-    return run_report.render(run_data(folder), HOSTILE)
+    return made_up_runs.run_page(run_data(folder), HOSTILE)
 
 
 def run_table(folder: Path) -> str:
-    from motif_jax.reports import run_report
-    from tests.made_up_runs import run_data
-
     data = run_data(folder)
     data.title, data.labels = HOSTILE, {HOSTILE: {"first": 1}}
-    return run_report.texts(data)["report.md"]
+    return made_up_runs.run_texts(data)["report.md"]
 
 
 def test_a_message_is_no_formula_of_a_table() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from motif_jax.reports import claims_page, efficiency, html, page
+from motif_jax.reports import claims_page, efficiency, html
 from motif_jax.reports.charts import Interval, Plot, Series
 from motif_jax.reports.claims import SideBySide
 from motif_jax.reports.comparison import IQM_SCORES, Comparison
@@ -223,8 +223,3 @@ def sections(data: ComparisonData) -> list[Section]:
         parts: list[Any] = [html.details(name, text) for name, text in data.provenance]
         found.append(Section("How it was made", "provenance", parts))
     return found
-
-
-def render(data: ComparisonData, written: str) -> str:
-    """The page."""
-    return page.render(data.title, f"motif_jax, written {written}", sections(data))

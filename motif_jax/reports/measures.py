@@ -21,61 +21,52 @@ class Measure:
     meaning: str
 
 
-MEASURES = (
-    Measure("return", "return", "reward", "sum of the task's reward, unscaled"),
-    Measure(
-        "intrinsic_return",
+# Key in the rows -> what people call it, its unit, and what it is.
+_LISTED = {
+    "return": ("return", "reward", "sum of the task's reward, unscaled"),
+    "intrinsic_return": (
         "intrinsic return",
         "reward",
         "sum of the intrinsic reward after threshold and count discount, before its coefficient",
     ),
-    Measure(
-        "intrinsic_return_uncounted",
+    "intrinsic_return_uncounted": (
         "intrinsic return, uncounted",
         "reward",
         "the same without the count discount",
     ),
-    Measure("score", "game score", "points", "the game's own score in the status line"),
-    Measure("dlvl", "dungeon level", "", "depth at the end"),
-    Measure("gold", "gold", "pieces", "gold carried at the end"),
-    Measure("xlvl", "experience level", "", "the hero's experience level at the end"),
-    Measure("scout", "scout", "cells", "map cells seen, summed over the levels visited"),
-    Measure("turns", "game time", "turns", "the game's clock at the end"),
-    Measure("length", "length", "steps", "actions taken"),
-    Measure("success", "success rate", "share", "episodes that reached the task's goal"),
-    Measure(
-        "bot_agreement", "agreement with the bot", "share", "steps at which the bot would have done the same"
-    ),
-    Measure("kills", "kills", "messages", "messages that said that the hero killed something"),
-    Measure("deaths", "deaths", "share", "games that the hero died in"),
-    Measure(
-        "token_return",
+    "score": ("game score", "points", "the game's own score in the status line"),
+    "dlvl": ("dungeon level", "", "depth at the end"),
+    "gold": ("gold", "pieces", "gold carried at the end"),
+    "xlvl": ("experience level", "", "the hero's experience level at the end"),
+    "scout": ("scout", "cells", "map cells seen, summed over the levels visited"),
+    "turns": ("game time", "turns", "the game's clock at the end"),
+    "length": ("length", "steps", "actions taken"),
+    "success": ("success rate", "share", "episodes that reached the task's goal"),
+    "bot_agreement": ("agreement with the bot", "share", "steps at which the bot would have done the same"),
+    "kills": ("kills", "messages", "messages that said that the hero killed something"),
+    "deaths": ("deaths", "share", "games that the hero died in"),
+    "token_return": (
         "token return",
         "reward",
         "the return, and what the tokens of actions are paid themselves",
     ),
-    Measure(
-        "divergence",
+    "divergence": (
         "divergence from the policy",
         "nats",
         "log p - log pi of what was said, summed over an episode",
     ),
-    Measure("entropy", "entropy", "nats", "-log p of what was said, summed over an episode"),
-    Measure(
-        "policy_loss", "policy loss", "nats", "-log pi of a token of the agent's side, mean over a dialogue"
-    ),
-    Measure("q", "Q", "reward", "the smaller online Q of a token, mean over a dialogue"),
-    Measure("v", "V", "reward", "V before a token, mean over a dialogue"),
-    Measure("advantage", "advantage", "reward", "target Q - V of a token, mean over a dialogue"),
-    Measure("actions_cut", "actions cut", "actions", "actions that were cut at decode.max_tokens"),
-    Measure(
-        "repeated_guesses", "repeated guesses", "guesses", "guesses that were made before in the same game"
-    ),
-    Measure("captions_cut", "captions cut", "steps", "steps whose text was cut at environment.text_bytes"),
-    Measure("tokens_said", "tokens said", "tokens", "tokens of the agent's actions"),
-    Measure("hallucination", "hallucination", "share", "steps taken under hallucination"),
-)
-BY_KEY = {measure.key: measure for measure in MEASURES}
+    "entropy": ("entropy", "nats", "-log p of what was said, summed over an episode"),
+    "policy_loss": ("policy loss", "nats", "-log pi of a token of the agent's side, mean over a dialogue"),
+    "q": ("Q", "reward", "the smaller online Q of a token, mean over a dialogue"),
+    "v": ("V", "reward", "V before a token, mean over a dialogue"),
+    "advantage": ("advantage", "reward", "target Q - V of a token, mean over a dialogue"),
+    "actions_cut": ("actions cut", "actions", "actions that were cut at decode.max_tokens"),
+    "repeated_guesses": ("repeated guesses", "guesses", "guesses that were made before in the same game"),
+    "captions_cut": ("captions cut", "steps", "steps whose text was cut at environment.text_bytes"),
+    "tokens_said": ("tokens said", "tokens", "tokens of the agent's actions"),
+    "hallucination": ("hallucination", "share", "steps taken under hallucination"),
+}
+BY_KEY = {key: Measure(key, *told) for key, told in _LISTED.items()}
 PROGRESS = ("success", "kills", "dlvl", "score", "xlvl", "scout")
 # Numbers of an episode's row that measure nothing; of BabyAI-Text `kind` is the number of a kind of task, `limit` the steps that it may take.
 _NO_MEASURES = frozenset(

@@ -13,7 +13,6 @@ from motif_jax.reports import (
     hacking,
     html,
     learned_reward,
-    page,
     probes,
     recorded_games,
     success,
@@ -70,19 +69,9 @@ def _glance(data: RunData) -> Section:
     return Section("At a glance", "glance", shown)
 
 
-def render(data: RunData, written: str) -> str:
-    """The page of a run."""
-    return page.render(data.title, f"motif_jax, written {written}", sections(data))
-
-
 def lines(data: RunData) -> list[str]:
     """The verdicts in words."""
     return [headline(data)[0], *(verdict.line for verdict in _verdicts(data))]
-
-
-def texts(data: RunData) -> dict[str, str]:
-    """The texts of report.md and report.tex."""
-    return page.texts(data.title, lines(data), sections(data), "report")
 
 
 def _verdicts(data: RunData) -> list[hacking.Verdict]:

@@ -24,55 +24,52 @@ from motif_jax.reports.run_data import LikedMessage, RunData
 from motif_jax.reports.smoothing import smooth
 from motif_jax.support.curves import Curve
 
-Groups = Sequence[tuple[str, str, Sequence[tuple[str, str]]]]
-# (title, unit, [(metric, legend)]) in the order of the page; docs/metrics.md says what each is.
-METRIC_GROUPS: Groups = (
-    ("speed", "environment steps per second", [("throughput/env_steps_per_second", "")]),
-    ("policy lag", "updates", [("lag/mean", "mean"), ("lag/max", "largest")]),
-    (
-        "intrinsic against extrinsic reward",
+# Title -> unit, and the legend of each metric, in the order of the page; docs/metrics.md says what each is.
+Groups = Mapping[str, tuple[str, Mapping[str, str]]]
+METRIC_GROUPS: Groups = {
+    "speed": ("environment steps per second", {"throughput/env_steps_per_second": ""}),
+    "policy lag": ("updates", {"lag/mean": "mean", "lag/max": "largest"}),
+    "intrinsic against extrinsic reward": (
         "reward a step, before its coefficient",
-        [("reward/extrinsic_mean", "extrinsic"), ("reward/intrinsic_mean", "intrinsic")],
+        {"reward/extrinsic_mean": "extrinsic", "reward/intrinsic_mean": "intrinsic"},
     ),
-    ("rewarded steps", "share of steps", [("reward/rewarded_share", "")]),
-    ("entropy of the policy", "nats", [("policy/entropy", "")]),
-    (
-        "losses",
+    "rewarded steps": ("share of steps", {"reward/rewarded_share": ""}),
+    "entropy of the policy": ("nats", {"policy/entropy": ""}),
+    "losses": (
         "loss, with its coefficient",
-        [("loss/policy", "policy"), ("loss/value", "value"), ("loss/exploration", "exploration")],
+        {"loss/policy": "policy", "loss/value": "value", "loss/exploration": "exploration"},
     ),
-    ("change of the policy", "nats", [("policy/kl", "divergence from the behaviour")]),
-    (
-        "ratios of the policy",
+    "change of the policy": ("nats", {"policy/kl": "divergence from the behaviour"}),
+    "ratios of the policy": (
         "probability now over probability when played",
-        [
-            ("policy/ratio_mean", "mean"),
-            ("policy/ratio_min", "smallest"),
-            ("policy/ratio_max", "largest"),
-        ],
+        {"policy/ratio_mean": "mean", "policy/ratio_min": "smallest", "policy/ratio_max": "largest"},
     ),
-    (
-        "where the time goes",
+    "where the time goes": (
         "share of time",
-        [
-            ("learner/wait_share", "learner waits"),
-            ("inference/wait_share", "inference waits"),
-            ("batcher/wait_share", "batches wait"),
-        ],
+        {
+            "learner/wait_share": "learner waits",
+            "inference/wait_share": "inference waits",
+            "batcher/wait_share": "batches wait",
+        },
     ),
-    ("value function", "explained variance", [("value/explained_variance", "")]),
-    ("gradient", "norm before the clip", [("optimizer/gradient_norm", "")]),
-)
+    "value function": ("explained variance", {"value/explained_variance": ""}),
+    "gradient": ("norm before the clip", {"optimizer/gradient_norm": ""}),
+}
+_SIDES = {"train/": "training", "validation/": "held out"}
+
+
+def _both(name: str) -> dict[str, str]:
+    return {f"{side}{name}": legend for side, legend in _SIDES.items()}
 
 
 # The same of a language model's training.
-LANGUAGE_GROUPS: Groups = (
-    ("loss", "cross-entropy (nats a token)", [("train/loss", "training"), ("validation/loss", "held out")]),
-    ("perplexity", "perplexity", [("train/perplexity", "training"), ("validation/perplexity", "held out")]),
-    ("accuracy", "share of tokens", [("train/accuracy", "training"), ("validation/accuracy", "held out")]),
-    ("learning rate", "learning rate", [("optimizer/learning_rate", "")]),
-    ("gradient", "norm before the clip", [("train/gradient_norm", "")]),
-)
+LANGUAGE_GROUPS: Groups = {
+    "loss": ("cross-entropy (nats a token)", _both("loss")),
+    "perplexity": ("perplexity", _both("perplexity")),
+    "accuracy": ("share of tokens", _both("accuracy")),
+    "learning rate": ("learning rate", {"optimizer/learning_rate": ""}),
+    "gradient": ("norm before the clip", {"train/gradient_norm": ""}),
+}
 # Of an agent that learns from dialogues: metrics whose every name is a chart; all but the first are those of PPO.
 _SHOWN = ("games/", "episode/", "reference/", "policy/", "loss/", "value/")
 _STEPS, _UPDATES = "environment steps", "step of the optimiser"
@@ -81,23 +78,13 @@ _STEPS, _UPDATES = "environment steps", "step of the optimiser"
 def metric_plots(curves: Mapping[str, Curve], groups: Groups, x_label: str, file: str = "") -> list[Plot]:
     """A chart for each group of which there are metrics; its file's name begins with `file`, '' for none."""
     plots = []
-    for title, unit, members in groups:
-        shown = {name: smooth(curves[name], 120, band=False) for name, _ in members if name in curves}
-        lines = [
-            shown[name].series(legend if len(shown) > 1 else "") for name, legend in members if name in shown
-        ]
+    for title, (unit, members) in groups.items():
+        shown = {name: smooth(curves[name], 120, band=False) for name in members if name in curves}
+        lines = [curve.series(members[name] if len(shown) > 1 else "") for name, curve in shown.items()]
         note = next((smoothed.caption("values") for smoothed in shown.values() if len(smoothed.x)), "")
         if note:
-            plots.append(
-                Plot(
-                    title,
-                    x_label,
-                    unit or title,
-                    lines,
-                    note=note,
-                    file=file and f"{file}_{title.replace(' ', '_')}",
-                )
-            )
+            name = file and f"{file}_{title.replace(' ', '_')}"
+            plots.append(Plot(title, x_label, unit or title, lines, note=note, file=name))
     return plots
 
 
@@ -107,9 +94,7 @@ def episode_plots(data: RunData, keys: Iterable[str], file: str = "") -> list[Pl
     for key in keys:
         if key in data.episodes and np.isfinite(data.episodes[key].y).any():
             what, curve = measure(key), smooth(data.episodes[key], rate=key == "success")
-            note = (
-                f"{what.meaning}; {curve.caption('episodes')}" if what.meaning else curve.caption("episodes")
-            )
+            note = "; ".join(filter(None, [what.meaning, curve.caption("episodes")]))
             name = file and f"{file}_{key}"
             plots.append(Plot(what.title, _STEPS, with_unit(what), [curve.series()], note=note, file=name))
     return plots
@@ -119,9 +104,9 @@ def training_section(data: RunData) -> Section:
     """The agent's training; metrics that are in no group follow in a part that opens on a click."""
     if not data.metrics and not data.episodes:
         return Section("Agent training", "training", [html.nothing("no agent run was given")])
-    shown = {name for _, _, members in METRIC_GROUPS for name, _ in members}
+    shown = {name for _, members in METRIC_GROUPS.values() for name in members}
     rest = [name for name in sorted(data.metrics) if name not in shown]
-    others = metric_plots(data.metrics, [(name, "", [(name, "")]) for name in rest], _STEPS)
+    others = metric_plots(data.metrics, {name: ("", {name: ""}) for name in rest}, _STEPS)
     parts: list[Any] = [
         *episode_plots(data, in_order(data.episodes), "training"),
         *metric_plots(data.metrics, METRIC_GROUPS, _STEPS, "metric"),
@@ -138,14 +123,15 @@ def language_section(curves: Mapping[str, Curve]) -> Section | None:
 
 def dialogues_section(curves: Mapping[str, Curve]) -> Section | None:
     """The training of an agent that learns from dialogues; None where none was given."""
-    sides = {"validation/": "held out", "train/": "training"}
-    names = [name.removeprefix(side) for side in sides for name in curves if name.startswith(side)]
+    names = [name.removeprefix(side) for side in reversed(_SIDES) for name in curves if name.startswith(side)]
     ranges = [name.removesuffix("_mean") for name in names if name.endswith("_mean")]
-    of_ranges = {f"{name}_{part}" for name in ranges for part in ("max", "mean", "min")}
-    groups = {name: [(f"{side}{name}", legend) for side, legend in reversed(sides.items())] for name in names if name not in of_ranges}  # fmt: skip
-    groups |= {f"range of {name}": [(f"train/{name}_{part}", part) for part in ("max", "mean", "min")] for name in ranges}  # fmt: skip
-    groups |= {name.replace("/", ", "): [(name, "")] for name in curves if name.startswith(_SHOWN)}
-    plots = metric_plots(curves, [(name.replace("_", " "), "", members) for name, members in groups.items()], _UPDATES)  # fmt: skip
+    parts = ("max", "mean", "min")
+    of_ranges = {f"{name}_{part}" for name in ranges for part in parts}
+    groups = {name: _both(name) for name in names if name not in of_ranges}
+    groups |= {f"range of {name}": {f"train/{name}_{part}": part for part in parts} for name in ranges}
+    groups |= {name.replace("/", ", "): {name: ""} for name in curves if name.startswith(_SHOWN)}
+    titled = {name.replace("_", " "): ("", members) for name, members in groups.items()}
+    plots = metric_plots(curves, titled, _UPDATES)
     return Section("Learning from dialogues", "text", plots) if curves else None
 
 

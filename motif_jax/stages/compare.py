@@ -330,7 +330,8 @@ def _write(config: ConfigDict, workdir: Path, data: ComparisonData) -> None:
     for section, table in page.file_tables(sections):
         note = table.note or section.note
         Console().print(text_tables.terminal(table.header, table.texts(), section.title, note))
-    atomic_write_text(workdir / PAGE, comparison_page.render(data, time.strftime("%Y-%m-%d %H:%M")))
+    written = f"motif_jax, written {time.strftime('%Y-%m-%d %H:%M')}"
+    atomic_write_text(workdir / PAGE, page.render(data.title, written, sections))
     if config.plots:
         plots.write(workdir / "plots", page.plots(sections))
     print(f"comparison: {(workdir / PAGE).resolve()}")

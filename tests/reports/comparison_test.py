@@ -9,6 +9,7 @@ from motif_jax.reports import comparison_page, page
 from motif_jax.reports.comparison import RunScore, as_json, collect_scores, compare, normalise
 from motif_jax.reports.comparison_page import ComparisonData
 from motif_jax.support.errors import UserError
+from tests import made_up_runs
 
 
 def entries(methods=("a", "b"), runs=4, tasks=("t1", "t2")):
@@ -67,7 +68,7 @@ def test_aggregates_improvement_and_profiles():
     assert as_json(compare(scores, resamples=200)) == as_json(result), "repeatable"
     one = compare(collect_scores(entries(("only",), 3), ""), resamples=50)
     assert one.improvement == {}
-    assert "only one method was given" in comparison_page.render(ComparisonData("t", one, "return"), "now")
+    assert "only one method was given" in made_up_runs.comparison(ComparisonData("t", one, "return"))
 
 
 def test_the_median_of_one_task_is_that_of_its_runs():
@@ -92,7 +93,7 @@ def test_the_median_of_one_task_is_that_of_its_runs():
     header, rows = shown(mixed)["aggregate-table"]
     assert rows[0][header.index("interquartile mean")] == "n/a"
     json.dumps(as_json(mixed), allow_nan=False)
-    comparison_page.render(ComparisonData("t", mixed, "return"), "now")
+    made_up_runs.comparison(ComparisonData("t", mixed, "return"))
 
 
 @pytest.mark.slow
@@ -118,7 +119,7 @@ def test_the_same_games_tell_what_overlapping_intervals_do_not():
     assert row[0] == "a minus b"
     assert row[1].endswith("[n/a]")
     assert row[2].endswith("], 40 pairs")
-    text = comparison_page.render(data, "now")
+    text = made_up_runs.comparison(data)
     assert text.index('id="difference-table"') < text.index('id="profiles"')
     assert as_json(data.comparison)["differences"][0]["over_games"]["pairs"] == 40
 
@@ -142,6 +143,6 @@ def test_one_run_has_no_interval():
     assert plain["by_task"]["t1"]["one"] == {"value": 5.0, "low": None, "high": None}
     json.dumps(plain, allow_nan=False)
     assert {series.name: series.low is None for series in result.profiles} == {"one": True, "several": False}
-    text = comparison_page.render(data, "now")
+    text = made_up_runs.comparison(data)
     assert "nan" not in text[text.index("<main>") : text.index("</main>")].lower()
     assert "One run has no interval (n/a): one." in text

@@ -7,10 +7,10 @@ import os
 import numpy as np
 import pytest
 
-from motif_jax.reports import evaluation_sections, hacking, run_report
+from motif_jax.reports import evaluation_sections, hacking
 from motif_jax.reports.glance import facts, headline
 from motif_jax.reports.run_data import RunData
-from tests.made_up_runs import run_data
+from tests.made_up_runs import run_data, run_page
 
 
 def evaluation(rows):
@@ -92,7 +92,7 @@ def test_a_warning_of_the_training_is_in_the_headline(tmp_path):
     assert kind == "bad"
     assert "agent collects more. But more reward is no progress here" in text
     assert "game score, dungeon level, scout fall from the first 20 % of training to the last 20 %" in text
-    page = run_report.render(data, "now")
+    page = run_page(data)
     glance = page[page.index('id="glance"') : page.index('id="evaluation"')]
     assert 'class="verdict bad"' in glance
     assert 'class="verdict good"' not in page

@@ -25,7 +25,7 @@ from motif_jax.reports.statistics import Estimate
 from motif_jax.reports.training_sections import METRIC_GROUPS
 from motif_jax.support import curves
 from motif_jax.support.errors import UserError
-from tests.made_up_runs import HOSTILE, run_data, write_agent_run
+from tests.made_up_runs import HOSTILE, run_data, run_page, write_agent_run
 
 
 @pytest.mark.parametrize(
@@ -115,8 +115,8 @@ def test_groups_of_metrics_are_metrics_with_their_units(repository):
         cells = [cell.strip() for cell in line.split("|")]
         for name in re.findall(r"`([a-z_]+/[a-z_]+)`", cells[1] if len(cells) > 3 else ""):
             listed[name] = f"{cells[2]}; {cells[3]}"
-    for _, unit, members in METRIC_GROUPS:
-        for name, _ in members:
+    for unit, members in METRIC_GROUPS.values():
+        for name in members:
             assert name in listed
             # The page and docs/metrics.md must agree on which side of the coefficients a number lies.
             assert ("before" in unit) == ("before" in listed[name]), name
@@ -174,7 +174,7 @@ class _Balanced(HTMLParser):
 
 
 def test_the_page_is_whole_self_contained_and_escaped(tmp_path):
-    shown = run_report.render(run_data(tmp_path), "2026-01-01 00:00")
+    shown = run_page(run_data(tmp_path))
     parser = _Balanced()
     parser.feed(shown)
     assert parser.open == []
@@ -191,7 +191,7 @@ def test_the_page_is_whole_self_contained_and_escaped(tmp_path):
 
 
 def test_the_page_says_what_is_missing():
-    shown = run_report.render(run_report.RunData(title="Nothing"), "now")
+    shown = run_page(run_report.RunData(title="Nothing"))
     for part in (
         "no evaluation was given",
         "no agent run was given",

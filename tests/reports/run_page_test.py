@@ -6,10 +6,9 @@ import json
 
 import pytest
 
-from motif_jax.reports import run_report
 from motif_jax.reports.measures import format_value
 from tests import browser
-from tests.made_up_runs import HOSTILE, run_data
+from tests.made_up_runs import HOSTILE, run_data, run_page
 
 pytestmark = pytest.mark.browser
 
@@ -19,7 +18,7 @@ def opened(tmp_path_factory):
     browser.require_browser()
     folder = tmp_path_factory.mktemp("page")
     data = run_data(folder / "runs")
-    (folder / "report.html").write_text(run_report.render(data, "2026-01-01 00:00"), encoding="utf-8")
+    (folder / "report.html").write_text(run_page(data), encoding="utf-8")
     with browser.open_browser() as driver:
         driver.get(f"file://{folder}/report.html")
         yield driver, data, folder

@@ -13,13 +13,13 @@ from motif_jax.reports.glance import headline
 from motif_jax.reports.measures import format_estimate
 from motif_jax.reports.run_data import RunData
 from motif_jax.support.curves import Curve
-from tests.made_up_runs import HOSTILE, run_data
+from tests.made_up_runs import HOSTILE, run_data, run_page, run_texts
 from tests.reports.glance_test import evaluation
 
 
 def test_all_three_have_the_numbers_of_the_page(tmp_path):
     data = run_data(tmp_path, hacking=True)
-    texts, plain = run_report.texts(data), run_report.as_json(data)
+    texts, plain = run_texts(data), run_report.as_json(data)
     json.dumps(plain, allow_nan=False)
     assert plain["headline"]["text"] == headline(data)[0]
     assert headline(data)[0] in texts["report.md"]
@@ -57,7 +57,7 @@ def test_numbers_that_only_the_task_knows_are_shown_behind_the_others():
     assert [row.what.key for row in rows_of(data)] == ["return", "apples_eaten"]
     [found] = [d for d in run_report.as_json(data)["differences"] if d["measure"] == "apples_eaten"]
     assert found["value"] == 1
-    for text in (*run_report.texts(data).values(), run_report.render(data, "now")):
+    for text in (*run_texts(data).values(), run_page(data)):
         assert "apples eaten" in text
     assert list(page.plots(run_report.sections(data))) == [
         f"{which}_{key}" for which in ("evaluation", "training") for key in ("return", "apples_eaten")
@@ -70,7 +70,7 @@ def test_latex_is_well_formed(tmp_path):
         f"[{HOSTILE}": data.evaluations["agent"],
         "50 % of\n\nx_y": data.evaluations["random"],
     }
-    latex = run_report.texts(data)["report.tex"]
+    latex = run_texts(data)["report.tex"]
     plain = re.sub(r"\\[\\{}&%$#_]", "", re.sub(r"(?m)^%.*|%$|.ifdim.width>.linewidth", "", latex))
     depth = 0
     for character in plain:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from motif_jax.reports import run_report, success
+from motif_jax.reports import success
 from motif_jax.reports.glance import headline
 from motif_jax.reports.run_data import RunData
+from tests.made_up_runs import run_page, run_texts
 from tests.reports.glance_test import evaluation as evaluation_of
 
 COUNT = 400
@@ -94,9 +95,9 @@ def test_what_a_run_without_another_reward_has_no_part_in_is_left_out():
     games = {name: evaluation(share) for name, share in (("agent", 0.6), ("random", 0.3))}
     data = RunData("t", evaluations=games)
     assert success.task_alone(data)
-    page, tables = run_report.render(data, "now"), run_report.texts(data)["report.md"]
+    page, tables = run_page(data), run_texts(data)["report.md"]
     for absent in ("Reward against progress", "Reward training", "what paid most", "reward hacking"):
         assert absent not in page + tables
     games["agent"]["plan"]["reward"] = {"dir": "runs/reward"}
     assert not success.task_alone(data)
-    assert "Reward against progress" in run_report.render(data, "now")
+    assert "Reward against progress" in run_page(data)
