@@ -132,7 +132,7 @@ class ChatAnnotator(Annotator):
             sampling |= {"top_k": config.sampling.top_k, "top_p": config.sampling.top_p, "seed": self._seed}
         return sampling
 
-    def open(self, position: int, question: Question) -> Conversation:
+    def open(self, question: Question, position: int = 0) -> Conversation:
         return Conversation(position, question, self.prompt.conversation(*question.items))
 
     def seed(self, dialogue: Conversation) -> int | None:

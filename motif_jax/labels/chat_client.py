@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import email.utils
+import functools
 import math
 import re
 import time
 import urllib.parse
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any
 
 import aiohttp
@@ -46,16 +46,14 @@ class NoConnectionError(Exception):
 
 
 class ChatClient:
-    """Sends chat requests to one server, open within `async with`; for one event loop."""
+    """Sends chat requests to one server; for one event loop, in which `aclose` ends it."""
 
     def __init__(self, base_url: str, key: str, timeout_seconds: float, concurrency: int) -> None:
-        """Does not connect yet.
-
-        Args:
-          base_url: such as http://HOST:8000/v1; uses the proxies of the environment (`https_proxy`, `no_proxy`).
-          key: sent with each request, unless `base_url` names a user.
-          timeout_seconds: from the start of a request to the end of its reply.
-          concurrency: most connections at a time.
+        """Args:
+        base_url: such as http://HOST:8000/v1; uses the proxies of the environment (`https_proxy`, `no_proxy`).
+        key: sent with each request, unless `base_url` names a user.
+        timeout_seconds: from the start of a request to the end of its reply.
+        concurrency: most connections at a time.
         """
         self._url = f"{base_url.rstrip('/')}/chat/completions"
         # A user in the address becomes the Authorization header, which a request has once.
@@ -64,22 +62,18 @@ class ChatClient:
         self._headers["Accept-Encoding"] = "identity"  # unpacked bodies would have no size limit
         self._timeout = aiohttp.ClientTimeout(total=timeout_seconds, sock_connect=_CONNECT_SECONDS)
         self._concurrency = concurrency
-        self._session: aiohttp.ClientSession | None = None
 
-    async def __aenter__(self) -> ChatClient:
-        self._session = aiohttp.ClientSession(
+    @functools.cached_property
+    def _session(self) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=self._concurrency, keepalive_timeout=_IDLE_SECONDS),
             headers=self._headers,
             auto_decompress=False,
             timeout=self._timeout,
             trust_env=True,
         )
-        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._session is not None
+    async def aclose(self) -> None:
         await self._session.close()
 
     async def complete(self, request: Mapping[str, Any]) -> Any:
@@ -99,7 +93,9 @@ class ChatClient:
         except TimeoutError:
             raise
         except aiohttp.ClientHttpProxyError as error:
-            raise _refused_by_proxy(error) from None
+            proxy = without_user(str(error.request_info.real_url))
+            said = f"the proxy {proxy} answers with HTTP {error.status} {error.message}"
+            raise StatusError(error.status, error.headers or {}, said) from None
         except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as error:
             raise NoConnectionError(_cause(error)) from error
         except aiohttp.ClientError as error:
@@ -115,7 +111,6 @@ class ChatClient:
 
     async def _post(self, request: Mapping[str, Any]) -> tuple[aiohttp.ClientResponse, bytes]:
         """The reply; tries again once if the server closed the connection, which may have been idle."""
-        assert self._session is not None
         for is_last in (False, True):
             try:
                 async with self._session.post(self._url, json=request, allow_redirects=False) as response:
@@ -138,27 +133,12 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
     return bytes(body)
 
 
-def _refused_by_proxy(error: aiohttp.ClientHttpProxyError) -> Exception:
-    proxy = without_user(str(error.request_info.real_url))
-    text = f"the proxy {proxy} answers with HTTP {error.status} {error.message}"
-    return (
-        NoConnectionError(text)
-        if error.status >= 500
-        else StatusError(error.status, error.headers or {}, text)
-    )
-
-
 def _cause(error: Exception) -> str:
     """The cause of an error, without text of the reply, keys and addresses."""
-    if isinstance(error, aiohttp.ClientResponseError):
-        return f"HTTP {error.status} {_unquoted(error.message)}"
-    if isinstance(error, aiohttp.ClientPayloadError):
-        return _unquoted(str(error))
+    if isinstance(error, aiohttp.ClientResponseError | aiohttp.ClientPayloadError):
+        said = error.message if isinstance(error, aiohttp.ClientResponseError) else str(error)
+        return re.split("[:\n]", said)[0]
     return str(error) or type(error).__name__
-
-
-def _unquoted(message: str) -> str:
-    return re.split("[:\n]", message)[0]
 
 
 def is_address(url: str) -> bool:

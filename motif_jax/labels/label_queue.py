@@ -7,14 +7,13 @@ import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
 from motif_jax.datasets.verdicts import FIRST, PAIR, TIE, UNKNOWN, YES, Form
 from motif_jax.labels.annotator import Prices
 from motif_jax.labels.labels import TURNED
-from motif_jax.labels.online import Labelled
 from motif_jax.labels.questions import QuestionHasher, is_reversed
 from motif_jax.labels.queue import Items, Pending, PublishedQueue, QuestionQueue
 from motif_jax.labels.store import StoredAnswer
@@ -24,6 +23,30 @@ _TOTALS = (
     "questions answers from_store ties unknown given_up failures dropped "
     "prompt_tokens completion_tokens cached_tokens"
 ).split()
+
+
+class Label(NamedTuple):
+    """The label of one question.
+
+    Attributes:
+      items: the texts, in the order of the training's.
+      label: one of the form's verdicts, never unknown.
+      probability: for one text that of yes; for two P(first) + P(tie) / 2; None if the annotator gives none.
+      seconds: from sending the question to its answer; 0 for stored answers and equal texts.
+      tokens: of prompts and answers together; 0 for what was not asked.
+      number: of the first batch that is paid with it.
+      step: environment steps of the run before that batch.
+      met: environment steps of the run before the batch that showed the text first.
+    """
+
+    items: Items
+    label: int
+    probability: float | None = None
+    seconds: float = 0.0
+    tokens: int = 0
+    number: int = 0
+    step: int = 0
+    met: int = 0
 
 
 @dataclasses.dataclass
@@ -56,12 +79,12 @@ class LabelBookkeeper:
         self._attempts = config.annotator.attempts
         self._budget = config.queue.budget
         self._lock = threading.Lock()
-        self._flight: dict[int, Pending] = {}
+        # Those in flight; all of them are True.
+        self._flight: dict[Pending, bool] = {}
         self._flying: dict[Items, Pending] = {}
         # Hashes of the texts that are settled.
         self._settled: set[int] = set()
-        self._ready: list[Labelled] = []
-        self._number = 0
+        self._ready: list[Label] = []
         self._step = 0
         self._totals = dict.fromkeys(_TOTALS, 0)
         self._interval = _Interval(time.monotonic())
@@ -86,14 +109,14 @@ class LabelBookkeeper:
         if len(item) > 1 and item[0] == item[1]:
             self._settled.add(hash(item))
             self._totals["ties"] += 1
-            self._ready.append(Labelled(item, TIE, 0.5, 0.0, 0))
+            self._ready.append(Label(item, TIE, 0.5))
             return
-        question = self.question(item)
+        question = self._question(item)
         pending = self._flying.get(question) or self._queue.enqueue(question, count, score)
         if self._form is PAIR and item not in pending.met_as:
             pending.met_as += (item,)
 
-    def question(self, item: Items) -> Items:
+    def _question(self, item: Items) -> Items:
         """The texts in the order in which they are asked."""
         if self._form is not PAIR or self._published:
             return item
@@ -106,9 +129,7 @@ class LabelBookkeeper:
                 most = 0 if self._flight else self._batch
             taken = self._queue.take(min(most, self._allowed()), time.monotonic())
             for pending in taken:
-                self._number += 1
-                pending.number = self._number
-                self._flight[pending.number] = pending
+                self._flight[pending] = True
                 self._flying[pending.items] = pending
             return taken
 
@@ -131,7 +152,11 @@ class LabelBookkeeper:
         return max(0, math.floor(min(left, 1 << 30)))
 
     def answered(
-        self, number: int, answer: StoredAnswer, tokens: Sequence[int] | None = None, seconds: float = 0.0
+        self,
+        pending: Pending,
+        answer: StoredAnswer,
+        tokens: Sequence[int] | None = None,
+        seconds: float = 0.0,
     ) -> None:
         """Counts an answer; a question in flight gets its label.
 
@@ -141,9 +166,9 @@ class LabelBookkeeper:
           seconds: from being asked to being answered.
         """
         with self._lock:
-            pending = self._land(number)
+            was_in_flight = self._land(pending)
             self._count(answer, tokens, seconds)
-            if pending is not None:
+            if was_in_flight:
                 self._settle(pending, answer, sum((tokens or (0, 0))[:2]), seconds)
 
     def _settle(self, pending: Pending, answer: StoredAnswer, tokens: int, seconds: float) -> None:
@@ -157,7 +182,9 @@ class LabelBookkeeper:
             if not self._published:
                 self._settled.add(hash(item))
             if not unknown:
-                self._ready.append(labelled(self._form, item, answer, item != pending.items, tokens, seconds))
+                self._ready.append(
+                    _labelled(self._form, item, answer, item != pending.items, tokens, seconds)
+                )
         self._totals["given_up"] += unknown
 
     def _count(self, answer: StoredAnswer, tokens: Sequence[int] | None, seconds: float) -> None:
@@ -175,19 +202,17 @@ class LabelBookkeeper:
         interval.latency_max = max(interval.latency_max, seconds)
         interval.tokens += tokens[0] + tokens[1]
 
-    def failed(self, number: int) -> None:
+    def failed(self, pending: Pending) -> None:
         with self._lock:
-            pending = self._land(number)
-            if pending is not None:
+            if self._land(pending):
                 self._totals["failures"] += 1
                 self._queue.failed(pending, time.monotonic())
                 self._queue.shrink()
 
-    def _land(self, number: int) -> Pending | None:
-        pending = self._flight.pop(number, None)
-        if pending is not None:
-            self._flying.pop(pending.items, None)
-        return pending
+    def _land(self, pending: Pending) -> bool:
+        """Whether it was in flight until now."""
+        self._flying.pop(pending.items, None)
+        return self._flight.pop(pending, False)
 
     @property
     def in_flight(self) -> int:
@@ -197,15 +222,10 @@ class LabelBookkeeper:
     def queued(self) -> int:
         return len(self._queue)
 
-    def poll(self) -> list[Labelled]:
+    def poll(self) -> list[Label]:
         with self._lock:
             ready, self._ready = self._ready, []
             return ready
-
-    def settle(self, item: Items) -> None:
-        """Removes texts whose label is known."""
-        with self._lock:
-            self._settled.add(hash(item))
 
     def metrics(self) -> dict[str, float]:
         with self._lock:
@@ -234,9 +254,7 @@ class LabelBookkeeper:
         with self._lock:
             # In the order of their arrival: a queue that asks the newest first does so again. The published one keeps no
             # such number; of its entries the newest were taken first.
-            waiting = sorted(
-                [*self._queue, *reversed(self._flight.values())], key=lambda pending: pending.met
-            )
+            waiting = sorted([*self._queue, *reversed(self._flight)], key=lambda pending: pending.met)
             # Answers not yet returned by `poll`; a resumed run looks up single texts without a label by itself.
             untaken = self._ready if self._form is PAIR else []
             return {
@@ -246,7 +264,7 @@ class LabelBookkeeper:
                     for pending in waiting
                     for place, item in enumerate(pending.met_as or (pending.items,))
                 ],
-                "ready": [list(label) for label in untaken],
+                "ready": [list(label[:5]) for label in untaken],
                 "totals": {**self._totals, "dropped": self._totals["dropped"] + self._queue.dropped},
                 "step": self._step,
             }
@@ -257,18 +275,17 @@ class LabelBookkeeper:
             self._step = state["step"]
             # Before the queue: reported labels are not asked again.
             for item, *answer in state.get("ready", []):
-                label = Labelled(tuple(item), *answer)
-                self._ready.append(label)
+                self._ready.append(Label(tuple(item), *answer))
                 if not self._published:
-                    self._settled.add(hash(label.item))
+                    self._settled.add(hash(tuple(item)))
             for item, count, score in state["pending"]:
                 self._enqueue(tuple(item), count, score)
             self._queue.shrink()
 
 
-def labelled(
+def _labelled(
     form: Form, item: Items, answer: StoredAnswer, turned: bool, tokens: int = 0, seconds: float = 0.0
-) -> Labelled:
+) -> Label:
     """The label of texts from the answer about them, or about their reverse order (`turned`)."""
     label, p = answer.label, answer.probabilities
     probability = None
@@ -277,4 +294,4 @@ def labelled(
         probability = 1.0 - probability if turned else probability
     if turned:
         label = int(TURNED[label])
-    return Labelled(item, label, probability, seconds, tokens)
+    return Label(item, label, probability, seconds, tokens)

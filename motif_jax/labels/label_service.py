@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import queue
 import random
@@ -17,16 +18,16 @@ from ml_collections import ConfigDict
 from motif_jax.datasets.verdicts import PAIR, UNKNOWN, Form
 from motif_jax.labels.annotator import Answer, Question, make_annotator
 from motif_jax.labels.conversations import ConversationLog
-from motif_jax.labels.label_queue import LabelBookkeeper, labelled
-from motif_jax.labels.online import Labelled, annotator_config, in_section
+from motif_jax.labels.label_queue import Label, LabelBookkeeper
+from motif_jax.labels.online import annotator_config, in_section
 from motif_jax.labels.questions import QuestionHasher, is_reversed
 from motif_jax.labels.queue import Items, Pending
+from motif_jax.labels.replies import ServerError
 from motif_jax.labels.store import AnswerStore
 from motif_jax.support.interruption import StoppedError, never
 
 if TYPE_CHECKING:
     from motif_jax.labels.openai_client import OpenAIAnnotator
-    from motif_jax.labels.openai_stream import OpenAIStream, QuestionOutcome
 
 # Most questions of a call of `poll` where an annotator answers at once.
 _MAX_AT_ONCE = 256
@@ -39,6 +40,8 @@ _FIRST_PAUSE_SECONDS = 0.5
 _MAX_PAUSE_SECONDS = 10.0
 # Asked before any text arrives, to see whether an answer comes.
 _FIRST = {"single": ("",), "pair": ("", "You kill the newt!")}
+# What wakes the thread: a question that was answered or failed, None for new questions, or the end.
+_Event = concurrent.futures.Future[Answer] | StoppedError | None
 
 
 class LabelService:
@@ -65,10 +68,9 @@ class LabelService:
         self._closed = False
         self._wait_seconds = section.wait_seconds
         self._is_server = section.kind == "openai"
-        self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._stream: OpenAIStream | None = None
-        # Number -> question in flight.
-        self._sent: dict[int, Question] = {}
+        self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
+        # Question in flight -> what it is, and when it was sent (monotonic).
+        self._sent: dict[concurrent.futures.Future[Answer], tuple[Pending, Question, float]] = {}
         self._error: BaseException | None = None
         self._answered_at = self._probe_at = float("-inf")
         self._failures = 0
@@ -85,10 +87,7 @@ class LabelService:
             with in_section():
                 self._annotator.start()
                 if self._is_server:
-                    from motif_jax.labels.openai_stream import OpenAIStream
-
-                    self._stream = OpenAIStream(cast("OpenAIAnnotator", self._annotator), self._events.put)
-                    self._reach(self._stream, stopped)
+                    self._reach(stopped)
         except BaseException:
             self.close()
             raise
@@ -114,24 +113,12 @@ class LabelService:
         self._bookkeeper.enqueue(items, counts, scores, step)
         self._events.put(None)
 
-    def poll(self) -> list[Labelled]:
+    def poll(self) -> list[Label]:
         """The answers since the last call; raises as `enqueue`."""
         self._check()
         if not self._is_server:
             self._ask(self._open(self._bookkeeper.take(_MAX_AT_ONCE)))
         return self._bookkeeper.poll()
-
-    def known(self, items: Sequence[Items]) -> list[Labelled]:
-        """Labels of those texts that the answer store knows; for the start, as it waits for the disk."""
-        labels = []
-        for item in items:
-            question = self._bookkeeper.question(item)
-            with self._lock:
-                answer = self._store.get(self._hasher.items(question, self._form))
-            if answer is not None and answer.label != UNKNOWN:
-                labels.append(labelled(self._form, item, answer, item != question))
-                self._bookkeeper.settle(item)
-        return labels
 
     def queued(self) -> int:
         return self._bookkeeper.queued
@@ -158,32 +145,34 @@ class LabelService:
             if self._closed:
                 return
             self._closed = True
-        if self._stream is not None:
-            self._stream.close()
+        self._annotator.close()
         if self._thread.is_alive():
             self._events.put(StoppedError())  # after the answers received meanwhile, which were paid for
             self._thread.join()
         self._store.close()
-        self._annotator.close()
 
     def _check(self) -> None:
         if self._error is not None:
             raise self._error
 
-    def _open(self, taken: Sequence[Pending]) -> list[tuple[int, Question]]:
-        """The questions without a stored answer, by number; counts stored answers at once."""
+    @property
+    def _server(self) -> OpenAIAnnotator:
+        return cast("OpenAIAnnotator", self._annotator)
+
+    def _open(self, taken: Sequence[Pending]) -> list[tuple[Pending, Question]]:
+        """The questions without a stored answer; counts stored answers at once."""
         to_ask = []
         for pending in taken:
             key = self._hasher.items(pending.items, self._form)
             answer = None if self._requeue else self._store.get(key)
             if answer is not None and (answer.label != UNKNOWN or answer.attempts >= self._attempts):
-                self._bookkeeper.answered(pending.number, answer)
+                self._bookkeeper.answered(pending, answer)
                 continue
             attempt = max(pending.attempts, answer.attempts if answer is not None else 0)
-            to_ask.append((pending.number, Question(key, pending.items, self._form, attempt=attempt)))
+            to_ask.append((pending, Question(key, pending.items, self._form, attempt=attempt)))
         return to_ask
 
-    def _ask(self, to_ask: Sequence[tuple[int, Question]]) -> None:
+    def _ask(self, to_ask: Sequence[tuple[Pending, Question]]) -> None:
         if not to_ask:
             return
         start = time.monotonic()
@@ -192,8 +181,8 @@ class LabelService:
         seconds = time.monotonic() - start
         self._keep([(*to_ask[one[0]], one[1], seconds) for one in answers if one is not None])
 
-    def _keep(self, answered: Sequence[tuple[int, Question, Answer, float]]) -> None:
-        """Writes (number, question, answer, seconds) to the store, waits for the disk, and counts them.
+    def _keep(self, answered: Sequence[tuple[Pending, Question, Answer, float]]) -> None:
+        """Writes (pending, question, answer, seconds) to the store, waits for the disk, and counts them.
 
         Raises:
           UserError: the store cannot be written.
@@ -204,10 +193,10 @@ class LabelService:
             stored = self._store.keep(pairs)
             if self._conversations is not None:
                 self._conversations.add(pairs)
-        for (number, _, answer, seconds), kept in zip(answered, stored, strict=True):
-            self._bookkeeper.answered(number, kept, answer.tokens, seconds)
+        for (pending, _, answer, seconds), kept in zip(answered, stored, strict=True):
+            self._bookkeeper.answered(pending, kept, answer.tokens, seconds)
 
-    def _reach(self, stream: OpenAIStream, stopped: Callable[[], bool]) -> None:
+    def _reach(self, stopped: Callable[[], bool]) -> None:
         """Waits until a question is answered, or a ping if the question was answered before.
 
         Raises:
@@ -218,35 +207,26 @@ class LabelService:
         items = _FIRST[self._form.name]
         if self._form is PAIR and is_reversed(self._hasher, *items):
             items = items[::-1]
-        opened = self._open([Pending(items)])
-        question = opened[0][1] if opened else None
+        to_ask = self._open([Pending(items)])
         waits = False
         while True:
-            stream.ask(0, question)
-            outcome = self._first_outcome(stopped)
-            error = outcome.error
-            if error is None:
-                if question is not None and outcome.answer is not None:
-                    self._keep([(0, question, outcome.answer, time.monotonic() - outcome.sent)])
+            sent = time.monotonic()
+            try:
+                for pending, question in to_ask:
+                    answer = _result(self._server.submit(question), stopped)
+                    self._keep([(pending, question, answer, time.monotonic() - sent)])
+                if not to_ask:
+                    _result(self._server.ping(), stopped)
                 return
-            # A server may ask for a longer pause than the longest wait.
-            rests = cast("OpenAIAnnotator", self._annotator).quiet_seconds()
-            if not error.passing or time.monotonic() + rests >= deadline:
-                raise error
-            if not waits:
-                print(f"the annotator waits: {error}", file=sys.stderr, flush=True)
-                waits = True
+            except ServerError as error:
+                # A server may ask for a longer pause than the longest wait.
+                rests = self._server.quiet_seconds()
+                if not error.kind or time.monotonic() + rests >= deadline:
+                    raise
+                if not waits:
+                    print(f"the annotator waits: {error}", file=sys.stderr, flush=True)
+                    waits = True
             time.sleep(min(_AGAIN_SECONDS, max(0.0, deadline - time.monotonic())))
-
-    def _first_outcome(self, stopped: Callable[[], bool]) -> QuestionOutcome:
-        while not stopped():
-            with contextlib.suppress(queue.Empty):
-                event = self._events.get(timeout=_LOOK_SECONDS)
-                if isinstance(event, BaseException):
-                    raise event
-                if event is not None:
-                    return event
-        raise StoppedError
 
     def _work(self) -> None:
         try:
@@ -259,39 +239,43 @@ class LabelService:
         except BaseException as error:  # raised in the training's thread, by `_check`
             self._error = error
 
-    def _new_events(self) -> list[Any]:
-        events = []
+    def _new_events(self) -> list[_Event]:
+        events: list[_Event] = []
         with contextlib.suppress(queue.Empty):
             events.append(self._events.get(timeout=_LOOK_SECONDS))
             while True:
                 events.append(self._events.get_nowait())
         return events
 
-    def _take_in(self, events: Sequence[QuestionOutcome | BaseException | None]) -> None:
-        answered, error = [], None
+    def _take_in(self, events: Sequence[_Event]) -> None:
+        answered = []
+        fault: BaseException | None = None
         for event in events:
-            if isinstance(event, BaseException):
-                error = error or event
-            elif event is not None:
-                question = self._sent.pop(event.number)
-                if event.answer is None:
-                    self._bookkeeper.failed(event.number)
-                    self._missed(event)
+            if isinstance(event, StoppedError):
+                fault = fault or event
+            elif event is not None and not event.cancelled():
+                pending, question, sent = self._sent.pop(event)
+                error = event.exception()
+                if error is None:
+                    answered.append((pending, question, event.result(), time.monotonic() - sent))
+                elif isinstance(error, ServerError):
+                    self._bookkeeper.failed(pending)
+                    self._missed(sent, error)
                 else:
-                    answered.append((event.number, question, event.answer, time.monotonic() - event.sent))
+                    fault = fault or error
         if answered:
             self._answered_at, self._failures = time.monotonic(), 0
             self._keep(answered)
             self._report(True)
         # Answers before a fault are kept, too: they were paid for.
-        if error is not None:
-            raise error
+        if fault is not None:
+            raise fault
 
-    def _missed(self, outcome: QuestionOutcome) -> None:
+    def _missed(self, sent: float, error: ServerError) -> None:
         """A failure means that the server is away if nothing was answered since its question was sent."""
-        if outcome.sent <= self._answered_at:
+        if sent <= self._answered_at:
             return
-        self._report(False, outcome.error.cause if outcome.error is not None else "")
+        self._report(False, error.cause)
         if time.monotonic() >= self._probe_at:
             pause = min(_MAX_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2.0 ** min(self._failures, 10))
             self._failures += 1
@@ -299,19 +283,18 @@ class LabelService:
 
     def _send(self) -> None:
         while True:
-            most = cast("OpenAIAnnotator", self._annotator).concurrency
+            most = self._server.concurrency
             if not self._bookkeeper.server_up:
                 most = 1 if time.monotonic() >= self._probe_at else 0
             room = most - self._bookkeeper.in_flight
             with self._lock:
                 taken = [] if self._closed or room <= 0 else self._bookkeeper.take(room)
-                to_ask = self._open(taken)
+                for pending, question in self._open(taken):
+                    future = self._server.submit(question)
+                    self._sent[future] = pending, question, time.monotonic()
+                    future.add_done_callback(self._events.put)
             if not taken:
                 return
-            for number, question in to_ask:
-                self._sent[number] = question
-                assert self._stream is not None
-                self._stream.ask(number, question)
 
     def _report(self, up: bool, cause: str = "") -> None:
         bookkeeper = self._bookkeeper
@@ -323,3 +306,11 @@ class LabelService:
         else:
             text = f"the annotator has no answers: {cause}; training continues"
         print(text, file=sys.stderr, flush=True)
+
+
+def _result(future: concurrent.futures.Future[Any], stopped: Callable[[], bool]) -> Any:
+    while not future.done():
+        if stopped():
+            raise StoppedError
+        concurrent.futures.wait([future], timeout=_LOOK_SECONDS)
+    return future.result()

@@ -1,4 +1,4 @@
-"""Labels during a training: config, and the labels of `label_service.py`."""
+"""Config sections of a training that asks for labels (`label_service.py`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
 
 from ml_collections import ConfigDict
 
@@ -17,30 +16,9 @@ from motif_jax.labels.store import check_store
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
-if TYPE_CHECKING:
-    from motif_jax.labels.label_service import LabelService
-
 # Folder of a run's own answer store, in the run folder.
 STORE = "answers"
 CONVERSATIONS = "conversations"
-
-
-class Labelled(NamedTuple):
-    """The label of one question.
-
-    Attributes:
-      item: the texts, in the order of the training's.
-      label: one of the form's verdicts, never unknown.
-      probability: for one text that of yes; for two P(first) + P(tie) / 2; None if the annotator gives none.
-      latency_seconds: from sending the question to its answer; 0 for stored answers and equal texts.
-      tokens: of prompts and answers together; 0 for what was not asked.
-    """
-
-    item: tuple[str, ...]
-    label: int
-    probability: float | None
-    latency_seconds: float
-    tokens: int
 
 
 def check(config: ConfigDict, form: Form) -> None:
@@ -86,10 +64,3 @@ def in_run(config: ConfigDict, folder: str | os.PathLike[str]) -> ConfigDict:
         os.path.join(folder, CONVERSATIONS) if section.get("keep_conversations") else ""
     )
     return config
-
-
-def make_source(config: ConfigDict, form: Form) -> LabelService:
-    """The label service of `config` (sections `annotator`, `queue` and `compat`), after `in_run`."""
-    from motif_jax.labels.label_service import LabelService
-
-    return LabelService(config, form)

@@ -1,7 +1,7 @@
 """Language models behind any server with the OpenAI protocol: vLLM, llama.cpp, a hosted one.
 
-The conversation of one question, the faults of servers, and the loop that sends a request again; `openai_stream.py` asks
-many at a time. The key comes from the environment and never appears in messages.
+The conversation of one question, the faults of servers, and the loop that sends a request again, on an event loop in a
+thread. The key comes from the environment and never appears in messages.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ import dataclasses
 import itertools
 import math
 import os
+import queue
 import random
 import re
+import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from typing import Any, NoReturn
 
 from motif_jax.datasets.verdicts import UNKNOWN, Form
@@ -37,7 +40,6 @@ from motif_jax.labels.chat_client import (
     retry_after,
     without_user,
 )
-from motif_jax.labels.openai_stream import answers
 from motif_jax.labels.replies import (
     ANSWER_LIMIT,
     CONTENT,
@@ -51,6 +53,8 @@ from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 from motif_jax.support.progress import format_seconds
 
+# How often a wait for answers returns to the caller.
+_HEARTBEAT_SECONDS = 0.25
 _MAX_PAUSE_SECONDS = 60.0
 # A server that asks for a longer wait ends the run, which can be resumed later.
 _MAX_RETRY_AFTER_SECONDS = 3600.0
@@ -67,15 +71,11 @@ _OWN_FIELDS = ("model", "messages")
 
 
 class _Refused(Exception):
-    """The server refuses this question; `usage`: tokens (prompt, completion, cached) that it charged."""
-
-    def __init__(self, why: str, usage: tuple[int, int, int] = (0, 0, 0)) -> None:
-        super().__init__(why)
-        self.usage = usage
+    """The server refuses this question."""
 
 
 class OpenAIAnnotator(ChatAnnotator):
-    """Asks a chat model through a server."""
+    """Asks a chat model through a server. `start` before the first question."""
 
     def __init__(self, config: Any, form: Form, dataset: Any = None) -> None:
         del dataset  # the items are all it judges
@@ -94,6 +94,7 @@ class OpenAIAnnotator(ChatAnnotator):
         )
         self._config = config
         self._settings = settings
+        self._thread: threading.Thread | None = None
         self._limit: str | None = _LIMITS[0]
         self._retries: collections.Counter[str] = collections.Counter()
         self._last_cause = ""
@@ -132,42 +133,74 @@ class OpenAIAnnotator(ChatAnnotator):
         return {**counts, "refused": self._refused, "answer_limit": self._limit or "the server's own"}
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer] | None]:
-        """Yields each answer when it is complete, and None now and then.
+        rest = iter(enumerate(questions))
+        running: dict[Future[Answer], int] = {}
+        done: queue.SimpleQueue[Future[Answer]] = queue.SimpleQueue()
+        try:
+            while True:
+                for position, question in itertools.islice(rest, self.concurrency - len(running)):
+                    future = self.submit(question, self._settings.retries)
+                    running[future] = position
+                    future.add_done_callback(done.put)
+                if not running:
+                    return
+                try:
+                    future = done.get(timeout=_HEARTBEAT_SECONDS)
+                except queue.Empty:
+                    yield None
+                else:
+                    yield running.pop(future), future.result()
+        finally:
+            for future in running:
+                future.cancel()
 
-        Raises:
-          UserError: the server is down, refuses, hangs or sends rubbish, after all retries.
-        """
-        return answers(self, questions, self._settings.retries)
-
-    def client(self) -> ChatClient:
+    def start(self) -> None:
         settings = self._settings
-        return ChatClient(settings.base_url, self._key, settings.timeout_seconds, settings.concurrency)
+        self._client = ChatClient(settings.base_url, self._key, settings.timeout_seconds, self.concurrency)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="openai", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Cancels the questions in flight."""
+        if self._thread is None:
+            return
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        self._thread = None
+
+    async def _end(self) -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._client.aclose()
+
+    def submit(self, question: Question, retries: int = 0) -> Future[Answer]:
+        """Asks in the background, a turn that fails again at most `retries` times; the future may raise `ServerError`."""
+        return asyncio.run_coroutine_threadsafe(self._ask(question, retries), self._loop)
+
+    def ping(self) -> Future[None]:
+        """Has the model say one token, in the background; the future may raise `ServerError`."""
+        return asyncio.run_coroutine_threadsafe(self._greet(), self._loop)
 
     def quiet_seconds(self) -> float:
         """Seconds from now in which the server wants no requests; thread safe."""
         return max(0.0, self._quiet_until - time.monotonic())
 
-    async def greet(self, client: ChatClient) -> None:
-        """Has the model say one token.
-
-        Raises:
-          ServerError: it does not.
-        """
+    async def _greet(self) -> None:
         turns = [{"role": "user", "content": "Hello."}]
         request = {"model": self._settings.model, "messages": turns, "max_tokens": 1}
         with contextlib.suppress(_Refused):
-            await self._send(client, request)
+            await self._send(request)
 
-    async def ask(self, client: ChatClient, position: int, question: Question, retries: int) -> Answer:
-        """One question's whole conversation; each turn is sent again at most `retries` times.
-
-        Raises:
-          ServerError: the server does not answer.
-        """
-        dialogue = self.open(position, question)
+    async def _ask(self, question: Question, retries: int) -> Answer:
+        dialogue = self.open(question)
         while True:
             try:
-                choice = await self._complete(client, dialogue, retries)
+                choice = await self._complete(dialogue, retries)
             except _Refused as error:
                 return dialogue.answer(UNKNOWN, note=str(error))
             if self.mode == "soft":
@@ -186,34 +219,22 @@ class OpenAIAnnotator(ChatAnnotator):
     def _prefill(self) -> str:
         return self.prompt.answer.prefix.rstrip()
 
-    async def _complete(self, client: ChatClient, dialogue: Conversation, retries: int) -> Any:
+    async def _complete(self, dialogue: Conversation, retries: int) -> Any:
         request = self._request(dialogue)
         spread = random.Random(dialogue.question.id)
         for retry in itertools.count():
-            pause = min(2.0**retry, _MAX_PAUSE_SECONDS) * spread.uniform(0.75, 1.25)
             try:
-                usage, choice = await self._send(client, request)
+                return await self._send(request, dialogue)
             except ServerError as error:
-                if not error.passing or retry == retries:
+                if not error.kind or retry == retries:
                     raise
                 self._last_cause = error.kind
                 self._retries[error.kind] += 1
-                await asyncio.sleep(pause)
-            except _Refused as refused:
-                dialogue.cost(*refused.usage)
-                raise
-            else:
-                dialogue.cost(*usage)
-                return choice
+            await asyncio.sleep(min(2.0**retry, _MAX_PAUSE_SECONDS) * spread.uniform(0.75, 1.25))
         raise AssertionError
 
-    async def _send(self, client: ChatClient, request: dict[str, Any]) -> tuple[tuple[int, int, int], Any]:
-        """Sends a request once: tokens (prompt, completion, cached) and the choice.
-
-        Raises:
-          ServerError: no answer; another try may help if it is `passing`.
-          _Refused: the server refuses this question.
-        """
+    async def _send(self, request: dict[str, Any], dialogue: Conversation | None = None) -> Any:
+        """Sends a request once, whose cost `dialogue` bears: the choice of the reply; raises ServerError or _Refused."""
         for most in [request.pop(name) for name in _LIMITS if name in request]:
             if self._limit is not None:
                 request[self._limit] = most
@@ -221,12 +242,12 @@ class OpenAIAnnotator(ChatAnnotator):
             await asyncio.sleep(seconds)
         self._in_flight += 1
         try:
-            usage, choice = checked(await client.complete(request))
+            usage, choice = checked(await self._client.complete(request))
         except StatusError as error:
             if error.status in _MAY_PASS:
                 raise self._status(error) from error
             self._lasting(error, request)
-            return await self._send(client, request)  # without what the server did not like
+            return await self._send(request, dialogue)  # without what the server did not like
         except TimeoutError as error:
             what = f"hangs: no answer within {self._settings.timeout_seconds:g} s"
             raise self._failure(what, error, "no answer in time") from error
@@ -236,10 +257,12 @@ class OpenAIAnnotator(ChatAnnotator):
             raise self._failure("returns rubbish", error, "rubbish") from error
         finally:
             self._in_flight -= 1
+        if dialogue is not None:
+            dialogue.cost(*usage)
         if choice.get("finish_reason") == "content_filter":
-            self._refuse("finish_reason content_filter", usage)
+            self._refuse("finish_reason content_filter")
         self._answered += 1
-        return usage, choice
+        return choice
 
     def _status(self, error: StatusError) -> ServerError:
         """The fault of a passing HTTP status; records how long the server wants no requests."""
@@ -285,20 +308,18 @@ class OpenAIAnnotator(ChatAnnotator):
             return text if settings.model in str(error) else text + hint
         return f"refuses the request with HTTP {error.status}"
 
-    def _refuse(self, error: StatusError | str, usage: tuple[int, int, int] = (0, 0, 0)) -> NoReturn:
+    def _refuse(self, error: StatusError | str) -> NoReturn:
         """Raises: this question is unknown, unless the server refuses every one."""
         self._refused += 1
         if self._refused >= _MAX_REFUSED and not self._answered:
             raise self._failure(f"refused all of {self._refused} questions by their content", error)
-        raise _Refused(REFUSED, usage)
+        raise _Refused(REFUSED)
 
     def _failure(self, what: str, error: BaseException | str, kind: str = "") -> ServerError:
         """The one-line error of a server with its cause, without the key. `kind`: of a fault that may pass."""
         what, detail = (" ".join(self._blotted(str(text)).split()) for text in (what, error))
         url, detail = without_user(self._settings.base_url), detail[:200] or type(error).__name__
-        failure = ServerError(f"the server {url} {what[:400]} ({detail})", kind)
-        failure.__cause__ = error if isinstance(error, BaseException) else None
-        return failure
+        return ServerError(f"the server {url} {what[:400]} ({detail})", kind)
 
     def _blotted(self, text: str) -> str:
         """`text` without the key, plain or escaped for JSON and URLs.
@@ -335,7 +356,7 @@ class OpenAIAnnotator(ChatAnnotator):
         return request | extra
 
     def preview(self, question: Question) -> Preview:
-        turns = self._request(self.open(0, question))["messages"]
+        turns = self._request(self.open(question))["messages"]
         text = "\n".join(f"[{turn['role']}]\n{turn['content']}" for turn in turns)
         return Preview(text, math.ceil(len(text) / _CHARACTERS_PER_TOKEN), exact=False)
 

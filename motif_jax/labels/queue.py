@@ -20,12 +20,11 @@ _FIRST_PAUSE_SECONDS = 1.0
 _MAX_PAUSE_SECONDS = 30.0
 
 
-@dataclasses.dataclass(slots=True)
+@dataclasses.dataclass(slots=True, eq=False)
 class Pending:
     """A question that is queued or in flight.
 
     Attributes:
-      number: assigned when it leaves the queue.
       count: steps that showed it since it was queued.
       score: priority of its answer; higher is more.
       met: number of the `enqueue` that showed it last.
@@ -36,7 +35,6 @@ class Pending:
     """
 
     items: Items
-    number: int = 0
     count: int = 0
     score: float = 0.0
     met: int = 0

@@ -35,10 +35,6 @@ class ServerError(UserError):
         super().__init__(f"{cause}; everything answered so far is kept, the same command resumes from there")
         self.cause, self.kind = printable(cause), kind
 
-    @property
-    def passing(self) -> bool:
-        return bool(self.kind)
-
 
 class Rubbish(Exception):
     """A reply violates the protocol."""

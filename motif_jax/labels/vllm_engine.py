@@ -118,7 +118,7 @@ class VllmAnnotator(ChatAnnotator):
             while True:
                 while (room := limit - len(queued)) >= step:
                     chunk = itertools.islice(waiting, min(_CHUNK, room))
-                    dialogues = [self.open(position, question) for position, question in chunk]
+                    dialogues = [self.open(question, position) for position, question in chunk]
                     if not dialogues:
                         break
                     for dialogue in self._enqueue(dialogues, queued):
@@ -237,9 +237,7 @@ class VllmAnnotator(ChatAnnotator):
         tokenizer = self._tokenizer
         if self.mode == "soft" and self._prefill is None:
             self._prefill = self._find_prefill(tokenizer)
-        text = self._render(
-            tokenizer, self._turns(self.open(0, question)), continued=self._prefill is not None
-        )
+        text = self._render(tokenizer, self._turns(self.open(question)), continued=self._prefill is not None)
         return Preview(text, len(tokenizer.encode(text, add_special_tokens=False)))
 
     @functools.cached_property

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from motif_jax.labels.label_queue import Label
 from motif_jax.networks import layout
 from motif_jax.networks.classifier import MessageClassifier
 from motif_jax.published import name_matching, torch_file
@@ -130,7 +131,7 @@ def reward_item(labels: dict[str, int], params: Any | None, workdir: Path) -> di
     path.unlink(missing_ok=True)  # of an import that was killed
     log = label_log.LabelLog(path)
     try:
-        log.append(label_log.Label(0, 0, (text,), label) for text, label in labels.items())
+        log.append(Label((text,), label) for text, label in labels.items())
         log.sync()
         book: dict[str, Any] = {"length": log.length, "labels": len(labels), "own": None}
     finally:

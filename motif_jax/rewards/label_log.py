@@ -10,35 +10,13 @@ import hashlib
 import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from motif_jax.labels.label_queue import Label
 from motif_jax.support.checked_lines import LineWriter, read_lines
 from motif_jax.support.errors import UserError
 
 FILE = "labels.jsonl"
-
-
-class Label(NamedTuple):
-    """A label that the reward took up.
-
-    Attributes:
-      number: of the first batch that is paid with it.
-      step: environment steps of the run before that batch.
-      items: the text that was judged, or the pair.
-      label: a verdict's place in its form (`datasets/verdicts.py`), never UNKNOWN.
-      probability: of one text that of yes, of two P(first) + P(tie) / 2; None where the annotator gave none.
-      met: environment steps of the run before the batch that showed the text first.
-      seconds: duration of the answer; 0 from the answer store.
-    """
-
-    number: int
-    step: int
-    items: tuple[str, ...]
-    label: int
-    probability: float | None = None
-    met: int = 0
-    seconds: float = 0.0
-    tokens: int = 0
 
 
 def _encode(label: Label) -> tuple[str, dict[str, Any]]:
@@ -55,14 +33,14 @@ def _encode(label: Label) -> tuple[str, dict[str, Any]]:
 
 def _decode(value: dict[str, Any]) -> Label:
     return Label(
-        int(value["at"]),
-        int(value["step"]),
         tuple(value["items"]),
         int(value["label"]),
         value.get("p"),
-        int(value["met"]),
         float(value.get("seconds", 0.0)),
         int(value.get("tokens", 0)),
+        int(value["at"]),
+        int(value["step"]),
+        int(value["met"]),
     )
 
 

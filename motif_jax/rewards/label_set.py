@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from motif_jax.rewards.label_log import Label
+from motif_jax.labels.label_queue import Label
 from motif_jax.support.errors import UserError
 
 WIDTH = 256

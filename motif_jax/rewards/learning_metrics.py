@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from motif_jax.datasets.verdicts import Form
-from motif_jax.rewards.label_log import Label
+from motif_jax.labels.label_queue import Label
 
 
 class LearningMetrics:

@@ -10,7 +10,7 @@ import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from ml_collections import ConfigDict
@@ -19,16 +19,15 @@ from motif_jax.datasets.verdicts import SINGLE, Form
 from motif_jax.envs import registry
 from motif_jax.labels import online
 from motif_jax.labels.captions import decode_message
+from motif_jax.labels.label_queue import Label
+from motif_jax.labels.label_service import LabelService
 from motif_jax.rewards.intrinsic import BatchMessages, IntrinsicReward, ObservationSpec, RewardSetup
-from motif_jax.rewards.label_log import FILE, Label, LabelLog, read_labels
+from motif_jax.rewards.label_log import FILE, LabelLog, read_labels
 from motif_jax.rewards.learning_metrics import LearningMetrics
 from motif_jax.rewards.message_stats import NO_LABEL, MessageStats
 from motif_jax.rewards.message_table import Values
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
-
-if TYPE_CHECKING:
-    from motif_jax.labels.online import Labelled
 
 _LOG_REMEDY = "put it back from a copy, or start the run again in another --workdir"
 
@@ -63,7 +62,7 @@ class OnlineReward(IntrinsicReward):
         self.asking = 0
         self._changed = self._labels = 0
         self.learning = LearningMetrics(self.form)
-        self.source = online.make_source(online.in_run(run.config, run.folder), self.form)
+        self.source = LabelService(online.in_run(run.config, run.folder), self.form)
         self._log = LabelLog(run.folder / FILE)
         # Labels that came after the checkpoint that the run resumes from.
         self._later: list[Label] = []
@@ -181,7 +180,7 @@ class OnlineReward(IntrinsicReward):
     def _learn(self, number: int) -> None:
         # Before the answers are taken: one that comes meanwhile is still counted as being asked.
         self.asking = self.source.in_flight()
-        labels, self._later = [*self._later, *map(_as_label, self.source.poll())], []
+        labels, self._later = [*self._later, *self.source.poll()], []
         taken = self.take([self._dated(label, number) for label in labels])
         if self.advance(len(taken)) or taken:
             self.version, self._changed = self.version + 1, number
@@ -249,7 +248,3 @@ class OnlineReward(IntrinsicReward):
                 "reward/texts_labelled_share": float(np.mean(labelled)) if seen else 0.0,
                 **self.source.metrics(),
             }
-
-
-def _as_label(one: Labelled) -> Label:
-    return Label(0, 0, one.item, one.label, one.probability, 0, one.latency_seconds, one.tokens)

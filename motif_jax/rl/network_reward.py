@@ -9,8 +9,8 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
+from motif_jax.labels.label_queue import Label
 from motif_jax.rewards.intrinsic import ObservationSpec, RewardSetup
-from motif_jax.rewards.label_log import Label
 from motif_jax.rewards.label_set import WIDTH, LabelSet
 from motif_jax.rewards.message_stats import NO_LABEL
 from motif_jax.rewards.message_table import MessageTable

@@ -15,9 +15,9 @@ from motif_jax.algorithms import preference
 from motif_jax.algorithms.preference import PreferenceBatch, PreferenceState
 from motif_jax.algorithms.statistics import RunningMoments
 from motif_jax.datasets.verdicts import PAIR, TIE
+from motif_jax.labels.label_queue import Label
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
 from motif_jax.rewards.intrinsic import BatchMessages, RewardSetup
-from motif_jax.rewards.label_log import Label
 from motif_jax.rewards.label_set import Examples, as_bytes
 from motif_jax.rewards.learned import cautious
 from motif_jax.rewards.message_table import Values

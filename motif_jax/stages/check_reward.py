@@ -12,6 +12,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.datasets.verdicts import SINGLE, YES
 from motif_jax.labels import online
+from motif_jax.labels.label_service import LabelService
 from motif_jax.reports import evaluation_files
 from motif_jax.reports.messages import message_of
 from motif_jax.reports.statistics import Estimate, wilson
@@ -133,17 +134,16 @@ def _ask(folder: Path, texts: Sequence[str], seconds: float) -> dict[str, int]:
     for name in config.queue.budget:
         config.queue.budget[name] = None
     config.queue.size = max(config.queue.size, len(texts))
-    source, found = online.make_source(config, SINGLE), {}
+    config.compat.oni_requeue = False  # answers of the store count
+    source = LabelService(config, SINGLE)
+    found: dict[str, int] = {}
     try:
         source.start()
-        items = [(text,) for text in texts]
-        found = {one.item[0]: one.label for one in source.known(items)}
-        missing = [item for item in items if item[0] not in found]
-        source.enqueue(missing, [1] * len(missing), None, 0)
+        source.enqueue([(text,) for text in texts], [1] * len(texts), None, 0)
         deadline = time.monotonic() + seconds
-        while missing and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
             labels = source.poll()
-            found |= {one.item[0]: one.label for one in labels}
+            found |= {label.items[0]: label.label for label in labels}
             waits = source.queued() or source.metrics().get("annotator/in_flight")
             if len(found) == len(texts) or not (labels or waits):
                 break

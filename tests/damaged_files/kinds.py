@@ -110,10 +110,11 @@ def metrics(path: Path) -> None:
 
 
 def _label_log(at: Path) -> Path:
-    from motif_jax.rewards.label_log import Label, LabelLog
+    from motif_jax.labels.label_queue import Label
+    from motif_jax.rewards.label_log import LabelLog
 
     log = LabelLog(at / "labels.jsonl")
-    log.append([Label(1, 10, ("a key",), 1, 0.7, 5, 0.1, 3)])
+    log.append([Label(("a key",), 1, 0.7, 0.1, 3, number=1, step=10, met=5)])
     log.close()
     return at / "labels.jsonl"
 

@@ -20,6 +20,7 @@ from motif_jax import schema
 from motif_jax.datasets.verdicts import SINGLE
 from motif_jax.labels import defaults, online
 from motif_jax.labels.conversations import read_conversations
+from motif_jax.labels.label_service import LabelService
 from motif_jax.support.errors import UserError
 from tests import tiny_judge
 from tests.end_to_end.annotate_datasets import (
@@ -183,7 +184,7 @@ def online_accuracy(folder, **values):
     config.annotator.sampling.max_tokens = 64
     config.update_from_flattened_dict({f"annotator.{key}": value for key, value in values.items()})
     online.check(config, SINGLE)
-    source = online.make_source(config, SINGLE)
+    source = LabelService(config, SINGLE)
     rng = random.Random(9)
     items = list({(tiny_judge.pair(rng)[0],) for _ in range(200)})
     told = []
@@ -195,7 +196,7 @@ def online_accuracy(folder, **values):
             wait_until(lambda: told.extend(source.poll()) or len(told) >= wanted, "labels", 300.0)  # noqa: B023
     finally:
         source.close()
-    return sum(entry.label == tiny_judge.good(entry.item[0]) for entry in told) / len(items)
+    return sum(entry.label == tiny_judge.good(entry.items[0]) for entry in told) / len(items)
 
 
 def test_openai_compatible_server(judge, dataset, tmp_path):

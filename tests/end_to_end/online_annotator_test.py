@@ -10,6 +10,7 @@ import pytest
 
 from motif_jax.datasets.verdicts import NO, PAIR, SINGLE, TIE, YES
 from motif_jax.labels import online
+from motif_jax.labels.label_service import LabelService
 from motif_jax.labels.lexicon import LexiconJudge, load_lexicon
 from motif_jax.support.errors import UserError
 from tests.end_to_end.served_lexicon import serve_lexicon
@@ -35,7 +36,7 @@ def make(tmp_path):
         config.annotator.wait_seconds = 120.0
         config.update_from_flattened_dict({key.replace("__", "."): value for key, value in values.items()})
         online.check(config, form)
-        source = online.make_source(config, form)
+        source = LabelService(config, form)
         made.append(source)
         if start:
             source.start()
@@ -53,7 +54,7 @@ def ask(source, *texts):
 def answers(source, count, seconds=500.0):
     told = []
     wait_until(lambda: told.extend(source.poll()) or len(told) >= count, "labels", seconds, 0.01)
-    return {entry.item: entry for entry in told}
+    return {entry.items: entry for entry in told}
 
 
 @pytest.mark.parametrize("form", [SINGLE, PAIR])

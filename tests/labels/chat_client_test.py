@@ -113,7 +113,7 @@ def no_proxies(monkeypatch):
 
 def complete(url, timeout_seconds=LONG_SECONDS, key="sk-1", request=None):
     async def work():
-        async with ChatClient(url, key, timeout_seconds, concurrency=2) as client:
+        async with contextlib.aclosing(ChatClient(url, key, timeout_seconds, concurrency=2)) as client:
             return await client.complete(request or {"model": "m"})
 
     return asyncio.run(work())
@@ -171,7 +171,8 @@ def test_a_connection_that_was_closed_meanwhile_is_no_fault(listen):
     server, replies = listen(answer_once), []
 
     async def work():
-        async with ChatClient(f"http://{server.address}/v1", "sk-1", LONG_SECONDS, concurrency=1) as client:
+        client = ChatClient(f"http://{server.address}/v1", "sk-1", LONG_SECONDS, concurrency=1)
+        async with contextlib.aclosing(client):
             for _ in range(3):
                 replies.append(await client.complete({"model": "m"}))
 
@@ -193,15 +194,12 @@ def test_no_key_follows_to_another_address(listen, status):
     assert other.requests == []
 
 
-@pytest.mark.parametrize(
-    ("status", "fault"),
-    [("407 Proxy Authentication Required", StatusError), ("503 Service Unavailable", NoConnectionError)],
-)
-def test_a_proxy_that_refuses_is_named_without_its_password(listen, monkeypatch, status, fault):
+def test_a_proxy_that_refuses_is_named_without_its_password(listen, monkeypatch):
+    status = "407 Proxy Authentication Required"
     proxy = listen(answer(b"", status))
     monkeypatch.setenv("https_proxy", f"http://me:word@{proxy.address}")
     with pytest.raises(
-        fault, match=rf"^the proxy http://{proxy.address} answers with HTTP {status}$"
+        StatusError, match=rf"^the proxy http://{proxy.address} answers with HTTP {status}$"
     ) as caught:
         complete("https://judge.invalid/v1")
     assert "word" not in str(caught.value)

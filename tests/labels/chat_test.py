@@ -20,7 +20,7 @@ def soft():
 
     def soft(form, *masses):
         annotator = make_annotator(config, form)
-        dialogue = annotator.open(0, Question("a" * 32, ("text",) * len(form.items), form))
+        dialogue = annotator.open(Question("a" * 32, ("text",) * len(form.items), form))
         logs = [math.log(mass) if mass else -math.inf for mass in masses]
         return annotator.soft(dialogue, logs, "so")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from types import SimpleNamespace
 
@@ -34,19 +33,19 @@ def ask(monkeypatch):
     """Asks a question that gets such a reply."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     asking = {mode: annotator(**{"answer.mode": mode}) for mode in ("analysis", "soft")}
+    for one in asking.values():
+        one.start()
 
     def ask(status, body, headers=(), mode="analysis"):
         async def post(self, request):
             return SimpleNamespace(status=status, headers=dict(headers)), body.encode()
 
-        async def work():
-            async with asking[mode].client() as client:
-                return await asking[mode].ask(client, 0, ASKED, retries=0)
-
         monkeypatch.setattr(ChatClient, "_post", post)
-        return asyncio.run(work())
+        return asking[mode].submit(ASKED).result()
 
-    return ask
+    yield ask
+    for one in asking.values():
+        one.close()
 
 
 def reply(content, **more):

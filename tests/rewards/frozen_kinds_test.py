@@ -11,6 +11,7 @@ import pytest
 from motif_jax import rewards
 from motif_jax.datasets.verdicts import FIRST, NO, YES
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
+from motif_jax.labels.label_queue import Label
 from motif_jax.rewards import label_log, word_vectors
 from motif_jax.rewards.bag_of_words import goal_sentence
 from motif_jax.rewards.word_vectors import FileVectors, HashedVectors
@@ -89,12 +90,12 @@ def test_the_labels_of_another_run_are_a_table(tmp_path):
         log.close()
         return section("table", table=str(folder))
 
-    labels = label_log.Label(1, 10, ("You kill it!",), YES), label_log.Label(3, 30, ("",), NO)
+    labels = Label(("You kill it!",), YES), Label(("",), NO)
     config = write(tmp_path / "single", *labels)
     rewards.check(config)
     np.testing.assert_array_equal(paid(config, b"You kill it!", b"", b"new")[1], np.float32([1, 0, 0]))
     with pytest.raises(UserError, match="its labels are of pairs"):
-        rewards.check(write(tmp_path / "pairs", label_log.Label(1, 10, ("a", "b"), FIRST)))
+        rewards.check(write(tmp_path / "pairs", Label(("a", "b"), FIRST)))
 
 
 def test_a_table_has_to_be_given():

@@ -10,7 +10,8 @@ import pytest
 
 from motif_jax import rewards
 from motif_jax.envs import registry
-from motif_jax.rewards.label_log import FILE, Label, read_log
+from motif_jax.labels.label_queue import Label
+from motif_jax.rewards.label_log import FILE, read_log
 from motif_jax.rl.learner import Learner
 from motif_jax.stages import train_agent
 from motif_jax.support.errors import UserError

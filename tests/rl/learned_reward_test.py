@@ -14,8 +14,9 @@ import pytest
 from motif_jax import rewards
 from motif_jax.algorithms import classification
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
+from motif_jax.labels.label_queue import Label
 from motif_jax.rewards import BatchMessages, RunSetup, load_intrinsic
-from motif_jax.rewards.label_log import FILE, Label, read_log
+from motif_jax.rewards.label_log import FILE, read_log
 from motif_jax.rewards.label_set import LabelSet, as_bytes
 from motif_jax.rewards.learned import cautious
 from motif_jax.rl.classification import ClassificationReward, ClassifierModel
@@ -267,10 +268,10 @@ def test_a_reward_resumes_with_its_labels_and_parameters(
 def test_a_label_set_that_grows_leaves_what_it_gave() -> None:
     grown = LabelSet(2, (1.0, 0.0, 0.5), soft=True)
     for number in range(300):
-        grown.add(Label(0, 0, (f"text {number}", "text 0"), number % 3, 0.25 if number == 1 else None))
+        grown.add(Label((f"text {number}", "text 0"), number % 3, 0.25 if number == 1 else None))
     early = grown.first(3)
     for number in range(300, 900):
-        grown.add(Label(0, 0, (f"text {number}", "text 0"), 0))
+        grown.add(Label((f"text {number}", "text 0"), 0))
     np.testing.assert_array_equal(early.targets, [1.0, 0.25, 0.5])
     np.testing.assert_array_equal(early.labels, [0, 1, 2])
     shown = [bytes(grown.first(900).messages[place]).rstrip(b"\0") for place in grown.first(900).places[899]]

@@ -15,8 +15,8 @@ import pytest
 from ml_collections import ConfigDict
 
 from motif_jax.datasets.verdicts import FIRST, PAIR, SECOND, TIE, Form
-from motif_jax.labels import online
-from motif_jax.labels.online import Labelled
+from motif_jax.labels.label_queue import Label
+from motif_jax.rewards import online
 from motif_jax.rl import agent_checkpoints, settings
 from motif_jax.rl.training import AgentTraining
 from motif_jax.stages import train_agent
@@ -99,17 +99,14 @@ class Answers:
                 self.waiting[item] = self.polls + (1 if known else self.delay)
                 self.asked += [] if known else [item]
 
-    def poll(self) -> list[Labelled]:
+    def poll(self) -> list[Label]:
         self.polls += 1
         due = [item for item, at in self.waiting.items() if at <= self.polls]
         for item in due:
             del self.waiting[item]
             self.answered.add(item)
             self.store[item] = verdict(item)
-        return [Labelled(item, verdict(item), float(verdict(item)) * 0.75, 0.5, 7) for item in due]
-
-    def known(self, items: Sequence[Items]) -> list[Labelled]:
-        return [Labelled(item, self.store[item], None, 0.0, 0) for item in items if item in self.store]
+        return [Label(item, verdict(item), float(verdict(item)) * 0.75, 0.5, 7) for item in due]
 
     def queued(self) -> int:
         return len(self.waiting)
@@ -149,7 +146,7 @@ class Annotator:
 def answer(monkeypatch: pytest.MonkeyPatch, delay: int = 2) -> Annotator:
     """Lets runs ask an `Annotator`."""
     annotator = Annotator(delay)
-    monkeypatch.setattr(online, "make_source", annotator.make_source)
+    monkeypatch.setattr(online, "LabelService", annotator.make_source)
     return annotator
 
 

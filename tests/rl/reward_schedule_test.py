@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.rewards.label_log import Label
+from motif_jax.labels.label_queue import Label
 from motif_jax.rewards.label_set import LabelSet
 from motif_jax.rl.reward_schedule import LARGE, MOST_OWED, Schedule, draws
 from motif_jax.rl.reward_trainer import Trainer, TrainingJob
@@ -71,7 +71,7 @@ def test_a_training_that_is_closed_ends_after_the_step_that_it_is_at() -> None:
     slow: Any = SimpleNamespace(right=lambda *_: (0, 0), step=step)
 
     labels = LabelSet(1, (0.0, 1.0), soft=False)
-    labels.add(Label(0, 0, ("a",), 1))
+    labels.add(Label(("a",), 1))
     trainer = Trainer(slow, SimpleNamespace(params=None), 1, beside=True)
     trainer.begin(TrainingJob(0, [np.zeros(1, np.int64)] * 1000, labels.first(1), np.arange(1)))
     wait_until(lambda: bool(taken), "the first step")

@@ -77,9 +77,12 @@ def test_a_hanging_server_keeps_no_list_from_its_end(server):
     server.met.clear()  # the one request that comes is held
     config = get_config()
     config.annotator, config.openai.base_url, config.openai.model = "openai", server.url, "judge"
-    stream = make_annotator(config, SINGLE).annotate([Question("0" * 32, ("a",), SINGLE)])
+    annotator = make_annotator(config, SINGLE)
+    annotator.start()
+    stream = annotator.annotate([Question("0" * 32, ("a",), SINGLE)])
     assert next(stream) is None
     stream.close()
+    annotator.close()
     assert not server.met.is_set()
     server.met.set()
 
