@@ -293,9 +293,8 @@ def check(config: ConfigDict) -> ConfigDict:
     allowed = "0 with compat.glam_fixed_kind_per_env: what kind an environment has kept is not in a recording"
     checks.require(not fixed, "record_every", config.record_every, allowed)
     if not config.serial:
-        per_group = config.actors.envs_per_worker // config.actors.groups_per_worker
-        each = config.actors.groups_per_worker * -(-per_group // (games_per_process(config) or 1))
-        capacity.require_workers("actors.workers", config.actors.workers, config.actors.envs_per_worker, each)
+        games_per_process(config)
+        capacity.require_workers("actors.workers", config.actors.workers, config.actors.envs_per_worker)
     actor_cores(config)
     batch, rollout = config.batch_size, config.rollout
     checks.require(batch % rollout == 0, "batch_size", batch, f"a multiple of config.rollout={rollout}")

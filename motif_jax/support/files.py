@@ -6,9 +6,9 @@ import contextlib
 import errno
 import json
 import os
+import secrets
 import shutil
 import stat
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -32,6 +32,9 @@ UNUSABLE = (
 )  # fmt: skip
 # What the system says where there is no room: on the disk, in a quota, below a limit of the process (ulimit -f).
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# The process's umask. It can only be read by setting it, so this is done once, before there are threads.
+_UMASK = os.umask(0)
+os.umask(_UMASK)
 # Of what numpy says of a file: it may quote a header of any length.
 _LONGEST_REASON = 200
 
@@ -155,50 +158,22 @@ def _atomic(path: str | os.PathLike[str], write: Callable[[BinaryIO], object]) -
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with naming(path), os.fdopen(descriptor, "wb") as file:
+        with naming(path), open(temporary, "xb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-        share(temporary)
         os.replace(temporary, path)
     except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+        temporary.unlink(missing_ok=True)
         raise
     sync(path.parent)
 
 
 def share(path: str | os.PathLike[str]) -> None:
     """Gives a file of a library that makes them its user's alone the rights of any new file."""
-    os.chmod(path, 0o666 & ~_umask())
-
-
-def _umask() -> int:
-    """The process's umask."""
-    umask = _told_umask()
-    return _UMASK_AT_IMPORT if umask is None else umask
-
-
-def _told_umask() -> int | None:
-    """The same, as Linux says it; None elsewhere."""
-    with contextlib.suppress(OSError), open("/proc/self/status", encoding="ascii", errors="replace") as lines:
-        for line in lines:
-            if line.startswith("Umask:"):
-                return int(line.split()[1], 8)
-    return None
-
-
-def _asked_umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
-
-
-# Asking sets it to 0 for a short time: files that another thread makes then are everyone's, and of two threads that ask one may
-# put back the other's 0 for good. So it is read once, before there are threads, and only where nothing else gives it.
-_UMASK_AT_IMPORT = _asked_umask() if _told_umask() is None else 0
+    os.chmod(path, 0o666 & ~_UMASK)
 
 
 def sync(path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import resource
 
 import pytest
 
@@ -18,22 +17,18 @@ def test_workers_beyond_the_machine_are_refused(stage, tmp_path):
     config.workers = 10_000_000
     if stage == "evaluate":
         config.episodes = 10_000_000
-    with pytest.raises(UserError, match=r"config.workers=10000000: .*(memory|processes)"):
+    with pytest.raises(UserError, match=r"config.workers=10000000: .*memory"):
         importlib.import_module(f"motif_jax.stages.{stage}").check(config, tmp_path)
 
 
-def test_memory_and_processes_are_both_counted(monkeypatch):
+def test_the_memory_of_workers_and_their_games_is_counted(monkeypatch):
     monkeypatch.setattr(capacity, "available_memory", lambda: 3 * capacity.WORKER_BYTES)
-    monkeypatch.setattr(capacity, "available_processes", lambda: 2)
-    capacity.require_workers("workers", 2)
-    with pytest.raises(UserError, match=r"config.workers=3: must be at most 2"):
-        capacity.require_workers("workers", 3)
+    capacity.require_workers("workers", 3)
     with pytest.raises(UserError, match=r"config.workers=4: .*128 MiB of memory, 96 MiB"):
         capacity.require_workers("workers", 4)
     with pytest.raises(UserError, match="of memory"):
         capacity.require_workers("workers", 2, games_each=20)
     monkeypatch.setattr(capacity, "available_memory", lambda: None)
-    monkeypatch.setattr(capacity, "available_processes", lambda: None)
     capacity.require_workers("workers", 10**9)
 
 
@@ -67,36 +62,22 @@ def test_a_full_cache_is_not_taken_for_used_memory(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("own", "memory", "processes"),
+    ("own", "memory"),
     [
-        ("0::/slurm/job_7/step_0\n", 3_000, 9),  # the job's, and the step's
-        ("9:memory:/elsewhere\n0::/slurm/job_7/step_0\n", 3_000, 9),
-        ("0::/slurm/job_7\n", 3_000, 45),
-        ("0::/slurm/job_7/step_0/gone\n", 3_000, 9),
-        ("0::/slurm/job_8\n", 9_000, 90),
-        ("0::/\n", 9_000, 90),
-        ("0::/../slurm/job_7\n", 9_000, 90),
-        ("9:memory:/slurm/job_7\n", 9_000, 90),
-        (None, 9_000, 90),
+        ("9:memory:/elsewhere\n0::/slurm/job_7/step_0\n", 3_000),
+        ("0::/slurm/job_7/step_0/gone\n", 3_000),
+        ("0::/slurm/job_8\n", 9_000),
+        ("0::/../slurm/job_7\n", 9_000),
+        (None, 9_000),
     ],
 )
-def test_the_smallest_limit_of_the_own_group_and_those_above_it_counts(
-    tmp_path, monkeypatch, own, memory, processes
-):
+def test_the_smallest_limit_of_the_own_group_and_those_above_it_counts(tmp_path, own, memory):
     """Slurm and systemd give it to a job's group, below one that has none."""
     groups = {"": ("10000", 1000), "slurm": ("max", 900), "slurm/job_7": ("3900", 900), "slurm/job_7/step_0": ("8000", 500)}  # fmt: skip
     files = {"proc/meminfo": "MemAvailable:    7000 kB\n"}
     for group, (ceiling, used) in groups.items():
         files[f"sys/fs/cgroup/{group}/memory.max"] = f"{ceiling}\n"
         files[f"sys/fs/cgroup/{group}/memory.current"] = f"{used}\n"
-    for group, most in {"": 101, "slurm/job_7": 51, "slurm/job_7/step_0": 11}.items():
-        files |= {
-            f"sys/fs/cgroup/{group}/pids.max": f"{most}\n",
-            f"sys/fs/cgroup/{group}/pids.current": "1\n",
-        }
     if own is not None:
         files["proc/self/cgroup"] = own
-    root = made_up_system(tmp_path, files)
-    monkeypatch.setattr(resource, "getrlimit", lambda kind: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    assert capacity.available_memory(root) == memory
-    assert capacity.available_processes(root) == processes
+    assert capacity.available_memory(made_up_system(tmp_path, files)) == memory
