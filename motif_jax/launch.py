@@ -351,9 +351,9 @@ def _main(arguments: Sequence[str]) -> int:
 
 def _remove_abandoned_games() -> None:
     """Of commands that were killed; one that finds its work done starts no game that would do it."""
-    from motif_jax.support import scratch
+    from motif_jax.support import tempdirs
 
-    scratch.remove_abandoned(Path(tempfile.gettempdir()))
+    tempdirs.remove_abandoned(Path(tempfile.gettempdir()))
 
 
 def _fail_for_memory(what: str, config: ConfigDict) -> NoReturn:

@@ -19,7 +19,7 @@ from motif_jax.reports import (
 from motif_jax.reports.comparison_page import ComparisonData
 from motif_jax.reports.messages import MessageTally
 from motif_jax.reports.run_data import LikedMessage, RunData
-from motif_jax.support import curves
+from motif_jax.support import metric_files
 
 # Text that a careless page would run or swallow.
 HOSTILE = "<script>document.title='owned'</script> & <b>bold</b> \"quoted\" 'single'"
@@ -140,14 +140,14 @@ def run_data(folder: Path, hacking: bool = False) -> RunData:
         title="A made-up run",
         dataset={"pairs": "20,000", "origin": "collect", "steps per sub-sequence": "1"},
         labels={"lexicon_default": {"first": 800, "second": 700, "tie": 18_000, "unknown": 500}},
-        reward_train=curves.read_csv(folder / "reward" / "train_metrics.csv"),
-        reward_validation=curves.read_csv(folder / "reward" / "val_metrics.csv"),
+        reward_train=metric_files.read_csv(folder / "reward" / "train_metrics.csv"),
+        reward_validation=metric_files.read_csv(folder / "reward" / "val_metrics.csv"),
         liked=[
             LikedMessage(text, int(generator.integers(1, 9000)), float(v), max(0.0, float(v)))
             for text, v in zip(texts, values, strict=True)
         ],
-        metrics=curves.read_metrics(folder / "agent"),
-        episodes=curves.read_episodes(folder / "agent"),
+        metrics=metric_files.read_metrics(folder / "agent"),
+        episodes=metric_files.read_episodes(folder / "agent"),
         recorded=recorded,
         recorded_players={
             max(recorded, key=lambda row: row["intrinsic_return"])["stem"]: "players/best.html"
@@ -165,7 +165,7 @@ def run_data(folder: Path, hacking: bool = False) -> RunData:
             "validation_unseen/accuracy_pairs": 34.0,
         },
         message_curves={
-            name: curves.Curve(np.arange(11.0), np.linspace(0, end, 11))
+            name: metric_files.Curve(np.arange(11.0), np.linspace(0, end, 11))
             for name, end in ((HOSTILE, 2.0), ("b", -1.0))
         },
         commands=[

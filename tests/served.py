@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 
-from motif_jax.support.lifeline import told_of_parents_end
+from motif_jax.support.parent_death import sigterm_on_parent_death
 
 # A stage that ends so often does so by itself.
 _MOST_STARTS = 60
@@ -22,7 +22,7 @@ _END_SECONDS = 60.0
 
 def _start(flags: list[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "motif_jax.launch", *flags], preexec_fn=told_of_parents_end
+        [sys.executable, "-m", "motif_jax.launch", *flags], preexec_fn=sigterm_on_parent_death
     )
 
 

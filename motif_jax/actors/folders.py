@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from motif_jax.support import scratch
+from motif_jax.support import tempdirs
 
 
 def _prefix() -> str:
@@ -24,7 +24,7 @@ def create() -> tuple[Path, int]:
     sweep()
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_prefix()))
-        descriptor = scratch.hold(folder)
+        descriptor = tempdirs.hold(folder)
         if descriptor is not None:  # another pool can have swept before the lock was held
             return folder, descriptor
 
@@ -39,7 +39,7 @@ def renew(folder: Path, number: int) -> Path:
 
 def remove_own(own: Path, parent_lives: bool) -> None:
     """Removes the folder of a process that ends, and the pool's if this was the last and the pool's process is dead."""
-    if not scratch.has_lock(own.parent):
+    if not tempdirs.has_lock(own.parent):
         return  # somebody has started this by hand, and that is any folder of theirs
     shutil.rmtree(own, ignore_errors=True)
     with contextlib.suppress(FileNotFoundError):
@@ -49,12 +49,12 @@ def remove_own(own: Path, parent_lives: bool) -> None:
 
 def remove_pool(folder: Path) -> None:
     """Removes a pool's folder, whose processes have ended."""
-    if scratch.has_lock(folder):
+    if tempdirs.has_lock(folder):
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def sweep() -> None:
     """Removes folders that killed runs of this user left."""
     parent = Path(tempfile.gettempdir())
-    scratch.remove_abandoned(parent, _prefix())
-    scratch.remove_abandoned(parent)
+    tempdirs.remove_abandoned(parent, _prefix())
+    tempdirs.remove_abandoned(parent)

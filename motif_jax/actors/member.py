@@ -27,7 +27,7 @@ from motif_jax.actors.rollouts import END_ROW, RESET_ROW, ActorsConfig
 from motif_jax.actors.slots import WAITING, Slots
 from motif_jax.actors.teams import Member, members
 from motif_jax.envs import registry
-from motif_jax.support import lifeline
+from motif_jax.support import parent_death
 from motif_jax.support.files import full_disk
 
 # Fixed-size records; a pipe passes writes below 4096 bytes on as a whole.
@@ -173,20 +173,20 @@ def serve(orders: Mapping[str, Any]) -> int:
     ignore_signals_to_the_group()
     parent_lives = False
     try:
-        lifeline.end_with_parent(orders["lifeline"])
+        parent_death.end_with_parent(orders["lifeline"])
         try:
-            lifeline.hear_of_end(orders["lifeline"], _parent_is_gone)
+            parent_death.call_on_parent_death(orders["lifeline"], _parent_is_gone)
             # Its process id does not say whether the parent lives: one that is killed closes its pipes before its
             # children get another parent.
             parent_lives = run(orders)
         except (BrokenPipeError, ParentGoneError):
             return 0
         except Exception as error:
-            parent_lives = not lifeline.hung_up(orders["lifeline"])
+            parent_lives = not parent_death.parent_is_gone(orders["lifeline"])
             report(orders["reports"], {"member": orders["member"], **_as_report(error, orders["folder"])})
             return 1
     finally:
-        lifeline.deaf()
+        parent_death.ignore_parent_death()
         folders.remove_own(Path(orders["folder"]), parent_lives)
     return 0
 

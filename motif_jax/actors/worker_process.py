@@ -19,7 +19,7 @@ from motif_jax.envs.spec import EngineError
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import NO_ROOM
 from motif_jax.support.interruption import deaf_processes
-from motif_jax.support.lifeline import end_with_parent
+from motif_jax.support.parent_death import end_with_parent
 
 # A process that says nothing for so long hangs in the engine: it is killed and its episodes are replayed.
 HANG_SECONDS = 300.0

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from motif_jax.support import curves
-from motif_jax.support.curves import Curve
+from motif_jax.support import metric_files
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import load_array
+from motif_jax.support.metric_files import Curve
 
 LOG = "log.csv"
 # What a measure is called there.
@@ -29,7 +29,7 @@ def read_curve(folder: str | os.PathLike[str], measure: str) -> Curve:
       UserError: the log is damaged, empty, or has no such column.
     """
     path = Path(folder) / LOG
-    table = curves.read_csv(path)
+    table = metric_files.read_csv(path)
     column = _COLUMNS.get(measure)
     if column is None:
         raise UserError(f"config.measure={measure}: {path} has {', '.join(_COLUMNS)}")

@@ -16,7 +16,7 @@ from motif_jax.language.config import ModelConfig
 from motif_jax.language.text_agent import POLICY, TARGET, VALUES, Design
 from motif_jax.language.weights import SINGLE
 from motif_jax.published import torch_file
-from motif_jax.support import scratch
+from motif_jax.support import tempdirs
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json
 
@@ -165,7 +165,7 @@ def _trunk(part: Mapping[str, np.ndarray], heads: int) -> tuple[ModelConfig, Any
         "tie_word_embeddings": tied,
     }
     # In the folder of this process: where it is killed the next command removes what it leaves.
-    with scratch.own_folders(), tempfile.TemporaryDirectory() as folder:
+    with tempdirs.own_folders(), tempfile.TemporaryDirectory() as folder:
         named = {
             f"transformer.{name}": np.ascontiguousarray(_float32(array)) for name, array in plain.items()
         }

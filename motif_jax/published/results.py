@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from motif_jax.published.pickles import ARRAYS, PickleReader, read_file
-from motif_jax.support.curves import Curve
 from motif_jax.support.errors import UserError
+from motif_jax.support.metric_files import Curve
 
 _MAX_BYTES = 1 << 30
 _STEPS, _RETURNS = ("steps", "timesteps"), ("returns", "mean_returns")

@@ -17,7 +17,7 @@ from motif_jax.language.config import ModelConfig
 from motif_jax.language.text_scorer import LIKED
 from motif_jax.language.weights import SINGLE
 from motif_jax.published import torch_file
-from motif_jax.support import scratch
+from motif_jax.support import tempdirs
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json
 
@@ -69,7 +69,7 @@ def read(path: str | Path, heads: int = 0) -> PublishedScorer:
     if shapes != [((inside, outside), (outside,)) for inside, outside in itertools.pairwise(sizes)]:
         raise UserError(f"{path}: its head does not fit its RoBERTa")
     # In the folder of this process: where it is killed the next command removes what it leaves.
-    with scratch.own_folders(), tempfile.TemporaryDirectory() as folder:
+    with tempdirs.own_folders(), tempfile.TemporaryDirectory() as folder:
         named = {f"roberta.{name}": np.ascontiguousarray(np.asarray(array, np.float32)) for name, array in trunk.items() if "position_ids" not in name}  # fmt: skip
         save_file(named, Path(folder) / SINGLE)
         atomic_write_json(Path(folder) / "config.json", values)

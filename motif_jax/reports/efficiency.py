@@ -18,8 +18,8 @@ from motif_jax.reports.charts import Plot, Series
 from motif_jax.reports.page import Section, Table, estimate_cell
 from motif_jax.reports.smoothing import smooth
 from motif_jax.reports.statistics import Estimate, mean_of
-from motif_jax.support.curves import Curve
 from motif_jax.support.errors import UserError
+from motif_jax.support.metric_files import Curve
 
 ACTIONS, DISTRACTORS = "actions", "distractors"
 _POINTS = 200

@@ -13,7 +13,7 @@ from motif_jax.reports.evaluation_files import REWARD
 from motif_jax.reports.measures import format_alike, measure, progress_keys
 from motif_jax.reports.run_data import RunData
 from motif_jax.reports.statistics import difference, matched
-from motif_jax.support.curves import Curve
+from motif_jax.support.metric_files import Curve
 
 MIN_EPISODES = 20
 CONFIDENCE = 0.95

@@ -12,7 +12,7 @@ import numpy as np
 from motif_jax.reports.charts import Plot, Series
 from motif_jax.reports.html import TableCell
 from motif_jax.reports.page import Fold, Section, Table
-from motif_jax.support.curves import Curve
+from motif_jax.support.metric_files import Curve
 
 _STEPS = "environment steps"
 

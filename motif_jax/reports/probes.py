@@ -14,7 +14,7 @@ from motif_jax.published import glam_probes
 from motif_jax.reports import charts, html
 from motif_jax.reports.html import TableCell
 from motif_jax.reports.page import Section, Table
-from motif_jax.support import curves
+from motif_jax.support import metric_files
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import read_json, read_json_lines
 
@@ -144,7 +144,7 @@ def read_published(folder: str | os.PathLike[str]) -> Probes | None:
     actions = glam_probes.actions_of(Path(folder).name)
     found = glam_probes.probabilities(glam_probes.read_distributions(path, len(actions)))
     names = tuple(f"situation {number}" for number in range(1, found.shape[1] + 1))
-    log = curves.read_csv(Path(folder) / "log.csv")
+    log = metric_files.read_csv(Path(folder) / "log.csv")
     # A row was written before an update, whose row of the log counts the frames behind it.
     frames = np.concatenate([[0.0], log.get("frames", np.arange(1.0, len(found) + 1))])
     steps = frames[: len(found)] if len(frames) >= len(found) else np.arange(len(found))

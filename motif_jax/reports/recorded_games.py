@@ -13,7 +13,7 @@ from motif_jax.reports.html import TableCell
 from motif_jax.reports.measures import format_value, measure, with_unit
 from motif_jax.reports.page import Section, Table
 from motif_jax.reports.run_data import RunData
-from motif_jax.support import curves
+from motif_jax.support import metric_files
 
 NAME = re.compile(r"step-(\d+)-env-(\d+)-episode-(\d+)")
 _SHOWN = ("return", "length", "score", "dlvl")
@@ -27,7 +27,7 @@ def read_recorded(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
             stems[int(found.group(2)), int(found.group(3))] = path.stem
     if not stems:
         return []
-    keyed = (((row.get("env"), row.get("episode")), row) for row in curves.episode_rows(folder))
+    keyed = (((row.get("env"), row.get("episode")), row) for row in metric_files.episode_rows(folder))
     return [{**row, "stem": stems[key]} for key, row in keyed if key in stems]
 
 

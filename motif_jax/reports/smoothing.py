@@ -14,7 +14,7 @@ import numpy as np
 
 from motif_jax.reports.charts import Series, short
 from motif_jax.reports.statistics import bootstrap, interquartile_mean, mean_of
-from motif_jax.support.curves import Curve
+from motif_jax.support.metric_files import Curve
 
 # Values that a stretch with a band holds at least, where there are five times as many in all.
 LEAST = 10

@@ -12,8 +12,8 @@ from motif_jax.reports import study
 from motif_jax.reports.charts import Plot
 from motif_jax.reports.plots import draw
 from motif_jax.reports.smoothing import learning_curve, smooth
-from motif_jax.support.curves import Curve, read_episodes
 from motif_jax.support.files import atomic_write_bytes
+from motif_jax.support.metric_files import Curve, read_episodes
 
 KEY = "curves"
 # Those that a training's episodes have; messages are counted in evaluated games alone.

@@ -22,7 +22,7 @@ from motif_jax.reports.messages import MessageTally
 from motif_jax.reports.page import Fold, Section, Table
 from motif_jax.reports.run_data import LikedMessage, RunData
 from motif_jax.reports.smoothing import smooth
-from motif_jax.support.curves import Curve
+from motif_jax.support.metric_files import Curve
 
 # Title -> unit, and the legend of each metric, in the order of the page; docs/metrics.md says what each is.
 Groups = Mapping[str, tuple[str, Mapping[str, str]]]

@@ -18,8 +18,8 @@ from motif_jax.rewards.normalisation import QUANTILE_LEVELS, Normalisation, two_
 from motif_jax.support import run_folder
 from motif_jax.support.checkpoint_items import JSON
 from motif_jax.support.checkpoints import Checkpoints
-from motif_jax.support.curves import best_row
 from motif_jax.support.errors import UserError
+from motif_jax.support.metric_files import best_row
 
 # So many texts are computed at a time, never more or fewer: a program of another size rounds differently, and a text
 # whose reward lies at a threshold would be paid or not with those beside it.

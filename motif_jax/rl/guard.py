@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.algorithms.finite import named_leaves
 from motif_jax.rl.learner import Failure, Learner
-from motif_jax.support import nonfinite
+from motif_jax.support import nan_policy
 from motif_jax.support.errors import UserError
 
 # In a checkpoint's progress: skipped updates, and the one that ended the run (None without one).
@@ -34,7 +34,7 @@ class Guard:
     """
 
     def __init__(self, config: ConfigDict, workdir: Path | None, progress: dict[str, Any]) -> None:
-        self._workdir, self._most = workdir, nonfinite.most_skips(config)
+        self._workdir, self._most = workdir, nan_policy.most_skips(config)
         self.skipped: int = progress.get(SKIPPED, 0)
         before: str | None = progress.get(ENDED_BY)
         self._ended_by = before if self.skipped > self._most else None
@@ -75,4 +75,4 @@ class Guard:
         if self._workdir is None:
             return line
         arrays = named_leaves(jax.device_get(failure.batch.trajectories))
-        return f"{line}; its batch lies in {nonfinite.write_batch(self._workdir, failure.update, arrays)}"
+        return f"{line}; its batch lies in {nan_policy.write_batch(self._workdir, failure.update, arrays)}"

@@ -31,10 +31,10 @@ from motif_jax.reports.comparison_page import ComparisonData
 from motif_jax.reports.measures import measure, with_unit
 from motif_jax.reports.smoothing import LEAST, learning_curve
 from motif_jax.support import config as checks
-from motif_jax.support import curves, run_folder
-from motif_jax.support.curves import Curve
+from motif_jax.support import metric_files, run_folder
 from motif_jax.support.errors import UserError, printable
 from motif_jax.support.files import atomic_write_json, atomic_write_text
+from motif_jax.support.metric_files import Curve
 
 PAGE = "comparison.html"
 # Exit code where the games do not carry a claim.
@@ -303,7 +303,7 @@ def _published_score(method: str, path: Path, config: ConfigDict) -> RunScore:
 
 
 def _training_curve(folder: Path, key: str) -> tuple[str, Curve]:
-    episodes = curves.read_episodes(folder)
+    episodes = metric_files.read_episodes(folder)
     if key not in episodes:
         raise UserError(
             f"config.measure={key}: {folder}/episodes.jsonl has no such number; it has {', '.join(episodes)}"

@@ -37,10 +37,10 @@ from motif_jax.reports.learned_reward import LabelLogReport, LearnedText
 from motif_jax.reports.run_data import LikedMessage, RunData, read_reward_summary
 from motif_jax.rollouts.policies import BOT, FIXED, RANDOM
 from motif_jax.support import config as checks
-from motif_jax.support import curves, run_folder
-from motif_jax.support.curves import Curve
+from motif_jax.support import metric_files, run_folder
 from motif_jax.support.errors import printable
 from motif_jax.support.files import atomic_write_json, atomic_write_text
+from motif_jax.support.metric_files import Curve
 
 PAGE, _TOKENS = "report.html", "tokens.html"
 MAX_EVALUATIONS = 12
@@ -107,20 +107,20 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         data.reward_reads = _more_than_the_message(folder)
         if config.dataset_dir and not data.reward_reads:
             data.liked = liked_messages(config, dataset, data)
-        data.reward_train = curves.read_csv(folder / "train_metrics.csv")
-        data.reward_validation = curves.read_csv(folder / "val_metrics.csv")
+        data.reward_train = metric_files.read_csv(folder / "train_metrics.csv")
+        data.reward_validation = metric_files.read_csv(folder / "val_metrics.csv")
         data.reward_summary = read_reward_summary(folder)
     if config.agent.dir:
-        data.metrics = curves.read_metrics(config.agent.dir)
+        data.metrics = metric_files.read_metrics(config.agent.dir)
         data.learned = learned(Path(config.agent.dir))
-        data.episodes = curves.read_episodes(config.agent.dir)
+        data.episodes = metric_files.read_episodes(config.agent.dir)
         data.probes = probes.read(config.agent.dir)
         data.recorded = recorded_games.read_recorded(config.agent.dir)
         data.recorded_players = recorded_games.players(folders_of(config.replays), workdir)
     if config.language.dir:
-        data.language = curves.read_metrics(config.language.dir)
+        data.language = metric_files.read_metrics(config.language.dir)
     if config.text.dir:
-        data.text = curves.read_metrics(config.text.dir)
+        data.text = metric_files.read_metrics(config.text.dir)
     for folder in folders_of(config.tests):
         found = generalisation_files.read(folder)
         data.tests[_other(found["player"], data.tests)] = found

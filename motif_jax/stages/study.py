@@ -23,8 +23,8 @@ from motif_jax.support import interruption, run_folder
 from motif_jax.support.config import listed
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, atomic_write_text, read_json
-from motif_jax.support.lifeline import told_of_parents_end
 from motif_jax.support.locks import FolderLock
+from motif_jax.support.parent_death import sigterm_on_parent_death
 
 # What a killed study leaves running saves and ends within this time.
 _FREE_SECONDS = 120.0
@@ -207,7 +207,7 @@ class _Study:
         with FolderLock(step.folder, patience=_FREE_SECONDS):  # what a killed study has left there is saving
             pass
         with interruption.deaf_processes():
-            process = subprocess.Popen(command, preexec_fn=told_of_parents_end)
+            process = subprocess.Popen(command, preexec_fn=sigterm_on_parent_death)
         while process.poll() is None and not self._stop.requested:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(0.5)

@@ -18,10 +18,10 @@ from motif_jax.devices.hosts import Hosts
 from motif_jax.support import run_folder
 from motif_jax.support.checkpoint_items import JSON
 from motif_jax.support.checkpoints import Checkpoints
-from motif_jax.support.curves import best_row
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_bytes, atomic_write_json, read_json
 from motif_jax.support.interruption import Interruption
+from motif_jax.support.metric_files import best_row
 from motif_jax.trainers.task import DEVICES, Evaluation, Task, TrainingPosition
 
 Made = TypeVar("Made")

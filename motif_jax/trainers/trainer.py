@@ -20,9 +20,9 @@ from ml_collections import ConfigDict
 from motif_jax.algorithms.finite import all_finite, keep_if
 from motif_jax.devices.hosts import Hosts
 from motif_jax.devices.parallel import DataParallel
-from motif_jax.support import nonfinite
-from motif_jax.support.curves import best_row
+from motif_jax.support import nan_policy
 from motif_jax.support.interruption import Interruption
+from motif_jax.support.metric_files import best_row
 from motif_jax.support.metrics import MetricsWriter
 from motif_jax.support.profiling import Profiler
 from motif_jax.support.progress import Progress
@@ -66,7 +66,7 @@ class TrainerSettings:
             keep=keep,
             save_every_seconds=config.save_every_seconds,
             log_every_seconds=config.get("log_every_seconds"),
-            most_skips=nonfinite.most_skips(config),
+            most_skips=nan_policy.most_skips(config),
             profile=config.profile.to_dict(),
             wandb=wandb,
         )
@@ -342,9 +342,9 @@ class _Run:
         numbers = {name: values[place] for name, values in metrics.items()}
         wrong = [name for name, number in numbers.items() if not np.isfinite(number)]
         batch = self.trainer.task.inspected(jax.tree.map(lambda leaf: leaf[step - first], batches))
-        path = nonfinite.path_of(self.workdir, step)
+        path = nan_policy.path_of(self.workdir, step)
         if self.hosts.is_first:
-            nonfinite.write_batch(self.workdir, step, {**batch, **numbers})
+            nan_policy.write_batch(self.workdir, step, {**batch, **numbers})
         return f"{', '.join(wrong)} of step {step:,} not finite (its batch is in {path})"
 
     def _policy(self) -> str:

@@ -159,7 +159,7 @@ def test_every_start_removes_what_killed_runs_of_both_modes_left(
     left, descriptor = folders.create()
     os.close(descriptor)
     code = (
-        "import os, signal; from motif_jax.support.scratch import _process_folder; _process_folder(os.getpid());"
+        "import os, signal; from motif_jax.support.tempdirs import _process_folder; _process_folder(os.getpid());"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     environment = {**os.environ, "TMPDIR": str(tmp_path)}

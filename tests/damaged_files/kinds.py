@@ -104,9 +104,9 @@ def agent_config(path: Path) -> None:
     )
 )
 def metrics(path: Path) -> None:
-    from motif_jax.support import curves
+    from motif_jax.support import metric_files
 
-    curves.read_metrics(path.parent)
+    metric_files.read_metrics(path.parent)
 
 
 def _label_log(at: Path) -> Path:

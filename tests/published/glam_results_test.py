@@ -11,8 +11,8 @@ from motif_jax.published import glam_results
 from motif_jax.reports import efficiency
 from motif_jax.stages import compare
 from motif_jax.support import run_folder
-from motif_jax.support.curves import Curve
 from motif_jax.support.errors import UserError
+from motif_jax.support.metric_files import Curve
 from tests.reward_fixtures import load_config
 
 

@@ -23,7 +23,7 @@ from motif_jax.reports.charts import Interval, Plot, Series
 from motif_jax.reports.glance import headline
 from motif_jax.reports.statistics import Estimate
 from motif_jax.reports.training_sections import METRIC_GROUPS
-from motif_jax.support import curves
+from motif_jax.support import metric_files
 from motif_jax.support.errors import UserError
 from tests.made_up_runs import HOSTILE, run_data, run_page, write_agent_run
 
@@ -80,24 +80,24 @@ def test_charts_are_valid_and_say_when_empty():
 
 def test_curves_are_read_and_torn_lines_left_out(tmp_path):
     write_agent_run(tmp_path, episodes=100)
-    episodes = curves.read_episodes(tmp_path)
+    episodes = metric_files.read_episodes(tmp_path)
     assert len(episodes["return"]) == 100
-    assert "time" not in curves.read_metrics(tmp_path)
-    assert curves.read_metrics(tmp_path / "nowhere") == {}
+    assert "time" not in metric_files.read_metrics(tmp_path)
+    assert metric_files.read_metrics(tmp_path / "nowhere") == {}
     (tmp_path / "metrics.jsonl").write_text('{"step": 1}\nnot json\n')
     with pytest.raises(UserError, match="line 2"):
-        curves.read_metrics(tmp_path)
+        metric_files.read_metrics(tmp_path)
     (tmp_path / "bad.csv").write_text("a,b\n1,x\n")
     with pytest.raises(UserError, match=r"bad\.csv is damaged"):
-        curves.read_csv(tmp_path / "bad.csv")
-    assert curves.read_csv(tmp_path / "none.csv") == {}
+        metric_files.read_csv(tmp_path / "bad.csv")
+    assert metric_files.read_csv(tmp_path / "none.csv") == {}
 
 
 def test_hacking_is_told_from_learning(tmp_path):
     write_agent_run(tmp_path / "good")
     write_agent_run(tmp_path / "bad", hacking=True)
-    good = hacking.judge_training(curves.read_episodes(tmp_path / "good"))
-    bad = hacking.judge_training(curves.read_episodes(tmp_path / "bad"))
+    good = hacking.judge_training(metric_files.read_episodes(tmp_path / "good"))
+    bad = hacking.judge_training(metric_files.read_episodes(tmp_path / "bad"))
     assert good.kind == "good"
     assert bad.kind == "bad"
     assert "dungeon level" in bad.line

@@ -12,7 +12,7 @@ from motif_jax.reports.evaluation_sections import rows_of
 from motif_jax.reports.glance import headline
 from motif_jax.reports.measures import format_estimate
 from motif_jax.reports.run_data import RunData
-from motif_jax.support.curves import Curve
+from motif_jax.support.metric_files import Curve
 from tests.made_up_runs import HOSTILE, run_data, run_page, run_texts
 from tests.reports.glance_test import evaluation
 

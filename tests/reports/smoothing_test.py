@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from motif_jax.reports.smoothing import learning_curve, smooth
-from motif_jax.support.curves import Curve
+from motif_jax.support.metric_files import Curve
 
 
 def test_curves_of_few_episodes_are_connected():

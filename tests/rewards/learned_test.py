@@ -20,7 +20,7 @@ from motif_jax.reports.page import render
 from motif_jax.rewards.load import as_rows
 from motif_jax.rollouts import evaluation_setup
 from motif_jax.stages import check_reward, explain_reward, export_reward, import_reward, report
-from motif_jax.support import curves
+from motif_jax.support import metric_files
 from motif_jax.support.errors import UserError
 from tests.made_up_runs import evaluation_rows, write_evaluation
 from tests.reward_fixtures import load_config
@@ -156,9 +156,9 @@ def test_it_pays_what_it_paid_and_rates_its_agent(
         }
         assert {text.text for text in learned_reward.disagreements(told)} == wrong
     # All that was paid, by the text's count in its episode: what the episodes say and what those that continue have so far.
-    returns = curves.read_episodes(tmp_path)["intrinsic_return"].y.sum()
+    returns = metric_files.read_episodes(tmp_path)["intrinsic_return"].y.sum()
     assert sum(text.earned for text in told.texts) >= returns > 0 or kind == "ranking"
-    section_ = learned_reward.section(told, curves.read_metrics(tmp_path))
+    section_ = learned_reward.section(told, metric_files.read_metrics(tmp_path))
     assert section_ is not None
     shown = render("a run", "", [section_])
     assert "which cue?" in shown

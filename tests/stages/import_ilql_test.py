@@ -12,7 +12,7 @@ import pytest
 from motif_jax.language.text_agent import POLICY, TARGET, VALUES
 from motif_jax.published import ilql_checkpoint
 from motif_jax.stages import import_ilql as stage
-from motif_jax.support import resources, scratch
+from motif_jax.support import resources, tempdirs
 from motif_jax.support.errors import UserError
 from motif_jax.trainers import agent_folder
 from tests import torch_files
@@ -92,7 +92,7 @@ def test_a_killed_import_leaves_nothing_for_long(tmp_path, monkeypatch):
     read, places = ilql_checkpoint.folders.read, []
     monkeypatch.setattr(ilql_checkpoint.folders, "read", lambda folder: places.append(folder) or read(folder))
     imported(tmp_path, chai())
-    assert scratch.has_lock(Path(places[0]).parent)
+    assert tempdirs.has_lock(Path(places[0]).parent)
 
 
 @pytest.mark.slow

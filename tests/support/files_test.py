@@ -16,7 +16,7 @@ import pytest
 
 from motif_jax.datasets.tokens.writer import _Growing
 from motif_jax.reports import study
-from motif_jax.support import files, locks, scratch
+from motif_jax.support import files, locks, tempdirs
 from motif_jax.support.checked_lines import LineWriter
 from motif_jax.support.errors import UserError
 from tests.processes import wait_until
@@ -101,7 +101,7 @@ def test_a_file_system_without_locks_is_told(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(UserError, match=r"a\.jsonl .*without locks.*No locks"):
         LineWriter(tmp_path / "a.jsonl")
     with pytest.raises(UserError, match=r"without locks.*No locks.*TMPDIR"):
-        scratch.hold(tmp_path)
+        tempdirs.hold(tmp_path)
     with open(tmp_path / "b", "w") as file, pytest.raises(UserError, match=r"b .*without locks"):
         locks.wait_for_lock(file)
 

@@ -16,7 +16,7 @@ from motif_jax.envs.nethack.actions import ESCAPE, SPACE
 from motif_jax.envs.nethack.buffers import Buffers
 from motif_jax.envs.nethack.library import KeptLibrary, no_use_of_keeping, set_long
 from motif_jax.envs.spec import EngineError
-from motif_jax.support.scratch import own_folders
+from motif_jax.support.tempdirs import own_folders
 
 _MAX_OPENING_PROMPTS = 1000
 # Files of an engine's folder that games add to. A death shows the best of `record`, the other two only grow.

@@ -14,7 +14,7 @@ from nle.nethack.nethack import HACKDIR
 from motif_jax.envs.nethack.buffers import Buffers
 from motif_jax.envs.nethack.engine import NetHackEngine
 from motif_jax.envs.spec import EngineError
-from motif_jax.support.scratch import own_folders
+from motif_jax.support.tempdirs import own_folders
 
 # What a description calls its level.
 LEVEL = "mylevel"

@@ -16,7 +16,7 @@ from motif_jax.envs.minihack.levels import LEVELS
 from motif_jax.envs.nethack.buffers import Buffers
 from motif_jax.envs.nethack.level_engine import LevelEngine
 from motif_jax.envs.spec import RUNNING, EngineError, empty_observation
-from motif_jax.support import scratch
+from motif_jax.support import tempdirs
 from tests.conftest import GOLDEN
 from tests.envs.minihack import published
 
@@ -101,7 +101,7 @@ def test_games_leave_no_descriptors_and_no_files():
     env = registry.make("MiniHack-MultiRoom-N2-v0")
     out = empty_observation(env.spec)
     folder = env._game._levels.folder
-    assert scratch.has_lock(
+    assert tempdirs.has_lock(
         folder.parent
     )  # which goes with the process, or with the next one after a SIGKILL
 

@@ -1,8 +1,6 @@
-"""Temporary folders of a process, removed also after a kill.
+"""Temporary folders (an engine's levels, weights that are imported) inside one folder of the process.
 
-Each engine of NetHack has one, made by nle, with the levels that the hero has left; imports have one while they read weights. They
-lie inside one folder of the process, which goes when the process ends; that of a process that was killed goes when the next
-process makes its own.
+It is removed when the process ends; that of a killed process when the next one makes its own.
 """
 
 from __future__ import annotations
@@ -35,9 +33,7 @@ def has_lock(folder: Path) -> bool:
 
 
 def hold(folder: Path) -> int | None:
-    """Locks `folder` for as long as the descriptor that is returned is open, here or in a process that inherits it.
-
-    None if another process holds it or has removed it.
+    """Locks `folder` while the returned descriptor is open, here or in a child; None if another process holds or has removed it.
 
     Raises:
       UserError: the file system has no locks.
@@ -62,7 +58,7 @@ def hold(folder: Path) -> int | None:
 
 
 def remove_abandoned(parent: Path, prefix: str = "") -> None:
-    """Removes the folders in `parent` whose names begin with `prefix` (by default those of processes) that nobody holds."""
+    """Removes folders in `parent` whose names begin with `prefix` (by default those of processes) and that nobody holds."""
     for folder in parent.glob(f"{prefix or _prefix()}*"):
         with contextlib.suppress(FileNotFoundError):
             if not has_lock(folder) and time.time() - folder.stat().st_mtime < _YOUNG_SECONDS:
@@ -75,20 +71,19 @@ def remove_abandoned(parent: Path, prefix: str = "") -> None:
 
 @functools.cache
 def _process_folder(process: int) -> Path:
-    """The folder of this process (`process` is its number: a forked child makes its own)."""
+    """The folder of the process with this id: a forked child makes its own."""
     parent = Path(tempfile.gettempdir())
     remove_abandoned(parent)
-    while True:
+    folder = Path(tempfile.mkdtemp(prefix=_prefix(), dir=parent))
+    while hold(folder) is None:  # removed by another process before it was locked
         folder = Path(tempfile.mkdtemp(prefix=_prefix(), dir=parent))
-        if hold(folder) is not None:
-            break
-    atexit.register(_remove_own, folder, process)
+
+    @atexit.register
+    def remove() -> None:
+        if os.getpid() == process:
+            shutil.rmtree(folder, ignore_errors=True)
+
     return folder
-
-
-def _remove_own(folder: Path, process: int) -> None:
-    if os.getpid() == process:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
