@@ -11,8 +11,6 @@ so have `score_gpu`, `generate_gpu`, `language_update_gpu`: larger published mod
 
 from __future__ import annotations
 
-import importlib
-
 from ml_collections import ConfigDict
 
 from motif_jax import benchmarks
@@ -24,7 +22,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
     name = name if gpu_size is None else name.removesuffix("_gpu")
     options = ConfigDict()
     if name in benchmarks.names():
-        options = importlib.import_module(f"motif_jax.benchmarks.{name}").options()
+        options = benchmarks.module(name).options()
     options.update(gpu_size or {})
     return ConfigDict(
         {

@@ -1,7 +1,7 @@
 """One file a benchmark; each measures one thing against its yardstick in the same run.
 
 A benchmark module has `options() -> ConfigDict` (settings and defaults) and `run(config) -> dict` (the fields of its JSON line,
-see `result`); it may have `check(config)` for what `check` here leaves out.
+see `result`); it may have `check(config)` for what `check` here leaves out, and GPU_SIZE, the options of its variant for a GPU.
 """
 
 from __future__ import annotations
@@ -13,21 +13,15 @@ import platform
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from ml_collections import ConfigDict
 
 from motif_jax.support import config as checks
 
-# Options, of any benchmark, that must be above zero.
-_POSITIVE = frozenset(
-    """batch_size candidate_tokens candidates envs_per_worker games new_tokens prompt_tokens questions rollout seconds steps turn
-    workers""".split()
-)
-# What a GPU needs to be busy, in place of the sizes of a CPU, and the benchmarks of trainings that it means something for; others have
-# a GPU_SIZE of their own.
-GPU_SIZE = {"batch_size": 16_384, "envs_per_worker": 80, "dtype": "bfloat16"}
-GPU_NAMES = ("inference", "learner", "train")
+# Numbers among the options of any benchmark that may be 0; all others are above it.
+_MAY_BE_ZERO = ("advantage_weight", "large_games", "warmup_seconds")
 
 
 def names() -> list[str]:
@@ -37,22 +31,22 @@ def names() -> list[str]:
 
 def gpu_size(name: str) -> dict[str, Any] | None:
     """The options of a benchmark's variant for a GPU that differ from the others; None where it has no such variant."""
-    if name in GPU_NAMES:
-        return GPU_SIZE
-    return (
-        getattr(importlib.import_module(f"motif_jax.benchmarks.{name}"), "GPU_SIZE", None)
-        if name in names()
-        else None
-    )
+    return getattr(module(name), "GPU_SIZE", None) if name in names() else None
+
+
+def module(name: str) -> ModuleType:
+    """The module of a benchmark."""
+    return importlib.import_module(f"motif_jax.benchmarks.{name}")
 
 
 def check(config: ConfigDict) -> None:
     """Raises UserError for options that cannot be measured."""
     options = config.options
-    for key in sorted(_POSITIVE & set(options)):
-        checks.positive(config, f"options.{key}")
-    if "warmup_seconds" in options:
-        checks.positive(config, "options.warmup_seconds", allow_zero=True)
+    for key, value in options.items():
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            checks.positive(config, f"options.{key}", allow_zero=key in _MAY_BE_ZERO)
+    if "dtype" in options:
+        checks.choice(config, "options.dtype", ("float32", "bfloat16"))
     if "envs_per_worker" in options:
         envs = options.envs_per_worker
         checks.require(
@@ -62,9 +56,8 @@ def check(config: ConfigDict) -> None:
         batch, rollout = options.batch_size, options.rollout
         allowed = f"a multiple of config.options.rollout={rollout}"
         checks.require(batch % rollout == 0, "options.batch_size", batch, allowed)
-    module = importlib.import_module(f"motif_jax.benchmarks.{config.name}")
-    if hasattr(module, "check"):
-        module.check(config)
+    if own := getattr(module(config.name), "check", None):
+        own(config)
 
 
 def machine() -> dict[str, Any]:

@@ -21,11 +21,13 @@ from motif_jax.rl.system import System
 from motif_jax.support import resources
 from motif_jax.support.config import default_workers
 
+# What a GPU needs to be busy, in place of the sizes of a CPU.
+GPU_SIZE = {"batch_size": 16_384, "envs_per_worker": 80, "dtype": "bfloat16"}
 _PEAK_SIZE = {"cpu": 1536, "gpu": 8192, "tpu": 8192}
 
 
-def training_options() -> ConfigDict:
-    """Settings of a training's size: those of a machine with few cores. `network`: the variant of train_agent whose network it is."""
+def training_options(**more: Any) -> ConfigDict:
+    """Settings of a training's size: those of a machine with few cores, and `more`. `network`: the variant of train_agent whose network it is."""
     return ConfigDict(
         {
             "env": "NetHackScore-v1",
@@ -36,6 +38,7 @@ def training_options() -> ConfigDict:
             "dtype": "float32",
             "reward_dir": "",
             "network": "",
+            **more,
         }
     )
 
@@ -66,6 +69,13 @@ def first_batch(system: System) -> Batch:
         while (batch := stream.get()) is None:
             pass
     return batch
+
+
+def updated(system: System, batch: Batch) -> jax.Array:
+    """Takes a step of the learner; returns what is there when it is done."""
+    system.learner.step(batch)
+    system.learner.settle()
+    return system.learner.state.step
 
 
 def network_flops(config: ConfigDict) -> tuple[float, float]:

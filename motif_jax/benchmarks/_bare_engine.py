@@ -50,13 +50,14 @@ def _listen(press: Callable[[int], None], keys: list[int]) -> Callable[[int], No
 
 
 class Bare:
-    """The engine alone; `start_seconds`: processor time that starting episodes has taken while it played."""
+    """The engine alone; `start_seconds`: processor time that starting episodes has taken while it played.
 
-    shared_code = False
+    `shared_code`: all games have one copy of the engine's code.
+    """
 
-    def __init__(self, task: str, script: Script, seed: int) -> None:
+    def __init__(self, script: Script, seed: int, shared_code: bool = False) -> None:
         self._script, self._seed = script, seed
-        self._engines = [NetHackEngine(shared_code=self.shared_code) for _ in script]
+        self._engines = [NetHackEngine(shared_code=shared_code) for _ in script]
         self._episodes = [0] * len(script)
         self.start_seconds = 0.0
         for index, engine in enumerate(self._engines):
@@ -92,9 +93,3 @@ class Bare:
     def close(self) -> None:
         for engine in self._engines:
             engine.close()
-
-
-class BareSharedCode(Bare):
-    """The engine alone, with one copy of its code for all games."""
-
-    shared_code = True

@@ -16,43 +16,33 @@ from motif_jax.language import config as configs
 from motif_jax.language.model import LanguageModel
 from motif_jax.support import config as checks
 
-_T5 = {
-    "model_type": "t5", "vocab_size": 32128, "d_kv": 64, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False,
-    "decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 1,
-}  # fmt: skip
-_GPT2 = {
-    "model_type": "gpt2",
-    "vocab_size": 50257,
-    "n_positions": 1024,
-    "bos_token_id": 50256,
-    "eos_token_id": 50256,
-}
+
+def _t5(
+    width: int, inner: int, layers: int, heads: int, key: int = 64, vocabulary: int = 32128
+) -> dict[str, Any]:
+    return {
+        "model_type": "t5", "vocab_size": vocabulary, "d_model": width, "d_kv": key, "d_ff": inner, "num_layers": layers,
+        "num_heads": heads, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False,
+        "decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 1,
+    }  # fmt: skip
+
+
+def _gpt2(width: int, layers: int, heads: int, vocabulary: int = 50257) -> dict[str, Any]:
+    return {
+        "model_type": "gpt2", "vocab_size": vocabulary, "n_positions": 1024, "n_embd": width, "n_layer": layers,
+        "n_head": heads, "bos_token_id": 50256, "eos_token_id": 50256,
+    }  # fmt: skip
+
+
 # The content of config.json by name: the published shapes, and two that run in a moment.
 SHAPES: dict[str, dict[str, Any]] = {
-    "flan_t5_small": {**_T5, "d_model": 512, "d_ff": 1024, "num_layers": 8, "num_heads": 6},
-    "flan_t5_large": {**_T5, "d_model": 1024, "d_ff": 2816, "num_layers": 24, "num_heads": 16},
-    "gpt2": {**_GPT2, "n_embd": 768, "n_layer": 12, "n_head": 12},
-    "gpt2_medium": {**_GPT2, "n_embd": 1024, "n_layer": 24, "n_head": 16},
-    # That of the quick run of docs/glam.md.
-    "quick_t5": {
-        **_T5,
-        "vocab_size": 512,
-        "d_model": 128,
-        "d_kv": 32,
-        "d_ff": 256,
-        "num_layers": 2,
-        "num_heads": 4,
-    },
-    "tiny_t5": {
-        **_T5,
-        "vocab_size": 64,
-        "d_model": 16,
-        "d_kv": 8,
-        "d_ff": 24,
-        "num_layers": 1,
-        "num_heads": 2,
-    },
-    "tiny_gpt2": {**_GPT2, "vocab_size": 64, "n_embd": 16, "n_layer": 1, "n_head": 2},
+    "flan_t5_small": _t5(512, 1024, 8, 6),
+    "flan_t5_large": _t5(1024, 2816, 24, 16),
+    "gpt2": _gpt2(768, 12, 12),
+    "gpt2_medium": _gpt2(1024, 24, 16),
+    "quick_t5": _t5(128, 256, 2, 4, key=32, vocabulary=512),  # that of the quick run of docs/glam.md
+    "tiny_t5": _t5(16, 24, 1, 2, key=8, vocabulary=64),
+    "tiny_gpt2": _gpt2(16, 1, 2, vocabulary=64),
 }
 
 
@@ -62,11 +52,10 @@ def options(**sizes: Any) -> ConfigDict:
 
 
 def check(config: ConfigDict, architecture: str | None = None) -> None:
-    """Raises UserError for a shape that is not known (or not of `architecture`), a dtype, or prompts that the model has no room for."""
+    """Raises UserError for a shape that is not known (or not of `architecture`), or prompts that the model has no room for."""
     chosen = config.options
     known = tuple(name for name, shape in SHAPES.items() if architecture in (None, shape["model_type"]))
     checks.choice(config, "options.model", known)
-    checks.choice(config, "options.dtype", ("float32", "bfloat16"))
     room = SHAPES[chosen.model].get("n_positions")
     if room is not None:
         most = room - chosen.get("new_tokens", chosen.get("candidate_tokens", 0))
@@ -107,6 +96,12 @@ def subject(config: ConfigDict) -> Subject:
     prompt = tokens(chosen.batch_size, chosen.prompt_tokens)
     shape = chosen.get("candidates", 0), chosen.get("candidate_tokens", 1)
     return Subject(model, params, prompt, jnp.ones(prompt.shape, bool), tokens(chosen.batch_size, *shape))
+
+
+def rates(config: ConfigDict, calls: Mapping[str, Callable[[], Any]], count: int) -> dict[str, list[float]]:
+    """Rates of all `calls`, each of which makes `count` things, one of each a repeat, in turns."""
+    sides = {name: rate(call, count, config.options.seconds) for name, call in calls.items()}
+    return in_turns(sides, config.repeats)
 
 
 def in_turns(sides: Mapping[str, Callable[[], float]], repeats: int) -> dict[str, list[float]]:

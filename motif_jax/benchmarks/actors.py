@@ -14,9 +14,9 @@ About a minute.
 
 from __future__ import annotations
 
-import dataclasses
+import collections
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -29,7 +29,7 @@ from motif_jax.actors.pool import ActorPool
 from motif_jax.actors.rollouts import ActorsConfig, Ready
 from motif_jax.actors.tuning import processor_seconds
 from motif_jax.benchmarks import beside, result
-from motif_jax.benchmarks._bare_engine import Bare, BareSharedCode, write_script
+from motif_jax.benchmarks._bare_engine import Bare, write_script
 from motif_jax.envs.nethack.tasks import PLAIN_TASKS
 from motif_jax.rl import settings
 from motif_jax.support import config as checks
@@ -65,110 +65,70 @@ def check(config: ConfigDict) -> None:
     settings.games_per_process(config, _SIZE_KEY)
 
 
-@dataclasses.dataclass(frozen=True)
-class Turn:
-    """One turn of each side; rates are steps a second, of processor time if not said otherwise.
-
-    Attributes:
-      pool: of one worker.
-      clock: of the whole pool by the clock.
-      hand_over: seconds of the parent's processor time for a step.
-      bare: the bare engine with as many games as a worker has.
-      one: the bare engine with one game.
-    """
-
-    pool: float
-    clock: float
-    hand_over: float
-    bare: float
-    one: float
-
-
-@dataclasses.dataclass(frozen=True)
-class MeasuredRepeat:
-    """One repeat.
-
-    Attributes:
-      gather, copy, transfer: seconds of the parent's processor time for a step, see `_parent`.
-      memory: bytes of a game: proportional set size of all other processes, over the games.
-      restarts: share of a worker's time that starting episodes takes.
-      games_per_process: as configured, or what a trial found.
-    """
-
-    turns: list[Turn]
-    gather: float
-    copy: float
-    transfer: float
-    memory: float
-    restarts: float
-    games_per_process: int
-
-
 def run(config: ConfigDict) -> dict[str, Any]:
     """The fields of the JSON line; rates are steps per second of processor time."""
     options = config.options
     settled = ConfigDict(
         {**options.to_dict(), "games_per_process": settings.games_per_process(config, _SIZE_KEY)}
     )
-    found = []
+    found: dict[str, list[float]] = collections.defaultdict(list)
     for repeat in range(config.repeats):
         seed = seeds.derive(config.seed, "actors", repeat)
-        found.append(_measure(settled, seed))
-        settled.games_per_process = found[0].games_per_process  # one trial for all
-    turns = [turn for one in found for turn in one.turns]
-    ours, one_game = _all(turns, "pool"), _all(turns, "one")
-    parent = {"hand_over": 1e6 * float(np.median(_all(turns, "hand_over")))}
-    parent |= {part: 1e6 * float(np.median(_all(found, part))) for part in ("gather", "copy", "transfer")}
+        settled.games_per_process = _measure(settled, seed, found)  # one trial for all
+    middle = {name: float(np.median(values)) for name, values in found.items()}
+    parent = {part: 1e6 * middle[part] for part in ("hand_over", "gather", "copy", "transfer")}
     return result(
         "actors",
         "steps/s of one core",
-        ours,
+        found["pool"],
         _AS_MANY,
-        _all(turns, "bare"),
+        found["bare"],
         options.to_dict(),
-        one_game={"what": _ONE, **beside(ours, one_game)},
-        steps_per_second_by_the_clock=float(np.median(_all(turns, "clock"))),
+        one_game={"what": _ONE, **beside(found["pool"], found["one"])},
+        steps_per_second_by_the_clock=middle["clock"],
         parent_microseconds_per_step=sum(parent.values()),
         parent_parts=parent,
-        megabytes_per_game=float(np.median(_all(found, "memory"))) / 1e6,
-        games_per_process=found[0].games_per_process,
-        restart_share=float(np.median(_all(found, "restarts"))),
-    )  # fmt: skip
+        megabytes_per_game=middle["memory"] / 1e6,
+        games_per_process=settled.games_per_process,
+        restart_share=middle["restarts"],
+    )
 
 
-def _all(found: Sequence[Any], name: str) -> list[float]:
-    return [getattr(one, name) for one in found]
+def _measure(options: ConfigDict, seed: int, found: dict[str, list[float]]) -> int:
+    """Measures a repeat; returns the games of a process, as configured or as a trial found.
 
-
-def _measure(options: ConfigDict, seed: int) -> MeasuredRepeat:
-    envs, steps = options.envs_per_worker, options.steps
+    Adds to `found`, for each turn, steps a second: `pool` of one worker's processor time, `clock` of the whole pool by the clock,
+    `bare` of the engine with as many games as a worker has, `one` with one game; and `hand_over`, the parent's seconds a step.
+    For the repeat: the parent's seconds a step to `gather`, `copy` and `transfer`, `memory` in bytes a game (proportional set size
+    of all other processes), and `restarts`, the share of a worker's time that starting episodes takes.
+    """
+    envs, steps, workers = options.envs_per_worker, options.steps, options.workers
     script = write_script(options.env, envs, steps, seed)
     # As many steps, by a game that has the core's caches to itself.
     alone = write_script(options.env, 1, envs * steps, seed)
-    bare, one = Bare(options.env, script, seed), Bare(options.env, alone, seed)
-    kept = BareSharedCode(options.env, alone, seed)
-    turns = []
+    bare, one, kept = Bare(script, seed), Bare(alone, seed), Bare(alone, seed, shared_code=True)
+    rates = []
     with _Pool(options, seed) as pool:
         for start in range(0, steps, options.turn):
             stop = min(start + options.turn, steps)
             count = envs * (stop - start)
-            workers, clock, parent = pool.play(stop - start)
-            turns.append(
-                Turn(
-                    pool=options.workers * count / workers,
-                    clock=options.workers * count / clock,
-                    hand_over=parent / (options.workers * count),
-                    bare=count / _spent(bare, start, stop),
-                    one=count / _spent(one, envs * start, envs * stop),
-                )
-            )
-        memory, parts, games = pool.memory(), _parent(pool.pool), pool.pool.config.games_per_process
+            spent, clock, parent = pool.play(stop - start)
+            rates.append(workers * count / spent)
+            found["clock"].append(workers * count / clock)
+            found["hand_over"].append(parent / (workers * count))
+            found["bare"].append(count / _spent(bare, start, stop))
+            found["one"].append(count / _spent(one, envs * start, envs * stop))
+        found["memory"].append(pool.memory())
+        for part, seconds in _parent(pool.pool).items():
+            found[part].append(seconds)
+        games = pool.pool.config.games_per_process
     kept.play(0, envs * steps)
     for side in (bare, one, kept):
         side.close()
-    rate = float(np.median(_all(turns, "pool")))
+    found["pool"] += rates
+    found["restarts"].append(kept.start_seconds * float(np.median(rates)) / (envs * steps))
     assert games is not None, "a trial has found it"
-    return MeasuredRepeat(turns, *parts, memory, kept.start_seconds * rate / (envs * steps), games)
+    return games
 
 
 def _spent(side: Bare, start: int, stop: int) -> float:
@@ -229,19 +189,15 @@ class _Pool:
 
     def memory(self) -> float:
         """Proportional set size of all processes that are not this one, bytes a game."""
-        sizes = [psutil.Process(pid).memory_full_info().pss for pid in _processes()]
-        return sum(sizes) / self._config.num_envs
+        processes = psutil.Process().children(recursive=True)
+        return sum(process.memory_full_info().pss for process in processes) / self._config.num_envs
 
 
-def _processes() -> list[int]:
-    return [process.pid for process in psutil.Process().children(recursive=True)]
+def _parent(pool: ActorPool) -> dict[str, float]:
+    """Seconds of processor time a step that the parent spends besides the hand-over.
 
-
-def _parent(pool: ActorPool) -> tuple[float, float, float]:
-    """Seconds of processor time for a step, of the parent's work besides the hand-over.
-
-    Gathering rows of all groups for an inference call, copying a slot of every group into a batch, and moving the batch, with
-    all observation fields, to the device.
+    `gather`: rows of all groups for an inference call; `copy`: a slot of every group into a batch; `transfer`: the batch, with all
+    observation fields, to the device.
     """
     slots, config = pool.slots, pool.config
     groups = np.arange(config.groups) * config.slots_per_group
@@ -256,11 +212,11 @@ def _parent(pool: ActorPool) -> tuple[float, float, float]:
         return [np.concatenate([array[slot, : length + 1] for slot in groups], axis=1) for array in fields]
 
     batch = copy()
-    return (
-        _seconds(gather) / config.num_envs,
-        _seconds(copy) / steps,
-        _seconds(lambda: jax.block_until_ready(jax.device_put(batch))) / steps,
-    )
+    return {
+        "gather": _seconds(gather) / config.num_envs,
+        "copy": _seconds(copy) / steps,
+        "transfer": _seconds(lambda: jax.block_until_ready(jax.device_put(batch))) / steps,
+    }
 
 
 def _seconds(call: Callable[[], Any]) -> float:

@@ -20,10 +20,12 @@ from motif_jax.rl import settings
 from motif_jax.rl.inference import bucket_sizes, choose
 from motif_jax.rl.system import System
 
+GPU_SIZE = _agents.GPU_SIZE
+
 
 def options() -> ConfigDict:
     """Settings: those of the training, and `seconds` of each repeat and batch size."""
-    return ConfigDict({**_agents.training_options().to_dict(), "seconds": 0.5})
+    return _agents.training_options(seconds=0.5)
 
 
 def run(config: ConfigDict) -> dict[str, Any]:

@@ -30,7 +30,6 @@ from motif_jax.language.finetune_params import Adaptation
 from motif_jax.language.heads import HeadConfig, Heads
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.tokens import TokenRows
-from motif_jax.support import config as checks
 from motif_jax.support import resources
 
 GPU_SIZE = {
@@ -51,10 +50,7 @@ def options() -> ConfigDict:
 def check(config: ConfigDict) -> None:
     """Raises UserError for what cannot be measured."""
     _language.check(config)
-    chosen = config.options
-    for key in ("minibatch", "microbatch"):
-        checks.positive(config, f"options.{key}")
-    ppo_update.check(training_config(chosen))
+    ppo_update.check(training_config(config.options))
 
 
 def training_config(chosen: ConfigDict) -> ConfigDict:
@@ -148,10 +144,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     del after, changes, gaps
     memory = memory_megabytes()
     calls = {name: functools.partial(_step, program, state, data) for name, program in programs.items()}
-    rates = _language.in_turns(
-        {name: _language.rate(call, chosen.batch_size, chosen.seconds) for name, call in calls.items()},
-        config.repeats,
-    )
+    rates = _language.rates(config, calls, chosen.batch_size)
     flops = _language.product_flops(update, jax.eval_shape(lambda: state), data)
     seconds = chosen.batch_size / float(np.median(rates["shared"]))
     return result(

@@ -11,17 +11,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import _agents, result
 from motif_jax.rl.system import System
 
+GPU_SIZE = _agents.GPU_SIZE
+
 
 def options() -> ConfigDict:
     """Settings: those of the training, and `seconds` of each repeat."""
-    return ConfigDict({**_agents.training_options().to_dict(), "seconds": 2.0})
+    return _agents.training_options(seconds=2.0)
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
@@ -30,18 +31,11 @@ def run(config: ConfigDict) -> dict[str, Any]:
     training = _agents.training_config(options, config.seed)
     system = System(training)
     batch = _agents.first_batch(system)
-    learner = system.learner
     rows = (options.rollout + 1) * options.batch_size // options.rollout
     flops = rows * _agents.network_flops(training)[1]
-
-    def update() -> jax.Array:
-        learner.step(batch)
-        learner.settle()
-        return learner.state.step
-
     rates, peaks = [], []
     for _ in range(config.repeats):
-        rates.append(_agents.calls_per_second(update, options.seconds))
+        rates.append(_agents.calls_per_second(lambda: _agents.updated(system, batch), options.seconds))
         peaks.append(_agents.matrix_product_rate(options.dtype))
     return result(
         "learner",

@@ -152,15 +152,8 @@ class _Sides:
         return self.trainer.place(self.start), (place(self.start.params), place(self.start.opt_state))
 
 
-def check(config: ConfigDict) -> None:
-    """Raises UserError for a bad number."""
-    for key in ("num_pairs", "batch_size", "steps", "baseline_steps"):
-        checks.positive(config, f"options.{key}")
-
-
 def run(config: ConfigDict) -> dict[str, Any]:
     """Measures both sides, alternating. Raises UserError for a bad value, missing labels or too few pairs."""
-    check(config)
     settings = config.options
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(settings.dataset_dir or Path(temporary) / "games")

@@ -44,10 +44,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     programs = {name: jax.jit(side) for name, side in sides.items()}
     calls = {name: functools.partial(program, *arguments) for name, program in programs.items()}
     totals = {name: np.asarray(call()) for name, call in calls.items()}
-    rates = _language.in_turns(
-        {name: _language.rate(call, chosen.batch_size, chosen.seconds) for name, call in calls.items()},
-        config.repeats,
-    )
+    rates = _language.rates(config, calls, chosen.batch_size)
     ours = float(np.median(rates["shared"]))
     return result(
         "score",

@@ -24,7 +24,6 @@ from motif_jax.language import decoding as decodings
 from motif_jax.language.decoding import Decoding
 from motif_jax.language.network import States
 from motif_jax.rollouts.text_session import TextSession
-from motif_jax.support import config as checks
 
 GPU_SIZE = {"width": 768, "layers": 12, "vocabulary": 50_264, "dtype": "bfloat16"}
 _PAD = 0
@@ -40,14 +39,6 @@ def options() -> ConfigDict:
             "batch_size": 32, "other_batches": (1, 256), "advantage_weight": 8.0, "seconds": 3.0,
         }
     )  # fmt: skip
-
-
-def check(config: ConfigDict) -> None:
-    """Raises UserError for what cannot be measured."""
-    for key in ("width", "layers", "vocabulary"):
-        checks.positive(config, f"options.{key}")
-    checks.positive(config, "options.advantage_weight", allow_zero=True)
-    checks.choice(config, "options.dtype", ("float32", "bfloat16"))
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
@@ -67,8 +58,8 @@ def run(config: ConfigDict) -> dict[str, Any]:
         equal = float((ours() == np.asarray(plain())).mean())
         count = batch * chosen.new_tokens
         sides = {
-            "ours": _language.rate(ours, count, chosen.seconds),
-            "plain": _language.rate(plain, count, chosen.seconds),
+            name: _language.rate(call, count, chosen.seconds)
+            for name, call in (("ours", ours), ("plain", plain))
         }
         repeats = config.repeats if batch == chosen.batch_size else 1
         batches[str(batch)] = {**_language.in_turns(sides, repeats), "tokens_equal": equal}

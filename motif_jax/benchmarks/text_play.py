@@ -21,7 +21,6 @@ from motif_jax.envs.text import registry
 from motif_jax.envs.text.contract import TextTask
 from motif_jax.language.decoding import Decoding
 from motif_jax.rollouts.text_episodes import AgentTextActor, TextAction, play
-from motif_jax.support import config as checks
 
 _POSITIONS = 128
 # How the published evaluation of Wordle decodes.
@@ -46,14 +45,6 @@ def options() -> ConfigDict:
             "large_games": 16, "large_plain_games": 2,
         }
     )  # fmt: skip
-
-
-def check(config: ConfigDict) -> None:
-    """Raises UserError for what cannot be measured."""
-    for key in ("plain_games", "width", "layers", "heads", "num_words", "large_plain_games"):
-        checks.positive(config, f"options.{key}")
-    checks.positive(config, "options.large_games", allow_zero=True)
-    checks.choice(config, "options.dtype", ("float32", "bfloat16"))
 
 
 def run(config: ConfigDict) -> dict[str, Any]:

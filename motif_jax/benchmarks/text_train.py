@@ -57,13 +57,9 @@ def options() -> ConfigDict:
 
 
 def check(config: ConfigDict) -> None:
-    """Raises UserError for what cannot be measured."""
-    for key in ("width", "layers", "vocabulary", "micro_batches"):
-        checks.positive(config, f"options.{key}")
-    # So many tokens have an action in them.
+    """Raises UserError where dialogues are too short to have an action in them."""
     length = config.options.length
     checks.require(length > _RUN, "options.length", length, f"at least {_RUN + 1}")
-    checks.choice(config, "options.dtype", ("float32", "bfloat16"))
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
@@ -89,10 +85,9 @@ def run(config: ConfigDict) -> dict[str, Any]:
         sides = {"ours": functools.partial(ours, part), "plain": functools.partial(theirs, part)}
         apart = _apart(*(side() for side in sides.values()))
         tokens = batch.tokens.size
-        rates = {side: _language.rate(call, tokens, chosen.seconds) for side, call in sides.items()}
         flops = [_flops(method, learned, frozen, part) for method in (objective.terms, plain.terms)]
         found[name] = {
-            **_language.in_turns(rates, config.repeats),
+            **_language.rates(config, sides, tokens),
             "apart": apart,
             "flops": flops[1] / flops[0],
         }

@@ -22,7 +22,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 import psutil
 from ml_collections import ConfigDict
@@ -35,11 +34,12 @@ from motif_jax.rl.batcher import Batch
 from motif_jax.rl.learner import Averages
 from motif_jax.rl.system import System
 
+GPU_SIZE = _agents.GPU_SIZE
+
 
 def options() -> ConfigDict:
     """Settings: those of the training, and `seconds` of each repeat (`warmup_seconds` before the first)."""
-    times = {"seconds": 10.0, "warmup_seconds": 5.0}
-    return ConfigDict({**_agents.training_options().to_dict(), "beside": "", **times})
+    return _agents.training_options(beside="", seconds=10.0, warmup_seconds=5.0)
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     peaks, parts = [], []
     seconds: dict[int, list[float]] = {size: [] for size in sizes}
     for _ in range(config.repeats):
-        learner = options.batch_size * _agents.calls_per_second(lambda: _update(system, batch), 2.0)
+        learner = options.batch_size * _agents.calls_per_second(lambda: _agents.updated(system, batch), 2.0)
         for size, call in calls.items():
             seconds[size].append(1.0 / _agents.calls_per_second(call, 1.0))
         acting = rows / seconds[rows][-1]
@@ -122,12 +122,6 @@ def combine(metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
         last = re.split("[/_]", name)[-1]
         found[name] = float({"max": np.max, "min": np.min}.get(last, np.mean)(values))
     return found
-
-
-def _update(system: System, batch: Batch) -> jax.Array:
-    system.learner.step(batch)
-    system.learner.settle()
-    return system.learner.state.step
 
 
 def _play(

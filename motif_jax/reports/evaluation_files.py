@@ -22,12 +22,11 @@ from motif_jax.rollouts.episode_worker import PlayedEpisode
 from motif_jax.support import digests, entry_points
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import (
+    append_lines,
     atomic_write_bytes,
     atomic_write_json,
-    atomic_write_text,
     read_json,
     read_json_lines,
-    regular_file,
 )
 
 JOURNAL = "episodes.jsonl"
@@ -94,11 +93,9 @@ class Journal:
     """Appends one line per finished episode to a folder's journal, and keeps the earlier ones."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self._path = Path(folder) / JOURNAL
-        self.rows = read_rows(self._path)
-        if self._path.exists():  # without a torn last line
-            atomic_write_text(self._path, "".join(json.dumps(row) + "\n" for row in self.rows))
-        self._file = open(self._path, "a", encoding="utf-8", opener=regular_file)  # noqa: SIM115 - closed by __exit__
+        path = Path(folder) / JOURNAL
+        self.rows = read_rows(path)
+        self._file = append_lines(path, keep=lambda line: True)
 
     def __enter__(self) -> Journal:
         return self

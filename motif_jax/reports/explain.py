@@ -10,7 +10,7 @@ from motif_jax.reports import charts, html, page
 from motif_jax.reports.charts import Plot, Series
 from motif_jax.reports.explain_data import ExplainedReward, Explanation, rank_correlation, seen
 from motif_jax.reports.explain_table import message_table, titles
-from motif_jax.reports.html import TableCell
+from motif_jax.reports.html import TableCell, message_cell, number_cell
 from motif_jax.reports.page import Section, Table
 from motif_jax.reports.statistics import wilson
 
@@ -68,16 +68,13 @@ def scatter(explanation: Explanation, most: int = DOTS) -> str:
 def _cells(rewards: Sequence[ExplainedReward], index: int) -> list[TableCell]:
     cells: list[TableCell] = []
     for reward in rewards:
-        value, paid = float(reward.normalised[index]), float(reward.paid[index])
-        cells.append(TableCell(f"{value:+.3f}", value))
-        cells.append(TableCell(f"{reward.raw[index]:.4g}", float(reward.raw[index])))
+        paid = float(reward.paid[index])
+        cells += [number_cell(reward.normalised[index], "+.3f"), number_cell(reward.raw[index], ".4g")]
         cells.append(TableCell(f"{paid:.3f}" if paid else "—", paid))
         if reward.disagreement is not None:
-            spread = float(reward.disagreement[index])
-            cells.append(TableCell(f"{spread:.3f}", spread))
+            cells.append(number_cell(reward.disagreement[index], ".3f"))
     if len(rewards) == 2:
-        difference = float(rewards[1].normalised[index] - rewards[0].normalised[index])
-        cells.append(TableCell(f"{difference:+.3f}", difference))
+        cells.append(number_cell(rewards[1].normalised[index] - rewards[0].normalised[index], "+.3f"))
     return cells
 
 
@@ -154,11 +151,7 @@ def render(explanation: Explanation, written: str, max_rows: int | None = None) 
     sections = []
     if explanation.texts:
         rows = [
-            [
-                TableCell(text or "(no message)", code=True),
-                TableCell(seen(count), count),
-                *_cells(explanation.typed, i),
-            ]
+            [message_cell(text), TableCell(seen(count), count), *_cells(explanation.typed, i)]
             for i, (text, count) in enumerate(zip(explanation.texts, explanation.text_counts, strict=True))
         ]
         table = Table("typed", ["text", "seen", *titles(explanation.typed, False)], rows).html()

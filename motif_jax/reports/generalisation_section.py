@@ -9,7 +9,7 @@ import numpy as np
 
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.reports.charts import Interval, Plot
-from motif_jax.reports.html import TableCell
+from motif_jax.reports.html import TableCell, number_cell
 from motif_jax.reports.measures import format_interval
 from motif_jax.reports.page import Section, Table, estimate_cell
 from motif_jax.reports.run_data import RunData
@@ -68,13 +68,7 @@ def by_kind(data: RunData) -> Section | None:
                 for values in (solved, returns)
             )
             rows.append(
-                [
-                    TableCell(name),
-                    TableCell(kind),
-                    TableCell(f"{len(played):,}", len(played)),
-                    estimate_cell(rate),
-                    estimate_cell(earned),
-                ]
+                [name, kind, number_cell(len(played), ","), estimate_cell(rate), estimate_cell(earned)]
             )
     header = ("evaluation", "kind of task", "episodes", "success rate", "mean return")
     return Section("By kind of task", "kinds", [Table("kinds-table", header, rows)]) if rows else None

@@ -49,6 +49,16 @@ class Markup:
     html: str
 
 
+def number_cell(value: float | None, form: str) -> TableCell:
+    """A cell with a number as `format` writes it; an empty one for None."""
+    return TableCell("") if value is None else TableCell(format(value, form), float(value))
+
+
+def message_cell(text: str) -> TableCell:
+    """A cell with a game's message."""
+    return TableCell(text or "(no message)", code=True)
+
+
 def embed_json(value: Any, name: str) -> str:
     """A script element that holds `value` as data; no text in it can end the element."""
     text = json.dumps(value, separators=(",", ":"))

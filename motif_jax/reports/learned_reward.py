@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from motif_jax.reports.charts import Plot, Series
-from motif_jax.reports.html import TableCell
+from motif_jax.reports.html import TableCell, message_cell, number_cell
 from motif_jax.reports.page import Fold, Section, Table
 from motif_jax.support.metric_files import Curve
 
@@ -81,24 +81,18 @@ def read(folder: str | Path, kind: str) -> LabelLogReport | None:
     return LabelLogReport(kind, counts if labels else {}, tokens if labels else None, texts)
 
 
-def _cell(step: int | None) -> TableCell:
-    return TableCell("") if step is None else TableCell(f"{step:,}", float(step))
+_HEADER = ("message", "met at step", "label known at step", "label", "paid in all", "reward now")
 
 
 def _row(text: LearnedText) -> tuple[TableCell, ...]:
-    value = text.values[-1] if text.values else None
-    shown = TableCell("") if value is None else TableCell(f"{value:+.2f}", value)
     return (
-        TableCell(text.text or "(no message)", code=True),
-        _cell(text.met),
-        _cell(text.labelled),
+        message_cell(text.text),
+        number_cell(text.met, ","),
+        number_cell(text.labelled, ","),
         TableCell(text.label),
-        TableCell(f"{text.earned:,.1f}", text.earned),
-        shown,
+        number_cell(text.earned, ",.1f"),
+        number_cell(text.values[-1] if text.values else None, "+.2f"),
     )
-
-
-_HEADER = ("message", "met at step", "label known at step", "label", "paid in all", "reward now")
 
 
 def _changed(learned: LabelLogReport, top: int) -> list[tuple[TableCell, ...]]:
@@ -106,9 +100,9 @@ def _changed(learned: LabelLogReport, top: int) -> list[tuple[TableCell, ...]]:
     moved.sort(key=lambda text: (-float(np.ptp(text.values)), text.text))
     return [
         (
-            TableCell(text.text or "(no message)", code=True),
+            message_cell(text.text),
             TableCell(text.label),
-            *(TableCell(f"{value:+.2f}", value) for value in text.values),
+            *(number_cell(value, "+.2f") for value in text.values),
         )
         for text in moved[:top]
     ]
@@ -120,9 +114,9 @@ def _earned(learned: LabelLogReport, top: int) -> list[tuple[TableCell, ...]]:
     total = sum(text.earned for text in paid)
     return [
         (
-            TableCell(text.text or "(no message)", code=True),
+            message_cell(text.text),
             TableCell(text.label),
-            TableCell(f"{text.earned:,.1f}", text.earned),
+            number_cell(text.earned, ",.1f"),
             TableCell(f"{100 * text.earned / total:.0f} %" if total > 0 else "", text.earned),
         )
         for text in paid[:top]

@@ -12,7 +12,7 @@ import numpy as np
 
 from motif_jax.published import glam_probes
 from motif_jax.reports import charts, html
-from motif_jax.reports.html import TableCell
+from motif_jax.reports.html import TableCell, number_cell
 from motif_jax.reports.page import Section, Table
 from motif_jax.support import metric_files
 from motif_jax.support.errors import UserError
@@ -170,7 +170,7 @@ def section(probes: Probes | None) -> Section | None:
         [
             TableCell(clause.probe),
             TableCell(clause.text),
-            TableCell(f"{clause.change:.3f}", clause.change),
+            number_cell(clause.change, ".3f"),
             TableCell(f"{clause.action} {clause.difference:+.3f}", clause.difference),
         ]
         for clause in probes.clauses

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from motif_jax.reports import page, text_tables
-from motif_jax.reports.html import TableCell
+from motif_jax.reports.html import TableCell, number_cell
 from motif_jax.reports.page import Section, Table
 
 _ACCURACY = re.compile(r"(.+)_(q_target|q)_rank_acc_-(\d+)")
@@ -62,8 +62,8 @@ def render(found: Mapping[str, Any], data: str) -> str:
             cells = [
                 [
                     TableCell(each["text"], code=True),
-                    TableCell(f"{each['advantage']:+.3f}", each["advantage"]),
-                    TableCell(f"{each['times']:,}", each["times"]),
+                    number_cell(each["advantage"], "+.3f"),
+                    number_cell(each["times"], ","),
                 ]
                 for each in ranked
             ]

@@ -76,7 +76,7 @@ def episodes_section(data: RunData) -> Section | None:
         return html.Markup(html.link(link, "watch")) if link else TableCell("not recorded")
 
     lead = {
-        "episode": lambda row: TableCell(str(row["index"]), float(row["index"])),
+        "episode": lambda row: html.number_cell(row["index"], ""),
         "seed": lambda row: TableCell(str(row["seed"])),
         "ended by": lambda row: TableCell(row["end_reason"]),
     }
@@ -96,7 +96,7 @@ def section(data: RunData) -> Section | None:
         link = data.recorded_players.get(row["stem"])
         return html.Markup(html.link(link, "watch")) if link else TableCell(f"{row['stem']}.json")
 
-    lead = {"environment steps": lambda row: TableCell(f"{row['step']:,}", row["step"])}
+    lead = {"environment steps": lambda row: html.number_cell(row["step"], ",")}
     table = _table("training-games-table", data.recorded, key, lead, watch)
     note = (
         f"{len(data.recorded):,} games were recorded; these are the best and the worst by {measure(key).title}. "

@@ -10,7 +10,7 @@ import numpy as np
 from motif_jax.reports import success
 from motif_jax.reports.charts import Plot, Series
 from motif_jax.reports.evaluation_sections import MeasureRow, rows_of
-from motif_jax.reports.html import TableCell
+from motif_jax.reports.html import TableCell, number_cell
 from motif_jax.reports.measures import format_estimate
 from motif_jax.reports.page import Section, Table
 from motif_jax.reports.run_data import RunData
@@ -76,8 +76,8 @@ def divergence_section(data: RunData) -> Section | None:
         rows += [
             [
                 TableCell(name),
-                TableCell(f"{weight:g}", weight),
-                TableCell(f"{kl:.3f}", kl),
+                number_cell(weight, "g"),
+                number_cell(kl, ".3f"),
                 TableCell(f"{mean:.3f}", mean, note=f"[{a:.3f}, {b:.3f}]"),
             ]
             for kl, mean, a, b, weight in sorted(points, key=lambda point: point[-1])

@@ -9,7 +9,7 @@ import numpy as np
 
 from motif_jax.reports import hacking, html
 from motif_jax.reports.charts import Plot, Series
-from motif_jax.reports.html import TableCell
+from motif_jax.reports.html import TableCell, message_cell, number_cell
 from motif_jax.reports.measures import (
     format_interval,
     format_value,
@@ -183,11 +183,11 @@ def _own(
 def _ranked_rows(liked: Sequence[LikedMessage]) -> list[tuple[TableCell, ...]]:
     return [
         (
-            TableCell(str(place), float(place)),
-            TableCell(m.text or "(no message)", code=True),
-            TableCell(f"{m.normalised:+.2f}", m.normalised),
+            number_cell(place, ""),
+            message_cell(m.text),
+            number_cell(m.normalised, "+.2f"),
             TableCell(f"{round(m.paid, 2) + 0.0:.2f}", m.paid),
-            TableCell(f"{m.count:,}", float(m.count)),
+            number_cell(m.count, ","),
         )
         for place, m in enumerate(sorted(liked, key=lambda m: -m.normalised), start=1)
     ]
@@ -201,17 +201,9 @@ def _paid_rows(tallies: Sequence[MessageTally]) -> list[tuple[TableCell, ...]]:
         total = t.total or 0.0
         if total <= 0:
             break
-        share = total / gains
-        rows.append(
-            (
-                TableCell(t.text or "(no message)", code=True),
-                TableCell(format_value(total), total),
-                TableCell(f"{100 * share:.1f} %", share),
-                TableCell(f"{t.count:,}", float(t.count)),
-                TableCell(f"{t.episodes:,}", float(t.episodes)),
-                TableCell(f"{t.reward or 0.0:.2f}", t.reward or 0.0),
-            )
-        )
+        paid = TableCell(format_value(total), total), TableCell(f"{100 * total / gains:.1f} %", total / gains)
+        seen = number_cell(t.count, ","), number_cell(t.episodes, ",")
+        rows.append((message_cell(t.text), *paid, *seen, number_cell(t.reward or 0.0, ".2f")))
     return rows
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 from pathlib import Path
@@ -27,7 +26,7 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
 def run(config: ConfigDict, workdir: Path | None) -> None:
     """Runs `config.name` and prints one JSON line."""
     del workdir
-    line = importlib.import_module(f"motif_jax.benchmarks.{config.name}").run(config)
+    line = benchmarks.module(config.name).run(config)
     print(json.dumps(_strict(line), allow_nan=False))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from motif_jax.benchmarks import names, train
+from motif_jax.benchmarks import train
 from motif_jax.stages import benchmark
 from motif_jax.support.errors import UserError
 
@@ -23,22 +23,25 @@ def config(name: str, **options: Any) -> Any:
     return made
 
 
-def test_every_number_of_a_benchmark_is_checked() -> None:
-    """Those that zero means something to are listed here."""
-    zero = {"train.warmup_seconds"}
-    zero |= {"reward.parity_steps", "text_generation.advantage_weight", "text_play.large_games"}
-    # Told where they are read, with the rest of a reward training's config.
-    elsewhere = {"reward.parity_eps", "reward.learning_rate"}
-    for name in names():
-        for key, value in config(name).options.items():
-            if (
-                not isinstance(value, int | float)
-                or isinstance(value, bool)
-                or f"{name}.{key}" in zero | elsewhere
-            ):
-                continue
-            with pytest.raises(UserError, match=rf"options\.{key}="):
-                benchmark.check(config(name, **{key: type(value)(0)}), None)
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("train", "seconds", 0.0),
+        ("train", "warmup_seconds", -1.0),
+        ("train", "envs_per_worker", 3),
+        ("learner", "batch_size", 100),
+        ("learner", "dtype", "int8"),
+        ("reward", "learning_rate", 0.0),
+        ("text_train", "length", 16),
+    ],
+)
+def test_options_that_cannot_be_measured_with_are_refused(name: str, key: str, value: Any) -> None:
+    with pytest.raises(UserError, match=rf"options\.{key}="):
+        benchmark.check(config(name, **{key: value}), None)
+
+
+def test_a_second_before_the_first_may_be_left_out() -> None:
+    benchmark.check(config("train", warmup_seconds=0.0), None)
 
 
 def no_constants(name: str) -> None:
