@@ -8,7 +8,7 @@ Three lines give the reward of any text:
 """
 
 from motif_jax.rewards.intrinsic import BatchMessages, IntrinsicReward, RewardSetup, RunSetup
-from motif_jax.rewards.kinds import MOTIF, check, check_run, digest, load_intrinsic, rates, required_fields
+from motif_jax.rewards.kinds import MOTIF, check, digest, kind_of, load_intrinsic
 from motif_jax.rewards.learned import KINDS as LEARNED
 from motif_jax.rewards.load import RewardFunction, load
 from motif_jax.rewards.message_table import MessageTable, Values
@@ -27,10 +27,8 @@ __all__ = [
     "RunSetup",
     "Values",
     "check",
-    "check_run",
     "digest",
+    "kind_of",
     "load",
     "load_intrinsic",
-    "rates",
-    "required_fields",
 ]

@@ -146,44 +146,42 @@ def _check_header(header: Mapping[str, Any], place: str | Path) -> None:
 
 def _problem(header: Mapping[str, Any]) -> str | None:
     """Names the fault of a header; raises Python's errors where a part is missing."""
-    wanted = dataclasses.asdict(RewardArchitecture())
-    if {k: type(v) for k, v in header["architecture"].items()} != {k: type(v) for k, v in wanted.items()}:
-        return (
-            f"architecture of the reward must have the keys {', '.join(wanted)}, of the types of the config"
-        )
-    architecture = RewardArchitecture(**header["architecture"])
-    sizes = [value for value in header["architecture"].values() if type(value) is int]
-    named = architecture.message in MESSAGE_MODELS and architecture.dtype in DTYPES
-    if not named or min(sizes) < 1 or architecture.problem() is not None:
-        return f"architecture of the reward is no model: {header['architecture']}"
-    members, step, config = header["members"], header["step"], header["config"]
-    if type(members) is not int or type(step) is not int or members < 1 or step < 0:
-        return "members and step of the reward must be whole numbers"
-    if not isinstance(config.get("compat", {}), dict) or not all(
-        isinstance(row, dict) for row in header["curve"]
+    architecture, statistics, members = header["architecture"], header["statistics"], header["members"]
+    if _types(architecture) != _types(dataclasses.asdict(RewardArchitecture())) or not _is_model(
+        architecture
     ):
+        return f"architecture of the reward is no model: {architecture}"
+    if type(members) is not int or type(header["step"]) is not int or members < 1 or header["step"] < 0:
+        return "members and step of the reward must be whole numbers"
+    objects = [header["config"], header["config"].get("compat", {}), *header["curve"]]
+    if not all(isinstance(value, dict) for value in objects):
         return "config and curve of the reward must hold JSON objects"
-    statistics = header["statistics"]
-    numbers = [
-        statistics["mean"],
-        statistics["variance"],
-        *statistics["quantiles"],
-        *statistics["quantile_levels"],
-    ]
-    numbers += [*statistics["member_mean"], *statistics["member_variance"]]
-    advice = statistics.get("advice")
-    if advice:
+    numbers = [statistics["mean"], statistics["variance"]]
+    for name in ("quantiles", "quantile_levels", "member_mean", "member_variance"):
+        numbers += statistics[name]
+    if advice := statistics.get("advice"):
         given = advice["lump_edge"], advice["threshold"], advice["paid_share"]
         numbers += [*advice["paid_shares"], advice["lump_share"], *(x for x in given if x is not None)]
     if not all(map(is_finite, numbers)) or statistics["variance"] < 0:
         return (
             "statistics of the reward must be finite numbers, as they are not after a training that diverged"
         )
-    if len(statistics["quantiles"]) != len(statistics["quantile_levels"]):
-        return "statistics of the reward must have as many quantiles as levels"
-    if {len(statistics["member_mean"]), len(statistics["member_variance"])} != {members}:
-        return f"statistics of the reward must have a mean and a variance for each of {members} members"
+    lengths = [len(statistics[name]) for name in ("quantiles", "member_mean", "member_variance")]
+    if lengths != [len(statistics["quantile_levels"]), members, members]:
+        return (
+            f"statistics of the reward must have a quantile a level, and moments of each of {members} members"
+        )
     return None
+
+
+def _types(section: Mapping[str, Any]) -> dict[str, type]:
+    return {name: type(value) for name, value in section.items()}
+
+
+def _is_model(architecture: Mapping[str, Any]) -> bool:
+    known = architecture["message"] in MESSAGE_MODELS and architecture["dtype"] in DTYPES
+    sizes = [value for value in architecture.values() if type(value) is int]
+    return known and min(sizes) > 0 and RewardArchitecture(**architecture).problem() is None
 
 
 def write_run_folder(reward: TrainedReward, workdir: str | Path) -> None:

@@ -10,8 +10,6 @@ from motif_jax.rewards.intrinsic import IntrinsicReward, ObservationSpec, Reward
 from motif_jax.rewards.message_table import MessageTable, Values
 from motif_jax.support.errors import UserError
 
-TABLE_CAPACITY = 1 << 18
-
 
 class FrozenTextReward(IntrinsicReward):
     """A reward that is a function `value` of a text's bytes, computed once for each distinct text.
@@ -27,7 +25,7 @@ class FrozenTextReward(IntrinsicReward):
                 f"config.reward.kind={setup.config.kind}: the environment shows no text to reward"
             )
         self.fields = (field,)
-        self._table = MessageTable(self._compute, None, 0, TABLE_CAPACITY)
+        self._table = MessageTable(self._compute, None)
 
     @classmethod
     def check_run(cls, config: ConfigDict, spec: ObservationSpec) -> None:

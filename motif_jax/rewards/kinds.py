@@ -71,21 +71,6 @@ def check(config: ConfigDict) -> None:
     kind_of(config).check(config)
 
 
-def check_run(config: ConfigDict, spec: ObservationSpec) -> None:
-    """Raises UserError for a resolved config of a training that its reward cannot be learned in."""
-    kind_of(config.reward).check_run(config, spec)
-
-
-def required_fields(config: ConfigDict) -> tuple[str, ...]:
-    """Observation fields that the reward of `config.reward` reads; () for no reward, or one of the text alone."""
-    return kind_of(config).required_fields(config)
-
-
-def rates(config: ConfigDict) -> bool:
-    """Whether `config.reward` alone says what episodes are paid."""
-    return kind_of(config).rates(config)
-
-
 def digest(config: ConfigDict) -> str | None:
     """Digest that distinguishes the reward of `config.reward` from a replacement; None without one."""
     found = [digests.of_input(path) for path in kind_of(config).files(config) if path.is_file()]

@@ -29,8 +29,7 @@ class LearningMetrics:
 
     def labelled(self, labels: Sequence[Label]) -> None:
         self._new += len(labels)
-        for label in labels:
-            self._labels[label.label] += 1
+        self.restore(labels)
 
     def paid(self, counts: np.ndarray, labelled: np.ndarray, paid: np.ndarray, age: int) -> None:
         """Counts a batch: steps int [N] of each text, whether it has a label, its value, batches of the version before."""
@@ -51,7 +50,7 @@ class LearningMetrics:
         return max(1e-9, time.perf_counter() - self._since)
 
     def restore(self, labels: Sequence[Label]) -> None:
-        self._labels = [0] * len(self._form.verdicts)
+        """Counts labels of before the run was resumed."""
         for label in labels:
             self._labels[label.label] += 1
 

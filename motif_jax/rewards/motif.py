@@ -22,8 +22,6 @@ from motif_jax.rewards.trained import TrainedReward, cpu_device, read_architectu
 from motif_jax.support import digests
 from motif_jax.support.errors import UserError
 
-TABLE_CAPACITY = 1 << 18
-
 
 class MotifReward(IntrinsicReward):
     """Kind 'motif': evaluation `step` of the run in `dir`, normalised and thresholded as `normalise` and `quantile` say.
@@ -53,7 +51,7 @@ class MotifReward(IntrinsicReward):
                 )
             self.fields = (spec.text_field,)
             params = jax.device_put(trained.params, setup.device or cpu_device())
-            self.table = MessageTable(self._of_texts, params, trained.step, TABLE_CAPACITY)
+            self.table = MessageTable(self._of_texts, params, trained.step)
             return
         self.fields = trained.network.architecture.fields
         if missing := [name for name in self.fields if name not in spec.observation]:

@@ -14,7 +14,7 @@ from typing import BinaryIO, Protocol
 import numpy as np
 
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import new_array, regular_file, sync
+from motif_jax.support.files import new_array, sync
 from motif_jax.support.progress import Progress
 
 HASHED_SIZE = 1024
@@ -63,7 +63,7 @@ class FileVectors:
     """The vectors of a text file: its first line has the number of words and the size, each other a word and its numbers.
 
     The file is read once, into arrays in `folder` that are memory-mapped from then on: 2 million words of 300 numbers
-    take minutes once and no memory. A token that the file does not have is looked up as the bare lower-case word.
+    take minutes once and no memory. Words are known by 64-bit hashes. A token that the file does not have is looked up as the bare lower-case word.
 
     Args:
       path: the text file.
@@ -80,8 +80,6 @@ class FileVectors:
         self._vectors = np.load(folder / "vectors.npy", mmap_mode="r")
         self._keys = np.load(folder / "keys.npy", mmap_mode="r")
         self._rows = np.load(folder / "rows.npy", mmap_mode="r")
-        self._ends = np.load(folder / "ends.npy", mmap_mode="r")
-        self._words = np.memmap(folder / "words.bin", np.uint8, "r")
         count, size = self._vectors.shape
         self.description = f"{count:,} vectors of {size} numbers, {path}"
 
@@ -90,14 +88,10 @@ class FileVectors:
         return self._find(bare(word)) if found is None else found
 
     def _find(self, word: bytes) -> np.ndarray | None:
-        place = int(np.searchsorted(self._keys, _key(word)))
-        while place < len(self._keys) and self._keys[place] == _key(word):
-            row = int(self._rows[place])
-            start = int(self._ends[row - 1]) if row else 0
-            if self._words[start : int(self._ends[row])].tobytes() == word:
-                return np.asarray(self._vectors[row])
-            place += 1
-        return None
+        key = _key(word)
+        place = int(np.searchsorted(self._keys, key))
+        is_known = place < len(self._keys) and self._keys[place] == key
+        return np.asarray(self._vectors[self._rows[place]]) if is_known else None
 
 
 def _key(word: bytes) -> np.uint64:
@@ -151,23 +145,17 @@ def _write_arrays(file: BinaryIO, path: Path, folder: Path) -> None:
             f"{free:,}: set XDG_CACHE_HOME to a folder with more room"
         )
     vectors = new_array(folder / "vectors.npy", np.float32, (count, size))
-    keys, ends = np.empty(count, np.uint64), np.empty(count, np.int64)
-    row = end = 0
-    with (
-        open(folder / "words.bin", "wb", opener=regular_file) as words,
-        Progress(count, "words", "vectors") as progress,
-    ):
+    keys = np.empty(count, np.uint64)
+    with Progress(count, "words", "vectors") as progress:
         for row, (word, vector) in enumerate(_lines(file, path, count, size)):
             vectors[row], keys[row] = vector, _key(word)
-            words.write(word)
-            ends[row] = end = end + len(word)
             if row % _BLOCK == 0:
                 progress.update(row)
         progress.update(count)
     vectors.flush()
     order = np.argsort(keys, kind="stable")
-    for name, array in (("keys", keys[order]), ("rows", order), ("ends", ends)):
-        np.save(folder / f"{name}.npy", array)
+    np.save(folder / "keys.npy", keys[order])
+    np.save(folder / "rows.npy", order)
 
 
 def _lines(file: BinaryIO, path: Path, count: int, size: int) -> Iterator[tuple[bytes, np.ndarray]]:

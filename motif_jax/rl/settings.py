@@ -62,7 +62,7 @@ def fields_option(name: str, options: Mapping[str, Any], reward: ConfigDict) -> 
     Raises:
       UserError: the environment cannot show one.
     """
-    spec, fields = registry.spec(name, **options), rewards.required_fields(reward)
+    spec, fields = registry.spec(name, **options), rewards.kind_of(reward).required_fields(reward)
     if fields == (TEXT_FIELD,) and registry.require_text(name, spec.text_field):
         return {}  # a reward of the text alone reads what the environment has of it
     more = [field for field in fields if field not in spec.observation]
@@ -310,7 +310,7 @@ def check(config: ConfigDict) -> ConfigDict:
     if config.hosts.count == 1:
         check_devices(config)
     schedules.check_warmup(config, optimizer_steps(config))
-    rewards.check_run(config, make_network(config).spec)
+    rewards.kind_of(config.reward).check_run(config, make_network(config).spec)
     if config.wandb.enabled:
         metrics.import_wandb()
     return config

@@ -203,7 +203,7 @@ def _of_folder(config: ConfigDict, folder: str, plays: bool, pins: PinnedVersion
     over = registry.options_of({**config.environment, "name": name, "max_episode_steps": None})
     options = _options_in(name, trained_on, options | over, folder)
     policy, step, own = None, None, None
-    if trained.reward.intrinsic_coefficient and rewards.rates(trained.reward):
+    if trained.reward.intrinsic_coefficient and rewards.kind_of(trained.reward).rates(trained.reward):
         own = _with_reward_beside(trained.reward, Path(folder))
     if plays:
         which = config.agent.checkpoint if pins.checkpoint is None else str(pins.checkpoint)

@@ -210,7 +210,7 @@ def test_an_environment_without_text_is_refused(kind, tmp_path):
 def test_episodes_of_an_agent_are_rated_by_the_reward_that_it_learned_from(tmp_path):
     (tmp_path / "table.json").write_text('{"You kill the newt!": 2}')
     own = section("table", table=str(tmp_path / "table.json"))
-    assert rewards.rates(own)
+    assert rewards.kind_of(own).rates(own)
     given = load_config("evaluate", "smoke").reward
     chosen = evaluation_setup.choose_reward(given, own, "the agent")
     assert chosen.table == own.table

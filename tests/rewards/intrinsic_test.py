@@ -10,6 +10,7 @@ from ml_collections import ConfigDict
 
 from motif_jax import rewards
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
+from motif_jax.rewards.motif import MotifReward
 from motif_jax.rewards.trained import read_trained
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import make_dataset, reward_config, train
@@ -150,7 +151,7 @@ def test_no_reward_is_none_and_bad_values_are_told(trained, tmp_path):
         rewards.check(section(trained, quantile=0.33))
     with pytest.raises(UserError, match="has no evaluation 99"):
         rewards.check(section(trained, step=99))
-    assert rewards.required_fields(section(trained)) == ("message",)
+    assert MotifReward.required_fields(section(trained)) == ("message",)
 
 
 @pytest.mark.extra
@@ -159,7 +160,7 @@ def test_rewards_of_whole_observations_run_in_the_step(tmp_path):
     network = {"network.status": True, "network.crop": True, "network.embedding_dim": 8}
     folder = train(tmp_path / "reward", reward_config(tmp_path / "dataset", **network))
     config = section(folder)
-    assert rewards.required_fields(config) == ("message", "blstats", "glyphs")
+    assert MotifReward.required_fields(config) == ("message", "blstats", "glyphs")
     fields = {
         "message": ArraySpec((256,), "uint8"),
         "blstats": ArraySpec((27,), "int32"),

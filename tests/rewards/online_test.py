@@ -175,7 +175,7 @@ def test_a_reward_that_learns_needs_text_and_a_training(tmp_path: Path) -> None:
     with pytest.raises(
         UserError, match=r"environment.name='tests.toys:Corridor': must be an environment that shows a text"
     ):
-        rewards.check_run(
+        rewards.kind_of(config.reward).check_run(
             oni_config("retrieval", environment__name="tests.toys:Corridor"),
             registry.spec("tests.toys:Corridor"),
         )

@@ -304,7 +304,7 @@ def test_bad_values_are_told(kind: str, changes: dict[str, Any], message: str) -
 
     def check() -> None:
         rewards.check(config.reward)
-        rewards.check_run(config, SPEC)
+        rewards.kind_of(config.reward).check_run(config, SPEC)
 
     with pytest.raises(UserError) as caught:
         check()
