@@ -1,8 +1,10 @@
-"""Beam search in one compiled loop: the most likely continuations, and those that have ended kept apart.
+"""Beam search in one compiled loop, by the rules of ILQL or of transformers.
 
-The rules are those of transformers' `generate`: of (1 + stops) K candidates, at least 2 K, the best K that do not end continue; one that ends is kept with its
-log-probability divided by length^penalty, if it was among the best K; the search stops when none that runs can still be better
-than the worst kept one.
+ILQL's: a beam that has ended stays among the K, its probability unchanged.
+
+Those of transformers' `generate` (`apart`): of (1 + stops) K candidates, at least 2 K, the best K that do not end continue; one that
+ends is kept with its log-probability divided by length^penalty, if it was among the best K; the search of a row stops when none that
+runs can still be better than the worst kept one.
 """
 
 from __future__ import annotations
@@ -14,11 +16,10 @@ import chex
 import jax
 import jax.numpy as jnp
 
+from motif_jax.language.caches import taken
 from motif_jax.language.generation import Step, begin, model_step
 from motif_jax.language.model import Cache, LanguageModel
-from motif_jax.language.sampling import Limits
-
-_NONE = -1e9
+from motif_jax.language.sampling import IMPOSSIBLE, Limits
 
 
 class Beams(NamedTuple):
@@ -27,24 +28,29 @@ class Beams(NamedTuple):
     Attributes:
       tokens: int32 [B, K, M], padded behind the end.
       valid: bool [B, K, M].
-      scores: float32 [B, K], log-probability by length^penalty.
+      scores: float32 [B, K], log-probability; with `apart` divided by length^penalty.
+      carry: the step's; with `apart` that of the beams that still ran.
     """
 
     tokens: jax.Array
     valid: jax.Array
     scores: jax.Array
+    carry: Any
+
+
+class _Texts(NamedTuple):
+    tokens: jax.Array  # [B, K, M]
+    length: jax.Array  # [B, K]
+    scores: jax.Array  # [B, K]
 
 
 class _Search(NamedTuple):
     position: jax.Array
     carry: Any
     logits: jax.Array
-    running: jax.Array  # log-probabilities [B, K]
-    tokens: jax.Array  # [B, K, M]
-    ended_tokens: jax.Array
-    ended_length: jax.Array  # [B, K]
-    ended_scores: jax.Array  # [B, K]
-    settled: jax.Array  # bool [B]
+    done: jax.Array  # bool [B, K], beams that have ended; with `apart` rows whose search has
+    running: _Texts
+    kept: _Texts | None  # with `apart`: those that have ended
 
 
 def search(
@@ -53,89 +59,81 @@ def search(
     carry: Any,
     logits: jax.Array,
     limits: Limits,
-    penalty: float = 1.0,
     pad: int = 0,
+    apart: bool = False,
+    penalty: float = 1.0,
 ) -> Beams:
     """Searches K beams of each row.
 
     Args:
-      step: as for `generation.write`.
+      step: see `generation.Step`.
       reorder: (carry, int32 [B, K]) -> the carry with beam index[b, k] in the place of the k-th.
       carry: of the step, behind the prompts.
       logits: [B, K, V] of the first tokens, the same for the beams of a row.
       limits: where a beam ends.
-      penalty: scores are log-probabilities divided by length^penalty.
       pad: stands behind the end.
+      apart: by the rules of transformers.
+      penalty: of these.
     """
     chex.assert_rank(logits, 3)
     batch, beams, size = logits.shape
     most, ends = limits.most, jnp.asarray(limits.stops, jnp.int32)
-    kept = min(max(2, 1 + len(limits.stops)) * beams, beams * size)
-    blank = jnp.full((batch, beams, most), pad, jnp.int32)
-    first = jnp.where(jnp.arange(beams) == 0, 0.0, _NONE)  # equal beams would be found K times
+    width = min(max(2, 1 + len(limits.stops)) * beams, beams * size) if apart else beams
+    first = jnp.where(jnp.arange(beams) == 0, 0.0, IMPOSSIBLE)  # equal beams would be found K times
+    blank = _Texts(
+        jnp.full((batch, beams, most), pad, jnp.int32),
+        jnp.zeros((batch, beams), jnp.int32),
+        jnp.full((batch, beams), IMPOSSIBLE),
+    )
     begun = _Search(
         position=jnp.zeros((), jnp.int32),
         carry=carry,
         logits=logits,
-        running=jnp.broadcast_to(first, (batch, beams)),
-        tokens=blank,
-        ended_tokens=blank,
-        ended_length=jnp.zeros((batch, beams), jnp.int32),
-        ended_scores=jnp.full((batch, beams), _NONE),
-        settled=jnp.zeros(batch, bool),
+        done=jnp.zeros((batch, beams), bool),
+        running=blank._replace(scores=jnp.broadcast_to(first, (batch, beams))),
+        kept=blank if apart else None,
     )
+    nothing = jnp.where(jnp.arange(size) == pad, 0.0, IMPOSSIBLE)
 
     def body(now: _Search) -> _Search:
-        totals = (now.running[..., None] + jax.nn.log_softmax(now.logits.astype(jnp.float32))).reshape(
-            batch, -1
-        )
-        values, places = jax.lax.top_k(totals, kept)
+        added = jnp.where(now.done[..., None], nothing, jax.nn.log_softmax(now.logits.astype(jnp.float32)))
+        totals = (now.running.scores[..., None] + added).reshape(batch, -1)
+        scores, places = jax.lax.top_k(totals, width)
         parents, drawn = places // size, (places % size).astype(jnp.int32)
-        paths = jnp.take_along_axis(now.tokens, parents[..., None], axis=1)
-        paths = paths.at[..., now.position].set(drawn)
-        length = now.position + 1
-        ends_here = jnp.isin(drawn, ends)
-        # Those that end: only from among the first K candidates, in a row that is not settled.
-        good = ends_here & (jnp.arange(kept) < beams) & ~now.settled[:, None]
-        scores = jnp.where(good, values / length.astype(jnp.float32) ** penalty, _NONE)
-        all_scores = jnp.concatenate([now.ended_scores, scores], axis=1)
-        ended_scores, chosen = jax.lax.top_k(all_scores, beams)
-        lengths = jnp.concatenate([now.ended_length, jnp.broadcast_to(length, scores.shape)], axis=1)
-        all_paths = jnp.concatenate([now.ended_tokens, paths], axis=1)
-        # Those that continue.
-        running, order = jax.lax.top_k(jnp.where(ends_here, _NONE, values), beams)
-        parents = jnp.take_along_axis(parents, order, axis=1)
-        drawn = jnp.take_along_axis(drawn, order, axis=1)
-        logits, carry = step(reorder(now.carry, parents), drawn, jnp.ones(drawn.shape, bool))
-        worst = ended_scores[:, -1]
-        best_left = running[:, 0] / length.astype(jnp.float32) ** penalty
-        return _Search(
-            position=length,
-            carry=carry,
-            logits=logits,
-            running=running,
-            tokens=jnp.take_along_axis(paths, order[..., None], axis=1),
-            ended_tokens=jnp.take_along_axis(all_paths, chosen[..., None], axis=1),
-            ended_length=jnp.take_along_axis(lengths, chosen, axis=1),
-            ended_scores=ended_scores,
-            settled=now.settled | ((worst > _NONE) & (best_left <= worst)),
+        alive, stops = ~taken(now.done, parents, 1), jnp.isin(drawn, ends)
+        found = _Texts(
+            taken(now.running.tokens, parents, 1).at[..., now.position].set(drawn),
+            taken(now.running.length, parents, 1) + alive,
+            scores,
         )
+        done, kept = ~alive | stops, now.kept
+        if kept is not None:
+            good = stops & alive & (jnp.arange(width) < beams)
+            by_length = jnp.where(good, scores / found.length.astype(jnp.float32) ** penalty, IMPOSSIBLE)
+            kept = _best(kept, found._replace(scores=by_length))
+            scores, order = jax.lax.top_k(jnp.where(stops, IMPOSSIBLE, scores), beams)
+            parents, drawn, alive, tokens, length = (
+                taken(leaf, order, 1) for leaf in (parents, drawn, alive, found.tokens, found.length)
+            )
+            found, worst = _Texts(tokens, length, scores), kept.scores[:, -1:]
+            best_left = scores[:, :1] / (now.position + 1).astype(jnp.float32) ** penalty
+            done = ~alive | ((worst > IMPOSSIBLE) & (best_left <= worst))
+        logits, carry = step(reorder(now.carry, parents), drawn, alive)
+        return _Search(now.position + 1, carry, logits, done, found, kept)
 
-    done = jax.lax.while_loop(lambda now: (now.position < most) & ~now.settled.all(), body, begun)
-    return _best(done, most, penalty)
+    end = jax.lax.while_loop(lambda now: (now.position < most) & ~now.done.all(), body, begun)
+    texts = end.running
+    if end.kept is not None:
+        left = jnp.where(end.done, IMPOSSIBLE, texts.scores / jnp.asarray(most, jnp.float32) ** penalty)
+        texts = _best(end.kept, texts._replace(scores=left))
+    return Beams(texts.tokens, jnp.arange(most) < texts.length[..., None], texts.scores, end.carry)
 
 
-def _best(done: _Search, most: int, penalty: float) -> Beams:
-    """The best of what has ended and, in rows that were not settled, of what still runs."""
-    left = done.running / jnp.asarray(most, jnp.float32) ** penalty
-    left = jnp.where(done.settled[:, None], _NONE, left)
-    scores = jnp.concatenate([done.ended_scores, left], axis=1)
-    scores, chosen = jax.lax.top_k(scores, done.running.shape[1])
-    tokens = jnp.concatenate([done.ended_tokens, done.tokens], axis=1)
-    tokens = jnp.take_along_axis(tokens, chosen[..., None], axis=1)
-    length = jnp.concatenate([done.ended_length, jnp.full_like(done.ended_length, most)], axis=1)
-    length = jnp.take_along_axis(length, chosen, axis=1)
-    return Beams(tokens, jnp.arange(most) < length[..., None], scores)
+def _best(a: _Texts, b: _Texts) -> _Texts:
+    """As many of both as `a` has, best first."""
+    tokens, length, scores = (jnp.concatenate(leaves, axis=1) for leaves in zip(a, b, strict=True))
+    scores, index = jax.lax.top_k(scores, a.scores.shape[1])
+    return _Texts(taken(tokens, index, 1), taken(length, index, 1), scores)
 
 
 def beam_search(
@@ -147,7 +145,7 @@ def beam_search(
     beams: int,
     penalty: float = 1.0,
 ) -> Beams:
-    """The `beams` best continuations of prompts int32 [B, T]; see `search` and `generation.begin`."""
+    """The `beams` best continuations of prompts int32 [B, T] by transformers' rules; see `search` and `generation.begin`."""
     prompt, cache, logits = begin(model, params, tokens, valid, beams, limits.most)
     step = model_step(model, params, prompt)
-    return search(step, Cache.rows, cache, logits, limits, penalty, model.config.pad_id)
+    return search(step, Cache.rows, cache, logits, limits, model.config.pad_id, True, penalty)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import chex
 import jax
 import jax.numpy as jnp
 
-from motif_jax.language.generation import Step
-from motif_jax.language.sampling import IMPOSSIBLE, Limits, Sampling, filtered
+from motif_jax.language.sampling import IMPOSSIBLE, Sampling, filtered
 from motif_jax.support.errors import UserError
 
 KINDS = ("sample", "greedy", "beam", "rerank")
@@ -238,81 +236,3 @@ def divergence(facts: TokenFacts, valid: jax.Array, decoding: Decoding) -> jax.A
     found = jnp.where(valid, facts.steered, 0.0).sum(-1) - policy
     count = decoding.candidates
     return found + (math.log(count) - (count - 1) / count)
-
-
-class ActionBeams(NamedTuple):
-    """The likeliest actions, best first: tokens int32 and valid bool [B, K, M], log-probabilities float32 [B, K], and the step's carry."""
-
-    tokens: jax.Array
-    valid: jax.Array
-    scores: jax.Array
-    carry: Any
-
-
-class _Search(NamedTuple):
-    position: jax.Array
-    logits: jax.Array
-    ended: jax.Array
-    tokens: jax.Array
-    valid: jax.Array
-    scores: jax.Array
-    carry: Any
-
-
-def search(
-    step: Step,
-    reorder: Callable[[Any, jax.Array], Any],
-    carry: Any,
-    logits: jax.Array,
-    limits: Limits,
-    pad: int,
-) -> ActionBeams:
-    """Beams over sums of log-softmaxes, by ILQL's rules: a beam that has ended stays among the K, its probability unchanged.
-
-    (`language.beams` has those of transformers, which keeps ended ones apart and divides by their length.)
-
-    Args:
-      step: see `generation.Step`.
-      reorder: (carry, int32 [B, K]) -> the carry with beam index[b, k] in the place of the k-th.
-      carry: of the step, behind the prompts.
-      logits: [B, K, V] of the first tokens, the same for the beams of a row.
-      limits: where a beam ends.
-      pad: stands behind the end.
-    """
-    chex.assert_rank(logits, 3)
-    batch, beams, size = logits.shape
-    ends, shape = jnp.asarray(limits.stops, jnp.int32), (batch, beams, limits.most)
-    first = jnp.where(jnp.arange(beams) == 0, 0.0, IMPOSSIBLE)  # equal beams would be found K times
-    begun = _Search(
-        position=jnp.zeros((), jnp.int32),
-        logits=logits,
-        ended=jnp.zeros((batch, beams), bool),
-        tokens=jnp.full(shape, pad, jnp.int32),
-        valid=jnp.zeros(shape, bool),
-        scores=jnp.broadcast_to(first, (batch, beams)),
-        carry=carry,
-    )
-    nothing = jnp.where(jnp.arange(size) == pad, 0.0, IMPOSSIBLE)
-
-    def body(now: _Search) -> _Search:
-        added = jnp.where(now.ended[..., None], nothing, jax.nn.log_softmax(now.logits.astype(jnp.float32)))
-        scores, places = jax.lax.top_k((now.scores[..., None] + added).reshape(batch, -1), beams)
-        parents, drawn = places // size, (places % size).astype(jnp.int32)
-
-        def of(leaf: jax.Array) -> jax.Array:
-            return jnp.take_along_axis(leaf, parents.reshape(*parents.shape, *[1] * (leaf.ndim - 2)), axis=1)
-
-        alive = ~of(now.ended)
-        logits, carry = step(reorder(now.carry, parents), drawn, alive)
-        return _Search(
-            position=now.position + 1,
-            logits=logits,
-            ended=~alive | jnp.isin(drawn, ends),
-            tokens=of(now.tokens).at[..., now.position].set(drawn),
-            valid=of(now.valid).at[..., now.position].set(alive),
-            scores=scores,
-            carry=carry,
-        )
-
-    done = jax.lax.while_loop(lambda now: (now.position < limits.most) & ~now.ended.all(), body, begun)
-    return ActionBeams(done.tokens, done.valid, done.scores, done.carry)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from motif_jax.datasets.dialogues.items import Delimiters
-from motif_jax.language import caches, generation
+from motif_jax.language import beams, caches, generation
 from motif_jax.language import decoding as decodings
 from motif_jax.language.copies import Copies
 from motif_jax.language.decoding import Decoding, TokenFacts, TokenOutputs
@@ -224,7 +224,7 @@ class Programs:
 
         if decoding.kind == "beam":
             # Rows that are not asked for are searched too, and left out: all beams of a row run as long as any of them.
-            found = decodings.search(step, self._reordered, carry, carry.full, self._limits, self._pad)
+            found = beams.search(step, self._reordered, carry, carry.full, self._limits, self._pad)
             valid = found.valid & rows[:, None, None]
             end, scores = self._at(found.carry, rows, now), found.scores
             return _Candidates(found.tokens, valid, end.facts, scores, end.cache, end.last, end.total)

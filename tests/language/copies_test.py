@@ -108,7 +108,7 @@ def test_values_of_other_trunks_steer_what_a_policy_writes(trunks: Any, together
         step = copies.step(params, prompt, steered)
         cache = copies.start(params, recipes.BATCH, 3, limits.most)
         drawn = generation.write(step, cache, first, jax.random.key(5), limits, Sampling())
-        best = beams.search(step, copies.rows, cache, first, limits)
+        best = beams.search(step, copies.rows, cache, first, limits, apart=True)
         return drawn.tokens, drawn.log_probs, best.tokens, best.scores
 
     found = jax.jit(run)(trees)

@@ -14,8 +14,8 @@ import pytest
 
 from motif_jax.algorithms.implicit_q import target_of
 from motif_jax.datasets.dialogues.collate import Quirks
+from motif_jax.language import beams, generation
 from motif_jax.language import decoding as decodings
-from motif_jax.language import generation
 from motif_jax.language.decoding import Decoding, TokenOutputs
 from motif_jax.language.sampling import Limits
 from motif_jax.support.errors import UserError
@@ -151,7 +151,7 @@ def test_beams_are_those_of_a_plain_search(width: int) -> None:
         return jnp.take_along_axis(carry, index, axis=1)
 
     logits = jnp.broadcast_to(jnp.asarray(start)[:, None], (2, width, VOCAB))
-    found = decodings.search(step, reorder, jnp.zeros((2, width)), logits, Limits(4, (STOP,)), PAD)
+    found = beams.search(step, reorder, jnp.zeros((2, width)), logits, Limits(4, (STOP,)), PAD)
     for row, k in itertools.product(range(2), range(width)):
         text, score = beams_of(table, start[row], width, 4)[k]
         assert np.asarray(found.tokens[row, k])[np.asarray(found.valid[row, k])].tolist() == text

@@ -179,4 +179,3 @@ def test_the_examples_of_the_docs_run(folder: Path, monkeypatch: pytest.MonkeyPa
     for example in examples:
         exec(example.replace('"FOLDER"', repr(str(folder))), scope)
     assert scope["page"].startswith("<!DOCTYPE html>")
-    assert [len(text) > 0 for text in scope["answers"]] == [True, True]
