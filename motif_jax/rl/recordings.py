@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import math
-import queue
 import re
 import sys
 import threading
-import time
+from collections import deque
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -29,7 +27,6 @@ FOLDER = "recordings"
 # that take longer than this.
 _WAITING = 256
 _CLOSE_SECONDS = 10.0
-_LOOK_SECONDS = 0.2
 _NAME = re.compile(r"step-(\d+)-env-\d+-episode-\d+\.json")
 
 
@@ -97,13 +94,10 @@ class EpisodeRecorder:
         self._lock = threading.Lock()
         self._played: dict[tuple[int, int], np.ndarray] = {}
         self._reports: dict[tuple[int, int], dict[str, Any]] = {}
-        self._orders: queue.Queue[Order | None] = queue.Queue(_WAITING)
         self._process: WorkerProcess | None = None
-        self._error: BaseException | None = None
         self._deaths = self._left_out = 0
-        self._deadline = math.inf
-        self._thread = threading.Thread(target=self._work, name="recordings", daemon=True)
-        self._thread.start()
+        self._pool = ThreadPoolExecutor(1, "recordings")
+        self._waiting: deque[Future[None]] = deque()
 
     def __enter__(self) -> EpisodeRecorder:
         return self
@@ -138,14 +132,12 @@ class EpisodeRecorder:
                     self._match(env, episode)
 
     def close(self) -> None:
-        self._deadline = time.monotonic() + _CLOSE_SECONDS
-        # Where games wait up to the limit there is no room for the end before the thread has played one; if it fails at that,
-        # there never is.
-        while self._thread.is_alive():
-            with contextlib.suppress(queue.Full):
-                self._orders.put(None, timeout=_LOOK_SECONDS)
-                break
-        self._thread.join()
+        with self._lock:
+            wait(self._waiting, _CLOSE_SECONDS)
+            self._left_out += sum(future.cancel() for future in self._waiting)
+        self._pool.shutdown()
+        if self._process is not None:
+            self._process.close()
         if self._left_out:
             print(
                 f"{self._left_out} episodes were not recorded: they came faster than they could be played again; "
@@ -156,10 +148,14 @@ class EpisodeRecorder:
             self._left_out = 0
 
     def _require_sound(self) -> None:
-        if isinstance(self._error, UserError):
-            raise self._error
-        if self._error is not None:
-            raise ServiceFailedError(f"the recordings thread failed: {self._error}") from self._error
+        with self._lock:
+            while self._waiting and self._waiting[0].done():
+                done = self._waiting.popleft()
+                error = None if done.cancelled() else done.exception()
+                if isinstance(error, UserError):
+                    raise error
+                if error is not None:
+                    raise ServiceFailedError(f"the recordings thread failed: {error}") from error
 
     def _match(self, env: int, episode: int) -> None:
         key = (env, episode)
@@ -173,23 +169,11 @@ class EpisodeRecorder:
         if len(actions) != report["length"]:
             return
         name = f"step-{report['step']:012d}-env-{env:05d}-episode-{episode:06d}.json"
-        try:
-            self._orders.put_nowait(Order(int(report["seed"]), actions, report, str(self._folder / name)))
-        except queue.Full:
+        if len(self._waiting) >= _WAITING:
             self._left_out += 1
-
-    def _work(self) -> None:
-        try:
-            while (order := self._orders.get()) is not None:
-                if time.monotonic() < self._deadline:
-                    self._record(order)
-                else:
-                    self._left_out += 1
-        except BaseException as error:
-            self._error = error
-        finally:
-            if self._process is not None:
-                self._process.close()
+        else:
+            order = Order(int(report["seed"]), actions, report, str(self._folder / name))
+            self._waiting.append(self._pool.submit(self._record, order))
 
     def _record(self, order: Order) -> None:
         if self._process is None:
