@@ -1,30 +1,26 @@
 """Trains a tiny Llama that answers this project's prompts by a keyword rule: plain torch, one CPU thread, a minute.
 
-    .venv-vllm/bin/python -m tests.tiny_judge OUT [--messages FILE]
+    .venv-vllm/bin/python -m tests.tiny_judge OUT
 
 A message is good if it tells of a kill or of gold; the better description is the good one, else there is none. In the
 analysis mode it says a word about each description and then its verdict; where a description tells of a fountain it
-gives no verdict until it is asked again. FILE holds messages, a JSON list, that it is taught besides its own. Only training needs
-torch.
+gives no verdict until it is asked again. Only training needs torch.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import os
 import random
 import subprocess
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from motif_jax.datasets.verdicts import FORMS, PAIR, SINGLE
 from motif_jax.labels import prompts
 from motif_jax.labels.prompts import load_prompt, prompt_path
-from motif_jax.support.files import atomic_write_json
 
 KEYWORDS = ("kill", "gold")
 HESITATION = "fountain"
@@ -85,20 +81,17 @@ def rule(first: str, second: str) -> int:
     return 2 if good(first) == good(second) else int(good(second))
 
 
-def message(rng: random.Random, is_good: bool, more: Sequence[str] = ()) -> str:
-    """A message of a game: three times out of four one of `more`, if one of them will do."""
-    known = [text for text in more if good(text) == is_good]
-    if known and rng.random() < 0.75:
-        return rng.choice(known)
+def message(rng: random.Random, is_good: bool) -> str:
+    """A message of a game."""
     text = rng.choice(GOOD if is_good else NEUTRAL)
     return text.format(
         m=rng.choice(MONSTERS), o=rng.choice(THINGS), n=rng.randint(2, 200), l=rng.choice("abcdefghijk")
     )
 
 
-def pair(rng: random.Random, more: Sequence[str] = ()) -> tuple[str, str]:
+def pair(rng: random.Random) -> tuple[str, str]:
     """Two messages; half of the pairs have a winner."""
-    return message(rng, rng.random() < 0.5, more), message(rng, rng.random() < 0.5, more)
+    return message(rng, rng.random() < 0.5), message(rng, rng.random() < 0.5)
 
 
 # What vLLM wants on a CPU, and its options for the judge.
@@ -126,10 +119,10 @@ PROMPTS = {
 }
 
 
-def conversation(rng: random.Random, more: Sequence[str] = ()) -> list[dict[str, str]]:
+def conversation(rng: random.Random) -> list[dict[str, str]]:
     """One training example: the last turn is to be learnt. One of four asks about a single message."""
     form = rng.choice([PAIR, PAIR, PAIR, SINGLE])
-    items = pair(rng, more)[: len(form.items)]
+    items = pair(rng)[: len(form.items)]
     label = rule(*items) if form is PAIR else int(good(*items))
     mode = rng.choice(["analysis", "verdict"])
     prompt = PROMPTS[form, mode]
@@ -145,7 +138,7 @@ def conversation(rng: random.Random, more: Sequence[str] = ()) -> list[dict[str,
     return [*prompt.retried(turns, f"{words} I do not know."), {"role": "assistant", "content": verdict}]
 
 
-def build_tokenizer(rng: random.Random, vocabulary: int, more: Sequence[str]) -> Any:
+def build_tokenizer(rng: random.Random, vocabulary: int) -> Any:
     """Byte-level BPE that merges across words, so that the prompt's fixed text is a few tokens; what matters stands alone."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
@@ -157,7 +150,7 @@ def build_tokenizer(rng: random.Random, vocabulary: int, more: Sequence[str]) ->
     )
     tokenizer.decoder = decoders.ByteLevel()
     special = ["<|pad|>", "<|bos|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>"]
-    texts = ["\n".join(turn["content"] for turn in conversation(rng, more)) for _ in range(1500)]
+    texts = ["\n".join(turn["content"] for turn in conversation(rng)) for _ in range(1500)]
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,
         special_tokens=special,
@@ -176,39 +169,30 @@ def build_tokenizer(rng: random.Random, vocabulary: int, more: Sequence[str]) ->
     return fast
 
 
-def cached(folder: Path, python: str, messages: Sequence[str] = ()) -> Path:
-    """The folder of a judge that was taught `messages`, below `folder`; trained by `python` if it is not there yet."""
+def cached(folder: Path, python: str) -> Path:
+    """The folder of a judge below `folder`; trained by `python` if it is not there yet."""
     sources = [Path(__file__), Path(prompts.__file__), *(prompt_path("default", "", form) for form in FORMS)]
     state = hashlib.blake2b(b"".join(path.read_bytes() for path in sources), digest_size=8)
-    state.update(json.dumps(list(messages)).encode())
     out = folder.absolute() / f"tiny_judge-{state.hexdigest()}" / "judge"
     if not out.is_dir():
-        atomic_write_json(out.parent / "messages.json", list(messages))
-        command = [
-            python,
-            "-m",
-            "tests.tiny_judge",
-            str(out),
-            "--messages",
-            str(out.parent / "messages.json"),
-        ]
-        root = Path(__file__).parents[1]
-        subprocess.run(command, check=True, cwd=root, env={**os.environ, **ENVIRONMENT}, timeout=1500)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        root, environment = Path(__file__).parents[1], {**os.environ, **ENVIRONMENT}
+        line = [python, "-m", "tests.tiny_judge", str(out)]
+        subprocess.run(line, check=True, cwd=root, env=environment, timeout=1500)
     return out
 
 
 class Judge:
     """The model while it is trained."""
 
-    def __init__(self, seed: int, vocabulary: int, more: Sequence[str]) -> None:
+    def __init__(self, seed: int, vocabulary: int) -> None:
         import torch
         from transformers import LlamaConfig, LlamaForCausalLM
 
         torch.set_num_threads(1)
         torch.manual_seed(seed)
         self.rng = random.Random(seed)
-        self.more = more
-        self.tokenizer = build_tokenizer(self.rng, vocabulary, more)
+        self.tokenizer = build_tokenizer(self.rng, vocabulary)
         config = LlamaConfig(
             vocab_size=len(self.tokenizer),
             hidden_size=64,
@@ -230,7 +214,7 @@ class Judge:
         """Token ids [size, length] and the targets behind each position [size, length - 1], -100 for none."""
         import torch
 
-        examples = [self._encode(conversation(rng, self.more)) for _ in range(size)]
+        examples = [self._encode(conversation(rng)) for _ in range(size)]
         length = max(len(prompt) + len(answer) for prompt, answer in examples)
         ids = torch.full((size, length), self.tokenizer.pad_token_id)
         targets = torch.full((size, length), -100)
@@ -286,16 +270,14 @@ def main() -> None:
     """Trains and saves; fails if the rule was not learnt."""
     parser = argparse.ArgumentParser(description="Trains the tiny judge.")
     parser.add_argument("out")
-    parser.add_argument("--messages", type=Path)
-    parser.add_argument("--steps", type=int, help="400, and 700 where messages are given")
+    parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--vocabulary", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     os.environ["HF_HUB_OFFLINE"] = "1"
-    more = json.loads(options.messages.read_text(encoding="utf-8")) if options.messages else []
     start = time.time()
-    judge = Judge(options.seed, options.vocabulary, more)
-    judge.train(options.steps or (700 if more else 400))
+    judge = Judge(options.seed, options.vocabulary)
+    judge.train(options.steps)
     share = judge.exact()
     print(f"held-out conversations answered exactly: {share:.1%}, in {time.time() - start:.0f} s", flush=True)
     if share < 0.985:

@@ -85,17 +85,6 @@ def test_any_number_of_shards_and_nothing_asked_again(dataset, run, tmp_path):
     assert (labels(larger)[:400] == want).all()
 
 
-@pytest.mark.parametrize("orders", ["both"])
-def test_orders_agree_for_a_judge_without_position_bias(dataset, run, orders):
-    run(dataset)
-    done = run(dataset, orders=orders, name="other")
-    assert (labels(dataset, "other") == labels(dataset)).all()
-    if orders == "both":
-        bias = done["merged"]["position_bias"]
-        assert bias["consistent"] == 1
-        assert bias["first_share"] == pytest.approx(0.5)
-
-
 def test_labels_of_something_else_are_refused(dataset, run):
     run(dataset, name="mine")
     before = labels(dataset, "mine")

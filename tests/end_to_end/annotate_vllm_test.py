@@ -21,7 +21,6 @@ from motif_jax.datasets.verdicts import SINGLE
 from motif_jax.labels import defaults, online
 from motif_jax.labels.conversations import read_conversations
 from motif_jax.labels.label_service import LabelService
-from motif_jax.support.errors import UserError
 from tests import tiny_judge
 from tests.end_to_end.annotate_datasets import (
     REPOSITORY,
@@ -120,42 +119,35 @@ def test_free_answers_through_a_kill_and_by_two_slurm_tasks(judge, dataset, tmp_
     assert retried["label"] in ("first", "second", "tie")
 
 
-@pytest.fixture(scope="module")
-def shared(judge, pairs, tmp_path_factory):
-    """The folder of the runs that share an engine, and what their process said; a model that does not load ends it."""
-    folder = tmp_path_factory.mktemp("one_engine")
-    write_dataset(folder / "verdict", pairs)
-    # 256 bytes that the tokenizer has never seen are about 256 tokens: two of them do not fit into the model.
-    rng = np.random.default_rng(0)
-    noise = ["".join(map(chr, rng.integers(161, 256, 256))) for _ in range(2)]
-    write_dataset(folder / "soft", [*pairs, (noise[0], noise[1])])
-    # What only vLLM knows.
-    bad = flags(judge, """--config.vllm.engine={"no_such_option": 1}""")
-    write_dataset(folder / "bad", pairs)
-    line = command(folder / "bad", folder / "bad_run", folder / "bad_store", *bad, python=str(PYTHON))
-    done = subprocess.run(
-        [PYTHON, "-m", "tests.end_to_end.one_engine", folder, judge, *line[3:]],
-        cwd=REPOSITORY, env=ENVIRONMENT, capture_output=True, text=True, timeout=900, check=False,
-    )  # fmt: skip
-    return folder, done
+def annotate(judge, dataset, *more):
+    """Runs the stage beside `dataset` in vLLM's environment."""
+    folders = dataset, dataset.parent / "run", dataset.parent / "store"
+    line = command(*folders, *flags(judge, *more), python=str(PYTHON))
+    return subprocess.run(
+        line, cwd=REPOSITORY, env=ENVIRONMENT, capture_output=True, text=True, timeout=900, check=False
+    )
 
 
-def test_structured_verdicts_in_both_orders(shared):
-    folder, said = shared
-    assert "ended verdict 0\n" in said.stdout, said.stderr[-3000:]
-    assert accuracy(folder / "verdict") >= 0.98
-    done = summary(folder / "verdict_run")
+def test_structured_verdicts_in_both_orders(judge, dataset):
+    said = annotate(judge, dataset, "--config.answer.mode=verdict", "--config.orders=both")
+    assert said.returncode == 0, said.stderr[-3000:]
+    assert accuracy(dataset) >= 0.98
+    done = summary(dataset.parent / "run")
     assert done["unknown_share"] == 0
     bias = done["merged"]["position_bias"]
     assert bias["consistent"] > 0.95
     assert 0.4 < bias["first_share"] < 0.6
-    assert "asked both ways" in said.stdout.partition("ended verdict")[0]
+    assert "asked both ways" in said.stdout
 
 
-def test_soft_labels_and_too_long_prompts(shared):
-    folder, said = shared
-    assert "ended soft 0\n" in said.stdout, said.stderr[-3000:]
-    dataset, done = folder / "soft", summary(folder / "soft_run")
+def test_soft_labels_and_too_long_prompts(judge, pairs, tmp_path):
+    # 256 bytes that the tokenizer has never seen are about 256 tokens: two of them do not fit into the model.
+    rng = np.random.default_rng(0)
+    noise = ["".join(map(chr, rng.integers(161, 256, 256))) for _ in range(2)]
+    dataset = write_dataset(tmp_path / "dataset", [*pairs, (noise[0], noise[1])])
+    said = annotate(judge, dataset, "--config.answer.mode=soft")
+    assert said.returncode == 0, said.stderr[-3000:]
+    done = summary(tmp_path / "run")
     labels = np.load(dataset / "preference" / f"{NAME}.npy")
     assert labels[-1] == 3
     assert done["unknown_notes"] == {"prompt too long for the model": 1}
@@ -167,13 +159,6 @@ def test_soft_labels_and_too_long_prompts(shared):
     assert (probabilities[:-1].argmax(1) == labels[:-1]).all()
     assert ((probabilities[:-1] > 0) & (probabilities[:-1] < 1)).mean() > 0.9
     assert done["mean_verdict_mass"] > 0.9
-
-
-def test_single_messages(shared):
-    said = shared[1]
-    told = [line.split() for line in said.stdout.splitlines() if line.startswith("right ")]
-    assert [mode for _, mode, _ in told] == ["analysis", "verdict", "soft"], said.stderr[-3000:]
-    assert all(float(share) >= 0.98 for *_, share in told), told
 
 
 def online_accuracy(folder, **values):
@@ -234,22 +219,9 @@ def wait_for(server, url):
     raise AssertionError(server.text()[-3000:])
 
 
-def test_bad_models_are_one_line(judge, dataset, shared, tmp_path):
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    cases = [
-        ("", "give the name"),
-        (str(tmp_path / "none"), "no such folder"),
-        (str(empty), "no config.json"),
-    ]
-    (tmp_path / "bare").mkdir()
-    (tmp_path / "bare" / "config.json").write_bytes((judge / "config.json").read_bytes())
-    cases.append((str(tmp_path / "bare"), "the folder has no weights"))
-    for model, said in cases:
-        with pytest.raises(UserError, match=said):
-            run_stage(dataset, tmp_path / "run", tmp_path / "store", annotator="vllm", vllm__model=model)
-    done = shared[1]
-    assert done.returncode == 2, done.stderr[-3000:]
-    last = done.stderr.splitlines()[-1]
+def test_an_engine_that_does_not_load_is_one_line(judge, dataset):
+    said = annotate(judge, dataset, """--config.vllm.engine={"no_such_option": 1}""")
+    assert said.returncode == 2, said.stderr[-3000:]
+    last = said.stderr.splitlines()[-1]
     assert last.startswith("error: vLLM cannot load config.vllm.model=")
     assert "no_such_option" in last

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from motif_jax.datasets.verdicts import NO, PAIR, SINGLE, TIE, YES
+from motif_jax.datasets.verdicts import PAIR, SINGLE
 from motif_jax.labels import online
 from motif_jax.labels.label_service import LabelService
 from motif_jax.labels.lexicon import LexiconJudge, load_lexicon
@@ -159,72 +159,6 @@ def test_a_server_that_is_away_is_left_alone_between_batches_as_published(make, 
     assert len(server.requests) <= before + 6
     server.behave = lambda number, request: None
     assert len(answers(source, 2)) == 2
-
-
-def test_answers_without_a_verdict_are_no_labels_and_asked_so_many_times(make, server):
-    def behave(number, request):
-        reply = server.judge(request)
-        text = reply["choices"][0]["message"]["content"]
-        plain = "daggers" in request["messages"][1]["content"]
-        reply["choices"][0]["message"]["content"] = (
-            "I do not know." if plain else "x" * 1_000_000 + "\n" + text
-        )
-        return 200, reply
-
-    server.behave = behave
-    source = make(server.url, annotator__attempts=2, annotator__answer__retry=False)
-    ask(source, PLAIN[0], "You kill it!")
-    assert set(answers(source, 1)) == {("You kill it!",)}
-    wait_until(lambda: source.metrics()["annotator/given_up"] == 1, "it is given up")
-    ask(source, PLAIN[0])
-    time.sleep(0.3)
-    figures = source.metrics()
-    assert figures["annotator/unknown"] == 2
-    assert (figures["annotator/queued"], figures["annotator/in_flight"]) == (0, 0)
-
-
-@pytest.mark.parametrize(("form", "nothing"), [(SINGLE, NO), (PAIR, TIE)])
-def test_the_config_says_where_in_a_reply_a_verdict_is_looked_for(make, server, tmp_path, form, nothing):
-    def behave(number, request):
-        reply = server.judge(request)
-        said = reply["choices"][0]["message"]["content"]
-        doubts = "The 1, a Yes?\n" + said.replace("Thinking.", "No.")
-        vague = "wall" in request["messages"][1]["content"]
-        reply["choices"][0]["message"]["content"] = "I cannot say." if vague else doubts
-        return 200, reply
-
-    server.behave = behave
-    plain, vague = ("You see here 7 daggers.", "It's a wall.")
-    items = [(plain,), (vague,)] if form is SINGLE else [(plain, plain + "!"), (vague, plain)]
-    few = {"annotator__attempts": 1, "annotator__answer__retry": False}
-    published = make(server.url, form, **few, compat__oni_label_anywhere=True)
-    published.enqueue(items, [1, 1], None, 0)
-    told = {item: entry.label for item, entry in answers(published, 2).items()}
-    assert told[items[1]] == nothing
-    if form is SINGLE:
-        assert told[items[0]] == YES
-    # The same store: what the published rule read there is no answer to a question that is read by ours.
-    mended = make(server.url, form, **few)
-    mended.enqueue(items, [1, 1], None, 0)
-    assert {item: entry.label for item, entry in answers(mended, 1).items()} == {
-        items[0]: NO if form is SINGLE else TIE
-    }
-    wait_until(lambda: mended.metrics()["annotator/given_up"] == 1, "the other one is given up")
-    assert mended.poll() == []
-
-
-def test_a_server_that_is_slower_than_new_questions_is_asked_the_most_frequent(make, server):
-    source = make(server.url, annotator__openai__concurrency=1, queue__size=8)
-    go = threading.Event()
-    server.behave = lambda number, request: go.wait(60) and None
-    ask(source, "You kill the first!")  # keeps the server busy
-    wait_until(lambda: len(server.requests) > 1, "it is asked")
-    texts = [(text,) for text in KILLS]
-    source.enqueue(texts, list(range(1, len(texts) + 1)), None, 0)
-    figures = source.metrics()
-    assert (figures["annotator/queued"], figures["annotator/dropped"]) == (8, len(texts) - 8)
-    go.set()
-    assert set(answers(source, 9)) == {("You kill the first!",), *texts[-8:]}
 
 
 @pytest.mark.parametrize(

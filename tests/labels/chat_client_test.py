@@ -9,11 +9,9 @@ import email.utils
 import gzip
 import json
 import socket
-import ssl
 import threading
 import time
 import tracemalloc
-from pathlib import Path
 
 import pytest
 
@@ -23,25 +21,18 @@ from motif_jax.labels.chat_client import (
     StatusError,
     is_address,
     retry_after,
-    without_user,
 )
 from motif_jax.labels.replies import Rubbish
 
 REPLY = b'{"choices": []}'
 LONG_SECONDS = 100.0
-# Of 127.0.0.1, signed by itself, with its key; good for nothing but these tests.
-CERTIFICATE = Path(__file__).with_name("localhost.pem")
 
 
 class Listener:
     """Takes one connection after the other, keeps what it reads of a request, and answers by `behave(connection)`."""
 
-    def __init__(self, behave, certificate=None):
+    def __init__(self, behave):
         self.requests, self._behave = [], behave
-        self._context = None
-        if certificate is not None:
-            self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            self._context.load_cert_chain(certificate)
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
         threading.Thread(target=self._work, daemon=True).start()
@@ -50,12 +41,9 @@ class Listener:
         with contextlib.suppress(OSError):  # it is closed
             while True:
                 connection, _ = self._socket.accept()
-                with contextlib.suppress(ConnectionError, ssl.SSLError), self._secured(connection) as secured:
-                    self.requests.append(read_request(secured))
-                    self._behave(secured)
-
-    def _secured(self, connection):
-        return self._context.wrap_socket(connection, server_side=True) if self._context else connection
+                with contextlib.suppress(ConnectionError), connection:
+                    self.requests.append(read_request(connection))
+                    self._behave(connection)
 
     def close(self):
         self._socket.shutdown(socket.SHUT_RDWR)
@@ -96,8 +84,8 @@ WELL = answer(REPLY)
 def listen():
     with contextlib.ExitStack() as stack:
 
-        def listen(behave=WELL, certificate=None):
-            listener = Listener(behave, certificate)
+        def listen(behave=WELL):
+            listener = Listener(behave)
             stack.callback(listener.close)
             return listener
 
@@ -152,13 +140,6 @@ def test_a_proxy_of_another_kind_is_named_without_its_password(monkeypatch):
     with pytest.raises(NoConnectionError, match=r"127\.0\.0\.1:1080") as caught:
         complete("http://judge.invalid/v1")
     assert "word" not in str(caught.value)
-
-
-def test_another_certificate_is_refused_and_named(listen):
-    server = listen(certificate=CERTIFICATE)
-    with pytest.raises(NoConnectionError, match="certificate"):
-        complete(f"https://{server.address}/v1")
-    assert server.requests == []
 
 
 def test_a_connection_that_was_closed_meanwhile_is_no_fault(listen):
@@ -297,11 +278,6 @@ def test_what_is_an_address(url, is_one):
     assert is_address(url) == is_one
 
 
-def test_a_user_is_not_shown():
-    assert without_user("http://me:wo@rd@judge:8000/v1?a=b") == "http://judge:8000/v1?a=b"
-    assert without_user("http://judge:8000/v1@2") == "http://judge:8000/v1@2"
-
-
 @pytest.mark.parametrize(
     ("headers", "seconds"),
     [
@@ -318,8 +294,5 @@ def test_a_user_is_not_shown():
 )
 def test_what_a_server_asks_for(headers, seconds):
     assert retry_after(headers) == seconds
-
-
-def test_a_date_to_come_back_at():
     date = email.utils.formatdate(time.time() + 1000, usegmt=True)
     assert 900 < retry_after({"retry-after": date}) <= 1000

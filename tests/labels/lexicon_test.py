@@ -15,45 +15,32 @@ from motif_jax.datasets.verdicts import FIRST, NO, PAIR, SECOND, SINGLE, TIE, YE
 from motif_jax.envs import registry
 from motif_jax.envs.nethack.random_players import HABITS
 from motif_jax.envs.spec import RUNNING, empty_observation
-from motif_jax.labels.annotator import Question, make_annotator
+from motif_jax.labels.annotator import Question
 from motif_jax.labels.captions import decode_message
 from motif_jax.labels.lexicon import LexiconAnnotator, LexiconJudge, load_lexicon, preference, sentences
 from motif_jax.support.errors import UserError
-from tests.end_to_end.annotate_datasets import get_config
 
 GOALS = ("zeroknowledge", "defaultgoal", "combat", "gold", "stairs")
 
 # Messages of the game and what they are about; the places where patterns could easily be confused.
 TOLD = {
     "You kill the newt!": "kill",
-    "You destroy the kobold zombie!": "kill",
     "You kill the poor kitten!": "murder",
-    "The jackal is killed!": "monster_dies",
-    "You hit the goblin.": "hit",
     "You kick the jackal.": "hit",
     "You kick at empty space.": "vain_kick",
-    "You kick the fountain.": "landmark",
-    "You miss the grid bug.": "miss",
     "The jackal bites!": "hit_taken",
     "The newt just misses!": "monster_dodged",
-    "The lichen touches you!": "hit_taken",
     "The kitten bites the newt.": "pet_fights",
     "The little dog misses the fox.": "pet_fights",
-    "You cannot escape from the lichen!": "held",
     "You are frozen by the floating eye's gaze!": "bad_hit_taken",
     "You can't move!": "bad_hit_taken",
     "You can't move diagonally out of an intact doorway.": "way_blocked",
     "Really attack the gnome? [yn] (n)": "bad_attack",
     "A kitten blocks your path.": "way_blocked",
     "It's a wall.": "way_blocked",
-    "You stop.": "way_blocked",
-    "Welcome to experience level 3.": "level_gained",
     "You feel weak!": "attribute_lost",
     "You feel weak now.": "hungry",
-    "You feel tough!": "attribute_gained",
-    "You haven't been exercising properly.": "attribute_lost",
     "You descend the stairs.": "stairs_descended",
-    "You climb up the stairs.": "stairs_climbed",
     "You fall down the stairs.": "fell_deeper",
     "A trap door opens up under you!": "fell_deeper",
     "A trap door in the ceiling opens and a rock falls on your head!": "trap_sprung",
@@ -61,9 +48,7 @@ TOLD = {
     "There is a staircase up here.": "staircase_up_here",
     "You can't go down here.": "no_stairs_here",
     "$ - 4 gold pieces.": "gold_taken",
-    "$ - a gold piece.": "gold_taken",
     "You see here 12 gold pieces.": "gold_seen",
-    "Your purse feels lighter.": "gold_lost",
     "The kitten picks up a gold piece.": "gold_near",
     "The kitten picks up a lichen corpse.": "pet_company",
     "You hear someone counting money.": "gold_near",
@@ -73,29 +58,16 @@ TOLD = {
     "You see here a ring mail.": "gear_seen",
     "You see here a tin wand.": "magic_seen",
     "You see here a tin.": "food_seen",
-    "You see here a chest.": "container_seen",
     "You see here a lichen corpse.": "junk_seen",
-    "There are several objects here.": "thing_seen",
     "There is a newt corpse here; eat it? [ynq] (n)": "food_here",
-    "This orange is delicious!": "eaten",
     "This door is locked.": "door_shut",
-    "Blecch!": "bad_food",
     "You are beginning to feel hungry.": "hungry",
-    "You faint from lack of food.": "fainting",
     "What do you want to eat? [fghi or ?*]": "wrong_meal",
-    "The door opens.": "door_opened",
     "As you kick the door, it crashes open!": "door_opened",
-    "You find a hidden passage.": "hidden_found",
     "You escape a dart trap.": "trap_escaped",
-    "You are caught in a bear trap.": "trap_sprung",
     "An arrow shoots out at you!": "trap_sprung",
-    "You finally wriggle free.": "freed",
-    "You can see again.": "recovered",
-    "You hear the wailing of the Banshee...": "dying",
     "You die...": "death",
     "In what direction?": "question",
-    "Unknown command '^M'.": "wrong_key",
-    "Never mind.": "wrong_key",
     "They say that a wizard is even more powerful the second time around.": "rumor",
     "The sky is a strange shade of teal.": None,
 }
@@ -184,19 +156,6 @@ def test_preference_margin():
     far = preference(-1000.0, 0.25, 0.15)
     assert far.label == SECOND
     assert far.probabilities == pytest.approx((0.0, 1.0, 0.0))
-
-
-def test_annotator_answers_every_question(lexicon):
-    config = get_config()
-    config.goal = "gold"
-    annotator = make_annotator(config)
-    questions = [Question(str(i), pair) for i, pair in enumerate(itertools.permutations(list(TOLD)[:6], 2))]
-    answers = dict(annotator.annotate(questions))
-    assert sorted(answers) == list(range(len(questions)))
-    assert "." not in annotator.short_name
-    assert annotator.identity["goal"] == "gold"
-    assert annotator.identity["lexicon_digest"] == lexicon.digest
-    assert "worth" in annotator.preview(questions[0]).text
 
 
 def small(**changes):

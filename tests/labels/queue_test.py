@@ -97,12 +97,3 @@ def test_the_published_queue_is_bounded_here_and_loses_the_oldest():
     taken = names(queue.take(100, 0.0))
     assert taken[:8] == [f"{number}" for number in range(99, 91, -1)]
     assert queue.dropped + len(taken) == 100
-
-
-def test_what_was_met_in_no_step_is_no_entry_of_the_published_queue():
-    queue = PublishedQueue(10, batch=1)
-    assert queue.enqueue(("a",), 0).items == ("a",)
-    assert len(queue) == 0
-    queue.enqueue(("b",), 1)
-    assert queue.enqueue(("a",), 0).items == ("a",)
-    assert names(queue.take(1, 0.0)) == ["b"]

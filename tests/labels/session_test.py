@@ -86,14 +86,6 @@ def test_unknown_ones_are_asked_again_alone(ask):
     assert len(annotator.heard) == 20
 
 
-def test_attempts_in_one_run(ask):
-    annotator = Scripted(patience=1)
-    settled, answers, _ = ask(annotator, attempts=5)
-    assert settled
-    assert len(annotator.heard) == 15
-    assert {answer.label for answer in answers.values()} == {FIRST}
-
-
 def test_a_failure_keeps_what_was_answered(ask):
     with pytest.raises(UserError, match="gone"):
         ask(Scripted(fails_after=4))

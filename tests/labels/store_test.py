@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 
 import pytest
 
@@ -138,16 +136,6 @@ def test_get_finds_what_find_does_and_what_is_appended_later(index, tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
     wanted = {key(n) for n in range(700)}
     assert {k: found for k in wanted if (found := index.get(k))} == store.find(wanted)
-
-
-def test_another_process_appends(index, tmp_path):
-    assert index.get(key(1)) is None
-    code = (
-        "from motif_jax.labels.store import AnswerStore, StoredAnswer\n"
-        f"AnswerStore({str(tmp_path)!r}).add([({key(1)!r}, StoredAnswer(2), {{}})])"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-    assert index.get(key(1)) == StoredAnswer(2)
 
 
 def test_torn_and_damaged_lines_cost_one_answer_each(index, tmp_path):

@@ -157,7 +157,7 @@ def vllm(monkeypatch):
     monkeypatch.setitem(sys.modules, "vllm.exceptions", exceptions)
 
 
-@pytest.mark.parametrize(("in_flight", "step"), [(1, 1), (5, 1), (32, 4), (130, 16), (2000, 64)])
+@pytest.mark.parametrize(("in_flight", "step"), [(1, 1), (32, 4), (2000, 64)])
 @pytest.mark.parametrize("at_once", [1, 3, 70])
 def test_the_engine_never_drains_while_questions_wait(vllm, model, in_flight, step, at_once):
     annotator = make_annotator(make_config(model, in_flight=in_flight))

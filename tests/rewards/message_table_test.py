@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 import pytest
 
@@ -77,26 +75,6 @@ def test_texts_that_share_a_hash_keep_their_own_values(monkeypatch):
     for _ in range(2):
         np.testing.assert_array_equal(table.lookup(rows).values, rows.sum(axis=1))
         np.testing.assert_array_equal(table.lookup(rows[1:]).values, rows[1:].sum(axis=1))
-
-
-def test_threads_share_a_table():
-    rng = np.random.default_rng(1)
-    table = MessageTable(Counting(), 1.0, capacity=64)
-    wrong = []
-
-    def work(seed):
-        generator = np.random.default_rng(seed)
-        for _ in range(30):
-            rows = generator.integers(0, 4, (50, 4)).astype(np.uint8)
-            if not np.array_equal(table.lookup(rows).values, rows.sum(axis=1)):
-                wrong.append(seed)
-
-    threads = [threading.Thread(target=work, args=(int(seed),)) for seed in rng.integers(0, 99, 4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
 
 
 def test_wrong_use_is_an_error():

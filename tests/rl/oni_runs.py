@@ -19,7 +19,7 @@ from motif_jax.labels.label_queue import Label
 from motif_jax.rewards import online
 from motif_jax.rl import agent_checkpoints, settings
 from motif_jax.rl.training import AgentTraining
-from motif_jax.stages import train_agent
+from motif_jax.stages import check_reward, train_agent
 from motif_jax.support import run_folder
 from motif_jax.support.checkpoint_items import ANY
 from motif_jax.support.checkpoints import Checkpoints
@@ -146,7 +146,8 @@ class Annotator:
 def answer(monkeypatch: pytest.MonkeyPatch, delay: int = 2) -> Annotator:
     """Lets runs ask an `Annotator`."""
     annotator = Annotator(delay)
-    monkeypatch.setattr(online, "LabelService", annotator.make_source)
+    for module in (online, check_reward):
+        monkeypatch.setattr(module, "LabelService", annotator.make_source)
     return annotator
 
 

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import random
-
 import numpy as np
 import pytest
 
-from motif_jax.datasets.verdicts import NO, SINGLE, YES
-from motif_jax.labels.annotator import check_annotator, make_annotator
 from motif_jax.labels.conversations import read_conversations
-from motif_jax.labels.prompts import MODES
-from motif_jax.labels.session import AnnotationSession
-from motif_jax.labels.store import AnswerStore
 from motif_jax.support.errors import UserError
 from tests.end_to_end.annotate_datasets import (
     expected,
-    get_config,
-    single_question,
 )
 from tests.end_to_end.annotate_server.served import KEY, NAME, labels, reply
-from tests.tiny_judge import good, message, rule
+from tests.tiny_judge import rule
 
 
 @pytest.mark.parametrize("mode", ["analysis", pytest.param("verdict", marks=pytest.mark.slow), "soft"])
@@ -51,30 +42,6 @@ def test_labels_follow_the_server(run, server, dataset, mode, tmp_path):
     talks = list(read_conversations(kept))
     assert len(talks) == done["asked"]
     assert talks[0]["turns"][0]["role"] == "system"
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_single_messages(server, tmp_path, mode):
-    """Questions about one message with two verdicts, as a service asks them."""
-    rng = random.Random(5)
-    texts = [message(rng, number % 2 == 0) for number in range(40)]
-    config = get_config()
-    config.annotator, config.openai.base_url, config.openai.model = "openai", server.url, "judge"
-    config.answer.mode = mode
-    check_annotator(config, SINGLE)
-    with AnnotationSession(make_annotator(config, SINGLE), tmp_path / "store", SINGLE) as session:
-        questions = {text: single_question(session.annotator, text) for text in texts}
-        answers = session.ask(list(questions.values()))
-        assert {text: answers[question.id].label for text, question in questions.items()} == {
-            text: YES if good(text) else NO for text in questions
-        }
-    request = server.requests[0]
-    if mode == "verdict":
-        assert request["structured_outputs"]["choice"] == ['("good_news": "No")', '("good_news": "Yes")']
-    elif mode == "soft":
-        assert request["messages"][-1]["content"] == '("good_news": "'
-        assert all(answer.probabilities[answer.label] == pytest.approx(8 / 9) for answer in answers.values())
-    assert AnswerStore(tmp_path / "store").find(answers) == answers
 
 
 def test_retry_turn_and_unknown_alone(run, server, dataset):

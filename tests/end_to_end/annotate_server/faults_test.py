@@ -15,7 +15,7 @@ from tests.end_to_end.annotate_datasets import (
     get_config,
     summary,
 )
-from tests.end_to_end.annotate_server.served import KEY, labels, reply
+from tests.end_to_end.annotate_server.served import KEY, labels
 from tests.tiny_judge import rule
 
 
@@ -35,42 +35,12 @@ def test_retry_after_is_kept_by_all(run, server, dataset):
     assert (labels(dataset) == expected(dataset, rule)).all()
 
 
-@pytest.mark.extra
-def test_a_server_that_bears_little_is_asked_again_until_it_has_answered(run, server, dataset):
-    refused = []
-
-    def behave(number, request):
-        if server._running > 2:
-            refused.append(number)
-            return 503, "{}"
-        return None
-
-    server.behave = behave
-    done = run(openai__retries=10, openai__concurrency=8)
-    assert done["retries"] == len(refused) > 0
-    assert done["retry_causes"].keys() == {"HTTP 503"}
-    assert (labels(dataset) == expected(dataset, rule)).all()
-
-
 def test_what_answers_cost(run, server, tmp_path, capsys):
     prices = {"openai__prices__prompt": 2.0, "openai__prices__completion": 8.0}
     done = run(**prices)
     assert done["cost"] == pytest.approx(done["asked"] * (100 * 2 + 5 * 8) / 1e6)
     run(**prices, dry_run=True)
     assert re.search(r"cost +about 0\.00, by config.openai.prices", capsys.readouterr().out)
-
-
-def test_half_a_character_is_no_fault_of_the_server(run, server, dataset):
-    """JSON may hold a lone surrogate, which nothing can be sent with: neither retry nor conversation breaks."""
-
-    def behave(number, request):
-        return (200, reply("Hm. \ud83d")) if len(request["messages"]) < 4 else None
-
-    server.behave = behave
-    done = run(keep_conversations=True)
-    assert done["retried_share"] == 1
-    assert server.requests[-1]["messages"][2]["content"] == "Hm. \ufffd"
-    assert (labels(dataset) == expected(dataset, rule)).all()
 
 
 def test_a_hanging_server_keeps_no_list_from_its_end(server):
