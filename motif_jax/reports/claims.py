@@ -8,7 +8,7 @@ lies in vaults.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -120,12 +120,10 @@ def numbers(
       UserError: its episodes have none.
     """
     if key in _MADE:
-        made = [
-            _gathered(row) if key == GATHERED else _counted(row, _EVENTS[key], lexicon)
-            for row in evaluation["rows"]
-        ]
-        rows = [{**row, key: value} for row, value in zip(evaluation["rows"], made, strict=True)]
-        evaluation = {**evaluation, "rows": rows}
+        evaluation = {
+            **evaluation,
+            "rows": [{**row, key: _made(row, key, lexicon)} for row in evaluation["rows"]],
+        }
     found = games(evaluation, key)
     if len(found) < len(evaluation["rows"]):
         raise UserError(
@@ -135,12 +133,16 @@ def numbers(
     return found
 
 
-def _counted(row: Mapping[str, Any], events: Collection[str], lexicon: Lexicon) -> float | None:
+def _made(row: Mapping[str, Any], key: str, lexicon: Lexicon) -> float | None:
     if "messages" not in row:
         return None
-    met = messages.unpack(row["messages"])
-    telling = (any(lexicon.event(part) in events for part in sentences(tally.text)) for tally in met)
-    return float(sum(tally.count for tally, tells in zip(met, telling, strict=True) if tells))
+    if key == GATHERED:
+        return float(gathered(row["messages"]))
+
+    def counts(text: str) -> bool:
+        return any(lexicon.event(part) in _EVENTS[key] for part in sentences(text))
+
+    return float(sum(tally.count for tally in messages.unpack(row["messages"]) if counts(tally.text)))
 
 
 def gathered(packed: str) -> int:
@@ -152,10 +154,6 @@ def gathered(packed: str) -> int:
                 heap = int(taken[1]) if taken[1].isdigit() else 1
                 pieces += tally.count * heap * (heap <= _LARGEST_HEAP)
     return pieces
-
-
-def _gathered(row: Mapping[str, Any]) -> float | None:
-    return float(gathered(row["messages"])) if "messages" in row else None
 
 
 @dataclass(frozen=True)

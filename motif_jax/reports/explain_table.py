@@ -6,7 +6,7 @@ about a hundred bytes, and only the rows in sight are drawn.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,9 +46,8 @@ def table_data(explanation: Explanation, max_rows: int | None) -> dict[str, Any]
     """The table as the page's script reads it (assets/explain.js), best liked first.
 
     Returns:
-      `columns`: {title, kind, values [N]}, or for what is computed from others 'paid' {of, pays}: a string of
-      0 and 1, where what is paid is the number of column `of`, and 'difference' {first, second}: numbers of columns.
-      None is what has no value. `line`: where the threshold of the first reward is drawn, or None.
+      `columns`: {title, kind, values [N]}; None is what has no value. `line`: where the threshold of the first reward is drawn,
+      or None.
     """
     first = explanation.rewards[0]
     kept = np.argsort(-explanation.counts, kind="stable")[:max_rows]
@@ -61,49 +60,31 @@ def table_data(explanation: Explanation, max_rows: int | None) -> dict[str, Any]
         {"title": "message", "kind": "text", "values": [explanation.messages[i] for i in kept]},
         {"title": "seen (times)", "kind": "count", "values": explanation.counts[kept].tolist()},
     ]
-    places = []
     for reward in explanation.rewards:
-        places.append(len(columns))
-        columns += _columns(reward, kept, names, places[-1], history)
-    if len(places) == 2:
-        columns.append({"title": next(names), "kind": "difference", "first": places[0], "second": places[1]})
+        columns += _columns(reward, kept, names, history)
+    if len(explanation.rewards) == 2:
+        one, other = (reward.normalised[kept] for reward in explanation.rewards)
+        columns.append({"title": next(names), "kind": "signed", "values": _numbers(other - one, 5)})
     line = None
     if first.threshold is not None:
         text = f"threshold {first.threshold:.3f}: what stands below pays nothing"
-        line = {"column": places[0], "paid": places[0] + 2, "text": text}
+        line = {"column": 2, "paid": 4, "text": text}
     return {"columns": columns, "line": line}
 
 
 def _columns(
-    reward: ExplainedReward, kept: np.ndarray, names: Any, place: int, history: bool
+    reward: ExplainedReward, kept: np.ndarray, names: Iterator[str], history: bool
 ) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = [
-        {"title": next(names), "kind": "signed", "values": _numbers(reward.normalised[kept], 5)},
-        {"title": next(names), "kind": "plain", "values": _numbers(reward.raw[kept], 4)},
-        {"title": next(names), "kind": "paid", **_paid(reward, kept, place)},
-    ]
+    paid = np.where(reward.rated[kept], reward.paid[kept], np.nan)
+    found = [("signed", _numbers(reward.normalised[kept], 5)), ("plain", _numbers(reward.raw[kept], 4))]
+    found.append(("paid", _numbers(paid, 5)))
     if reward.disagreement is not None:
-        spread = _numbers(reward.disagreement[kept], 4)
-        found.append({"title": next(names), "kind": "spread", "values": spread})
+        found.append(("spread", _numbers(reward.disagreement[kept], 4)))
     if history:
         curves = np.round(reward.history[:, kept].T.astype(float), 2)
-        values = [row if np.isfinite(row).all() else None for row in curves]
-        found.append(
-            {
-                "title": next(names),
-                "kind": "curve",
-                "values": [None if row is None else row.tolist() for row in values],
-            }
-        )
-    return found
+        found.append(("curve", [row.tolist() if np.isfinite(row).all() else None for row in curves]))
+    return [{"title": next(names), "kind": kind, "values": values} for kind, values in found]
 
 
-def _paid(reward: ExplainedReward, kept: np.ndarray, place: int) -> dict[str, Any]:
-    pays, paid, normalised = reward.pays[kept], reward.paid[kept], reward.normalised[kept]
-    if np.allclose(paid[pays], normalised[pays], rtol=1e-5):
-        return {"of": place, "pays": "".join("01"[int(one)] for one in pays)}
-    return {"values": _numbers(np.where(reward.rated[kept], paid, np.nan), 5)}
-
-
-def _numbers(values: np.ndarray, digits: int) -> list[float | None]:
+def _numbers(values: np.ndarray, digits: int) -> list[Any]:
     return [float(f"{value:.{digits}g}") if np.isfinite(value) else None for value in values.tolist()]

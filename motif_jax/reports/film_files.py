@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from motif_jax.reports import movie, player, ttyrec
 from motif_jax.rollouts.watching import Film
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_bytes, atomic_write_json, atomic_write_text, read_json
+from motif_jax.support.files import atomic_write_bytes, atomic_write_json, read_json
 
 LEDGER = "films.json"
 _REMEDY = "remove it, and the films are made again"
@@ -85,21 +85,18 @@ class Films:
 
 def write(folder: Path, stem: str, film: Film, forms: ConfigDict) -> list[Path]:
     """Writes `film` as folder/STEM.html and so on, see `Films`; returns the paths."""
+    rate, steps = forms.frames_per_second, movie.chosen_steps(film, forms.start, forms.stop, forms.every)
+    makers: dict[str, tuple[bool, Callable[[], bytes]]] = {
+        ".html": (forms.html, lambda: player.render(film).encode()),
+        ttyrec.SUFFIX: (forms.ttyrec and bool(film.chars.size), lambda: ttyrec.encode(film, rate)),
+        ".gif": (forms.gif and bool(steps), lambda: movie.gif(film, steps, rate)),
+        ".mp4": (forms.mp4 and bool(steps), lambda: movie.mp4(film, steps, rate)),
+    }
     written = []
-    screen = bool(film.chars.size)
-    if forms.html:
-        written.append(folder / f"{stem}.html")
-        atomic_write_text(written[-1], player.render(film))
-    if forms.ttyrec and screen:
-        written.append(folder / f"{stem}{ttyrec.SUFFIX}")
-        atomic_write_bytes(written[-1], ttyrec.encode(film, forms.frames_per_second))
-    steps = movie.chosen_steps(film, forms.start, forms.stop, forms.every) if forms.gif or forms.mp4 else []
-    if forms.gif and steps:
-        written.append(folder / f"{stem}.gif")
-        atomic_write_bytes(written[-1], movie.gif(film, steps, forms.frames_per_second))
-    if forms.mp4 and steps:
-        written.append(folder / f"{stem}.mp4")
-        atomic_write_bytes(written[-1], movie.mp4(film, steps, forms.frames_per_second))
+    for suffix, (wanted, make) in makers.items():
+        if wanted:
+            written.append(folder / f"{stem}{suffix}")
+            atomic_write_bytes(written[-1], make())
     return written
 
 

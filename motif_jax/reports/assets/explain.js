@@ -39,7 +39,6 @@
     text: (value) => value || "(no message)",
     count: (value) => value.toLocaleString("en"),
     signed: (value) => signed(value, 3),
-    difference: (value) => signed(value, 3),
     plain: (value) => String(Number(value.toPrecision(4))),
     spread: (value) => value.toFixed(3),
     paid: (value) => (value ? value.toFixed(3) : "—"),
@@ -60,13 +59,7 @@
     }
 
     value(row, number) {
-      const column = this.data.columns[number];
-      if (column.pays) return column.pays[row] === "1" ? this.value(row, column.of) : this.value(row, column.of) === null ? null : 0;
-      if (column.kind === "difference") {
-        const [a, b] = [this.value(row, column.first), this.value(row, column.second)];
-        return a === null || b === null ? null : b - a;
-      }
-      return column.values[row];
+      return this.data.columns[number].values[row];
     }
 
     build(holder) {
