@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -59,7 +60,7 @@ def write_evaluation(folder: Path, policy: str, rows: list[dict], reward: dict |
         "plan": {"policy": policy, "environment": "NetHackScore-v1", "checkpoint": None, "options": {}, "seed": 0, "reward": reward},
         "episodes": len(rows), "steps": sum(r["length"] for r in rows), "seconds": 10.0, "steps_per_second": 1234.5,
         "confidence": 0.95, "intervals": "percentile bootstrap over episodes, 300 resamples; success rate: Wilson",
-        "measures": {k: v.as_dict() for k, v in measures.summarise_rows(rows, 300, 0.95).items()},
+        "measures": {k: asdict(v) for k, v in measures.summarise_rows(rows, 300, 0.95).items()},
     }  # fmt: skip
     evaluation_files.write_summary(folder, summary, rows)
     tallies = messages.merge(messages.unpack(row["messages"]) for row in rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def summarise(
         "steps_per_second": rate,
         "confidence": confidence,
         "intervals": f"percentile bootstrap over episodes, {resamples} resamples; success rate: Wilson",
-        "measures": {key: value.as_dict() for key, value in summaries.items()},
+        "measures": {key: asdict(value) for key, value in summaries.items()},
     }
     return summary, summaries
 

@@ -34,10 +34,13 @@ def read_recorded(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
 def players(folders: Iterable[Path], workdir: Path) -> dict[str, str]:
     """Returns links, relative to `workdir`, to the players that `replay` has made of such games, by stem."""
     return {
-        path.stem: Path(os.path.relpath(path.resolve(), workdir.resolve())).as_posix()
-        for folder in folders
-        for path in sorted(folder.glob("step-*.html"))
+        path.stem: link(path, workdir) for folder in folders for path in sorted(folder.glob("step-*.html"))
     }
+
+
+def link(path: Path, workdir: Path) -> str:
+    """The path as a link of a page in `workdir`."""
+    return Path(os.path.relpath(path.resolve(), workdir.resolve())).as_posix()
 
 
 def _table(
@@ -72,8 +75,8 @@ def episodes_section(data: RunData) -> Section | None:
     links = dict(data.replays)
 
     def watch(row: Mapping[str, Any]) -> html.Markup | TableCell:
-        link = links.get(str(row["index"]), data.games_page if "tokens" in row else None)
-        return html.Markup(html.link(link, "watch")) if link else TableCell("not recorded")
+        found = links.get(str(row["index"]), data.games_page if "tokens" in row else None)
+        return html.Markup(html.link(found, "watch")) if found else TableCell("not recorded")
 
     lead = {
         "episode": lambda row: html.number_cell(row["index"], ""),
@@ -93,8 +96,8 @@ def section(data: RunData) -> Section | None:
     key = "intrinsic_return" if rated else "return"
 
     def watch(row: Mapping[str, Any]) -> html.Markup | TableCell:
-        link = data.recorded_players.get(row["stem"])
-        return html.Markup(html.link(link, "watch")) if link else TableCell(f"{row['stem']}.json")
+        found = data.recorded_players.get(row["stem"])
+        return html.Markup(html.link(found, "watch")) if found else TableCell(f"{row['stem']}.json")
 
     lead = {"environment steps": lambda row: html.number_cell(row["step"], ",")}
     table = _table("training-games-table", data.recorded, key, lead, watch)

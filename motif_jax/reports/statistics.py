@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -91,9 +91,6 @@ class Summary:
     std: float
     minimum: float
     maximum: float
-
-    def as_dict(self) -> dict[str, object]:
-        return asdict(self)
 
     @staticmethod
     def from_dict(values: dict) -> Summary:

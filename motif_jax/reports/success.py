@@ -68,16 +68,9 @@ def headline(data: RunData) -> tuple[str, str]:
         f"; mean return minus that {name} {format_estimate(gap)}" for name, gap in returns.items()
     )
     judged = {name: returns.get(name, gap).sign for name, gap in gaps.items() if name not in data.yardsticks}
-    below, above, unclear = (
-        [name for name, sign in judged.items() if sign == wanted] for wanted in (1, -1, 0)
-    )
-    said = []
-    if below:
-        said.append(f"{first} does better than {' and '.join(below)}")
-    if above:
-        said.append(f"{first} does WORSE than {' and '.join(above)}")
-    if unclear:
-        said.append(f"no clear difference to {' and '.join(unclear)}")
+    signs = {1: f"{first} does better than", -1: f"{first} does WORSE than", 0: "no clear difference to"}
+    sides = {wanted: [name for name, sign in judged.items() if sign == wanted] for wanted in signs}
+    said = [f"{signs[sign]} {' and '.join(names)}" for sign, names in sides.items() if names]
     close = [
         name
         for name, gap in gaps.items()
@@ -87,8 +80,8 @@ def headline(data: RunData) -> tuple[str, str]:
     if close:
         said.append(f"not {data.lead:g} ahead, with intervals apart, of {' and '.join(close)}")
     text = f"Success rate: {rows}; {first} minus {apart}; {level} intervals, of pairs where the episodes are the same: {'; '.join(said)}."
-    good = len(below) == len(judged) > 0 and not close
-    return text, "good" if good else "bad" if above and not below else ""
+    good = len(sides[1]) == len(judged) > 0 and not close
+    return text, "good" if good else "bad" if sides[-1] and not sides[1] else ""
 
 
 def _is_earlier(first: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

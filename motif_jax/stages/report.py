@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import shutil
 import sys
 import time
@@ -134,7 +133,9 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
     data.yardsticks = [name for name in data.evaluations if name not in judged]
     for folder in first or folders_of(config.yardsticks)[:1]:
         data.replays = _replays(folder, workdir)
-        data.games_page = _link(folder / _TOKENS, workdir) if (folder / _TOKENS).is_file() else None
+        data.games_page = (
+            recorded_games.link(folder / _TOKENS, workdir) if (folder / _TOKENS).is_file() else None
+        )
     for key in FOLDERS:
         if folder_name := checks.dotted(config, key):
             name = key.removesuffix(".dir").removesuffix("_dir")
@@ -289,11 +290,7 @@ def _facts(dataset: PairsDataset) -> dict[str, str]:
 
 
 def _replays(evaluation: Path, workdir: Path) -> list[tuple[str, str]]:
-    found = []
-    for path in sorted((evaluation / "recordings").glob("episode-*.html")):
-        found.append((str(int(path.stem.removeprefix("episode-"))), _link(path, workdir)))
-    return found
-
-
-def _link(path: Path, workdir: Path) -> str:
-    return Path(os.path.relpath(path.resolve(), workdir.resolve())).as_posix()
+    return [
+        (str(int(path.stem.removeprefix("episode-"))), recorded_games.link(path, workdir))
+        for path in sorted((evaluation / "recordings").glob("episode-*.html"))
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ def evaluation(rows):
     return {
         "plan": {"policy": "p", "environment": "e", "options": {}},
         "episodes": len(rows), "confidence": 0.95, "intervals": "bootstrap", "steps": 1, "steps_per_second": 1.0,
-        "measures": {key: summary.as_dict() for key, summary in summaries.items()},
+        "measures": {key: asdict(summary) for key, summary in summaries.items()},
         "rows": rows,
     }  # fmt: skip
 

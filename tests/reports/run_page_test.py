@@ -8,7 +8,7 @@ import pytest
 
 from motif_jax.reports.measures import format_value
 from tests import browser
-from tests.made_up_runs import HOSTILE, run_data, run_page
+from tests.made_up_runs import run_data, run_page
 
 pytestmark = pytest.mark.browser
 
@@ -75,14 +75,6 @@ def test_sort_search_and_show_all(opened):
     assert counts == sorted(counts)
     driver.execute_script("document.querySelector('#messages .more').click()")
     assert len(browser.rows(driver, "liked-all")) == len(data.liked)
-
-
-def test_game_text_is_text(opened):
-    driver, _, _ = opened
-    assert driver.title == "A made-up run"
-    shown = [row[0] for row in browser.rows(driver, "paid-0")]
-    assert HOSTILE in shown + [row[1] for row in browser.rows(driver, "liked-all")]
-    assert driver.find_elements("css selector", "td b") == []
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1400, False), (420, True)])

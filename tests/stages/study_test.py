@@ -182,16 +182,11 @@ def test_games_of_a_method_have_their_own_flags_and_a_claim_that_fails_ends_a_st
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"only": "nobody"}, "config.only='nobody'"),
         ({"table_order": "kinds,others"}, "config.table_order="),
-        ({"prepare_order": "nothing"}, "config.prepare_order="),
         ({"goal": "fame"}, "config.goal="),
         ({"page": "absent.md"}, "config.page="),
-        ({"curves": {"nobody": "score"}}, "config.curves='nobody'"),
         ({"curves": {"kinds": "fame"}}, "config.curves.kinds='fame'"),
-        ({"claims": "motif > nobody: score"}, "config.claims=motif > nobody: score"),
         ({"claims": "motif > none: fame"}, "config.claims='fame'"),
-        ({"games": {"nobody": ""}}, "config.games='nobody'"),
     ],
 )
 def test_bad_values_end_a_study_before_it_begins(changes: dict, named: str, tmp_path: Path) -> None:
@@ -202,10 +197,8 @@ def test_bad_values_end_a_study_before_it_begins(changes: dict, named: str, tmp_
 @pytest.mark.parametrize(
     ("name", "variant", "count"),
     [
-        ("results", "", 18),
         ("results", "gpu", 36),
         ("results", "diagnosis", 12),
-        ("results", "smoke", 2),
         ("minigrid_study", "", 70),
         ("minihack_study", "", 40),
         ("steering_study", "demo", 3),
