@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import shutil
 import signal
 import subprocess
@@ -23,18 +22,6 @@ from motif_jax.support.errors import UserError
 from tests.processes import wait_until
 
 PARAMS = {"dense": {"kernel": jnp.arange(6.0).reshape(2, 3)}, "bias": jnp.ones(3, jnp.bfloat16)}
-
-
-def test_a_folder_that_cannot_be_read_is_not_an_empty_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(folder: Path) -> list[str]:
-        raise PermissionError(errno.EACCES, "Permission denied", str(folder))
-
-    monkeypatch.setattr(os, "listdir", refused)  # root reads every folder
-    monkeypatch.setattr(os, "scandir", refused)
-    with pytest.raises(PermissionError):
-        Checkpoints(tmp_path, read_only=True)
 
 
 def test_last_and_best_are_kept_and_restored_by_item(tmp_path: Path) -> None:

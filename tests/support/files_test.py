@@ -14,8 +14,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from motif_jax.datasets.tokens.writer import _Growing
-from motif_jax.reports import study
 from motif_jax.support import files, locks, tempdirs
 from motif_jax.support.checked_lines import LineWriter
 from motif_jax.support.errors import UserError
@@ -174,8 +172,6 @@ WRITERS = {
     "lock": lambda path: locks.FolderLock(path.parent, path.name).__enter__(),
     "shard": LineWriter,
     "array": lambda path: files.new_array(path, np.int8, (1,)),
-    "study": lambda path: study.append_row(path, {}),
-    "tokens": lambda path: _Growing(path.with_suffix(""), np.dtype(np.int8), 0),
     "any": lambda path: files.regular_file(str(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
 }
 

@@ -9,20 +9,13 @@ import numpy as np
 import pytest
 
 from motif_jax.envs.visdial.data import Features
-from motif_jax.published import glam_results, trajectories
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import load_array
 
 HEADERS = {
     "huge": "{'descr': '<f8', 'fortran_order': False, 'shape': (25000000000,)}",
-    "overflow": "{'descr': '<f8', 'fortran_order': False, 'shape': (4294967296, 4294967296, 4294967296)}",
-    "negative": "{'descr': '<f8', 'fortran_order': False, 'shape': (-1,)}",
     "objects": "{'descr': '|O', 'fortran_order': False, 'shape': (2,)}",
-    "sub-array": "{'descr': [('a', '<f8', (1000000, 1000))], 'fortran_order': False, 'shape': (1,)}",
-    "number": "{'descr': '<f8', 'fortran_order': False, 'shape': (" + "9" * 9000 + ",)}",
-    "long": "{'descr': '<f8', 'x': '" + "a" * 1_000_000 + "'}",
     "nested": "(" * 4900 + ")" * 4900,
-    "signs": "-" * 9000 + "1",
     "sums": "1" + "+1j" * 3000,
     "escapes": "\x1b[2J" * 100,
 }
@@ -41,15 +34,6 @@ def test_a_hostile_header_is_one_short_line(tmp_path: Path, name: str, mapped: b
         load_array(write(tmp_path / "a.npy", HEADERS[name]), mapped)
     assert len(str(error.value)) <= 200
     assert str(error.value).isprintable()
-
-
-def test_readers_say_it_in_one_line(tmp_path: Path) -> None:
-    np.savez(tmp_path / "archive.npy", a=np.zeros(2))
-    paths = [write(tmp_path / "a.npy", HEADERS["sums"]), next(tmp_path.glob("archive.*")), tmp_path]
-    for path in paths:
-        for read in (trajectories.read_array, glam_results.read_returns):
-            with pytest.raises(UserError):
-                read(path)
 
 
 def test_an_archive_that_claims_more_than_the_memory_is_refused(tmp_path: Path, monkeypatch) -> None:

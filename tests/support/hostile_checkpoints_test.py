@@ -47,10 +47,7 @@ def metadata(step: Path) -> None:
 
 CRAFTED = {
     "huge": (array("params", "a", shape=[25_000_000_000, 4]), "params takes 381,470 MiB of memory"),
-    "huge text": (array("progress", "json", shape=[10**12]), "progress takes 953,674 MiB of memory"),
-    "text": (array("params", "a", data_type="string"), "cannot be read"),
     "nested": (lambda step: (step / "_CHECKPOINT_METADATA").write_text("[" * 100_000), "cannot be read"),
-    "bytes": (lambda step: (step / "params/manifest.ocdbt").write_bytes(b"x" * 100), "cannot be read"),
 }
 
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
-import os
 import re
-import shlex
-import subprocess
 import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,7 +18,7 @@ from motif_jax import agents, rewards
 from motif_jax.rollouts import evaluation_setup
 from motif_jax.support import hub, run_folder
 from motif_jax.support.errors import UserError
-from tests.reward_fixtures import launch, load_config
+from tests.reward_fixtures import load_config
 
 EXAMPLE = Path(__file__).parents[2] / "docs/examples/doorkey"
 
@@ -67,28 +63,6 @@ class Hub(BaseHTTPRequestHandler):
 
     do_HEAD = do_GET
 
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        name = "/".join(self.path.split("/")[3:5])
-        if self.path == "/api/repos/create":
-            made = json.loads(body)
-            name = f"{made.get('organization')}/{made['name']}"
-            self.repositories.setdefault(name, [{}])
-            return self._answer({"url": f"http://{self.headers['Host']}/{name}", "id": name})
-        if "/preupload/" in self.path:
-            files = [{"path": file["path"], "uploadMode": "regular"} for file in json.loads(body)["files"]]
-            return self._answer({"files": [{**file, "shouldIgnore": False} for file in files]})
-        if "/commit/" in self.path:
-            rows = [json.loads(line) for line in body.splitlines()]
-            new = {row["value"]["path"]: row["value"] for row in rows if row["key"] == "file"}
-            added = {path: base64.b64decode(value["content"]) for path, value in new.items()}
-            self.repositories[name].append({**self.repositories[name][-1], **added})
-            sha = f"{len(self.repositories[name]) - 1:040x}"
-            return self._answer(
-                {"commitUrl": f"http://{self.headers['Host']}/{name}/commit/{sha}", "commitOid": sha}
-            )
-        return self._answer({"errors": [], "warnings": []})
-
 
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Hub]]:
@@ -115,23 +89,10 @@ def files_of(folder: Path, *names: str) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in found}
 
 
-def test_an_agent_that_was_uploaded_comes_back_with_its_reward(
+def test_an_agent_is_loaded_with_its_reward(
     served: type[Hub], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the command of docs/library.md."""
-    command = re.search(
-        r"hf upload (USER/\w+ runs/agent .*)", (EXAMPLE.parents[1] / "library.md").read_text()
-    )
-    assert command is not None
-    told = command.group(1).replace("runs/agent", str(EXAMPLE)).replace("USER", "me")
-    environment = {
-        **os.environ,
-        "HF_TOKEN": "hf_none",
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "HF_HOME": str(tmp_path),
-    }
-    upload = [Path(sys.executable).parent / "hf", "upload", *shlex.split(told)]
-    subprocess.run(upload, env=environment, check=True, capture_output=True)
+    served.repositories["me/agent"] = [files_of(EXAMPLE, "")]
     served.repositories["me/agent"][-1]["run.py"] = b"raise SystemExit('code of others')"
     monkeypatch.chdir(tmp_path)  # where nothing of the training lies
     agent = agents.load("hf://me/agent")
@@ -166,16 +127,6 @@ def test_a_config_is_resolved_and_a_resumed_run_keeps_its_commit(served: type[Hu
     served.repositories["me/reward"].append(data)
     assert resolved("hf://me/reward") == newest
     assert resolved("hf://me/reward@main") != newest
-
-
-def test_a_stage_takes_a_name_and_says_in_a_line_what_is_wrong_with_it(
-    served: type[Hub], tmp_path: Path
-) -> None:
-    said = launch("explain_reward", tmp_path / "run", "--config.reward.dir=hf://me/other", variant="", code=2)
-    assert said.splitlines()[-1].startswith(
-        "error: config.reward.dir=hf://me/other: the hub has no such repository"
-    )
-    assert not (tmp_path / "run").exists()
 
 
 def test_what_a_hub_gives_may_not_import_code_of_its_own(served: type[Hub], tmp_path: Path) -> None:

@@ -37,20 +37,6 @@ def test_it_ends_a_program_on_the_spot_with_one_line(tmp_path: Path) -> None:
     assert INTERRUPTED_CODE == 130
 
 
-def test_so_it_does_in_a_library_that_swallows_exceptions(tmp_path: Path) -> None:
-    body = """
-leave_at_interrupt()
-with Interruption():
-    pass
-try:
-    press()
-except BaseException:
-    print("continued")
-"""
-    done = run(tmp_path, body)
-    assert (done.returncode, done.stdout, done.stderr) == (INTERRUPTED_CODE, "", f"{INTERRUPTED}\n")
-
-
 def test_nothing_is_interrupted_where_the_signal_is_ignored(tmp_path: Path) -> None:
     done = run(tmp_path, "leave_at_interrupt(); press(); print('worked')", True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "worked\n", "")

@@ -102,15 +102,6 @@ def test_progress_says_count_rate_and_time_left(monkeypatch: pytest.MonkeyPatch)
     assert "loss 0.123" in text
 
 
-def test_time_left_does_not_count_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = SimpleNamespace(now=1000.0)
-    monkeypatch.setattr("motif_jax.support.progress.time", SimpleNamespace(monotonic=lambda: clock.now))
-    with Progress(1000, "steps", "train", stream=io.StringIO()) as progress:
-        for clock.now, done in ((1090.0, 1), (1091.0, 2), (1092.0, 3)):
-            progress.update(done)
-        assert "16 min 37 s left" in progress.line()
-
-
 def test_the_last_line_is_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     stream, clock = io.StringIO(), SimpleNamespace(now=1000.0)
     monkeypatch.setattr("motif_jax.support.progress.time", SimpleNamespace(monotonic=lambda: clock.now))
