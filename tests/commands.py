@@ -11,21 +11,27 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests import budget
+
 # Reads a folder and arguments, a line each time, and answers with the exit code of a copy that ran them.
 _COPIES = """
-import json, os, sys
+import importlib, json, os, sys
 from motif_jax import launch
 
+for name in sys.argv[1:]:
+    importlib.import_module(name)
 for line in sys.stdin:
-    folder, arguments, said, errors = json.loads(line)
+    folder, arguments, typed, said, errors = json.loads(line)
     copy = os.fork()
     if not copy:
-        for path, number in ((os.devnull, 0), (said, 1), (errors, 2)):
+        os.dup2(os.open(typed, os.O_RDONLY), 0)
+        for path, number in ((said, 1), (errors, 2)):
             os.dup2(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC), number)
         os.chdir(folder)
         sys.argv = ["launch", *arguments]
         launch.main()
-    print(os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1]), flush=True)
+    _, status, used = os.wait4(copy, 0)
+    print(os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, flush=True)
 """
 
 
@@ -35,26 +41,32 @@ class Commands:
     def __init__(self, process: subprocess.Popen[str], folder: Path) -> None:
         self._process = process
         self._folder = folder
+        self.seconds = 0.0
 
-    def launch(self, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Runs `python -m motif_jax.launch ARGUMENTS` in `folder`."""
+    def launch(self, folder: Path, *arguments: str, typed: str = "") -> subprocess.CompletedProcess[str]:
+        """Runs `python -m motif_jax.launch ARGUMENTS` in `folder`; `typed` is its standard input."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        said, errors = self._folder / "said", self._folder / "errors"
-        line = json.dumps([str(folder), arguments, str(said), str(errors)])
+        source, said, errors = (self._folder / name for name in ("typed", "said", "errors"))
+        source.write_text(typed)
+        line = json.dumps([str(folder), arguments, str(source), str(said), str(errors)])
         print(line, file=self._process.stdin, flush=True)
-        code = int(self._process.stdout.readline())
-        return subprocess.CompletedProcess(arguments, code, said.read_text(), errors.read_text())
+        code, seconds = self._process.stdout.readline().split()
+        self.seconds += float(seconds)
+        budget.elsewhere += float(seconds)
+        return subprocess.CompletedProcess(arguments, int(code), said.read_text(), errors.read_text())
 
 
 @contextlib.contextmanager
-def commands(repository: Path) -> Iterator[Commands]:
-    """Command lines of the checkout at `repository`, until the block ends."""
-    environment = {**os.environ, "PYTHONPATH": str(repository)}
+def commands(repository: Path, *imported: str, **environment: str) -> Iterator[Commands]:
+    """Command lines of the checkout at `repository`, until the block ends; each finds the modules `imported` in memory."""
+    environment = {**os.environ, "PYTHONPATH": str(repository), **environment}
     with TemporaryDirectory() as folder:
         process = subprocess.Popen(
-            [sys.executable, "-c", _COPIES],
+            [sys.executable, "-c", _COPIES, *imported],
             env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
+        made = Commands(process, Path(folder))
         with process:  # which closes what it reads: its end
-            yield Commands(process, Path(folder))
+            yield made
+        budget.elsewhere -= made.seconds  # from now on they are those of a child that has ended

@@ -89,7 +89,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1", **QUICKLY}
 
 
-def load_config(stage: str, variant: str = "smoke") -> ConfigDict:
+def load_config(stage: str, variant: str | None = "smoke") -> ConfigDict:
     spec = importlib.util.spec_from_file_location(stage, REPOSITORY / "configs" / f"{stage}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -1,4 +1,4 @@
-"""visualize and replay through their real flags; the live view on a real pseudo-terminal."""
+"""The live view of visualize: on a real pseudo-terminal, and what its keys do."""
 
 from __future__ import annotations
 
@@ -13,39 +13,15 @@ import subprocess
 import sys
 import termios
 import time
+import types
 from pathlib import Path
 
 import pytest
 
-from motif_jax.envs.replay import Recording
 from motif_jax.stages import visualize
 from motif_jax.support.interruption import INTERRUPTED
 
 LAUNCH = [sys.executable, "-m", "motif_jax.launch"]
-
-
-def launch(repository: Path, *flags: str) -> subprocess.CompletedProcess:
-    # Titles of tables are in several lines where these are short.
-    wide = {**os.environ, "COLUMNS": "100"}
-    return subprocess.run(
-        [*LAUNCH, *flags], cwd=repository, env=wide, capture_output=True, text=True, timeout=500
-    )
-
-
-def test_without_a_terminal_it_records(repository, tmp_path):
-    done = launch(
-        repository, "--config=configs/visualize.py:smoke", f"--workdir={tmp_path}", "--config.episodes=2",
-        "--config.forms.gif=True", "--config.forms.stop=10", "--config.environment.max_episode_steps=40",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "episode 1: most frequent messages" in done.stdout
-    for index in (0, 1):
-        recording = Recording.load(tmp_path / f"episode-{index:05d}.json")
-        assert recording.info["length"] <= 40
-        page = (tmp_path / f"episode-{index:05d}.html").read_text()
-        assert f"seed {recording.seed}" in page
-        assert (tmp_path / f"episode-{index:05d}.gif").read_bytes().startswith(b"GIF8")
-        assert (tmp_path / f"episode-{index:05d}.ttyrec3.bz2").read_bytes().startswith(b"BZh")
 
 
 class Terminal:
@@ -63,22 +39,17 @@ class Terminal:
         os.close(terminal)
         self.output = b""
 
-    def read(self, until: bytes, timeout: float = 200, since: int = 0) -> None:
+    def read(self, until: bytes, timeout: float = 200) -> None:
         deadline = time.monotonic() + timeout
-        while until not in self.output[since:]:
+        while until not in self.output:
             assert time.monotonic() < deadline, self.output[-2000:]
             if select.select([self.descriptor], [], [], 0.2)[0]:
                 try:
                     data = os.read(self.descriptor, 65536)
                 except OSError:  # the process has ended
                     data = b""
-                assert data or until in self.output[since:], self.output[-2000:]
+                assert data or until in self.output, self.output[-2000:]
                 self.output += data
-
-    def press(self, keys: bytes) -> int:
-        before = len(self.output)
-        os.write(self.descriptor, keys)
-        return before
 
     def end(self) -> int:
         while True:
@@ -94,8 +65,7 @@ class Terminal:
 
 
 @pytest.mark.extra
-@pytest.mark.parametrize("number", [signal.SIGINT])
-def test_a_signal_leaves_the_terminal_as_it_was(repository, tmp_path, monkeypatch, number):
+def test_ctrl_c_leaves_the_terminal_as_it_was(repository, tmp_path, monkeypatch):
     games = tmp_path / "games"
     games.mkdir()
     monkeypatch.setenv("TMPDIR", str(games))
@@ -106,14 +76,14 @@ def test_a_signal_leaves_the_terminal_as_it_was(repository, tmp_path, monkeypatc
     terminal.read(b"0.001 steps/s")
     assert list(games.iterdir())
     assert not termios.tcgetattr(terminal.descriptor)[3] & (termios.ECHO | termios.ICANON)
-    terminal.process.send_signal(number)
+    terminal.process.send_signal(signal.SIGINT)
     terminal.read(b"\x1b[?1049l")
     terminal.process.wait(500)
     assert termios.tcgetattr(terminal.descriptor)[3] == before
-    assert terminal.end() == 128 + number
+    assert terminal.end() == 128 + signal.SIGINT
     assert terminal.output.rindex(b"\x1b[?25h") > terminal.output.rindex(b"\x1b[?25l")
     behind = terminal.output.partition(b"\x1b[?1049l")[2]
-    assert (INTERRUPTED.encode() in behind) is (number == signal.SIGINT)
+    assert INTERRUPTED.encode() in behind
     assert b"Traceback" not in terminal.output
     assert not list(games.iterdir())
 
@@ -125,3 +95,36 @@ def test_full_speed_is_above_all_others():
         player._press(key)
         found.append(player._speed)
     assert found == [math.inf, 120, 60, 120, math.inf, math.inf]
+
+
+@pytest.mark.parametrize(
+    ("keys", "shown", "whole"),
+    [
+        ([], [0, 1, 2, 3, 4, 5], True),
+        (["n"], [0, 3, 4, 5], True),
+        (["e"], [0, 5], True),
+        (["right", "q"], [0, 1], False),
+        ([" ", None, " ", None, "q"], [0, 0, 0, 0, 1], False),
+    ],
+)
+def test_keys_step_skip_pause_and_end(monkeypatch, keys, shown, whole):
+    """Of five steps, the fourth with a reward, at full speed; at the end any key goes on."""
+    monkeypatch.setattr(visualize, "_LOOK_SECONDS", 0.0)
+    player, drawn, typed = object.__new__(visualize._Player), [], iter(keys)
+    player._paused = player._skipping = player._finishing = player.quit = False
+    player._speed, last = math.inf, 5
+    sights = [
+        types.SimpleNamespace(step=step, choice=step if step < last else None, reward=0, intrinsic=step == 3)
+        for step in range(last + 1)
+    ]
+    player._next = lambda: iter(sights)
+    player._view = lambda sight, height: sight.step
+    live = types.SimpleNamespace(
+        console=types.SimpleNamespace(size=types.SimpleNamespace(height=24)),
+        update=lambda step, refresh: drawn.append(step),
+    )
+    at_end = lambda: drawn[-1] == last  # noqa: E731
+    keyboard = types.SimpleNamespace(key=lambda seconds: "x" if at_end() else next(typed, None))
+    player._show(keyboard, live, types.SimpleNamespace(requested=False))
+    assert drawn == shown
+    assert player.quit is not whole

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
-from tests import stage_inputs
-from tests.reward_fixtures import launch, make_dataset
+from tests import reward_fixtures, stage_inputs
+from tests.reward_fixtures import make_dataset
 
 ONE = "--config.num_devices=1"
 RECALL = (
@@ -20,13 +21,17 @@ RECALL = (
 class Inputs(stage_inputs.Inputs):
     """What scenarios read, made once."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, launch: Callable[..., object] = reward_fixtures.launch) -> None:
+        """`launch` runs a stage as `reward_fixtures.launch` does."""
         super().__init__(folder, self._trained)
+        self._launch = launch
 
     def _trained(self) -> Path:
         """A run of train_reward."""
         folder = self.folder / "reward"
-        launch("train_reward", folder, f"--config.dataset_dir={self.dataset}", "--config.annotator=test", ONE)
+        self._launch(
+            "train_reward", folder, f"--config.dataset_dir={self.dataset}", "--config.annotator=test", ONE
+        )
         return folder
 
     def copied(self, name: str, trial: Path) -> Path:
@@ -56,7 +61,7 @@ class Inputs(stage_inputs.Inputs):
     def learned_reward(self) -> Path:
         """A run of oni.py with a few labels."""
         folder = self.folder / "learned_reward"
-        launch("oni", folder, *RECALL, "--config.serial=True", "--config.train_for_env_steps=512")
+        self._launch("oni", folder, *RECALL, "--config.serial=True", "--config.train_for_env_steps=512")
         return folder
 
     @functools.cached_property

@@ -1,23 +1,59 @@
-"""A pretended vLLM and a pretended training, for tests of the scripts that run a language model's server beside a training."""
+"""Pretended programs for tests of the scripts in launch/: Slurm's, a server of a language model, and python for the stage."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.end_to_end.slurm_scripts_test import SCONTROL, SLURM_VARIABLES, SRUN
 from tests.processes import REPOSITORY, Program, ended, free_port, processes_with, wait_until
 
-# In place of vLLM: answers when there is the file `ready`; with `dead` it ends, with `hangs` it accepts and never answers. Its
-# model page answers always, as vLLM's does. A child of its own is there to be ended too.
+# Starts as many copies of the command on each node as it is told, with Slurm's variables, and passes signals on.
+SRUN = """#!/usr/bin/env bash
+: > "$FAKE_FOLDER/srun_flags"
+count=1
+while [ "${1#--}" != "$1" ]; do
+  echo "$1" >> "$FAKE_FOLDER/srun_flags"
+  case $1 in --ntasks-per-node=*) count=$((${1#*=} * ${SLURM_JOB_NUM_NODES:-1})) ;; esac
+  case $1 in --het-group=1) [ -z "${FAKE_GPUS:-}" ] || export SLURM_GPUS_ON_NODE=$FAKE_GPUS ;; esac
+  shift
+done
+pids=() passed=''
+pass_on() {
+  passed=$1 interrupted=yes
+  [ ${#pids[@]} -lt "$count" ] || kill -"$1" "${pids[@]}"
+}
+trap 'pass_on USR1' USR1
+trap 'pass_on TERM' TERM
+for ((i = 0; i < count; i++)); do
+  SLURM_PROCID=$i SLURM_LOCALID=$i SLURM_NTASKS=$count SLURM_STEP_NODELIST=localhost "$@" &
+  pids+=($!)
+done
+[ -z "$passed" ] || pass_on "$passed"  # it came while they were started
+highest=0
+for pid in "${pids[@]}"; do
+  while true; do
+    interrupted=no
+    wait "$pid" && code=0 || code=$?
+    [ "$interrupted" = yes ] || break
+  done
+  [ "$code" -gt "$highest" ] && highest=$code
+done
+exit "$highest"
+"""
+SCONTROL = """#!/usr/bin/env bash
+echo "$@" >> "$FAKE_FOLDER/requeued"
+"""
+# In place of vLLM: answers when there is the file `ready`; with `dead` it ends. Its model page answers always, as vLLM's does. A
+# child of its own is there to be ended too.
 VLLM = """#!{python}
-import http.server, os, signal, subprocess, sys, time
+import http.server, os, subprocess, sys
 folder = os.environ["FAKE_FOLDER"]
-open(folder + "/vllm_arguments", "a").write(" ".join(sys.argv[1:]) + "|" + os.environ.get("CUDA_VISIBLE_DEVICES", "") + "\\n")
+open(folder + "/vllm_arguments", "a").write(" ".join(sys.argv[1:]) + "\\n")
 if os.path.exists(folder + "/dead"):
     sys.exit("CUDA out of memory")
 subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
@@ -26,13 +62,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.reply()
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))
-        while os.path.exists(folder + "/hangs"):
-            time.sleep(0.05)
         if not os.path.exists(folder + "/ready"):
             open(folder + "/refused", "a").write("x")
             self.send_error(503)
         else:
-            open(folder + "/asked", "a").write("x")
             self.reply()
     def reply(self):
         self.send_response(200)
@@ -52,40 +85,36 @@ case " $* " in
   *" motif_jax.launch "*) ;;
   *) exec {python} "$@" ;;
 esac
-printf '%s\\n' "$@" "CUDA_VISIBLE_DEVICES=${{CUDA_VISIBLE_DEVICES:-}}" > "$FAKE_FOLDER/arguments.tmp"
 trap 'echo saved > "$FAKE_FOLDER/saved"; exit 75' USR1 TERM
-echo "$$" > "$FAKE_FOLDER/training_pid"
+printf '%s\\n' "$@" > "$FAKE_FOLDER/arguments.tmp"
 mv "$FAKE_FOLDER/arguments.tmp" "$FAKE_FOLDER/arguments"
 while [ "$FAKE_CODE" = wait ]; do sleep 0.05; done
 exit "$FAKE_CODE"
 """
-
 NO_GPU = "#!/bin/sh\nexit 127\n"
+_SLURM = re.compile("^(SLURM|SBATCH)_")
 
 
 class Run:
-    """A folder with the pretended programs."""
+    """A folder with the pretended programs, and scripts that run in it."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.port, self.programs = folder, free_port(), []
-        programs = {
-            "vllm": VLLM,
-            "fake_python": PYTHON,
-            "srun": SRUN,
-            "scontrol": SCONTROL,
-            "nvidia-smi": NO_GPU,
-        }
-        for name, text in programs.items():
-            path = folder / name
-            own = name in ("vllm", "fake_python")
-            path.write_text(text.format(python=sys.executable) if own else text)
-            path.chmod(0o755)
+        self.folder, self.port, self.programs = folder, free_port(), list[Program]()
+        for name, text in {"vllm": VLLM, "fake_python": PYTHON}.items():
+            self._write(name, text.format(python=sys.executable))
+        for name, text in {"srun": SRUN, "scontrol": SCONTROL, "nvidia-smi": NO_GPU}.items():
+            self._write(name, text)
 
-    def start(self, *command: str, **environment: str) -> Program:
-        """Starts a script of launch/."""
-        clean = {name: value for name, value in os.environ.items() if not SLURM_VARIABLES.match(name)}
+    def _write(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(text)
+        (self.folder / name).chmod(0o755)
+
+    def start(self, script: str, *arguments: str, **environment: str) -> Program:
+        """Starts launch/`script`; a .sbatch file as Slurm's batch shell does."""
+        slurm = {"SLURM_JOB_ID": "31", "SLURM_SUBMIT_DIR": str(REPOSITORY)}
         variables = {
-            **clean,
+            **{name: value for name, value in os.environ.items() if not _SLURM.match(name)},
+            **(slurm if script.endswith(".sbatch") else {}),
             "PATH": f"{self.folder}{os.pathsep}{os.environ['PATH']}",
             "PYTHON": str(self.folder / "fake_python"),
             "VLLM": str(self.folder / "vllm"),
@@ -93,21 +122,24 @@ class Run:
             "FAKE_CODE": "wait",
             "PORT": str(self.port),
             "WORKDIR": str(self.folder / "run"),
-            "CUDA_VISIBLE_DEVICES": "",
             "LLM_POLL_SECONDS": "0.1",
             "LLM_CHECK_SECONDS": "1",
-            # Nobody takes a server that is well, on a busy machine, for one that hangs.
+            # A server that is well is not taken for one that hangs on a busy machine.
             "LLM_ANSWER_SECONDS": "60",
             **environment,
         }
-        # None of the machine's own GPUs, unless a test says which.
-        unset = [] if variables["CUDA_VISIBLE_DEVICES"] else ["-u", "CUDA_VISIBLE_DEVICES"]
         # Tests that run in the background are started with SIGINT ignored, and a shell cannot undo that.
-        clean = ["env", "--default-signal=INT", *unset]
+        clean = ["env", "--default-signal=INT", "-u", "CUDA_VISIBLE_DEVICES"]
         log = self.folder / f"log_{len(self.programs)}"
-        program = Program([*clean, "bash", *command], log, variables)
+        program = Program([*clean, "bash", f"launch/{script}", *arguments], log, variables)
         self.programs.append(program)
         return program
+
+    def start_two_components(self, *arguments: str, **environment: str) -> Program:
+        """Starts the heterogeneous job; the pretended server is not a step, whose flags would be taken for the training's."""
+        self._write("hostname", "#!/usr/bin/env bash\necho 127.0.0.1\n")
+        own = {"LLM_SERVER": "bash launch/llm_server.sh", **TWO_COMPONENTS, **environment}
+        return self.start("oni.sbatch", *arguments, **own)
 
     def touch(self, name: str) -> None:
         """Makes the file that changes how the server behaves."""
@@ -118,12 +150,12 @@ class Run:
         return (self.folder / name).exists()
 
     def lines(self, name: str) -> list[str]:
-        """The lines of a file that they wrote."""
-        return (self.folder / name).read_text().splitlines()
+        """The lines of a file that they wrote, none where they did not."""
+        return (self.folder / name).read_text().splitlines() if self.has(name) else []
 
-    def pid(self, name: str) -> int:
-        """A process id that they wrote."""
-        return int((self.folder / name).read_text())
+    def wait_for_stage(self) -> None:
+        """Returns when the stage has started."""
+        wait_until(lambda: self.has("arguments"), "the stage's start")
 
     def nothing_is_left(self) -> None:
         """Waits until every process of this run has ended."""
@@ -141,10 +173,8 @@ def pretended(folder: Path) -> Iterator[Run]:
             os.kill(pid, signal.SIGKILL)
 
 
-JOB = {
+TWO_COMPONENTS = {
     "MODEL": "models/Tiny-Judge/",
-    "SLURM_JOB_ID": "31",
-    "SLURM_SUBMIT_DIR": str(REPOSITORY),
     "SLURM_GPUS_ON_NODE": "1",
     # What a step of the second component is told.
     "FAKE_GPUS": "2",
@@ -152,13 +182,3 @@ JOB = {
     "SLURM_CPUS_PER_TASK_HET_GROUP_1": "8",
     "SLURM_JOB_NUM_NODES_HET_GROUP_1": "1",
 }
-HOSTNAME = "#!/usr/bin/env bash\necho 127.0.0.1\n"
-
-
-def start_job(run: Run, *arguments: str, **environment: str) -> Program:
-    """Starts the heterogeneous job; the pretended server is not a step, whose flags would be taken for the training's."""
-    hostname = run.folder / "hostname"
-    hostname.write_text(HOSTNAME)
-    hostname.chmod(0o755)
-    own = {"LLM_SERVER": "bash launch/llm_server.sh", **JOB, **environment}
-    return run.start("launch/oni.sbatch", *arguments, **own)

@@ -1,0 +1,140 @@
+"""Every stage once, by the flags of a command line: it ends with 0, and its files hold what they should."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+from motif_jax.envs.replay import Recording, replay
+from motif_jax.launch import stage_names
+from motif_jax.reports import evaluation_files
+from tests.commands import Commands, commands
+from tests.force.outcomes import rows_of
+from tests.force.scenarios import SCENARIOS, Inputs
+from tests.processes import REPOSITORY
+from tests.reward_fixtures import environment, load_config
+
+# What most stages import. Each command runs in a fork of one process that has imported it.
+IMPORTED = ("jax", "flax.linen", "optax", "orbax.checkpoint", "nle", "pyarrow.parquet", "gymnasium")
+# Started by their flags in a process of their own: by the fixture lexicon_url, and by report_test.py.
+ELSEWHERE = {"serve_annotator", "report"}
+# Scenarios of chaos.py alone: of stages that another one starts.
+REPEATED = {"study", "train_agent", "train_agent_processes", "oni_serial"}
+_SMALL_BENCHMARK = [
+    "--config.repeats=1", *(f"--config.options.{key}" for key in ("workers=1", "envs_per_worker=4", "rollout=8", "steps=40")),
+]  # fmt: skip
+# Besides the scenarios of chaos.py: a config, its flags, and a file that it leaves or a word that it prints.
+OTHERS: dict[str, tuple[str, Callable[[Inputs], Sequence[str]], str]] = {
+    "export_text_agent": ("", lambda at: [f"--config.agent={at.text_agent}"], "config.json"),
+    "export_language_agent": ("", lambda at: [f"--config.agent={at.language_agent}"], "config.json"),
+    "benchmark": (":actors", lambda at: _SMALL_BENCHMARK, "steps_per_second_by_the_clock"),
+    "results": (":smoke", lambda at: ["--config.most_runs=0"], "tables.md"),
+}
+MORE_FLAGS = {
+    "evaluate": ("--config.record_every=3",),
+    "train_agent_nethack": ("--config.profile.start=2", "--config.profile.steps=3"),
+    "visualize": ("--config.forms.gif=True", "--config.forms.stop=10"),
+}
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[Commands]:
+    with commands(REPOSITORY, *IMPORTED, **environment()) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory, started: Commands) -> Inputs:
+    def run(stage: str, workdir: Path, *flags: str) -> None:
+        launch(started, f"{stage}.py:smoke", workdir, *flags)
+
+    return Inputs(tmp_path_factory.mktemp("inputs") / "all", run)
+
+
+def launch(started: Commands, config: str, workdir: Path, *flags: str, typed: str = "") -> str:
+    line = (f"--config=configs/{config}", f"--workdir={workdir}", *flags)
+    done = started.launch(REPOSITORY, *line, typed=typed)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def evaluated(workdir: Path) -> None:
+    summary = evaluation_files.read_evaluation(workdir)
+    rows = sorted(summary["rows"], key=lambda row: row["index"])
+    assert summary["episodes"] == len(rows) == 12
+    for key in ("return", "score", "dlvl", "gold", "xlvl", "scout", "turns", "length", "success"):
+        value = summary["measures"][key]["mean"]
+        assert value["value"] == pytest.approx(np.mean([row[key] for row in rows]))
+        assert value["low"] <= value["value"] <= value["high"]
+    table = pyarrow.parquet.read_table(workdir / evaluation_files.TABLE).to_pylist()
+    assert [len(row["actions"]) for row in table] == [row["length"] for row in rows]
+    recordings = sorted((workdir / "recordings").glob("*.json"))
+    assert [path.stem for path in recordings] == [f"episode-{index:05d}" for index in (0, 3, 6, 9)]
+    rewards = [moment.reward for moment in replay(Recording.load(recordings[1]))]
+    assert sum(rewards) == pytest.approx(rows[3]["return"], abs=1e-4)
+
+
+def filmed(workdir: Path) -> None:
+    for index in range(3):
+        recording = Recording.load(workdir / f"episode-{index:05d}.json")
+        assert f"seed {recording.seed}" in (workdir / f"episode-{index:05d}.html").read_text()
+        assert (workdir / f"episode-{index:05d}.gif").read_bytes().startswith(b"GIF8")
+        assert (workdir / f"episode-{index:05d}.ttyrec3.bz2").read_bytes().startswith(b"BZh")
+
+
+def trained_on_nethack(workdir: Path) -> None:
+    names = "return length score dlvl gold xlvl scout turns success end intrinsic_return seed env step"
+    episodes = rows_of(workdir / "episodes.jsonl")
+    assert episodes, "a game ends after 100 steps"
+    assert all(set(names.split()) <= set(episode) for episode in episodes)
+    assert list((workdir / "profile").rglob("*.xplane.pb"))
+    assert {"config.json", "versions.json", "tensorboard"} <= {path.name for path in workdir.iterdir()}
+
+
+def merged(workdir: Path) -> None:
+    dataset = workdir.with_name("dataset")
+    summary = json.loads((workdir / "summary.json").read_text())
+    assert all(-1 <= row["kappa"] <= 1 for row in summary["agreement"])
+    votes = np.stack([np.load(dataset / "preference" / f"{name}.npy") for name in summary["names"]])
+    labels = np.load(dataset / "preference" / "together.npy")
+    assert (labels == votes[0]).all(), "the annotators agree"
+
+
+CONTENTS = {
+    "evaluate": evaluated,
+    "merge_annotations": merged,
+    "train_agent_nethack": trained_on_nethack,
+    "visualize": filmed,
+}
+
+
+@pytest.mark.parametrize("name", [name for name in SCENARIOS if name not in REPEATED | ELSEWHERE])
+def test_a_stage_ends_and_leaves_its_files(
+    name: str, started: Commands, inputs: Inputs, tmp_path: Path
+) -> None:
+    scenario, workdir = SCENARIOS[name], tmp_path / "run"
+    flags = (*scenario.flags(inputs, tmp_path), *MORE_FLAGS.get(name, ()))
+    launch(started, scenario.config, workdir, *flags, typed=scenario.typed)
+    assert scenario.compared.of(workdir, tmp_path)
+    if name in CONTENTS:
+        CONTENTS[name](workdir)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_stage_without_a_scenario_ends_and_leaves_its_file(
+    name: str, started: Commands, inputs: Inputs, tmp_path: Path
+) -> None:
+    variant, flags, left = OTHERS[name]
+    printed = launch(started, f"{name}.py{variant}", tmp_path, *flags(inputs))
+    assert left in printed or (tmp_path / left).is_file()
+
+
+def test_every_stage_is_started() -> None:
+    configs = [scenario.config for name, scenario in SCENARIOS.items() if name not in REPEATED]
+    files = [*OTHERS, *(config.partition(".py")[0] for config in configs)]
+    assert {load_config(file, None).stage for file in files} == set(stage_names())

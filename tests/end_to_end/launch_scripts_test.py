@@ -1,0 +1,231 @@
+"""The scripts of launch/ that start jobs and servers, with a pretended Slurm, a pretended vLLM and a pretended stage."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.pretended_programs import Run, pretended
+from tests.processes import wait_until
+
+pytestmark = pytest.mark.extra
+SCRIPTS = ("annotate.sbatch", "train_agent.sbatch", "train.sbatch")
+# What the scripts want to be told.
+GIVEN = {"DATASET": "data", "CONFIG": "configs/train_text.py"}
+EIGHT_GPUS = {"SLURM_NTASKS_PER_NODE": "8", "SLURM_GPUS_ON_NODE": "8", "SLURM_CPUS_PER_TASK": "16"}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    with pretended(tmp_path) as made:
+        yield made
+
+
+def test_every_gpu_has_a_process_with_its_share_of_the_node(run: Run) -> None:
+    program = run.start("train_agent.sbatch", FAKE_CODE="0", SLURM_JOB_NUM_NODES="4", **EIGHT_GPUS)
+    assert program.wait() == 0, program.text()
+    flags = {"--ntasks-per-node=8", "--cpus-per-task=16", "--gpus-per-task=1", "--kill-on-bad-exit=0"}
+    assert set(run.lines("srun_flags")) == flags
+    assert "--config.hosts.coordinator=slurm" in run.lines("arguments")
+    assert "--config.actors.workers=15" in run.lines("arguments"), (
+        "a core is left, whether Slurm binds cores or not"
+    )
+    assert not [argument for argument in run.lines("arguments") if "devices" in argument]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "cores", "workers"),
+    [("4", "16", "12"), ("4", "", None)],
+)
+def test_actors_are_as_many_as_slurm_gave_cores(run: Run, gpus: str, cores: str, workers: str | None) -> None:
+    size = {"SLURM_NTASKS_PER_NODE": "1", "SLURM_GPUS_ON_NODE": gpus, "SLURM_CPUS_PER_TASK": cores}
+    assert run.start("train_agent.sbatch", "--config.actors.workers=3", FAKE_CODE="0", **size).wait() == 0
+    expected = [] if workers is None else [f"--config.actors.workers={workers}"]
+    found = [argument for argument in run.lines("arguments") if "workers" in argument]
+    assert found == [*expected, "--config.actors.workers=3"], "the user's own flag comes last, and counts"
+
+
+def test_an_array_trains_one_agent_for_each_seed(run: Run) -> None:
+    program = run.start(
+        "train_agent.sbatch", "--config.rollout=16", FAKE_CODE="0", REWARD="runs/r", SLURM_ARRAY_TASK_ID="4",
+        SLURM_ARRAY_JOB_ID="9", **EIGHT_GPUS,
+    )  # fmt: skip
+    assert program.wait() == 0, program.text()
+    assert run.lines("arguments") == [
+        "-m",
+        "motif_jax.launch",
+        "--config=configs/train_agent.py",
+        f"--workdir={run.folder}/run/seed-4",
+        "--config.reward.dir=runs/r",
+        "--config.seed=4",
+        "--config.hosts.coordinator=slurm",
+        "--config.actors.workers=15",
+        "--config.rollout=16",
+    ]
+    assert run.lines("requeued") == []
+
+
+def test_language_agents_share_environments_and_devices(run: Run) -> None:
+    script, model = "train_language_agent.sbatch", {"MODEL": "models/t5", "FAKE_CODE": "0"}
+    program = run.start(script, SLURM_ARRAY_TASK_ID="2", SLURM_ARRAY_JOB_ID="9", **EIGHT_GPUS, **model)
+    assert program.wait() == 0, program.text()
+    assert run.lines("arguments")[2:] == [
+        "--config=configs/train_language_agent.py",
+        f"--workdir={run.folder}/run/seed-2",
+        "--config.hosts.coordinator=slurm",
+        "--config.actors.workers=15",
+        "--config.network.model=models/t5",
+        "--config.seed=2",
+        "--config.actors.workers=1",
+        "--config.actors.envs_per_worker=4",
+    ]
+    one = {"SLURM_NTASKS_PER_NODE": "1", "SLURM_GPUS_ON_NODE": "8", "SLURM_CPUS_PER_TASK": "16"}
+    program = run.start(script, "--config.sharding.fsdp=8", **one, **model)
+    assert program.wait() == 0, program.text()
+    assert run.lines("arguments")[-4:] == [
+        "--config.actors.workers=1",
+        "--config.actors.envs_per_worker=32",
+        "--config.devices.actor=first",
+        "--config.sharding.fsdp=8",
+    ]
+    program = run.start(script, ENVIRONMENTS="30", **EIGHT_GPUS, **model)
+    assert program.wait() == 2
+    assert "ENVIRONMENTS=30 do not divide over 8 processes" in program.text()
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "again"),
+    [(script, "134", True) for script in SCRIPTS]
+    + [("train.sbatch", code, False) for code in ("0", "2", "75")],
+)
+def test_what_is_queued_again(run: Run, script: str, code: str, again: bool) -> None:
+    """A stage that stops although the batch shell had no signal had Slurm's own, or somebody's: they see to it."""
+    # However often the end of its time has queued it again before.
+    program = run.start(script, FAKE_CODE=code, SLURM_JOB_NUM_NODES="2", SLURM_RESTART_COUNT="9", **GIVEN)
+    assert program.wait() == int(code), program.text()
+    assert run.lines("requeued") == (["requeue 31"] if again else [])
+
+
+def test_a_job_that_crashes_again_and_again_is_given_up(run: Run) -> None:
+    def end(code: str, number: str = "123", **more: str) -> int:
+        """How often it was queued again after one more end."""
+        program = run.start("train.sbatch", FAKE_CODE=code, SLURM_JOB_ID=number, **GIVEN, **more)
+        assert program.wait() == int(code), program.text()
+        return len(run.lines("requeued"))
+
+    assert [end("134") for _ in range(5)] == [1, 2, 3, 3, 3]
+    assert end("1", number="124") == 4, "another job on the same folder"
+    assert end("1", number="124", MAX_RESTARTS="1") == 4
+    assert end("75", number="124") == 4
+    assert not (run.folder / "run" / "crashes").exists()
+    assert end("1", number="124", MAX_RESTARTS="1") == 5, "it had come to an orderly end"
+
+
+@pytest.mark.parametrize(
+    ("script", "number", "again"),
+    [(script, signal.SIGUSR1, True) for script in SCRIPTS] + [("train.sbatch", signal.SIGTERM, False)],
+)
+def test_a_signal_reaches_the_stage(run: Run, script: str, number: signal.Signals, again: bool) -> None:
+    """Ahead of the end of its time a job is queued again; Slurm sees to one that it takes the node from."""
+    program = run.start(script, **GIVEN)
+    run.wait_for_stage()
+    program.send(number)
+    assert program.wait(240) == 75, program.text()
+    assert run.lines("requeued") == (["requeue 31"] if again else [])
+
+
+def page(run: Run) -> int:
+    """The status of the model page."""
+    with (
+        contextlib.suppress(OSError),
+        urllib.request.urlopen(f"http://127.0.0.1:{run.port}/v1/models") as reply,
+    ):
+        return reply.status
+    return 0
+
+
+def test_training_begins_when_the_server_has_answered_and_both_end_together(run: Run) -> None:
+    program = run.start("oni.sh", "models/Tiny-Judge", "--config.seed=3", FAKE_CODE="0")
+    # Its model page answers all the while. Whoever asks a second time has seen that the first was no answer.
+    wait_until(lambda: run.has("refused") and len(run.lines("refused")[0]) >= 2, "two questions")
+    assert page(run) == 200
+    assert not run.has("arguments"), "a model page is no answer"
+    run.touch("ready")
+    assert program.wait() == 0, program.text()
+    run.nothing_is_left()
+    assert run.lines("arguments") == [
+        "-m",
+        "motif_jax.launch",
+        "--config=configs/oni.py",
+        f"--workdir={run.folder}/run",
+        "--config.annotator.kind=openai",
+        f"--config.annotator.openai.base_url=http://127.0.0.1:{run.port}/v1",
+        "--config.annotator.openai.model=Tiny-Judge",
+        "--config.seed=3",
+    ]
+    served = f"serve models/Tiny-Judge --host 127.0.0.1 --port {run.port} --served-model-name Tiny-Judge"
+    assert run.lines("vllm_arguments") == [served]
+
+
+def test_a_training_that_is_stopped_saves_and_nothing_is_left(run: Run) -> None:
+    run.touch("ready")
+    program = run.start("oni.sh", "judge")
+    run.wait_for_stage()
+    program.send(signal.SIGUSR1)
+    assert program.wait() == 75, program.text()
+    run.nothing_is_left()
+    assert run.has("saved")
+
+
+def test_a_server_that_dies_is_started_again(run: Run) -> None:
+    run.touch("ready")
+    program = run.start("oni.sh", "judge")
+    run.wait_for_stage()
+
+    def server() -> int:
+        return int((run.folder / "server_pid").read_text())
+
+    for _ in range(2):
+        before = server()
+        os.kill(before, signal.SIGKILL)
+        wait_until(lambda: page(run) == 200 and server() != before, "another server")  # noqa: B023
+    assert program.process.poll() is None
+    assert "ended with 137: started again" in program.text()
+    program.send(signal.SIGTERM)
+    assert program.wait() == 75
+    run.nothing_is_left()
+
+
+def test_before_the_first_answer_a_fault_ends_the_start(run: Run) -> None:
+    run.touch("dead")
+    program = run.start("oni.sh", "judge")
+    assert program.wait() == 2
+    assert "error: the server of judge ended before its first answer" in program.text()
+    assert "CUDA out of memory" in program.text()
+    run.nothing_is_left()
+    (run.folder / "dead").unlink()
+    program = run.start("oni.sh", "judge", LLM_WAIT_SECONDS="2")
+    assert program.wait() == 2
+    assert "has not answered a question within LLM_WAIT_SECONDS=2" in program.text()
+    run.nothing_is_left()
+    assert not run.has("arguments")
+
+
+def test_a_job_of_two_components(run: Run) -> None:
+    run.touch("ready")
+    program = run.start_two_components("--config.seed=3", FAKE_CODE="134")
+    assert program.wait() == 134, program.text()
+    run.nothing_is_left()
+    given = run.lines("arguments")
+    assert f"--config.annotator.openai.base_url=http://127.0.0.1:{run.port}/v1" in given
+    assert "--config.annotator.openai.model=Tiny-Judge" in given
+    assert "--config.devices.learner=all" in given, "the GPUs of the second component, not of the server's"
+    assert given[-1] == "--config.seed=3"
+    assert "--het-group=1" in run.lines("srun_flags")
+    assert run.has("requeued")
