@@ -63,14 +63,12 @@ class Conversation:
     question: Question
     turns: Turns
     retried: bool = False
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cached_tokens: int = 0
+    # Of prompts, answers, and the cached part of prompts.
+    tokens: tuple[int, int, int] = (0, 0, 0)
 
     def cost(self, prompt: int, completion: int, cached: int) -> None:
-        self.prompt_tokens += prompt
-        self.completion_tokens += completion
-        self.cached_tokens += cached
+        before = self.tokens
+        self.tokens = before[0] + prompt, before[1] + completion, before[2] + cached
 
     def answer(
         self,
@@ -79,16 +77,7 @@ class Conversation:
         mass: float | None = None,
         note: str = "",
     ) -> Answer:
-        return Answer(
-            label,
-            probabilities,
-            prompt_tokens=self.prompt_tokens,
-            completion_tokens=self.completion_tokens,
-            cached_tokens=self.cached_tokens,
-            turns=tuple(self.turns),
-            mass=mass,
-            note=note,
-        )
+        return Answer(label, probabilities, *self.tokens, tuple(self.turns), mass, note)
 
 
 class ChatAnnotator(Annotator):

@@ -24,19 +24,16 @@ def _show(value: Any) -> str:
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Differences of the binding sections: 'annotator.model: a there, b now'."""
-    there = flat({key: old.get(key) for key in BINDING})
-    now = flat({key: new.get(key) for key in BINDING})
-    found = []
-    for key in sorted({*there, *now}):
-        before, after = there.get(key, "absent"), now.get(key, "absent")
-        if before == after:
-            continue
-        shown_before, shown_after = _show(before), _show(after)
-        if shown_before == shown_after:  # long texts that begin alike
-            found.append(f"{key} differs")
-        else:
-            found.append(f"{key}: {shown_before} there, {shown_after} now")
-    return found
+    before, now = (flat({key: manifest.get(key) for key in BINDING}) for manifest in (old, new))
+    lines = []
+    for key in sorted({*before, *now}):
+        values = before.get(key, "absent"), now.get(key, "absent")
+        if values[0] != values[1]:
+            shown = _show(values[0]), _show(values[1])
+            # Long texts may begin alike.
+            same = shown[0] == shown[1]
+            lines.append(f"{key} differs" if same else f"{key}: {shown[0]} there, {shown[1]} now")
+    return lines
 
 
 def read(path: Path) -> dict[str, Any] | None:
@@ -49,8 +46,8 @@ def read(path: Path) -> dict[str, Any] | None:
         manifest = parse_json(path.read_bytes())
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} is not a manifest of annotation shards ({error})") from None
+    except (OSError, ValueError):
+        manifest = None
     if not isinstance(manifest, dict):
         raise UserError(f"{path} is not a manifest of annotation shards")
     return manifest

@@ -178,11 +178,8 @@ class AnnotationSession:
             # Ctrl-C also reaches the engine's processes, whose errors then only mean that it stops.
             if not self._stopped():
                 raise
-            print(
-                f"while stopping: {printable(f'{type(error).__name__}: {error}')}",
-                file=sys.stderr,
-                flush=True,
-            )
+            said = printable(f"{type(error).__name__}: {error}")
+            print(f"while stopping: {said}", file=sys.stderr, flush=True)
         finally:
             try:
                 self._write(waiting, answers, keep)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import json
 import math
 import os
 import re
@@ -26,7 +25,7 @@ from motif_jax.support.checked_lines import LineWriter, decode_line, read_lines
 from motif_jax.support.errors import UserError
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class StoredAnswer:
     """A label as the store and the shards keep it.
 
@@ -54,14 +53,12 @@ class StoredAnswer:
         label, p, attempts = value.get("label"), value.get("p"), value.get("attempts", 1)
         if not isinstance(label, int) or not isinstance(attempts, int):
             return None
-        forms = [form for form in FORMS if label in form.labels]
-        if p is None and forms:
-            return cls(int(label), None, attempts)
-        if not isinstance(p, list) or not all(isinstance(x, float | int) for x in p):
+        sizes = [len(form.verdicts) for form in FORMS if label in form.labels]
+        if p is None and sizes:
+            return cls(label, None, attempts)
+        if not (isinstance(p, list) and len(p) in sizes and all(isinstance(x, float | int) for x in p)):
             return None
-        if all(len(p) != len(form.verdicts) for form in forms):
-            return None
-        return cls(int(label), tuple(map(float, p)), attempts)
+        return cls(label, tuple(map(float, p)), attempts)
 
     @classmethod
     def of(cls, question: Question, answer: Answer) -> StoredAnswer:
@@ -108,8 +105,8 @@ class AnswerStore:
         self._writer: LineWriter | None = None
         self._refresh_seconds, self._refreshed = refresh_seconds, -math.inf
         self._followers: dict[str, _Follower] = {}
-        # Question id -> JSON of its answer (about 250 bytes), for `get`.
-        self._answers: dict[bytes, bytes] = {}
+        # By question id, for `get`; about 300 bytes each.
+        self._answers: dict[bytes, StoredAnswer] = {}
 
     def find(self, ids: Collection[str]) -> dict[str, StoredAnswer]:
         """The stored answers to these questions (a set or a dict of ids), reading the store once."""
@@ -123,17 +120,11 @@ class AnswerStore:
         if time.monotonic() - self._refreshed >= self._refresh_seconds:
             for path in sorted(self.folder.glob("*.jsonl")):
                 for new, value in self._followers.setdefault(path.name, _Follower(path)).new_lines():
-                    self._take(new, StoredAnswer.from_json(value))
+                    if (answer := StoredAnswer.from_json(value)) is not None:
+                        packed = bytes.fromhex(new)
+                        self._answers[packed] = better(self._answers.get(packed), answer)
             self._refreshed = time.monotonic()
-        packed = self._answers.get(bytes.fromhex(key))
-        return None if packed is None else StoredAnswer.from_json(json.loads(packed))
-
-    def _take(self, key: str, answer: StoredAnswer | None) -> None:
-        packed = bytes.fromhex(key)
-        old = self._answers.get(packed)
-        if answer is not None:
-            known = None if old is None else StoredAnswer.from_json(json.loads(old))
-            self._answers[packed] = json.dumps(better(known, answer).to_json()).encode()
+        return self._answers.get(bytes.fromhex(key))
 
     def keep(self, answered: Sequence[tuple[Question, Answer]]) -> list[StoredAnswer]:
         """Appends answers with their cost, and waits until they are on the disk.

@@ -52,44 +52,42 @@ class Telemetry:
         self.mass += answer.mass or 0.0
         if answer.note:
             self.notes[answer.note] = self.notes.get(answer.note, 0) + 1
-        prompt, completion, cached = self.tokens
-        self.tokens = (
-            prompt + answer.prompt_tokens,
-            completion + answer.completion_tokens,
-            cached + answer.cached_tokens,
-        )
+        prompt, completion, cached = (sum(pair) for pair in zip(self.tokens, answer.tokens, strict=True))
+        self.tokens = prompt, completion, cached
 
     def live(self) -> dict[str, float]:
-        asked = max(1, self.asked)
-        fields = {self.form.verdicts[-1]: self.last_verdict / asked, "unknown": self.unknown / asked}
-        prompt, completion, cached = self.tokens
+        """Figures of the progress line."""
+        figures = self._figures()
+        fields = {name: figures[f"{name}_share"] for name in (self.form.verdicts[-1], "unknown")}
+        prompt, _, cached = self.tokens
         if prompt:
-            fields["tokens_per_second"] = (prompt + completion) / max(1e-9, self.seconds)
-            fields["prefix_cached"] = cached / prompt
+            fields |= {"tokens_per_second": figures["tokens_per_second"], "prefix_cached": cached / prompt}
         return {**fields, **self._cost()}
 
     def _cost(self) -> dict[str, float]:
         return {} if self.prices is None else {"cost": self.prices.of(*self.tokens)}
 
+    def _figures(self) -> dict[str, float]:
+        asked, seconds = max(1, self.asked), max(self.seconds, 1e-9)
+        return {
+            f"{self.form.verdicts[-1]}_share": self.last_verdict / asked,
+            "unknown_share": self.unknown / asked,
+            "retried_share": self.retried / asked,
+            "questions_per_second": self.asked / seconds if self.asked else 0.0,
+            "tokens_per_second": sum(self.tokens[:2]) / seconds if self.asked else 0.0,
+            **({"mean_verdict_mass": self.mass / asked} if self.mass else {}),
+        }
+
     def summary(self) -> dict[str, Any]:
         """All figures, for summary.json. Rates count from the start of asking to the last answer."""
-        seconds = max(self.seconds, 1e-9)
-        asked = max(1, self.asked)
-        prompt, completion, cached = self.tokens
+        names = ("prompt_tokens", "completion_tokens", "cached_tokens")
         return {
             "questions": self.questions,
             "store_hits": self.store_hits,
             "asked": self.asked,
-            f"{self.form.verdicts[-1]}_share": self.last_verdict / asked,
-            "unknown_share": self.unknown / asked,
-            "retried_share": self.retried / asked,
+            **self._figures(),
             "unknown_notes": self.notes,
-            **({"mean_verdict_mass": self.mass / asked} if self.mass else {}),
             "seconds": round(self.seconds, 3),
-            "questions_per_second": self.asked / seconds if self.asked else 0.0,
-            "prompt_tokens": prompt,
-            "completion_tokens": completion,
-            "cached_tokens": cached,
-            "tokens_per_second": (prompt + completion) / seconds if self.asked else 0.0,
+            **dict(zip(names, self.tokens, strict=True)),
             **self._cost(),
         }

@@ -19,11 +19,10 @@ from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
 from motif_jax.rewards.label_log import FILE, read_labels
 from motif_jax.rewards.message_stats import MessageStats
 from motif_jax.rewards.normalisation import Normalisation
-from motif_jax.rewards.trained import TrainedReward, in_chunks
+from motif_jax.rewards.trained import TrainedReward, in_chunks, of_members, saved_step
 from motif_jax.support.checkpoint_items import ANY
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.config import is_finite
-from motif_jax.support.errors import UserError
 
 RETRIEVAL, CLASSIFICATION, RANKING = KINDS = ("retrieval", "classification", "ranking")
 # As it is: nothing is normalised.
@@ -57,13 +56,7 @@ def classifier_probabilities(message: str, members: int, params: Any, texts: np.
 @functools.lru_cache(maxsize=16)
 def _program(message: str, members: int, length: int | None) -> Callable[[Any, np.ndarray], jax.Array]:
     network = MessageClassifier(message)
-
-    def run(params: Any, texts: jax.Array) -> jax.Array:
-        if members == 1:
-            return network.probability(params, texts, length)[None]
-        return jax.vmap(network.probability, in_axes=(0, None, None))(params, texts, length)
-
-    return jax.jit(run)
+    return jax.jit(lambda params, texts: of_members(network.probability, members, params, texts, length))
 
 
 class _Step(Normalisation):
@@ -179,11 +172,7 @@ def read_learned(folder: Path, step: int | None, config: Mapping[str, Any]) -> L
       UserError: there is no such checkpoint, or its labels are lost.
     """
     with Checkpoints(folder / "checkpoints", keep=None, read_only=True) as checkpoints:
-        steps = checkpoints.steps()
-        step = checkpoints.latest() if step is None else step
-        if step not in steps:
-            have = f"{steps[0]} to {steps[-1]}" if steps else "none yet"
-            raise UserError(f"{folder} has no checkpoint {step}: it has {have}")
+        step = saved_step(checkpoints, folder, checkpoints.latest() if step is None else step, "checkpoint")
         state = checkpoints.restore(step, {"reward": ANY})["reward"]
     book = json.loads(np.asarray(state["book"]).tobytes())
     log = read_labels(

@@ -13,7 +13,7 @@ from ml_collections import ConfigDict
 from motif_jax.rewards.exchange import read_safetensors
 from motif_jax.rewards.normalisation import Normalisation
 from motif_jax.rewards.trained import TrainedReward, pad_messages, read_trained
-from motif_jax.rewards.training_texts import TrainingTexts, read_training_texts
+from motif_jax.rewards.training_texts import is_known, read_training_texts
 from motif_jax.support import config as checks
 from motif_jax.support import hub
 from motif_jax.support.errors import UserError
@@ -104,10 +104,10 @@ class RewardFunction:
           UserError: as in `__call__`; or what was trained on was not written down, as in rewards of the published system.
         """
         rows, shape = as_rows(messages)
-        return self._training_texts.has(rows).reshape(shape)
+        return is_known(self._training_texts, rows).reshape(shape)
 
     @functools.cached_property
-    def _training_texts(self) -> TrainingTexts:
+    def _training_texts(self) -> np.ndarray:
         return read_training_texts(self.trained.folder)
 
     def disagreement(self, messages: Messages) -> np.ndarray:

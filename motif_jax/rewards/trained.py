@@ -196,10 +196,15 @@ def _message_program(architecture: RewardArchitecture, members: int, length: int
 def member_rewards(
     network: RewardNetwork, members: int, params: Any, inputs: dict[str, Any], max_length: int | None
 ) -> jax.Array:
-    """Raw rewards float32 [members, N]; parameters have a leading axis where there are several members."""
+    """Raw rewards float32 [members, N]."""
+    return of_members(network.reward, members, params, inputs, max_length)
+
+
+def of_members(function: Callable[..., jax.Array], members: int, params: Any, *inputs: Any) -> jax.Array:
+    """Values [members, N] of function(params, *inputs); parameters have a leading axis where there are several members."""
     if members == 1:
-        return network.reward(params, inputs, max_length)[None]
-    return jax.vmap(network.reward, in_axes=(0, None, None))(params, inputs, max_length)
+        return function(params, *inputs)[None]
+    return jax.vmap(function, in_axes=(0, *(None for _ in inputs)))(params, *inputs)
 
 
 def pad_messages(messages: np.ndarray) -> np.ndarray:
@@ -285,18 +290,24 @@ def read_trained(folder: str | Path, step: int | None = None) -> TrainedReward:
     network = RewardNetwork(architecture)
     abstract = abstract_params(network, members)
     with Checkpoints(folder / "checkpoints", keep=None, read_only=True) as checkpoints:
-        steps, given = checkpoints.steps(), step
-        step = default_step(checkpoints, config) if given is None else given
-        if step not in steps:
-            have = f"{steps[0]} to {steps[-1]}" if steps else "none yet"
-            raise UserError(f"{folder} has no evaluation {step}: it has {have}")
-        newest = checkpoints.latest() if given is None else None
+        chosen = default_step(checkpoints, config) if step is None else step
+        newest = checkpoints.latest() if step is None else None
+        step = saved_step(checkpoints, folder, chosen, "evaluation")
         if newest is not None:
             tell_once(folder.resolve(), step, newest)
         items = checkpoints.restore(step, {"params": abstract, "statistics": JSON, "curve": JSON})
     return TrainedReward(
         folder, step, network, items["params"], members, items["statistics"], config, items["curve"]["rows"]
     )
+
+
+def saved_step(checkpoints: Checkpoints, folder: Path, step: int | None, what: str) -> int:
+    """`step` itself; raises UserError, with what there is, where no checkpoint of it is saved."""
+    steps = checkpoints.steps()
+    if step is None or step not in steps:
+        have = f"{steps[0]} to {steps[-1]}" if steps else "none yet"
+        raise UserError(f"{folder} has no {what} {step}: it has {have}")
+    return step
 
 
 def saved_steps(folder: str | Path) -> list[int]:

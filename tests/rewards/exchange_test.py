@@ -79,7 +79,7 @@ def test_a_file_says_what_training_knew(tmp_path):
     exchange.write_run_folder(
         exchange.read_safetensors(tmp_path / "reward.safetensors"), tmp_path / "imported"
     )
-    assert training_texts.read_training_texts(tmp_path / "imported").has(texts).all()
+    assert training_texts.is_known(training_texts.read_training_texts(tmp_path / "imported"), texts).all()
 
 
 def test_a_file_that_does_not_say_what_training_knew_is_named(file):
