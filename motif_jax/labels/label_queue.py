@@ -214,11 +214,10 @@ class LabelBookkeeper:
         self._flying.pop(pending.items, None)
         return self._flight.pop(pending, False)
 
-    @property
     def in_flight(self) -> int:
+        """Questions that are being asked, whose answers `poll` has not returned."""
         return len(self._flight)
 
-    @property
     def queued(self) -> int:
         return len(self._queue)
 
@@ -228,6 +227,7 @@ class LabelBookkeeper:
             return ready
 
     def metrics(self) -> dict[str, float]:
+        """Figures for a row of metrics (docs/metrics.md, `annotator/`), with the same names from the first call on."""
         with self._lock:
             now, interval, totals = time.monotonic(), self._interval, self._totals
             self._interval = _Interval(now)
@@ -251,6 +251,7 @@ class LabelBookkeeper:
             return {f"annotator/{name}": value for name, value in figures.items()}
 
     def state(self) -> dict[str, Any]:
+        """Queue and spent budgets for a checkpoint; JSON-able."""
         with self._lock:
             # In the order of their arrival: a queue that asks the newest first does so again. The published one keeps no
             # such number; of its entries the newest were taken first.
@@ -270,6 +271,7 @@ class LabelBookkeeper:
             }
 
     def restore(self, state: dict[str, Any]) -> None:
+        """Resumes from a `state`, before any question is asked."""
         with self._lock:
             self._totals |= {name: state["totals"].get(name, 0) for name in _TOTALS}
             self._step = state["step"]

@@ -20,7 +20,7 @@ from motif_jax.labels.annotator import Answer, Question, make_annotator
 from motif_jax.labels.conversations import ConversationLog
 from motif_jax.labels.label_queue import Label, LabelBookkeeper
 from motif_jax.labels.online import annotator_config, in_section
-from motif_jax.labels.questions import QuestionHasher, is_reversed
+from motif_jax.labels.questions import is_reversed
 from motif_jax.labels.queue import Items, Pending
 from motif_jax.labels.replies import ServerError
 from motif_jax.labels.store import AnswerStore
@@ -44,7 +44,7 @@ _FIRST = {"single": ("",), "pair": ("", "You kill the newt!")}
 _Event = concurrent.futures.Future[Answer] | StoppedError | None
 
 
-class LabelService:
+class LabelService(LabelBookkeeper):
     """Labels of texts. One thread may call `enqueue` while another calls `poll`.
 
     A server's answers are on the disk before they are labels, and failed questions return to the queue. Other annotators
@@ -55,16 +55,12 @@ class LabelService:
         section = config.annotator
         with in_section():
             self._annotator = make_annotator(annotator_config(config), form)
-        identity = self._annotator.identity
-        self._form, self._hasher, self._attempts = form, QuestionHasher(identity), section.attempts
-        # Whether to ask questions that the store has answers to.
-        self._requeue = bool(config.compat.get("oni_requeue", False))
-        self._bookkeeper = LabelBookkeeper(config, form, identity, self._annotator.prices)
+        super().__init__(config, form, self._annotator.identity, self._annotator.prices)
         self._store = AnswerStore(section.store_dir)
         folder = section.get("conversations_dir", "")
         self._conversations = ConversationLog(Path(folder), "online") if folder else None
         # Guards the store, which is for one thread at a time.
-        self._lock = threading.Lock()
+        self._store_lock = threading.Lock()
         self._closed = False
         self._wait_seconds = section.wait_seconds
         self._is_server = section.kind == "openai"
@@ -91,7 +87,7 @@ class LabelService:
         except BaseException:
             self.close()
             raise
-        self._bookkeeper.server_up, self._bookkeeper.server_since = True, time.time()
+        self.server_up, self.server_since = True, time.time()
         if self._is_server:
             self._thread.start()
 
@@ -110,38 +106,19 @@ class LabelService:
           UserError: the annotator failed for good: the disk of its store is full.
         """
         self._check()
-        self._bookkeeper.enqueue(items, counts, scores, step)
+        super().enqueue(items, counts, scores, step)
         self._events.put(None)
 
     def poll(self) -> list[Label]:
         """The answers since the last call; raises as `enqueue`."""
         self._check()
         if not self._is_server:
-            self._ask(self._open(self._bookkeeper.take(_MAX_AT_ONCE)))
-        return self._bookkeeper.poll()
-
-    def queued(self) -> int:
-        return self._bookkeeper.queued
-
-    def in_flight(self) -> int:
-        """Questions that are being asked, whose answers `poll` has not returned."""
-        return self._bookkeeper.in_flight
-
-    def metrics(self) -> dict[str, float]:
-        """Figures for a row of metrics (docs/metrics.md, `annotator/`), with the same names from the first call on."""
-        return self._bookkeeper.metrics()
-
-    def state(self) -> dict[str, Any]:
-        """Queue and spent budgets for a checkpoint; JSON-able."""
-        return self._bookkeeper.state()
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Resumes from a `state`; before `start`."""
-        self._bookkeeper.restore(state)
+            self._ask(self._open(self.take(_MAX_AT_ONCE)))
+        return super().poll()
 
     def close(self) -> None:
         """Ends the annotator; questions in flight are lost. The second call does nothing."""
-        with self._lock:  # from here on the thread asks nothing
+        with self._store_lock:  # from here on the thread asks nothing
             if self._closed:
                 return
             self._closed = True
@@ -164,9 +141,9 @@ class LabelService:
         to_ask = []
         for pending in taken:
             key = self._hasher.items(pending.items, self._form)
-            answer = None if self._requeue else self._store.get(key)
+            answer = None if self._published else self._store.get(key)
             if answer is not None and (answer.label != UNKNOWN or answer.attempts >= self._attempts):
-                self._bookkeeper.answered(pending, answer)
+                self.answered(pending, answer)
                 continue
             attempt = max(pending.attempts, answer.attempts if answer is not None else 0)
             to_ask.append((pending, Question(key, pending.items, self._form, attempt=attempt)))
@@ -189,12 +166,12 @@ class LabelService:
           ValueError: an answer does not fit its question's form.
         """
         pairs = [(question, answer) for _, question, answer, _ in answered]
-        with self._lock:
+        with self._store_lock:
             stored = self._store.keep(pairs)
             if self._conversations is not None:
                 self._conversations.add(pairs)
         for (pending, _, answer, seconds), kept in zip(answered, stored, strict=True):
-            self._bookkeeper.answered(pending, kept, answer.tokens, seconds)
+            self.answered(pending, kept, answer.tokens, seconds)
 
     def _reach(self, stopped: Callable[[], bool]) -> None:
         """Waits until a question is answered, or a ping if the question was answered before.
@@ -259,7 +236,7 @@ class LabelService:
                 if error is None:
                     answered.append((pending, question, event.result(), time.monotonic() - sent))
                 elif isinstance(error, ServerError):
-                    self._bookkeeper.failed(pending)
+                    self.failed(pending)
                     self._missed(sent, error)
                 else:
                     fault = fault or error
@@ -284,11 +261,11 @@ class LabelService:
     def _send(self) -> None:
         while True:
             most = self._server.concurrency
-            if not self._bookkeeper.server_up:
+            if not self.server_up:
                 most = 1 if time.monotonic() >= self._probe_at else 0
-            room = most - self._bookkeeper.in_flight
-            with self._lock:
-                taken = [] if self._closed or room <= 0 else self._bookkeeper.take(room)
+            room = most - self.in_flight()
+            with self._store_lock:
+                taken = [] if self._closed or room <= 0 else self.take(room)
                 for pending, question in self._open(taken):
                     future = self._server.submit(question)
                     self._sent[future] = pending, question, time.monotonic()
@@ -297,12 +274,11 @@ class LabelService:
                 return
 
     def _report(self, up: bool, cause: str = "") -> None:
-        bookkeeper = self._bookkeeper
-        if up == bookkeeper.server_up:
+        if up == self.server_up:
             return
-        before, bookkeeper.server_up, bookkeeper.server_since = bookkeeper.server_since, up, time.time()
+        before, self.server_up, self.server_since = self.server_since, up, time.time()
         if up:
-            text = f"the annotator answers again, after {bookkeeper.server_since - before:,.0f} s"
+            text = f"the annotator answers again, after {self.server_since - before:,.0f} s"
         else:
             text = f"the annotator has no answers: {cause}; training continues"
         print(text, file=sys.stderr, flush=True)

@@ -255,7 +255,7 @@ def test_answers_that_no_training_has_taken_are_in_a_checkpoint(tmp_path, publis
     assert len(told) == (2 if published else 3)
     assert (told[0].seconds, told[0].tokens) == (2.5, 13)
     assert again.poll() == []
-    assert again.queued == bookkeeper.queued == published
+    assert again.queued() == bookkeeper.queued() == published
     if not published:
         again.enqueue([one.items for one in told], [1] * 3, None, 1)
-        assert again.queued == 0, "what was told is not asked again"
+        assert again.queued() == 0, "what was told is not asked again"
