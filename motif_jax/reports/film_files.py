@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-
-from ml_collections import ConfigDict
 
 from motif_jax.envs import registry
 from motif_jax.reports import movie, player, ttyrec
@@ -21,15 +20,41 @@ LEDGER = "films.json"
 _REMEDY = "remove it, and the films are made again"
 
 
+@dataclass(frozen=True)
+class Forms:
+    """What films are written as; movies (gif, mp4) show every `every`-th of the steps [start, stop) and each rewarded one."""
+
+    html: bool
+    ttyrec: bool
+    gif: bool
+    mp4: bool
+    frames_per_second: float
+    start: int
+    stop: int | None
+    every: int
+
+    def check(self) -> None:
+        """Raises UserError for values that cannot work."""
+        if self.stop is not None:
+            checks.require(self.stop > self.start, "forms.stop", self.stop, f"above start={self.start}")
+        if self.mp4:
+            checks.require(movie.has_ffmpeg(), "forms.mp4", True, "off: ffmpeg is not installed here")
+
+    def check_screen(self, task: str, options: Mapping[str, Any]) -> None:
+        """Raises UserError when a movie is asked for of a task without a screen; `options` are the task's."""
+        seen = registry.spec(task, **options).renderer is not None
+        for form, wanted in (("gif", self.gif), ("mp4", self.mp4)):
+            allowed = f"off: {task} has no screen to make a movie of"
+            checks.require(not wanted or seen, f"forms.{form}", True, allowed)
+
+
 class Films:
     """The films that a stage makes: one that is started again continues behind the last whole one.
 
-    Args:
-      workdir: remembers in films.json what every film was made from.
-      forms: html, ttyrec, gif, mp4 (bool each), frames_per_second, start, stop, every (steps of gif and mp4).
+    `workdir` remembers in films.json what every film was made from.
     """
 
-    def __init__(self, workdir: Path, folder: Path, forms: ConfigDict) -> None:
+    def __init__(self, workdir: Path, folder: Path, forms: Forms) -> None:
         self._path, self._folder, self._forms = workdir / LEDGER, folder, forms
         self._made: dict[str, dict[str, Any]] = {}
         if self._path.exists():
@@ -42,7 +67,7 @@ class Films:
         self._longest = self._movies = 0
 
     def _source(self, source: Any) -> str:
-        text = json.dumps([source, self._forms.to_dict()], sort_keys=True, default=str)
+        text = json.dumps([source, asdict(self._forms)], sort_keys=True, default=str)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def has(self, stem: str, source: Any) -> bool:
@@ -83,7 +108,7 @@ class Films:
             checks.require(False, "forms.start", self._forms.start, allowed)
 
 
-def write(folder: Path, stem: str, film: Film, forms: ConfigDict) -> list[Path]:
+def write(folder: Path, stem: str, film: Film, forms: Forms) -> list[Path]:
     """Writes `film` as folder/STEM.html and so on, see `Films`; returns the paths."""
     rate, steps = forms.frames_per_second, movie.chosen_steps(film, forms.start, forms.stop, forms.every)
     makers: dict[str, tuple[bool, Callable[[], bytes]]] = {
@@ -98,20 +123,3 @@ def write(folder: Path, stem: str, film: Film, forms: ConfigDict) -> list[Path]:
             written.append(folder / f"{stem}{suffix}")
             atomic_write_bytes(written[-1], make())
     return written
-
-
-def check(config: ConfigDict, section: str = "forms") -> None:
-    """Raises UserError for values of the section that cannot work."""
-    forms = checks.dotted(config, section)
-    if forms.stop is not None:
-        checks.require(forms.stop > forms.start, f"{section}.stop", forms.stop, f"above start={forms.start}")
-    if forms.mp4:
-        checks.require(movie.has_ffmpeg(), f"{section}.mp4", True, "off: ffmpeg is not installed here")
-
-
-def check_screen(config: ConfigDict, task: str, options: Mapping[str, Any], section: str = "forms") -> None:
-    """Raises UserError when a movie is asked for of a task that nobody can see; `options` are the task's."""
-    forms, seen = checks.dotted(config, section), registry.spec(task, **options).renderer is not None
-    for form in ("gif", "mp4"):
-        allowed = f"off: {task} has no screen to make a movie of"
-        checks.require(not forms[form] or seen, f"{section}.{form}", True, allowed)

@@ -11,8 +11,8 @@ from ml_collections import ConfigDict
 
 from motif_jax.actors.rerecording import differences, record_actions
 from motif_jax.envs.replay import Recording
-from motif_jax.reports import evaluation_files, evaluation_tables, film_files, messages
-from motif_jax.reports.film_files import Films
+from motif_jax.reports import evaluation_files, evaluation_tables, messages
+from motif_jax.reports.film_files import Films, Forms
 from motif_jax.rollouts import evaluation_setup, watching
 from motif_jax.rollouts.episode_worker import PlayedEpisode
 from motif_jax.rollouts.episodes import How
@@ -31,10 +31,11 @@ def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for values that cannot work, before anything is played."""
     run_folder.check_identity(workdir, config, IDENTITY)
     capacity.require_workers("workers", min(config.workers, config.episodes))
-    film_files.check(config)
+    forms = Forms(**config.forms)
+    forms.check()
     who = evaluation_setup.check(config, _pinned(workdir))
     if config.show_best or config.record_every:
-        film_files.check_screen(config, who.environment, who.options)
+        forms.check_screen(who.environment, who.options)
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
@@ -136,7 +137,7 @@ class _Evaluation:
     def film(self, rows: Sequence[Mapping[str, Any]], stop: interruption.Interruption) -> int | None:
         folder, made = (
             self._workdir / RECORDINGS,
-            Films(self._workdir, self._workdir / RECORDINGS, self._config.forms),
+            Films(self._workdir, self._workdir / RECORDINGS, Forms(**self._config.forms)),
         )
         who, rater = self._setup, self._setup.live_rater()
         policy = None if who.policy.in_workers else who.policy

@@ -14,7 +14,7 @@ from motif_jax.actors.rerecording import differences, record_actions
 from motif_jax.envs.replay import Recording
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.reports import evaluation_files, film_files
-from motif_jax.reports.film_files import Films
+from motif_jax.reports.film_files import Films, Forms
 from motif_jax.rollouts import evaluation_setup, watching
 from motif_jax.rollouts.ratings import LiveRater
 from motif_jax.support import config as checks
@@ -59,7 +59,8 @@ class _Game:
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for values that cannot work, or a work folder of another stage, before anything is played."""
     run_folder.check_identity(workdir, config)
-    film_files.check(config)
+    forms = Forms(**config.forms)
+    forms.check()
     given = bool(config.evaluation) or bool(config.recordings)
     checks.require(given, "evaluation", config.evaluation, "given, or recordings")
     for key in ("evaluation", "agent.dir"):
@@ -72,7 +73,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
         check_place(config, "reward.dir")
     plan = _plan(config)
     for game in _games(config, plan):
-        film_files.check_screen(config, game.task, game.options)
+        forms.check_screen(game.task, game.options)
     overlay = _Overlay(config, plan)
     if overlay.reward is not None:
         from motif_jax import rewards
@@ -90,7 +91,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         run_folder.prepare(workdir, config)
         plan = _plan(config)
         games, overlay = _games(config, plan), _Overlay(config, plan)
-        made = Films(workdir, workdir, config.forms)
+        made = Films(workdir, workdir, Forms(**config.forms))
         with Progress(len(games), "episodes", "replay") as progress:
             for done, game in enumerate(games, start=1):
                 source = [game.title, game.task, game.seed, game.actions.tolist(), overlay.source]

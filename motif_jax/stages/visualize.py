@@ -16,7 +16,8 @@ from rich.live import Live
 
 from motif_jax.actors.rerecording import record_actions
 from motif_jax.envs import registry
-from motif_jax.reports import film_files, messages, terminal
+from motif_jax.reports import messages, terminal
+from motif_jax.reports.film_files import Films, Forms
 from motif_jax.rollouts import evaluation_setup, keyboard, watching
 from motif_jax.support import interruption, run_folder, seeds
 from motif_jax.support.errors import printable
@@ -31,9 +32,10 @@ _LOOK_SECONDS = 0.5
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for values that cannot work, before anything is played."""
     run_folder.check_identity(workdir, config)
-    film_files.check(config)
+    forms = Forms(**config.forms)
+    forms.check()
     who = evaluation_setup.check(config)
-    film_files.check_screen(config, who.environment, who.options)
+    forms.check_screen(who.environment, who.options)
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
@@ -54,7 +56,7 @@ class _Stage:
 
     def __init__(self, config: ConfigDict, workdir: Path, console: Console) -> None:
         self._config, self._workdir, self._console = config, workdir, console
-        self._films = film_files.Films(workdir, workdir, config.forms)
+        self._films = Films(workdir, workdir, Forms(**config.forms))
         self._who = evaluation_setup.open_setup(config)
         self._rater = self._who.live_rater()
 
