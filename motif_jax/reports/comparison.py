@@ -9,8 +9,8 @@ interval over games besides, paired where both methods played the same ones: it 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ from motif_jax.reports.statistics import (
     repeatable_rliable,
 )
 from motif_jax.support.errors import UserError
+from motif_jax.support.files import finite
 
 RESAMPLES = 2000
 PROFILE_POINTS = 61
@@ -261,30 +262,26 @@ def _profiles(scores: MethodScores, resamples: int, library: Any) -> list[Series
 
 def as_json(result: Comparison) -> dict[str, Any]:
     """The comparison as plain data; missing bounds are None."""
-
-    def plain(estimate: Estimate) -> Mapping[str, float | None]:
-        numbers = {"value": estimate.value, "low": estimate.low, "high": estimate.high}
-        return {name: number if math.isfinite(number) else None for name, number in numbers.items()}
-
     scores = result.scores
-    return {
+    plain = {
         "tasks": list(scores.tasks),
         "unit": scores.unit,
         "resamples": result.resamples,
         "profile_resamples": result.profile_resamples,
         "runs": {method: values.shape[0] for method, values in scores.by_method.items()},
         "scores": {method: values.tolist() for method, values in scores.by_method.items()},
-        "aggregates": {k: {m: plain(e) for m, e in v.items()} for k, v in result.aggregates.items()},
+        "aggregates": {k: {m: asdict(e) for m, e in v.items()} for k, v in result.aggregates.items()},
         "differences": [
             {
                 "task": c.task,
                 "first": c.first,
                 "other": c.other,
-                "over_runs": plain(c.over_runs),
-                "over_games": c.over_games and {**plain(c.over_games), "pairs": c.over_games.pairs},
+                "over_runs": asdict(c.over_runs),
+                "over_games": c.over_games and asdict(c.over_games),
             }
             for c in result.contrasts
         ],
-        "improvement": [{"better": a, "other": b, **plain(e)} for (a, b), e in result.improvement.items()],
-        "by_task": {task: {m: plain(e) for m, e in v.items()} for task, v in result.by_task.items()},
+        "improvement": [{"better": a, "other": b, **asdict(e)} for (a, b), e in result.improvement.items()],
+        "by_task": {task: {m: asdict(e) for m, e in v.items()} for task, v in result.by_task.items()},
     }
+    return finite(plain)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import math
 import os
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,6 +24,7 @@ from motif_jax.support.files import (
     append_lines,
     atomic_write_bytes,
     atomic_write_json,
+    finite,
     read_json,
     read_json_lines,
 )
@@ -116,14 +116,11 @@ class Journal:
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Writes one row and hands it to the system, so that a kill of this process cannot lose it."""
-        clean = {key: _finite(value) for key, value in row.items()}
+        # Numbers of single tokens, which lie deeper, may be infinite.
+        clean = {key: finite(value) if isinstance(value, float) else value for key, value in row.items()}
         self.rows.append(clean)
         self._file.write(json.dumps(clean) + "\n")
         self._file.flush()
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def speed(rows: Sequence[Mapping[str, Any]]) -> tuple[float, float]:

@@ -177,13 +177,20 @@ def link(path: str, text: str) -> str:
     return f'<a href="{quote(os.fsencode(path))}">{escape(text)}</a>'
 
 
-def page(title: str, subtitle: str, sections: Sequence[str], links: Mapping[str, str] | None = None) -> str:
+def page(
+    title: str,
+    subtitle: str,
+    sections: Sequence[str],
+    links: Mapping[str, str] | None = None,
+    after: str = "",
+) -> str:
     """The whole page.
 
     Args:
       subtitle: one line below the heading.
       sections: from `section`.
       links: section name -> text of the menu below the heading.
+      after: stands behind the page's own script.
     """
     menu = "".join(f'<a href="#{escape(name)}">{escape(text)}</a>' for name, text in (links or {}).items())
     text = (
@@ -192,6 +199,6 @@ def page(title: str, subtitle: str, sections: Sequence[str], links: Mapping[str,
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         f"<title>{escape(title)}</title><style>{asset('page.css')}</style></head><body><header><h1>{escape(title)}</h1>"
         f'<p class="subtitle">{escape(subtitle)}</p><nav>{menu}</nav></header><main>{"".join(sections)}</main>'
-        f"<script>{asset('page.js')}</script></body></html>\n"
+        f"<script>{asset('page.js')}</script>{after}</body></html>\n"
     )
     return _UNSHOWN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

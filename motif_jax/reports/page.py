@@ -100,12 +100,17 @@ def _html(parts: Sequence[Any]) -> str:
 
 
 def render(
-    title: str, subtitle: str, sections: Sequence[Section], before: str = "", menu: bool = True
+    title: str,
+    subtitle: str,
+    sections: Sequence[Section],
+    before: str = "",
+    after: str = "",
+    menu: bool = True,
 ) -> str:
-    """The page; `before` is HTML that stands above the sections."""
+    """The page; `before` is HTML that stands above the sections, `after` at the end."""
     links = {section.name: section.title for section in sections} if menu else {}
     shown = (html.section(s.title, s.name, _html(s.parts), note=s.note) for s in sections)
-    return html.page(title, subtitle, [before, *shown], links)
+    return html.page(title, subtitle, [before, *shown], links, after)
 
 
 def texts(title: str, lines: Sequence[str], sections: Sequence[Section], stem: str) -> dict[str, str]:

@@ -145,9 +145,8 @@ def render(film: Film) -> str:
         '<section class="keys"><p class="explain">Keys: Space play or pause, Left and Right one step, with Shift ten, '
         "N and P next and previous rewarded moment, Up and Down speed, Home and End.</p></section>"
     )
-    page = html.page(film.title, " · ".join(facts), [f'<div class="player">{body}</div>'])
-    extra = (
+    after = (
         f"<style>{html.asset('player.css')}</style>{html.embed_json(player_data(film), 'film')}"
         f"<script>{html.asset('player.js')}</script>"
     )
-    return page.replace("</body>", extra + "</body>")
+    return html.page(film.title, " · ".join(facts), [f'<div class="player">{body}</div>'], after=after)

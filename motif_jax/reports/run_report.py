@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ from motif_jax.reports.training_sections import (
     reward_section,
     training_section,
 )
-from motif_jax.support.files import read_json
+from motif_jax.support.files import finite, read_json
 
 
 def sections(data: RunData) -> list[Section]:
@@ -102,7 +101,7 @@ def as_json(data: RunData) -> dict[str, Any]:
     """The same as plain data, numbers unrounded; None where there is none."""
     text, kind = headline(data)
     rows = rows_of(data)
-    return _plain(
+    return finite(
         {
             "title": data.title,
             "headline": {"text": text, "kind": kind},
@@ -133,11 +132,3 @@ def as_json(data: RunData) -> dict[str, Any]:
             "labels": data.labels,
         }
     )
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -61,12 +61,11 @@ def render(texts: Sequence[TokenText], title: str, subtitle: str) -> str:
     sections = [_section(text, f"text-{number}", scales) for number, text in enumerate(texts)]
     before = [f"<style>{html.asset('tokens.css')}</style>", _chooser(scales), _legend(texts)]
     before += [] if texts else [html.nothing("no text")]
-    # The page's end has the script, which reads what stands above it.
+    # The script reads what stands above it.
     after = (
         html.embed_json({"scales": scales}, "token-scales") + f"<script>{html.asset('tokens.js')}</script>"
     )
-    shown = page.render(title, subtitle, sections, "".join(before), menu=len(texts) <= _MENU)
-    return shown.replace("</body>", after + "</body>")
+    return page.render(title, subtitle, sections, "".join(before), after, menu=len(texts) <= _MENU)
 
 
 def _scale(rows: Sequence[Sequence[float] | np.ndarray]) -> float:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
-from typing import Any
 
 from ml_collections import ConfigDict
 
 from motif_jax import benchmarks
 from motif_jax.support import config as checks
+from motif_jax.support.files import finite
 
 NEEDS_WORKDIR = False
 
@@ -27,13 +26,4 @@ def run(config: ConfigDict, workdir: Path | None) -> None:
     """Runs `config.name` and prints one JSON line."""
     del workdir
     line = benchmarks.module(config.name).run(config)
-    print(json.dumps(_strict(line), allow_nan=False))
-
-
-def _strict(value: Any) -> Any:
-    """`value` with None for infinities and NaN, which JSON does not have."""
-    if isinstance(value, dict):
-        return {name: _strict(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_strict(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    print(json.dumps(finite(line), allow_nan=False))

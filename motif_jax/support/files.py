@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import math
 import os
 import secrets
 import shutil
 import stat
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from tokenize import TokenError
 from typing import IO, Any, BinaryIO
@@ -232,6 +233,15 @@ def read_json(path: str | os.PathLike[str], remedy: str, kind: type = dict, keys
     except ValueError as error:
         raise UserError(f"{path} is damaged ({error}): {remedy}") from None
     return value
+
+
+def finite(value: Any) -> Any:
+    """`value` with None for infinities and NaN, which JSON does not have."""
+    if isinstance(value, Mapping):
+        return {name: finite(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def append_lines(path: str | os.PathLike[str], keep: Callable[[str], bool]) -> IO[str]:
