@@ -64,11 +64,6 @@ def test_parts_of_an_entry_are_removed_and_nothing_else(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {*kept, "folder-cache"}
 
 
-def test_no_folder_is_made(tmp_path: Path) -> None:
-    compiled_programs.remove_torn(tmp_path / "none")
-    assert not (tmp_path / "none").exists()
-
-
 def test_auto_is_in_the_users_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert compiled_programs.folder_of("auto") == tmp_path / "motif_jax" / "compiled"

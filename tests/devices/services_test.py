@@ -3,16 +3,11 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-import jax
 import pytest
 
-from motif_jax import rewards
 from motif_jax.devices.meters import Meters
 from motif_jax.devices.services import ServiceFailedError, Services
-from motif_jax.rewards import IntrinsicReward
-from motif_jax.rl import settings
 from motif_jax.rl.batch_stream import BatchStream
-from motif_jax.rl.system import System
 from motif_jax.support.errors import UserError
 from tests.rollouts.agent_runs import recall_config
 
@@ -49,23 +44,6 @@ def test_what_a_user_is_to_put_right_is_told_as_such() -> None:
         services.check()
 
 
-def test_stop_without_failure_is_quiet() -> None:
-    services = Services()
-    services.start("idle", lambda: services.stopping.wait(0.01) and None)
-    services.stop()
-    services.check()
-
-
-def test_meters_are_read_and_reset() -> None:
-    meters = Meters()
-    meters.add("rows", 3)
-    meters.add("rows", 5)
-    reading = meters.read()
-    assert (reading.total("rows"), reading.mean("rows"), reading.largest("rows")) == (8, 4, 5)
-    assert reading.rate("rows") == pytest.approx(8 / reading.seconds)
-    assert meters.read().total("rows") == 0
-
-
 class _System:
     """As much of `System` as a stream needs."""
 
@@ -94,28 +72,6 @@ def test_actors_are_closed_though_a_thread_does_not_end(monkeypatch: pytest.Monk
         assert begun.wait(60)  # a thread that has not begun when it is stopped ends at once
     assert system.closed
     end.set()
-
-
-@pytest.mark.slow
-def test_a_system_has_compiled_its_reward_when_it_has_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[Any] = []
-
-    def load(config: Any, spec: Any, two_decimals: Any, device: Any, run: Any) -> IntrinsicReward:
-        del run
-        told.append(device)
-        reward = IntrinsicReward()
-        monkeypatch.setattr(reward, "start", lambda: told.append("compiled"))
-        return reward
-
-    monkeypatch.setattr(rewards, "load_intrinsic", load)
-    config = settings.resolved(recall_config(serial=True, devices__learner="0", devices__actor="0,1"))
-    system = System(config)
-    try:
-        assert told == [jax.devices()[1]]
-        system.start()
-        assert told == [jax.devices()[1], "compiled"]
-    finally:
-        system.close()
 
 
 def test_actors_are_closed_when_the_start_fails() -> None:

@@ -3,11 +3,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from motif_jax.rl.episode_log import FILE_NAME, EpisodeLog
 from motif_jax.rl.reward_lookup import IntrinsicReturn
-from motif_jax.support.errors import UserError
 
 
 def report(env: int, episode: int, value: float = 1.0) -> dict[str, float]:
@@ -79,20 +76,3 @@ def test_a_line_written_after_the_checkpoint_is_written_once(tmp_path: Path) -> 
         log.add(20, [], [IntrinsicReturn(1, 0, 2.5)])
     found = [(row["step"], row["env"], row["intrinsic_return"]) for row in lines(tmp_path)]
     assert found == [(10, 0, 0.5), (10, 1, 2.5)]
-
-
-def test_a_new_run_starts_an_empty_file(tmp_path: Path) -> None:
-    (tmp_path / FILE_NAME).write_text('{"step": 3, "env": 0, "episode": 0}\n')
-    with EpisodeLog(tmp_path, 10, with_intrinsic=False):
-        pass
-    assert lines(tmp_path) == []
-
-
-def test_a_damaged_line_is_named(tmp_path: Path) -> None:
-    with EpisodeLog(tmp_path, 10, with_intrinsic=False) as log:
-        log.add(10, [report(0, 0)], [])
-        log.add(20, [report(0, 1)], [])
-    kept = (tmp_path / FILE_NAME).read_text()
-    (tmp_path / FILE_NAME).write_text(kept.replace('"step": 10', '"step: 10'))
-    with pytest.raises(UserError, match=r"episodes\.jsonl is damaged in line 1 .*take out that line"):
-        EpisodeLog(tmp_path, 10, with_intrinsic=False, resume_step=20)

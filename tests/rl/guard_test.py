@@ -99,26 +99,6 @@ def test_a_run_ends_with_the_batch_and_the_parameters_before_it(tmp_path: Path) 
     )
 
 
-@pytest.mark.slow
-def test_a_run_that_was_ended_ends_again_before_anything_starts(tmp_path: Path) -> None:
-    said, steps = [], 600
-    for _ in range(2):
-        training = AgentTraining(
-            settings.resolved(recall_config(**{**BROKEN, "train_for_env_steps": steps})), tmp_path
-        )
-        with pytest.raises(UserError, match=r"update 2 is not finite: .*nonfinite/step-2\.npz") as caught:
-            training.run(Interruption())
-        said.append(str(caught.value))
-    assert said[0] == said[1]
-    assert training.system is None
-    more = {"train_for_env_steps": steps + 200}
-    train(tmp_path, **more, nonfinite__policy="skip", nonfinite__most_skips=1)
-    assert newest(tmp_path)[1]["progress"]["skipped_updates"] == 1
-    # What it may have left out by then it has left out.
-    assert train(tmp_path, **more, nonfinite__policy="stop").system is None
-    assert train(tmp_path, train_for_env_steps=steps + 400, nonfinite__policy="stop").clock.finished
-
-
 def test_what_was_allowed_at_its_time_ends_no_run() -> None:
     stop, skip = (settings.resolved(recall_config(nonfinite__policy=name)) for name in ("stop", "skip"))
     batch = cast("Batch", None)
@@ -146,7 +126,3 @@ def test_a_run_that_may_skip_goes_on_and_knows_how_often(
     _, items = newest(tmp_path)
     assert items["progress"]["skipped_updates"] == 1
     assert items["progress"]["updates"] == items["learner"]["step"]
-    diverging = {"serial": True, "optimizer__learning_rate": 1e30, "nonfinite__policy": "skip"}
-    other = settings.resolved(recall_config(**diverging, nonfinite__most_skips=2))
-    with pytest.raises(UserError, match=r"update 2 is not finite"):
-        AgentTraining(other, tmp_path / "other").run(Interruption())

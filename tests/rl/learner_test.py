@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from ml_collections import ConfigDict
 
 from motif_jax.algorithms.appo import AppoTrainState
-from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.devices.meters import Meters, system_metrics
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.rl import batch_stream, settings
@@ -122,39 +118,6 @@ def test_an_updates_time_runs_from_its_launch_to_its_end(monkeypatch: pytest.Mon
     updates.launched[1].done.set()  # before the host looks
     learner.settle()
     assert system_metrics(meters.read())["learner/late_share"] == 1.0
-
-
-def test_so_many_batches_wait_on_the_devices_and_no_more_are_put() -> None:
-    made: list[int] = []
-
-    class Endless:
-        """Always has a batch."""
-
-        def is_full(self) -> bool:
-            return True
-
-        def next(self) -> Batch:
-            made.append(1)
-            rows = [np.zeros((2, 2), np.float32)] * (len(TrajectoryBatch._fields) - 1)
-            return Batch(TrajectoryBatch({}, *rows), 1, [])
-
-    config = ConfigDict({"serial": False, "max_waiting_batches": 2})
-    system = SimpleNamespace(
-        config=config,
-        batcher=Endless(),
-        finished=queue.SimpleQueue(),
-        parallel=DataParallel(jax.devices()[:1]),
-        meters=Meters(),
-    )
-    stream = BatchStream(system)  # type: ignore[arg-type]
-    for _ in range(4):
-        stream.assemble()
-    assert stream.waiting() == len(made) == 2
-    assert stream.get() is not None
-    for _ in range(2):
-        stream.assemble()
-    assert stream.waiting() == 2
-    assert len(made) == 3
 
 
 @pytest.mark.slow

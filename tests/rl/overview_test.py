@@ -22,23 +22,14 @@ ONE = ["node1"]
 @pytest.mark.parametrize(
     ("learning", "acting", "expected"),
     [
-        (gpus(0, 1), gpus(0, 1), "learn on gpu:0,1 (2 x NVIDIA H200), which also act"),
-        (gpus(0, 1), gpus(0), "learn on gpu:0,1 (2 x NVIDIA H200); gpu:0 (NVIDIA H200) acts"),
-        ([CPU], [CPU], "learn on cpu:0 (no GPU), which also acts"),
+        (gpus(0, 1), gpus(0, 1), "learn on gpu:0,1 (2 x NVIDIA H200), which also act;"),
+        (gpus(0, 1), gpus(0), "learn on gpu:0,1 (2 x NVIDIA H200); gpu:0 (NVIDIA H200) acts;"),
+        ([CPU], [CPU], "learn on cpu:0 (no GPU), which also acts;"),
     ],
 )
 def test_devices_are_named_with_their_kind(learning: list[Any], acting: list[Any], expected: str) -> None:
-    line = overview(
-        recall_config(reward__dir="runs/reward", reward__intrinsic_coefficient=0.1),
-        2_818_304,
-        learning,
-        acting,
-        ONE,
-    )
-    assert (
-        line
-        == f"2 actors x 6 environments of Recall-v0; 2.8 million parameters {expected}; intrinsic reward of runs/reward"
-    )
+    line = overview(recall_config(), 2_818_304, learning, acting, ONE)
+    assert line.startswith(f"2 actors x 6 environments of Recall-v0; 2.8 million parameters {expected}")
 
 
 @pytest.mark.parametrize(

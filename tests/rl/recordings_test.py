@@ -163,19 +163,14 @@ def test_games_without_seeds_are_refused() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("serial", "save_every"),
-    [(True, 10**9), (False, 1)],
-    ids=["serial", "saved"],
-)
 def test_a_training_with_a_reward_leaves_recordings_of_its_games_and_a_line_of_each(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serial: bool, save_every: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of games whose batches still waited when the training ended, too; `saved`: the last update's own save is the last."""
+    """Of games whose batches still waited when the training ended, too."""
     reward = IntrinsicReward()
     monkeypatch.setattr(reward, "lookup", lambda texts: Values(np.ones(len(texts), np.float32), 0))
     monkeypatch.setattr(rewards, "load_intrinsic", lambda *_: reward)
-    changes = {"serial": serial, "record_every": 2, "save_every_steps": save_every}
+    changes = {"serial": False, "record_every": 2, "save_every_steps": 1}
     config = recall_config(train_for_env_steps=600, **changes)
     assert AgentTraining(settings.resolved(config), tmp_path).run(Interruption())
     lines = lines_of(tmp_path)

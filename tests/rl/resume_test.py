@@ -15,7 +15,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.rl import agent_checkpoints, settings
 from motif_jax.rl.training import AgentTraining
-from motif_jax.stages import evaluate, train_agent
+from motif_jax.stages import train_agent
 from motif_jax.support import resources, run_folder
 from motif_jax.support.checkpoint_items import JSON
 from motif_jax.support.checkpoints import Checkpoints
@@ -156,8 +156,6 @@ def test_it_ends_with_the_same_bits_and_the_same_episodes(tmp_path: Path, make: 
     learned, again_learned = (learned_rows(tmp_path / name) for name in ("straight", "parts"))
     assert learned == again_learned
     assert len(learned) > 2
-    if make in (symbolic, drrn):
-        plays(tmp_path / "parts", tmp_path / "evaluation")
 
 
 @pytest.mark.slow
@@ -196,17 +194,3 @@ def published_rows(folder: Path) -> list[dict[str, str]]:
     """The published log, less what is of the clock."""
     with (folder / "log.csv").open() as file:
         return [{**row, "FPS": "", "duration": ""} for row in csv.DictReader(file)]
-
-
-def plays(agent: Path, workdir: Path) -> None:
-    """The agent is evaluated, and its best episode filmed."""
-    config = resources.config("evaluate", "smoke")
-    config.policy, config.workers, config.episodes, config.show_best = str(agent), 1, 2, 1
-    config.environment.max_episode_steps = 8
-    config.forms.ttyrec, config.bot_agreement = False, True
-    evaluate.check(config, workdir)
-    assert evaluate.run(config, workdir) is None
-    assert "bot_agreement" in json.loads((workdir / "evaluation.json").read_text())["measures"]
-    pages = [path.read_text() for path in (workdir / "recordings").glob("*.html")]
-    assert pages
-    assert all("turn left" in page for page in pages)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import runpy
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -154,20 +153,3 @@ def test_workers_need_memory_for_each_of_their_games(tmp_path: Path, monkeypatch
         train_agent.check(config, tmp_path)
     monkeypatch.setattr(capacity, "available_memory", lambda: needed)
     train_agent.check(config, tmp_path)
-
-
-def test_wandb_that_is_not_installed_is_told_before_any_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(UserError, match=r"pip install 'motif-jax\[wandb\]'"):
-        train_agent.check(recall_config(wandb__enabled=True), tmp_path)
-
-
-def test_another_runs_folder_is_refused(tmp_path: Path) -> None:
-    from motif_jax.support import run_folder
-
-    run_folder.prepare(tmp_path, recall_config(), train_agent.IDENTITY)
-    train_agent.check(recall_config(train_for_env_steps=5_000), tmp_path)
-    with pytest.raises(UserError, match="rollout: 8 before, 16 now"):
-        train_agent.check(recall_config(rollout=16), tmp_path)

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,6 @@ from motif_jax.rl.batcher import Batch
 from motif_jax.rl.inference import bucket_sizes, choose
 from motif_jax.rl.learner import Learner
 from motif_jax.rl.publishing import Publisher
-from motif_jax.rl.records import Records
 from motif_jax.rl.settings import make_network
 from motif_jax.rl.system import System
 from motif_jax.rl.training import AgentTraining
@@ -54,70 +53,28 @@ def assert_equal_trees(one: Any, other: Any) -> None:
     jax.tree.map(np.testing.assert_array_equal, one, other)
 
 
-class SerialRun(NamedTuple):
-    """A run of 1,000 steps in one process, with a row of metrics for each update.
-
-    Attributes:
-      folder: of the run.
-      config: of the run.
-      events: ('launch' or 'read', number of the update), in the order in which they happened.
-      system: what this host measured, for each row; the rows are of it and of one that measured three times as much.
-    """
-
-    folder: Path
-    config: ConfigDict
-    events: list[tuple[str, int]]
-    system: list[dict[str, float]]
-
-
-@pytest.fixture(scope="module")
-def serial(tmp_path_factory: pytest.TempPathFactory, compiled_quickly: None) -> SerialRun:
-    config = recall_config(serial=True, train_for_env_steps=1_000, log_every_seconds=1e-9)
-    run = SerialRun(tmp_path_factory.mktemp("serial"), config, [], [])
-    step, metrics, gather = Learner.step, Learner.metrics, Records.gather
+@pytest.mark.slow
+def test_no_update_is_launched_before_the_metrics_of_the_one_before_it_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They say whether it was finite: where it was not the run may have to end with its parameters."""
+    events: list[str] = []
+    step, metrics = Learner.step, Learner.metrics
 
     def launch(self: Learner, batch: Batch) -> None:
         step(self, batch)
-        run.events.append(("launch", self.version))
+        events.append("launch")
 
     def read(self: Learner) -> dict[str, float]:
         values = metrics(self)
-        if values:
-            run.events.append(("read", 1 + sum(kind == "read" for kind, _ in run.events)))
+        events.extend(["read"] if values else [])
         return values
 
-    def of_two(self: Records, system: dict[str, float] | None = None) -> list[dict[str, Any]]:
-        [here] = gather(self, system)
-        if system is None:
-            return [here]
-        run.system.append(system)
-        return [here, {**here, "system": {name: 3 * value for name, value in system.items()}}]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Learner, "step", launch)
-        patch.setattr(Learner, "metrics", read)
-        patch.setattr(Records, "gather", of_two)
-        assert train(config, run.folder)
-    return run
-
-
-@pytest.mark.slow
-def test_no_update_is_launched_before_the_metrics_of_the_one_before_it_are_read(serial: SerialRun) -> None:
-    """They say whether it was finite: where it was not the run may have to end with its parameters."""
-    last = max(number for _, number in serial.events)
-    assert last >= 3
-    assert serial.events == [(kind, number) for number in range(1, last + 1) for kind in ("launch", "read")]
-
-
-@pytest.mark.slow
-def test_metrics_are_of_all_hosts(serial: SerialRun) -> None:
-    rows = list(read_metrics(serial.folder))
-    assert rows
-    for row, here in zip(rows, serial.system, strict=True):
-        assert here["inference/rows_per_second"] > 0
-        assert row["inference/rows_per_second"] == pytest.approx(4 * here["inference/rows_per_second"])
-        assert row["inference/host_share"] == pytest.approx(2 * here["inference/host_share"])
-        assert row["inference/device_milliseconds_max"] == 3 * here["inference/device_milliseconds_max"]
+    monkeypatch.setattr(Learner, "step", launch)
+    monkeypatch.setattr(Learner, "metrics", read)
+    assert train(recall_config(serial=True, train_for_env_steps=1_000), tmp_path)
+    assert len(events) >= 6
+    assert events == ["launch", "read"] * (len(events) // 2)
 
 
 @pytest.mark.slow
