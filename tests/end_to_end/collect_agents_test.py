@@ -42,23 +42,36 @@ def agent(tmp_path_factory):
     return folder
 
 
-def test_agents_take_part(agent, tmp_path):
-    weights = {
-        f"mixture.{name}": float(2 * (name == "agents") + (name == "uniform")) for name in (*HABITS, "agents")
-    }
-    few = {
-        "num_pairs": 100,
-        "environment.max_episode_steps": 100,
-        "start_share": 0.2,
-        "lanes": 4,
-        "workers": 1,
-    }
-    folder = run_stage("collect", tmp_path / "pairs", **few, **weights, agents=f"{agent}@all")
+FEW = {
+    "num_pairs": 100, "environment.max_episode_steps": 100, "start_share": 0.2, "lanes": 4, "workers": 1,
+    **{f"mixture.{name}": float(2 * (name == "agents") + (name == "uniform")) for name in (*HABITS, "agents")},
+}  # fmt: skip
+
+
+def test_agents_take_part_and_play_on_after_a_kill(agent, tmp_path, monkeypatch):
+    folder = run_stage("collect", tmp_path / "pairs", **FEW, agents=f"{agent}@all")
     players = {json.loads(line)["player"] for line in (folder / "episodes.jsonl").read_text().splitlines()}
     assert players == {f"{agent}@100", f"{agent}@200", "uniform"}
     dataset = PairsDataset.open(folder)
     drawn = np.asarray(dataset.info["player"]).reshape(-1)
     assert any(dataset.meta["players"][number].endswith("@100") for number in drawn)
+
+    left, play = [3], agents.play
+
+    def killed(*given):
+        for episode in play(*given):
+            left[0] -= 1
+            if left[0] == 0:
+                raise KeyboardInterrupt
+            yield episode
+
+    with monkeypatch.context() as patch:
+        patch.setattr(agents, "play", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run_stage("collect", tmp_path / "killed", **FEW, agents=f"{agent}@all")
+    assert not (tmp_path / "killed" / "dataset.json").exists()
+    run_stage("collect", tmp_path / "killed", **FEW, agents=f"{agent}@all")
+    assert PairsDataset.open(tmp_path / "killed").meta["digests"] == dataset.meta["digests"]
 
 
 def test_which_checkpoints(agent, tmp_path):

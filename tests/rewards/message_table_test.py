@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -58,6 +60,18 @@ def test_a_random_stream_stays_exact_under_a_small_capacity():
         rows = rng.integers(0, 6, (rng.integers(0, 40), 3)).astype(np.uint8)
         np.testing.assert_array_equal(table.lookup(rows).values, 2.0 * rows.sum(axis=1))
         assert len(table) <= 32
+
+
+def test_a_full_table_grows_no_further():
+    rows = np.random.default_rng(0).integers(0, 256, (40, 128, 256)).astype(np.uint8)
+    table, used = MessageTable(lambda params, rows: np.zeros(len(rows)), 1.0, capacity=256), []
+    tracemalloc.start()
+    for batch in rows:
+        table.lookup(batch)
+        used.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert len(table) <= 256
+    assert max(used) < 3 * 256 * rows.shape[-1], "40 batches of 32 KB each, of which it may keep two"
 
 
 def test_swap_forgets_the_old_values():

@@ -203,6 +203,19 @@ def test_pairs_are_drawn_from_every_tenth_step_and_asked_once(
     assert any(first == second for first, second in annotator.made[1].asked), "equal texts are asked, too"
 
 
+@pytest.mark.parametrize("serial", [False, True])
+def test_nobody_waits_for_labels_that_do_not_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serial: bool
+) -> None:
+    silent = oni_runs.answer(monkeypatch, delay=10**9)
+    reward: ClassificationReward = made(tmp_path, "classification", serial=serial)
+    for number in range(20):
+        assert not reward.pay(batch(number)).values.any()
+    assert silent.made[0].asked
+    assert reward.taken == 0
+    reward.close()
+
+
 def test_nobody_waits_for_a_training_and_its_failure_is_told(
     tmp_path: Path, annotator: oni_runs.Annotator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

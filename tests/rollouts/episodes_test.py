@@ -160,6 +160,19 @@ def test_an_episode_of_a_network_that_kills_its_workers_is_named():
     assert not multiprocessing.active_children()
 
 
+class BrokenGame(Corridor):
+    def step(self, action, out):
+        raise KeyError("a bug in a game")
+
+
+def test_an_exception_of_a_game_beside_a_network_is_shown_and_not_retried():
+    name = f"{__name__}:BrokenGame"
+    policy = Flyer(Corridor.make_spec(name))
+    with pytest.raises(RuntimeError, match=r"KeyError: 'a bug in a game'"):
+        list(play_episodes(name, {}, SEEDS[:4], policy, How(workers=1, lanes=2)))
+    assert not multiprocessing.active_children()
+
+
 class Broken(RandomPolicy):
     def player(self, seed, spec):
         raise KeyError("a bug in a worker")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import pickle
 
+import numpy as np
 import pytest
 
 from motif_jax.reports import evaluation_files
@@ -112,3 +114,27 @@ def test_a_comparison_of_single_runs_pairs_their_games(tmp_path, capsys):
     compare.run(config, tmp_path / "out")
     (found,) = json.loads((tmp_path / "out/comparison.json").read_text())["differences"]
     assert found["over_games"]["pairs"] == 0, "games with other options are other games"
+
+
+def test_runs_are_compared_with_the_published_curves_and_pooled_over_runs(tmp_path):
+    runs = evaluations(tmp_path, "one", "two", "three")
+    write_agent_run(tmp_path / "run", episodes=50)
+    trained = {"stage": "train_agent", "environment": {"name": "NetHackScore-v1"}}
+    (tmp_path / "run" / "config.json").write_text(json.dumps(trained))
+    steps = np.linspace(0, 5e5, 30)
+    published = {"score": {"motif": ([steps] * 2, [steps / 2e4, steps / 1e4])}}
+    (tmp_path / "motif_results.pkl").write_bytes(pickle.dumps(published))
+    changes = {"published": str(tmp_path / "motif_results.pkl"), "published_tasks": "score=NetHackScore-v1"}
+    methods = f"motif={runs[0]},{runs[1]},{tmp_path / 'run'}; random={runs[2]}"
+    config = configured("compare", methods=methods, resamples=50, plots=True, **changes)
+    compare.check(config, tmp_path / "out")
+    compare.run(config, tmp_path / "out")
+    means = [
+        json.loads((run / "evaluation.json").read_text())["measures"]["return"]["mean"]["value"]
+        for run in runs[:2]
+    ]
+    mean = json.loads((tmp_path / "out/comparison.json").read_text())["aggregates"]["mean"]["motif"]
+    assert mean["value"] == pytest.approx(np.mean(means))
+    assert mean["low"] <= mean["value"] <= mean["high"]
+    assert "motif, published (n = 2)" in (tmp_path / "out/comparison.html").read_text()
+    assert (tmp_path / "out/plots/curves_NetHackScore-v1.png").exists()

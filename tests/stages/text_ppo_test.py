@@ -1,4 +1,4 @@
-"""train_text by PPO: what was written is learned from as it was, from where the policy began; stopped it ends with the same bits."""
+"""train_text by PPO: what was written is learned from as it was, from where the policy began; killed it ends with the same bits."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from motif_jax.language.text_agent import Design
 from motif_jax.stages import train_text as stage
 from motif_jax.support.errors import UserError
 from motif_jax.trainers import text_ppo
-from tests import text_agents
-from tests.stages.train_text_test import TOY, config_of, train
+from tests import resumed, text_agents
+from tests.stages.train_text_test import TOY, config_of, same_bits, train
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -61,6 +61,27 @@ def test_what_it_wrote_is_as_likely_in_learning_as_it_was_in_playing(
         ends += int((live.sum(axis=1) < 6).sum())
         assert live.sum() >= played.utterances.sum()
     assert ends < 16  # some were cut: they have all three tokens that an action may have
+
+
+@pytest.mark.slow
+def test_killed_between_two_updates_it_ends_with_the_same_bits(
+    tmp_path: Path, speaks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = {**VALUES, "initial.policy": speaks, "max_steps": 3, "save_every_seconds": 0.0}
+    batches = text_ppo.PpoTraining.batches_for
+
+    def killed(self: Any, state: Any, shared: Any, first: int, count: int) -> Any:
+        if first == 2:
+            raise KeyboardInterrupt
+        return batches(self, state, shared, first, count)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(text_ppo.PpoTraining, "batches_for", killed)
+        with pytest.raises(KeyboardInterrupt):
+            train(tmp_path / "killed", "ppo", **values)
+    assert 0 < resumed.saved_step(tmp_path / "killed") < 3
+    train(tmp_path / "killed", "ppo", **values)
+    assert same_bits(train(tmp_path / "whole", "ppo", **values), tmp_path / "killed")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -207,6 +209,21 @@ def test_the_cache_is_bounded_and_a_torn_record_is_none(tmp_path: Path) -> None:
     assert len(CandidateCache(tmp_path / "cache", {"policy": "b"}, 2, 4, 1)) == 0
     with pytest.raises(UserError, match="cache_mebibytes=0"):
         CandidateCache(tmp_path / "none", {}, 2, 4, 0)
+
+
+def test_a_full_disk_names_the_cache_and_costs_the_entry_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    cache = CandidateCache(tmp_path, {}, 2, 4, 1)
+    cache.add(b"a" * 16, entry(1))
+    monkeypatch.setattr(os, "pwrite", no_room)
+    with pytest.raises(OSError, match=r"No space left.*candidates\.bin"):
+        cache.add(b"b" * 16, entry(2))
+    assert cache.find(b"b" * 16) is None
+    assert CandidateCache(tmp_path, {}, 2, 4, 1).find(b"a" * 16) is not None
 
 
 def test_a_cache_touches_nothing_else_in_its_folder(tmp_path: Path) -> None:
