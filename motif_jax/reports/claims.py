@@ -17,7 +17,7 @@ import numpy as np
 from motif_jax.labels.lexicon import Lexicon, sentences
 from motif_jax.reports import messages, statistics
 from motif_jax.reports.evaluation_files import games
-from motif_jax.reports.measures import BY_KEY, Measure, in_order, measure
+from motif_jax.reports.measures import BY_KEY, in_order, measure
 from motif_jax.reports.statistics import Difference, Estimate
 from motif_jax.support.errors import UserError
 
@@ -27,18 +27,6 @@ _EVENTS = {FIGHTS: frozenset(("kill", "hit", "miss")), FINDS: frozenset(("gold_t
 _TAKEN = re.compile(r"(?:\$ - |You (?:find|collect|gain|take) )(an?|\d+) gold")
 # A vault's heaps have 51 pieces and more. Who falls into one has more than hundreds of games; on the first levels no other heap is so large.
 _LARGEST_HEAP = 50
-_MADE = {
-    FIGHTS: Measure(FIGHTS, "fights", "messages", "messages of the hero's own attacks: hits, misses, kills"),
-    FINDS: Measure(
-        FINDS, "finds of gold", "messages", "messages of gold that the hero picked up, however much"
-    ),
-    GATHERED: Measure(
-        GATHERED,
-        "gold gathered",
-        "pieces",
-        f"gold that the hero picked up, but for heaps of more than {_LARGEST_HEAP} pieces: those of vaults",
-    ),
-}
 _CLAIM = re.compile(r"\s*(.+?)\s*>\s*(.+?)\s*(?:\+\s*(\d+(?:\.\d+)?)\s*)?:\s*([^\s:]+)\s*")
 
 
@@ -68,29 +56,12 @@ class Finding:
         return self.difference.low > self.claim.margin
 
 
-def described(key: str) -> Measure:
-    """What a measure is called; one that only the task knows has its key as title."""
-    return _MADE.get(key) or measure(key)
-
-
 def require_measure(key: str, evaluations: Mapping[str, Mapping[str, Any]], given: str) -> None:
     """Raises UserError, naming `config.{given}`, for a measure that is neither listed nor in any of `evaluations`, by method."""
     measured = in_order(key for evaluation in evaluations.values() for key in evaluation["measures"])
-    known = list(dict.fromkeys([*_MADE, *BY_KEY, *measured]))
+    known = list(dict.fromkeys([*BY_KEY, *measured]))
     if key not in known:
         raise UserError(f"config.{given}={key}: must be of {', '.join(known)}")
-
-
-def read_claims(text: str, evaluations: Mapping[str, Mapping[str, Any]]) -> list[Claim]:
-    """Reads 'A > B: measure; ...' about `evaluations`, by method, of those that have a single one.
-
-    Raises:
-      UserError: it is otherwise, or names a method or measure that there is not.
-    """
-    claims = parsed_claims(text, list(evaluations))
-    for claim in claims:
-        require_measure(claim.measure, evaluations, "claims")
-    return claims
 
 
 def parsed_claims(text: str, methods: Sequence[str]) -> list[Claim]:
@@ -119,7 +90,7 @@ def numbers(
     Raises:
       UserError: its episodes have none.
     """
-    if key in _MADE:
+    if key in (*_EVENTS, GATHERED):
         evaluation = {
             **evaluation,
             "rows": [{**row, key: _made(row, key, lexicon)} for row in evaluation["rows"]],
@@ -207,7 +178,7 @@ def side_by_side(
 
 
 def _is_rate(values: Sequence[float], key: str) -> bool:
-    return described(key).unit == "share" and set(np.unique(values)) <= {0.0, 1.0}
+    return measure(key).unit == "share" and set(np.unique(values)) <= {0.0, 1.0}
 
 
 def _mean(values: Sequence[float], key: str, resamples: int) -> Estimate:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from motif_jax.reports import html
-from motif_jax.reports.claims import Finding, SideBySide, described
+from motif_jax.reports.claims import Finding, SideBySide
 from motif_jax.reports.html import TableCell
-from motif_jax.reports.measures import format_interval, format_pairs, with_unit
+from motif_jax.reports.measures import format_interval, format_pairs, measure, with_unit
 from motif_jax.reports.page import Section, Table, estimate_cell
 
 _NOTE = "Means of a game with intervals of 95 %. A claim holds where the whole interval of its difference, game by game where both played the same, lies above 0, or above the number that is added."
@@ -17,7 +17,7 @@ def sentence(found: Finding) -> str:
     verb = "has more" if found.holds else "is not shown to have more"
     margin = f" + {claim.margin:g}" if claim.margin else ""
     return (
-        f"{claim.more} {verb} {described(claim.measure).title} than {claim.less}{margin}: {gap.value:+.3g} a game, 95 % interval "
+        f"{claim.more} {verb} {measure(claim.measure).title} than {claim.less}{margin}: {gap.value:+.3g} a game, 95 % interval "
         f"{format_interval(gap)} over {format_pairs(gap)}."
     )
 
@@ -25,7 +25,7 @@ def sentence(found: Finding) -> str:
 def section(result: SideBySide) -> Section:
     """A row a measure, a column a method, and each claim in words."""
     rows = [
-        [TableCell(with_unit(described(key)), note=described(key).meaning), *map(estimate_cell, of.values())]
+        [TableCell(with_unit(measure(key)), note=measure(key).meaning), *map(estimate_cell, of.values())]
         for key, of in result.means.items()
     ]
     note = " ".join([_NOTE, *map(sentence, result.findings)])

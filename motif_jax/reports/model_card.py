@@ -65,19 +65,22 @@ def _listing(facts: Mapping[str, Any], prefix: str = "") -> list[str]:
     return [*lines, *texts]
 
 
+_NUMBERS = (
+    ("validation accuracy, ties left out", "validation/accuracy", "validation/accuracy_pairs"),
+    (
+        "the same, both messages never trained on",
+        "validation_unseen/accuracy",
+        "validation_unseen/accuracy_pairs",
+    ),
+    ("validation loss (nats per pair)", "validation/loss", "validation/loss_pairs"),
+    ("expected calibration error", "validation/calibration_error", "validation/accuracy_pairs"),
+)
+
+
 def _numbers(evaluation: Mapping[str, Any]) -> list[str]:
-    names = {
-        "validation/accuracy": ("validation accuracy, ties left out", "validation/accuracy_pairs"),
-        "validation_unseen/accuracy": (
-            "the same, both messages never trained on",
-            "validation_unseen/accuracy_pairs",
-        ),
-        "validation/loss": ("validation loss (nats per pair)", "validation/loss_pairs"),
-        "validation/calibration_error": ("expected calibration error", "validation/accuracy_pairs"),
-    }
     rows = [
-        (title, f"{evaluation[key]:.4f}", f"{evaluation.get(pairs, 0):,.0f}")
-        for key, (title, pairs) in names.items()
+        (title, f"{evaluation[key]:.4f}", f"{evaluation[pairs]:,.0f}")
+        for title, key, pairs in _NUMBERS
         if key in evaluation and evaluation.get(pairs, 0)
     ]
     if not rows:

@@ -203,13 +203,11 @@ def _read_claims(
     config: ConfigDict, evaluations: Mapping[str, Mapping[str, Any]]
 ) -> tuple[list[str], list[claims.Claim]]:
     """The further measures of the claims' table, and the claims; UserError for those that cannot be judged."""
-    measures = checks.listed(config.measures)
-    for key in measures:
-        claims.require_measure(key, evaluations, "measures")
-        evaluation_files.require_comparable(evaluations, key, "measures")
-    found = claims.read_claims(config.claims, evaluations)
-    for claim in found:
-        evaluation_files.require_comparable(evaluations, claim.measure, "claims")
+    measures, found = checks.listed(config.measures), claims.parsed_claims(config.claims, list(evaluations))
+    given = [*((key, "measures") for key in measures), *((claim.measure, "claims") for claim in found)]
+    for key, name in given:
+        claims.require_measure(key, evaluations, name)
+        evaluation_files.require_comparable(evaluations, key, name)
     load_lexicon(config.lexicon.file)
     return measures, found
 
