@@ -68,8 +68,7 @@ class Subject(NamedTuple):
 
     Attributes:
       params: in the dtype of the computation.
-      prompt: int32 [B, T]; all of it is text.
-      valid: bool [B, T], True.
+      prompt, valid: int32 [B, T], and bool [B, T], True.
       candidates: int32 [B, N, S]; N is 0 where the benchmark has none.
     """
 

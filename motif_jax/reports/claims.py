@@ -129,12 +129,7 @@ def gathered(packed: str) -> int:
 
 @dataclass(frozen=True)
 class SideBySide:
-    """The result of `side_by_side`.
-
-    Attributes:
-      means: measure -> method -> mean with its interval.
-      findings: of the claims.
-    """
+    """The result of `side_by_side`; `means`: measure -> method -> mean with its interval."""
 
     methods: Sequence[str]
     means: Mapping[str, Mapping[str, Estimate]]

@@ -52,7 +52,6 @@ class MethodScores:
     """Scores of all methods.
 
     Attributes:
-      tasks: names.
       by_method: method -> float64 [runs, tasks].
       games: method -> for each task its games, a game that several runs played with their mean; {} where unknown.
       unit: what the numbers are.
@@ -85,7 +84,7 @@ class Comparison:
     """The results of a comparison.
 
     Attributes:
-      aggregates: statistic -> method -> estimate, see `_statistics`; NaN where a method has too few scores for it.
+      aggregates: statistic -> method -> estimate, see `_aggregate`; NaN where a method has too few scores for it.
       improvement: (better, other) -> probability that a run of the first beats one of the second.
       contrasts: differences of every two methods, over all tasks first.
       profiles: a Series a method of the share of runs above each score threshold.
@@ -104,11 +103,7 @@ class Comparison:
 
 
 def collect_scores(entries: Sequence[RunScore], unit: str) -> MethodScores:
-    """Arranges the scores of single runs as [runs, tasks].
-
-    Raises:
-      UserError: a method has no run of a task, or not equally many of all.
-    """
+    """The scores of single runs as [runs, tasks]. Raises UserError: a method has no run of a task, or not equally many of all."""
     tasks = tuple(dict.fromkeys(entry.task for entry in entries))
     by_method, games = {}, {}
     for method in dict.fromkeys(entry.method for entry in entries):
@@ -132,10 +127,10 @@ def _mean_of_games(runs: Sequence[Games]) -> Games:
 
 
 def normalise(scores: MethodScores, zero: str, one: str) -> MethodScores:
-    """Rescales every task so that the mean of method `zero` is 0 and that of method `one` is 1.
+    """Rescales every task: the mean of method `zero` is 0, that of `one` is 1.
 
     Raises:
-      UserError: there is no such method, or both means are equal on a task.
+      UserError: no such method, or equal means on a task.
     """
     for key, name in (("normalise_zero", zero), ("normalise_one", one)):
         if name not in scores.by_method:

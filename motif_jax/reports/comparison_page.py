@@ -26,9 +26,8 @@ class ComparisonData:
     """The data of the page.
 
     Attributes:
-      comparison: of evaluations, None when none were given; measure: what is compared, with its unit.
-      curves: task -> learning curves, published ones dashed; curve_label: what they show, with its unit.
-      published: file that published curves come from.
+      measure, curve_label: what is compared, and what curves show, with units.
+      curves: task -> learning curves, published ones dashed, which come from the file `published`.
       learned: the trainings whose curves these are, compared up to `efficiency_steps` or the end of the shortest.
       probes: of runs of the published tool, by name.
       claims: measures side by side with what is claimed of them; None where neither was asked for.

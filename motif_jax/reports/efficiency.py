@@ -71,7 +71,7 @@ def end_of(runs: Sequence[Learned], steps: int | None) -> float:
     """Up to which step runs are compared: `steps`, or the end of the shortest.
 
     Raises:
-      UserError: a run is shorter than `steps`, or no run has a value up to there.
+      UserError: a run is shorter, or none has a value there.
     """
     shortest = min(float(run.curve.x[-1]) for run in runs)
     if steps is None:

@@ -61,7 +61,7 @@ def decode_actions(text: str) -> np.ndarray:
 
 
 def read_rows(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """Returns the rows of a journal; a last line torn by a kill is left out; no file gives no rows.
+    """The rows of a journal, [] without one; a last line torn by a kill is left out.
 
     Raises:
       UserError: a line before the last is damaged.
@@ -161,10 +161,10 @@ def _digest(summary: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> st
 
 
 def read_evaluation(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Returns evaluation.json of an evaluation folder, with the rows of its episodes under 'rows'.
+    """The evaluation.json of a folder, with its episodes as 'rows'.
 
     Raises:
-      UserError: it is not the folder of a finished evaluation, or one of its files is damaged.
+      UserError: no finished evaluation, or a damaged file.
     """
     path = Path(folder) / SUMMARY
     if not path.exists():
@@ -198,11 +198,7 @@ _ANEW = "the same evaluate command writes it anew"
 
 
 def read_messages(folder: str | os.PathLike[str]) -> list[MessageTally]:
-    """Returns the messages that an evaluation met; none where it has no such file.
-
-    Raises:
-      UserError: the file is damaged.
-    """
+    """The messages that an evaluation met; none where it has no such file. Raises UserError: the file is damaged."""
     path = Path(folder) / MESSAGES
     if not path.exists():
         return []

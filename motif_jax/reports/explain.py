@@ -22,9 +22,7 @@ DOTS = 1500
 def histogram(reward: ExplainedReward, weights: np.ndarray, description: str) -> str:
     """Bars of the normalised reward with a line at the threshold, as inline SVG.
 
-    Args:
-      weights: [N], ones to count distinct messages, their counts to count steps. Messages without a reward are left out.
-      description: read out by screen readers.
+    Messages without a reward are left out. `weights`: [N], ones to count distinct messages, their counts to count steps.
     """
     values, weights = reward.normalised[reward.rated], weights[reward.rated]
     if not len(values):
@@ -141,12 +139,7 @@ def _calibration(reward: ExplainedReward) -> Plot:
 
 
 def render(explanation: Explanation, written: str, max_rows: int | None = None) -> str:
-    """The page.
-
-    Args:
-      written: when, for the line below the title.
-      max_rows: messages in the table, the most frequent ones; None for all.
-    """
+    """The page, `written` when; the table has the `max_rows` most frequent messages, None for all."""
     rewards, counts = explanation.rewards, explanation.counts
     sections = []
     if explanation.texts:

@@ -46,15 +46,7 @@ class ExplainedReward:
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """Everything on the page.
-
-    Attributes:
-      messages, counts: texts [N], and how often each occurs in the dataset.
-      rewards: one or two models.
-      texts, typed: messages that were asked for, and of each model its answers.
-      source: where the messages come from.
-      text_counts: how often each of `texts` occurs in the dataset.
-    """
+    """One or two models' rewards of a dataset's messages [N] with their `counts`, and of texts that were asked for (`typed`)."""
 
     messages: Sequence[str]
     counts: np.ndarray

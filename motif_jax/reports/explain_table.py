@@ -45,9 +45,7 @@ def message_table(explanation: Explanation, max_rows: int | None) -> str:
 def table_data(explanation: Explanation, max_rows: int | None) -> dict[str, Any]:
     """The table as the page's script reads it (assets/explain.js), best liked first.
 
-    Returns:
-      `columns`: {title, kind, values [N]}; None is what has no value. `line`: where the threshold of the first reward is drawn,
-      or None.
+    `columns` are {title, kind, values [N]}, None for no value; `line` is where the first reward's threshold is drawn, or None.
     """
     first = explanation.rewards[0]
     kept = np.argsort(-explanation.counts, kind="stable")[:max_rows]

@@ -30,16 +30,11 @@ Rows = Sequence[Mapping[str, Any]]
 def summarise(
     rows: Rows, base: Rows, kinds: Sequence[str], resamples: int, confidence: float
 ) -> dict[str, Any]:
-    """The numbers of a test.
-
-    Args:
-      rows: of its episodes, by index.
-      base: of the episodes of the same seeds where nothing is changed.
-      kinds: names of the level's kinds of task, () for one without.
+    """The numbers of a test's `rows`; `base` has the same seeds where nothing is changed.
 
     Returns:
       `episodes`; success, return and length as {value, low, high}; `success_change` and `return_change` against `base` as
-      {value, low, high, pairs}; `by_kind`: kind -> the same without changes.
+      {value, low, high, pairs}; `by_kind`: the same without changes for each of the level's `kinds` of task.
     """
     numbers = _numbers(rows, resamples, confidence)
     one, two = (np.array([row["success"] for row in some]) for some in (rows, base))

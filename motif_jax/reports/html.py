@@ -27,13 +27,11 @@ def asset(name: str) -> str:
 
 @dataclass(frozen=True)
 class TableCell:
-    """A table cell whose text is sorted by a number.
+    """A table cell: a text, which the table escapes, and a small note below it.
 
     Attributes:
-      text: what is shown, escaped by the table.
-      value: sorts the column, also kept as `data-value`.
-      code: shown in a typewriter face, for the game's own text.
-      note: small, below the text.
+      value: sorts the column, where given.
+      code: a typewriter face, for the game's own text.
     """
 
     text: str
@@ -187,7 +185,6 @@ def page(
     """The whole page.
 
     Args:
-      subtitle: one line below the heading.
       sections: from `section`.
       links: section name -> text of the menu below the heading.
       after: stands behind the page's own script.

@@ -41,15 +41,7 @@ class LearnedText:
 
 @dataclass
 class LabelLogReport:
-    """The contents of a label log.
-
-    Attributes:
-      kind: of the reward.
-      counts: labels so far, by verdict, over environment steps.
-      tokens: so far, over environment steps.
-      texts: all that were labelled or paid, in that order.
-      checkpoints: environment steps at which the texts were valued.
-    """
+    """The contents of a label log, over environment steps; `checkpoints` are those at which the texts were valued."""
 
     kind: str
     counts: dict[str, Curve] = field(default_factory=dict)

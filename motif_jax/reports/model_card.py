@@ -159,12 +159,7 @@ def _learned(reward: LearnedReward) -> tuple[list[str], list[str]]:
 
 
 def render(reward: TrainedReward, licence: str = "", notes: str = "") -> str:
-    """The card in Markdown, from a reward's files, its run folder and its dataset.
-
-    Args:
-      licence: of the weights, as their owner states it.
-      notes: further sentences of the owner.
-    """
+    """The card in Markdown, from a reward's files, run folder and dataset; `licence` of the weights and `notes` are the owner's."""
     from motif_jax.rewards.learned import LearnedReward
 
     config, versions = reward.config, _json(Path(reward.folder) / "versions.json")

@@ -71,11 +71,7 @@ def _picture(png: bytes) -> np.ndarray:
 
 
 def frame(film: Film, step: int, size: int = 12) -> np.ndarray:
-    """Draws one step: the screen, a line of numbers, and the intrinsic reward up to here as bars.
-
-    Returns:
-      uint8 [height, width, 3].
-    """
+    """One step, uint8 [height, width, 3]: the screen, a line of numbers, and the intrinsic reward up to here as bars."""
     from PIL import Image, ImageDraw
 
     screen = _picture(film.pictures[step]) if film.pictures is not None else _screen(film, step, size)
@@ -196,11 +192,7 @@ def has_ffmpeg() -> bool:
 
 
 def mp4(film: Film, steps: list[int], frames_per_second: float = 10.0, size: int = 14) -> bytes:
-    """The steps of a film as an MP4 (H.264) made by ffmpeg.
-
-    Raises:
-      UserError: there is no ffmpeg, or it fails; the film has no screen, or there are no steps.
-    """
+    """The steps of a film as an MP4 (H.264) made by ffmpeg. Raises UserError: no ffmpeg, or it fails; no screen or no steps."""
     if not has_ffmpeg():
         raise UserError("MP4 needs ffmpeg, which is not installed: install it, or ask for a GIF")
     if not steps:

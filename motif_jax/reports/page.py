@@ -16,16 +16,12 @@ from motif_jax.reports.measures import format_interval, format_value
 
 @dataclass(frozen=True)
 class Table:
-    """A table of a page, and of files.
+    """A table of a page, and where `in_files` of the Markdown and LaTeX files.
 
     Attributes:
-      name: the element's id, unique on the page; label in LaTeX.
-      header: column titles, with units.
-      rows: strings (escaped), `TableCell`, or `Markup`.
+      name: also its label in LaTeX.
       note: below the title in files, where the page's section has it.
-      in_files: whether files of Markdown and LaTeX have it, too.
-      on_page: whether the page shows it.
-      search, empty, limit: as of `html.table`.
+      header, rows, search, empty, limit: as of `html.table`.
     """
 
     name: str
@@ -61,13 +57,7 @@ class Fold:
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a page.
-
-    Attributes:
-      name: the element's id.
-      parts: tables, plots, folds and ready-made HTML; neighbouring plots stand side by side.
-      note: explains it in a sentence.
-    """
+    """A section of a page: tables, plots (neighbours stand side by side), folds and ready-made HTML; `name` is its id."""
 
     title: str
     name: str

@@ -60,11 +60,7 @@ class Probes:
 
 
 def read(folder: str | os.PathLike[str]) -> Probes | None:
-    """The probes in a folder of train_agent or probe_language_agent; None where it has none.
-
-    Raises:
-      UserError: a file is damaged.
-    """
+    """The probes in a folder of train_agent or probe_language_agent, or None. Raises UserError: a file is damaged."""
     path = Path(folder) / DESCRIPTION
     if not path.exists():
         return None

@@ -74,11 +74,7 @@ class RunData:
 
 
 def read_reward_summary(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Returns the numbers of the evaluation that agents take, from a reward run's summary.json; {} without one.
-
-    Raises:
-      UserError: the file is damaged.
-    """
+    """The used evaluation's numbers in a reward run's summary.json, {} without one. Raises UserError: the file is damaged."""
     path, remedy = Path(folder) / "summary.json", "the same command that made the run writes it again"
     used = read_json(path, remedy).get("used", {}) if path.exists() else {}
     if not isinstance(used, dict):

@@ -86,7 +86,7 @@ def find(
 
 
 def append_row(path: Path, row: Mapping[str, Any]) -> None:
-    """Adds a line, safe beside other studies that do; removes a torn last line first.
+    """Adds a line behind the last whole one, beside other studies.
 
     Raises:
       UserError: a line is damaged, or the file system has no locks.
@@ -103,12 +103,9 @@ def append_row(path: Path, row: Mapping[str, Any]) -> None:
 
 
 def measure(run: Path, games: Path, lexicon: Lexicon, goal: str) -> dict[str, Any]:
-    """The stored results of a run: each game's numbers, in their order, and figures of the training.
+    """The stored results of a training `run` and its evaluation `games`: each game's numbers, in their order, and figures.
 
-    Args:
-      run: run folder of the training.
-      games: folder of its evaluation.
-      lexicon, goal: judge the games: a step is paid 1 / N^3 where its message, shown for the Nth time in the game, is a yes.
+    The lexicon judges the games by the goal: a step is paid 1 / N^3 where its message, shown for the Nth time in the game, is a yes.
 
     Raises:
       UserError: `games` is no finished evaluation, or a file is damaged.
@@ -239,12 +236,9 @@ def tables(
     resamples: int,
     measures: Sequence[str],
 ) -> str:
-    """Markdown: a table for each title of `methods`, and what its intervals carry.
+    """Markdown: a table for each title of `methods`, which are compared with the first of them, and what its intervals carry.
 
-    Args:
-      methods: title -> the methods, the first of which the others are compared with.
-      seeds: that the study has in all.
-      measures: the columns, of those that all runs of a table have.
+    Columns are those of `measures` that all runs of a table have; `seeds` is the number of the whole study.
     """
     made = {title: table(rows, names, resamples, measures) for title, names in methods.items()}
     return "\n\n".join(_table(rows, _name(title), methods[title], seeds, of) for title, of in made.items())

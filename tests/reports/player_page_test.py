@@ -124,16 +124,9 @@ def test_keys_buttons_and_jumps(opened):
 @pytest.mark.parametrize(("width", "dark"), [(1400, False), (420, True)])
 def test_it_fits_and_shows_no_errors(opened, width, dark):
     driver, folder, path = opened
-    browser.view(driver, width, 844, dark)
     load(driver, path)
     seek(driver, 60)
-    assert driver.execute_script("return document.documentElement.scrollWidth") <= width
-    worst = browser.worst_contrast(driver)
-    assert worst["ratio"] >= 4.0, worst
-    picture = folder / f"player-{width}.png"
-    browser.screenshot(driver, picture)
-    assert picture.stat().st_size > 20_000
-    assert browser.errors(driver) == []
+    browser.check_look(driver, folder / f"player-{width}.png", width, dark, contrast=4.0)
 
 
 def test_a_grid_is_drawn_from_its_codes(opened):
