@@ -30,7 +30,7 @@ MOST_ARGUMENTS = 7  # of a constructor, dataclasses of values apart
 BUDGET = {
     "actors": 2770,
     "agents": 220,
-    "algorithms": 3240,
+    "algorithms": 3250,
     "benchmarks": 2420,
     "datasets": 2960,
     "devices": 910,
@@ -49,7 +49,7 @@ BUDGET = {
     "stages": 5120,
     "support": 3350,
     "text_agents": 250,
-    "trainers": 6160,
+    "trainers": 6180,
     "wrappers": 360,
 }
 # What a user imports keeps its name, whatever stands below it.

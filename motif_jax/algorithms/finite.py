@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -22,6 +23,22 @@ def keep_if(finite: jax.Array, new: Any, old: Any) -> Any:
     """`new` where `finite` (bool scalar) holds, else `old`: trees of the same structure, shapes and dtypes."""
     finite = jax.lax.platform_dependent(finite, cpu=_computed_once, default=lambda flag: flag)
     return jax.tree.map(lambda ours, theirs: jnp.where(finite, ours, theirs), new, old)
+
+
+def update_if(finite: jax.Array, update: Callable[..., Any], old: Any, *others: Any) -> Any:
+    """`update(old, *others)` where `finite` (bool scalar) holds, else `old`.
+
+    On CPU a branch, which XLA does not fuse with what follows: of a chain of them (moments, parameters, targets) each is
+    computed in the memory of `old`. As selects, all read the old values, and XLA copies these first.
+    """
+
+    def branch(old: Any, *others: Any) -> Any:
+        return jax.lax.cond(finite, update, lambda old, *_: old, old, *others)
+
+    def select(old: Any, *others: Any) -> Any:
+        return jax.tree.map(lambda ours, theirs: jnp.where(finite, ours, theirs), update(old, *others), old)
+
+    return jax.lax.platform_dependent(old, *others, cpu=branch, default=select)
 
 
 def _computed_once(flag: jax.Array) -> jax.Array:

@@ -123,7 +123,7 @@ def _step(objective: Objective, learned: Any, target: Any, batch: TextBatch, mic
     task = TextTraining(config, objective, (learned, target, {}), (none, none), parallel, {})
     state = TextState(learned, target, jax.eval_shape(task.optimizer.init, learned), jnp.int32(0))
     rows = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, 1, micro, *leaf.shape), leaf.dtype), batch)
-    program = parallel.wrap(make_train_steps(task.step), donate_state=True)
+    program = parallel.wrap(make_train_steps(task.guarded_step), donate_state=True)
     start = time.monotonic()
     compiled = program.lower(Carry(state, jnp.int32(0), None), rows).compile()  # type: ignore[attr-defined]
     seconds, memory = time.monotonic() - start, compiled.memory_analysis()

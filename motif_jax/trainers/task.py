@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
-from motif_jax.algorithms.finite import named_leaves
+from motif_jax.algorithms.finite import all_finite, keep_if, named_leaves
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 
@@ -118,6 +118,15 @@ class Task(Protocol):
         gradient's norm, what else. A step whose metrics are not finite is never applied.
         """
         ...
+
+    def guarded_step(
+        self, state: Any, shared: Any, batch: Any, goes_on: jax.Array
+    ) -> tuple[Any, dict[str, Any], jax.Array]:
+        """`step` applied only if `goes_on` (bool scalar) and its metrics are finite: (state, metrics, whether they are)."""
+        new, metrics = self.step(state, shared, batch)
+        # Not of the new state, which takes the old one's place: a gradient's norm is not finite where one number is not.
+        finite = all_finite(metrics)
+        return keep_if(finite & goes_on, new, state), metrics, finite
 
     def batches(self, first: int, count: int) -> Any:
         """Batches of steps `first` to `first + count`, which lie in one epoch: numpy leaves [count, ...], of equal shapes.

@@ -13,6 +13,7 @@ import optax
 from ml_collections import ConfigDict
 
 from motif_jax.algorithms import implicit_q, schedules, spread
+from motif_jax.algorithms.finite import all_finite, update_if
 from motif_jax.algorithms.implicit_q import Counts, TextBatch
 from motif_jax.devices.parallel import AXIS, DataParallel
 from motif_jax.language import dropout, training
@@ -130,24 +131,39 @@ class TextTraining(Task):
         return self._frozen or None
 
     def step(self, state: TextState, shared: Any, batch: TextBatch) -> tuple[TextState, dict[str, jax.Array]]:
+        return self.guarded_step(state, shared, batch, jnp.array(True))[:2]
+
+    def guarded_step(
+        self, state: TextState, shared: Any, batch: TextBatch, goes_on: jax.Array
+    ) -> tuple[TextState, dict[str, jax.Array], jax.Array]:
         key = None
         if self.objective.dropout:
             key = jax.random.fold_in(jax.random.fold_in(self._key, state.step), jax.lax.axis_index(AXIS))
         frozen = {**(shared or {}), "target": state.target}
         sums = training.gradient_sums(self.objective.measured, state.params, frozen, self._parts(batch), key)
         gradient, measured = spread.over_devices(sums, AXIS)
-        updates, opt_state = self.optimizer.update(gradient, state.opt_state, state.params)
-        params, step = optax.apply_updates(state.params, updates), state.step + 1
-        target = state.target
-        if self._updates_target:
-            target = soft_update(target, self.followed(params), step, self._polyak, self._copy_every)
         metrics = {
             **self._named(measured.terms),
             **spread.named(measured.spreads),
             "gradient_norm": optax.tree.norm(gradient),
             TOKENS: jax.lax.psum(jnp.sum(batch.valid, dtype=jnp.float32), AXIS),
         }
-        return TextState(params, target, opt_state, step), metrics
+        finite = all_finite(metrics)
+        return self._updated(state, gradient, finite & goes_on), metrics, finite
+
+    def _updated(self, state: TextState, gradient: Any, applies: jax.Array) -> TextState:
+        """The state after a step if it `applies`, part by part, each in the memory of the old one."""
+
+        def optimised(old: tuple[Any, Any], params: Any) -> tuple[Any, Any]:
+            return self.optimizer.update(*old, params)
+
+        def followed(old: Any, params: Any) -> Any:
+            return soft_update(old, self.followed(params), state.step + 1, self._polyak, self._copy_every)
+
+        updates, opt_state = update_if(applies, optimised, (gradient, state.opt_state), state.params)
+        params = update_if(applies, optax.apply_updates, state.params, updates)
+        target = update_if(applies, followed, state.target, params) if self._updates_target else state.target
+        return TextState(params, target, opt_state, state.step + applies)
 
     def followed(self, params: Any) -> Any:
         """Of what is learned that which the targets follow, as a tree like theirs."""

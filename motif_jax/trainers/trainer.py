@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.algorithms.finite import all_finite, keep_if
 from motif_jax.devices.hosts import Hosts
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.support import nan_policy
@@ -87,20 +86,17 @@ class Carry(NamedTuple):
 
 
 def make_train_steps(
-    step: Callable[[Any, Any, Any], tuple[Any, dict[str, Any]]],
+    guarded_step: Callable[[Any, Any, Any, jax.Array], tuple[Any, dict[str, Any], jax.Array]],
 ) -> Callable[[Carry, Any], tuple[Carry, dict[str, jax.Array]]]:
-    """Returns `train(carry, batches) -> (carry, metrics)`, which takes a guarded step for each batch.
+    """Returns `train(carry, batches) -> (carry, metrics)`, which takes a `Task.guarded_step` for each batch.
 
-    `batches` has a leading axis of steps, and so have the metrics: those of `step`, and whether all was `FINITE`. A step
+    `batches` has a leading axis of steps, and so have the metrics: those of the step, and whether all was `FINITE`. A step
     that is not changes nothing; once there was one more of them than `carry.left`, no later one does either.
     """
 
     def guarded(carry: Carry, batch: Any) -> tuple[Carry, dict[str, jax.Array]]:
-        state, metrics = step(carry.state, carry.shared, batch)
-        # Not of the new state, which takes the old one's place: a gradient's norm is not finite where one number is not.
-        finite = all_finite(metrics)
         goes_on = carry.left >= 0
-        state = keep_if(finite & goes_on, state, carry.state)
+        state, metrics, finite = guarded_step(carry.state, carry.shared, batch, goes_on)
         left = carry.left - (~finite & goes_on).astype(jnp.int32)
         return Carry(state, left, carry.shared), {**metrics, FINITE: finite}
 
@@ -132,7 +128,7 @@ class OfflineTrainer:
         # XLA runs convolutions inside a loop on CPU about ten times slower than outside: there every step is a
         # call of its own, which nothing waits for either.
         self.steps_per_call = 1 if parallel.platform == "cpu" else None
-        self.train = parallel.wrap(make_train_steps(task.step), donate_state=True)
+        self.train = parallel.wrap(make_train_steps(task.guarded_step), donate_state=True)
 
     def place(self, state: Any, skipped: int = 0) -> Carry:
         """Puts a host state on every device, with what the task shares; `skipped` steps were left out so far."""

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.algorithms.finite import all_finite, keep_if, named_leaves
+from motif_jax.algorithms.finite import all_finite, keep_if, named_leaves, update_if
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -49,3 +49,23 @@ def test_what_makes_an_update_finite_is_not_written_into_the_choice_of_every_lea
     program = jax.jit(lambda new, old: keep_if(all_finite(new), new, old)).lower(new, old).compile()
     assert count <= program.as_text().count(" is-finite(") <= 2 * count
     assert sum(" and(" in line for line in program.as_text().splitlines()) <= 3 * count
+
+
+def test_a_chain_of_updates_happens_in_the_memory_of_the_old_values_or_not_at_all():
+    """A moment, the parameters, a target: each reads what the one before wrote."""
+
+    def train(state, gradient):
+        moment, params, target = state
+        applies = all_finite(gradient)
+        moment = update_if(applies, lambda old, new: 0.9 * old + 0.1 * new, moment, gradient)
+        params = update_if(applies, lambda old, moment: old - moment, params, moment)
+        return moment, params, update_if(applies, lambda old, new: old + 0.5 * (new - old), target, params)
+
+    size = 1 << 16
+    state, gradient = tuple(jnp.full(size, value) for value in (1.0, 2.0, 3.0)), jnp.full(size, 2.0)
+    program = jax.jit(train, donate_argnums=0).lower(state, gradient).compile()
+    assert program.memory_analysis().temp_size_in_bytes < 4 * size
+    bad = jax.jit(train)(state, gradient.at[7].set(jnp.nan))
+    assert [set(leaf.tolist()) for leaf in bad] == [{1.0}, {2.0}, {3.0}]
+    good = jax.jit(train)(state, gradient)
+    np.testing.assert_allclose([leaf[0] for leaf in good], [1.1, 0.9, 1.95], rtol=1e-6)

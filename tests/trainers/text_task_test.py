@@ -87,3 +87,25 @@ def test_a_step_is_the_mean_of_its_actions_and_published_of_its_micro_batches_me
         state, micro = task.init_state(), jax.tree.map(lambda leaf: leaf[None, :, None], batch)
         step = jax.jit(jax.vmap(lambda part: task.step(state, None, part)[1], axis_name=AXIS))  # noqa: B023
         np.testing.assert_allclose(step(micro)["loss"][0], loss, rtol=1e-5)
+
+
+def test_a_step_that_is_not_finite_changes_no_parameter_no_target_and_no_moment() -> None:
+    objective, batch = objective_of("ilql"), batch_of()
+    learned, frozen, _ = parameters(objective, batch)
+    config = load_config("train_text", "wordle_ilql")
+    config.update({"batch_size": 3, "accumulate": 1})
+    parallel = DataParallel(jax.local_devices()[:1])
+    task = TextTraining(
+        config, objective, (learned, frozen["target"], {}), (Nothing(), Nothing()), parallel, {}
+    )
+    state, micro = task.init_state(), jax.tree.map(lambda leaf: leaf[None, None], batch)
+    step = jax.jit(jax.vmap(lambda part: task.guarded_step(state, None, part, True), axis_name=AXIS))
+    for rewards, changes in ((micro.rewards, True), (micro.rewards * jnp.nan, False)):
+        new, _, finite = step(micro._replace(rewards=rewards))
+        assert bool(finite[0]) == changes
+        parts = zip(new, state, strict=True)
+        same = [
+            all(np.array_equal(a[0], b) for a, b in zip(*map(jax.tree.leaves, part), strict=True))
+            for part in parts
+        ]
+        assert same == [not changes] * len(state)

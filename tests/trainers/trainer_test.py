@@ -84,11 +84,11 @@ def test_asked_to_stop_it_waits_for_two_steps_and_not_for_a_chunk(tmp_path):
 
     def trainer():
         made = make(devices=1)
-        made.task.chunk_steps, step = 8, made.task.step
+        made.task.chunk_steps, step = 8, made.task.guarded_step
 
-        def told(state, shared, batch):
+        def told(*arguments):
             jax.debug.callback(lambda: done.append(time.sleep(0.05)))
-            return step(state, shared, batch)
+            return step(*arguments)
 
         made.train = made.parallel.wrap(make_train_steps(told), donate_state=True)
         train = made.train
