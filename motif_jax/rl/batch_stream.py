@@ -6,7 +6,6 @@ import contextlib
 import queue
 import threading
 from collections.abc import Callable
-from types import TracebackType
 
 from motif_jax.actors.rollouts import Ready
 from motif_jax.devices.services import Services
@@ -48,9 +47,7 @@ class BatchStream:
             self._services.start("batcher", self.assemble)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         try:
             self._services.stop()
         finally:

@@ -8,7 +8,6 @@ import os
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any
 
 from motif_jax.rl.reward_lookup import IntrinsicReturn
@@ -66,21 +65,13 @@ class EpisodeLog:
     def __enter__(self) -> EpisodeLog:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
-
-    def add(
-        self, step: int, reports: Iterable[Mapping[str, Any]], returns: Iterable[IntrinsicReturn]
-    ) -> None:
-        """Takes the actors' reports and the intrinsic returns of episodes, in either order, at env step `step`."""
-        self.write(self.join(step, reports, returns))
 
     def join(
         self, step: int, reports: Iterable[Mapping[str, Any]], returns: Iterable[IntrinsicReturn]
     ) -> list[dict[str, Any]]:
-        """Like `add`, but returns the complete episodes instead of writing them."""
+        """Takes actors' reports and intrinsic returns, in either order, at env step `step`; returns the episodes that are complete."""
         for value in returns:
             self._returns[value.env, value.episode] = value.value
         for report in reports:

@@ -15,10 +15,12 @@ from motif_jax.actors.rollouts import ActorsConfig
 from motif_jax.actors.slots import require_memory
 from motif_jax.algorithms import schedules
 from motif_jax.devices import compiled_programs, memory, precision
+from motif_jax.devices.parallel import DataParallel
+from motif_jax.devices.sharding import Sharded
 from motif_jax.envs import registry
 from motif_jax.networks.policy import PolicyNetwork
 from motif_jax.rewards.trained import cpu_device
-from motif_jax.rl import agent_networks, splitting
+from motif_jax.rl import agent_networks
 from motif_jax.support import capacity, cluster, metrics, seeds
 from motif_jax.support import config as checks
 
@@ -319,7 +321,7 @@ def check(config: ConfigDict) -> ConfigDict:
 def check_devices(config: ConfigDict) -> None:
     """Raises UserError where a resolved config does not fit the devices; the same on every host."""
     learners, actors = len(learner_devices(config)), len(actor_devices(config))
-    splitting.check(config, learners)
+    _check_splits(config, learners)
     count, minibatches = config.hosts.count, config.algorithm.get("minibatches", 1)
     rollouts = config.batch_size // config.rollout
     over = f"{count} hosts of {learners}" if count > 1 else str(learners)
@@ -337,6 +339,59 @@ def check_devices(config: ConfigDict) -> None:
         f"a multiple of the {actors} devices of config.devices.actor",
     )
     require_memory(sum(part.layout().size for part in actors_configs(config, actors)))
+
+
+def mesh_sizes(config: ConfigDict, devices: int) -> dict[str, int] | None:
+    """The mesh of a split network over so many learning devices; None where each holds all of it."""
+    split = config.get("sharding")
+    if split is None or split.fsdp * split.tensor == 1:
+        return None
+    return {"data": devices // (split.fsdp * split.tensor), "fsdp": split.fsdp, "tensor": split.tensor}
+
+
+def make_parallel(
+    config: ConfigDict, network: PolicyNetwork, devices: Sequence[jax.Device]
+) -> DataParallel | Sharded:
+    """The learner's parallelism over its devices. Raises UserError: the network cannot be split."""
+    sizes = mesh_sizes(config, len(devices))
+    return DataParallel(devices) if sizes is None else agent_networks.sharded(network, sizes, devices)
+
+
+def _check_splits(config: ConfigDict, learners: int) -> None:
+    """Raises UserError where a resolved config's network or minibatches do not divide over its devices."""
+    if "sharding" in config:
+        _check_sharding(config, learners)
+    if "minibatch_size" in config.algorithm:
+        _check_minibatches(config, learners)
+
+
+def _check_minibatches(config: ConfigDict, learners: int) -> None:
+    """Minibatches of steps: every device (a split network: all together) has an equal part, run in equal parts."""
+    devices = 1 if mesh_sizes(config, learners) else learners * config.hosts.count
+    size, micro = config.algorithm.minibatch_size, config.algorithm.microbatch_size
+    allowed = f"a multiple of the {devices} devices that learn"
+    checks.require(size % devices == 0, "algorithm.minibatch_size", size, allowed)
+    part = size // devices
+    divisor = f"a divisor of {part}, a device's part of config.algorithm.minibatch_size={size}"
+    length = config.algorithm.get("recurrence", 1)
+    good = part % length == 0 or size % length  # of the whole minibatch the algorithm says so
+    checks.require(bool(good), "algorithm.recurrence", length, divisor)
+    allowed = f"{divisor}, or more"
+    checks.require(part % min(micro, part) == 0, "algorithm.microbatch_size", micro, allowed)
+    peers = config.algorithm.broadcast_rows
+    good = not config.compat.get("glam_value_broadcast") or part % min(peers, part) == 0
+    checks.require(good, "algorithm.broadcast_rows", peers, allowed)
+
+
+def _check_sharding(config: ConfigDict, learners: int) -> None:
+    if mesh_sizes(config, learners) is None:
+        return
+    split = config.sharding.to_dict()
+    allowed = f"sizes whose product divides the {learners} devices of config.devices.learner (a host has whole networks)"
+    checks.require(learners % (split["fsdp"] * split["tensor"]) == 0, "sharding", split, allowed)
+    allowed = "'first' or as config.devices.learner where the network is split over devices"
+    good = config.devices.actor in ("first", config.devices.learner)
+    checks.require(good, "devices.actor", config.devices.actor, allowed)
 
 
 def _divides(config: ConfigDict, key: str, by: str) -> None:

@@ -22,7 +22,7 @@ from motif_jax.devices.meters import Meters
 from motif_jax.devices.sharding import Sharded
 from motif_jax.networks.policy import PolicyNetwork
 from motif_jax.rewards import RunSetup
-from motif_jax.rl import agent_checkpoints, agent_networks, play_state, settings, splitting
+from motif_jax.rl import agent_checkpoints, agent_networks, play_state, settings
 from motif_jax.rl.agent_checkpoints import Snapshot
 from motif_jax.rl.batcher import ActorSource, Batcher, BatchListener, Finished
 from motif_jax.rl.inference import Inference
@@ -72,7 +72,7 @@ class System:
         algorithm = algorithm_of(config)
         state = self._make_state(algorithm, snapshot)
         update = algorithm.make_update(self.network, self.optimizer, config, reward_fn=reward_fn)
-        self.parallel = splitting.make_parallel(config, self.network, settings.all_learner_devices(config))
+        self.parallel = settings.make_parallel(config, self.network, settings.all_learner_devices(config))
         actor_devices: Sequence[Place] = settings.actor_devices(config)
         if isinstance(self.parallel, Sharded):
             actor_devices = [self.parallel.everywhere]

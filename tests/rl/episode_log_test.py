@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from motif_jax.rl.episode_log import FILE_NAME, EpisodeLog
 from motif_jax.rl.reward_lookup import IntrinsicReturn
@@ -11,16 +12,20 @@ def report(env: int, episode: int, value: float = 1.0) -> dict[str, float]:
     return {"env": env, "episode": episode, "seed": 5, "return": value, "length": 4.0}
 
 
+def add(log: EpisodeLog, *given: Any) -> None:
+    log.write(log.join(*given))
+
+
 def lines(folder: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in (folder / FILE_NAME).read_text().splitlines()]
 
 
 def test_reports_and_intrinsic_returns_meet_in_either_order(tmp_path: Path) -> None:
     with EpisodeLog(tmp_path, 10, with_intrinsic=True) as log:
-        log.add(10, [report(0, 0)], [])
+        add(log, 10, [report(0, 0)], [])
         assert log.count == 0
-        log.add(20, [], [IntrinsicReturn(0, 0, 2.5), IntrinsicReturn(1, 0, 0.5)])
-        log.add(30, [report(1, 0, 3.0)], [])
+        add(log, 20, [], [IntrinsicReturn(0, 0, 2.5), IntrinsicReturn(1, 0, 0.5)])
+        add(log, 30, [report(1, 0, 3.0)], [])
         assert log.means() == {"episode/return": 2.0, "episode/length": 4.0, "episode/intrinsic_return": 1.5}
     assert [(row["step"], row["env"], row["intrinsic_return"]) for row in lines(tmp_path)] == [
         (10, 0, 2.5),
@@ -30,14 +35,14 @@ def test_reports_and_intrinsic_returns_meet_in_either_order(tmp_path: Path) -> N
 
 def test_an_episode_whose_rollout_was_lost_is_written_without_intrinsic_return(tmp_path: Path) -> None:
     with EpisodeLog(tmp_path, 10, with_intrinsic=True) as log:
-        log.add(10, [report(0, 0)], [])
-        log.add(20, [report(0, 1)], [IntrinsicReturn(0, 1, 1.0)])
+        add(log, 10, [report(0, 0)], [])
+        add(log, 20, [report(0, 1)], [IntrinsicReturn(0, 1, 1.0)])
     assert [(row["episode"], row["intrinsic_return"]) for row in lines(tmp_path)] == [(1, 1.0), (0, None)]
 
 
 def test_what_waits_at_the_end_is_given_out(tmp_path: Path) -> None:
     with EpisodeLog(tmp_path, 10, with_intrinsic=True) as log:
-        log.add(10, [report(0, 0), report(1, 0)], [IntrinsicReturn(1, 0, 0.5)])
+        add(log, 10, [report(0, 0), report(1, 0)], [IntrinsicReturn(1, 0, 0.5)])
         assert log.count == 1
         rows = log.join_rest(30, [report(2, 0), report(2, 1)], [IntrinsicReturn(0, 0, 2.5)])
         log.write(rows)
@@ -48,31 +53,31 @@ def test_what_waits_at_the_end_is_given_out(tmp_path: Path) -> None:
 
 def test_means_are_over_the_newest(tmp_path: Path) -> None:
     with EpisodeLog(tmp_path, 2, with_intrinsic=False) as log:
-        log.add(1, [report(0, n, float(n)) for n in range(5)], [])
+        add(log, 1, [report(0, n, float(n)) for n in range(5)], [])
         assert log.means()["episode/return"] == 3.5
         assert log.settled()
 
 
 def test_a_resumed_run_drops_what_it_plays_again(tmp_path: Path) -> None:
     with EpisodeLog(tmp_path, 10, with_intrinsic=False) as log:
-        log.add(10, [report(0, 0)], [])
+        add(log, 10, [report(0, 0)], [])
         state = json.loads(json.dumps(log.state()))
-        log.add(20, [report(0, 1)], [])
+        add(log, 20, [report(0, 1)], [])
     with open(tmp_path / FILE_NAME, "a") as file:
         file.write('{"step": 3, "torn')
     with EpisodeLog(tmp_path, 10, with_intrinsic=False, resume_step=10, newest=state) as log:
         assert log.means()["episode/return"] == 1.0
-        log.add(15, [report(0, 1, 2.0)], [])
+        add(log, 15, [report(0, 1, 2.0)], [])
     assert [(row["step"], row["return"]) for row in lines(tmp_path)] == [(10, 1.0), (15, 2.0)]
 
 
 def test_a_line_written_after_the_checkpoint_is_written_once(tmp_path: Path) -> None:
     """Its step is that of the report, which the checkpoint has."""
     with EpisodeLog(tmp_path, 10, with_intrinsic=True) as log:
-        log.add(10, [report(0, 0), report(1, 0)], [IntrinsicReturn(0, 0, 0.5)])
+        add(log, 10, [report(0, 0), report(1, 0)], [IntrinsicReturn(0, 0, 0.5)])
         state, waiting = json.loads(json.dumps([log.state(), log.waiting()]))
-        log.add(20, [], [IntrinsicReturn(1, 0, 2.5)])
+        add(log, 20, [], [IntrinsicReturn(1, 0, 2.5)])
     with EpisodeLog(tmp_path, 10, True, resume_step=10, newest=state, waiting=waiting) as log:
-        log.add(20, [], [IntrinsicReturn(1, 0, 2.5)])
+        add(log, 20, [], [IntrinsicReturn(1, 0, 2.5)])
     found = [(row["step"], row["env"], row["intrinsic_return"]) for row in lines(tmp_path)]
     assert found == [(10, 0, 0.5), (10, 1, 2.5)]
