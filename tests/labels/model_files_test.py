@@ -36,10 +36,6 @@ def test_fingerprint_follows_the_content_and_not_the_place(folder, tmp_path):
     assert model_files.revision(str(moved), None) != changed
 
 
-def test_a_commit_needs_no_hub():
-    assert model_files.revision("some/model", "0123456789" * 4) == "0123456789" * 4
-
-
 @pytest.mark.parametrize(
     ("gone", "said"),
     [

@@ -31,7 +31,6 @@ def ask(judge, turns, **fields):
     return body["choices"][0]
 
 
-@pytest.mark.parametrize("version", ["default", "reworded"])
 @pytest.mark.parametrize("mode", ["analysis", "verdict"])
 @pytest.mark.parametrize(
     ("items", "goal", "label"),
@@ -44,9 +43,9 @@ def ask(judge, turns, **fields):
         ((WALL, WALL), "zeroknowledge", TIE),
     ],
 )
-def test_a_question_is_answered_by_its_goal(judge, version, mode, items, goal, label):
+def test_a_question_is_answered_by_its_goal(judge, mode, items, goal, label):
     form = SINGLE if len(items) == 1 else PAIR
-    prompt = load_prompt(prompt_path(version, "", form), goal, mode, form)
+    prompt = load_prompt(prompt_path("reworded", "", form), goal, mode, form)
     turns = prompt.conversation(*items)
     content = ask(judge, turns)["message"]["content"]
     assert AnswerParser(prompt.answer)(content) == label

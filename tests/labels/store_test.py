@@ -64,17 +64,10 @@ def test_reading_makes_no_file(tmp_path):
 
 
 def test_known_counts_before_unknown():
-    unknown, again, known = (
-        StoredAnswer(UNKNOWN),
-        StoredAnswer(UNKNOWN, attempts=2),
-        StoredAnswer(1, attempts=3),
-    )
-    assert better(None, unknown) == unknown
-    assert better(unknown, again) == again
-    assert better(again, unknown) == again
-    assert better(known, again) == known
-    assert better(again, known) == known
-    assert better(known, StoredAnswer(0)) == known
+    unknown, again, known = StoredAnswer(UNKNOWN), StoredAnswer(UNKNOWN, None, 2), StoredAnswer(1, None, 3)
+    for old, new, best in ((None, unknown, unknown), (unknown, again, again), (again, unknown, again), (known, again, known),
+                           (again, known, known), (known, StoredAnswer(0), known)):  # fmt: skip
+        assert better(old, new) == best
 
 
 @pytest.mark.parametrize(

@@ -68,10 +68,8 @@ def test_a_table_pays_what_it_holds(tmp_path):
     ("content", "line"),
     [
         (json.dumps({"a" * 257: 1}), "has 257 bytes: at most 256"),
-        (json.dumps({"\u4e00": 1}), "not latin-1"),
         ('{"You kill it!": NaN}', "'You kill it!' is nan, a finite number"),
         (json.dumps({"a": 10**400}), r"'a' is 10+\.\.\.0+, a finite number"),
-        ('{"a": "1"}', "'a' is '1'"),
         ("[1]", "must hold an object"),
     ],
 )
@@ -80,6 +78,8 @@ def test_a_table_with_something_else_is_refused(tmp_path, content, line):
     path.write_text(content)
     with pytest.raises(UserError, match=line):
         rewards.check(section("table", table=str(path)))
+    with pytest.raises(UserError, match=r"config\.reward\.table=.*--config\.reward\.table=FILE"):
+        rewards.check(section("table", table=None))
 
 
 def test_the_labels_of_another_run_are_a_table(tmp_path):
@@ -96,11 +96,6 @@ def test_the_labels_of_another_run_are_a_table(tmp_path):
     np.testing.assert_array_equal(paid(config, b"You kill it!", b"", b"new")[1], np.float32([1, 0, 0]))
     with pytest.raises(UserError, match="its labels are of pairs"):
         rewards.check(write(tmp_path / "pairs", Label(("a", "b"), FIRST)))
-
-
-def test_a_table_has_to_be_given():
-    with pytest.raises(UserError, match=r"config\.reward\.table=.*--config\.reward\.table=FILE"):
-        rewards.check(section("table", table=None))
 
 
 def test_vectors_are_read_once_and_looked_up_as_they_are_then_bare(tmp_path, monkeypatch):

@@ -104,31 +104,15 @@ def test_load_takes_bytes_str_and_arrays(trained):
 
 
 def test_load_takes_integers_of_any_kind_and_nothing_else(trained):
-    reward = rewards.load(trained)
-    one = reward("Hi there")
-    codes = list(b"Hi there")
-    for same in (
-        np.array(codes, np.int32),
-        np.array(codes),
-        jnp.array(codes, jnp.uint8),
-        jnp.array(codes),
-        bytearray(codes),
-        np.array("Hi there"),
-    ):
-        found = reward(same)
-        assert found.shape == ()
-        np.testing.assert_allclose(found, one, rtol=1e-5)
-    for several in (
-        [np.array(codes)],
-        np.array([codes]),
-        jnp.array([codes], jnp.int16),
-        np.array(["Hi there"]),
-    ):
-        found = reward(several)
-        assert found.shape == (1,)
-        np.testing.assert_allclose(found, one, rtol=1e-5)
-    assert reward(np.zeros((0, 256), np.uint8)).shape == (0,)
-    assert reward([]).shape == (0,)
+    reward, codes = rewards.load(trained), list(b"Hi there")
+    one, array = reward("Hi there"), np.array(codes)
+    for same in (array.astype(np.int32), jnp.array(codes), bytearray(codes), np.array("Hi there")):
+        assert reward(same).shape == ()
+        np.testing.assert_allclose(reward(same), one, rtol=1e-5)
+    for several in ([array], array[None], jnp.array([codes], jnp.int16), np.array(["Hi there"])):
+        assert reward(several).shape == (1,)
+        np.testing.assert_allclose(reward(several), one, rtol=1e-5)
+    assert reward(np.zeros((0, 256), np.uint8)).shape == reward([]).shape == (0,)
     for bad in (codes, [codes], np.array([-1]), np.array([256]), np.zeros(3), np.int64(7), 7, None, {"a": 1}):
         with pytest.raises(UserError, match="integers from 0 to 255"):
             reward(bad)
