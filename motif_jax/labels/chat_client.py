@@ -6,6 +6,7 @@ cores.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import email.utils
 import functools
@@ -30,11 +31,7 @@ _MAX_BYTES = 4 << 20
 
 
 class StatusError(Exception):
-    """A server answers with an HTTP status that is not a success; the text is the whole body, which may repeat the key.
-
-    Attributes:
-      headers: of the reply, case-insensitive.
-    """
+    """A server answers with an HTTP status that is not a success; the text is the whole body, which may repeat the key."""
 
     def __init__(self, status: int, headers: Mapping[str, str], body: str) -> None:
         super().__init__(body or f"HTTP {status}")
@@ -80,8 +77,7 @@ class ChatClient:
         """The body of the reply to a request, from JSON.
 
         Raises:
-          StatusError: the server or proxy answers with another status, or redirects: a key must not follow to another
-            address.
+          StatusError: the server or proxy answers with another status; redirects count, as a key must not follow them.
           TimeoutError: the reply was not complete in time.
           NoConnectionError: there is no connection, or it was lost.
           Rubbish: the reply is not JSON, or not HTTP.
@@ -109,28 +105,27 @@ class ChatClient:
         except ValueError as error:
             raise Rubbish(f"no JSON: {body.decode(errors='replace')}") from error
 
-    async def _post(self, request: Mapping[str, Any]) -> tuple[aiohttp.ClientResponse, bytes]:
+    async def _post(
+        self, request: Mapping[str, Any], again: bool = True
+    ) -> tuple[aiohttp.ClientResponse, bytes]:
         """The reply; tries again once if the server closed the connection, which may have been idle."""
-        for is_last in (False, True):
-            try:
-                async with self._session.post(self._url, json=request, allow_redirects=False) as response:
-                    return response, await _body(response)
-            except aiohttp.ClientConnectorError:
+        try:
+            async with self._session.post(self._url, json=request, allow_redirects=False) as response:
+                return response, await _body(response)
+        except aiohttp.ClientConnectorError:
+            raise
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+            if not again:
                 raise
-            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-                if is_last:
-                    raise
-        raise AssertionError
+        return await self._post(request, again=False)
 
 
 async def _body(response: aiohttp.ClientResponse) -> bytes:
-    """The body of a reply; Rubbish if it is too long."""
-    body = bytearray()
-    async for chunk in response.content.iter_any():
-        body += chunk
-        if len(body) > _MAX_BYTES:
-            raise Rubbish(f"a reply of more than {_MAX_BYTES} bytes")
-    return bytes(body)
+    try:
+        await response.content.readexactly(_MAX_BYTES + 1)
+    except asyncio.IncompleteReadError as end:
+        return end.partial
+    raise Rubbish(f"a reply of more than {_MAX_BYTES} bytes")
 
 
 def _cause(error: Exception) -> str:

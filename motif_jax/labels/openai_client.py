@@ -81,17 +81,9 @@ class OpenAIAnnotator(ChatAnnotator):
         del dataset  # the items are all it judges
         settings = config.openai
         self._extra = json_option(config, "openai.extra_body")
-        super().__init__(
-            config,
-            form,
-            {
-                "annotator": "openai",
-                "model": settings.model,
-                "revision": settings.revision,
-                "structured": settings.structured if config.answer.mode == "verdict" else None,
-                "extra_body": self._extra,
-            },
-        )
+        model = {"annotator": "openai", "model": settings.model, "revision": settings.revision}
+        model["structured"] = settings.structured if config.answer.mode == "verdict" else None
+        super().__init__(config, form, {**model, "extra_body": self._extra})
         self._config = config
         self._settings = settings
         self._thread: threading.Thread | None = None
@@ -121,12 +113,12 @@ class OpenAIAnnotator(ChatAnnotator):
         checks.require(not own, "openai.extra_body", config.openai.extra_body, allowed)
 
     def live(self) -> dict[str, float | int | str]:
-        counts: dict[str, float | int | str] = {"in_flight": self._in_flight}
-        if self._last_cause:
-            counts |= {"retries": self._retries.total(), "last_for": self._last_cause}
-        if self._refused:
-            counts["refused"] = self._refused
-        return counts
+        counts: dict[str, float | int | str] = {
+            "retries": self._retries.total(),
+            "last_for": self._last_cause,
+        }
+        counts["refused"] = self._refused
+        return {"in_flight": self._in_flight, **{name: count for name, count in counts.items() if count}}
 
     def summary(self) -> dict[str, Any]:
         counts = {"retries": self._retries.total(), "retry_causes": dict(self._retries)}
@@ -322,10 +314,7 @@ class OpenAIAnnotator(ChatAnnotator):
         return ServerError(f"the server {url} {what[:400]} ({detail})", kind)
 
     def _blotted(self, text: str) -> str:
-        """`text` without the key, plain or escaped for JSON and URLs.
-
-        To be called before the text is cut, which may leave a part of the key.
-        """
+        """`text`, before it is cut, without the key, plain or escaped for JSON and URLs."""
         may_hold_it = self._key != "none" and (self._key in text or "\\" in text or "%" in text)
         return self._key_pattern.sub("***", text) if may_hold_it else text
 
@@ -338,11 +327,7 @@ class OpenAIAnnotator(ChatAnnotator):
             request["messages"] = [*dialogue.turns, {"role": "assistant", "content": self._prefill}]
             extra |= {"add_generation_prompt": False, "continue_final_message": True}
             return request | extra
-        request |= {
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "max_tokens": sampling.max_tokens,
-        }
+        request |= {name: sampling[name] for name in ("temperature", "top_p", "max_tokens")}
         if self._settings.send_top_k:
             extra["top_k"] = sampling.top_k
         if self._settings.send_seed and (seed := self.seed(dialogue)) is not None:
@@ -369,11 +354,7 @@ def _prices(config: Any) -> Prices | None:
 
 
 def _key(variable: str) -> str:
-    """The key in an environment variable, without the line end of secret files.
-
-    Raises:
-      UserError: it cannot be sent.
-    """
+    """The key in an environment variable, without the line end of secret files; UserError if it cannot be sent."""
     key = os.environ.get(variable, "").strip()
     if not key.isprintable():
         raise UserError(
