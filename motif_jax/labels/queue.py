@@ -1,8 +1,4 @@
-"""Queues of the questions of a training: a bounded one of distinct questions, and the published one.
-
-The published queue (ONI) holds entries: a text without a label enters again with every batch, once for each step that
-shows it.
-"""
+"""Queues of the questions of a training: a bounded one of distinct questions, and the published one."""
 
 from __future__ import annotations
 
@@ -103,10 +99,10 @@ class QuestionQueue:
 
 
 class PublishedQueue:
-    """The published queue (compat.oni_requeue): `batch` entries at a time, the newest first, while none are in flight.
+    """ONI's queue (compat.oni_requeue), with the methods of `QuestionQueue`: whole batches of entries, the newest first.
 
     Every step with an unlabelled text adds an entry, whatever is queued or in flight. Unlike the published one it is
-    bounded: the oldest entries are dropped. It has the methods of `QuestionQueue`.
+    bounded: the oldest entries are dropped.
     """
 
     def __init__(self, size: int, batch: int) -> None:
@@ -127,7 +123,6 @@ class PublishedQueue:
         return new[-1] if new else Pending(items)
 
     def take(self, most: int, now: float) -> list[Pending]:
-        """Returns nothing unless a whole batch may be asked."""
         del now
         if most < self._batch:
             return []
@@ -139,9 +134,7 @@ class PublishedQueue:
         self._entries.append(pending)
 
     def failed(self, pending: Pending, now: float) -> None:
-        """It is asked again at once."""
         del now
-        pending.failures += 1
         self.give_back(pending)
 
     def shrink(self) -> None:

@@ -88,10 +88,8 @@ class Annotation:
         if self.preference_path.exists():
             with contextlib.suppress(ValueError, OSError, EOFError):
                 return int((np.load(self.preference_path, mmap_mode="r") != UNKNOWN).sum())
-        ids = {
-            key for shard in self.manifests().values() for key, _ in read_lines(shard.with_suffix(".jsonl"))
-        }
-        return len(ids)
+        shards = [path.with_suffix(".jsonl") for path in self.manifests().values()]
+        return len({key for path in shards for key, _ in read_lines(path)})
 
     def discard(self, index: int, count: int) -> int:
         """Removes the labels of this name, but no stored answers; returns their number.
@@ -107,7 +105,7 @@ class Annotation:
         for (other, total), path in self.manifests().items():
             if total == count and other != index:
                 continue
-            with _writer(path.with_suffix(".jsonl"), other, total, self.name):
+            with Shard(path.with_suffix(".jsonl"), other, total, self.name):
                 path.unlink(missing_ok=True)
                 path.with_suffix(".jsonl").unlink(missing_ok=True)
         return known
@@ -119,7 +117,7 @@ class Annotation:
           UserError: another process writes this shard.
         """
         path = self.shard_path(index, count, "jsonl")
-        writer = _writer(path, index, count, self.name)
+        shard = Shard(path, index, count, self.name)
         manifest_path = path.with_suffix(".json")
         self._remove_temporaries(manifest_path)
         old = manifests.read(manifest_path)
@@ -128,7 +126,7 @@ class Annotation:
         elif manifest["versions"] not in (old.get("versions"), *old.get("later_versions", [])):
             later = [*old.get("later_versions", []), manifest["versions"]]
             atomic_write_json(manifest_path, {**old, "later_versions": later})
-        return Shard(self.name, writer)
+        return shard
 
     def read_answers(
         self, questions: QuestionList, count: int, manifest: Mapping[str, Any]
@@ -183,13 +181,18 @@ class Annotation:
             leftover.unlink(missing_ok=True)
 
 
-class Shard:
-    """A shard that this process holds."""
+class Shard(LineWriter):
+    """A shard of annotation `name` that this process holds."""
 
-    def __init__(self, name: str, writer: LineWriter) -> None:
+    def __init__(self, path: Path, index: int, count: int, name: str) -> None:
         self.name = name
-        self._writer = writer
-        self.path = writer.path
+        try:
+            super().__init__(path)
+        except BlockingIOError:
+            raise UserError(
+                f"shard {index} of {count} of annotation {name} is being written by another process: wait for it or stop "
+                "it, or give each process its own --config.shard_index"
+            ) from None
 
     def answers(self) -> dict[str, StoredAnswer]:
         answers: dict[str, StoredAnswer] = {}
@@ -197,10 +200,7 @@ class Shard:
         return answers
 
     def add(self, answers: Iterable[tuple[Question, StoredAnswer]]) -> None:
-        self._writer.append((question.id, _shard_line(question, answer)) for question, answer in answers)
-
-    def close(self) -> None:
-        self._writer.close()
+        self.append((question.id, _shard_line(question, answer)) for question, answer in answers)
 
 
 def _shard_line(question: Question, answer: StoredAnswer) -> dict[str, Any]:
@@ -208,16 +208,6 @@ def _shard_line(question: Question, answer: StoredAnswer) -> dict[str, Any]:
     if answer.label != UNKNOWN and "p" not in line:
         line["p"] = list(question.form.certain(answer.label))
     return line
-
-
-def _writer(path: Path, index: int, count: int, name: str) -> LineWriter:
-    try:
-        return LineWriter(path)
-    except BlockingIOError:
-        raise UserError(
-            f"shard {index} of {count} of annotation {name} is being written by another process: wait for it or stop "
-            "it, or give each process its own --config.shard_index"
-        ) from None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -131,9 +131,9 @@ def reward_item(labels: dict[str, int], params: Any | None, workdir: Path) -> di
     path.unlink(missing_ok=True)  # of an import that was killed
     log = label_log.LabelLog(path)
     try:
-        log.append(Label((text,), label) for text, label in labels.items())
+        log.add(Label((text,), label) for text, label in labels.items())
         log.sync()
-        book: dict[str, Any] = {"length": log.length, "labels": len(labels), "own": None}
+        book: dict[str, Any] = {"length": log.length(), "labels": len(labels), "own": None}
     finally:
         log.close()
     item: dict[str, Any] = {}

@@ -65,40 +65,22 @@ def read_labels(path: Path, length: int, count: int, checkpoint: str, remedy: st
     return labels
 
 
-class LabelLog:
+class LabelLog(LineWriter):
     """The one writer of a run's log; makes the file. Raises UserError: it cannot be written, or another process does."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
         try:
-            self._writer = LineWriter(path)
+            super().__init__(path)
         except BlockingIOError:
             raise UserError(f"{path} is being written by another process") from None
-        self._closed = False
 
-    @property
-    def length(self) -> int:
-        return self._writer.length()
+    def add(self, labels: Iterable[Label]) -> None:
+        """Writes labels; only `sync` waits for the disk. Raises UserError: the file cannot be written."""
+        self.append(map(_encode, labels), wait=False)
 
-    def append(self, labels: Iterable[Label]) -> None:
-        """Writes labels; only `sync` waits for the disk.
-
-        Raises:
-          UserError: the disk is full, or the file cannot be written.
-        """
-        self._writer.append(map(_encode, labels), wait=False)
-
-    def sync(self) -> None:
-        self._writer.sync()
-
-    def cut(self, length: int) -> list[Label]:
+    def rewind(self, length: int) -> list[Label]:
         """Removes and returns the labels after a checkpoint, at which the log had `length` bytes."""
         kept = sum(1 for _ in read_log(self.path, length))
         later = list(itertools.islice(read_log(self.path), kept, None))
-        self._writer.cut(length)
+        self.cut(length)
         return later
-
-    def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            self._writer.close()

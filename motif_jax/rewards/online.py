@@ -88,7 +88,7 @@ class OnlineReward(IntrinsicReward):
     def start(self) -> None:
         """Starts the annotator; raises where its server does not answer or the run is to stop."""
         if not self._restored:
-            self._later = self._log.cut(0)
+            self._later = self._log.rewind(0)
         self.source.start(self.stopped)
 
     def close(self) -> None:
@@ -186,7 +186,7 @@ class OnlineReward(IntrinsicReward):
             self.version, self._changed = self.version + 1, number
         self._labels += len(taken)
         self.learning.labelled(taken)
-        self._log.append(taken)
+        self._log.add(taken)
 
     def _dated(self, label: Label, number: int) -> Label:
         rows = self.stats.rows(label.items, self.step, number)
@@ -197,7 +197,7 @@ class OnlineReward(IntrinsicReward):
         with self._lock:
             arrays, own = self.own_state() or (None, None)
             book = {
-                "length": self._log.length,
+                "length": self._log.length(),
                 "labels": self._labels,
                 "step": self.step,
                 "version": self.version,
@@ -223,9 +223,9 @@ class OnlineReward(IntrinsicReward):
 
     def _restore(self, state: dict[str, Any]) -> None:
         book = json.loads(np.asarray(state["book"]).tobytes())
-        if self._log.length < book["length"]:
+        if self._log.length() < book["length"]:
             raise UserError(f"{self._log.path} is shorter than the checkpoint says: {_LOG_REMEDY}")
-        self._later = self._log.cut(book["length"])
+        self._later = self._log.rewind(book["length"])
         labels = read_labels(self._log.path, book["length"], book["labels"], "the checkpoint", _LOG_REMEDY)
         self.stats = MessageStats.unpack(np.asarray(state["met"]))
         self.stats.label[:], self.stats.probability[:] = NO_LABEL, np.nan  # the log has them

@@ -137,8 +137,10 @@ class LineWriter:
             raise _unwritable(self.path, error) from None
 
     def close(self) -> None:
-        """Lets go of the file."""
-        os.close(self._descriptor)
+        """Lets go of the file; the second call does nothing."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
     def __enter__(self) -> LineWriter:
         return self

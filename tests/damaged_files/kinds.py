@@ -114,7 +114,7 @@ def _label_log(at: Path) -> Path:
     from motif_jax.rewards.label_log import LabelLog
 
     log = LabelLog(at / "labels.jsonl")
-    log.append([Label(("a key",), 1, 0.7, 0.1, 3, number=1, step=10, met=5)])
+    log.add([Label(("a key",), 1, 0.7, 0.1, 3, number=1, step=10, met=5)])
     log.close()
     return at / "labels.jsonl"
 

@@ -86,7 +86,7 @@ def test_the_labels_of_another_run_are_a_table(tmp_path):
     def write(folder, *labels):
         folder.mkdir()
         log = label_log.LabelLog(folder / label_log.FILE)
-        log.append(labels)
+        log.add(labels)
         log.close()
         return section("table", table=str(folder))
 
