@@ -21,9 +21,7 @@ if __name__ == "__main__":
 
 import ast
 import contextlib
-import dataclasses
 import difflib
-import faulthandler
 import importlib
 import os
 import pkgutil
@@ -31,16 +29,17 @@ import re
 import runpy
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from absl import logging
-from ml_collections import ConfigDict
+from absl import app, flags, logging
+from ml_collections import ConfigDict, FieldReference, config_flags
+from ml_collections.config_flags import config_path
 
 from motif_jax import schema
 from motif_jax.support import cluster, entry_points, memory_limit, resources
-from motif_jax.support.config import flat
+from motif_jax.support.config import dotted, flat
 from motif_jax.support.errors import UserError, printable
 
 USAGE = """motif_jax: reinforcement learning from a language model's preferences.
@@ -58,25 +57,14 @@ Endings:  0 done; 2 something to put right, said in one line; 75 stopped on requ
           130 interrupted (Ctrl-C in a stage that saves nothing on the way, while one starts, or a second time), said in one line.
 """
 
-_HELP = ("help", "h", "helpfull")
-_SWITCHES = ("print_config", *_HELP)
-_NEGATIVE_NUMBER = re.compile(r"-[\d.]")
-
-
-@dataclasses.dataclass(frozen=True)
-class Command:
-    """What a command line asks for.
-
-    Attributes:
-      file: the config file that was read.
-      config: with all flags applied; None where only help is asked for.
-    """
-
-    file: str
-    config: ConfigDict
-    workdir: Path | None
-    print_config: bool
-    help: bool
+_CONFIG = config_flags.DEFINE_config_file(
+    "config",
+    None,
+    "Config file of the stage, with an optional variant: configs/train_agent.py:smoke.",
+    lock_config=True,
+)
+_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of this run; the same folder continues the run.")
+_PRINT_CONFIG = flags.DEFINE_bool("print_config", False, "Print the config with all flags applied, and stop.")
 
 
 def stage_names() -> list[str]:
@@ -85,115 +73,202 @@ def stage_names() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules(package.__path__))
 
 
+def _usage() -> str:
+    return USAGE.format(stages=", ".join(stage_names()))
+
+
 def _fail(message: str) -> NoReturn:
     print(f"error: {printable(' '.join(message.split()))}", file=sys.stderr, flush=True)
     raise SystemExit(2)
 
 
-def parse(arguments: Sequence[str]) -> Command | None:
-    """Reads a command line; None: help without a config file.
+def _parse_flags(arguments: Sequence[str]) -> list[str]:
+    """absl's flag parsing, with every mistake told in one line."""
+    asked = [argument for argument in arguments if argument not in ("--help", "-h", "-help", "--helpfull")]
+    for_help, arguments = len(asked) < len(arguments), asked
+    if for_help and not _config_files(arguments):
+        print(_usage())
+        raise SystemExit(0)
+    # A run folder's versions.json tells the command; so it names the config file that was read.
+    sys.argv = arguments = _with_found_configs(arguments)
+    sys.argv, trusted = split_trusted(arguments)  # which the config's flags are read from
+    stage = _check_config_file(sys.argv)
+    valued, cleared = split_none(sys.argv)
+    try:
+        entry_points.trust(trusted)
+        rest = flags.FLAGS(valued)
+        if _CONFIG.value is None:
+            _fail("--config is missing: --config=configs/STAGE.py, see --help")
+        set_none(_CONFIG.value, cleared)
+        entry_points.trust(entry_points.named(_CONFIG.value.to_dict()))
+        sys.argv = arguments
+        if (given := _CONFIG.value.get("stage")) != stage:
+            _fail(
+                f"--config.stage={given}: this config file is of the stage {stage}, another stage has its own"
+            )
+        if for_help:
+            _print_help(arguments, _CONFIG.value)
+        _check_lora(valued, _CONFIG.value)
+    except SystemExit:
+        raise
+    except (flags.Error, UserError, AttributeError, LookupError, ValueError, TypeError, OSError) as error:
+        _fail(_readable(error))
+    if len(rest) > 1:
+        _fail(f"not a flag: {rest[1]} (flags look like --config.seed=7)")
+    return rest
 
-    Raises:
-      UserError: it cannot be understood.
-    """
-    given = _split(arguments)
-    options = {name: value for name, value in given if not name.startswith("config.")}
-    if unknown := options.keys() - {"config", "workdir", *_SWITCHES}:
-        raise UserError(f"--{min(unknown)} is not a flag or a key of this config; --help shows the keys")
-    asks_help = any(options.get(name) for name in _HELP)
-    if not (named := options.get("config")):
-        if asks_help:
-            return None
-        raise UserError("--config is missing: --config=configs/STAGE.py, see --help")
-    values = {name.removeprefix("config."): value for name, value in given if name.startswith("config.")}
-    trusted = [value for name, value in given if name == "config.trust"]
-    entry_points.trust(filter(None, ",".join(trusted).split(",")))
-    values.pop("trust", None)
-    file, config = _read_config_file(named)
-    stage = config.get("stage")
-    for key, text in values.items():
-        _set(config, key, text, file)
-    if (other := config.get("stage")) != stage:
-        raise UserError(
-            f"--config.stage={other}: this config file is of the stage {stage}, another stage has its own"
-        )
-    _check_lora(values, config)
-    entry_points.trust(entry_points.named(config.to_dict()))
-    workdir = Path(options["workdir"]) if options.get("workdir") else None
-    return Command(file, config.lock(), workdir, bool(options.get("print_config")), asks_help)
+
+def _config_files(arguments: Sequence[str]) -> dict[int, str]:
+    """Place of an argument -> the config file, with its variant, that it names."""
+    given = {place: argument.rpartition("=") for place, argument in enumerate(arguments) if place}
+    return {
+        place: value
+        for place, (flag, _, value) in given.items()
+        if re.fullmatch(r"--?config", flag or arguments[place - 1])
+    }
 
 
-def _split(arguments: Sequence[str]) -> list[tuple[str, str]]:
-    """(name, value) of each flag: `--name=value`, `--name value`, or `--name`, which is 'True'."""
-    found: list[tuple[str, str]] = []
-    waiting = list(reversed(arguments))
-    while waiting:
-        argument = waiting.pop()
-        flag = re.fullmatch(r"--?([^=]+)(?:=(.*))?", argument, re.DOTALL)
-        if flag is None:
-            raise UserError(f"not a flag: {argument} (flags look like --config.seed=7)")
-        name, value = flag.groups()
-        if value is None:
-            follows = waiting and (not waiting[-1].startswith("-") or _NEGATIVE_NUMBER.match(waiting[-1]))
-            value = waiting.pop() if follows and name not in _SWITCHES else "True"
-        found.append((name, "" if name in _SWITCHES and value.lower() == "false" else value))
+def _with_found_configs(arguments: Sequence[str]) -> list[str]:
+    """`arguments`, in which config files that are not there, but come with the package, are named where they lie."""
+    found = list(arguments)
+    for place, value in _config_files(arguments).items():
+        path, colon, variant = value.partition(":")
+        installed = resources.path(path)
+        if path.startswith("configs/") and not os.path.isfile(path) and os.path.isfile(installed):
+            found[place] = arguments[place].removesuffix(value) + f"{installed}{colon}{variant}"
     return found
 
 
-def _located(argument: str) -> str:
-    """`argument`, in which a config file that comes with the package, and is not here, has its whole path."""
-    flag, path, rest = re.findall(r"(?s)((?:--?config=)?)([^:]*)(.*)", argument)[0]
-    installed = resources.path(path)
-    absent = path.startswith("configs/") and path.endswith(".py") and not os.path.isfile(path)
-    return f"{flag}{installed}{rest}" if absent and os.path.isfile(installed) else argument
+def split_trusted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Splits arguments into those of all else and the names in `--config.trust=NAME,...`, which is no key of any config."""
+    rest: list[str] = []
+    trusted: list[str] = []
+    waiting = iter(arguments)
+    for argument in waiting:
+        if flag := re.fullmatch(r"--?config\.trust(?:=(.*))?", argument):
+            given = next(waiting, "") if flag.group(1) is None else flag.group(1)
+            trusted += filter(None, given.split(","))
+        else:
+            rest.append(argument)
+    return rest, trusted
 
 
-def _set(config: ConfigDict, key: str, text: str, file: str) -> None:
-    """Sets a key of the config of `file` to the value that `text` stands for."""
-    keys = [*flat(config.to_dict())]
-    if below := next((name for name in keys if name.startswith(f"{key}.")), None):
-        raise UserError(
-            f"--config.{key}={text}: {key} is a section: give its keys, such as --config.{below}; --print_config shows them"
-        )
-    if key not in keys:
-        near = difflib.get_close_matches(key, keys, n=1, cutoff=0.4)
-        hint = f"did you mean --config.{near[0]}?" if near else "--help shows them"
-        raise UserError(f"--config.{key} is not a key of {file}; {hint}")
-    schema.set_text(config, key, text)
+def split_none(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Splits arguments into those for absl and the keys given as None, which no number's flag can be.
+
+    Of several flags of one key the last decides, as with every flag.
+    """
+    joined: list[str] = []
+    for argument in arguments:
+        if argument == "None" and joined and re.fullmatch(r"--?config\.[^=]+", joined[-1]):
+            joined[-1] += "=None"
+        else:
+            joined.append(argument)
+    valued: list[str] = []
+    cleared: dict[str, None] = {}
+    for argument in joined:
+        key = re.match(r"--?config\.([^=\[]+)", argument)
+        if key and argument == f"{key.group()}=None":
+            cleared[key.group(1)] = None
+            continue
+        if key:
+            cleared.pop(key.group(1), None)
+        valued.append(argument)
+    return valued, list(cleared)
 
 
-def _check_lora(keys: Mapping[str, str], config: ConfigDict) -> None:
+def set_none(config: ConfigDict, keys: Sequence[str]) -> None:
+    """Sets `keys` to None; UserError names one that is no placeholder."""
+    for key in keys:
+        *sections, name = key.split(".")
+        holder = config
+        for section in sections:
+            holder = holder[section]
+        field = dict(holder.items(preserve_field_references=True))[name]
+        if not isinstance(field, FieldReference) or (
+            isinstance(field, schema.Field) and not field.key.optional
+        ):
+            raise UserError(
+                f"--config.{key}=None: this key needs a value; None is for keys whose help says what it means"
+            )
+        holder[name] = None
+
+
+def _check_config_file(arguments: Sequence[str]) -> str | None:
+    """Tells a missing config file, a variant it does not have, and flags of what is no key of it, by name; returns its stage."""
+    stage = None
+    for value in _config_files(arguments).values():
+        path, config = value.partition(":")[0], _read_config_file(value)
+        stage = config.get("stage")
+        keys = [*flat(config.to_dict())]
+        sections = {name.rsplit(".", depth)[0] for name in keys for depth in range(1, name.count(".") + 1)}
+        for argument in arguments:
+            given = re.match(r"--?config\.([^=\[]+)", argument)
+            if given and given.group(1) not in {*keys, *sections}:
+                near = difflib.get_close_matches(given.group(1), keys, n=1, cutoff=0.4)
+                hint = f"; did you mean --config.{near[0]}?" if near else "; --help shows them"
+                _fail(f"--config.{given.group(1)} is not a key of {path}{hint}")
+            if given:
+                _check_extent(argument, given.group(1), config)
+    return stage
+
+
+def _check_lora(arguments: Sequence[str], config: ConfigDict) -> None:
     """Refuses a size of low-rank additions where no layer has any."""
-    given = [f"--config.{key}={text}" for key, text in keys.items() if key in ("lora.rank", "lora.alpha")]
+    given = [each for each in arguments if re.match(r"--?config\.lora\.(rank|alpha)\b", each)]
     if given and not config.lora.patterns:
-        raise UserError(
-            f"{given[0]}: has no effect without --config.lora.patterns, the layers with low-rank additions"
-        )
+        _fail(f"{given[0]}: has no effect without --config.lora.patterns, the layers with low-rank additions")
 
 
-def _read_config_file(value: str) -> tuple[str, ConfigDict]:
-    """Path and config of `value`, FILE.py or FILE.py:VARIANT."""
+def _check_extent(argument: str, key: str, config: ConfigDict) -> None:
+    """Tells a flag of a whole section, whose other keys it would take away, and one of a part of a value, which none sets.
+
+    Args:
+      argument: the flag.
+      key: of the config, which it names, or (in brackets) something in it.
+      config: as it is without flags.
+    """
+    name = re.sub("^--?config[.]", "", argument.partition("=")[0])
+    try:
+        value = config_path.get_value(name, config)
+    except (AttributeError, LookupError, TypeError, ValueError):
+        _fail(f"{argument}: there is no {name[len(key) :]} in {key}; --print_config shows what there is")
+    if isinstance(value, ConfigDict):
+        some = f"such as --config.{name}.{next(iter(flat(value.to_dict())), 'KEY')}"
+        _fail(f"{argument}: {name} is a section: give its keys, {some}; --print_config shows them")
+    whole = dotted(config, key)
+    if name != key and not isinstance(whole, ConfigDict | list):
+        _fail(f"{argument}: a part of a value cannot be given: give all of it, as --config.{key}={whole}")
+
+
+def _read_config_file(value: str) -> ConfigDict:
+    """The config of `value`, FILE.py or FILE.py:VARIANT; one line ends the program where there is none."""
     path, _, variant = value.partition(":")
     if not os.path.isfile(path):  # False for a path that is too long, too
-        similar = f"configs/{Path(path).stem[:99]}.py"
-        hint = f"; did you mean --config={similar}?" if os.path.isfile(resources.path(similar)) else ""
-        raise UserError(f"--config={value}: there is no file {path}{hint}")
+        there = f"configs/{Path(path).stem[:99]}.py"
+        hint = f"; did you mean --config={there}?" if os.path.isfile(resources.path(there)) else ""
+        _fail(f"--config={value}: there is no file {path}{hint}")
     wanted = "a Python file with a function get_config, such as configs/collect.py"
     if Path(path).suffix != ".py":
-        raise UserError(f"--config={value}: must be {wanted}")
+        _fail(f"--config={value}: must be {wanted}")
     try:
         get_config = runpy.run_path(path).get("get_config")
         if not callable(get_config):
-            raise UserError(f"{path} has no function get_config; must be {wanted}")
+            _fail(f"--config={value}: {path} has no function get_config; must be {wanted}")
         config = get_config(variant or None)
     except (SyntaxError, ImportError, LookupError, TypeError, ValueError, OSError, UserError) as error:
-        reason = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
-        raise UserError(
-            f"--config={value}: {reason.splitlines()[0] if reason else type(error).__name__}"
-        ) from None
+        _fail(f"--config={value}: {_readable(error)}")
     if not isinstance(config, ConfigDict):
-        raise UserError(f"--config={value}: get_config gives {type(config).__name__}, must give a ConfigDict")
-    return path, config
+        _fail(f"--config={value}: get_config gives {type(config).__name__}, must give a ConfigDict")
+    return config
+
+
+def _readable(error: Exception) -> str:
+    text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+    text = text.split("\n")[0]
+    if unknown := re.search(r"[Uu]nknown command line flag '([^']*)'", text):
+        return f"--{unknown.group(1)} is not a flag or a key of this config; --help shows the keys"
+    return text
 
 
 def _print_config(config: Any) -> None:
@@ -201,10 +276,12 @@ def _print_config(config: Any) -> None:
         print(f"--config.{name}={value}")
 
 
-def _print_help(command: Command) -> None:
-    """The description of the config file, and the meaning of every key."""
-    tree = ast.parse(Path(command.file).read_text(encoding="utf-8"))
-    print(ast.get_docstring(tree) or command.file, "", "Keys:", *schema.describe(command.config), sep="\n")
+def _print_help(arguments: Sequence[str], config: ConfigDict) -> NoReturn:
+    """The description of the config file, and of every key what it means."""
+    *_, path = (value.partition(":")[0] for value in _config_files(arguments).values())
+    tree = ast.parse(Path(path).read_text(encoding="utf-8"))
+    print(ast.get_docstring(tree) or path, "", "Keys:", *schema.describe(config), sep="\n")
+    raise SystemExit(0)
 
 
 def _keys_of_stage(config: ConfigDict) -> dict[str, schema.Key]:
@@ -230,18 +307,24 @@ def _hosts(config: ConfigDict) -> contextlib.AbstractContextManager[None]:
     return hosts.connected(config)
 
 
-def _run(command: Command) -> int:
-    """Runs the stage; returns the exit code."""
+def _main(arguments: Sequence[str]) -> int:
+    del arguments
+    logging.set_verbosity(logging.WARNING)  # libraries tell every backend that they looked for
+    config = _CONFIG.value
+    if _PRINT_CONFIG.value:
+        _print_config(config)
+        return 0
     from motif_jax.support import hub
 
-    config, workdir = command.config, command.workdir
     try:
         stage_name = config.get("stage")
         if stage_name not in stage_names():
             raise UserError(f"config.stage={stage_name}: must be one of {', '.join(stage_names())}")
         stage = importlib.import_module(f"motif_jax.stages.{stage_name}")
-        if getattr(stage, "NEEDS_WORKDIR", True) and workdir is None:
+        needs_workdir = getattr(stage, "NEEDS_WORKDIR", True)
+        if needs_workdir and not _WORKDIR.value:
             raise UserError("--workdir is missing: the folder where this run lies, e.g. --workdir=runs/a")
+        workdir = Path(_WORKDIR.value) if _WORKDIR.value else None
         schema.validate(config, _keys_of_stage(config))
         hub.localise(config, workdir)
         with _hosts(config):
@@ -249,7 +332,7 @@ def _run(command: Command) -> int:
             _remove_abandoned_games()
             return stage.run(config, workdir) or 0
     except UserError as error:
-        # Under `ulimit -v` an allocation failure looks like a damaged file.
+        # Below `ulimit -v` a file that memory does not suffice for looks like a damaged one.
         if memory_limit.limit() is not None and memory_limit.ran_out(error):
             _fail_for_memory(str(error), config)
         _fail(str(error))
@@ -259,7 +342,7 @@ def _run(command: Command) -> int:
     except Exception as error:
         from motif_jax.support.files import system_error
 
-        if line := system_error(error, workdir or "."):
+        if line := system_error(error, _WORKDIR.value or "."):
             _fail(line)
         if what := memory_limit.ran_out(error):
             _fail_for_memory(what, config)
@@ -267,7 +350,7 @@ def _run(command: Command) -> int:
 
 
 def _remove_abandoned_games() -> None:
-    """Removes game folders left by killed commands; a command whose work is done starts no game that would."""
+    """Of commands that were killed; one that finds its work done starts no game that would do it."""
     from motif_jax.support import tempdirs
 
     tempdirs.remove_abandoned(Path(tempfile.gettempdir()))
@@ -278,27 +361,11 @@ def _fail_for_memory(what: str, config: ConfigDict) -> NoReturn:
     memory_limit.leave(f"error: {memory_limit.explained(what, config)}", 2)
 
 
-def main() -> NoReturn:
-    """Parses the command line, runs the stage, and ends the process with its exit code."""
-    faulthandler.enable()
-    # XLA warns of each program that takes long to compile; failures are exceptions.
+def main() -> None:
+    """Parses the flags of the command line and runs the stage."""
+    # XLA warns of each program that takes long to compile, in the middle of the line of progress; what fails is an exception.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    logging.set_verbosity(logging.WARNING)  # libraries log every backend that they look for
-    # versions.json keeps the command, with the config file that was read.
-    sys.argv[1:] = map(_located, sys.argv[1:])
-    try:
-        command = parse(sys.argv[1:])
-    except UserError as error:
-        _fail(str(error))
-    if command is None:
-        print(USAGE.format(stages=", ".join(stage_names())))
-    elif command.help:
-        _print_help(command)
-    elif command.print_config:
-        _print_config(command.config)
-    else:
-        raise SystemExit(_run(command))
-    raise SystemExit(0)
+    app.run(_main, flags_parser=_parse_flags)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ Sections that several configs have are in `motif_jax/sections.py`.
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import math
 import textwrap
@@ -21,7 +20,6 @@ from typing import Any
 from ml_collections import ConfigDict, FieldReference
 
 from motif_jax.support.config import dotted, is_finite, require, unknown_variant
-from motif_jax.support.errors import UserError
 
 # The most that sizes of networks, lengths of sequences and sizes of batches may be: what is larger is a slip, and takes all memory
 # before it fails.
@@ -182,43 +180,6 @@ def update(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
         else:
             holder[last] = value
     return config
-
-
-def set_text(config: ConfigDict, name: str, text: str) -> None:
-    """Sets the key with a dotted name to the value that `text`, of a flag, stands for; 'None' takes an optional value away.
-
-    Raises:
-      UserError: it is no value of the key's type.
-    """
-    *path, last = name.split(".")
-    holder = dotted(config, ".".join(path)) if path else config
-    field = dict(holder.items(preserve_field_references=True))[last]
-    kind = field.get_type() if isinstance(field, FieldReference) else type(field)
-    if text == "None":
-        optional = field.key.optional if isinstance(field, Field) else isinstance(field, FieldReference)
-        if not optional:
-            raise UserError(
-                f"--config.{name}=None: this key needs a value; None is for keys whose help says what it means"
-            )
-        holder[last] = None
-        return
-    try:
-        holder[last] = _converted(kind, text)
-    except (ValueError, SyntaxError, KeyError, TypeError):
-        raise UserError(f"--config.{name}={text}: must be a {_TYPES.get(kind, kind.__name__)}") from None
-
-
-def _converted(kind: Any, text: str) -> Any:
-    if kind is bool:
-        return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
-    if kind is int:
-        return int(text, 0)
-    if kind is float:
-        return float(text)
-    if kind not in (tuple, list):
-        return text
-    value = ast.literal_eval(text)
-    return kind(value if isinstance(value, tuple | list) else (value,))
 
 
 Changes = Mapping[str, Any] | Sequence[Mapping[str, Any]]

@@ -9,7 +9,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from ml_collections import ConfigDict
+from absl import flags
+from ml_collections import ConfigDict, config_flags
 
 from motif_jax import benchmarks, launch
 from motif_jax.support.errors import UserError
@@ -105,9 +106,13 @@ CONFIGS = [
 @functools.cache
 def takes(config: str, flag: str) -> bool:
     """Whether `flag` parses with the config file, as the entry point parses it."""
+    valued, cleared = launch.split_none(["launch", f"--config={REPOSITORY / config}", flag])
+    values = flags.FlagValues()
+    holder = config_flags.DEFINE_config_file("config", flag_values=values, sys_argv=valued)
     try:
-        launch.parse([f"--config={REPOSITORY / config}", flag])
-    except UserError:
+        values(valued)
+        launch.set_none(holder.value, cleared)
+    except (flags.Error, UserError, AttributeError, KeyError, TypeError, ValueError):
         return False
     return True
 

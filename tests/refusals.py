@@ -6,9 +6,11 @@ import importlib
 from pathlib import Path
 
 import pytest
-from ml_collections import ConfigDict
+from absl import flags
+from ml_collections import ConfigDict, config_flags
 
 from motif_jax import launch, schema
+from motif_jax.support import entry_points
 from motif_jax.support.errors import UserError
 
 CONFIGS = Path(__file__).parents[1] / "configs"
@@ -16,9 +18,15 @@ CONFIGS = Path(__file__).parents[1] / "configs"
 
 def config_of(config: str, *given: str) -> ConfigDict:
     """The config that `--config=configs/CONFIG GIVEN...` means."""
-    command = launch.parse([f"--config={CONFIGS / config}", *given])
-    assert command is not None
-    return command.config
+    rest, trusted = launch.split_trusted(["launch", f"--config={CONFIGS / config}", *given])
+    entry_points.trust(trusted)
+    valued, cleared = launch.split_none(rest)
+    values = flags.FlagValues()
+    holder = config_flags.DEFINE_config_file("config", flag_values=values, sys_argv=valued, lock_config=True)
+    values(valued)
+    launch.set_none(holder.value, cleared)
+    entry_points.trust(entry_points.named(holder.value.to_dict()))
+    return holder.value
 
 
 def refusal(config: str, workdir: Path, *given: str) -> str:

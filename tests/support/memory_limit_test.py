@@ -65,12 +65,13 @@ def test_a_stage_without_memory_ends_with_that_line(
 ) -> None:
     stage = SimpleNamespace(check=lambda *_: None, run=lambda *_: np.empty(1 << 57), NEEDS_WORKDIR=False)
     monkeypatch.setitem(sys.modules, "motif_jax.stages.report", stage)
+    monkeypatch.setattr(launch, "_CONFIG", SimpleNamespace(value=ConfigDict({"stage": "report", "batch": 8})))
+    for flag in ("_PRINT_CONFIG", "_WORKDIR"):
+        monkeypatch.setattr(launch, flag, SimpleNamespace(value=None))
     monkeypatch.setattr(os, "_exit", sys.exit)
     monkeypatch.setattr(launch, "_remove_abandoned_games", lambda: None)
     with pytest.raises(SystemExit) as ended:
-        launch._run(
-            launch.Command("report.py", ConfigDict({"stage": "report", "batch": 8}), None, False, False)
-        )
+        launch._main([])
     assert ended.value.code == 2
     (line,) = capfd.readouterr().err.splitlines()
     assert line.startswith("error: memory has ended (Unable to allocate 1.00 EiB")
