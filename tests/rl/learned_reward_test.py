@@ -261,16 +261,16 @@ def test_a_reward_resumes_with_its_labels_and_parameters(
     reward = made(tmp_path, kind)
     for number in range(4):
         reward.pay(batch(number))
-    state, expected = reward.state(), (reward.taken, reward.version, reward._log.length, len(reward.labels))
+    state, expected = reward.state(), (reward.taken, reward.version, reward._log.length(), len(reward.labels))
     for number in range(4, 8):
         rows = np.stack([as_bytes(f"You see here {number * 7 + more} eggs.") for more in range(3)])
         reward.pay(BatchMessages(rows, np.full(3, 20), 60, number))
     later = {label.items for label in read_log(tmp_path / FILE)}
-    assert reward._log.length > expected[2]
+    assert reward._log.length() > expected[2]
     reward.close()
     again = made(tmp_path, kind)
     again.restore(state)
-    assert (again.taken, again.version, again._log.length, len(again.labels)) == expected
+    assert (again.taken, again.version, again._log.length(), len(again.labels)) == expected
     jax.tree.map(np.testing.assert_array_equal, again.state()["own"], state["own"])
     again.start()
     again.pay(batch(4))
