@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from typing import Any
 
@@ -15,6 +16,7 @@ from motif_jax.envs.nethack.status import BLSTATS_SCALE
 from motif_jax.envs.nethack.tiles import load_tiles
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.networks.agent import AgentNetwork, make_agent_network
+from tests.reward_fixtures import load_config
 
 NETHACK_SPEC = EnvironmentSpec(
     {
@@ -33,68 +35,18 @@ FLAT_SPEC = EnvironmentSpec(
 )
 
 
+@functools.cache
+def _published() -> dict[str, Any]:
+    return load_config("train_agent", "").to_dict()
+
+
 def agent_config(**network: Any) -> ConfigDict:
-    """The published settings; keyword arguments replace values of `config.network`."""
-    config = ConfigDict(
-        {
-            "network": {
-                "encoder": "auto",
-                "image_encoder": "convnet_simple",
-                "image_features": 512,
-                "vector_features": 128,
-                "message_features": 128,
-                "flat_sizes": (32,),
-                "obs_scale": 255.0,
-                "nonlinearity": "elu",
-                "core": "gru",
-                "hidden_size": 512,
-                "core_layers": 1,
-                "separate_critic": False,
-                "first_convolution": "auto",
-                "dtype": "float32",
-            },
-            "algorithm": {
-                "gamma": 0.99,
-                "advantage": "vtrace",
-                "advantage_scale": "batch",
-                "gae_lambda": 0.95,
-                "rho_clip": 1.0,
-                "c_clip": 1.0,
-                "ratio_min": 0.05,
-                "ratio_max": 20.0,
-                "clip_ratio": 0.1,
-                "clip_value": 1.0,
-                "value_coefficient": 0.5,
-                "exploration": "entropy",
-                "exploration_coefficient": 0.003,
-                "epochs": 1,
-                "minibatches": 1,
-                "max_policy_lag": 10_000,
-                "value_normalisation": "none",
-                "value_statistics_rate": 0.01,
-            },
-            "optimizer": {
-                "learning_rate": 1e-4,
-                "schedule": "constant",
-                "warmup_steps": 0,
-                "final_fraction": 0.0,
-                "b1": 0.9,
-                "b2": 0.999,
-                "eps": 1e-6,
-                "max_gradient_norm": 4.0,
-            },
-            "reward": {
-                "extrinsic_scale": 1.0,
-                "extrinsic_clip": 10.0,
-                "extrinsic_coefficient": 0.1,
-                "intrinsic_coefficient": 0.1,
-                "count_exponent": 3.0,
-            },
-            "train_for_env_steps": 10_000,
-            "compat": {"vtrace_bootstrap": False},
-        }
-    )
-    config.network.update(network)
+    """The published settings with a small flat encoder and both rewards; keyword arguments replace values of `config.network`."""
+    config = ConfigDict(copy.deepcopy(_published()))
+    config.network.update({"flat_sizes": (32,), **network})
+    config.algorithm.value_statistics_rate = 0.01
+    config.reward.update({"extrinsic_scale": 1.0, "extrinsic_coefficient": 0.1})
+    config.train_for_env_steps = 10_000
     return config
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import importlib
-import importlib.util
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -89,11 +91,14 @@ def environment() -> dict[str, str]:
     return {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1", **QUICKLY}
 
 
+@functools.cache
+def _config(stage: str, variant: str | None) -> ConfigDict:
+    return runpy.run_path(str(REPOSITORY / "configs" / f"{stage}.py"))["get_config"](variant)
+
+
 def load_config(stage: str, variant: str | None = "smoke") -> ConfigDict:
-    spec = importlib.util.spec_from_file_location(stage, REPOSITORY / "configs" / f"{stage}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.get_config(variant)
+    """A copy of what configs/STAGE.py gives: to run the file takes three times as long."""
+    return copy.deepcopy(_config(stage, variant))
 
 
 def reward_config(dataset: Path, **overrides: object) -> ConfigDict:

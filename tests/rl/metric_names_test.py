@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import runpy
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,8 @@ from motif_jax.rl import settings
 from motif_jax.rl.training import AgentTraining
 from motif_jax.support.interruption import Interruption
 from motif_jax.support.metrics import read_metrics
-from tests.reward_fixtures import REPOSITORY
-from tests.rollouts.agent_runs import CONFIG, recall_config
+from tests.reward_fixtures import REPOSITORY, load_config
+from tests.rollouts.agent_runs import recall_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -45,7 +44,7 @@ def test_rows_of_a_training_without_rewards_of_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.extra
 def test_rows_of_a_training_with_a_reward(trained: Path, tmp_path: Path) -> None:
-    config = runpy.run_path(str(CONFIG))["get_config"]("smoke")
+    config = load_config("train_agent")
     config.reward.dir, config.reward.intrinsic_coefficient = str(trained), 0.1
     config.serial, config.log_every_seconds, config.train_for_env_steps = True, 1e-9, 512
     config.environment.max_episode_steps = 40

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import functools
-import runpy
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,22 +21,15 @@ from motif_jax.support import run_folder
 from motif_jax.support.checkpoint_items import ANY
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.interruption import Interruption, never
+from tests.reward_fixtures import load_config
+from tests.rollouts.agent_runs import changed
 
 CACHE = tempfile.TemporaryDirectory(prefix="compiled-")
-CONFIG = Path(__file__).parents[2] / "configs" / "oni.py"
 Items = tuple[str, ...]
-
-
-@functools.cache
-def _plain() -> ConfigDict:
-    """What the file gives: to run it takes three times as long as to copy that."""
-    config: ConfigDict = runpy.run_path(str(CONFIG))["get_config"]("")
-    return config
 
 
 def oni_config(kind: str, **changes: Any) -> ConfigDict:
     """The plain config on Recall-v0 at the size of a test; `changes` are dotted keys with '__' for the dots."""
-    config = copy.deepcopy(_plain())
     recall = {
         "environment__name": "Recall-v0",
         "environment__max_episode_steps": 100,
@@ -57,13 +47,7 @@ def oni_config(kind: str, **changes: Any) -> ConfigDict:
         "log_every_seconds": 1e-9,
         "reward__kind": kind,
     }
-    for key, value in {**recall, **changes}.items():
-        *path, name = key.split("__")
-        section = config
-        for part in path:
-            section = section[part]
-        section[name] = value
-    return config.lock()
+    return changed(load_config("oni", ""), **{**recall, **changes})
 
 
 def verdict(items: Items) -> int:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import runpy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,11 +13,12 @@ from motif_jax.rl import settings
 from motif_jax.stages import train_agent
 from motif_jax.support import capacity
 from motif_jax.support.errors import UserError
-from tests.rollouts.agent_runs import CONFIG, recall_config
+from tests.reward_fixtures import load_config
+from tests.rollouts.agent_runs import recall_config
 
 
 def variant(name: str) -> ConfigDict:
-    return runpy.run_path(str(CONFIG))["get_config"](name)
+    return load_config("train_agent", name)
 
 
 def test_the_optimiser_is_the_configs() -> None:
