@@ -119,9 +119,7 @@ REWARD = {
 ACTORS = {
     "workers": positive(default_workers(), "cores of every host that play"),
     "envs_per_worker": count(20, "environments of each"),
-    # Which is the best is the machine's: a fifth was seen either way.
-    "games_per_process": Key("4", "at most, played in turns by a process; 'auto' tries for 14 seconds"),
-    "start_method": one_of(("auto", "fork", "exec"), "'fork' them from one, which makes them faster"),
+    "start_method": one_of(("auto", "fork", "exec"), "'exec': start each process by itself, more slowly"),
     "cores": Key("auto", "one a worker: 'auto' (that no other run has claimed), '' for any, or '2,3,5'"),
     "groups_per_worker": positive(2, "one is stepped while the other waits for its actions"),
     "slots_per_group": positive(None, "rollouts a group can hold; None: as many as batches need", int),
@@ -214,7 +212,7 @@ _LAPTOP = {
     "algorithm.epochs": 2,
     "algorithm.minibatches": 2,
     "optimizer": {"learning_rate": 1e-3, "schedule": "linear"},
-    "actors": {"envs_per_worker": 128, "games_per_process": "16"},
+    "actors": {"envs_per_worker": 128},
     "save_every_steps": 500_000,
     "save_every_seconds": 60.0,
     "stats_episodes": 100,

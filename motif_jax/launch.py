@@ -28,7 +28,6 @@ import pkgutil
 import re
 import runpy
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -353,7 +352,7 @@ def _remove_abandoned_games() -> None:
     """Of commands that were killed; one that finds its work done starts no game that would do it."""
     from motif_jax.support import tempdirs
 
-    tempdirs.remove_abandoned(Path(tempfile.gettempdir()))
+    tempdirs.remove_abandoned()
 
 
 def _fail_for_memory(what: str, config: ConfigDict) -> NoReturn:

@@ -45,12 +45,6 @@ def cores(text: str) -> None:
     settings.actor_cores(ConfigDict({"actors": {"cores": text, "workers": 2}}))
 
 
-def games_per_process(text: str) -> None:
-    from motif_jax.rl import settings
-
-    settings.games_per_process(ConfigDict({"actors": {"games_per_process": text}}))
-
-
 def environment(text: str) -> None:
     from motif_jax.envs import registry
 
@@ -110,7 +104,6 @@ PARSERS: dict[Callable[[str], None], tuple[str, ...]] = {
     agents: ("/no/such", "@", "all", "best", ",", "12", " "),
     json_option: ("{", "}", '"a"', ":", "1", "[", "]", ",", "NaN", "null", "[" * 3000),
     cores: ("0", ",", "1", "auto", "-1", "²", " ", "99999999999999999999"),
-    games_per_process: ("auto", "4", "-", "²", "0", "9" * 30, "4.5"),
     environment: ("NetHackScore-v1", "BabyAI-", "Recall", ":", "tests.toys:", "Corridor", "nothing.", "os:system", " "),
     text_task: ("wordle", "tests.toy_text", ":", "Task", "os:", "system", ".", "json"),
     coordinator: ("localhost", ":", "1", "[::1]", "slurm", "99999", "-1", "%", " "),

@@ -54,7 +54,6 @@ class SlotGroup:
       slots: where rows are written; `slots.next_episode[group]` says which episodes come first.
       group: number of this group among those of the slots.
       on_episode: called with the numbers of every episode that ends.
-      share: [start, stop) of the group's columns that `environments` are; all by default.
     """
 
     def __init__(
@@ -64,16 +63,13 @@ class SlotGroup:
         slots: Slots,
         group: int,
         on_episode: EpisodeSink,
-        share: tuple[int, int] | None = None,
     ) -> None:
-        start, stop = share or (0, environments.count)
         self._environments = environments
         self._slots = slots
-        self._share = slice(start, stop)
         self._columns = range(environments.count)
         first_env = config.first_env + group * config.envs_per_group
-        self._envs = range(first_env + start, first_env + stop)
-        self._next_episode = slots.next_episode[group, start:stop]
+        self._envs = range(first_env, first_env + environments.count)
+        self._next_episode = slots.next_episode[group]
         self._episode = np.full(environments.count, -1, np.int32)
         self._seed = config.seed
         self._on_episode = on_episode
@@ -82,21 +78,20 @@ class SlotGroup:
         self._partial = [False] * environments.count
         self._views: dict[tuple[int, int], _Views] = {}
         self._running = False
-        mine = (group, slice(start, stop))
-        self._history = None if slots.history is None else slots.history[mine]
+        self._history = None if slots.history is None else slots.history[group]
         if self._history is not None:
-            self._played, self._warmed_up = slots.played[mine], slots.warmed_up[mine]
+            self._played, self._warmed_up = slots.played[group], slots.warmed_up[group]
         self._pack_rewards = struct.Struct(f"={environments.count}f").pack_into
 
     def _at(self, slot: int, row: int) -> _Views:
         # Making the views costs as much as a few steps of a game; a group comes back to the same rows.
         views = self._views.get((slot, row))
         if views is None:
-            slots, share, before = self._slots, self._share, max(row - 1, 0)
+            slots, before = self._slots, max(row - 1, 0)
             views = self._views[slot, row] = _Views(
-                spec.row({name: array[slot, row, share] for name, array in slots.observation.items()}),
-                action=slots.action[slot, before, share].data,
-                reward=slots.reward[slot, before, share].data,
+                spec.row({name: array[slot, row] for name, array in slots.observation.items()}),
+                action=slots.action[slot, before].data,
+                reward=slots.reward[slot, before].data,
             )
         return views
 
@@ -115,10 +110,10 @@ class SlotGroup:
         if warmup_steps > 0:
             self._warm_up(warmup_steps)
         self._environments.observe(self._at(slot, 0).observation)
-        slots, share = self._slots, self._share
-        slots.first[slot, 0, share] = 1
-        slots.last[slot, 0, share] = 0
-        slots.episode[slot, 0, share] = self._episode
+        slots = self._slots
+        slots.first[slot, 0] = 1
+        slots.last[slot, 0] = 0
+        slots.episode[slot, 0] = self._episode
 
     def resume(self, slot: int) -> None:
         """Resumes the remembered episodes and writes their observations to row 0 of `slot`.
@@ -129,10 +124,10 @@ class SlotGroup:
         if not self._running:
             self.rebuild()
         self._environments.observe(self._at(slot, 0).observation)
-        slots, share = self._slots, self._share
-        slots.first[slot, 0, share] = self._played == 0
-        slots.last[slot, 0, share] = [column in self._ended for column in self._columns]
-        slots.episode[slot, 0, share] = self._episode
+        slots = self._slots
+        slots.first[slot, 0] = self._played == 0
+        slots.last[slot, 0] = [column in self._ended for column in self._columns]
+        slots.episode[slot, 0] = self._episode
 
     def rebuild(self) -> None:
         """Replays the remembered episodes; environments without one begin one."""
@@ -191,12 +186,12 @@ class SlotGroup:
 
     def _write_running(self, slot: int) -> None:
         """Writes the flags of rows without an end; `step` writes only the exceptions."""
-        slots, share, length = self._slots, self._share, self._slots.layout.rollout
-        slots.first[slot, 1:, share] = 0
-        slots.last[slot, 1:, share] = 0
-        slots.episode[slot, 1:, share] = self._episode
-        slots.terminated[slot, :length, share] = 0
-        slots.truncated[slot, :length, share] = 0
+        slots, length = self._slots, self._slots.layout.rollout
+        slots.first[slot, 1:] = 0
+        slots.last[slot, 1:] = 0
+        slots.episode[slot, 1:] = self._episode
+        slots.terminated[slot, :length] = 0
+        slots.truncated[slot, :length] = 0
 
     def close(self) -> None:
         """Closes the environments."""
@@ -208,22 +203,20 @@ class SlotGroup:
             if not end:
                 continue
             self._report(column, end)
-            place = self._share.start + column
             if self._same_step:
-                slots.terminated[slot, before, place] = 1
+                slots.terminated[slot, before, column] = 1
                 self._begin_at(slot, row, column)
             else:
-                slots.terminated[slot, before, place] = end == TERMINATED
-                slots.truncated[slot, before, place] = end == TRUNCATED
-                slots.last[slot, row, place] = 1
+                slots.terminated[slot, before, column] = end == TERMINATED
+                slots.truncated[slot, before, column] = end == TRUNCATED
+                slots.last[slot, row, column] = 1
                 self._ended.append(column)
 
     def _begin_at(self, slot: int, row: int, column: int) -> None:
         """Starts an episode whose first row is `row`."""
         self._begin(column)
-        place = self._share.start + column
-        self._slots.first[slot, row, place] = 1
-        self._slots.episode[slot, row:, place] = self._episode[column]
+        self._slots.first[slot, row, column] = 1
+        self._slots.episode[slot, row:, column] = self._episode[column]
 
     def _begin(self, column: int) -> None:
         episode = int(self._next_episode[column])

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.actors import folders
 from motif_jax.actors.group import SlotGroup, place_numbers
 from motif_jax.actors.rollouts import RESET_ROW, ActorsConfig, Ready, Rollouts, SlotListener
 from motif_jax.envs import registry
@@ -33,7 +32,6 @@ class InlineActors(Rollouts):
 
     def start(self, stopped: Callable[[], bool] = never) -> None:
         """Makes the environments; see `Rollouts.start`."""
-        folders.sweep()
         config = self.config
         for group in range(config.groups):
             if stopped():

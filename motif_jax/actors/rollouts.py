@@ -19,11 +19,9 @@ from motif_jax.actors.slots import SlotLayout, Slots
 from motif_jax.envs import registry
 from motif_jax.support.interruption import never
 
-# The row of a command that starts episodes instead of playing actions, of the record that says that a group's processes
-# are up, and of the last command, after which the parent removes what is left.
+# The row of a command that starts episodes instead of playing actions, and of the record that says that a group's process is up.
 RESET_ROW = -1
 HELLO_ROW = -2
-END_ROW = -3
 SlotListener = Callable[[int], None]
 
 
@@ -35,7 +33,7 @@ class ActorsConfig:
       env: registered name of the environment.
       options: its options, JSON-able.
       seed: seed of the run.
-      workers: so many cores play; each takes one group's turn after the other's.
+      workers: so many cores play.
       groups_per_worker: groups of a worker; with two, one is stepped while the other waits for its actions.
       envs_per_group: environments of a group.
       slots_per_group: slots of a group, at least 2.
@@ -48,9 +46,7 @@ class ActorsConfig:
       start_timeout_seconds: so is one that is not up so long after its start (and its delay).
       max_failures: so many deaths of a process in a row, without a slot that its group finished, end the run.
       mark_unwritten: fill every slot with `slots.MAGIC` before it is used again (tests, debugging).
-      games_per_process: a group's environments are played by processes that have so many each at most, see `teams`; None:
-        what a trial finds to be best, see `tuning`.
-      start_method: 'fork', 'exec', or 'auto': 'exec' where forking is of no use, see `launchers`.
+      start_method: 'exec' starts each process by itself, 'fork' and 'auto' fork them from one, which is faster.
       remembered: actions of an episode that are remembered, all that it can have: environments whose process dies, or whose run is
         continued, are rebuilt from seeds and actions. 0: they begin new episodes.
       cores: the core that each worker's processes keep to; None: cores that no other run has claimed, see `cores`; empty:
@@ -73,7 +69,6 @@ class ActorsConfig:
     start_timeout_seconds: float = 120.0
     max_failures: int = 3
     mark_unwritten: bool = False
-    games_per_process: int | None = 4
     start_method: str = "auto"
     cores: Sequence[int] | None = None
     remembered: int = 0
@@ -134,7 +129,6 @@ class Rollouts(abc.ABC):
         self._waiting: dict[int, int | None] = {}
         shape = self.slots.next_episode.shape
         self.slots.next_episode[...] = 0
-        self.slots.turn[...] = self.slots.generation[...] = 0
         if next_episode is not None:
             self.slots.next_episode.flat[: len(next_episode)] = next_episode[: shape[0] * shape[1]]
         self.begun_anew: set[int] = set()
@@ -158,7 +152,6 @@ class Rollouts(abc.ABC):
         if state["layout"] != str(self.config.layout()):
             return False
         self.slots.load(block)
-        self.slots.turn[...] = self.slots.generation[...] = 0
         self._resumes = True
         return True
 
@@ -178,8 +171,8 @@ class Rollouts(abc.ABC):
         """Gives a finished slot back when everything in it has been copied."""
         self._free[self.group_of(slot)].append(slot)
 
-    def prepare(self) -> str:
-        """Gets ready for `start`, which does it otherwise; returns what is to be said of how the environments are run."""
+    def remark(self) -> str:
+        """A note for users on how the environments run on this machine; '' for none."""
         return registry.spec(self.config.env, **self.config.options).remark
 
     @abc.abstractmethod

@@ -22,12 +22,10 @@ from motif_jax.support.errors import UserError
 MAGIC = 0xA5
 _ALIGNMENT = 64
 # Arrays of the groups, beside those of the slots.
-_NEXT_EPISODE, _TURN, _GENERATION = "next_episode", "turn", "generation"
+_NEXT_EPISODE = "next_episode"
 # Of the groups too, where games are remembered: what was played of each environment's episode.
 _HISTORY, _PLAYED, _WARMED_UP = "history", "played", "warmed_up"
-_OF_GROUPS = (_NEXT_EPISODE, _TURN, _GENERATION, _HISTORY, _PLAYED, _WARMED_UP)
-# What `Slots.turn` holds while a round waits for another group's to end.
-WAITING = -1
+_OF_GROUPS = (_NEXT_EPISODE, _HISTORY, _PLAYED, _WARMED_UP)
 
 # Written by the actors at every row ('reward' ... 'truncated' belong to the action at that row).
 ACTOR_FIELDS = {
@@ -98,7 +96,6 @@ class SlotLayout:
         leading = (groups * slots_per_group, rollout + 1, envs)
         shapes = {name: ((*leading, *shape), dtype) for name, (shape, dtype) in fields.items()}
         shapes[_NEXT_EPISODE] = ((groups, envs), "int32")
-        shapes[_TURN] = shapes[_GENERATION] = ((groups,), "int32")
         if remembered:
             shapes[_HISTORY] = ((groups, envs, remembered), "int16")
             shapes[_PLAYED] = ((groups, envs), "int32")
@@ -126,8 +123,6 @@ class Slots:
       reward, behaviour_log_prob, behaviour_value: float32 [slots, T + 1, envs].
       action, parameter_version: int32 [slots, T + 1, envs].
       next_episode: int32 [groups, envs], number of the episode that each environment starts next.
-      turn: int32 [groups], place in its ring of the process that plays a group's round, or `WAITING`.
-      generation: int32 [groups], how many processes of the group have died.
       history: int16 [groups, envs, remembered], the actions of each environment's running episode; None where games are not
         remembered.
       played: int32 [groups, envs], how many these are; below 0 where no episode was begun.
@@ -147,8 +142,6 @@ class Slots:
     behaviour_value: np.ndarray
     parameter_version: np.ndarray
     next_episode: np.ndarray
-    turn: np.ndarray
-    generation: np.ndarray
     history: np.ndarray | None = None
     played: np.ndarray
     warmed_up: np.ndarray

@@ -14,8 +14,8 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol, TypeVar
 
-from motif_jax.actors import folders
 from motif_jax.envs.spec import EngineError
+from motif_jax.support import tempdirs
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import NO_ROOM
 from motif_jax.support.interruption import deaf_processes
@@ -105,7 +105,7 @@ def close_all(processes: Sequence[WorkerProcess]) -> None:
     deadline = time.monotonic() + _CLOSE_SECONDS
     killed = [process for process in processes if process.close(max(0.0, deadline - time.monotonic()))]
     if killed:
-        folders.sweep()
+        tempdirs.remove_abandoned()
 
 
 def _serve(make: Callable[[Any], ProcessWork], connection: Connection, setup: Mapping[str, Any]) -> None:

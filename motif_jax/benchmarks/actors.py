@@ -15,8 +15,10 @@ About a minute.
 from __future__ import annotations
 
 import collections
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -24,19 +26,16 @@ import numpy as np
 import psutil
 from ml_collections import ConfigDict
 
-from motif_jax.actors.launchers import METHODS
+from motif_jax.actors.actor_process import METHODS
 from motif_jax.actors.pool import ActorPool
 from motif_jax.actors.rollouts import ActorsConfig, Ready
-from motif_jax.actors.tuning import processor_seconds
 from motif_jax.benchmarks import beside, result
 from motif_jax.benchmarks._bare_engine import Bare, write_script
 from motif_jax.envs.nethack.tasks import PLAIN_TASKS
-from motif_jax.rl import settings
 from motif_jax.support import config as checks
 from motif_jax.support import seeds
 from motif_jax.support.config import default_workers
 
-_SIZE_KEY = "options.games_per_process"
 _AS_MANY = "bare engine, same observations, prompts dismissed, as many games a core"
 _ONE = "the same with one game a core"
 _PARENT_SECONDS = 0.2
@@ -49,7 +48,6 @@ def options() -> ConfigDict:
             "env": "NetHackScore-v1",
             "workers": default_workers(),
             "envs_per_worker": 20,
-            "games_per_process": "4",
             "start_method": "auto",
             "rollout": 32,
             "steps": 2_000,
@@ -59,22 +57,17 @@ def options() -> ConfigDict:
 
 
 def check(config: ConfigDict) -> None:
-    """Raises UserError for a task without a bare engine, an unknown start method, or too many games."""
+    """Raises UserError for a task without a bare engine, or an unknown start method."""
     checks.choice(config, "options.env", PLAIN_TASKS)
     checks.choice(config, "options.start_method", METHODS)
-    settings.games_per_process(config, _SIZE_KEY)
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
     """The fields of the JSON line; rates are steps per second of processor time."""
     options = config.options
-    settled = ConfigDict(
-        {**options.to_dict(), "games_per_process": settings.games_per_process(config, _SIZE_KEY)}
-    )
     found: dict[str, list[float]] = collections.defaultdict(list)
     for repeat in range(config.repeats):
-        seed = seeds.derive(config.seed, "actors", repeat)
-        settled.games_per_process = _measure(settled, seed, found)  # one trial for all
+        _measure(options, seeds.derive(config.seed, "actors", repeat), found)
     middle = {name: float(np.median(values)) for name, values in found.items()}
     parent = {part: 1e6 * middle[part] for part in ("hand_over", "gather", "copy", "transfer")}
     return result(
@@ -89,13 +82,12 @@ def run(config: ConfigDict) -> dict[str, Any]:
         parent_microseconds_per_step=sum(parent.values()),
         parent_parts=parent,
         megabytes_per_game=middle["memory"] / 1e6,
-        games_per_process=settled.games_per_process,
         restart_share=middle["restarts"],
     )
 
 
-def _measure(options: ConfigDict, seed: int, found: dict[str, list[float]]) -> int:
-    """Measures a repeat; returns the games of a process, as configured or as a trial found.
+def _measure(options: ConfigDict, seed: int, found: dict[str, list[float]]) -> None:
+    """Measures a repeat.
 
     Adds to `found`, for each turn, steps a second: `pool` of one worker's processor time, `clock` of the whole pool by the clock,
     `bare` of the engine with as many games as a worker has, `one` with one game; and `hand_over`, the parent's seconds a step.
@@ -121,14 +113,11 @@ def _measure(options: ConfigDict, seed: int, found: dict[str, list[float]]) -> i
         found["memory"].append(pool.memory())
         for part, seconds in _parent(pool.pool).items():
             found[part].append(seconds)
-        games = pool.pool.config.games_per_process
     kept.play(0, envs * steps)
     for side in (bare, one, kept):
         side.close()
     found["pool"] += rates
     found["restarts"].append(kept.start_seconds * float(np.median(rates)) / (envs * steps))
-    assert games is not None, "a trial has found it"
-    return games
 
 
 def _spent(side: Bare, start: int, stop: int) -> float:
@@ -148,7 +137,6 @@ class _Pool:
             workers=options.workers,
             envs_per_group=options.envs_per_worker // 2,
             rollout=options.rollout,
-            games_per_process=options.games_per_process,
             start_method=options.start_method,
         )
         self._drawn = np.random.default_rng(seed).integers(0, 23, (64, config.envs_per_group))
@@ -193,8 +181,22 @@ class _Pool:
         return sum(process.memory_full_info().pss for process in processes) / self._config.num_envs
 
 
+def processor_seconds(pids: Sequence[int]) -> float:
+    """Processor time of these processes so far."""
+    return sum(_processor_seconds(pid) for pid in pids)
+
+
+def _processor_seconds(pid: int) -> float:
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[0]) / 1e9
+    except OSError:  # a system without it, whose clock is coarser
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def _parent(pool: ActorPool) -> dict[str, float]:
     """Seconds of processor time a step that the parent spends besides the hand-over.
+
 
     `gather`: rows of all groups for an inference call; `copy`: a slot of every group into a batch; `transfer`: the batch, with all
     observation fields, to the device.

@@ -132,6 +132,15 @@ def spec(name: str, **options: Any) -> EnvironmentSpec:
     return made.make_spec(name, **options)
 
 
+def shared_modules(name: str, **options: Any) -> list[str]:
+    """Modules that load an environment of this package, which start no threads; none for another's."""
+    if is_gym(name) or entry_points.is_entry_point(name):
+        return []
+    made = spec(name, **options)
+    group = [] if made.group is None else [made.group.partition(":")[0]]
+    return [*made.modules, *group]
+
+
 def renderer(of: EnvironmentSpec) -> Renderer | None:
     """The renderer of an environment with this spec, or None."""
     return None if of.renderer is None else entry_points.own(_KEY, of.renderer)(of)

@@ -57,8 +57,7 @@ class EnvironmentSpec:
         renderer: 'module:Class' of its `Renderer`; None without one.
         group: 'module:Class' of an `EnvironmentGroup` made with (name, count, **options); None: `SingleEnvironments`.
         keeps_place: whether the environment takes the option `place`, its number in the run, which fixes part of it.
-        modules: modules to import before actors are forked, besides its own; their `preload()` is called if they have
-            one. A module that starts threads prevents forking.
+        modules: modules to import before actors are forked, besides its own; they start no threads.
         remark: a note for users on how it runs on this machine; '' for none.
     """
 

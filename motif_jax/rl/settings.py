@@ -133,7 +133,6 @@ def actors_configs(config: ConfigDict, count: int) -> list[ActorsConfig]:
             timeout_seconds=actors.timeout_seconds,
             start_timeout_seconds=actors.start_timeout_seconds,
             max_failures=actors.max_failures,
-            games_per_process=games_per_process(config),
             start_method=actors.start_method,
             cores=cores and cores[number * workers : (number + 1) * workers],
             remembered=remembered,
@@ -146,18 +145,6 @@ def _remembered(config: ConfigDict) -> int:
     """How many actions of an episode are stored, see `ActorsConfig`; games without seeds cannot be replayed."""
     wanted = config.serial or config.actors.get("rebuild", False)
     return config.environment.max_episode_steps if wanted and not config.compat.get("seed_noop") else 0
-
-
-def games_per_process(config: ConfigDict, key: str = "actors.games_per_process") -> int | None:
-    """`config.actors.games_per_process`, or another `key`, as a number; None for 'auto'.
-
-    Raises:
-      UserError: it is neither 'auto' nor a number above 0.
-    """
-    value = checks.dotted(config, key)
-    good = value == "auto" or (checks.is_natural(value) and int(value) > 0)
-    checks.require(good, key, value, "'auto' or a number above 0")
-    return None if value == "auto" else int(value)
 
 
 def actor_cores(config: ConfigDict) -> list[int] | None:
@@ -295,7 +282,6 @@ def check(config: ConfigDict) -> ConfigDict:
     allowed = "0 with compat.glam_fixed_kind_per_env: what kind an environment has kept is not in a recording"
     checks.require(not fixed, "record_every", config.record_every, allowed)
     if not config.serial:
-        games_per_process(config)
         capacity.require_workers("actors.workers", config.actors.workers, config.actors.envs_per_worker)
     actor_cores(config)
     batch, rollout = config.batch_size, config.rollout

@@ -184,7 +184,7 @@ class AgentTraining:
     def _say_what_runs(self, system: System) -> None:
         nodes, config = self._hosts.gather(socket.gethostname()), self._config
         size = sum(leaf.size for leaf in jax.tree.leaves(system.learner.state.params))
-        manner, *_ = (source.actors.prepare() for source in system.sources)
+        manner, *_ = (source.actors.remark() for source in system.sources)
         devices = settings.learner_devices(config), settings.actor_devices(config)
         self._say(overview(config, size, *devices, nodes, manner))
 
@@ -202,7 +202,7 @@ def overview(
     Args:
       learning, acting: devices of one host, the same on all.
       nodes: names of the hosts.
-      manner: how the environments are run, see `Rollouts.prepare`.
+      manner: how the environments are run, see `Rollouts.remark`.
     """
     workers, environments = config.actors.workers, config.actors.envs_per_worker
     actors = (

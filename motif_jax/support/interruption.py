@@ -76,12 +76,12 @@ class Interruption:
 
 
 @contextlib.contextmanager
-def deaf_processes() -> Iterator[None]:
+def deaf_processes(*more: signal.Signals) -> Iterator[None]:
     """Processes started inside never get SIGINT: Ctrl-C reaches the whole group, and the parent decides what it means.
 
-    They inherit the calling thread's mask, so it holds while they still import.
+    The same holds for `more` signals. They inherit the calling thread's mask, so it holds while they still import.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *more})
     try:
         yield
     finally:

@@ -7,11 +7,9 @@ import fcntl
 import os
 import select
 import signal
-from collections.abc import Callable
 
 # Its number is the seconds of grace: see `end_with_parent`.
 GRACE_SIGNAL = signal.SIGIO
-_GONE_SIGNAL = signal.SIGURG
 _PR_SET_PDEATHSIG = 1
 
 
@@ -32,21 +30,6 @@ def end_with_parent(lifeline: int) -> None:
     _signal_at_the_end(lifeline, GRACE_SIGNAL)
     if parent_is_gone(lifeline):
         signal.alarm(GRACE_SIGNAL)  # it came before
-
-
-def call_on_parent_death(lifeline: int, gone: Callable[[], None]) -> None:
-    """Calls `gone`, which may raise, in the main thread when the last writer of the pipe has closed it."""
-    signal.signal(_GONE_SIGNAL, lambda number, frame: gone())
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {_GONE_SIGNAL})
-    # An open file sends one signal.
-    _signal_at_the_end(os.open(f"/proc/self/fd/{lifeline}", os.O_RDONLY | os.O_NONBLOCK), _GONE_SIGNAL)
-    if parent_is_gone(lifeline):
-        gone()
-
-
-def ignore_parent_death() -> None:
-    """Undoes `call_on_parent_death`."""
-    signal.signal(_GONE_SIGNAL, signal.SIG_IGN)
 
 
 def parent_is_gone(lifeline: int) -> bool:

@@ -57,9 +57,9 @@ def hold(folder: Path) -> int | None:
     return None
 
 
-def remove_abandoned(parent: Path, prefix: str = "") -> None:
-    """Removes folders in `parent` whose names begin with `prefix` (by default those of processes) and that nobody holds."""
-    for folder in parent.glob(f"{prefix or _prefix()}*"):
+def remove_abandoned() -> None:
+    """Removes the folders that killed processes of this user left."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_prefix()}*"):
         with contextlib.suppress(FileNotFoundError):
             if not has_lock(folder) and time.time() - folder.stat().st_mtime < _YOUNG_SECONDS:
                 continue  # just being made
@@ -72,11 +72,10 @@ def remove_abandoned(parent: Path, prefix: str = "") -> None:
 @functools.cache
 def _process_folder(process: int) -> Path:
     """The folder of the process with this id: a forked child makes its own."""
-    parent = Path(tempfile.gettempdir())
-    remove_abandoned(parent)
-    folder = Path(tempfile.mkdtemp(prefix=_prefix(), dir=parent))
+    remove_abandoned()
+    folder = Path(tempfile.mkdtemp(prefix=_prefix()))
     while hold(folder) is None:  # removed by another process before it was locked
-        folder = Path(tempfile.mkdtemp(prefix=_prefix(), dir=parent))
+        folder = Path(tempfile.mkdtemp(prefix=_prefix()))
 
     @atexit.register
     def remove() -> None:
@@ -86,13 +85,18 @@ def _process_folder(process: int) -> Path:
     return folder
 
 
+def remove_own() -> None:
+    """Removes the folder of this process, which ends without the functions of `atexit`."""
+    shutil.rmtree(_process_folder(os.getpid()), ignore_errors=True)
+
+
 @contextlib.contextmanager
-def own_folders() -> Iterator[None]:
-    """Inside, folders that `tempfile` makes lie in the folder of this process."""
+def own_folders() -> Iterator[str]:
+    """Inside, folders that `tempfile` makes lie in the folder of this process, which it gives."""
     previous = tempfile.tempdir
     folder = _process_folder(os.getpid())
     tempfile.tempdir = str(folder)
     try:
-        yield
+        yield str(folder)
     finally:
         tempfile.tempdir = previous

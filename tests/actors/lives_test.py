@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
-import subprocess
-import tempfile
 import time
 from collections.abc import Mapping
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,16 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from motif_jax.actors import launchers
+from motif_jax.actors import actor_process
 from motif_jax.actors import pool as pool_module
-from motif_jax.actors.launchers import Death
-from motif_jax.actors.lives import Lives
 from motif_jax.actors.pool import ActorPool
 from motif_jax.envs.recall import Recall
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.support.files import no_room
 from tests.actors.pool_test import config, play
-from tests.processes import still_there, wait_until
+from tests.processes import process_table, still_there, wait_until
 
 
 def clock_ahead(monkeypatch: pytest.MonkeyPatch) -> list[float]:
@@ -36,36 +34,20 @@ def clock_ahead(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return ahead
 
 
-def test_a_death_is_counted_once_and_says_why() -> None:
-    lives = Lives(2)
-    lives.begin(1, generation=3, clock=10.0)
-    assert lives.is_up([0])
-    assert not lives.is_up([0, 1])
-    assert lives.late(14.0, seconds=5.0) == []
-    assert lives.late(16.0, seconds=5.0) == [1]
-    lives.came_up(1)
-    assert lives.late(16.0, seconds=5.0) == []
-    lives.blame(1, "it was too slow")
-    assert lives.end(Death(1, generation=2, code=-9), works=False) is None, "of its predecessor"
-    assert lives.end(Death(1, generation=3, code=-9), works=False) == "signal 9\nit was too slow"
-    assert lives.end(Death(1, generation=3, code=1), works=False) == "exit code 1"
-    assert lives.failures == [0, 2]
-    lives.end(Death(1, generation=3, code=1), works=True)
-    assert lives.failures == [0, 0]
-    lives.blame(1, "the process that it was forked from died, and its end was not told")
-    lives.begin(1, generation=4, clock=20.0)
-    assert lives.end(Death(1, generation=4, code=-9), works=True) == "signal 9"
+def server_of(pool: ActorPool) -> int:
+    """Process id of the one that the actors are children of."""
+    [parent] = {process_table()[pid][0] for pid in pool.pids()}
+    return parent
 
 
-@pytest.mark.slow
-def test_a_killed_process_is_replaced_in_its_ring_and_its_groups_unfinished_slot_is_dropped() -> None:
-    with ActorPool(config(games_per_process=1)) as pool:
+def test_a_killed_process_is_replaced_and_its_groups_unfinished_slot_is_dropped() -> None:
+    with ActorPool(config()) as pool:
         pool.start()
         episodes: list[dict[str, float]] = []
         play(pool, lambda: min(pool.next_episode()) > 2)
         episodes += pool.episodes()
         before = pool.pids()
-        victim = before[1]  # neither the first nor the last of the first group's ring
+        victim = before[1]
         os.kill(victim, signal.SIGKILL)
         play(pool, lambda: pool.restarts == 1 and pool.dropped_slots == 1)
         after = pool.pids()
@@ -82,26 +64,76 @@ def test_a_killed_process_is_replaced_in_its_ring_and_its_groups_unfinished_slot
     assert not still_there({victim, *after})
 
 
-def test_a_worker_that_hangs_before_it_is_up_is_taken_for_dead(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("moment", ["playing", "forking"])
+def test_another_server_is_started_when_it_was_killed_and_all_actors_are_renewed(
+    moment: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spawned: list[subprocess.Popen[bytes]] = []
+    with ActorPool(config()) as pool:
+        pool.start()
+        play(pool, lambda: len(pool.episodes()) > 0)
+        before, server = set(pool.pids()), server_of(pool)
+        if moment == "playing":
+            os.kill(server, signal.SIGKILL)
+        else:  # when it is to fork one that is replaced
+            start = BaseProcess.start
 
-    class Stopped(subprocess.Popen[bytes]):
-        """The first one is stopped before it has got its orders: without them it is not up, however fast it starts."""
+            def killed(process: BaseProcess) -> None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(server, signal.SIGKILL)
+                start(process)
 
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **kwargs)
-            if not spawned:
-                self.send_signal(signal.SIGSTOP)
-            spawned.append(self)
+            monkeypatch.setattr(BaseProcess, "start", killed)
+            os.kill(pool.pids()[0], signal.SIGKILL)
+        play(pool, lambda: pool.restarts >= len(before) and not before & set(pool.pids()))
+        wait_until(lambda: not still_there(before | {server}), "the end of the old ones", 90)
+        begun = pool.next_episode()
+        play(pool, lambda: min(pool.next_episode()) > max(begun) + 1)
+        assert server_of(pool) != server
+        after = set(pool.pids())
+    assert not still_there(after)
+    assert "the process that it was forked from died" in capfd.readouterr().err
 
-    monkeypatch.setattr(launchers.subprocess, "Popen", Stopped)
+
+def test_actors_that_cannot_be_forked_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ActorPool(config(workers=1)) as pool:
+        pool.start()
+        play(pool, lambda: len(pool.episodes()) > 0)
+
+        def fails(process: BaseProcess) -> None:
+            raise EOFError("unexpected EOF")
+
+        monkeypatch.setattr(BaseProcess, "start", fails)
+        monkeypatch.setattr(actor_process, "_PAUSE_SECONDS", 0.0)
+        os.kill(pool.pids()[0], signal.SIGKILL)
+        with pytest.raises(RuntimeError, match=r"no actor process can be started: EOFError"):
+            play(pool, lambda: False)
+
+
+class Stuck(Recall):
+    """The first one hangs before it is made."""
+
+    def __init__(self, name: str, file: str, **options: Any) -> None:
+        super().__init__(name, **options)
+        try:
+            Path(file).touch(exist_ok=False)
+        except FileExistsError:
+            return
+        time.sleep(1e6)
+
+    @staticmethod
+    def make_spec(name: str, *given: Any, file: str = "", **options: Any) -> EnvironmentSpec:
+        return Recall.make_spec(name, *given, **options)
+
+
+def test_a_worker_that_hangs_before_it_is_up_is_taken_for_dead(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     ahead = clock_ahead(monkeypatch)
-    patient = config(workers=1, timeout_seconds=1e6, start_timeout_seconds=240.0, start_method="exec")
+    game = {"env": "tests.actors.lives_test:Stuck", "options": {"delay": 2, "file": str(tmp_path / "made")}}
+    patient = config(workers=1, timeout_seconds=1e6, start_timeout_seconds=240.0, **game)
     with ActorPool(patient) as pool:
         pool.start()
-        wait_until(lambda: pool._lives.is_up(range(1, len(spawned))), "all others are up")
+        wait_until(lambda: any(process.is_up for process in pool._processes), "the other is up")
         ahead[0] = 1000.0
         play(pool, lambda: pool.restarts == 1)
         play(pool, lambda: len(pool.episodes()) > 0)
@@ -109,12 +141,44 @@ def test_a_worker_that_hangs_before_it_is_up_is_taken_for_dead(
     assert "it was not up after 240 seconds" in capfd.readouterr().err
 
 
+class Hangs(Recall):
+    """The first one hangs in a step, once there is a file of that name."""
+
+    def __init__(self, name: str, hang: str, **options: Any) -> None:
+        super().__init__(name, **options)
+        self._hang = Path(hang)
+
+    def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
+        if self._hang.exists():
+            self._hang.unlink()
+            time.sleep(1e6)
+        return super().step(action, out)
+
+    @staticmethod
+    def make_spec(name: str, *given: Any, hang: str = "", **options: Any) -> EnvironmentSpec:
+        return Recall.make_spec(name, *given, **options)
+
+
+def test_a_worker_that_does_not_answer_is_taken_for_dead(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hang = tmp_path / "hang"
+    game = {"env": "tests.actors.lives_test:Hangs", "options": {"delay": 2, "hang": str(hang)}}
+    with ActorPool(config(workers=1, groups_per_worker=1, timeout_seconds=2.0, **game)) as pool:
+        pool.start()
+        play(pool, lambda: len(pool.episodes()) > 0)
+        hang.touch()
+        play(pool, lambda: pool.restarts == 1)
+        play(pool, lambda: len(pool.episodes()) > 0)
+    assert "it did not answer for 2 seconds" in capfd.readouterr().err
+
+
 def test_workers_that_nobody_reads_are_not_taken_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     """Inference compiles while the actors start, which may take long."""
     ahead = clock_ahead(monkeypatch)
     with ActorPool(config(workers=1, start_timeout_seconds=240.0)) as pool:
         pool.start()
-        wait_until(lambda: pool._lives.is_up(range(len(pool.pids()))), "all are up")
+        wait_until(lambda: all(process.is_up for process in pool._processes), "all are up")
         ahead[0] = 1000.0
         clock = pool._clock
         wait_until(lambda: pool._clock > clock + 1000.5, "some looks after that")
@@ -186,15 +250,14 @@ def test_a_full_disk_in_an_actor_ends_the_run_at_once(
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_files_of_a_killed_engine_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+def test_files_of_a_killed_engine_are_removed(temporary: Path) -> None:
     game = {"env": "NetHackScore-v1", "options": {"max_episode_steps": 10}}
-    with ActorPool(config(workers=1, **game)) as pool:
+    with ActorPool(config(workers=1, groups_per_worker=1, **game)) as pool:
         pool.start()
         play(pool, lambda: len(pool.episodes()) > 0)
-        files = set(tmp_path.glob("*/0/*"))
+        files = set(temporary.glob("*/*/*"))
         os.kill(pool.pids()[0], signal.SIGKILL)
         play(pool, lambda: pool.restarts == 1 and len(pool.episodes()) > 0)
         assert files
         assert not any(path.exists() for path in files)
-    assert list(tmp_path.iterdir()) == []
+    assert list(temporary.iterdir()) == []

@@ -5,11 +5,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
 import struct
 import subprocess
 import sys
-import tempfile
 import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,14 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from motif_jax.actors import folders
-from motif_jax.actors.inline import InlineActors
-from motif_jax.actors.member import RECORD
+from motif_jax.actors.actor import RECORD
 from motif_jax.actors.pool import ActorPool
 from motif_jax.actors.rollouts import ActorsConfig, Rollouts
 from tests.actors.lives_test import clock_ahead
 from tests.processes import (
     REPOSITORY,
+    descendants,
     still_there,
     unused_shared_memory,
     wait_until,
@@ -121,55 +118,24 @@ def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
         pids = asked(parent)["pids"]
         assert isinstance(pids, list)
         assert len(pids) == 4
+        children = descendants(parent.pid)
         assert len(list(tmp_path.glob("*/*/*"))) > 0, "the engine keeps files: they are to be removed"
         parent.kill()
         parent.wait()
-        wait_until(lambda: not still_there(set(pids)), "the workers' end")
+        wait_until(lambda: not still_there(children), "the workers' end, and their server's")
     wait_until(lambda: unused_shared_memory() <= shared_before, "no shared memory is left")
-    wait_until(lambda: list(tmp_path.iterdir()) == [], "no file is left", 60)
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_a_pool_that_is_closed_dismisses_its_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They remove their own files, and leave its folder to it."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+def test_a_pool_that_is_closed_dismisses_its_workers(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They remove their own files."""
     # None is killed that only comes late.
     monkeypatch.setattr("motif_jax.actors.pool._CLOSE_SECONDS", 240.0)
-    kept: list[list[str]] = []
-    remove = shutil.rmtree
-
-    def looked(path: Path, ignore_errors: bool) -> None:
-        if path.parent == tmp_path:
-            kept.append([entry.name for entry in path.iterdir()])
-        remove(path, ignore_errors=ignore_errors)
-
-    monkeypatch.setattr(shutil, "rmtree", looked)
     with ActorPool(ActorsConfig(**config(workers=1))) as pool:  # type: ignore[arg-type]
         pool.start()
         while not pool.ready(0.2):
             pass
-    assert kept == [["lock"]]
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("kind", [ActorPool, InlineActors])
-def test_every_start_removes_what_killed_runs_of_both_modes_left(
-    kind: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    left, descriptor = folders.create()
-    os.close(descriptor)
-    code = (
-        "import os, signal; from motif_jax.support.tempdirs import _process_folder; _process_folder(os.getpid());"
-        "os.kill(os.getpid(), signal.SIGKILL)"
-    )
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    subprocess.run([sys.executable, "-c", code], env=environment, cwd=REPOSITORY, check=False)
-    # Killed before there was a lock.
-    unlocked = left.with_name(f"{left.name}x")
-    unlocked.mkdir()
-    os.utime(unlocked, (0, 0))
-    assert len(list(tmp_path.iterdir())) == 3
-    with kind(ActorsConfig(**config(workers=1))) as actors:  # type: ignore[arg-type]
-        actors.start()
-        assert len(list(tmp_path.iterdir())) == (1 if kind is ActorPool else 0)
-    assert list(tmp_path.iterdir()) == []
+        assert len(list(temporary.iterdir())) == 2
+    assert list(temporary.iterdir()) == []

@@ -13,7 +13,6 @@ import jax
 import pytest
 from ml_collections import ConfigDict
 
-from motif_jax.actors import tuning
 from motif_jax.benchmarks import _agents, actors, learning
 
 REPOSITORY = Path(__file__).parents[2]
@@ -21,7 +20,6 @@ TINY: dict[str, dict[str, Any]] = {
     "actors": {
         "workers": 1,
         "envs_per_worker": 4,
-        "games_per_process": "auto",
         "rollout": 8,
         "steps": 40,
     },
@@ -65,7 +63,6 @@ def test_benchmark_gives_a_ratio_of_two_measurements(name: str, monkeypatch: pyt
     # No number is looked at that has to be exact, and some times are fixed where options say nothing of them.
     monkeypatch.setattr(_agents, "calls_per_second", lambda call, seconds: timed(call, min(seconds, 0.05)))
     monkeypatch.setattr(actors, "_PARENT_SECONDS", 0.02)
-    monkeypatch.setattr(tuning, "games_per_process", lambda config: 1)
     line = run(name, **TINY[name])
     assert line["benchmark"] == name
     assert line["value"] > 0
@@ -86,7 +83,6 @@ def test_benchmark_gives_a_ratio_of_two_measurements(name: str, monkeypatch: pyt
         assert line["beside"]["what"] == "the network of minigrid"
     if name == "actors":
         assert line["one_game"]["ratio"] == pytest.approx(line["value"] / line["one_game"]["value"])
-        assert line["games_per_process"] == 1
         assert line["parent_microseconds_per_step"] >= max(line["parent_parts"].values())
         assert 0.1 < line["megabytes_per_game"] < 200
 

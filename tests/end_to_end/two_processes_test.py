@@ -122,8 +122,8 @@ def lose_and_check(run: Run, programs: list[Program], victim: int, how: signal.S
     """One host dies or falls silent: the other ends by itself in time, and nothing of either is left."""
     lost, survivor = programs[victim], programs[1 - victim]
     survivors, everything = ({p.pid, *descendants(p.pid)} for p in (survivor, lost))
-    # A host, the server that its actors are forked from, and a process for each of their groups.
-    assert len(survivors) == len(everything) == 6
+    # A host, the server that its actors are forked from, multiprocessing's tracker, and a process for each of their groups.
+    assert len(survivors) == len(everything) == 7
     lost.send(how)
     if how == signal.SIGKILL:
         assert lost.wait() == -signal.SIGKILL

@@ -93,10 +93,6 @@ def test_rewards_of_texts_are_computed_beside_the_learner(monkeypatch: pytest.Mo
             "config.batch_size=72: must be rollouts that divide",
         ),
         ({"actors__workers": 10**8}, "config.actors.workers=100000000: so many processes need about"),
-        (
-            {"actors__games_per_process": "0"},
-            "config.actors.games_per_process='0': must be 'auto' or a number above 0",
-        ),
         ({"actors__cores": "0"}, "config.actors.cores='0': must be 'auto', '', or 2 different cores"),
         ({"devices__actor": "0,0"}, "config.devices.actor='0,0'"),
         ({"devices__actor": "0,1,2"}, "config.actors.workers=2: must be a multiple of the 3 devices"),

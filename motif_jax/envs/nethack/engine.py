@@ -24,12 +24,6 @@ _SCORE_FILES = ("record", "logfile", "xlogfile")
 _BIRTHDAY = "ubirthday"
 
 
-def preload() -> None:
-    """Prepares what all engines of this process and its forks share."""
-    if no_use_of_keeping() is None:
-        KeptLibrary(DLPATH).close()
-
-
 class NetHackEngine:
     """NetHack through nle's compiled module, with reseeding off and the moon fixed.
 

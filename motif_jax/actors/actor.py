@@ -1,0 +1,162 @@
+"""An actor process: it plays the environments of one group.
+
+A command arrives through a pipe for each row, and a record of the row that was written goes back. The process ends when nobody
+holds the writing end of its commands any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import multiprocessing
+import os
+import shutil
+import struct
+import sys
+import tempfile
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from multiprocessing import reduction, util
+from multiprocessing.connection import Connection
+from typing import Any
+
+from motif_jax.actors.group import SlotGroup, place_numbers, start_delay
+from motif_jax.actors.rollouts import RESET_ROW, ActorsConfig
+from motif_jax.actors.slots import SlotLayout, Slots
+from motif_jax.envs import registry
+from motif_jax.support import tempdirs
+from motif_jax.support.files import full_disk
+from motif_jax.support.parent_death import end_with_parent, parent_is_gone
+
+# Fixed-size records; a pipe passes writes below 4096 bytes on as a whole.
+COMMAND = struct.Struct("<3i")  # generation, slot, row whose actions lie ready
+RECORD = struct.Struct("<4i")  # generation, group, slot, row that has been written
+# Kinds of reports.
+UP, EPISODE, ERROR, FULL_DISK = "up", "episode", "error", "full disk"
+_TRACEBACK_LIMIT = 3000
+
+
+class Descriptor:
+    """A file descriptor that an argument of a new process holds; the process gets one of its own."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __reduce__(self) -> Any:
+        return _received, (reduction.DupFd(self.number),)
+
+
+def _received(passed: Any) -> Descriptor:
+    return Descriptor(passed.detach())
+
+
+@dataclass(frozen=True)
+class ActorOrders:
+    """What an actor process is started with.
+
+    Attributes:
+      layout: of the slots.
+      group: whose environments it plays.
+      generation: how many processes have played the group before.
+      resumes: environments that are remembered continue.
+      forget: they begin new episodes all the same: rebuilt, they have ended a process again.
+      variables: of the environment; a server has those of the moment at which it was started.
+      temporary: folder for temporary files.
+      memory: of the slots.
+      commands, records: a pipe's reading end, and the writing end of another that all processes share.
+      reports: takes (kind, content).
+    """
+
+    config: ActorsConfig
+    layout: SlotLayout
+    group: int
+    generation: int
+    resumes: bool
+    forget: bool
+    variables: Mapping[str, str]
+    temporary: str
+    memory: Descriptor
+    commands: Descriptor
+    records: Descriptor
+    reports: Connection
+
+
+def serve(orders: ActorOrders) -> None:
+    """Plays until the pipe of commands ends; errors go to the pool, which shows one if a restart does not help."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    end_with_parent(parent.sentinel)
+    gc.freeze()  # forked processes share what was imported: the collector need not write there
+    os.dup2(2, 1)  # standard output is the pool's own: whatever an engine prints goes to the log
+    os.environ.update(orders.variables)
+    tempfile.tempdir = orders.temporary
+    try:
+        with tempdirs.own_folders() as folder:
+            os.environ["TMPDIR"] = folder
+            try:
+                _play(orders)
+            except BrokenPipeError:  # the pool's process is gone
+                return
+            except Exception as error:
+                with contextlib.suppress(BrokenPipeError):
+                    orders.reports.send(_as_report(error, folder))
+                sys.exit(1)
+    finally:
+        tempdirs.remove_own()  # a forked process calls nothing at its exit
+        if parent_is_gone(
+            parent.sentinel
+        ):  # a pool that was killed has left the folder of its server's socket
+            shutil.rmtree(util.get_temp_dir(), ignore_errors=True)
+
+
+def _play(orders: ActorOrders) -> None:
+    config, group, generation = orders.config, orders.group, orders.generation
+    worker = group // config.groups_per_worker
+    _settle(config, worker)
+    slots = Slots(orders.layout, orders.memory.number)
+
+    def on_episode(record: dict[str, float]) -> None:
+        orders.reports.send((EPISODE, record))
+
+    places = place_numbers(
+        config.seed, config.first_env + group * config.envs_per_group, config.envs_per_group
+    )
+    environments = registry.make_group(config.env, config.envs_per_group, places, **config.options)
+    games = SlotGroup(config, environments, slots, group, on_episode)
+    if orders.forget:
+        games.forget()
+    if generation == 0:
+        start_delay(config.seed, worker, config.warmup_seconds)
+    orders.reports.send((UP, None))
+    resumes = bool(config.remembered) and (generation > 0 or orders.resumes)
+    warmup_steps = config.warmup_steps if generation == 0 else 0
+    commands, records = orders.commands.number, orders.records.number
+    while len(command := os.read(commands, COMMAND.size)) == COMMAND.size:
+        sender, slot, row = COMMAND.unpack(command)
+        if sender < generation:
+            continue  # meant for a process before this one
+        if row != RESET_ROW:
+            games.step(slot, row)
+        elif resumes:
+            games.resume(slot)
+        else:
+            games.reset(slot, warmup_steps)
+        os.write(records, RECORD.pack(generation, group, slot, row + 1))
+    games.close()
+
+
+def _settle(config: ActorsConfig, worker: int) -> None:
+    """Keeps the process to its worker's core, where the system lets it."""
+    with contextlib.suppress(OSError):  # one of the worker's groups need not preempt the other
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    if config.cores:
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, {config.cores[worker]})
+
+
+def _as_report(error: Exception, folder: str) -> tuple[str, Any]:
+    """A full disk as its number and the file (`folder` if none is named), any other error as a traceback."""
+    if (full := full_disk(error)) is not None:
+        return FULL_DISK, (full.errno, str(full.filename or folder))
+    return ERROR, "".join(traceback.format_exception(error))[-_TRACEBACK_LIMIT:]

@@ -1,0 +1,160 @@
+"""The pool's side of an actor process: start, death, replacement."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from multiprocessing import resource_tracker, util
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from motif_jax.actors.actor import ActorOrders, Descriptor, serve
+from motif_jax.support.interruption import deaf_processes
+
+METHODS = ("auto", "fork", "exec")
+_STARTS, _PAUSE_SECONDS = 5, 0.2
+# What multiprocessing gives for a process whose server died.
+_SERVER_LOST = 255
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+class ActorProcess:
+    """The process that plays a group, and those that replace it.
+
+    Args:
+      method: one of `METHODS`.
+      modules: imported by the server that processes are forked from.
+
+    Attributes:
+      writes_to: descriptor that commands are written to, the same for all processes of the group.
+      reports: what the running process reports.
+      is_up: whether it has reported that its environments are made.
+      is_killed: whether `kill` was called on the running process.
+      started_at: by the pool's clock.
+      failures: deaths since the group finished a slot.
+      error: what the process reported last, or why it was killed.
+    """
+
+    def __init__(self, method: str, modules: Iterable[str]) -> None:
+        self._forked, self._modules = method != "exec", [serve.__module__, *modules]
+        self.reads_from, self.writes_to = os.pipe()
+        self.process: BaseProcess | None = None
+        self.reports: Connection | None = None
+        self.started_at = 0.0
+        self.is_up = self.is_killed = False
+        self.failures = 0
+        self.error = ""
+
+    @property
+    def sentinel(self) -> int:
+        assert self.process is not None
+        return self.process.sentinel
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        assert self.process.pid is not None
+        return self.process.pid
+
+    def start(self, clock: float, **orders: Any) -> None:
+        """Starts a process with `orders` of `ActorOrders`, besides its pipes.
+
+        Raises:
+          RuntimeError: none could be started.
+        """
+        self._close_reports()
+        self.started_at, self.is_up, self.is_killed, self.error = clock, False, False, ""
+        context: Any = multiprocessing.get_context("forkserver" if self._forked else "spawn")
+        if self._forked:
+            context.set_forkserver_preload(self._modules)  # of a server that starts from now on
+            util.get_temp_dir()  # of its socket, which all processes know then
+        resource_tracker.ensure_running()  # which lets SIGINT and SIGTERM through again
+        for left in reversed(range(_STARTS)):
+            self.reports, theirs = context.Pipe(duplex=False)
+            given = ActorOrders(
+                **orders,
+                variables=dict(os.environ),
+                temporary=tempfile.gettempdir(),
+                commands=Descriptor(self.reads_from),
+                reports=theirs,
+            )
+            self.process = context.Process(target=serve, args=(given,))
+            try:
+                with theirs, _server_settings():
+                    self.process.start()
+                return
+            except (OSError, EOFError) as error:  # the server died, and the next attempt starts another
+                self._close_reports()
+                if not left:
+                    raise RuntimeError(f"no actor process can be started: {error!r}") from error
+                time.sleep(_PAUSE_SECONDS)
+
+    def take_reports(self) -> Iterator[tuple[str, Any]]:
+        """Yields (kind, content) of what has been reported and not yet been read."""
+        assert self.reports is not None
+        with contextlib.suppress(EOFError, OSError):  # the process has ended
+            while self.reports.poll():
+                yield self.reports.recv()
+
+    def kill(self, reason: str) -> None:
+        self.error, self.is_killed = reason, True
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
+    def cause_of_death(self) -> str:
+        """Why the process has ended, in a line and what it reported."""
+        assert self.process is not None
+        code = self.process.exitcode
+        if code == _SERVER_LOST:
+            with contextlib.suppress(ProcessLookupError):  # it goes on, and nobody would see its end
+                os.kill(self.pid, signal.SIGKILL)
+            reason = "the process that it was forked from died"
+        else:
+            reason = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+        return f"{reason}\n{self.error}" if self.error else reason
+
+    def dismiss(self) -> None:
+        """Closes the pipe of commands, on which the process ends."""
+        os.close(self.writes_to)
+        os.close(self.reads_from)
+
+    def end(self, deadline: float) -> bool:
+        """Waits for the end of a process that was dismissed, and kills it where it comes too late: returns whether it was in time."""
+        in_time = True
+        if self.process is not None and self.process.pid is not None:
+            self.process.join(max(0.0, deadline - time.monotonic()))
+            in_time = not self.process.is_alive()
+            if not in_time:
+                self.kill("")
+                self.process.join()
+        self._close_reports()
+        return in_time
+
+    def _close_reports(self) -> None:
+        if self.reports is not None:
+            self.reports.close()
+
+
+@contextlib.contextmanager
+def _server_settings() -> Iterator[None]:
+    """A server that starts inside, and what it forks, has no thread pools of numeric libraries and no signals of a process group.
+
+    The pool decides what those mean.
+    """
+    before = {name: os.environ.get(name) for name in _ONE_THREAD}
+    os.environ.update(_ONE_THREAD)
+    try:
+        with deaf_processes(signal.SIGTERM, signal.SIGUSR1):
+            yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

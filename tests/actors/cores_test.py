@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+
+import pytest
+
+from motif_jax.actors import cores
+from motif_jax.actors.cores import Cores
+from motif_jax.actors.pool import ActorPool
+from tests.actors.pool_test import config, wait_for_groups
+
+
+def test_trainings_side_by_side_keep_to_different_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A core is given once, and given back."""
+    # Names of the test's own: trainings of other tests come and go meanwhile.
+    monkeypatch.setattr(cores, "os", SimpleNamespace(**{**vars(os), "getuid": lambda: f"test_{os.getpid()}"}))
+    usable = os.sched_getaffinity(0)
+    first, second = Cores(1), Cores(1)
+    assert set(first.numbers) <= usable
+    assert len(first.numbers) == (1 if len(usable) > 1 else 0)
+    assert not set(first.numbers) & set(second.numbers)
+    taken = first.numbers
+    first.close()
+    third = Cores(1)
+    assert third.numbers == taken
+    assert Cores(len(usable)).numbers == (), "one core is left for everything else"
+    second.close()
+    third.close()
+
+
+def test_actors_keep_to_the_cores_that_they_are_given() -> None:
+    core = min(os.sched_getaffinity(0))
+    with ActorPool(config(cores=[core, core])) as pool:
+        pool.start()
+        wait_for_groups(pool, 4)
+        assert {frozenset(os.sched_getaffinity(pid)) for pid in pool.pids()} == {frozenset({core})}
+        assert os.sched_getaffinity(0) >= {core}
