@@ -2,10 +2,9 @@
 
 nle loads a private copy of its library for each game, because the game lives in the library's global variables. The
 processor's caches cannot share the equal code of those copies: with twenty games in turns a step costs three times as
-much. Three remedies:
+much. Two remedies:
 
 * Pages that are never written are mapped from the one installed file, which gives back a third of the time.
-* Calls inside the library jump directly, not through each game's own table of addresses, which also fills the caches.
 * The library stays loaded from game to game; restoring its variables replaces reloading it (`KeptLibrary`).
 """
 
@@ -22,12 +21,19 @@ import sys
 import weakref
 from collections.abc import Callable
 
-from motif_jax.envs.nethack import elf
-
 _NAME = "nle.so"
 _MAP_FIXED = 0x10
 _PUNCH_HOLE = 3  # and keep the file's size
-_JUMP, _JUMP_AT_ONCE = struct.Struct("<Bi"), 0xE9
+# Of ELF files, 64 bits: header; segment (type, flags, offset, address, physical address, bytes in the file, bytes in memory,
+# alignment); entry of the loader's table (tag, value).
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SEGMENT = struct.Struct("<IIQQQQQQ")
+_ENTRY = struct.Struct("<qQ")
+_LOAD, _DYNAMIC, _STACK, _RELRO = 1, 2, 0x6474E551, 0x6474E552
+_EXECUTE, _WRITE, _READ = 1, 2, 4
+_END, _NEEDED, _STRINGS, _SYMBOLS, _STRINGS_SIZE, _SYMBOL_SIZE = 0, 1, 5, 6, 10, 11
+# Tags of the functions that the loader calls after loading and before unloading: a single one, a table of pointers, its bytes.
+_INIT, _FINI = (12, 25, 27), (13, 26, 28)
 
 
 def no_use_of_keeping() -> str | None:
@@ -43,39 +49,10 @@ def no_use_of_keeping() -> str | None:
     return None
 
 
-class _Installed:
-    """The installed library: `descriptor`, kept open, `layout`, and `calls`, pages of stubs that jump directly.
-
-    All copies map that open file, so the file may be replaced while games are played.
-    """
-
-    def __init__(self, path: str) -> None:
-        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self.path = f"/proc/self/fd/{self.descriptor}"
-        self.layout = elf.layout(self.path)
-        self.calls: tuple[int, elf.Segment] | None = None
-
-    def bind(self, base: int) -> None:
-        """Fills `calls` from the loader's results in the first copy, at `base`; they are the same in all others."""
-        stubs, end = self.layout.stubs, self.layout.end
-        if self.calls is not None or not stubs:
-            return
-        start = min(stubs).address // mmap.PAGESIZE * mmap.PAGESIZE
-        stop = -(-(max(stubs).address + _JUMP.size) // mmap.PAGESIZE) * mmap.PAGESIZE
-        code = next(
-            segment for segment in self.layout.read_only if 0 <= start - segment.address < segment.length
-        )
-        pages = bytearray(ctypes.string_at(base + start, stop - start))
-        for address, slot in stubs:
-            target = ctypes.c_size_t.from_address(base + slot).value - base
-            if 0 <= target < end:
-                _JUMP.pack_into(pages, address - start, _JUMP_AT_ONCE, target - address - _JUMP.size)
-        file = os.memfd_create("nle calls", os.MFD_CLOEXEC)
-        os.write(file, pages)
-        self.calls = file, elf.Segment(0, start, stop - start, code.protection)
-
-
-_installed = functools.cache(_Installed)
+@functools.cache
+def _installed(path: str) -> int:
+    """The installed library, kept open: all copies map that open file, so it may be replaced while games are played."""
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 @functools.cache
@@ -87,13 +64,53 @@ def _libc() -> ctypes.CDLL:
     return library
 
 
-def _loaded_at(inode: int) -> int:
-    with open("/proc/self/maps", encoding="utf-8") as maps:
-        for line in maps:
-            fields = line.split(None, 5)
-            if len(fields) == 6 and int(fields[4]) == inode and _NAME in fields[5] and not int(fields[2], 16):
-                return int(fields[0].split("-")[0], 16)
-    raise OSError(f"no library with inode {inode} is loaded")
+class _Loaded:
+    """Addresses of a loaded library, from the loader's record of it (`link_map`) and the library's own headers.
+
+    Attributes:
+      read_only: (address, offset in the file, bytes, protection) of parts without variables, in whole pages.
+      data: (address, bytes) of variables that the file and the loader fill.
+      zeros: (address, bytes) of variables that begin as zero.
+    """
+
+    def __init__(self, handle: int) -> None:
+        self._base, _, self._table = (ctypes.c_size_t * 3).from_address(handle)
+        header = _HEADER.unpack(ctypes.string_at(self._base, _HEADER.size))
+        headers = ctypes.string_at(self._base + header[5], header[10] * _SEGMENT.size)
+        parts = list(_SEGMENT.iter_unpack(headers))
+        # The loader writes that only once, and then protects its whole pages.
+        protected = [
+            (part[3], (part[3] + part[6]) // mmap.PAGESIZE * mmap.PAGESIZE)
+            for part in parts
+            if part[0] == _RELRO
+        ]
+        self.read_only, self.data, self.zeros = [], [], []
+        for kind, flags, offset, address, _, filled, whole, _ in parts:
+            if kind != _LOAD:
+                continue
+            if flags & _WRITE:
+                start = max([address, *(stop for begin, stop in protected if begin < address + whole)])
+                middle, stop = max(start, address + filled), max(start, address + whole)
+                self.data.append((self._base + start, middle - start))
+                self.zeros.append((self._base + middle, stop - middle))
+            else:
+                skew = offset % mmap.PAGESIZE
+                length = (filled + skew + mmap.PAGESIZE - 1) // mmap.PAGESIZE * mmap.PAGESIZE
+                protection = (mmap.PROT_READ if flags & _READ else 0) | (
+                    mmap.PROT_EXEC if flags & _EXECUTE else 0
+                )
+                self.read_only.append((self._base + address - skew, offset - skew, length, protection))
+
+    def functions(self, tags: tuple[int, int, int]) -> list[Callable[..., None]]:
+        """The functions that the loader calls by the entries `tags`: the single one first, then the table's."""
+        entries, address = {}, self._table
+        while (entry := _ENTRY.unpack(ctypes.string_at(address, _ENTRY.size)))[0] != _END:
+            entries[entry[0]] = entry[1]
+            address += _ENTRY.size
+        single, table, size = (entries.get(tag, 0) for tag in tags)
+        pointers = (ctypes.c_size_t * (size // 8)).from_address(self._base + table)
+        kind = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+        return [kind(at) for at in [*([self._base + single] if single else []), *pointers]]
 
 
 class KeptLibrary:
@@ -108,12 +125,10 @@ class KeptLibrary:
 
     def __init__(self, path: str) -> None:
         installed = _installed(path)
-        layout = installed.layout
-        self._head = os.pread(installed.descriptor, mmap.PAGESIZE, 0)
         file = os.memfd_create(_NAME, os.MFD_CLOEXEC)
         self._path = f"/proc/self/fd/{file}"
         try:
-            shutil.copyfile(installed.path, self._path)
+            shutil.copyfile(f"/proc/self/fd/{installed}", self._path)
             # At once, not name by name when a name is first needed: all of it is to stay.
             self._library = ctypes.CDLL(self._path, mode=os.RTLD_NOW | os.RTLD_LOCAL)
         except OSError:
@@ -121,25 +136,21 @@ class KeptLibrary:
             raise
         self._unload = weakref.finalize(self, _unload, self._library._handle, self._path, file)
         self._unload.atexit = False
-        base = _loaded_at(os.fstat(file).st_ino)
-        installed.bind(base)
-        for segment in layout.read_only:
-            _map(base, segment, installed.descriptor)
+        loaded = _Loaded(self._library._handle)
+        for address, offset, length, protection in loaded.read_only:
+            _map(address, length, protection, installed, offset)
             # Nobody reads that part of the copy any more: the memory is given back where the system knows how. Its first and last
             # page may hold a part of what is written, too.
-            inside = max(0, segment.length - 2 * mmap.PAGESIZE)
-            _libc().fallocate(file, _PUNCH_HOLE, segment.offset + mmap.PAGESIZE, inside)
-        if installed.calls is not None:
-            calls, pages = installed.calls
-            _map(base, pages, calls)
-        self._data = [(base + at, ctypes.string_at(base + at, stop - at)) for at, stop in layout.data]
-        self._zeros = [(base + at, stop - at) for at, stop in layout.zeros]
+            inside = max(0, length - 2 * mmap.PAGESIZE)
+            _libc().fallocate(file, _PUNCH_HOLE, offset + mmap.PAGESIZE, inside)
+        self._data = [(address, ctypes.string_at(address, size)) for address, size in loaded.data]
+        self._zeros = loaded.zeros
         # What the loader calls, in its order.
-        self._first = _functions(base, layout.first)
-        self._last = _functions(base, layout.last)[::-1]
+        self._first, self._last = loaded.functions(_INIT), loaded.functions(_FINI)[::-1]
 
     def stand_in(self) -> bytes:
-        return elf.pointing_to(self._path, self._head)
+        """An empty library that depends on this copy."""
+        return _pointing_to(self._path)
 
     def long(self, name: str) -> ctypes.c_long:
         """The value of a global variable of type long; ValueError for an unknown name."""
@@ -172,24 +183,52 @@ def _unload(handle: int, path: str, file: int) -> None:
         _ctypes.dlclose(still_there._handle)
 
 
-def _map(base: int, segment: elf.Segment, descriptor: int) -> None:
-    address, flags = base + segment.address, mmap.MAP_PRIVATE | _MAP_FIXED
-    got = _libc().mmap(address, segment.length, segment.protection, flags, descriptor, segment.offset)
-    if got != address:
-        raise _failed("mapping the engine's code")
+def _map(address: int, length: int, protection: int, descriptor: int, offset: int) -> None:
+    flags = mmap.MAP_PRIVATE | _MAP_FIXED
+    if _libc().mmap(address, length, protection, flags, descriptor, offset) != address:
+        number = ctypes.get_errno()
+        raise OSError(number, f"mapping the engine's code: {os.strerror(number)}")
 
 
-def _functions(base: int, calls: elf.Calls) -> list[Callable[..., None]]:
-    """The functions of `calls` in a library at `base`: its own first, then the table's."""
-    kind = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
-    table = (ctypes.c_size_t * calls.entries).from_address(base + calls.table)
-    own = [base + calls.function] if calls.function else []
-    return [kind(address) for address in [*own, *table]]
-
-
-def _failed(what: str) -> OSError:
-    number = ctypes.get_errno()
-    return OSError(number, f"{what}: {os.strerror(number)}")
+def _pointing_to(path: str) -> bytes:
+    """An empty library for x86-64 that depends on the one at `path` (with a slash), so that symbols resolve there."""
+    strings = b"\0" + os.fsencode(path) + b"\0"
+    table_at = _HEADER.size + 3 * _SEGMENT.size
+    table_bytes, symbol_bytes = 6 * _ENTRY.size, 24
+    symbols_at = table_at + table_bytes
+    strings_at = symbols_at + symbol_bytes
+    whole, flags = strings_at + len(strings), _READ | _WRITE
+    header = (
+        b"\x7fELF\x02\x01\x01",
+        3,
+        62,
+        1,
+        0,
+        _HEADER.size,
+        0,
+        0,
+        _HEADER.size,
+        _SEGMENT.size,
+        3,
+        0,
+        0,
+        0,
+    )
+    parts = (
+        (_LOAD, flags, 0, 0, 0, whole, whole, mmap.PAGESIZE),
+        (_DYNAMIC, flags, table_at, table_at, table_at, table_bytes, table_bytes, 8),
+        (_STACK, flags, 0, 0, 0, 0, 0, 16),  # without it the loader would make the stacks executable
+    )
+    entries = (
+        (_NEEDED, 1),
+        (_STRINGS, strings_at),
+        (_SYMBOLS, symbols_at),
+        (_STRINGS_SIZE, len(strings)),
+        (_SYMBOL_SIZE, symbol_bytes),
+        (_END, 0),
+    )
+    packed = [_HEADER.pack(*header), *(_SEGMENT.pack(*part) for part in parts)]
+    return b"".join([*packed, *(_ENTRY.pack(*entry) for entry in entries), bytes(symbol_bytes), strings])
 
 
 def set_long(path: str, name: str, value: int) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from motif_jax.envs import registry
-from motif_jax.envs.nethack import elf, library
+from motif_jax.envs.nethack import library
 from motif_jax.envs.nethack.engine import DLPATH, NetHackEngine
 from motif_jax.envs.nethack.game import END_DEATH, END_LIMIT, Game, game_seeds
 
@@ -82,16 +82,6 @@ def test_code_pages_come_from_the_installed_file():
     del engine, engines  # an engine that nobody closes goes too
     gc.collect()
     assert code_inodes() == before
-
-
-def test_a_layout_says_what_is_never_written():
-    layout = elf.layout(DLPATH)
-    assert any(segment.protection & 4 for segment in layout.read_only)
-    for segment in layout.read_only:
-        assert not segment.protection & 2
-        assert segment.offset % 4096 == segment.address % 4096 == segment.length % 4096 == 0
-    [(start, stop)], [(zeros, end)] = layout.data, layout.zeros
-    assert start % 4096 == 0 < start < stop == zeros < end == layout.end
 
 
 def test_where_libraries_cannot_be_kept_they_are_loaded_anew_which_is_said(monkeypatch):
