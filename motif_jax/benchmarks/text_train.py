@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -76,20 +77,22 @@ def run(config: ConfigDict) -> dict[str, Any]:
     }
     frozen = {"target": {"trunks": {TARGET: params["trunks"][TARGET]}, "heads": params["target_heads"]}}
     objective = Objective(network, RULES["ilql"], ImplicitQSettings(0.99, 0.7), Weights(conservative=1e-4))
-    plain = _Plain(objective)
-    ours, theirs = (_gradient(each, learned, frozen) for each in (objective.terms, plain.terms))
+    gradients = {"ours": _gradient(objective.terms), "plain": _gradient(_Plain(objective).terms)}
+    programs = {name: jax.jit(gradient) for name, gradient in gradients.items()}
     found: dict[str, Any] = {}
     for name, share in _SHARES.items():
         batch = _batch(chosen, share, config.seed)
-        part = Part(batch, implicit_q.counts(batch, objective.settings))
-        sides = {"ours": functools.partial(ours, part), "plain": functools.partial(theirs, part)}
-        apart = _apart(*(side() for side in sides.values()))
-        tokens = batch.tokens.size
-        flops = [_flops(method, learned, frozen, part) for method in (objective.terms, plain.terms)]
+        arguments = learned, frozen, Part(batch, implicit_q.counts(batch, objective.settings))
+        sides = {side: functools.partial(program, *arguments) for side, program in programs.items()}
+        ours, theirs = (side() for side in sides.values())
+        # The norm of the difference of both gradients, by that of one.
+        apart = float(optax.tree.norm(optax.tree.sub(ours, theirs)) / optax.tree.norm(theirs))
+        del ours, theirs
+        flops = {side: _language.product_flops(gradient, *arguments) for side, gradient in gradients.items()}
         found[name] = {
-            **_language.rates(config, sides, tokens),
             "apart": apart,
-            "flops": flops[1] / flops[0],
+            "flops": flops["plain"] / flops["ours"],
+            **_language.rates(config, sides, batch.tokens.size),
         }
     half, quarter = found["half"], found["quarter"]
     batch = _batch(chosen, _SHARES["half"], config.seed)
@@ -135,25 +138,11 @@ def _step(objective: Objective, learned: Any, target: Any, batch: TextBatch, mic
     }
 
 
-def _apart(ours: Any, theirs: Any) -> float:
-    """The norm of the difference of two gradients, by that of one."""
-    difference = optax.tree.norm(optax.tree.sub(ours, theirs))
-    return float(difference / optax.tree.norm(theirs))
-
-
-def _flops(terms: Any, learned: Any, frozen: Any, part: Part) -> float:
-    def call(learned: Any, part: Part) -> Any:
-        return jax.grad(lambda x: terms(x, frozen, part, None).loss)(learned)
-
-    return _language.product_flops(call, learned, part)
-
-
-def _gradient(terms: Any, learned: Any, frozen: Any) -> Any:
-    @jax.jit
+def _gradient(terms: Any) -> Any:
     def call(learned: Any, frozen: Any, part: Part) -> Any:
         return jax.grad(lambda x: terms(x, frozen, part, None).loss)(learned)
 
-    return lambda part: jax.block_until_ready(call(learned, frozen, part))
+    return call
 
 
 def _batch(chosen: ConfigDict, share: float, seed: int) -> TextBatch:
@@ -202,9 +191,4 @@ class _Plain:
         found = implicit_q.losses(batch, estimates, settings)
         actions, policy = part.counts
         loss = (found.q + found.v + 1e-4 * found.conservative) / actions + found.policy / policy
-        return _Loss(loss)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Loss:
-    loss: jax.Array
+        return SimpleNamespace(loss=loss)
