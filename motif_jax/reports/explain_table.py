@@ -62,7 +62,7 @@ def table_data(explanation: Explanation, max_rows: int | None) -> dict[str, Any]
         columns += _columns(reward, kept, names, history)
     if len(explanation.rewards) == 2:
         one, other = (reward.normalised[kept] for reward in explanation.rewards)
-        columns.append({"title": next(names), "kind": "signed", "values": _numbers(other - one, 5)})
+        columns.append({"title": next(names), "kind": "signed", "values": html.numbers(other - one, 5)})
     line = None
     if first.threshold is not None:
         text = f"threshold {first.threshold:.3f}: what stands below pays nothing"
@@ -74,15 +74,14 @@ def _columns(
     reward: ExplainedReward, kept: np.ndarray, names: Iterator[str], history: bool
 ) -> list[dict[str, Any]]:
     paid = np.where(reward.rated[kept], reward.paid[kept], np.nan)
-    found = [("signed", _numbers(reward.normalised[kept], 5)), ("plain", _numbers(reward.raw[kept], 4))]
-    found.append(("paid", _numbers(paid, 5)))
+    found = [
+        ("signed", html.numbers(reward.normalised[kept], 5)),
+        ("plain", html.numbers(reward.raw[kept], 4)),
+    ]
+    found.append(("paid", html.numbers(paid, 5)))
     if reward.disagreement is not None:
-        found.append(("spread", _numbers(reward.disagreement[kept], 4)))
+        found.append(("spread", html.numbers(reward.disagreement[kept], 4)))
     if history:
         curves = np.round(reward.history[:, kept].T.astype(float), 2)
         found.append(("curve", [row.tolist() if np.isfinite(row).all() else None for row in curves]))
     return [{"title": next(names), "kind": kind, "values": values} for kind, values in found]
-
-
-def _numbers(values: np.ndarray, digits: int) -> list[Any]:
-    return [float(f"{value:.{digits}g}") if np.isfinite(value) else None for value in values.tolist()]

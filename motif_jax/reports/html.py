@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -62,6 +63,11 @@ def embed_json(value: Any, name: str) -> str:
     text = json.dumps(value, separators=(",", ":"))
     text = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     return f'<script type="application/json" id="{escape(name)}">{text}</script>'
+
+
+def numbers(values: Iterable[float], digits: int) -> list[float | None]:
+    """The values with so many significant digits as JSON has them: None for what is not finite."""
+    return [float(f"{value:.{digits}g}") if math.isfinite(value) else None for value in values]
 
 
 def _cell(cell: Any) -> str:

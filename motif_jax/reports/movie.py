@@ -123,21 +123,23 @@ def chosen_steps(film: Film, start: int, stop: int | None, every: int) -> list[i
 def _frames(film: Film, steps: list[int], size: int) -> Iterator[np.ndarray]:
     if not film.chars.size and film.pictures is None:
         raise UserError(f"{film.task} has no screen, so there is nothing to make a movie of")
-    for step in steps:
-        yield frame(film, step, size)
+    if not steps:
+        raise UserError("a movie needs at least one step: the range that was asked for is empty")
+    return (frame(film, step, size) for step in steps)
 
 
 def gif(film: Film, steps: list[int], frames_per_second: float = 10.0, size: int = 10) -> bytes:
     """The steps of a film as an animated GIF. Raises UserError: the film has no screen, or there are no steps."""
     from PIL import Image
 
-    if not steps:
-        raise UserError("a movie needs at least one step: the range that was asked for is empty")
+    frames = _frames(film, steps, size)
     # All frames share one palette, so that only what changes is stored.
     colours = {BACK, _BAR, _GOOD, _INK, _NOW, *COLOURS}
-    mixed = {tuple((3 * a + b) // 4 for a, b in zip(c, BACK, strict=True)) for c in colours}
-    mixed |= {tuple((a + b) // 2 for a, b in zip(c, BACK, strict=True)) for c in colours}
-    mixed |= {tuple((a + 3 * b) // 4 for a, b in zip(c, BACK, strict=True)) for c in colours}
+    mixed = {
+        tuple((part * a + (4 - part) * b) // 4 for a, b in zip(colour, BACK, strict=True))
+        for colour in colours
+        for part in (1, 2, 3)
+    }
     entries = sorted(colours | mixed)[:256]
     if film.pictures is not None:
         some = [_picture(film.pictures[step]) for step in steps[:: max(1, len(steps) // 16)]]
@@ -145,10 +147,7 @@ def gif(film: Film, steps: list[int], frames_per_second: float = 10.0, size: int
         entries += [tuple(few[at : at + 3]) for at in range(0, len(few) - 2, 3)][: 256 - len(entries)]
     palette = Image.new("P", (1, 1))
     palette.putpalette([v for entry in entries for v in entry] + [0] * (768 - 3 * len(entries)))
-    images = (
-        Image.fromarray(array).quantize(palette=palette, dither=Image.Dither.NONE)
-        for array in _frames(film, steps, size)
-    )
+    images = (Image.fromarray(array).quantize(palette=palette, dither=Image.Dither.NONE) for array in frames)
     return _encoded(images, round(1000 / frames_per_second))
 
 
@@ -195,8 +194,6 @@ def mp4(film: Film, steps: list[int], frames_per_second: float = 10.0, size: int
     """The steps of a film as an MP4 (H.264) made by ffmpeg. Raises UserError: no ffmpeg, or it fails; no screen or no steps."""
     if not has_ffmpeg():
         raise UserError("MP4 needs ffmpeg, which is not installed: install it, or ask for a GIF")
-    if not steps:
-        raise UserError("a movie needs at least one step: the range that was asked for is empty")
     frames = _frames(film, steps, size)
     first = next(frames)
     height, width = (n - n % 2 for n in first.shape[:2])  # H.264 wants even sizes

@@ -99,7 +99,9 @@ def _section(text: TokenText, name: str, scales: Mapping[str, float]) -> Section
             for key, row in text.rows.items()
         ]
         parts += [Fold("curves", curves), Fold("all numbers", [_table(text, name)])]
-        parts.append(html.embed_json({key: _numbers(row) for key, row in text.rows.items()}, f"{name}-data"))
+        parts.append(
+            html.embed_json({key: html.numbers(row, 6) for key, row in text.rows.items()}, f"{name}-data")
+        )
     return Section(text.title, name, parts, text.note)
 
 
@@ -156,9 +158,3 @@ def _table(text: TokenText, name: str) -> Table:
 def _cell(value: float) -> TableCell:
     # What has no number sorts below all others.
     return TableCell(f"{value:.4g}", value) if np.isfinite(value) else TableCell("–", -1e300)
-
-
-def _numbers(row: Sequence[float] | np.ndarray) -> list[float | None]:
-    return [
-        float(f"{value:.6g}") if np.isfinite(value) else None for value in np.asarray(row, float).tolist()
-    ]
