@@ -85,7 +85,6 @@ class CaptionReader:
         self._cache: dict[bytes, str] = {}
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        """Yields (first caption, second caption) in the order of the pairs."""
         for start in range(0, len(self._messages), self._block):
             messages = np.asarray(self._messages[start : start + self._block])
             blstats = None

@@ -117,7 +117,6 @@ class LabelBookkeeper:
             pending.met_as += (item,)
 
     def _question(self, item: Items) -> Items:
-        """The texts in the order in which they are asked."""
         if self._form is not PAIR or self._published:
             return item
         return item[::-1] if is_reversed(self._hasher, item[0], item[1]) else item
@@ -163,7 +162,6 @@ class LabelBookkeeper:
         Args:
           answer: the newest, with all attempts of any run.
           tokens: (prompt, completion, cached); None if the store had the answer.
-          seconds: from being asked to being answered.
         """
         with self._lock:
             was_in_flight = self._land(pending)

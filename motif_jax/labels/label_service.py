@@ -77,7 +77,7 @@ class LabelService(LabelBookkeeper):
 
         Raises:
           StoppedError: `stopped` returned True; everything is released.
-          UserError: the server cannot be used; one line says why.
+          UserError: the server cannot be used.
         """
         try:
             with in_section():
@@ -159,12 +159,7 @@ class LabelService(LabelBookkeeper):
         self._keep([(*to_ask[one[0]], one[1], seconds) for one in answers if one is not None])
 
     def _keep(self, answered: Sequence[tuple[Pending, Question, Answer, float]]) -> None:
-        """Writes (pending, question, answer, seconds) to the store, waits for the disk, and counts them.
-
-        Raises:
-          UserError: the store cannot be written.
-          ValueError: an answer does not fit its question's form.
-        """
+        """Writes (pending, question, answer, seconds) to the store, waits for the disk, and counts them."""
         pairs = [(question, answer) for _, question, answer, _ in answered]
         with self._store_lock:
             stored = self._store.keep(pairs)
@@ -174,12 +169,7 @@ class LabelService(LabelBookkeeper):
             self.answered(pending, kept, answer.tokens, seconds)
 
     def _reach(self, stopped: Callable[[], bool]) -> None:
-        """Waits until a question is answered, or a ping if the question was answered before.
-
-        Raises:
-          StoppedError: `stopped` returned True.
-          UserError: no answer within `annotator.wait_seconds`, or a permanent fault.
-        """
+        """Waits until a question is answered, or a ping if the question was answered before."""
         deadline = time.monotonic() + self._wait_seconds
         items = _FIRST[self._form.name]
         if self._form is PAIR and is_reversed(self._hasher, *items):

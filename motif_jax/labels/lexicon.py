@@ -54,7 +54,6 @@ class Lexicon:
     """A parsed lexicon.
 
     Attributes:
-      goals: those with weights.
       events: in the order in which they are tried.
       unmatched, blank: goal -> worth of a sentence without an event, and of a caption without a sentence.
       margin: largest difference of worth that is a tie.

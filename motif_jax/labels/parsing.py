@@ -80,12 +80,10 @@ class AnswerParser:
     """Reads verdicts in one answer form, by our rules or published ones."""
 
     def __init__(self, form: AnswerForm, first_match: bool = False, anywhere: bool = False) -> None:
-        """Chooses the rules.
-
-        Args:
-          first_match: Motif's (compat.answer_first_match).
-          anywhere: ONI's (compat.oni_label_anywhere). Two verdicts: the second if its word occurs anywhere, else the first.
-            Three: the first match, else the third, the tie. Nothing is unknown.
+        """Args:
+        first_match: Motif's rule (compat.answer_first_match).
+        anywhere: ONI's rule (compat.oni_label_anywhere). Two verdicts: the second if its word occurs anywhere, else the
+          first. Three: the first match, else the third, the tie. Nothing is unknown.
         """
         self._labels = {word.lower(): label for label, word in enumerate(form.verdicts)}
         self._first_match, self._anywhere = first_match, anywhere
@@ -95,7 +93,6 @@ class AnswerParser:
         self._words = re.compile("|".join(map(re.escape, form.verdicts)), re.IGNORECASE)
 
     def __call__(self, text: str) -> int:
-        """The label of an answer, UNKNOWN without a verdict."""
         if self._anywhere and len(self._labels) == len(SINGLE.verdicts):
             return YES if self._positive.search(text) else NO
         if self._first_match or self._anywhere:

@@ -32,13 +32,9 @@ class PromptTexts:
     """The texts of one prompt file for one goal and answer mode.
 
     Attributes:
-      system: the system turn; empty for none.
+      system, goal, examples: the system turn, the goal's sentence, lines of worked examples; each may be empty.
       question: the user turn with placeholders.
       retry: the second user turn, after an answer without a verdict.
-      goal: the goal sentence, may be empty.
-      answer: how the verdict is written.
-      form: items of a question, and the verdicts.
-      examples: lines of worked examples for the goal; may be empty.
     """
 
     system: str

@@ -43,11 +43,8 @@ class AnnotationSession:
         """Loads and writes nothing before the first question.
 
         Args:
-          annotator: made for questions of `form`.
-          store_dir: the answer store, which keeps every answer for all runs.
           attempts: most times that a question is asked while its answers are unknown.
           flush_seconds: longest time between writes while answers arrive.
-          conversations: log of the conversations, None for none.
           stopped: whether to stop asking; called after each answer, and now and then while waiting.
         """
         self.annotator = annotator
@@ -60,11 +57,7 @@ class AnnotationSession:
         self._started = False
 
     def start(self) -> None:
-        """Loads the model or reaches the server, once; the first question does it, too.
-
-        Raises:
-          UserError: that is not possible.
-        """
+        """Loads the model or reaches the server, once; the first question does it, too. Raises UserError: it cannot."""
         if not self._started:
             self.annotator.start()
             self._started = True
@@ -100,12 +93,9 @@ class AnnotationSession:
 
         Args:
           known: the result of `recall`; None calls it first.
-          limit: most questions to ask; None: no limit.
+          limit: most questions to ask.
           keep: called with the answers of each write, after the store has them.
           report: called after each write, and now and then while waiting.
-
-        Returns:
-          The answers; `unsettled` gives the rest where it was stopped or limited.
 
         Raises:
           UserError: the annotator or the disk failed; earlier answers are kept.

@@ -94,10 +94,8 @@ class Annotation:
     def discard(self, index: int, count: int) -> int:
         """Removes the labels of this name, but no stored answers; returns their number.
 
-        In an array (count > 1) other shards of the same count are left to their processes.
-
-        Raises:
-          UserError: another process writes a shard that would be removed.
+        In an array (count > 1) other shards of the same count are left to their processes. Raises UserError: another
+        process writes a shard that would be removed.
         """
         known = self.known_labels()
         for path in (self.preference_path, self.probabilities_path, self.summary_path, self.ensemble_path):
@@ -111,11 +109,7 @@ class Annotation:
         return known
 
     def open_shard(self, index: int, count: int, manifest: Mapping[str, Any]) -> Shard:
-        """Locks a shard and writes or renews its manifest.
-
-        Raises:
-          UserError: another process writes this shard.
-        """
+        """Locks a shard and writes or renews its manifest. Raises UserError: another process writes this shard."""
         path = self.shard_path(index, count, "jsonl")
         shard = Shard(path, index, count, self.name)
         manifest_path = path.with_suffix(".json")
@@ -147,11 +141,7 @@ class Annotation:
 
     @contextlib.contextmanager
     def merging(self) -> Iterator[None]:
-        """Holds the merge lock of this annotation, waiting for other processes.
-
-        Raises:
-          UserError: the file system has no locks.
-        """
+        """Holds the merge lock of this annotation, waiting for other processes. Raises UserError: no locks here."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with open(self.folder / ".merge-lock", "a", encoding="utf-8", opener=regular_file) as file:
             wait_for_lock(file)

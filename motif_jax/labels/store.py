@@ -127,12 +127,7 @@ class AnswerStore:
         return self._answers.get(bytes.fromhex(key))
 
     def keep(self, answered: Sequence[tuple[Question, Answer]]) -> list[StoredAnswer]:
-        """Appends answers with their cost, and waits until they are on the disk.
-
-        Raises:
-          UserError: the store cannot be written.
-          ValueError: an answer does not fit its question's form.
-        """
+        """Appends answers with their cost, and waits until they are on the disk; ValueError as `StoredAnswer.of`."""
         stored = [StoredAnswer.of(question, answer) for question, answer in answered]
         self.add(
             (question.id, kept, _cost(answer))

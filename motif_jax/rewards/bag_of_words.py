@@ -88,11 +88,7 @@ def _open(path: str | None) -> WordVectors:
 
 
 def goal_sentence(goal: str | None) -> str:
-    """The sentence that `config.reward.goal` means: a goal of the pair prompts, or the text itself.
-
-    Raises:
-      UserError: there is no such goal, or it has no sentence.
-    """
+    """The sentence that `config.reward.goal` means: a goal of the pair prompts, or the text itself; UserError if none."""
     checks.require(bool(goal), "reward.goal", goal, "a goal of the prompts, or a sentence")
     assert goal is not None
     if len(goal.split()) > 1:

@@ -12,11 +12,7 @@ from motif_jax.support.errors import UserError
 
 
 class FrozenTextReward(IntrinsicReward):
-    """A reward that is a function `value` of a text's bytes, computed once for each distinct text.
-
-    Raises:
-      UserError: the environment shows no text.
-    """
+    """A reward that is a function `value` of a text's bytes, computed once for each distinct text."""
 
     def __init__(self, setup: RewardSetup) -> None:
         field = setup.spec.text_field

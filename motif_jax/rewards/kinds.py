@@ -48,7 +48,7 @@ def kind_of(config: ConfigDict) -> type[IntrinsicReward]:
     """The class that `config.reward.kind` names; a section without the key names a run of train_reward.
 
     Raises:
-      UserError: there is no such kind, or no such class outside this package.
+      UserError: there is no such kind or class.
     """
     name = config.get("kind", MOTIF)
     key = "reward.kind"

@@ -30,11 +30,7 @@ class Examples(NamedTuple):
 
 
 def as_bytes(text: str) -> np.ndarray:
-    """A text uint8 [256] as networks read it: latin-1, zeros behind (annotators read it without inner zeros).
-
-    Raises:
-      UserError: it has more than 256 bytes.
-    """
+    """A text as networks read it, latin-1, uint8 [256], zeros behind; UserError if it has more than 256 bytes."""
     data = text.encode("latin-1")
     if len(data) > WIDTH:
         raise UserError(f"a text of {len(data)} bytes: a reward network reads at most {WIDTH}")
@@ -47,7 +43,7 @@ class LabelSet:
     Args:
       items: texts of an example.
       certain: the target of each label.
-      soft: whether the annotator's own probability is the target, where it gave one.
+      soft: whether the annotator's own probability, where there is one, is the target.
     """
 
     def __init__(self, items: int, certain: tuple[float, ...], soft: bool = False) -> None:

@@ -29,13 +29,7 @@ class MessageTable:
     """
 
     def __init__(self, compute: ComputeTexts, params: Any, version: int = 0, capacity: int = 1 << 18) -> None:
-        """Makes an empty table.
-
-        Args:
-          compute: values of distinct texts under some parameters.
-          version: number of `params`.
-          capacity: most texts that are kept, at least 2.
-        """
+        """`version`: number of `params`. `capacity`: most texts that are kept, at least 2."""
         if capacity < 2:
             raise ValueError(f"capacity={capacity}: at least 2 expected")
         self._compute = compute
@@ -112,7 +106,6 @@ class MessageTable:
         return values[ids]
 
     def _reserve(self, rows: int) -> None:
-        """Makes room for `rows` texts by doubling."""
         room = len(self._values)
         if rows > room:
             extra = min(max(2 * room, rows, 1024), max(self._capacity, rows)) - room

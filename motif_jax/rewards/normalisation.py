@@ -33,7 +33,7 @@ class Normalisation:
     enabled: bool = True
 
     def __post_init__(self) -> None:
-        """Checks the numbers: with one that is not finite every reward would quietly be 0."""
+        # With a number that is not finite every reward would quietly be 0.
         numbers = (self.mean, self.variance, 0.0 if self.threshold is None else self.threshold)
         if not all(map(math.isfinite, numbers)) or self.variance < 0:
             raise ValueError(

@@ -49,11 +49,7 @@ class TableReward(FrozenTextReward):
 
 
 def read_table(path: str | None) -> dict[bytes, float]:
-    """Reads the file that `config.reward.table` names.
-
-    Raises:
-      UserError: no such file, not of that form, a text of more than 256 bytes, or a value that is not finite.
-    """
+    """Text -> reward of the file that `config.reward.table` names; UserError if it is not of that form."""
     key = f"config.reward.table={path}"
     if path and (Path(path) / label_log.FILE).is_file():
         return _of_run(key, Path(path))

@@ -58,8 +58,7 @@ class TrainedReward:
         Args:
           normalise: False leaves rewards raw (the threshold stays a normalised one, as published).
           quantile: one of .05, .10 ... .95; 'auto' for the threshold advised by the labels; None for no threshold.
-          rounded: use the two-decimal number of the published quantile file; None: as the run's own compat
-            switch says.
+          rounded: use the two-decimal number of the published quantile file; None: as the run's own compat switch.
 
         Raises:
           UserError: the quantile is none of the levels, or the statistics are of a training that diverged.
@@ -216,11 +215,7 @@ def pad_messages(messages: np.ndarray) -> np.ndarray:
 
 
 def read_architecture(folder: str | Path) -> tuple[RewardArchitecture, int, dict[str, Any]]:
-    """Reads what model a reward run folder holds: (architecture, members, config).
-
-    Raises:
-      UserError: the folder is not a run folder of train_reward, or its config is damaged.
-    """
+    """(architecture, members, config) of a reward run folder; UserError if it is none, or its config is damaged."""
     from motif_jax.rewards import learned
 
     config = run_folder.read_config(folder)
@@ -250,9 +245,6 @@ def default_step(checkpoints: Checkpoints, config: Mapping[str, Any]) -> int | N
     """The intact evaluation that is used where none is named; None if there is none yet.
 
     It is the newest, or where the run stops early the best so far: there the newest is `patience` evaluations too late.
-
-    Args:
-      checkpoints: the evaluations of a reward run, or of a clone.
     """
     newest = checkpoints.latest()
     if newest is None or not config.get("early_stopping", {}).get("patience", 0):

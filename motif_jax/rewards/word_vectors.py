@@ -63,7 +63,8 @@ class FileVectors:
     """The vectors of a text file: its first line has the number of words and the size, each other a word and its numbers.
 
     The file is read once, into arrays in `folder` that are memory-mapped from then on: 2 million words of 300 numbers
-    take minutes once and no memory. Words are known by 64-bit hashes. A token that the file does not have is looked up as the bare lower-case word.
+    take minutes once and no memory. Words are known by 64-bit hashes. A token that the file does not have is looked up as
+    the bare lower-case word.
 
     Args:
       path: the text file.
