@@ -136,7 +136,6 @@ class Hosts:
         ]
 
     def sum(self, numbers: Sequence[int]) -> list[int]:
-        """Elementwise sums over all hosts."""
         if self.count == 1:
             return list(numbers)
         found: list[int] = multihost_utils.process_allgather(np.array(numbers, np.int32)).sum(0).tolist()

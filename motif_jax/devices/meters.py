@@ -53,7 +53,6 @@ class Meters:
                 self._add(name, time.perf_counter() - start)
 
     def read(self) -> Reading:
-        """The sums since the last call."""
         with self._lock:
             now = time.perf_counter()
             for block, (name, start) in self._running.items():

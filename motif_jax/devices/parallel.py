@@ -44,7 +44,6 @@ class DataParallel:
 
     @property
     def global_device_count(self) -> int:
-        """Devices of all processes."""
         return len(self.devices)
 
     def wrap(self, core: Callable[[Any, Any], Any], donate_state: bool = False) -> Callable[[Any, Any], Any]:

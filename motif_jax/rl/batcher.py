@@ -95,7 +95,6 @@ class Batcher:
         self._waiting_columns = 0
 
     def state(self) -> dict[str, Any]:
-        """The state for an exact resume, JSON-able."""
         parts = [[*part.finished, part.start, part.stop] for part in self._parts]
         return {"parts": parts, "returns": [] if self._lookup is None else self._lookup.returns.state()}
 

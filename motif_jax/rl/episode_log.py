@@ -124,11 +124,9 @@ class EpisodeLog:
         return len(self._newest) >= min(_SETTLED_EPISODES, self._newest.maxlen or _SETTLED_EPISODES)
 
     def state(self) -> list[dict[str, Any]]:
-        """What a resumed run needs, JSON-able."""
         return list(self._newest)
 
     def waiting(self) -> dict[str, Any]:
-        """Half-known episodes, JSON-able."""
         returns = [[env, episode, value] for (env, episode), value in self._returns.items()]
         return {"reports": list(self._reports.values()), "returns": returns}
 

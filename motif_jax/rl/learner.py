@@ -104,7 +104,6 @@ class Learner:
         self._publish()
 
     def items(self) -> dict[str, Any]:
-        """The items of a checkpoint, the running update included."""
         return agent_checkpoints.items_of_learner(self.state)
 
     def step(self, batch: Batch) -> None:
@@ -171,6 +170,5 @@ class Averages:
             self._values.setdefault(name, []).append(value)
 
     def read(self) -> dict[str, float]:
-        """The means and extremes since the last call."""
         values, self._values = self._values, {}
         return {name: _TAKE[EXTREMES.get(name)](np.asarray(found)).item() for name, found in values.items()}

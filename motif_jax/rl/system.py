@@ -148,12 +148,10 @@ class System:
         return sources
 
     def _finish(self, source: int, slot: int) -> None:
-        """Takes a finished slot, on the thread of its source."""
         self._finished_slots[source][self.sources[source].actors.group_of(slot)] += 1
         self.finished.put(Finished(source, slot))
 
     def note_play(self) -> None:
-        """Stores the state of play for the next checkpoint, between two batches."""
         if not self._remembers:
             return
         waiting = [self.finished.get() for _ in range(self.finished.qsize())]
@@ -162,7 +160,6 @@ class System:
         self._noted = play_state.of(self.sources, self.batcher, waiting)
 
     def rollouts_of(self, source: int, group: int) -> int:
-        """Rollouts that a group has finished since the system was made."""
         return self._finished_slots[source][group]
 
     def _restore_play(self, snapshot: Snapshot) -> None:
@@ -218,7 +215,6 @@ class System:
             self.reward.close()
 
     def next_episode(self) -> list[int]:
-        """The number of the episode that each environment starts next."""
         return [number for source in self.sources for number in source.actors.next_episode()]
 
     @property

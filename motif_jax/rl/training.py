@@ -241,7 +241,6 @@ def _devices(devices: Sequence[jax.Device]) -> str:
 
 
 def _reward(config: ConfigDict) -> str:
-    """The rewards whose coefficient is not 0."""
     reward = config.reward
     name = f"intrinsic reward of {reward.dir or f'kind {reward.kind}'}"
     if reward.intrinsic_coefficient != 0:

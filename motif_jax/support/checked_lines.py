@@ -95,11 +95,9 @@ class LineWriter:
         return size > 0 and os.pread(self._descriptor, 1, size - 1) != b"\n"
 
     def length(self) -> int:
-        """Bytes of the file."""
         return os.fstat(self._descriptor).st_size
 
     def cut(self, length: int) -> None:
-        """Takes away everything from byte `length` on."""
         os.ftruncate(self._descriptor, length)
         self._torn = self._ends_torn()
 

@@ -37,20 +37,18 @@ orbax_messages.silence()
 class Checkpoints:
     """The checkpoints of one run, by step.
 
-    Every item of a checkpoint is a pytree of arrays, or plain JSON-able data. In a run of several processes
-    all of them call `save` with the same values, and Orbax writes them once.
+    An item of a checkpoint is a pytree of arrays, or JSON-able data. All processes of a run call `save` with the same values, and
+    Orbax writes them once.
 
-    Orbax writes a checkpoint into `.saving/`; when it has done so, the digests of all its files are written beside them
-    (`digests.json`), and one rename gives the folder its number. So a folder with a number is whole and has its digests; what a
-    kill leaves in `.saving/` has none, and the next writer removes it. Before anything is read of a checkpoint all its files are
+    Orbax writes into `.saving/`. Then the digests of all files are added (`digests.json`), and a rename gives the folder its number.
+    So a numbered folder is whole; the next writer removes what a kill left in `.saving/`. Before a checkpoint is read, its files are
     compared with their digests.
 
     Args:
-      folder: where the checkpoints lie, one folder a step.
       keep: how many of the newest stay; None keeps all.
-      keep_best: name of a metric whose best checkpoint stays as well.
+      keep_best: a metric whose best checkpoint stays as well.
       best_mode: 'max' or 'min'.
-      read_only: never writes, removes or creates anything; the folder may belong to a running training.
+      read_only: writes and removes nothing; the folder may belong to a running training.
 
     Raises:
       UserError: `read_only` and there is no such folder.
@@ -73,16 +71,16 @@ class Checkpoints:
         self._thread = ThreadPoolExecutor(1, "checkpoints")
         self._pending: tuple[int, Future[None]] | None = None
         self._failed = False
-        # What `save` leaves alone: what was there at the beginning, and what was saved since. Not the folder's look at that
-        # moment: processes may see it differently, and all of them have to take part in a save, or none.
+        # What `save` leaves alone. Not decided by the folder at that moment: processes may see it differently, and all of them
+        # take part in a save, or none.
         self._there, self._saved = set(self.steps()), set[int]()
-        # Steps whose files were compared with their digests: what is wrong with them.
+        # Steps that were compared with their digests -> their damage.
         self._damages: dict[int, str | None] = {}
 
     def _open_for_writing(self) -> Any:
         staging = self._folder / _STAGING
         self._remove_leftovers([*staging.glob("[0-9]*"), *self._folder.glob("*.orbax-checkpoint-tmp*")])
-        # What is kept is decided here: Orbax deletes file by file, and killed at it leaves a part that looks whole.
+        # Orbax would delete file by file, and a kill would leave a part that looks whole.
         return ocp.training.Checkpointer(
             staging,
             preservation_policy=ocp.training.preservation_policies.PreserveAll(),
@@ -106,10 +104,9 @@ class Checkpoints:
         metrics: Mapping[str, float] | None = None,
         asynchronous: bool = True,
     ) -> None:
-        """Saves `items` as checkpoint `step`; one that was there at the beginning, or was saved since, is left as it is.
+        """Saves `items` as checkpoint `step` in the background, once an earlier save has ended; an existing checkpoint stays.
 
-        The arrays are copied to the host before this returns, so the caller may donate or change them; the
-        writing continues in the background. An earlier save still under way is waited for.
+        The arrays are copied to the host before this returns, so the caller may donate or change them.
 
         Raises:
           UserError: this or an earlier background save failed, as where the disk is full.
@@ -134,7 +131,7 @@ class Checkpoints:
             self.wait()
 
     def _finish(self, response: Any, step: int) -> None:
-        """In the background: when all is written, adds the digests and gives the checkpoint its number."""
+        """Adds the digests when all is written, and gives the checkpoint its number."""
         response.result()
         self._damages[step] = None
         staged, target = self._folder / _STAGING / str(step), self._folder / str(step)
@@ -151,7 +148,7 @@ class Checkpoints:
             time.sleep(0.05)
 
     def wait(self) -> None:
-        """Returns when everything that was saved lies on the disk.
+        """Waits for the save under way.
 
         Raises:
           UserError: it could not be saved.
@@ -173,7 +170,7 @@ class Checkpoints:
         )
 
     def _prune(self) -> None:
-        """Removes what is neither among the newest nor the best; a rename first, so that none is there in part."""
+        """Removes all but the newest and the best, each by a rename first, so that a kill leaves no part."""
         if self._keep is None or jax.process_index() != 0:
             return
         steps = [step for step in self.steps() if not self._damages.get(step)]
@@ -189,7 +186,7 @@ class Checkpoints:
                 shutil.rmtree(path)
 
     def steps(self) -> list[int]:
-        """The steps of all checkpoints, ascending; whether they are intact is not asked."""
+        """The steps of all checkpoints, damaged ones included, ascending."""
         try:
             names = os.listdir(self._folder)
         except FileNotFoundError:
@@ -197,13 +194,12 @@ class Checkpoints:
         return sorted(int(name) for name in names if name.isdecimal())
 
     def _damage(self, step: int) -> str | None:
-        """Describes the damage of checkpoint `step`, None if it is intact."""
         if step not in self._damages:
             self._damages[step] = digests.damage(self._folder / str(step))
         return self._damages[step]
 
     def is_intact(self, step: int) -> bool:
-        """Whether the files of checkpoint `step` are as they were written; if not, that is said on stderr."""
+        """Whether the files of checkpoint `step` are as they were written; warns on stderr if not."""
         what = self._damage(step)
         if (
             what and (self._folder / str(step)).exists()
@@ -214,10 +210,10 @@ class Checkpoints:
     def latest(self, all_damaged_is_none: bool = False) -> int | None:
         """The newest step that is intact, None if there is no checkpoint.
 
-        Newer ones that are damaged are named on stderr. A run that is resumed does so from here: what is newer can be saved again.
+        Newer, damaged ones are named on stderr, and may be saved again.
 
         Args:
-          all_damaged_is_none: None also where there are checkpoints and none is intact.
+          all_damaged_is_none: returns None where no checkpoint is intact.
 
         Raises:
           UserError: there are checkpoints and none is intact.
@@ -263,12 +259,12 @@ class Checkpoints:
             )
 
     def restore(self, step: int | None, abstract: Mapping[str, Any]) -> dict[str, Any]:
-        """Reads the items named in `abstract` from checkpoint `step`, when all its files are as they were written.
+        """Reads items of an intact checkpoint.
 
         Args:
-          step: the checkpoint; None the newest that is intact.
-          abstract: for each item a tree of arrays or `jax.ShapeDtypeStruct` with the shapes and dtypes that
-            are wanted, or `checkpoint_items.JSON`, or `.ANY`.
+          step: None for the newest that is intact.
+          abstract: for each item a tree of arrays or `jax.ShapeDtypeStruct` with the expected shapes and dtypes, or
+            `checkpoint_items.JSON`, or `.ANY`.
 
         Returns:
           The items: trees of the same structure with numpy arrays, or the JSON data.
@@ -291,7 +287,7 @@ class Checkpoints:
 
     @contextlib.contextmanager
     def _reading(self, folder: Path) -> Iterator[None]:
-        """Says in one line what Orbax finds wrong with a checkpoint: its digests are right also where somebody made it up."""
+        """Turns Orbax's error about a crafted checkpoint, whose digests are right, into one line."""
         try:
             yield
         except Exception as error:
@@ -302,13 +298,11 @@ class Checkpoints:
             ) from error
 
     def _metadata(self, step: int) -> Mapping[str, Any]:
-        """Item -> its tree, with shapes and dtypes in place of arrays."""
         with self._reading(self._folder / str(step)):
             return ocp.checkpointables_metadata(self._folder / str(step)).metadata
 
     @property
     def folder(self) -> Path:
-        """The absolute folder of the checkpoints."""
         return self._folder
 
     def items(self, step: int) -> list[str]:
@@ -343,7 +337,6 @@ class Checkpoints:
                 )
 
     def _refuse_more_than_memory(self, step: int, name: str, saved: Any) -> None:
-        """Refuses items whose claimed size exceeds the free memory."""
         leaves = [
             leaf for leaf in jax.tree.leaves(saved) if hasattr(leaf, "shape") and hasattr(leaf, "dtype")
         ]
@@ -355,7 +348,7 @@ class Checkpoints:
             )
 
     def close(self) -> None:
-        """Waits for what is under way and closes.
+        """Waits for the save under way, and closes.
 
         Raises:
           UserError: it could not be saved.
@@ -365,7 +358,7 @@ class Checkpoints:
         finally:
             self._thread.shutdown()
             if self._checkpointer is not None:
-                # Orbax raises an error of its threads again and again: it has been raised.
+                # Orbax raises an error of its threads more than once.
                 with contextlib.suppress(Exception) if self._failed else contextlib.nullcontext():
                     self._checkpointer.close()
                 if jax.process_index() == 0:  # after a failure it may hold a part
@@ -376,7 +369,7 @@ _warned: set[str] = set()
 
 
 def _tell_once(line: str) -> None:
-    """Says `line` on stderr, once in a process, on the first of several hosts."""
+    """Prints a warning once in a process, on the first host."""
     if line not in _warned and jax.process_index() == 0:
         _warned.add(line)
         print(f"warning: {line}", file=sys.stderr, flush=True)
@@ -388,7 +381,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _reason(error: BaseException, folder: Path) -> str:
-    """Why something could not be written, in a few words; of a full disk an error of Orbax has pages."""
+    """Why a write failed, in a few words: Orbax's error of a full disk has pages."""
     number = next((number for number in NO_ROOM if os.strerror(number) in str(error)), None)
     if number is None:
         return _first_line(error)

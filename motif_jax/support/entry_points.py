@@ -1,7 +1,7 @@
-"""The user's own parts by 'module:Class', and which of them may be imported.
+"""Imports the user's own 'module:Class'.
 
-To import a module is to run its code. So a name is imported only if the user's own command gives it: in its config, in `--config.trust`, or
-in `trust=[...]` of a Python call. Names that a folder or file of data gives (`config.json` of a run, say) are refused until then.
+Importing a module runs its code. So a name is imported only if the user's command gives it: in its config, in `--config.trust`, or in
+`trust=[...]` of a Python call. A name that only data give, such as a run's `config.json`, is refused.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from motif_jax.support.errors import UserError
 
 _FORM = re.compile(r"(?<![\w./])[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _MODULE = re.compile(r"[A-Za-z_][\w.]*")
-# The trusted names, with commas between them. A variable of the environment, so that all processes which this one starts have it.
+# The trusted names, with commas between them; in the environment, so that child processes have them.
 _VARIABLE = "MOTIF_JAX_TRUST"
-# Name -> the folder or file whose data gave it, for the error.
+# Name -> the folder or file that gave it, for the error.
 _ASKED: dict[str, str] = {}
 
 
@@ -30,7 +30,7 @@ def is_entry_point(name: Any) -> bool:
 
 
 def named(values: Any, key: str = "") -> set[str]:
-    """Every 'module:Class' in nested mappings, lists and texts (JSON in a text too), and the modules that a key `modules` lists."""
+    """Every 'module:Class' in nested mappings, lists and texts (with JSON), and the modules of a key `modules`."""
     found: set[str] = set()
     waiting = [(key, values)]
     while waiting:
@@ -47,7 +47,7 @@ def named(values: Any, key: str = "") -> set[str]:
 
 
 def trust(names: Iterable[str]) -> None:
-    """Allows this process, and those that it starts from now on, to import `names`.
+    """Allows this process and its future children to import `names`.
 
     Args:
       names: each 'module:Class', or 'module' for all that is in it.
@@ -65,7 +65,7 @@ def trust(names: Iterable[str]) -> None:
 
 
 def asked(by: str | os.PathLike[str], values: Any) -> None:
-    """Remembers that the data in the folder or file `by` gave the names in `values`, for the error of one that is not trusted."""
+    """Notes, for errors, that the folder or file `by` gave the names in `values`."""
     _ASKED.update(dict.fromkeys(named(values), str(by)))
 
 
@@ -84,7 +84,7 @@ def load(key: str, name: str) -> Any:
 
 
 def load_module(key: str, name: str) -> ModuleType:
-    """Imports a module that a config or data gives, for what it registers; trusted, or that of a trusted class.
+    """Imports a trusted module, or that of a trusted class, for what it registers.
 
     Raises:
       UserError: as `load`.
@@ -94,7 +94,7 @@ def load_module(key: str, name: str) -> ModuleType:
 
 
 def own(key: str, name: str) -> Any:
-    """Imports a 'module:Class' that stands in this package's code, or in that of a class which was loaded: no config, no data gave it.
+    """Imports a 'module:Class' that code names, no config and no data.
 
     Raises:
       UserError: there is no such module or class.

@@ -42,7 +42,7 @@ _LONGEST_REASON = 200
 
 @contextlib.contextmanager
 def naming(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Lets an OSError of the block say that it is about `path`: what a write raises names no file."""
+    """Adds `path` to an OSError of the block, since a failing write names no file."""
     try:
         yield
     except OSError as error:
@@ -52,7 +52,7 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def regular_file(path: str, flags: int) -> int:
-    """The `opener` of `open` for a file that anybody may have put there: a regular one, and one that is written no link.
+    """The `opener` of `open` for untrusted places: opens only regular files, and writes through no link.
 
     Raises:
       UserError: it is a link that would be written through, a FIFO, a socket or a device.
@@ -78,7 +78,7 @@ def regular_file(path: str, flags: int) -> int:
 
 
 def load_array(path: str | os.PathLike[str], mapped: bool = False) -> np.ndarray:
-    """The array of a .npy file, which anybody may have written; ValueError says in one line why there is none.
+    """The array of an untrusted .npy file.
 
     Raises:
       FileNotFoundError: the file is not there.
@@ -99,7 +99,7 @@ def load_array(path: str | os.PathLike[str], mapped: bool = False) -> np.ndarray
 
 
 def new_array(path: str | os.PathLike[str], dtype: Any, shape: tuple[int, ...]) -> np.memmap:
-    """Makes a .npy file, which is written through memory and has all of its room on the disk from the start.
+    """Makes a memory-mapped .npy file whose room on the disk is allocated.
 
     Raises:
       OSError: there is no room; a write through memory would end the process instead.
@@ -141,7 +141,7 @@ def no_room(error: BaseException | None, folder: str | os.PathLike[str]) -> str 
 
 
 def system_error(error: BaseException, folder: str | os.PathLike[str]) -> str | None:
-    """The line for an error of the system that a person can put right, in `folder` or a file that it names; None for any other."""
+    """The line for a system error that the user can put right; None for any other. `folder` is used where it names no file."""
     if full := no_room(error, folder):
         return full
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
@@ -173,7 +173,7 @@ def _atomic(path: str | os.PathLike[str], write: Callable[[BinaryIO], object]) -
 
 
 def share(path: str | os.PathLike[str]) -> None:
-    """Gives a file of a library that makes them its user's alone the rights of any new file."""
+    """Gives a file the rights of any new one; some libraries make theirs private."""
     os.chmod(path, 0o666 & ~_UMASK)
 
 
@@ -245,7 +245,7 @@ def finite(value: Any) -> Any:
 
 
 def append_lines(path: str | os.PathLike[str], keep: Callable[[str], bool]) -> IO[str]:
-    """Opens a file of lines to be written on, without those that `keep` does not say of and without a last one torn by a kill.
+    """Opens a file of lines for appending, without those that `keep` rejects and without a last, torn one.
 
     Raises:
       UserError: a line is damaged: `keep` raises ValueError, LookupError or TypeError for it; names file, line and the remedy.
@@ -309,7 +309,7 @@ def parse_json(data: bytes | str, kind: type = object) -> Any:
 
 
 def require_whole_characters(text: str, where: str) -> None:
-    """Raises UserError where half of a character stands in `text`: JSON may hold it, and no file and no tokenizer takes it."""
+    """Raises UserError for half of a surrogate pair in `text`: JSON may hold it, files and tokenizers may not."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -1,7 +1,7 @@
 """Rewards, agents and models from a Hugging Face hub: hf://OWNER/NAME[@REVISION][/PATH] where a folder or file is asked for.
 
-What a hub gives anybody may have written. So no code comes from there: only files that this package reads as data are fetched, no pickles,
-and what a fetched config names outside the package is refused until the user's command trusts it (`entry_points`).
+A hub's content is untrusted: only data files are fetched, no code and no pickles. What a fetched config names outside the package is
+refused until the user's command trusts it (`entry_points`).
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def is_named(place: Any) -> bool:
 
 
 def local(place: Any, key: str = "", before: Any = None) -> Any:
-    """The local copy of what lies on a hub; anything else as it is.
+    """The local copy of a place on a hub; anything else unchanged.
 
     A repository with the file of `export_reward` and no checkpoints stands for that file.
 
     Args:
       place: hf://OWNER/NAME[@REVISION][/PATH], or something else.
       key: of the config, for errors.
-      before: what `place` stood for when a run began that is now resumed: of a name without a revision it is kept, though the hub has newer.
+      before: the resumed run's local copy of `place`: without a revision in the name its commit is kept.
 
     Raises:
       UserError: the hub has no such repository, revision or path, cannot be reached, or huggingface_hub is not installed.
@@ -72,7 +72,7 @@ def localise(config: ConfigDict, workdir: Path | None) -> None:
 
     Args:
       config: is changed.
-      workdir: whose earlier run of the command, if there is one, said which commit a name without a revision stands for.
+      workdir: an earlier run there keeps the commit of a name without a revision.
     """
     named = {key: value for key, value in flat(config.to_dict()).items() if is_named(value)}
     before: dict[str, Any] = {}

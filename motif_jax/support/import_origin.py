@@ -71,6 +71,6 @@ def check(workdir: Path, config: ConfigDict, files: Iterable[str], whole: bool) 
 
 
 def write(workdir: Path, config: ConfigDict, files: Iterable[str]) -> None:
-    """Marks `workdir` as this import's before anything else is written, and removes the files of a killed one."""
+    """Marks `workdir` as this import's, before anything else is written, and removes a killed writer's files."""
     remove_temporaries(workdir)
     atomic_write_json(workdir / FILE, _about(config, files))

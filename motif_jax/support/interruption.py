@@ -69,7 +69,7 @@ class Interruption:
             )
 
     def leave(self) -> NoReturn:
-        """Ends the program with the exit code of the signal, as where nothing is saved, once what is open has been put back."""
+        """Ends the program with the signal's exit code, for callers that save nothing and have closed what was open."""
         if self.signal_name == signal.SIGINT.name:
             raise KeyboardInterrupt
         raise SystemExit(128 + signal.Signals[self.signal_name])
@@ -77,9 +77,9 @@ class Interruption:
 
 @contextlib.contextmanager
 def deaf_processes(*more: signal.Signals) -> Iterator[None]:
-    """Processes started inside never get SIGINT: Ctrl-C reaches the whole group, and the parent decides what it means.
+    """Blocks SIGINT, and `more` signals, in processes started inside, from their first instruction.
 
-    The same holds for `more` signals. They inherit the calling thread's mask, so it holds while they still import.
+    Ctrl-C reaches the whole group, and the parent decides what it means.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *more})
     try:
@@ -89,11 +89,10 @@ def deaf_processes(*more: signal.Signals) -> Iterator[None]:
 
 
 def leave_at_interrupt() -> None:
-    """Lets SIGINT end the process on the spot with one line, wherever no `Interruption` is active.
+    """Lets SIGINT end the process at once with one line, unless an `Interruption` is active or SIGINT is ignored (a background job).
 
-    Not by an exception: raised while a compiled module is imported it can end in a crash, and libraries swallow it or make
-    another of it. What is left is what a kill leaves, which every stage bears. Where SIGINT is ignored (a background job of a
-    script), it stays so.
+    Not by an exception: during the import of a compiled module it can crash, and libraries swallow it. Every stage resumes after a
+    kill, so it resumes after this.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)

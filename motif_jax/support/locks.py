@@ -15,16 +15,16 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import regular_file
 
 _LEASE_SECONDS, _LOOK_SECONDS = 180.0, 0.5
-# What is said of a folder that was removed in the middle of a run.
+# The error about a folder that was removed during a run.
 GONE = "while it was in use, and what it held is lost: remove what is there now, and give the command again"
-# What is said of a file that cannot be locked.
+# The error about a file that cannot be locked.
 NO_LOCKS = (
     "lies on a file system without locks: mount it with them (Lustre: -o flock), or choose another folder"
 )
 
 
 def wait_for_lock(file: IO[Any]) -> None:
-    """Returns when no other process holds the open `file`; it is this one's until it is closed.
+    """Locks the open `file` until it is closed, once no other process holds it.
 
     Raises:
       UserError: its file system has no locks.
@@ -36,15 +36,14 @@ def wait_for_lock(file: IO[Any]) -> None:
 
 
 def _patience() -> float:
-    """Seconds that another holder is waited for: where Slurm has queued this job again, a node that was lost may still hold the folder.
+    """Seconds to wait for another holder.
 
-    Network file systems keep its locks until its lease has ended.
+    After Slurm has requeued a job, network file systems keep the locks of a lost node until its lease ends.
     """
     return _LEASE_SECONDS if os.environ.get("SLURM_RESTART_COUNT", "0") not in ("", "0") else 0.0
 
 
 def _locked(file: IO[str]) -> bool:
-    """Whether the file is locked now; False where another process holds it."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -89,7 +89,6 @@ class MetricsWriter:
             self._wandb.log({k: v for k, v in row.items() if k != "time"}, step=int(step))
 
     def flush(self) -> None:
-        """Brings everything written so far to the disk."""
         with naming(self._path):
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -141,12 +140,10 @@ class _Events:
             self._flush_at = time.monotonic() + _FLUSH_SECONDS
 
     def flush(self) -> None:
-        """Brings everything written so far to the disk."""
         with naming(self._path):
             self._writer.flush()
 
     def close(self) -> None:
-        """Closes the file."""
         with naming(self._path):
             self._writer.close()
 

@@ -8,14 +8,14 @@ from typing import Any
 
 
 def silence() -> None:
-    """Leaves such lines out from now on. What goes wrong in a save is raised by it."""
+    """Drops such lines from now on; a failing save raises."""
     logging.getLogger("absl").addFilter(
         lambda record: (
             "orbax" not in record.pathname
             or (record.levelno == logging.WARNING and "Skipping merge of OCDBT" not in str(record.msg))
         )
     )
-    # Orbax leaves its loop at the first array that fails, and nobody asks for the errors of those that fail beside it.
+    # Orbax stops at the first array that fails; errors of others are never retrieved.
     logging.getLogger("asyncio").addFilter(
         lambda record: (
             "orbax-checkpoint-tmp" not in record.getMessage() and "/orbax/" not in record.getMessage()
@@ -24,7 +24,7 @@ def silence() -> None:
     hook = sys.unraisablehook
 
     def quiet(unraisable: Any) -> None:
-        """TensorStore's threads print that Orbax has closed the loop they report to, which it does once an array has failed."""
+        """TensorStore's threads complain that Orbax has closed their event loop, as it does after a failure."""
         if str(unraisable.exc_value) != "Event loop is closed":
             hook(unraisable)
 

@@ -47,7 +47,6 @@ class Profiler:
             self.close()
 
     def close(self) -> None:
-        """Ends a trace that is under way."""
         if self._recording:
             jax.profiler.stop_trace()
             print(f"profile: {self._folder.resolve()} (tensorboard --logdir, or xprof)", flush=True)

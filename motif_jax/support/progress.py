@@ -115,7 +115,6 @@ class Progress:
         return (last - first) / (end - start) if end > start else 0.0
 
     def line(self) -> str:
-        """The progress line as text."""
         # A training ends with the batch that reaches its last step, which may hold more.
         share = f"{min(100, 100 * self._done / self._total):.0f} %" if self._total else ""
         parts = [f"{self._description}  {self._done:,} / {self._total:,} {self._unit}  {share}"]

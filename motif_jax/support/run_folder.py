@@ -132,10 +132,9 @@ def check_identity(
     identity: Iterable[str] = (),
     free: Iterable[str] = (),
 ) -> None:
-    """Refuses the folder of another stage's run, and of a run whose keys in `identity` differ, but for `free` ones (see `differences`).
+    """Refuses the folder of another stage's run, or of a run whose `identity` keys differ, except `free` ones (see `differences`).
 
-    A folder without a run is always fine. Every stage asks this before it does anything: a wrong --workdir
-    would overwrite what says how another run was made.
+    Every stage calls it first: a wrong --workdir would overwrite another run's record.
 
     Raises:
       UserError: names the other stage, or every key that differs, with both values.
