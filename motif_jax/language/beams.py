@@ -16,9 +16,9 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from motif_jax.language.caches import taken
+from motif_jax.language.caches import picked, taken
 from motif_jax.language.generation import Step, begin, model_step
-from motif_jax.language.model import Cache, LanguageModel
+from motif_jax.language.model import LanguageModel
 from motif_jax.language.sampling import IMPOSSIBLE, Limits
 
 
@@ -60,6 +60,7 @@ def search(
     logits: jax.Array,
     limits: Limits,
     pad: int = 0,
+    ended: jax.Array | None = None,
     apart: bool = False,
     penalty: float = 1.0,
 ) -> Beams:
@@ -72,6 +73,7 @@ def search(
       logits: [B, K, V] of the first tokens, the same for the beams of a row.
       limits: where a beam ends.
       pad: stands behind the end.
+      ended: bool [B, K], whole rows for which nothing is searched; None: none.
       apart: by the rules of transformers.
       penalty: of these.
     """
@@ -89,7 +91,7 @@ def search(
         position=jnp.zeros((), jnp.int32),
         carry=carry,
         logits=logits,
-        done=jnp.zeros((batch, beams), bool),
+        done=jnp.zeros((batch, beams), bool) if ended is None else ended,
         running=blank._replace(scores=jnp.broadcast_to(first, (batch, beams))),
         kept=blank if apart else None,
     )
@@ -148,4 +150,4 @@ def beam_search(
     """The `beams` best continuations of prompts int32 [B, T] by transformers' rules; see `search` and `generation.begin`."""
     prompt, cache, logits = begin(model, params, tokens, valid, beams, limits.most)
     step = model_step(model, params, prompt)
-    return search(step, Cache.rows, cache, logits, limits, model.config.pad_id, True, penalty)
+    return search(step, picked, cache, logits, limits, model.config.pad_id, apart=True, penalty=penalty)

@@ -17,6 +17,14 @@ def taken(leaf: jax.Array, index: jax.Array, axis: int) -> jax.Array:
     )
 
 
+def picked(cache: Cache, index: jax.Array) -> Cache:
+    """The cache with continuation `index[b, n]` (int32 [B, M]) in the place of the n-th, as beams need it."""
+    keys, valid, written = jax.tree.map(
+        lambda leaf: taken(leaf, index, 1), (cache.keys, cache.valid, cache.written)
+    )
+    return Cache(keys, valid, cache.slot, written)
+
+
 def beside(a: Cache, b: Cache) -> Cache:
     """Continuations of two caches of the same rows as one; the slot is the later's."""
     keys, valid, written = jax.tree.map(

@@ -48,16 +48,6 @@ class Cache(NamedTuple):
     slot: jax.Array
     written: jax.Array
 
-    def rows(self, index: jax.Array) -> Cache:
-        """The cache with continuation `index[b, n]` (int32 [B, M]) in the place of the n-th, as beams need it."""
-
-        def pick(leaf: jax.Array) -> jax.Array:
-            shape = (*index.shape, *[1] * (leaf.ndim - 2))
-            return jnp.take_along_axis(leaf, index.reshape(shape), axis=1)
-
-        keys = jax.tree.map(pick, self.keys)
-        return Cache(keys, pick(self.valid), self.slot, pick(self.written))
-
 
 @dataclasses.dataclass(frozen=True)
 class LanguageModel:
@@ -106,7 +96,6 @@ class LanguageModel:
         tokens: jax.Array | None,
         valid: jax.Array,
         embeddings: jax.Array | None = None,
-        positions: jax.Array | None = None,
     ) -> tuple[States, EncodedPrompt]:
         """Runs prompts.
 
@@ -115,7 +104,6 @@ class LanguageModel:
           tokens: int32 [B, T]; None with `embeddings`.
           valid: bool [B, T], False for padding, on either side.
           embeddings: [B, T, D] in the place of tokens.
-          positions: int32 [B, T]; by default the number of tokens before.
 
         Returns:
           States [B, T, D] (the encoder's where there is one), and the prompt.
@@ -125,8 +113,7 @@ class LanguageModel:
             assert tokens is not None
             chex.assert_equal_shape([tokens, valid])
             embeddings = self.embed(params, tokens)
-        if positions is None:
-            positions = jnp.maximum(jnp.cumsum(valid, axis=1) - 1, 0).astype(jnp.int32)
+        positions = jnp.maximum(jnp.cumsum(valid, axis=1) - 1, 0).astype(jnp.int32)
         length = valid.sum(axis=1, dtype=jnp.int32)
         if self.config.encoder_layers or not self.config.has_decoder:
             states = self._apply(params, embeddings, valid, positions, method="encode")
@@ -156,7 +143,6 @@ class LanguageModel:
         valid: jax.Array,
         cache: Cache | None = None,
         embeddings: jax.Array | None = None,
-        positions: jax.Array | None = None,
     ) -> tuple[States, Cache | None]:
         """Runs the next tokens of continuations.
 
@@ -167,7 +153,6 @@ class LanguageModel:
           valid: bool [B, N, S], False for padding.
           cache: the continuations' tokens before these, S slots of it free; None: these are their first, and no more follow.
           embeddings: [B, N, S, D] in the place of tokens.
-          positions: int32 [B, N, S]; by default the number of tokens before, in the prompt too.
 
         Returns:
           States [B, N, S, D], and the cache with the tokens in it (None without one).
@@ -178,11 +163,10 @@ class LanguageModel:
             chex.assert_equal_shape([tokens, valid])
             embeddings = self.embed(params, tokens)
         length, slot = valid.shape[2], None if cache is None else cache.slot
-        if positions is None:
-            before = jnp.zeros(valid.shape[:2], jnp.int32) if cache is None else cache.written
-            if prompt is not None and not self.config.encoder_layers:
-                before = before + prompt.length[:, None]
-            positions = before[..., None] + jnp.maximum(jnp.cumsum(valid, axis=2) - 1, 0)
+        before = jnp.zeros(valid.shape[:2], jnp.int32) if cache is None else cache.written
+        if prompt is not None and not self.config.encoder_layers:
+            before = before + prompt.length[:, None]
+        positions = before[..., None] + jnp.maximum(jnp.cumsum(valid, axis=2) - 1, 0)
         seen = valid
         if cache is not None:
             seen = jax.lax.dynamic_update_slice(cache.valid, valid, (0, 0, cache.slot))

@@ -5,7 +5,7 @@ The policy is a language model. V, and one or two Q of every token (or of a whol
 
     {"trunks": {name: a model's}, "heads": {"v", "q1", "q2"}, "target_heads": {"q1", "q2"}, "prefix": {"kernel", "bias"}}
 
-of which a method has what it needs. What decodes runs the trunks as one program (`copies.Copies`, `Roles.trees(params["trunks"])`) and
+of which a method has what it needs. What decodes runs the trunks as one program (`stacked_trunks.StackedModels`, `TrunkRoles.trees(params["trunks"])`) and
 gives their states to `TextAgentNetwork.read`; `TextAgentNetwork.run` runs whole dialogues.
 """
 
@@ -21,10 +21,10 @@ import jax
 import jax.numpy as jnp
 
 from motif_jax.language import lora
-from motif_jax.language.copies import Roles
 from motif_jax.language.heads import HeadConfig, Heads
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.network import States
+from motif_jax.language.stacked_trunks import TrunkRoles
 
 POLICY, VALUES, TARGET = "policy", "values", "target"
 V, QS = "v", ("q1", "q2")
@@ -54,11 +54,11 @@ class Design:
     prefix: bool = False
 
     @property
-    def roles(self) -> Roles:
+    def roles(self) -> TrunkRoles:
         """Which trunk plays which part."""
         if self.q == "none":
-            return Roles({POLICY: POLICY})
-        return Roles(
+            return TrunkRoles({POLICY: POLICY})
+        return TrunkRoles(
             {
                 POLICY: POLICY if self.separate_policy else VALUES,
                 VALUES: VALUES,

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 
 from motif_jax.algorithms.implicit_q import clipped
-from motif_jax.language.copies import Copies
 from motif_jax.language.decoding import Decoding, TokenOutputs
 from motif_jax.language.network import States
+from motif_jax.language.stacked_trunks import StackedModels
 from motif_jax.language.text_agent import POLICY, TARGET, VALUES, TextAgentNetwork
 from motif_jax.support.errors import UserError
 
@@ -30,15 +30,15 @@ class AgentSpeaker:
     q_max: float | None = None
 
     @property
-    def copies(self) -> Copies:
-        return Copies(self.network.model)
+    def stacked(self) -> StackedModels:
+        return StackedModels(self.network.model)
 
     @property
     def pooled(self) -> bool:
         return self.network.design.q == "mean"
 
     def join(self, params: Any) -> Any:
-        return self.copies.join(self.network.design.roles.trees(params["trunks"]))
+        return self.stacked.join(self.network.design.roles.trees(params["trunks"]))
 
     def outputs(self, params: Any, states: States) -> TokenOutputs:
         roles, design = self.network.design.roles, self.network.design

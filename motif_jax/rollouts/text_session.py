@@ -48,7 +48,7 @@ class TextSession:
     ) -> None:
         self._programs = programs(speaker, decoding, marks)
         self._speaker, self._params, self._most = speaker, params, decoding.max_tokens
-        self._longest = speaker.copies.model.config.max_length
+        self._longest = speaker.stacked.model.config.max_length
         self.texts: list[list[int]] = [[] for _ in range(batch)]
         self._now, self._ahead = self._programs.begin(params, batch=batch, capacity=capacity)
         self._slots, self._capacity = int(self._ahead), capacity

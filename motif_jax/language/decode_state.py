@@ -1,0 +1,104 @@
+"""The state of texts that are written on: keys and values in every trunk, and what heads read of them."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from motif_jax.language import caches
+from motif_jax.language.model import Cache, EncodedPrompt
+from motif_jax.language.network import States
+from motif_jax.language.stacked_trunks import StackedModels, over_trunks
+
+
+class DecodeState(NamedTuple):
+    """N continuations of each of B texts, in C trunks; a text by itself is one continuation of nothing.
+
+    Attributes:
+      cache: of all trunks, of the continuations alone.
+      last: float32 [C, B, N, D], the states of each last token; 0 before the first.
+      total: float32 [C, B, N, D], the sum of all tokens' states after the last norm, of the text and its continuation.
+    """
+
+    cache: Cache
+    last: States
+    total: jax.Array
+
+    @classmethod
+    def start(cls, models: StackedModels, params: Any, batch: int, capacity: int) -> DecodeState:
+        """B texts without a token."""
+        nothing = jnp.zeros((models.count(params), batch, 1, models.model.config.width))
+        return cls(models.start(params, batch, 1, capacity), States(nothing, nothing), nothing)
+
+    def extend(
+        self,
+        models: StackedModels,
+        params: Any,
+        prompt: EncodedPrompt | None,
+        tokens: jax.Array | None,
+        valid: jax.Array,
+        embeddings: jax.Array | None = None,
+    ) -> DecodeState:
+        """With more tokens int32 [B, N, S]; see `StackedModels.extend`. Continuations without a valid one stay as they are."""
+        states, cache = models.extend(params, prompt, tokens, valid, self.cache, embeddings)
+        states = States(*(leaf.astype(jnp.float32) for leaf in states))
+        index = valid.shape[2] - 1 - jnp.argmax(valid[..., ::-1], axis=2)[None, ..., None, None]
+        said = valid.any(axis=2)[..., None]
+
+        def last(new: jax.Array, old: jax.Array) -> jax.Array:
+            new = new if valid.shape[2] == 1 else jnp.take_along_axis(new, index, axis=3)
+            return jnp.where(said, new[..., 0, :], old)
+
+        added = jnp.where(valid[..., None], states.after, 0.0).sum(axis=3)
+        return DecodeState(cache, jax.tree.map(last, states, self.last), self.total + added)
+
+    def branch(self, models: StackedModels, params: Any, width: int, capacity: int) -> DecodeState:
+        """`width` continuations of each text, without a token; their prompt is `prompt`."""
+
+        def wide(leaf: jax.Array) -> jax.Array:
+            return jnp.broadcast_to(leaf, (*leaf.shape[:2], width, leaf.shape[3]))
+
+        cache = models.start(params, self.total.shape[1], width, capacity)
+        return DecodeState(cache, jax.tree.map(wide, self.last), wide(self.total))
+
+    def prompt(self) -> EncodedPrompt:
+        """Texts as what their continuations share."""
+        prompt: EncodedPrompt = over_trunks(caches.as_prompt, self.cache)
+        return prompt
+
+    def grow(self, chosen: DecodeState) -> DecodeState:
+        """Texts with one continuation each as a part of them."""
+        return chosen._replace(cache=over_trunks(caches.grown, self.cache, chosen.cache))
+
+    def pick(self, index: jax.Array) -> DecodeState:
+        """With continuation `index[b, n]` (int32 [B, M]) in the place of the n-th."""
+        take = functools.partial(caches.taken, index=index, axis=2)
+        cache = over_trunks(lambda cache: caches.picked(cache, index), self.cache)
+        return DecodeState(cache, jax.tree.map(take, self.last), take(self.total))
+
+    def beside(self, other: DecodeState) -> DecodeState:
+        """The continuations of both, of the same texts."""
+        cache = over_trunks(caches.beside, self.cache, other.cache)
+        last, total = jax.tree.map(
+            lambda a, b: jnp.concatenate([a, b], axis=2), (self.last, self.total), (other.last, other.total)
+        )
+        return DecodeState(cache, last, total)
+
+    def rows(self, places: jax.Array) -> DecodeState:
+        """These texts alone, in this order."""
+        cache = over_trunks(lambda cache: caches.rows_of(cache, places), self.cache)
+        return DecodeState(cache, States(*(leaf[:, places] for leaf in self.last)), self.total[:, places])
+
+    def shorten(self, keep: jax.Array) -> DecodeState:
+        """The first `keep` int32 [B] tokens of each text; the total of a text that loses some is 0."""
+        total = jnp.where((keep[:, None] < self.cache.written)[..., None], 0.0, self.total)
+        cache = over_trunks(lambda cache: caches.shortened(cache, keep), self.cache)
+        return self._replace(cache=cache, total=total)
+
+    def squeeze(self, capacity: int) -> DecodeState:
+        """Without the padding between tokens, with `capacity` slots."""
+        cache = over_trunks(lambda cache: caches.squeezed(cache, capacity), self.cache)
+        return self._replace(cache=cache)

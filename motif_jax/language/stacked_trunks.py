@@ -1,0 +1,155 @@
+"""Several sets of parameters of one network that write as one program.
+
+ILQL (Snell et al. 2022) has three trunks: one for the policy, one for the values, and the values' target. On an accelerator their
+parameters are stacked, and each matrix product of theirs is one product over a leading axis [C]: many small products would leave it idle.
+A CPU is kept busy by one trunk, and its products over an axis of trunks are slower (by a fifth, for trunks of 96 to 256), so there the
+trunks follow each other within the program. Parameters are kept apart, by name, as optimisers, checkpoints and targets want them;
+`StackedModels.join` brings them together inside the program that runs them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from motif_jax.language.layers import KeyValues
+from motif_jax.language.model import Cache, EncodedPrompt, LanguageModel
+from motif_jax.language.network import States
+
+
+@dataclasses.dataclass(frozen=True)
+class TrunkRoles:
+    """Which trunk plays which part; parts may share one, which is then run once.
+
+    Attributes:
+      trunk_of: the name of the trunk for each part, {"policy": "values", "values": "values", "target": "target"} say.
+    """
+
+    trunk_of: Mapping[str, str]
+
+    @property
+    def trunks(self) -> tuple[str, ...]:
+        """The names of the trunks, each once, in the order of the axis [C]."""
+        return tuple(dict.fromkeys(self.trunk_of.values()))
+
+    def trees(self, trunks: Mapping[str, Any]) -> list[Any]:
+        """The parameters of the trunks in that order, for `StackedModels.join`."""
+        return [trunks[name] for name in self.trunks]
+
+    def of(self, part: str, states: States) -> States:
+        """The states [...] of a part's trunk, of those of all [C, ...]."""
+        index = self.trunks.index(self.trunk_of[part])
+        return States(*(leaf[index] for leaf in states))
+
+
+@dataclasses.dataclass(frozen=True)
+class StackedModels:
+    """A decoder with several sets of parameters, and caches of as many.
+
+    Tokens, masks and positions are those of all trunks; each has its own keys.
+
+    Attributes:
+      model: the network.
+      together: each product is one over all trunks; False: they follow each other; None: as is quicker where the program runs.
+    """
+
+    model: LanguageModel
+    together: bool | None = None
+
+    def join(self, trees: Sequence[Any]) -> Any:
+        """The parameters of all trunks as the other methods take them."""
+        together = jax.default_backend() != "cpu" if self.together is None else self.together
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees) if together else tuple(trees)
+
+    def count(self, params: Any) -> int:
+        """C."""
+        return len(params) if isinstance(params, tuple) else len(jax.tree.leaves(params)[0])
+
+    def start(self, params: Any, batch: int, branches: int, capacity: int) -> Cache:
+        """Empty caches; see `LanguageModel.start`."""
+        one = self.model.start(batch, branches, capacity)
+        if isinstance(params, tuple):
+            return one._replace(keys=(one.keys,) * len(params))  # type: ignore[arg-type]
+        count = self.count(params)
+        return one._replace(
+            keys=jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), one.keys)
+        )
+
+    def extend(
+        self,
+        params: Any,
+        prompt: EncodedPrompt | None,
+        tokens: jax.Array | None,
+        valid: jax.Array,
+        cache: Cache,
+        embeddings: jax.Array | None = None,
+    ) -> tuple[States, Cache]:
+        """Runs the next tokens of continuations through all trunks; see `LanguageModel.extend`.
+
+        Args:
+          params: from `join`.
+          prompt: what the continuations share.
+          tokens: int32 [B, N, S]; None with `embeddings`.
+          valid: bool [B, N, S].
+          cache: from `start` or an earlier call.
+          embeddings: [C, B, N, S, D] in the place of tokens.
+
+        Returns:
+          States [C, B, N, S, D], and the cache.
+        """
+
+        def one(params: Any, prompt: Any, cache: Cache, embeddings: Any) -> Any:
+            return self.model.extend(params, prompt, tokens, valid, cache, embeddings)
+
+        return over_trunks(one, params, prompt, cache, embeddings)
+
+
+def over_trunks(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Maps a function of one trunk over all.
+
+    Args:
+      function: of a trunk's part of the arguments; what it gives besides keys and states is the same for all trunks.
+      arguments: parameters from `StackedModels.join`, caches (at least one) and prompts, arrays [C, ...], None.
+
+    Returns:
+      What the function gives, arrays with a leading axis [C].
+    """
+    cache = next(each for each in arguments if isinstance(each, Cache))
+    if isinstance(cache.keys[0], KeyValues):
+        # Slots are the same number for all trunks: a slot for each would make a scatter of every update.
+        found = jax.vmap(function, tuple(map(_axes, arguments)))(*arguments)
+        return jax.tree.map(
+            lambda each: type(each)(each.keys, *(leaf[0] for leaf in each[1:])) if _is_keyed(each) else each,
+            found,
+            is_leaf=_is_keyed,
+        )
+    parts = [
+        function(*(_part(argument, trunk) for argument in arguments)) for trunk in range(len(cache.keys))
+    ]
+    return jax.tree.map(_joined, *parts, is_leaf=_is_keyed)
+
+
+def _is_keyed(value: Any) -> bool:
+    return isinstance(value, Cache | EncodedPrompt)
+
+
+def _axes(argument: Any) -> Any:
+    if _is_keyed(argument):
+        return type(argument)(0, *[None] * (len(argument) - 1))
+    return None if argument is None else 0
+
+
+def _part(argument: Any, trunk: int) -> Any:
+    if _is_keyed(argument):
+        return argument._replace(keys=argument.keys[trunk])
+    return None if argument is None else argument[trunk]
+
+
+def _joined(*parts: Any) -> Any:
+    if _is_keyed(parts[0]):
+        return parts[0]._replace(keys=tuple(part.keys for part in parts))
+    return jnp.stack(parts)
