@@ -6,6 +6,7 @@ whole question (`questions.QuestionHasher`), so the same question finds its answ
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import hashlib
@@ -104,7 +105,8 @@ class AnswerStore:
         self.folder = Path(folder)
         self._writer: LineWriter | None = None
         self._refresh_seconds, self._refreshed = refresh_seconds, -math.inf
-        self._followers: dict[str, _Follower] = {}
+        # Bytes read so far of each file, by name.
+        self._positions: collections.Counter[str] = collections.Counter()
         # By question id, for `get`; about 300 bytes each.
         self._answers: dict[bytes, StoredAnswer] = {}
 
@@ -119,12 +121,23 @@ class AnswerStore:
         """The answer to question id `key`, or None; reads what was appended since the last call."""
         if time.monotonic() - self._refreshed >= self._refresh_seconds:
             for path in sorted(self.folder.glob("*.jsonl")):
-                for new, value in self._followers.setdefault(path.name, _Follower(path)).new_lines():
+                for new, value in self._new_lines(path):
                     if (answer := StoredAnswer.from_json(value)) is not None:
                         packed = bytes.fromhex(new)
                         self._answers[packed] = better(self._answers.get(packed), answer)
             self._refreshed = time.monotonic()
         return self._answers.get(bytes.fromhex(key))
+
+    def _new_lines(self, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+        """(key, object) of the valid lines since the last call; leaves an incomplete line for the next."""
+        with open(path, "rb") as file:
+            file.seek(self._positions[path.name])
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                self._positions[path.name] += len(line)
+                if (record := decode_line(line)) is not None:
+                    yield record
 
     def keep(self, answered: Sequence[tuple[Question, Answer]]) -> list[StoredAnswer]:
         """Appends answers with their cost, and waits until they are on the disk; ValueError as `StoredAnswer.of`."""
@@ -146,25 +159,6 @@ class AnswerStore:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-
-
-class _Follower:
-    """Reads a file that others append to, each line once."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._position = path, 0
-
-    def new_lines(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """(key, object) of the valid lines since the last call; leaves an incomplete line for the next."""
-        with open(self._path, "rb") as file:
-            file.seek(self._position)
-            for line in file:
-                if not line.endswith(b"\n"):
-                    return
-                self._position += len(line)
-                record = decode_line(line)
-                if record is not None:
-                    yield record
 
 
 def _cost(answer: Answer) -> dict[str, Any]:

@@ -40,9 +40,7 @@ class RewardFunction:
     """
 
     def __init__(self, trained: TrainedReward) -> None:
-        if not trained.network.architecture.message_only:
-            needed = ", ".join(trained.network.architecture.fields)
-            raise UserError(f"{trained.folder}: this reward reads {needed}, not the message alone")
+        trained.require_message_only()
         self.trained = trained
         self._raw: dict[bytes | str, float] = {}
         # A method's own cache, so that the objects go with this one.

@@ -125,10 +125,13 @@ class TrainedReward:
         A message's value does not depend on its batch: always the same program, on the CPU where there is one unless `params`
         lie elsewhere.
         """
+        self.require_message_only()
+        return messages_in_chunks(self.network.architecture, self.members, params, messages)
+
+    def require_message_only(self) -> None:
         if not self.network.architecture.message_only:
             needed = ", ".join(self.network.architecture.fields)
             raise UserError(f"{self.folder}: this reward reads {needed}, not the message alone")
-        return messages_in_chunks(self.network.architecture, self.members, params, messages)
 
     def compile_messages(self, params: Any) -> None:
         """Compiles the programs of `of_messages`, for short and long messages, on the device where `params` lie."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import re
 
 import pytest
 import yaml
 
-from motif_jax.datasets.verdicts import FORMS, NO, SINGLE, YES
+from motif_jax.datasets.verdicts import FORMS, NO, PAIR, SINGLE, YES
 from motif_jax.labels.parsing import AnswerParser
 from motif_jax.labels.prompts import (
     FOLDER,
@@ -32,44 +33,34 @@ def published(form):
     return {(v, g, m): load_prompt(prompt_path(v, "", form), g, m, form) for v, g, m in EVERY}
 
 
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("version", "goal", "mode"), EVERY)
-def test_every_published_combination(version, goal, mode):
-    prompt = load_prompt(prompt_path(version, ""), goal, mode)
-    first, second = 'He said "hi" \\ {second}\nYou die...', "{goal} {first} é"
-    system, question = prompt.conversation(first, second)
-    assert system == {"role": "system", "content": prompt.system}
-    text = question["content"]
-    assert text.count(json.dumps(first, ensure_ascii=False)) == 1
-    assert text.count(json.dumps(second, ensure_ascii=False)) == 1
-    for answer in prompt.answer.answers:
-        assert answer in text
+def test_every_published_combination(form, version, goal, mode):
+    prompt = published(form)[version, goal, mode]
+    items = ('He said "hi" \\ {second}\nYou die...', "{goal} {first} {item} é")[: len(form.items)]
+    *system, question = prompt.conversation(*items)
+    assert system == [{"role": "system", "content": prompt.system}]
+    text = rest = question["content"]
+    for quoted in (json.dumps(item, ensure_ascii=False) for item in items):
+        assert text.count(quoted) == 1
+        rest = rest.replace(quoted, "")
+    assert not re.search(r"\{(goal|examples|first|second|item)\}", rest), (
+        "placeholders are left in items alone"
+    )
     assert (prompt.goal == "") == (goal == "zeroknowledge")
+    assert (prompt.examples == "") == (form is PAIR or goal == "zeroknowledge")
     assert prompt.goal in text
-    assert "\n\n\n" not in text
-    # A placeholder is left in captions alone.
-    assert text.replace(json.dumps(first, ensure_ascii=False), "").count("{goal}") == 1
-    retried = prompt.retried([system, question], "Hm.")
-    assert [turn["role"] for turn in retried] == ["system", "user", "assistant", "user"]
-    for label, answer in enumerate(prompt.answer.answers):
-        assert answer in retried[-1]["content"]
-        assert AnswerParser(prompt.answer)(f"Some text.\n{answer}") == label
-        assert AnswerParser(prompt.answer, first_match=True)(f"Some text.\n{answer}") == label
-
-
-@pytest.mark.parametrize(("version", "goal", "mode"), EVERY)
-def test_single_texts(version, goal, mode):
-    prompt = load_prompt(prompt_path(version, "", SINGLE), goal, mode, SINGLE)
-    text = prompt.conversation("You kill it! {goal} {item}")[-1]["content"]
-    assert text.count('"You kill it! {goal} {item}"') == 1
-    assert prompt.goal in text
-    assert (prompt.goal == "") == (prompt.examples == "") == (goal == "zeroknowledge")
     assert prompt.examples in text
     assert "\n\n\n" not in text
-    assert text.count("{examples}") == 0
-    assert [prompt.answer.verdicts[label] for label in (NO, YES)] == ["No", "Yes"]
-    assert all(answer in text for answer in prompt.answer.answers)
+    *_, answered, again = prompt.retried([*system, question], "Hm.")
+    assert (answered["role"], again["role"]) == ("assistant", "user")
     for label, answer in enumerate(prompt.answer.answers):
-        assert AnswerParser(prompt.answer)(f"Some text.\n{answer}") == label
+        assert answer in text
+        assert answer in again["content"]
+        for first_match in (False, True):
+            assert AnswerParser(prompt.answer, first_match)(f"Some text.\n{answer}") == label
+    if form is SINGLE:
+        assert [prompt.answer.verdicts[label] for label in (NO, YES)] == ["No", "Yes"]
 
 
 @pytest.mark.parametrize(
