@@ -47,7 +47,7 @@ def training_config(options: ConfigDict, seed: int, variant: str = "") -> Config
     """The config of `train_agent` with these options, resolved, on one device: what it is measured against is one too."""
     config = resources.config("train_agent", variant)
     config.seed = seed
-    if options.get("network"):
+    if options.network:
         config.network = resources.config("train_agent", options.network).network
     config.environment.name = options.env
     config.batch_size, config.rollout = options.batch_size, options.rollout

@@ -25,7 +25,6 @@ from motif_jax.rl.episode_log import EpisodeLog
 from motif_jax.rl.system import System
 from motif_jax.support import config as checks
 from motif_jax.support import resources
-from motif_jax.support.config import default_workers
 
 
 class Goal(NamedTuple):
@@ -54,17 +53,8 @@ GOALS = {
 
 
 def options() -> ConfigDict:
-    """Settings: size of the pool, number format."""
-    return ConfigDict(
-        {
-            "env": "Recall-v0",
-            "workers": default_workers(),
-            "envs_per_worker": 32,
-            "batch_size": 512,
-            "rollout": 16,
-            "dtype": "float32",
-        }
-    )
+    """Settings: those of the training; without `reward_dir` the reward is that of the goal."""
+    return _agents.training_options(env="Recall-v0", envs_per_worker=32, batch_size=512, rollout=16)
 
 
 def check(config: ConfigDict) -> None:
@@ -93,8 +83,8 @@ def run(config: ConfigDict) -> dict[str, Any]:
 def learn(options: ConfigDict, seed: int, serial: bool) -> tuple[float, int]:
     """Trains until the goal is reached; returns seconds and steps. Raises RuntimeError after the goal's steps."""
     start, goal = time.perf_counter(), GOALS[options.env]
-    reward_dir = str(resources.path(goal.reward)) if goal.reward else ""
-    sized = ConfigDict({**options, "reward_dir": reward_dir})
+    of_goal = str(resources.path(goal.reward)) if goal.reward else ""
+    sized = ConfigDict({**options, "reward_dir": options.reward_dir or of_goal})
     training = _agents.training_config(sized, seed, variant=goal.variant)
     training.serial = serial
     system = System(training)

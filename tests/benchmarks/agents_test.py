@@ -106,6 +106,6 @@ def test_flops_are_those_of_the_published_network() -> None:
 
 def test_a_training_to_a_goal_has_settings_of_its_own() -> None:
     for name, goal in learning.GOALS.items():
-        options = {**learning.options().to_dict(), "env": name, "reward_dir": ""}
+        options = {**learning.options().to_dict(), "env": name}
         made = _agents.training_config(ConfigDict(options), 3, variant=goal.variant)
         assert (made.environment.name, made.batch_size, made.seed) == (name, 512, 3)
