@@ -138,64 +138,77 @@ def _calibration(reward: ExplainedReward) -> Plot:
     return Plot(title, *axes, lines if bins else [], note=caption)
 
 
-def render(explanation: Explanation, written: str, max_rows: int | None = None) -> str:
-    """The page, `written` when; the table has the `max_rows` most frequent messages, None for all."""
-    rewards, counts = explanation.rewards, explanation.counts
-    sections = []
-    if explanation.texts:
-        rows = [
-            [message_cell(text), TableCell(seen(count), count), *_cells(explanation.typed, i)]
-            for i, (text, count) in enumerate(zip(explanation.texts, explanation.text_counts, strict=True))
+def _typed(explanation: Explanation) -> Section:
+    header = ["text", "seen", *titles(explanation.typed, False)]
+    rows = [
+        [message_cell(text), TableCell(seen(count), count), *_cells(explanation.typed, i)]
+        for i, (text, count) in enumerate(zip(explanation.texts, explanation.text_counts, strict=True))
+    ]
+    table = Table("typed", header, rows).html()
+    wide = len(explanation.rewards) > 1
+    return Section(
+        "Texts that were asked for", "texts", [f'<div class="wide">{table}</div>' if wide else table]
+    )
+
+
+def _of_reward(reward: ExplainedReward, counts: np.ndarray, number: int, title: str) -> list[Section]:
+    shown = (
+        ("distinct messages", "distinct messages", np.ones(len(counts)), "each message once"),
+        ("steps of the dataset", "steps", counts.astype(float), "each message as often as it was seen"),
+    )
+    figures = [
+        html.figure(name, histogram(reward, weights, f"histogram over {over}"), caption)
+        for name, over, weights, caption in shown
+    ]
+    training = _training(reward) if len(reward.curve) > 1 else [html.nothing("only one evaluation")]
+    return [
+        Section(title, f"reward-{number}", [_overview(reward, counts), html.grid(*figures)]),
+        Section(f"{title} over the training", f"training-{number}", training),
+    ]
+
+
+def _side_by_side(explanation: Explanation) -> Section:
+    first, second = explanation.rewards
+    correlation = rank_correlation(first.normalised, second.normalised)
+    both = int((first.pays & second.pays).sum())
+    tiles = html.tiles(
+        [
+            ("rank correlation", f"{correlation:.2f}", "Spearman, over distinct messages"),
+            ("paid by both", f"{both:,}", "distinct messages"),
         ]
-        table = Table("typed", ["text", "seen", *titles(explanation.typed, False)], rows).html()
-        table = f'<div class="wide">{table}</div>' if len(rewards) > 1 else table
-        sections.append(Section("Texts that were asked for", "texts", [table]))
-    for number, reward in enumerate(rewards):
-        name = f"reward-{number}"
-        figures = html.grid(
-            html.figure(
-                "distinct messages",
-                histogram(reward, np.ones(len(counts)), "histogram over distinct messages"),
-                "each message once",
-            ),
-            html.figure(
-                "steps of the dataset",
-                histogram(reward, counts.astype(float), "histogram over steps"),
-                "each message as often as it was seen",
-            ),
-        )
-        title = f"Reward: {reward.name}" if len(rewards) > 1 else "Reward"
-        sections.append(Section(title, name, [_overview(reward, counts), figures]))
-        training = _training(reward) if len(reward.curve) > 1 else [html.nothing("only one evaluation")]
-        sections.append(Section(f"{title} over the training", f"training-{number}", training))
-    if len(rewards) == 2:
-        correlation = rank_correlation(rewards[0].normalised, rewards[1].normalised)
-        both = int((rewards[0].pays & rewards[1].pays).sum())
-        tiles = html.tiles(
-            [
-                ("rank correlation", f"{correlation:.2f}", "Spearman, over distinct messages"),
-                ("paid by both", f"{both:,}", "distinct messages"),
-            ]
-        )
-        caption = f"the {DOTS:,} most frequent" if len(explanation.messages) > DOTS else ""
-        chart = html.figure("one dot a message", scatter(explanation), caption)
-        sections.append(Section("Side by side", "both", [tiles, html.grid(chart)]))
-    shown = len(explanation.messages) if max_rows is None else min(max_rows, len(explanation.messages))
+    )
+    caption = f"the {DOTS:,} most frequent" if len(explanation.messages) > DOTS else ""
+    chart = html.figure("one dot a message", scatter(explanation), caption)
+    return Section("Side by side", "both", [tiles, html.grid(chart)])
+
+
+def _messages_note(explanation: Explanation, max_rows: int | None) -> str:
     note = (
         "Normalised: mean 0, variance 1 over the training messages; what has no normalisation (a probability, a table's number) is as "
         "it is. Paid: 0 at or below the threshold; the n-th time in an episode it is divided by n to the power of the count exponent. "
         "Click a column to sort."
     )
-    unrated = int((~np.logical_and.reduce([reward.rated for reward in rewards])).sum())
+    unrated = int((~np.logical_and.reduce([reward.rated for reward in explanation.rewards])).sum())
     if unrated:
         note += (
             f" {unrated:,} messages have no reward (–): one that reads more than the message is averaged over max_steps "
             "steps of the dataset, and they are on none of those."
         )
-    if shown < len(explanation.messages):
-        note += (
-            f" The {shown:,} most frequent of {len(explanation.messages):,} messages; messages.csv has all."
-        )
-    sections.append(Section("Messages", "messages-section", [message_table(explanation, max_rows)], note))
+    count = len(explanation.messages)
+    if max_rows is not None and max_rows < count:
+        note += f" The {max_rows:,} most frequent of {count:,} messages; messages.csv has all."
+    return note
+
+
+def render(explanation: Explanation, written: str, max_rows: int | None = None) -> str:
+    """The page, `written` when; the table has the `max_rows` most frequent messages, None for all."""
+    rewards = explanation.rewards
+    sections = [_typed(explanation)] if explanation.texts else []
+    for number, reward in enumerate(rewards):
+        title = f"Reward: {reward.name}" if len(rewards) > 1 else "Reward"
+        sections += _of_reward(reward, explanation.counts, number, title)
+    sections += [_side_by_side(explanation)] if len(rewards) == 2 else []
+    table, note = message_table(explanation, max_rows), _messages_note(explanation, max_rows)
+    sections.append(Section("Messages", "messages-section", [table], note))
     names = " and ".join(reward.name for reward in rewards)
     return page.render("What the reward likes", f"{names} · {explanation.source} · {written}", sections)
