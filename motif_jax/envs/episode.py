@@ -30,17 +30,6 @@ class Transition(NamedTuple):
     end: int
 
 
-def random_actions(num_actions: int, generator: np.random.Generator, block: int = 4096) -> Choose:
-    """A uniformly random policy; draws actions in blocks, which costs a tenth of single draws."""
-
-    def draw() -> Iterator[int]:
-        while True:
-            yield from generator.integers(0, num_actions, block).tolist()
-
-    drawn = draw()
-    return lambda _: next(drawn)
-
-
 def given_actions(actions: np.ndarray) -> Choose:
     """A policy that plays `actions` (integers [n]) in order, then raises StopIteration."""
     rest = iter(actions.tolist())

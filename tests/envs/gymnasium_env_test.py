@@ -63,8 +63,8 @@ def _play(env, action=0, seed=1):
     raise AssertionError("the episode does not end")
 
 
-@pytest.mark.parametrize("steps", [5050])  # the environment's own are 5,000
-def test_the_limit_of_gymnasium_make_is_the_environments(steps):
+def test_the_limit_of_gymnasium_make_is_the_environments():
+    steps = 5050  # the environment's own are 5,000
     env = gymnasium.make("motif_jax/NetHackScore-v1", max_episode_steps=steps)
     again = gymnasium.make(env.spec)
     for made in (env, again):

@@ -11,8 +11,7 @@ import types
 import numpy as np
 import pytest
 
-from motif_jax.envs.wordle import knowledge
-from motif_jax.envs.wordle.colours import WordTable
+from motif_jax.envs.wordle.colours import ABSENT, DIGITS, HERE, WordTable, letters
 from motif_jax.envs.wordle.environment import WordleEnvironment
 from motif_jax.envs.wordle.words import read_words
 from motif_jax.published.wordle_games import read_games
@@ -64,14 +63,24 @@ def games():
     return played
 
 
+def known(observation):
+    """The published state: int [26, 5], 0 not here, 1 possible, 2 here."""
+    found = np.ones((26, 5), int)
+    for guess, code in zip(observation.guesses, observation.codes, strict=True):
+        for place, letter in enumerate(letters([guess])[0] if code is not None else ()):
+            colour = DIGITS[code][place]
+            found[letter, slice(None) if colour == ABSENT else place] = 2 * (colour == HERE)
+    return found
+
+
 def write(path, items):
     data = {"state_actions": items, "vocab_path": "data/wordle/word_lists/wordle_official_200.txt"}
     path.write_bytes(pickle.dumps({**data, "vocab_cache_path": None}))
 
 
 def test_games_come_back(published, games, tmp_path, monkeypatch):
-    items = [{"state": published(o.knowledge()), "actions": list(o.guesses)} for o in games]
-    shared = published(knowledge.unknown())
+    items = [{"state": published(known(o)), "actions": list(o.guesses)} for o in games]
+    shared = published(np.ones((26, 5), int))
     items[0]["meta"] = {"kind": "expert", "prefixes": [(shared, []), (shared, ["panic"])], "self_actions": []}
     items[1]["meta"] = {"kind": "branch_suboptimal", "start": (shared, ["sugar"]), "self_actions": []}
     items[2]["meta"] = {"kind": "adversarial", "s_2": (shared, ["mount", "x"]), "a_2": "mount"}
@@ -89,7 +98,7 @@ def test_games_come_back(published, games, tmp_path, monkeypatch):
 def test_another_list_judges_anew(published, games, tmp_path):
     """Under a list with one word that fits, the same game is won."""
     observation = games[1]
-    write(tmp_path / "g.pkl", [{"state": published(observation.knowledge()), "actions": ["sugar"]}])
+    write(tmp_path / "g.pkl", [{"state": published(known(observation)), "actions": ["sugar"]}])
     assert read_games(tmp_path / "g.pkl")[0].rewards[0] == -1
     hidden = next(w for w, fits in zip(observation.table.words, observation.fits) if fits and w != "sugar")
     assert not read_games(tmp_path / "g.pkl", [hidden, "zzzzz"])[0].terminal

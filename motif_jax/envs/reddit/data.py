@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import csv
-import os
 from pathlib import Path
 from typing import NamedTuple
 
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import parse_json
 
 FILES = ("comments_positive.csv", "comments_negative.csv")
 # Columns, counted from 0, of the comment, its score and what it replies to.
@@ -52,20 +50,4 @@ def read_comments(key: str, folder: str) -> list[Comment]:
             raise UserError(f"config.{key}={folder}: {name} cannot be read ({error})") from None
     if not found:
         raise UserError(f"config.{key}={folder}: there is no comment in {' or '.join(FILES)}")
-    return found
-
-
-def read_indexes(key: str, path: str, count: int) -> list[int]:
-    """A JSON list of rows, counted through both files; UserError if it is no list, is empty, or has a row out of range."""
-    if not os.path.isfile(path):
-        raise UserError(f"config.{key}={path}: must be an existing file, or empty for all rows")
-    try:
-        found = parse_json(Path(path).read_bytes())
-    except (OSError, ValueError) as error:
-        raise UserError(f"config.{key}={path}: cannot be read as JSON ({error})") from None
-    good = isinstance(found, list) and found and all(type(row) is int and 0 <= row < count for row in found)
-    if not good:
-        raise UserError(
-            f"config.{key}={path}: must be a list of whole numbers from 0 to {count - 1}, rows of the comments"
-        )
     return found

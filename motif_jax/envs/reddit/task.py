@@ -20,9 +20,8 @@ from motif_jax.envs.text.contract import (
     Scorer,
     TextEnvironment,
     TextPolicy,
-    TextTask,
 )
-from motif_jax.envs.text.file_tokens import TOKENIZER_HELP, FileTokenizer
+from motif_jax.envs.text.file_tokens import TOKENIZER_HELP, FileTokenTask
 from motif_jax.schema import Key, one_of, positive
 from motif_jax.support import config as checks
 from motif_jax.support import seeds
@@ -128,7 +127,7 @@ KEYS: Mapping[str, Key] = {
 }
 
 
-class Reddit(TextTask):
+class Reddit(FileTokenTask):
     """Comments by the published files, or made up on the spot."""
 
     name = "reddit"
@@ -149,20 +148,11 @@ class Reddit(TextTask):
         if given["reward_scale"] is None:
             given["reward_scale"] = scale_of(given["reward"])
         folder = given["folder"]
-        self._require(not folder or os.path.isdir(folder), "folder", "an existing folder, or empty")
+        self.require(not folder or os.path.isdir(folder), "folder", "an existing folder, or empty")
         self._scorer: Scorer | None = None
         # Words are looked up at once; a model that judges takes its time.
         by_words = self.scored_by() == "toxicity" and given["annotator"] == "lexicon"
         self.patient = bool(self.scored_by()) and not by_words
-
-    def _require(self, condition: bool, key: str, allowed: str) -> None:
-        checks.require(condition, f"{self.name}.{key}", self.options[key], allowed)
-
-    def tokenizer(self) -> FileTokenizer:
-        return FileTokenizer(f"{self.name}.tokenizer", self.options["tokenizer"])
-
-    def learned_tokens(self) -> int:
-        return 0 if self.options["tokenizer"] else int(self.options["vocab_size"])
 
     def files(self) -> dict[str, Path]:
         folder, run = Path(self.options["folder"]), Path(self.options["upvote_run"])
@@ -183,10 +173,7 @@ class Reddit(TextTask):
     @functools.cached_property
     def comments(self) -> list[data.Comment]:
         found = data.read_comments(f"{self.name}.folder", self.options["folder"])
-        path = self.options["indexes"]
-        if not path:
-            return found
-        return [found[row] for row in data.read_indexes(f"{self.name}.indexes", path, len(found))]
+        return [found[row] for row in self.read_indexes(len(found))]
 
     def scored_by(self) -> str:
         judge = REWARDS[self.options["reward"]]
@@ -218,13 +205,13 @@ class Reddit(TextTask):
         if isinstance(found, dict) and isinstance(found.get("scores"), dict):
             judge, found = found.get("judge"), found["scores"]
             wanted, reward = REWARDS[self.options["reward"]], self.options["reward"]
-            self._require(
+            self.require(
                 wanted in ("", judge),
                 "scores",
                 f"scores of {wanted} with reward={reward}, these are of {judge}",
             )
         good = isinstance(found, dict) and all(map(checks.is_finite, found.values()))
-        self._require(good, "scores", 'a JSON object, a text -> its score, such as {"thanks": 0}')
+        self.require(good, "scores", 'a JSON object, a text -> its score, such as {"thanks": 0}')
         return found
 
     @functools.cached_property
@@ -291,7 +278,7 @@ class Reddit(TextTask):
     def check(self, kind: str, policy: str) -> None:
         super().check(kind, policy)
         if kind == GAMES:
-            self._require(
+            self.require(
                 not self._of_the_record, "reward", "another for games: this one knows recorded comments alone"
             )
             checks.require(
@@ -300,10 +287,10 @@ class Reddit(TextTask):
         if self.options["folder"]:
             len(self.comments)
         elif self.options["indexes"]:
-            self._require(False, "folder", "a folder where indexes are given")
+            self.require(False, "folder", "a folder where indexes are given")
         if self.options["scores"]:
             len(self._known)
-        self._require(
+        self.require(
             self.options["reward"] != "upvote_model"
             or bool(self.options["scores"] or self.options["upvote_run"]),
             "scores",
@@ -321,7 +308,7 @@ class Reddit(TextTask):
                 f"config.options: reward={self.options['reward']} knows recorded comments alone, and new replies are to be paid: give "
                 'another, {"reward": "upvote_model", "upvote_run": RUN}, RUN of train_upvote'
             )
-        self._require(
+        self.require(
             bool(self.options["folder"]),
             "folder",
             f"a folder of comments, or {FOLDER}/ of a run of collect_text or train_text that made some",

@@ -18,6 +18,7 @@ from motif_jax.datasets.dialogues.items import TextTokenizer
 from motif_jax.schema import Key
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
+from motif_jax.support.files import read_json
 
 # Texts -> a number of each, by whatever judges them: an annotator, a model.
 Scorer = Callable[[Sequence[str]], Sequence[float]]
@@ -153,6 +154,25 @@ class TextTask(ABC):
             fits = kind in ("", given) or (kind, given) == ("a number", "a whole number")
             checks.require(fits, f"{self.name}.{key}", value, kind)
         self.options: dict[str, Any] = {**self.defaults, **options}
+
+    def require(self, condition: bool, key: str, allowed: str) -> None:
+        """Raises a UserError that names an option unless `condition` holds."""
+        checks.require(condition, f"{self.name}.{key}", self.options[key], allowed)
+
+    def read_indexes(self, count: int) -> Sequence[int]:
+        """The JSON list in the file of the option `indexes`, of rows below `count`; all rows where it is empty.
+
+        Raises:
+          UserError: it is no list, is empty, or has another row.
+        """
+        path = self.options["indexes"]
+        if not path:
+            return range(count)
+        self.require(os.path.isfile(path), "indexes", "an existing file, or empty for all rows")
+        rows = read_json(path, f"config.{self.name}.indexes takes a JSON list of rows", kind=object)
+        good = isinstance(rows, list) and rows and all(type(row) is int and 0 <= row < count for row in rows)
+        self.require(bool(good), "indexes", f"a list of whole numbers from 0 to {count - 1:,}")
+        return rows
 
     @abstractmethod
     def tokenizer(self) -> TextTokenizer:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
 
 from motif_jax.datasets.dialogues.items import DELIMITER_TEXTS, Delimiters
+from motif_jax.envs.text.contract import TextTask
 from motif_jax.support import tokenizer_files
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_text
@@ -68,3 +69,18 @@ class FileTokenizer:
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         atomic_write_text(folder / FILE, self._backend.to_str())
+
+
+class FileTokenTask(TextTask):
+    """A task with the options `tokenizer`, a folder with tokenizer.json, and `vocab_size`, of one that is learned without it.
+
+    `words`: see `with_delimiters`.
+    """
+
+    words: ClassVar[tuple[str, ...]] = ()
+
+    def tokenizer(self) -> FileTokenizer:
+        return FileTokenizer(f"{self.name}.tokenizer", self.options["tokenizer"], self.words)
+
+    def learned_tokens(self) -> int:
+        return 0 if self.options["tokenizer"] else int(self.options["vocab_size"])

@@ -9,15 +9,15 @@ from typing import Any, ClassVar
 
 from motif_jax.datasets.dialogues import files
 from motif_jax.datasets.dialogues.dialogue import Dialogues
-from motif_jax.envs.text.contract import ListedDialogues, TextEnvironment, TextPolicy, TextTask
-from motif_jax.envs.text.file_tokens import FileTokenizer
+from motif_jax.envs.text.contract import ListedDialogues, TextEnvironment, TextPolicy
+from motif_jax.envs.text.file_tokens import FileTokenTask
 from motif_jax.support import entry_points
 from motif_jax.support.errors import UserError
 
 RECORDED = "recorded"
 
 
-class RecordedDialogues(TextTask):
+class RecordedDialogues(FileTokenTask):
     """The task `dialogues`.
 
     Options: `data`, a file of dialogues or its folder; `tokenizer`, a folder with tokenizer.json, empty to learn
@@ -32,12 +32,6 @@ class RecordedDialogues(TextTask):
         "vocab_size": 2000,
         "environment": "",
     }
-
-    def tokenizer(self) -> FileTokenizer:
-        return FileTokenizer(f"{self.name}.tokenizer", self.options["tokenizer"])
-
-    def learned_tokens(self) -> int:
-        return 0 if self.options["tokenizer"] else int(self.options["vocab_size"])
 
     @functools.cached_property
     def _dialogues(self) -> Dialogues:

@@ -13,8 +13,8 @@ import numpy as np
 
 from motif_jax.datasets.dialogues import parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues, DialogueStream
-from motif_jax.envs.text.contract import ListedDialogues, TextPolicy, TextTask
-from motif_jax.envs.text.file_tokens import TOKENIZER_HELP, FileTokenizer
+from motif_jax.envs.text.contract import ListedDialogues, TextPolicy
+from motif_jax.envs.text.file_tokens import TOKENIZER_HELP, FileTokenTask
 from motif_jax.envs.visdial import data
 from motif_jax.envs.visdial.client import REWARDS, VisDialServer, checked_url
 from motif_jax.envs.visdial.environment import (
@@ -27,7 +27,6 @@ from motif_jax.envs.visdial.environment import (
 )
 from motif_jax.envs.visdial.rules import MODES, STOP, YES_NO, Rules
 from motif_jax.schema import Key, natural, one_of, positive
-from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json
 
@@ -65,13 +64,14 @@ KEYS: Mapping[str, Key] = {
 }
 
 
-class VisDial(TextTask):
+class VisDial(FileTokenTask):
     """Visual dialogue by the published files and server."""
 
     name = "visdial"
     kinds = (RECORDED, GAMES, REWARD_CACHE)
     switches = "visdial_"
     patient = True
+    words = (STOP,)
     # Which is refused with any other mode.
     follow: ClassVar[Mapping[str, Sequence[str]]] = {"mode": ("yes_no",)}
     keys: ClassVar[Mapping[str, Key]] = {
@@ -83,7 +83,7 @@ class VisDial(TextTask):
         super().__init__(options)
         given = self.options
         asked = given["mode"] == "env_stops" or given["yes_no"] == "none"
-        self._require(asked, "yes_no", f"none with mode={given['mode']}, which is paid progress alone")
+        self.require(asked, "yes_no", f"none with mode={given['mode']}, which is paid progress alone")
         if given["url"]:
             given["url"] = checked_url(f"{self.name}.url", given["url"])
         self.rules = Rules(
@@ -91,17 +91,8 @@ class VisDial(TextTask):
             given["reward_scale"], given["reward_shift"], given["last_turn_free"],
         )  # fmt: skip
 
-    def _require(self, condition: bool, key: str, allowed: str) -> None:
-        checks.require(condition, f"{self.name}.{key}", self.options[key], allowed)
-
     def _key(self, key: str) -> tuple[str, str]:
         return f"{self.name}.{key}", str(self.options[key])
-
-    def tokenizer(self) -> FileTokenizer:
-        return FileTokenizer(*self._key("tokenizer"), (STOP,))
-
-    def learned_tokens(self) -> int:
-        return 0 if self.options["tokenizer"] else int(self.options["vocab_size"])
 
     @functools.cached_property
     def scenes(self) -> list[data.Scene]:
@@ -122,7 +113,7 @@ class VisDial(TextTask):
 
     @functools.cached_property
     def other_side(self) -> OtherSide:
-        self._require(bool(self.options["url"]), "url", "the server's address, such as http://127.0.0.1:5000")
+        self.require(bool(self.options["url"]), "url", "the server's address, such as http://127.0.0.1:5000")
         given = self.options
         return VisDialServer(
             given["url"], given["server_reward"], given["timeout_seconds"], given["attempts"]
@@ -145,7 +136,7 @@ class VisDial(TextTask):
         if kind == RECORDED:
             unpaid = self.rules.mode != "env_stops" and self.rules.scale == 0
             allowed = "a file: it says what answers were worth, and where dialogues end (with mode=10_stop or agent_stops reward_scale=0 wants none)"
-            self._require(bool(self.options["reward_cache"]) or unpaid, "reward_cache", allowed)
+            self.require(bool(self.options["reward_cache"]) or unpaid, "reward_cache", allowed)
             if self.options["features"]:
                 len(self.features)
             self._more()
@@ -162,7 +153,7 @@ class VisDial(TextTask):
     def _more(self) -> list[Dialogue]:
         path = self.options["additional"]
         allowed = "an existing file of dialogues (.parquet), or empty"
-        self._require(not path or os.path.isfile(path), "additional", allowed)
+        self.require(not path or os.path.isfile(path), "additional", allowed)
         return list(parquet.read(path)) if path else []
 
     def count(self, kind: str) -> int | None:

@@ -10,9 +10,8 @@ import numpy as np
 
 from motif_jax.datasets.dialogues.dialogue import Dialogue
 from motif_jax.envs.text.contract import Observation, Outcome, TextEnvironment
-from motif_jax.envs.wordle import knowledge
 from motif_jax.envs.wordle.boards import TRIES, Boards
-from motif_jax.envs.wordle.colours import CODE_TEXTS, DIGITS, WordTable, letters, pick
+from motif_jax.envs.wordle.colours import CODE_TEXTS, WordTable, letters, pick
 from motif_jax.envs.wordle.words import LENGTH, is_word
 
 
@@ -55,11 +54,6 @@ class WordleObservation(Observation):
     @property
     def terminal(self) -> bool:
         return len(self.guesses) == TRIES or self.reward == 0.0
-
-    def knowledge(self) -> np.ndarray:
-        """int8 [26, 5], see `motif_jax.envs.wordle.knowledge`."""
-        rows = zip(self.guesses, self.codes, strict=True)
-        return knowledge.after((guess, DIGITS[code]) for guess, code in rows if code is not None)
 
     def to_sequence(self) -> Dialogue:
         """Guesses with their rewards, each followed by its colours; one without colours by nothing."""

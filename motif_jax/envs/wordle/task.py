@@ -173,7 +173,7 @@ class Wordle(TextTask):
         given = self.options
         games, guesses = self.read_tweets()
         if given["indexes"]:
-            games = [games[index] for index in tweets.read_indexes(given["indexes"], len(games))]
+            games = [games[index] for index in self.read_indexes(len(games))]
         if given["top_p"] < 1:
             games = tweets.best(games, given["top_p"], given["top_p_rows"])
             if not games:

@@ -187,20 +187,6 @@ def write_structure(path: str | Path, tweets: Iterable[Tweet], guesses: Guesses)
     atomic_write_text(path, json.dumps({"games": games, "transitions": guesses.to_json()}))
 
 
-def read_indexes(path: str | Path, count: int) -> list[int]:
-    """The indexes of a JSON file, each below `count`; UserError if it holds no such list."""
-    remedy = "give a JSON list of indexes of games"
-    found = read_json(path, remedy, kind=list)
-    for index in found:
-        if type(index) is not int or not 0 <= index < count:
-            raise UserError(
-                f"{path}: index {index!r} must be a whole number below {count:,}, the number of games"
-            )
-    if not found:
-        raise UserError(f"{path} is empty: {remedy}")
-    return found
-
-
 def best(tweets: Sequence[Tweet], share: float, rows_only: bool = False) -> list[Tweet]:
     """The best `share` of the games: fewest guesses first, lost ones last.
 

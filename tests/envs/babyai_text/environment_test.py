@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
@@ -155,15 +152,6 @@ def test_a_prompt_has_room_for_as_many_observations_as_are_asked_for():
     assert PROMPT_BYTES < max(lengths) < len(out["prompt"]) / 2
     assert "gå" in decoded(out["prompt"])
     assert registry.spec(LOCAL, fields=("prompt",)).observation["prompt"].shape == (PROMPT_BYTES,)
-
-
-def test_names_are_known_without_minigrid():
-    code = (
-        "import sys; from motif_jax.envs import registry; registry.names(); registry.spec('NetHackScore-v1');"
-        "print('minigrid' in sys.modules, 'pygame' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "False"]
 
 
 def test_published_each_environment_of_a_run_keeps_its_kind():

@@ -214,7 +214,7 @@ def test_registry_and_specs():
 
 def test_a_spec_needs_no_engine(repository):
     code = (
-        "import sys; from motif_jax.envs import registry; registry.spec('NetHackOracle-v1');"
+        "import sys; from motif_jax.envs import registry; registry.names(); registry.spec('NetHackOracle-v1');"
         "print([m for m in ('nle', 'jax', 'gymnasium') if m in sys.modules])"
     )
     child = subprocess.run(

@@ -157,14 +157,6 @@ def test_the_stairs_need_their_full_stop_only_to_outlast_a_prompt(stop, kept):
     assert (reward, end) == ((50.0, TERMINATED) if kept else (0.0, RUNNING))
 
 
-@pytest.mark.parametrize("action", [23])
-def test_an_action_that_there_is_not_is_refused(action):
-    from motif_jax.envs import registry
-
-    with pytest.raises(ValueError, match=rf"action {action} is not one of 0 \.\. 22"):
-        play("NetHackScore-v1", {}, [(action, [{"time": 2}])])
-    recall = registry.make("Recall-v0")
-    out = empty_observation(recall.spec)
-    recall.reset(0, out)
-    with pytest.raises(ValueError, match=rf"action {action} is not one of 0 \.\. 3"):
-        recall.step(action, out)
+def test_an_action_that_there_is_not_is_refused():
+    with pytest.raises(ValueError, match=r"action 23 is not one of 0 \.\. 22"):
+        play("NetHackScore-v1", {}, [(23, [{"time": 2}])])
