@@ -101,8 +101,8 @@ class LabelBookkeeper:
             self._queue.shrink()
 
     def _enqueue(self, item: Items, count: int, score: float) -> None:
-        if self._published:
-            self._queue.enqueue(item, count, score)
+        if isinstance(self._queue, PublishedQueue):
+            self._queue.enqueue(item, count)
             return
         if hash(item) in self._settled:
             return

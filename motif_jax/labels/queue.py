@@ -98,7 +98,7 @@ class QuestionQueue:
             self.dropped += excess
 
 
-class PublishedQueue:
+class PublishedQueue(list[Pending]):
     """ONI's queue (compat.oni_requeue), with the methods of `QuestionQueue`: whole batches of entries, the newest first.
 
     Every step with an unlabelled text adds an entry, whatever is queued or in flight. Unlike the published one it is
@@ -106,39 +106,31 @@ class PublishedQueue:
     """
 
     def __init__(self, size: int, batch: int) -> None:
+        super().__init__()
         self.dropped = 0
         self._size, self._batch = size, batch
-        self._entries: list[Pending] = []
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def __iter__(self) -> Iterator[Pending]:
-        return iter(self._entries)
-
-    def enqueue(self, items: Items, count: int, score: float = 0.0) -> Pending:
+    def enqueue(self, items: Items, count: int, score: float = 0.0) -> None:
         del score
-        new = [Pending(items, count=1) for _ in range(count)]
-        self._entries += new
-        return new[-1] if new else Pending(items)
+        self += [Pending(items, count=1) for _ in range(count)]
 
     def take(self, most: int, now: float) -> list[Pending]:
         del now
         if most < self._batch:
             return []
-        taken = self._entries[-self._batch :]
-        del self._entries[-self._batch :]
+        taken = self[-self._batch :]
+        del self[-self._batch :]
         return taken[::-1]
 
     def give_back(self, pending: Pending) -> None:
-        self._entries.append(pending)
+        self.append(pending)
 
     def failed(self, pending: Pending, now: float) -> None:
         del now
-        self.give_back(pending)
+        self.append(pending)
 
     def shrink(self) -> None:
-        excess = len(self._entries) - self._size
+        excess = len(self) - self._size
         if excess > self._size // 8:
-            del self._entries[:excess]
+            del self[:excess]
             self.dropped += excess
