@@ -138,7 +138,7 @@ class SideBySide:
     def as_json(self) -> dict[str, Any]:
         return {
             "means": {
-                key: {name: asdict(value) for name, value in of.items()} for key, of in self.means.items()
+                key: {name: asdict(mean) for name, mean in of.items()} for key, of in self.means.items()
             },
             "claims": [
                 {**asdict(found.claim), "difference": asdict(found.difference), "holds": found.holds}

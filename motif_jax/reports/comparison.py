@@ -188,11 +188,9 @@ def _aggregate(result: Comparison, library: Any, metrics: Any) -> None:
             method: _estimate(points[method][row], intervals[method][:, row], len(values))
             for method, values in scores.by_method.items()
         }
-    unknown = Estimate(math.nan, math.nan, math.nan)
-    for method, values in scores.by_method.items():
-        if values.size < IQM_SCORES:
-            result.aggregates[names[0]][method] = unknown
-    if all(values.size < IQM_SCORES for values in scores.by_method.values()):
+    few = [method for method, values in scores.by_method.items() if values.size < IQM_SCORES]
+    result.aggregates[names[0]] |= dict.fromkeys(few, Estimate(math.nan, math.nan, math.nan))
+    if len(few) == len(scores.by_method):
         del result.aggregates[names[0]]
 
 
@@ -266,16 +264,7 @@ def as_json(result: Comparison) -> dict[str, Any]:
         "runs": {method: values.shape[0] for method, values in scores.by_method.items()},
         "scores": {method: values.tolist() for method, values in scores.by_method.items()},
         "aggregates": {k: {m: asdict(e) for m, e in v.items()} for k, v in result.aggregates.items()},
-        "differences": [
-            {
-                "task": c.task,
-                "first": c.first,
-                "other": c.other,
-                "over_runs": asdict(c.over_runs),
-                "over_games": c.over_games and asdict(c.over_games),
-            }
-            for c in result.contrasts
-        ],
+        "differences": [asdict(contrast) for contrast in result.contrasts],
         "improvement": [{"better": a, "other": b, **asdict(e)} for (a, b), e in result.improvement.items()],
         "by_task": {task: {m: asdict(e) for m, e in v.items()} for task, v in result.by_task.items()},
     }
