@@ -47,11 +47,13 @@ class TokenSums(NamedTuple):
       loss: cross-entropy in nats, times the weights.
       weight: the weights.
       correct: weights of the tokens that are the likeliest.
+      counted: what `correct` is a part of; None: `weight`.
     """
 
     loss: jax.Array
     weight: jax.Array
     correct: jax.Array
+    counted: jax.Array | None = None
 
 
 class LanguageTrainState(NamedTuple):
@@ -172,7 +174,7 @@ def make_update(
         params = optax.apply_updates(state.params, updates)
         metrics = {
             "loss": sums.loss / weight,
-            "accuracy": sums.correct / weight,
+            "accuracy": sums.correct / (weight if sums.counted is None else jnp.maximum(sums.counted, 1e-9)),
             "tokens": sums.weight,
             "gradient_norm": optax.tree.norm(gradient),
         }

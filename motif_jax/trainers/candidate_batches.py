@@ -22,7 +22,7 @@ from motif_jax.language.tokens import bucket, padded
 from motif_jax.support import seeds
 from motif_jax.support.progress import Progress
 from motif_jax.trainers.candidate_cache import KEY_BYTES, CachedCandidates, CandidateCache
-from motif_jax.trainers.text_task import Batches
+from motif_jax.trainers.dialogue_batches import DialogueBatches
 
 FOLDER = "candidates"
 
@@ -101,14 +101,14 @@ class CandidateBatches:
 
     def __init__(
         self,
-        inner: Batches,
+        inner: DialogueBatches,
         proposer: Proposer,
         width: int,
         seed: int,
         sums: bool,
         stopped: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.batch_size, self.steps_per_pass = inner.batch_size, inner.steps_per_pass
+        self._first_pass = inner.steps_per_pass
         self._inner, self._proposer, self._width, self._seed, self._sums = inner, proposer, width, seed, sums
         self._stopped = stopped
 
@@ -116,13 +116,13 @@ class CandidateBatches:
         plain = self._inner.batches(first, count)
         steps = [jax.tree.map(lambda leaf: leaf[place], plain) for place in range(count)]  # noqa: B023
         found = [
-            self._of(batch, "train", step, self.steps_per_pass is None or step < self.steps_per_pass)
+            self._of(batch, "train", step, self._first_pass is None or step < self._first_pass)
             for step, batch in enumerate(steps, first)
         ]
         return plain._replace(candidates=jax.tree.map(lambda *leaves: np.stack(leaves), *found))
 
     def whole(self, most: int) -> list[TextBatch]:
-        """See `Batches`; not all of them where the stage was asked to stop."""
+        """Those of `inner`; not all of them where the stage was asked to stop."""
         plain, found = self._inner.whole(most), []
         with Progress(len(plain), "batches", "propose") as progress:
             for number, batch in enumerate(plain):

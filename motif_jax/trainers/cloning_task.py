@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -10,30 +11,21 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from ml_collections import ConfigDict
 
-from motif_jax.algorithms import schedules
 from motif_jax.algorithms.candidate_scores import LOG_PROBABILITY
-from motif_jax.devices.parallel import AXIS, DataParallel
+from motif_jax.devices.parallel import DataParallel
 from motif_jax.language.agent import LanguageAgent
 from motif_jax.language.tokens import padded
+from motif_jax.language.training import LanguageTrainState, TokenSums
 from motif_jax.support import seeds
-from motif_jax.support.run_folder import as_plain
 from motif_jax.trainers.cloning_data import CloningData
 from motif_jax.trainers.language_task import perplexity
-from motif_jax.trainers.task import Evaluation, Task, TrainingPosition, diverged, epoch_order
+from motif_jax.trainers.sums_task import SumsTask
+from motif_jax.trainers.task import Evaluation, TrainingPosition, epoch_order
 
 Array = jax.Array
 TOKENS, CANDIDATES = "tokens", "candidates"
-
-
-class CloningState(NamedTuple):
-    """What is learned, the optimiser's state, and steps taken (int32 scalar)."""
-
-    params: Any
-    opt_state: Any
-    step: Any
 
 
 class CloningBatch(NamedTuple):
@@ -42,15 +34,6 @@ class CloningBatch(NamedTuple):
     prompts: Any
     actions: Any
     valid: Any
-
-
-class CloningSums(NamedTuple):
-    """Of a batch: the losses added up, what they are divided by, and how often the expert's action is the likeliest."""
-
-    loss: Array
-    weight: Array
-    right: Array
-    rows: Array
 
 
 def targets(
@@ -76,23 +59,34 @@ def targets(
     return spoken, np.array([len(row) for row in rows])
 
 
-def sums(network: LanguageAgent, counts: Array | None, params: Any, batch: CloningBatch) -> CloningSums:
-    """The losses of the rows of `batch` [N].
+def sums(
+    network: LanguageAgent,
+    counts: np.ndarray | None,
+    learned: Any,
+    frozen: Any,
+    batch: CloningBatch,
+    key: Any = None,
+) -> TokenSums:
+    """The losses of the rows of `batch` [N], and of how many the expert's action is the likeliest; a `training.SumsOf`.
 
     Args:
       network: its logits are the candidates' log-probabilities.
       counts: tokens of each action: the loss is that of a token. None: it is the cross-entropy of the expert's action among
         the candidates.
-      params: of the network, what is frozen among them.
+      learned, frozen: parameters of the network.
       batch: rows that are not valid count nothing.
+      key: not used, nothing is dropped.
     """
-    logits, _ = network.rows(params, batch.prompts)
+    del key
+    logits, _ = network.rows({**(frozen or {}), **learned}, batch.prompts)
     likely = logits if counts is not None else jax.nn.log_softmax(logits)
     chosen = jnp.take_along_axis(likely, batch.actions[:, None], axis=1)[:, 0]
-    weight = jnp.ones_like(chosen) if counts is None else counts[batch.actions].astype(jnp.float32)
+    weight = (
+        jnp.ones_like(chosen) if counts is None else jnp.asarray(counts)[batch.actions].astype(jnp.float32)
+    )
     valid = batch.valid.astype(jnp.float32)
     right = (jnp.argmax(logits, axis=1) == batch.actions).astype(jnp.float32)
-    return CloningSums(
+    return TokenSums(
         jnp.sum(jnp.where(batch.valid, -chosen, 0.0)),
         jnp.sum(weight * valid),
         jnp.sum(right * valid),
@@ -100,7 +94,42 @@ def sums(network: LanguageAgent, counts: Array | None, params: Any, batch: Cloni
     )
 
 
-class CloningTask(Task):
+class CloningBatches:
+    """Passes over the steps of `data`, shuffled by the seed unless `compat.bc_unshuffled`, and a held-out part in micro-batches."""
+
+    def __init__(self, config: ConfigDict, data: CloningData) -> None:
+        self._config, self._data = config, data
+        self.steps_per_pass = -(-len(data.train) // config.batch_size)
+        self._order = functools.lru_cache(maxsize=2)(self._drawn)
+
+    def _drawn(self, number: int) -> np.ndarray:
+        """The rows of a pass: int64 [steps, batch], -1 behind the last."""
+        config, rows = self._config, self._data.train
+        if config.compat.bc_unshuffled:
+            return _filled(rows, config.batch_size)
+        return epoch_order(config.seed, number, rows, config.batch_size)
+
+    def _batch(self, rows: np.ndarray) -> CloningBatch:
+        actions = np.where(rows >= 0, self._data.actions[rows], 0).astype(np.int32)
+        return CloningBatch(self._data.prompts(rows, self._config.network.prompt_tokens), actions, rows >= 0)
+
+    def batches(self, first: int, count: int) -> CloningBatch:
+        places = [divmod(step, self.steps_per_pass) for step in range(first, first + count)]
+        return self._batch(np.stack([self._order(number)[step] for number, step in places]))
+
+    def whole(self, most: int) -> list[CloningBatch]:
+        size = self._config.batch_size
+        return [
+            self._batch(rows)
+            for rows in _filled(self._data.held_out[: most * size], size // self._config.accumulate)
+        ]
+
+
+def _filled(rows: np.ndarray, size: int) -> np.ndarray:
+    return np.pad(rows, (0, -len(rows) % size), constant_values=-1).reshape(-1, size)
+
+
+class CloningTask(SumsTask):
     """One cloning.
 
     Args:
@@ -112,7 +141,7 @@ class CloningTask(Task):
       digests: of everything read.
     """
 
-    title, unit, criterion = "clone", "steps of the expert", "validation/loss"
+    title, unit = "clone", "steps of the expert"
 
     def __init__(
         self,
@@ -123,115 +152,30 @@ class CloningTask(Task):
         special: tuple[int, int],
         digests: Mapping[str, str],
     ) -> None:
-        self.config, self.parallel, self.digests = config, parallel, digests
-        self.source = config.trajectories or config.published.dir
-        self._data, self._agent = data, network
-        self._per_pass = -(-len(data.train) // config.batch_size)
-        self.steps = self._per_pass * config.epochs
-        self.steps_per_epoch, self.chunk_steps = config.evaluate_every, config.chunk_steps
-        self.remedy = f"a smaller --config.optimizer.learning_rate (it is {config.optimizer.learning_rate:g})"
-        self._network, counts = network, None
+        key = jax.random.key(seeds.derive(config.seed, "parameters") % 2**32)
+        parameters = jax.device_get(network.init(key)), network.frozen()
+        counts, batches = None, CloningBatches(config, data)
         if config.loss == TOKENS:
             length = config.target_tokens if config.compat.bc_pad_in_loss else None
-            self._network, counts = targets(network, *special, length)
-        self._counts = counts
-        optimizer = optimizer_of(config, self.steps)
-        self.optimizer = schedules.make_optimizer(optimizer, self.steps)
-        self._schedule = schedules.make_schedule(optimizer, self.steps)
-        self._measure = parallel.wrap(self._measure_core)
-        self._frozen = network.frozen()
-        self._orders: dict[int, np.ndarray] = {}
+            network, counts = targets(network, *special, length)
+        self._per_pass, steps = batches.steps_per_pass, batches.steps_per_pass * config.epochs
+        loss = functools.partial(sums, network, counts)
+        optimizer = (optimizer_of(config, steps), steps)
+        super().__init__(config, loss, parameters, (batches, batches), parallel, digests, optimizer)
+        self.source = config.trajectories or config.published.dir
 
-    def _sums(self, params: Any, frozen: Any, batch: CloningBatch) -> CloningSums:
-        counts = None if self._counts is None else jnp.asarray(self._counts)
-        return sums(self._network, counts, {**(frozen or {}), **params}, batch)
-
-    def _measure_core(self, state: tuple[Any, Any], batch: CloningBatch) -> CloningSums:
-        return jax.lax.psum(self._sums(*state, batch), AXIS)
-
-    def init_state(self) -> CloningState:
-        params = jax.device_get(
-            self._agent.init(jax.random.key(seeds.derive(self.config.seed, "parameters") % 2**32))
-        )
-        return CloningState(params, jax.device_get(jax.jit(self.optimizer.init)(params)), np.int32(0))
-
-    def shared(self) -> Any:
-        return self._frozen or None
-
-    def step(
-        self, state: CloningState, shared: Any, batch: CloningBatch
-    ) -> tuple[CloningState, dict[str, Array]]:
-
-        def loss(params: Any, part: CloningBatch) -> tuple[Array, CloningSums]:
-            found = self._sums(params, shared, part)
-            return found.loss, found
-
-        def add(total: Any, part: CloningBatch) -> tuple[Any, CloningSums]:
-            gradients, found = jax.grad(loss, has_aux=True)(state.params, part)
-            return jax.tree.map(jnp.add, total, gradients), found
-
-        zero = jax.tree.map(jnp.zeros_like, state.params)
-        gradients, parts = jax.lax.scan(add, zero, batch)
-        total = jax.lax.psum(jax.tree.map(jnp.sum, parts), AXIS)
-        gradients = jax.tree.map(lambda x: x / jnp.maximum(total.weight, 1.0), jax.lax.psum(gradients, AXIS))
-        updates, opt_state = self.optimizer.update(gradients, state.opt_state, state.params)
-        metrics = {
-            "loss": total.loss / jnp.maximum(total.weight, 1.0),
-            "accuracy": total.right / jnp.maximum(total.rows, 1.0),
-            "gradient_norm": optax.tree.norm(gradients),
-        }
-        return CloningState(optax.apply_updates(state.params, updates), opt_state, state.step + 1), metrics
-
-    def _order(self, number: int) -> np.ndarray:
-        """The rows of a pass over the data: int64 [steps, batch], -1 behind the last."""
-        if number not in self._orders:
-            rows, size = self._data.train, self.config.batch_size
-            order = epoch_order(self.config.seed, number, rows, size)
-            if self.config.compat.bc_unshuffled:
-                order = np.full_like(order, -1)
-                order.reshape(-1)[: len(rows)] = rows
-            self._orders = {number: order}
-        return self._orders[number]
-
-    def batches(self, first: int, count: int) -> CloningBatch:
-        places = [divmod(step, self._per_pass) for step in range(first, first + count)]
-        rows = np.stack([self._order(number)[step] for number, step in places])
-        return self._batch(rows.reshape(count, self.config.accumulate, -1))
-
-    def _batch(self, rows: np.ndarray) -> CloningBatch:
-        actions = np.where(rows >= 0, self._data.actions[rows], 0).astype(np.int32)
-        return CloningBatch(self._data.prompts(rows, self.config.network.prompt_tokens), actions, rows >= 0)
-
-    def batch_axes(self, batches: CloningBatch) -> int:
-        return 2
-
-    def units(self, step: int) -> int:
-        return step * self.config.batch_size
-
-    def evaluate(self, state: CloningState, shared: Any, position: TrainingPosition) -> Evaluation:
-        config, size = self.config, self.config.batch_size // self.config.accumulate
-        rows = self._data.held_out[: config.evaluation_batches * config.batch_size]
-        rows = np.pad(rows, (0, -len(rows) % size), constant_values=-1).reshape(-1, size)
-        total = np.zeros(len(CloningSums._fields))
-        for part in rows:
-            placed = self.parallel.put_batch(self._batch(part), 0)
-            found = self._measure((state.params, shared), placed)
-            total += np.asarray(jax.device_get(found), np.float64)
-        loss, agreement = total[0] / total[1], total[2] / total[3]
-        if not math.isfinite(loss):
-            raise diverged(f"the loss of held-out steps after step {position.step:,} not finite", self.remedy)
+    def evaluate(self, state: LanguageTrainState, shared: Any, position: TrainingPosition) -> Evaluation:
+        found = self.held_out(state, shared, position)
         row = {
-            "validation/loss": loss,
-            "validation/perplexity": perplexity(loss),
-            "validation/agreement": agreement,
+            "validation/loss": found.loss,
+            "validation/perplexity": perplexity(found.loss),
+            "validation/agreement": found.accuracy,
             "train/loss": position.mean("loss"),
             "train/agreement": position.mean("accuracy"),
-            "train/gradient_norm": position.mean("gradient_norm"),
             "train/passes": position.step / self._per_pass,
-            "optimizer/learning_rate": position.learning_rate(self._schedule),
         }
-        text = f"step {position.step:,}: {100 * agreement:.1f} % of {round(total[3]):,} held-out actions are the likeliest"
-        return Evaluation(row, {"config": as_plain(config)}, text)
+        text = f"{100 * found.accuracy:.1f} % of {round(found.counted):,} held-out actions are the likeliest"
+        return self.evaluation(row, text, position)
 
 
 def optimizer_of(config: ConfigDict, steps: int) -> ConfigDict:

@@ -221,5 +221,8 @@ class StreamBatches:
         return [jax.tree.map(lambda leaf: leaf[0], self.batches(step, 1)) for step in range(most)]
 
 
+DialogueBatches = ListBatches | StreamBatches
+
+
 def _stacked(batches: Sequence[TextBatch]) -> TextBatch:
     return jax.tree.map(lambda *leaves: np.stack(leaves), *batches)

@@ -25,7 +25,7 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import read_json
 from motif_jax.trainers import agent_folder
 from motif_jax.trainers.agent_folder import TOKENIZER, vocabulary_digest
-from motif_jax.trainers.dialogue_batches import ItemLayout, ListBatches, StreamBatches
+from motif_jax.trainers.dialogue_batches import DialogueBatches, ItemLayout, ListBatches, StreamBatches
 from motif_jax.trainers.held_out import HeldOut
 from motif_jax.trainers.records import FILE_OF
 from motif_jax.trainers.text_methods import rule_of
@@ -283,8 +283,8 @@ class Data(NamedTuple):
       longest_action: tokens of the longest action, `</a>` included; of a stream that of some dialogues drawn beforehand.
     """
 
-    train: ListBatches | StreamBatches
-    held_out: ListBatches | StreamBatches
+    train: DialogueBatches
+    held_out: DialogueBatches
     digests: dict[str, str]
     amount: str
     longest_action: int

@@ -12,7 +12,6 @@ from ml_collections import ConfigDict
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.language.finetune_params import Adaptation
 from motif_jax.language.training import LanguageTrainState
-from motif_jax.support.run_folder import as_plain
 from motif_jax.trainers.sums_task import SumsTask
 from motif_jax.trainers.task import Evaluation, TrainingPosition
 from motif_jax.trainers.text_batches import TextBatches
@@ -22,7 +21,6 @@ class LanguageTask(SumsTask):
     """One training; `adaptation` is what is learned, for the rest see `SumsTask`."""
 
     title, unit = "train language model", "tokens"
-    train: TextBatches
 
     def __init__(
         self,
@@ -35,6 +33,7 @@ class LanguageTask(SumsTask):
     ) -> None:
         super().__init__(config, adaptation.sums, parameters, data, parallel, digests)
         self.adaptation, self.source = adaptation, config.tokens or config.texts
+        self._per_pass = data[0].steps_per_pass
 
     def units(self, step: int) -> int:
         return step * self.config.batch_size * self.config.length
@@ -57,23 +56,22 @@ class LanguageTask(SumsTask):
 
     def evaluate(self, state: LanguageTrainState, shared: Any, position: TrainingPosition) -> Evaluation:
         found = self.held_out(state, shared, position)
-        loss = found.loss
         trained = position.mean("loss", "tokens")
         row = {
-            "validation/loss": loss,
-            "validation/perplexity": perplexity(loss),
+            "validation/loss": found.loss,
+            "validation/perplexity": perplexity(found.loss),
             "validation/accuracy": found.accuracy,
-            "validation/tokens": round(found.weight),
+            "validation/tokens": round(found.counted),
             "train/loss": trained,
             "train/perplexity": perplexity(trained),
             "train/accuracy": position.mean("accuracy", "tokens"),
-            "train/gradient_norm": position.mean("gradient_norm"),
             "train/tokens": self.units(position.step),
-            "train/passes": position.step / self.train.steps_per_pass,
-            "optimizer/learning_rate": position.learning_rate(self.schedule),
+            "train/passes": position.step / self._per_pass,
         }
-        text = f"step {position.step:,}: perplexity {row['validation/perplexity']:.2f} on {row['validation/tokens']:,} held-out tokens"
-        return Evaluation(row, {"config": as_plain(self.config)}, text)
+        text = (
+            f"perplexity {row['validation/perplexity']:.2f} on {row['validation/tokens']:,} held-out tokens"
+        )
+        return self.evaluation(row, text, position)
 
 
 def perplexity(loss: float) -> float:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import jax
 import numpy as np
+from ml_collections import ConfigDict
 
 from motif_jax.algorithms.finite import all_finite, keep_if, named_leaves
 from motif_jax.support import seeds
@@ -192,6 +193,13 @@ def diverged(what: str, remedy: str) -> UserError:
     return UserError(
         f"the training diverged: {what}; what was saved before stays; start it in another --workdir with {remedy}"
     )
+
+
+def smaller_steps(config: ConfigDict) -> str:
+    """The remedy for a training that diverged: what of `config.optimizer` makes its steps smaller."""
+    rate, clip = config.optimizer.learning_rate, config.optimizer.max_gradient_norm
+    more = "" if clip else " or with --config.optimizer.max_gradient_norm=1"
+    return f"a smaller --config.optimizer.learning_rate (it is {rate:g}){more}"
 
 
 def epoch_order(seed: int, epoch: int, rows: np.ndarray, batch_size: int) -> np.ndarray:

@@ -16,7 +16,7 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
-from motif_jax.algorithms import kl_penalty, ppo, reductions, schedules, token_ppo, update
+from motif_jax.algorithms import kl_penalty, ppo, reductions, token_ppo, update
 from motif_jax.algorithms.implicit_q import TextBatch, next_tokens
 from motif_jax.algorithms.token_ppo import EpisodeBatch
 from motif_jax.devices.parallel import AXIS, DataParallel
@@ -29,7 +29,8 @@ from motif_jax.support import seeds
 from motif_jax.support.run_folder import as_plain
 from motif_jax.trainers import agent_start
 from motif_jax.trainers.agent_start import Start
-from motif_jax.trainers.task import Evaluation, Task, TrainingPosition, drawn_by, shapes_of
+from motif_jax.trainers.sums_task import GradientTask
+from motif_jax.trainers.task import Evaluation, TrainingPosition
 from motif_jax.trainers.text_objective import Objective, joined
 
 VALUE, REFERENCE = "value", "reference"
@@ -60,7 +61,7 @@ class TokenEstimates(NamedTuple):
     values: jax.Array
 
 
-class PpoTraining(Task):
+class PpoTraining(GradientTask):
     """One training.
 
     Args:
@@ -78,7 +79,6 @@ class PpoTraining(Task):
     """
 
     title, unit, criterion = "train text agent by PPO", "episodes", "games/negative_return"
-    chunk_steps = 1
     target: Mapping[str, Any] = {}
     rollouts: Callable[[Any, int], EpisodeBatch]
     play: Callable[[Any], Mapping[str, float]]
@@ -93,33 +93,23 @@ class PpoTraining(Task):
         digests: Mapping[str, str],
         source: str,
     ) -> None:
-        self.config, self.objective, self.parallel, self._pad = config, objective, parallel, pad
-        self.steps, self.steps_per_epoch, self.source = config.max_steps, config.evaluate_every, source
-        # Each device deals its own episodes into minibatches.
-        self.digests = {**digests, **drawn_by(len(parallel.devices), True)}
-        self.remedy = f"a smaller --config.optimizer.learning_rate (it is {config.optimizer.learning_rate:g})"
         settings, width = config.ppo, objective.agent.model.config.width
-        self._updates = settings.epochs * settings.minibatches
-        total = config.max_steps * self._updates
-        self.optimizer = schedules.make_optimizer(config.optimizer, total, schedules.matrices)
-        self._schedule = schedules.make_schedule(config.optimizer, total)
-        self._controller = kl_penalty.Controller(settings.kl.target, settings.kl.horizon)
-        self._heads = Heads(width, {V: HeadConfig(1, (2 * width,), constant=0.0)}, objective.agent.dtype)
+        heads = Heads(width, {V: HeadConfig(1, (2 * width,), constant=0.0)}, objective.agent.dtype)
         key = jax.random.key(seeds.derive(config.seed, VALUE) % 2**32)
-        self._learned: Any = {**start.learned, VALUE: jax.device_get(self._heads.init(key))}
-        self.learned = shapes_of(self._learned)
-        self._frozen = dict(start.frozen)
+        learned = {**start.learned, VALUE: jax.device_get(heads.init(key))}
+        frozen = dict(start.frozen)
         if settings.kl.coefficient and objective.spec is None:
-            self._frozen[REFERENCE] = start.learned["trunks"]
+            frozen[REFERENCE] = start.learned["trunks"]
+        optimizer = (config.optimizer, config.max_steps * settings.epochs * settings.minibatches)
+        # Each device deals its own episodes into minibatches.
+        super().__init__(config, (learned, frozen), None, parallel, digests, True, optimizer)
+        self.objective, self._heads, self._pad = objective, heads, pad
+        self.steps, self.source = config.max_steps, source
+        self._controller = kl_penalty.Controller(settings.kl.target, settings.kl.horizon)
         self._key = jax.random.key(seeds.derive(config.seed, "minibatches") % 2**32)
 
     def init_state(self) -> PpoState:
-        learned, self._learned = self._learned, None
-        opt_state = jax.device_get(jax.jit(self.optimizer.init)(learned))
-        return PpoState(learned, opt_state, np.int32(0), np.float32(self.config.ppo.kl.coefficient))
-
-    def shared(self) -> Any:
-        return self._frozen or None
+        return PpoState(*self.start(), np.float32(self.config.ppo.kl.coefficient))
 
     def batches(self, first: int, count: int) -> Any:
         raise TypeError("the episodes of PPO follow from the policy that plays them: call batches_for")
@@ -127,6 +117,9 @@ class PpoTraining(Task):
     def batches_for(self, state: PpoState, shared: Any, first: int, count: int) -> EpisodeBatch:
         assert count == 1
         return self.rollouts(self._agent(state, shared), first)
+
+    def batch_axes(self, batches: EpisodeBatch) -> int:
+        return 1
 
     def _agent(self, state: PpoState, shared: Any) -> dict[str, Any]:
         one = self.parallel.acting((state.params, shared or {}))
@@ -260,12 +253,6 @@ class PpoTraining(Task):
         rows = jax.tree.map(lambda x: x.reshape(-1), rows)
         valid = parts[1].valid.reshape(-1)
         return jax.lax.psum(gradient, AXIS), ppo.describe(rows, valid, settings.clip_ratio, AXIS)
-
-    def items(self, state: PpoState) -> dict[str, Any]:
-        return state._asdict()
-
-    def units(self, step: int) -> int:
-        return step * self.config.batch_size
 
     def tally(self, metrics: Mapping[str, np.ndarray]) -> dict[str, Any]:
         sums = {name: np.sum(values, dtype=np.float64) for name, values in metrics.items()}

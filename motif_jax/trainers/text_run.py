@@ -29,10 +29,11 @@ from motif_jax.trainers.agent_start import Start
 from motif_jax.trainers.candidate_batches import CandidateBatches
 from motif_jax.trainers.dialogue_batches import ItemLayout
 from motif_jax.trainers.dialogue_data import Data, DialogueSource
+from motif_jax.trainers.sums_task import StepBatches
 from motif_jax.trainers.text_methods import rule_of
 from motif_jax.trainers.text_objective import Objective, Weights
 from motif_jax.trainers.text_ppo import PpoTraining
-from motif_jax.trainers.text_task import Batches, TextTraining
+from motif_jax.trainers.text_task import TextTraining
 
 
 def design_of(config: ConfigDict) -> Design:
@@ -130,18 +131,18 @@ def objective_of(config: ConfigDict, settings: ModelConfig) -> Objective:
     model = LanguageModel(settings, jnp.dtype(config.dtype), config.remat)
     detach = tuple(name for name in ("v", "q", "policy") if config.method[f"detach_{name}"])
     return Objective(
-        TextAgentNetwork(model, design_of(config), jnp.dtype(config.dtype)),
-        rule_of(config.method.name),
-        settings_of(config),
-        weights_of(config),
-        config.method.reward_scale,
-        detach,
-        spec_of(config),
-        config.logits_chunk,
-        config.dropout > 0,
-        config.compat.ilql_target_dropout,
-        config.compat.ilql_next_q_zero,
-        config.compat.chai_scores,
+        agent=TextAgentNetwork(model, design_of(config), jnp.dtype(config.dtype)),
+        rule=rule_of(config.method.name),
+        settings=settings_of(config),
+        weights=weights_of(config),
+        reward_scale=config.method.reward_scale,
+        detach=detach,
+        spec=spec_of(config),
+        chunk=config.logits_chunk,
+        dropout=config.dropout > 0,
+        target_dropout=config.compat.ilql_target_dropout,
+        zero_behind=config.compat.ilql_next_q_zero,
+        chai_scores=config.compat.chai_scores,
     )
 
 
@@ -196,13 +197,12 @@ def build(
     data, options = opened
     objective = objective_of(config, settings)
     start = agent_start.start(config, objective, tokens, key_of(config, "parameters"))
-    train: Batches = data.train
-    held_out: Batches = data.held_out
+    batches: tuple[StepBatches, StepBatches] = (data.train, data.held_out)
     if objective.rule.proposes:
-        train, held_out = _with_candidates(config, workdir, objective, start, plan.pad, task, data, stopped)
+        batches = _with_candidates(config, workdir, objective, start, plan.pad, task, data, stopped)
     parameters = (start.learned, start.target, start.frozen)
     found = {**data.digests, **start.digests}
-    training = TextTraining(config, objective, parameters, (train, held_out), parallel, found)
+    training = TextTraining(config, objective, parameters, batches, parallel, found)
     return TextRun(training, source._replace(options=options), data.amount, data.longest_action)
 
 

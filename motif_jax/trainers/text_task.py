@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,33 +12,19 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
-from motif_jax.algorithms import implicit_q, schedules, spread
+from motif_jax.algorithms import implicit_q, spread
 from motif_jax.algorithms.finite import all_finite, update_if
 from motif_jax.algorithms.implicit_q import Counts, TextBatch
 from motif_jax.devices.parallel import AXIS, DataParallel
-from motif_jax.language import dropout, training
+from motif_jax.language import training
 from motif_jax.language.target_network import soft_update
-from motif_jax.support import seeds
-from motif_jax.support.run_folder import as_plain
 from motif_jax.trainers import agent_start
-from motif_jax.trainers.task import Evaluation, Task, TrainingPosition, diverged, drawn_by, shapes_of
+from motif_jax.trainers.sums_task import GradientTask, StepBatches
+from motif_jax.trainers.task import Evaluation, TrainingPosition, diverged, shapes_of
 from motif_jax.trainers.text_objective import LossTerms, Objective, Part
 
 # Of a step's metrics: the tokens of its dialogues, without padding.
 TOKENS = "tokens"
-
-
-class Batches(Protocol):
-    """Where dialogues come from; see `dialogue_batches`. Without `steps_per_pass` no dialogue is met twice."""
-
-    batch_size: int
-    steps_per_pass: int | None
-
-    def batches(self, first: int, count: int) -> TextBatch:
-        """The batches of steps `first` to `first + count`: leaves [count, batch_size, ...]."""
-
-    def whole(self, most: int) -> list[TextBatch]:
-        """Dialogues to measure with, in at most `most` batches [batch_size, ...]."""
 
 
 class TextState(NamedTuple):
@@ -57,7 +43,7 @@ class TextState(NamedTuple):
     step: Any
 
 
-class TextTraining(Task):
+class TextTraining(GradientTask):
     """One training.
 
     Args:
@@ -65,7 +51,7 @@ class TextTraining(Task):
       objective: what is minimised.
       parameters: at the start, host arrays: those that are learned, the targets, and those that are frozen; see
         `Objective.terms`.
-      data: batches of dialogues, to learn from and to measure with.
+      data: batches of dialogues (`TextBatch`), to learn from and to measure with.
       parallel: the devices.
       digests: of everything read.
 
@@ -74,7 +60,7 @@ class TextTraining(Task):
       play: measures of episodes by name, of the agent's parameters; None: none are played.
     """
 
-    title, unit, criterion = "train text agent", "dialogues", "validation/loss"
+    title, unit = "train text agent", "dialogues"
     play: Callable[[Any], Mapping[str, float]] | None = None
 
     def __init__(
@@ -82,24 +68,17 @@ class TextTraining(Task):
         config: ConfigDict,
         objective: Objective,
         parameters: tuple[Any, Any, Any],
-        data: tuple[Batches, Batches],
+        data: tuple[StepBatches, StepBatches],
         parallel: DataParallel,
         digests: Mapping[str, str],
     ) -> None:
-        self.config, self.objective, self.parallel = config, objective, parallel
-        learned, target, self._frozen = parameters
-        self._start, self._train = (learned, target), data[0]
-        self.learned, self.target = shapes_of((learned, target))
-        self.steps, self.steps_per_epoch = config.max_steps, config.evaluate_every
-        draws = objective.dropout and not objective.rule.proposes
-        self.digests = {**digests, **drawn_by(len(parallel.devices), draws)}
-        self.chunk_steps, self.source = config.chunk_steps, config.data or f"the stream of {config.task}"
-        self.remedy = f"a smaller --config.optimizer.learning_rate (it is {config.optimizer.learning_rate:g})"
-        self.optimizer = schedules.make_optimizer(config.optimizer, config.max_steps, schedules.matrices)
-        self._schedule = schedules.make_schedule(config.optimizer, config.max_steps)
-        self._updates_target = bool(target) and objective.weights.of_values
+        learned, self._start_target, frozen = parameters
+        drawn = objective.dropout and not objective.rule.proposes
+        super().__init__(config, (learned, frozen), data[0], parallel, digests, drawn)
+        self.objective, self.target = objective, shapes_of(self._start_target)
+        self.source = config.data or f"the stream of {config.task}"
+        self._updates_target = bool(self.target) and objective.weights.of_values
         self._polyak, self._copy_every = config.method.polyak, config.method.copy_every
-        self._key = dropout.key(seeds.derive(config.seed, "dropout") % 2**32)
         self._measure = parallel.wrap(self._measure_core)
         self._held_out = data[1].whole(config.evaluation_batches)
 
@@ -124,11 +103,9 @@ class TextTraining(Task):
         return terms, one.counts
 
     def init_state(self) -> TextState:
-        (learned, target), self._start = self._start, (None, None)
-        return TextState(learned, target, jax.device_get(jax.jit(self.optimizer.init)(learned)), np.int32(0))
-
-    def shared(self) -> Any:
-        return self._frozen or None
+        (learned, opt_state, step), target = self.start(), self._start_target
+        self._start_target = None
+        return TextState(learned, target, opt_state, step)
 
     def step(self, state: TextState, shared: Any, batch: TextBatch) -> tuple[TextState, dict[str, jax.Array]]:
         return self.guarded_step(state, shared, batch, jnp.array(True))[:2]
@@ -136,9 +113,7 @@ class TextTraining(Task):
     def guarded_step(
         self, state: TextState, shared: Any, batch: TextBatch, goes_on: jax.Array
     ) -> tuple[TextState, dict[str, jax.Array], jax.Array]:
-        key = None
-        if self.objective.dropout:
-            key = jax.random.fold_in(jax.random.fold_in(self._key, state.step), jax.lax.axis_index(AXIS))
+        key = self.dropout_key(state.step) if self.objective.dropout else None
         frozen = {**(shared or {}), "target": state.target}
         sums = training.gradient_sums(self.objective.measured, state.params, frozen, self._parts(batch), key)
         gradient, measured = spread.over_devices(sums, AXIS)
@@ -187,18 +162,8 @@ class TextTraining(Task):
         }
         return row | {"throughput/tokens_per_second": float(metrics[TOKENS].sum()) / seconds}
 
-    def batches(self, first: int, count: int) -> TextBatch:
-        parts, whole = self.config.accumulate, self._train.batches(first, count)
-        return jax.tree.map(lambda leaf: leaf.reshape(count, parts, -1, *leaf.shape[2:]), whole)
-
     def items(self, state: TextState) -> dict[str, Any]:
         return {name: part for name, part in state._asdict().items() if name != "target" or self.target}
-
-    def batch_axes(self, batches: TextBatch) -> int:
-        return 2
-
-    def units(self, step: int) -> int:
-        return step * self.config.batch_size
 
     def evaluate(self, state: TextState, shared: Any, position: TrainingPosition) -> Evaluation:
         totals, counted = np.zeros(len(LossTerms._fields)), np.zeros(2)
@@ -218,12 +183,8 @@ class TextTraining(Task):
             )
         means = means._replace(loss=loss)
         row: dict[str, Any] = {f"validation/{name}": float(x) for name, x in self._named(means).items()}
-        for name in (*self._named(means), "gradient_norm"):
-            row[f"train/{name}"] = position.mean(name)
-        row |= {
-            "train/dialogues": self.units(position.step),
-            "optimizer/learning_rate": position.learning_rate(self._schedule),
-        }
+        row |= {f"train/{name}": position.mean(name) for name in self._named(means)}
+        row["train/dialogues"] = self.units(position.step)
         shown = ", ".join(f"{name} {value:.4f}" for name, value in self._named(means).items())
         shown += " (held-out dialogues)"
         if self.play is not None:
@@ -232,4 +193,4 @@ class TextTraining(Task):
             )
             row |= (played := self.play(params))
             shown += f", return {played['games/return']:.4f} ({self.config.games.episodes} episodes)"
-        return Evaluation(row, {"config": as_plain(self.config)}, f"step {position.step:,}: {shown}")
+        return self.evaluation(row, shown, position)

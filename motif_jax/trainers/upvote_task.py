@@ -18,7 +18,6 @@ from motif_jax.devices.parallel import DataParallel
 from motif_jax.language.text_scorer import ScorerNetwork
 from motif_jax.language.tokens import bucket
 from motif_jax.language.training import LanguageTrainState, TokenSums
-from motif_jax.support.run_folder import as_plain
 from motif_jax.trainers.held_out import by_length
 from motif_jax.trainers.sums_task import SumsTask
 from motif_jax.trainers.task import Evaluation, TrainingPosition
@@ -100,19 +99,13 @@ class UpvoteTask(SumsTask):
         super().__init__(config, functools.partial(sums, network), parameters, data, parallel, digests)
         self.network, self.source = network, config.reddit.folder or "made-up comments"
 
-    def units(self, step: int) -> int:
-        return step * self.config.batch_size
-
     def evaluate(self, state: LanguageTrainState, shared: Any, position: TrainingPosition) -> Evaluation:
         found = self.held_out(state, shared, position)
-        loss, accuracy = found.loss, found.accuracy
         row = {
-            "validation/loss": loss,
-            "validation/accuracy": accuracy,
+            "validation/loss": found.loss,
+            "validation/accuracy": found.accuracy,
             "train/loss": position.mean("loss"),
             "train/accuracy": position.mean("accuracy"),
-            "train/gradient_norm": position.mean("gradient_norm"),
-            "optimizer/learning_rate": position.learning_rate(self.schedule),
         }
-        text = f"step {position.step:,}: loss {loss:.4f}, {accuracy:.1%} right (held-out comments)"
-        return Evaluation(row, {"config": as_plain(self.config)}, text)
+        text = f"loss {found.loss:.4f}, {found.accuracy:.1%} right (held-out comments)"
+        return self.evaluation(row, text, position)

@@ -49,16 +49,16 @@ def test_losses_are_those_of_the_experts_tokens(network):
     prompts = jnp.array([[5, 6, 7, 8, -1, -1], [9, 10, 11, 12, 13, 14], [5, 5, 5, -1, -1, -1]])
     batch = CloningBatch(prompts, jnp.array([0, 3, 5]), jnp.array([True, True, False]))
     logits, _ = jax.jit(network.rows)(params, prompts)
-    among = jax.jit(functools.partial(cloning_task.sums, network, None))(params, batch)
+    among = jax.jit(functools.partial(cloning_task.sums, network, None))(params, {}, batch)
     expected = -jax.nn.log_softmax(logits)[jnp.arange(3), batch.actions][:2].sum()
     np.testing.assert_allclose(among.loss, expected, rtol=1e-5)
-    assert (among.weight, among.rows) == (2, 2)
+    assert (among.weight, among.counted) == (2, 2)
 
     words, there = (np.asarray(part) for part in network.candidates)
     score = jax.jit(functools.partial(scoring.score, network.model))
     for length, pads in ((None, 0), (4, 1)):
         spoken, counts = cloning_task.targets(network, 1, 0, length)
-        found = jax.jit(functools.partial(cloning_task.sums, spoken, jnp.asarray(counts)))(params, batch)
+        found = jax.jit(functools.partial(cloning_task.sums, spoken, counts))(params, {}, batch)
         expected, tokens = 0.0, 0
         for row in range(2):
             action = int(batch.actions[row])
