@@ -38,6 +38,11 @@ class Specials(NamedTuple):
         """Each once."""
         return list(dict.fromkeys((self.start, self.pad, self.end, *self.others)))
 
+    @property
+    def numbers(self) -> dict[str, int]:
+        """Numbers of `start`, `pad` and `end` in a tokenizer that is trained with them."""
+        return {name: self.all.index(getattr(self, name)) for name in ("start", "pad", "end")}
+
 
 def specials(architecture: str) -> Specials:
     """Those of an architecture."""

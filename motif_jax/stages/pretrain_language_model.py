@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
 from pathlib import Path
 
 from ml_collections import ConfigDict
@@ -114,21 +114,7 @@ def _check_texts(config: ConfigDict) -> None:
 def run(config: ConfigDict, workdir: Path) -> int:
     """Trains, or resumes, and writes the model; returns 0, or 75 after a request to stop."""
     from motif_jax.trainers import language_run, offline_run
-    from motif_jax.trainers.offline_run import OfflineRun
 
     parallel = offline_run.devices_of(config, lambda: language_run.settings_of(config, None))
-
-    def build(stopped: Callable[[], bool]) -> OfflineRun | None:
-        found = language_run.build(config, workdir, parallel, stopped)
-        if found is None:
-            return None
-        data, settings, learned = found.data, found.settings, offline_run.numbers_in(found.task.learned)
-        about = (
-            f"{settings.architecture} with {learned:,} numbers to learn, {settings.vocab_size:,} tokens in its vocabulary; "
-            f"{data.train.num_tokens:,} tokens of {data.train.num_items:,} texts to learn from, {data.held_out.num_tokens:,} held out"
-        )
-        return OfflineRun(
-            found.task, parallel, about, lambda: f"written: {language_run.export(found, workdir)}"
-        )
-
+    build = functools.partial(language_run.build, config, workdir, parallel)
     return offline_run.run(config, workdir, IDENTITY, language_run.MADE, build)

@@ -38,7 +38,7 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
 
 def _check_method(config: ConfigDict) -> None:
     """Refuses what a method cannot be trained with."""
-    from motif_jax.trainers import ppo_run
+    from motif_jax.trainers import text_run
     from motif_jax.trainers.text_methods import rule_of
 
     method, name, rule = config.method, config.method.name, rule_of(config.method.name)
@@ -56,7 +56,7 @@ def _check_method(config: ConfigDict) -> None:
         _check_proposals(config)
         return
     if rule.online:
-        ppo_run.check(config)
+        text_run.check_ppo(config)
         return
     if rule.q == "none":
         checks.require(
@@ -201,9 +201,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
         _let_play(config, found)
         learned, tokens = offline_run.numbers_in(task.learned), task.objective.agent.model.config.vocab_size
         about = f"{config.method.name} on {config.task}: {learned:,} numbers to learn, {tokens:,} tokens; {found.amount}"
-        return OfflineRun(
-            task, task.parallel, about, lambda: f"written: {text_run.export(found, config, workdir)}"
-        )
+        return OfflineRun(task, task.parallel, about, lambda: text_run.export(found, config, workdir))
 
     made = _made(config, workdir)
     return offline_run.run(config, workdir, IDENTITY, made, build, registry.FREE_OPTIONS)
@@ -211,8 +209,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
 
 def _built(config: ConfigDict, workdir: Path, stopped: Callable[[], bool]) -> TextRun | None:
     """What is trained, its files made where they are missing; None where it was asked to stop."""
-    from motif_jax.trainers import offline_run, ppo_run, text_run
-    from motif_jax.trainers.text_methods import rule_of
+    from motif_jax.trainers import offline_run, text_run
 
     try:
         source = _prepared(config, workdir, stopped)
@@ -220,8 +217,7 @@ def _built(config: ConfigDict, workdir: Path, stopped: Callable[[], bool]) -> Te
         return None
     settings = text_run.model_config(config, source)
     parallel = offline_run.devices_of(config, lambda: settings)
-    build = ppo_run.build if rule_of(config.method.name).online else text_run.build
-    return build(config, workdir, source, parallel, settings, stopped)
+    return text_run.build(config, workdir, source, parallel, settings, stopped)
 
 
 def _evaluation_episodes(config: ConfigDict) -> EvaluationEpisodes:

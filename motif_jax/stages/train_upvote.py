@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
 from pathlib import Path
 
 from ml_collections import ConfigDict
@@ -41,15 +41,6 @@ def run(config: ConfigDict, workdir: Path) -> int:
     from motif_jax.devices.parallel import DataParallel
     from motif_jax.devices.sharding import training_devices
     from motif_jax.trainers import offline_run, upvote_run
-    from motif_jax.trainers.offline_run import OfflineRun
 
-    parallel = DataParallel(training_devices(config))
-
-    def build(stopped: Callable[[], bool]) -> OfflineRun | None:
-        found = upvote_run.build(config, workdir, parallel, stopped)
-        if found is None:
-            return None
-        about = f"{offline_run.numbers_in(found[0].learned):,} numbers to learn"
-        return OfflineRun(found[0], parallel, about, lambda: f"written: {upvote_run.export(*found, workdir)}")
-
+    build = functools.partial(upvote_run.build, config, workdir, DataParallel(training_devices(config)))
     return offline_run.run(config, workdir, IDENTITY, upvote_run.made_files(config), build)

@@ -15,11 +15,10 @@ from motif_jax.datasets.dialogues.dialogue import Dialogue, DialogueStream
 from motif_jax.datasets.dialogues.items import TextTokenizer, TokenItem, tokenise
 from motif_jax.datasets.dialogues.token_rewards import TokenReward
 from motif_jax.datasets.tokens.dataset import TokensDataset
-from motif_jax.datasets.tokens.order import Buckets
 from motif_jax.language.tokens import bucket
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
-from motif_jax.trainers.held_out import by_length
+from motif_jax.trainers.bucket_batches import BucketBatches, stacked
 
 # A row that is there for its place alone.
 _NO_INTEGERS = np.zeros(0, np.int32)
@@ -86,17 +85,14 @@ class ItemLayout:
         return collate.truncated(item, self.max_len, self.quirks)
 
 
-class ListBatches:
-    """Batches of a dataset of tokens (`token_columns`), in passes whose order follows from the seed.
+class ListBatches(BucketBatches):
+    """Batches of a dataset of tokens (`token_columns`).
 
     Args:
       dataset: the dialogues.
       chosen: int64 [N], those that are used.
       layout: of a batch.
-      batch_size: dialogues of a step.
-      seed: of the order.
-      group: steps in a row that have rows of one width.
-      by_length: dialogues of about one length together; else all are padded to the longest.
+      batch_size, seed, group, by_length: of `BucketBatches`.
     """
 
     def __init__(
@@ -109,57 +105,35 @@ class ListBatches:
         group: int,
         by_length: bool,
     ) -> None:
-        self._dataset, self._chosen, self._layout = dataset, chosen, layout
-        self.batch_size = batch_size
+        self._chosen, self._layout = chosen, layout
         lengths = dataset.lengths[chosen]
         if layout.max_len is not None:
             lengths = np.minimum(lengths, layout.max_len)
-        longest = int(lengths.max())
-        self._lengths = lengths
-        self._widths = (
-            list(dict.fromkeys(bucket(n, longest) for n in range(1, longest + 1))) if by_length else [longest]
-        )
-        kinds = np.asarray(dataset.token_columns["kinds"])
-        self._most = self._most_actions(kinds)
-        self._order = Buckets(lengths, self._widths, batch_size, seed, group)
-        self.steps_per_pass: int | None = self._order.steps_per_pass
+        super().__init__(dataset, lengths, int(lengths.max()), batch_size, seed, group, by_length)
+        self._most = self._most_actions(np.asarray(dataset.token_columns["kinds"]))
 
     def _most_actions(self, kinds: np.ndarray) -> dict[int, tuple[int, int]]:
+        """By width the most tokens of actions that a row has, and the most utterances."""
         found, most = {}, (1, 1)
-        starts, offsets = self._dataset.offsets[:-1], np.r_[0, np.cumsum(kinds > 0)]
-        ends = np.r_[0, np.cumsum(kinds == token_columns.ACTION_END)]
-        stops = starts[self._chosen] + self._lengths
-        firsts = starts[self._chosen]
-        tokens, utterances = offsets[stops] - offsets[firsts], ends[stops] - ends[firsts]
-        for before, width in zip([0, *self._widths], self._widths, strict=False):
-            here = (self._lengths > before) & (self._lengths <= width)
+        firsts = self.dataset.offsets[:-1][self._chosen]
+        stops = firsts + self.lengths
+        acting, ends = (np.r_[0, np.cumsum(of)] for of in (kinds > 0, kinds == token_columns.ACTION_END))
+        tokens, utterances = acting[stops] - acting[firsts], ends[stops] - ends[firsts]
+        for before, width in zip([0, *self.widths], self.widths, strict=False):
+            here = (self.lengths > before) & (self.lengths <= width)
             if here.any():
                 most = (max(most[0], int(tokens[here].max())), max(most[1], int(utterances[here].max()) + 1))
             found[width] = most
         return found
 
-    def batches(self, first: int, count: int) -> TextBatch:
-        """The batches of steps `first` to `first + count`: leaves [count, batch_size, ...]."""
-        rows = [self._order.rows(step) for step in range(first, first + count)]
-        width = max(row.width for row in rows)
-        return _stacked([self._of(row.items, width) for row in rows])
-
-    def _of(self, places: np.ndarray, width: int) -> TextBatch:
-        items = [
-            self._layout.cut(token_columns.item_of(self._dataset, int(self._chosen[place])))
-            if place >= 0
+    def batch(self, items: np.ndarray, width: int) -> TextBatch:
+        cut = [
+            self._layout.cut(token_columns.item_of(self.dataset, int(self._chosen[item])))
+            if item >= 0
             else _NOTHING
-            for place in places
+            for item in items
         ]
-        return self._layout.batch(items, width, *self._most[width])
-
-    def whole(self, most: int) -> list[TextBatch]:
-        """All dialogues, or some of every length, in at most `most` batches [batch_size, ...]; the last filled up with empty rows."""
-        found = []
-        for places in by_length(self._lengths, self.batch_size, most):
-            longest = int(self._lengths[places[places >= 0]].max())
-            found.append(self._of(places, next(width for width in self._widths if width >= longest)))
-        return found
+        return self._layout.batch(cut, width, *self._most[width])
 
 
 class StreamBatches:
@@ -197,7 +171,7 @@ class StreamBatches:
         width = bucket(max(len(item.tokens) for item in flat), self._layout.max_len)
         tokens = bucket(max(1, *(len(item.action_indices) for item in flat)), width)
         utterances = bucket(max(1, *(len(item.utterance_action_indices) + 1 for item in flat)), width)
-        return _stacked([self._layout.batch(group, width, tokens, utterances) for group in groups])
+        return stacked([self._layout.batch(group, width, tokens, utterances) for group in groups])
 
     def _drawn(self, step: int) -> list[TokenItem]:
         found: list[TokenItem] = []
@@ -222,7 +196,3 @@ class StreamBatches:
 
 
 DialogueBatches = ListBatches | StreamBatches
-
-
-def _stacked(batches: Sequence[TextBatch]) -> TextBatch:
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *batches)

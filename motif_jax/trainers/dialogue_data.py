@@ -29,7 +29,7 @@ from motif_jax.trainers.dialogue_batches import DialogueBatches, ItemLayout, Lis
 from motif_jax.trainers.held_out import HeldOut
 from motif_jax.trainers.records import FILE_OF
 from motif_jax.trainers.text_methods import rule_of
-from motif_jax.trainers.tokenised import HELD_OUT, TOKENS, TRAIN, Tokenisation
+from motif_jax.trainers.tokenised import HELD_OUT, PARTS, TOKENS, TRAIN, Tokenisation
 
 _META = "dialogues.json"
 # The task of dialogues of one's own.
@@ -273,21 +273,37 @@ def require_actions(
     )
 
 
+def longest_action(config: ConfigDict) -> int:
+    """Tokens that an agent which plays says at most: `games.decode.max_tokens`, or what the run that is started from has learned.
+
+    Raises:
+      UserError: neither says it.
+    """
+    given, run = config.games.decode.max_tokens, config.initial.policy
+    if given is None and run:
+        given = agent_folder.describe(run, "initial.policy")["settings"].get("longest_action")
+    checks.require(
+        given is not None and given > 0, "games.decode.max_tokens", given, "tokens of an action at most"
+    )
+    return int(given)
+
+
 class Data(NamedTuple):
     """Dialogues of a run.
 
     Attributes:
-      train, held_out: their batches.
+      batches: of those to learn from and those held out; None where the agent plays its own episodes.
       digests: of what was read.
       amount: how much there is, for people.
       longest_action: tokens of the longest action, `</a>` included; of a stream that of some dialogues drawn beforehand.
+      options: of a task that has all files it needs.
     """
 
-    train: DialogueBatches
-    held_out: DialogueBatches
+    batches: tuple[DialogueBatches, DialogueBatches] | None
     digests: dict[str, str]
     amount: str
     longest_action: int
+    options: Mapping[str, Any]
 
 
 def open_data(
@@ -296,49 +312,64 @@ def open_data(
     workdir: Path,
     plan: ItemLayout,
     stopped: Callable[[], bool],
-) -> tuple[Data, Mapping[str, Any]] | None:
-    """The batches of a run, and the options of a task that has all files it needs; None where it was asked to stop."""
+) -> Data | None:
+    """The dialogues of a run; None where it was asked to stop."""
     task = registry.make(source.task, source.options)
     tokenizer = task.tokenizer()
     said = {"vocabulary": vocabulary_digest(tokenizer)}
+    if rule_of(config.method.name).online:
+        said |= _file_digests(task.files())
+        amount = f"{config.batch_size:,} episodes a step"
+        return Data(None, said, amount, longest_action(config), source.options)
     if source.path is None:
-        options = task.prepare(config.kind, config.policy, workdir)
-        task = source.attach(registry.make(source.task, options))
-        stream, cutoff = task.stream(config.kind, config.policy), config.filter.cutoff
-        named = task.files()
-        if config.token_reward.file:
-            named["token_reward"] = Path(config.token_reward.file)
-        said |= {f"{FILE_OF}{name}": digests.of_file(path) for name, path in named.items()}
-        some = stream.sample(seeds.rng(config.seed, "look"), _LOOKED_AT)
-        require_actions(config, tokenizer, some, plan, "kind")
-
-        def wanted(dialogue: Dialogue) -> bool:
-            return cutoff is None or dialogue.total >= cutoff
-
-        reward = token_reward_of(config)
-
-        def drawn(part: str) -> StreamBatches:
-            seed = seeds.derive(config.seed, part)
-            return StreamBatches(stream, tokenizer, reward, plan, config.batch_size, seed, wanted)
-
-        actions = zip(some.texts, some.actions, strict=True)
-        longest = max(len(tokenizer.encode(str(text))) + 1 for text, action in actions if action)
-        amount = f"a stream of {config.kind} of {config.task}"
-        return Data(drawn(TRAIN), drawn(HELD_OUT), said, amount, longest), options
+        return _stream_data(config, source, workdir, plan, said)
     found = split_tokens(config, source, tokenizer, workdir / TOKENS, stopped)
     if found is None:
         return None
-    train, held_out = found
-    parts = {TRAIN: train, HELD_OUT: held_out}
-    chosen = {part: chosen_items(config, dataset) for part, dataset in parts.items()}
+    chosen = [chosen_items(config, dataset) for dataset in found]
+    batches = [
+        ListBatches(
+            dataset,
+            items,
+            plan,
+            config.batch_size,
+            seeds.derive(config.seed, part),
+            config.chunk_steps if part == TRAIN else 1,
+            config.length_buckets,
+        )
+        for part, dataset, items in zip(PARTS, found, chosen, strict=True)
+    ]
+    said |= {part: dataset.manifest["content"] for part, dataset in zip(PARTS, found, strict=True)}
+    amount = f"{len(chosen[0]):,} dialogues to learn from, {len(chosen[1]):,} held out"
+    longest = token_columns.longest_action(found[0])
+    return Data((batches[0], batches[1]), said, amount, longest, source.options)
 
-    def listed(part: str) -> ListBatches:
-        seed, group = seeds.derive(config.seed, part), config.chunk_steps if part == TRAIN else 1
-        given = (parts[part], chosen[part], plan, config.batch_size, seed, group, config.length_buckets)
-        return ListBatches(*given)
 
-    said |= {part: dataset.manifest["content"] for part, dataset in parts.items()}
-    amount = f"{len(chosen[TRAIN]):,} dialogues to learn from, {len(chosen[HELD_OUT]):,} held out"
-    return Data(
-        listed(TRAIN), listed(HELD_OUT), said, amount, token_columns.longest_action(train)
-    ), source.options
+def _file_digests(files: Mapping[str, Path]) -> dict[str, str]:
+    return {f"{FILE_OF}{name}": digests.of_file(path) for name, path in files.items()}
+
+
+def _stream_data(
+    config: ConfigDict, source: DialogueSource, workdir: Path, plan: ItemLayout, said: dict[str, str]
+) -> Data:
+    options = registry.make(source.task, source.options).prepare(config.kind, config.policy, workdir)
+    task = source.attach(registry.make(source.task, options))
+    tokenizer, stream = task.tokenizer(), task.stream(config.kind, config.policy)
+    named, cutoff = task.files(), config.filter.cutoff
+    if config.token_reward.file:
+        named["token_reward"] = Path(config.token_reward.file)
+    some = stream.sample(seeds.rng(config.seed, "look"), _LOOKED_AT)
+    require_actions(config, tokenizer, some, plan, "kind")
+
+    def wanted(dialogue: Dialogue) -> bool:
+        return cutoff is None or dialogue.total >= cutoff
+
+    def drawn(part: str) -> StreamBatches:
+        seed, reward = seeds.derive(config.seed, part), token_reward_of(config)
+        return StreamBatches(stream, tokenizer, reward, plan, config.batch_size, seed, wanted)
+
+    actions = zip(some.texts, some.actions, strict=True)
+    longest = max(len(tokenizer.encode(str(text))) + 1 for text, action in actions if action)
+    amount = f"a stream of {config.kind} of {config.task}"
+    batches = (drawn(TRAIN), drawn(HELD_OUT))
+    return Data(batches, said | _file_digests(named), amount, longest, options)

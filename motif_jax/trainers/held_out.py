@@ -1,4 +1,4 @@
-"""Chooses the items of a dataset that are held out, and those of them that are measured with."""
+"""Chooses the items of a dataset that are held out."""
 
 from __future__ import annotations
 
@@ -11,14 +11,6 @@ from motif_jax.support import seeds
 
 # Shares are fractions of at most this denominator: 0.4 is 2 of 5, although no float is.
 _FINEST = 10**6
-
-
-def by_length(lengths: np.ndarray, size: int, most: int) -> list[np.ndarray]:
-    """All items, or some of every length, in at most `most` batches of about one length: int64 [size] each, -1 behind the last."""
-    order = np.argsort(lengths, kind="stable")
-    order = order[np.linspace(0, len(order) - 1, min(len(order), most * size)).astype(np.int64)]
-    filled = np.pad(order, (0, -len(order) % size), constant_values=-1)
-    return list(filled.reshape(-1, size))
 
 
 class HeldOut(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,10 +34,11 @@ from motif_jax.support import config as checks
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, replaced_folder
+from motif_jax.support.interruption import never
 from motif_jax.trainers import offline_run, records, text_data
 from motif_jax.trainers.language_task import LanguageTask
-from motif_jax.trainers.text_batches import TextBatches, TextRows
-from motif_jax.trainers.text_data import TextData
+from motif_jax.trainers.offline_run import OfflineRun
+from motif_jax.trainers.text_batches import ItemBatches, TextRows, WindowBatches
 from motif_jax.trainers.tokenised import HELD_OUT, TOKENS, TRAIN
 
 MODEL, TOKENIZER = "model", "tokenizer"
@@ -89,8 +89,7 @@ def settings_of(config: ConfigDict, tokenizer_folder: Path | None) -> ModelConfi
         settings = weights.settle_head(path, configs.read(path))
     else:
         named = byte_pairs.specials(config.model.architecture)
-        size, numbers = config.tokenizer.vocab_size, dict(zip(named.all, range(len(named.all)), strict=True))
-        tokens = {"start": numbers[named.start], "pad": numbers[named.pad], "end": numbers[named.end]}
+        size, tokens = config.tokenizer.vocab_size, named.numbers
         if tokenizer_folder is not None:
             tokenizer = Tokenizer.read(tokenizer_folder)
             size = tokenizer.size
@@ -132,21 +131,6 @@ def longest_item(config: ConfigDict, objective: str) -> int | None:
     return None if config.packing == "windows" else config.length - (objective == "masked")
 
 
-@dataclasses.dataclass
-class LanguageRun:
-    """What `build` puts together.
-
-    Attributes:
-      task: for the offline trainer.
-      data: its texts.
-      settings: of the model.
-    """
-
-    task: LanguageTask
-    data: TextData
-    settings: ModelConfig
-
-
 def check_memory(config: ConfigDict, settings: ModelConfig) -> None:
     """Raises UserError where a step needs more memory than a device says that it has; quantised bases are not counted."""
     available, spec = footprint.device_memory(), finetune_params.spec_of(config.lora)
@@ -173,9 +157,9 @@ def check_memory(config: ConfigDict, settings: ModelConfig) -> None:
 
 
 def build(
-    config: ConfigDict, workdir: Path, parallel: DataParallel, stopped: Callable[[], bool] = lambda: False
-) -> LanguageRun | None:
-    """Makes what is missing of tokenizer and tokens in `workdir`, and the task; None where it was asked to stop.
+    config: ConfigDict, workdir: Path, parallel: DataParallel, stopped: Callable[[], bool] = never
+) -> OfflineRun | None:
+    """Makes what is missing of tokenizer and tokens in `workdir`, and the run; None where it was asked to stop.
 
     Raises:
       UserError: texts, a tokenizer or a model that do not fit together.
@@ -195,11 +179,13 @@ def build(
         return None
     tokens = special_tokens(settings, tokenizer, objective)
 
-    def batches(part: str) -> TextBatches:
-        seed = seeds.derive(config.seed, part)
-        group = config.chunk_steps if part == TRAIN else 1
-        rows = TextRows(objective, config.packing, config.length, tokens)
-        return TextBatches(getattr(data, part), rows, config.batch_size, seed, group)
+    rows = TextRows(objective, config.packing, config.length, tokens)
+
+    def batches(part: str) -> WindowBatches | ItemBatches:
+        dataset, seed = getattr(data, part), seeds.derive(config.seed, part)
+        if config.packing == "windows":
+            return WindowBatches(dataset, rows, config.batch_size, seed)
+        return ItemBatches(dataset, rows, config.batch_size, seed, config.chunk_steps if part == TRAIN else 1)
 
     model = LanguageModel(settings, jnp.dtype(config.dtype), config.remat)
     adaptation = Adaptation(
@@ -213,7 +199,11 @@ def build(
     }
     parts = (batches(TRAIN), batches(HELD_OUT))
     task = LanguageTask(config, adaptation, (learned, frozen), parts, parallel, found)
-    return LanguageRun(task, data, settings)
+    about = (
+        f"{settings.architecture} with {offline_run.numbers_in(task.learned):,} numbers to learn, {settings.vocab_size:,} tokens in its "
+        f"vocabulary; {data.train.num_tokens:,} tokens of {data.train.num_items:,} texts to learn from, {data.held_out.num_tokens:,} held out"
+    )
+    return OfflineRun(task, parallel, about, lambda: _export(task, settings, tokenizer_folder, workdir))
 
 
 def _key(config: ConfigDict, name: str) -> jax.Array:
@@ -234,14 +224,14 @@ def _parameters(config: ConfigDict, model: LanguageModel, source: Path | None) -
     return params, head
 
 
-def export(run: LanguageRun, workdir: Path) -> Path:
+def _export(task: LanguageTask, settings: ModelConfig, tokenizer: Path, workdir: Path) -> Path:
     """Writes the model of the evaluation that summary.json means, as transformers opens it; returns its folder."""
-    task, target = run.task, workdir / MODEL
+    target = workdir / MODEL
 
     def write(items: dict[str, Any], trained: dict[str, Any]) -> None:
         params, head = task.adaptation.whole(items["params"], task.shared() or {})
         with replaced_folder(target) as part:
-            folder.write(part, run.settings, params, tokenizer=run.data.folder)
+            folder.write(part, settings, params, tokenizer=tokenizer)
             if head is not None:
                 masked_head.add(part, head)
             atomic_write_json(part / _DESCRIPTION, trained)

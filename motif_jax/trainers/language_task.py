@@ -14,7 +14,7 @@ from motif_jax.language.finetune_params import Adaptation
 from motif_jax.language.training import LanguageTrainState
 from motif_jax.trainers.sums_task import SumsTask
 from motif_jax.trainers.task import Evaluation, TrainingPosition
-from motif_jax.trainers.text_batches import TextBatches
+from motif_jax.trainers.text_batches import ItemBatches, WindowBatches
 
 
 class LanguageTask(SumsTask):
@@ -27,7 +27,7 @@ class LanguageTask(SumsTask):
         config: ConfigDict,
         adaptation: Adaptation,
         parameters: tuple[Any, Any],
-        data: tuple[TextBatches, TextBatches],
+        data: tuple[WindowBatches | ItemBatches, WindowBatches | ItemBatches],
         parallel: DataParallel,
         digests: Mapping[str, str],
     ) -> None:

@@ -31,13 +31,13 @@ class OfflineRun:
     Attributes:
       task, parallel: of `OfflineTrainer`.
       about: what is learned from which data, one or more lines for people.
-      finish: writes what the training is for, and returns a line about it; None: checkpoints are enough.
+      finish: writes what the training is for, and returns where, or a line about it; None: checkpoints are enough.
     """
 
     task: Task
     parallel: DataParallel
     about: str
-    finish: Callable[[], str] | None = None
+    finish: Callable[[], str | Path] | None = None
 
 
 def check(
@@ -122,5 +122,5 @@ def run(
         if not OfflineTrainer(task, found.parallel, settings).run(workdir):
             return EXIT_CODE
         if found.finish is not None and (line := found.finish()):
-            hosts.say(line)
+            hosts.say(f"written: {line}" if isinstance(line, Path) else line)
         return 0

@@ -6,17 +6,17 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from ml_collections import ConfigDict
 
+from motif_jax.algorithms import kl_penalty
 from motif_jax.algorithms.implicit_q import ImplicitQSettings
 from motif_jax.datasets.dialogues.collate import Quirks
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.envs.text import registry
-from motif_jax.envs.text.contract import TextTask
 from motif_jax.language import init_model, linear, lora
 from motif_jax.language.config import ModelConfig
 from motif_jax.language.model import LanguageModel
@@ -24,11 +24,12 @@ from motif_jax.language.text_agent import POLICY, Design, TextAgentNetwork
 from motif_jax.support import config as checks
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
+from motif_jax.support.interruption import never
 from motif_jax.trainers import agent_folder, agent_start, candidate_batches, dialogue_data, records
 from motif_jax.trainers.agent_start import Start
 from motif_jax.trainers.candidate_batches import CandidateBatches
-from motif_jax.trainers.dialogue_batches import ItemLayout
-from motif_jax.trainers.dialogue_data import Data, DialogueSource
+from motif_jax.trainers.dialogue_batches import DialogueBatches, ItemLayout
+from motif_jax.trainers.dialogue_data import DialogueSource
 from motif_jax.trainers.sums_task import StepBatches
 from motif_jax.trainers.text_methods import rule_of
 from motif_jax.trainers.text_objective import Objective, Weights
@@ -101,23 +102,8 @@ def room_of(config: ConfigDict, settings: ModelConfig) -> int | None:
     if rule.proposes:
         more = config.candidates.max_tokens
     elif rule.online:  # what stands further behind is read from later on while it is played
-        more = longest_action(config)
+        more = dialogue_data.longest_action(config)
     return settings.max_length - design_of(config).prefix - more
-
-
-def longest_action(config: ConfigDict) -> int:
-    """Tokens that an agent which plays says at most: `games.decode.max_tokens`, or what the run that is started from has learned.
-
-    Raises:
-      UserError: neither says it.
-    """
-    given, run = config.games.decode.max_tokens, config.initial.policy
-    if given is None and run:
-        given = agent_folder.describe(run, "initial.policy")["settings"].get("longest_action")
-    checks.require(
-        given is not None and given > 0, "games.decode.max_tokens", given, "tokens of an action at most"
-    )
-    return int(given)
 
 
 def spec_of(config: ConfigDict) -> lora.Spec | None:
@@ -146,9 +132,20 @@ def objective_of(config: ConfigDict, settings: ModelConfig) -> Objective:
     )
 
 
-@dataclasses.dataclass
-class TextRun:
-    """What `build` puts together.
+def model_config(config: ConfigDict, source: DialogueSource) -> ModelConfig:
+    """The trunks' config: that of the run that is started from, of `network.checkpoint`, or of the sizes in `network`.
+
+    Raises:
+      UserError: runs or folders that do not fit each other, the task's tokens or the method.
+    """
+    tokens = agent_folder.vocabulary_of(registry.make(source.task, source.options))
+    return init_model.with_dropout(
+        agent_start.model_config(config, tokens, design_of(config)), config.dropout
+    )
+
+
+class TextRun(NamedTuple):
+    """A training, and what it needs to play.
 
     Attributes:
       task: for the offline trainer.
@@ -163,47 +160,42 @@ class TextRun:
     longest_action: int
 
 
-def model_config(config: ConfigDict, source: DialogueSource) -> ModelConfig:
-    """The trunks' config: that of the run that is started from, of `network.checkpoint`, or of the sizes in `network`.
-
-    Raises:
-      UserError: runs or folders that do not fit each other, the task's tokens or the method.
-    """
-    tokens = agent_folder.vocabulary_of(registry.make(source.task, source.options))
-    return init_model.with_dropout(
-        agent_start.model_config(config, tokens, design_of(config)), config.dropout
-    )
-
-
 def build(
     config: ConfigDict,
     workdir: Path,
     source: DialogueSource,
     parallel: DataParallel,
     settings: ModelConfig,
-    stopped: Callable[[], bool] = lambda: False,
+    stopped: Callable[[], bool] = never,
 ) -> TextRun | None:
     """Makes what is missing of tokens in `workdir`, and the task; None where it was asked to stop.
+
+    One that learns from its own episodes is given those later, as `PpoTraining.rollouts` and `.play`.
 
     Raises:
       UserError: data, runs or a model that do not fit together.
     """
-    task = registry.make(source.task, source.options)
+    task, objective = registry.make(source.task, source.options), objective_of(config, settings)
     tokens = agent_folder.vocabulary_of(task)
     plan = layout_of(config, tokens.delimiters.pad, settings)
-    opened = dialogue_data.open_data(config, source, workdir, plan, stopped)
-    if opened is None:
+    data = dialogue_data.open_data(config, source, workdir, plan, stopped)
+    if data is None:
         return None
-    data, options = opened
-    objective = objective_of(config, settings)
     start = agent_start.start(config, objective, tokens, key_of(config, "parameters"))
-    batches: tuple[StepBatches, StepBatches] = (data.train, data.held_out)
-    if objective.rule.proposes:
-        batches = _with_candidates(config, workdir, objective, start, plan.pad, task, data, stopped)
-    parameters = (start.learned, start.target, start.frozen)
     found = {**data.digests, **start.digests}
-    training = TextTraining(config, objective, parameters, batches, parallel, found)
-    return TextRun(training, source._replace(options=options), data.amount, data.longest_action)
+    training: TextTraining | PpoTraining
+    if data.batches is None:
+        training = PpoTraining(config, objective, start, plan.pad, parallel, found, f"the task {config.task}")
+    else:
+        batches: tuple[StepBatches, StepBatches] = data.batches
+        if objective.rule.proposes:
+            end = task.tokenizer().delimiters.action_end
+            batches = _with_candidates(
+                config, workdir, objective, start, (plan.pad, end), data.batches, stopped
+            )
+        parameters = (start.learned, start.target, start.frozen)
+        training = TextTraining(config, objective, parameters, batches, parallel, found)
+    return TextRun(training, source._replace(options=data.options), data.amount, data.longest_action)
 
 
 def _with_candidates(
@@ -211,17 +203,16 @@ def _with_candidates(
     workdir: Path,
     objective: Objective,
     start: Start,
-    pad: int,
-    task: TextTask,
-    data: Data,
+    special: tuple[int, int],
+    batches: tuple[DialogueBatches, DialogueBatches],
     stopped: Callable[[], bool],
 ) -> tuple[CandidateBatches, CandidateBatches]:
-    agent, end = objective.agent, task.tokenizer().delimiters.action_end
+    agent = objective.agent
     policy = start.frozen["trunks"][agent.design.roles.trunk_of[POLICY]]
     digest = start.digests["initial policy"]
-    proposer = candidate_batches.proposer_of(config, workdir, agent.model, policy, pad, end, digest)
+    proposer = candidate_batches.proposer_of(config, workdir, agent.model, policy, *special, digest)
     more = (proposer, agent.model.config.width, config.seed, objective.chai_scores, stopped)
-    return CandidateBatches(data.train, *more), CandidateBatches(data.held_out, *more)
+    return CandidateBatches(batches[0], *more), CandidateBatches(batches[1], *more)
 
 
 def key_of(config: ConfigDict, name: str) -> jax.Array:
@@ -274,3 +265,28 @@ def check_shapes(config: ConfigDict, settings: ModelConfig) -> None:
         raise UserError(
             f"config.max_len={config.max_len}: must be at most {room}, the positions that the model has"
         )
+
+
+def check_ppo(config: ConfigDict) -> None:
+    """Raises UserError for values that do not fit method ppo."""
+    settings = config.ppo
+    kl_penalty.check(config, "ppo.kl")
+    devices = len(jax.local_devices()[: config.num_devices]) // config.sharding.tensor
+    parts = settings.minibatches * config.accumulate * devices
+    allowed = f"a multiple of ppo.minibatches x accumulate x devices, {parts}"
+    checks.require(config.batch_size % parts == 0, "batch_size", config.batch_size, allowed)
+    rules = {
+        "dropout": (config.dropout == 0, "0: the policy that plays is the one that learns"),
+        "chunk_steps": (config.chunk_steps == 1, "1: each step is played by the policy of the step before"),
+        "games.episodes": (config.games.episodes > 0, "above 0: evaluations are episodes"),
+        "data": (config.data is None, "None: episodes are played, not read"),
+        "initial.value": (not config.initial.value, "None: the value starts anew"),
+    }
+    for key, (fits, allowed) in rules.items():
+        checks.require(fits, key, checks.dotted(config, key), allowed)
+    checks.require(
+        bool(config.initial.policy or config.network.checkpoint),
+        "initial.policy",
+        None,
+        "a run of train_text that speaks already (bc, say), or config.network.checkpoint a language model",
+    )

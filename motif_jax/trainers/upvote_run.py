@@ -29,6 +29,7 @@ from motif_jax.support import digests, seeds
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, replaced_folder
 from motif_jax.trainers import records
+from motif_jax.trainers.offline_run import OfflineRun, numbers_in
 from motif_jax.trainers.tokenised import HELD_OUT, PARTS, TOKENS, TRAIN, Tokenisation
 from motif_jax.trainers.upvote_task import COLUMN, CommentBatches, UpvoteTask
 
@@ -55,9 +56,7 @@ def settings_of(config: ConfigDict, tokenizer: Tokenizer | None) -> ModelConfig:
                 f"config.network.checkpoint={network.checkpoint}: must be a RoBERTa, it is {settings.architecture}"
             )
     else:
-        named = byte_pairs.specials(_ARCHITECTURE)
-        numbers = dict(zip(named.all, range(len(named.all)), strict=True))
-        tokens = {"start": numbers[named.start], "pad": numbers[named.pad], "end": numbers[named.end]}
+        tokens = byte_pairs.specials(_ARCHITECTURE).numbers
         sizes = Sizes(network.width, network.layers, network.heads, max_length=network.max_length)
         size = tokenizer.size if tokenizer else config.vocab_size
         settings = init_model.make(_ARCHITECTURE, sizes, size, tokens, "network")
@@ -86,8 +85,8 @@ def made_files(config: ConfigDict) -> tuple[str, ...]:
 
 def build(
     config: ConfigDict, workdir: Path, parallel: DataParallel, stopped: Callable[[], bool]
-) -> tuple[UpvoteTask, Path, ModelConfig] | None:
-    """The task, the folder of its tokenizer, and the network's config; None where it was asked to stop.
+) -> OfflineRun | None:
+    """Makes what is missing of tokenizer and tokens in `workdir`, and the run; None where it was asked to stop.
 
     Raises:
       UserError: files that cannot be read, or do not fit together.
@@ -119,7 +118,9 @@ def build(
         )
 
     parts = (batches(TRAIN), batches(HELD_OUT))
-    return UpvoteTask(config, network, (learned, frozen), parts, parallel, found), spoken, settings
+    made = UpvoteTask(config, network, (learned, frozen), parts, parallel, found)
+    about = f"{numbers_in(made.learned):,} numbers to learn"
+    return OfflineRun(made, parallel, about, lambda: _export(made, spoken, settings, workdir))
 
 
 def _data(
@@ -156,7 +157,7 @@ def _data(
     return None if made is None else dict(zip(PARTS, made, strict=True))
 
 
-def export(task: UpvoteTask, spoken: Path, settings: ModelConfig, workdir: Path) -> Path:
+def _export(task: UpvoteTask, spoken: Path, settings: ModelConfig, workdir: Path) -> Path:
     """Writes the scorer of the evaluation that summary.json means, as `text_scorer` reads it; returns its folder."""
     target = workdir / MODEL
 

@@ -6,19 +6,17 @@ import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 from ml_collections import ConfigDict
 
 from motif_jax.datasets.tokens.dataset import TokensDataset
-from motif_jax.datasets.tokens.order import Buckets, gather
+from motif_jax.datasets.tokens.order import gather
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.language.text_scorer import ScorerNetwork
-from motif_jax.language.tokens import bucket
 from motif_jax.language.training import LanguageTrainState, TokenSums
-from motif_jax.trainers.held_out import by_length
+from motif_jax.trainers.bucket_batches import BucketBatches
 from motif_jax.trainers.sums_task import SumsTask
 from motif_jax.trainers.task import Evaluation, TrainingPosition
 
@@ -34,42 +32,17 @@ class Comments(NamedTuple):
     there: Any
 
 
-class CommentBatches:
-    """The batches of a dataset of tokens with the column `liked`, those of about one length together.
-
-    Args:
-      dataset: of comments.
-      batch_size: comments of a step.
-      pad: token of the padding.
-      seed: of the order.
-      group: steps in a row that have rows of one width.
-    """
+class CommentBatches(BucketBatches):
+    """Batches of `Comments`, of a dataset of tokens with the column `liked`; `pad` is the token of the padding."""
 
     def __init__(self, dataset: TokensDataset, batch_size: int, pad: int, seed: int, group: int) -> None:
-        self._dataset, self._size, self._pad = dataset, batch_size, pad
-        longest = int(dataset.lengths.max())
-        widths = list(dict.fromkeys(bucket(size, longest) for size in range(1, longest + 1)))
-        self._order = Buckets(dataset.lengths, widths, batch_size, seed, group)
-        self._liked = np.asarray(dataset.item_columns[COLUMN])
-        self._longest = longest
+        lengths = dataset.lengths
+        super().__init__(dataset, lengths, int(lengths.max()), batch_size, seed, group)
+        self._pad, self._liked = pad, np.asarray(dataset.item_columns[COLUMN])
 
-    def batches(self, first: int, count: int) -> Comments:
-        """Leaves [count, batch_size, ...]."""
-        rows = [self._order.rows(step) for step in range(first, first + count)]
-        width = max(row.width for row in rows)
-        return jax.tree.map(lambda *leaves: np.stack(leaves), *[self._of(row.items, width) for row in rows])
-
-    def _of(self, items: np.ndarray, width: int) -> Comments:
+    def batch(self, items: np.ndarray, width: int) -> Comments:
         there = items >= 0
-        return Comments(*gather(self._dataset, items, width, self._pad), self._liked[items] & there, there)
-
-    def whole(self, most: int) -> list[Comments]:
-        """All comments, or some of every length, in at most `most` batches [batch_size, ...]."""
-        lengths = self._dataset.lengths
-        return [
-            self._of(items, bucket(int(lengths[items[items >= 0]].max()), self._longest))
-            for items in by_length(lengths, self._size, most)
-        ]
+        return Comments(*gather(self.dataset, items, width, self._pad), self._liked[items] & there, there)
 
 
 def sums(network: ScorerNetwork, learned: Any, frozen: Any, batch: Any, key: Any) -> TokenSums:

@@ -108,7 +108,8 @@ def test_held_out_dialogues_are_filtered_as_those_that_are_learned_from(
     pad = registry.make(source.task, source.options).tokenizer().delimiters.pad
     opened = dialogue_data.open_data(config, source, tmp_path, ItemLayout(pad), lambda: False)
     assert opened is not None
-    returns = [opened[0].held_out.batches(step, 1).returns for step in range(8)]
+    assert opened.batches is not None
+    returns = [opened.batches[1].batches(step, 1).returns for step in range(8)]
     assert np.concatenate(returns, axis=None).min() >= -5
 
 
@@ -151,7 +152,7 @@ def test_what_the_dialogues_of_a_stream_follow_from_is_recorded(tmp_path: Path) 
         source = dialogue_data.source_of(config)
         opened = dialogue_data.open_data(config, source, tmp_path, ItemLayout(0), lambda: False)
         assert opened is not None
-        return opened[0].digests
+        return opened.digests
 
     before = read()
     for file, name in ((words, "words"), (paid, "token_reward")):

@@ -1,0 +1,79 @@
+"""Batches of a dataset of tokens in which rows are of about one length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from motif_jax.datasets.tokens.dataset import TokensDataset
+from motif_jax.datasets.tokens.order import Buckets
+from motif_jax.language.tokens import bucket
+
+
+class BucketBatches:
+    """Batches whose order follows from the seed; inherit from it for what a row is.
+
+    Args:
+      dataset: the items.
+      lengths: int [N], tokens that are used of each item.
+      longest: of all rows.
+      batch_size: rows of a step.
+      seed: of the order.
+      group: steps in a row that have rows of one width.
+      by_length: rows of about one length together; else all are padded to the longest.
+    """
+
+    def __init__(
+        self,
+        dataset: TokensDataset,
+        lengths: np.ndarray,
+        longest: int,
+        batch_size: int,
+        seed: int,
+        group: int,
+        by_length: bool = True,
+    ) -> None:
+        self.dataset, self.batch_size, self.lengths = dataset, batch_size, lengths
+        sizes = range(1, longest + 1) if by_length else [longest]
+        self.widths = list(dict.fromkeys(bucket(size, longest) for size in sizes))
+        self._order = Buckets(lengths, self.widths, batch_size, seed, group)
+        self.steps_per_pass = self._order.steps_per_pass
+
+    def batch(self, items: np.ndarray, width: int) -> Any:
+        """The items int64 [batch_size] of one step, -1 for an empty row, padded to `width`."""
+        raise NotImplementedError
+
+    def steps(self, items: Sequence[np.ndarray], width: int, first: int) -> Any:
+        """The items of the steps from `first` on: leaves [steps, batch_size, ...]."""
+        del first
+        return stacked([self.batch(part, width) for part in items])
+
+    def batches(self, first: int, count: int) -> Any:
+        """The batches of steps `first` to `first + count`: leaves [count, batch_size, ...]."""
+        rows = [self._order.rows(step) for step in range(first, first + count)]
+        return self.steps([row.items for row in rows], max(row.width for row in rows), first)
+
+    def whole(self, most: int) -> list[Any]:
+        """All items, or some of every length, in at most `most` batches [batch_size, ...]; the last filled up with empty rows."""
+        found = []
+        for number, items in enumerate(by_length(self.lengths, self.batch_size, most)):
+            longest = int(self.lengths[items[items >= 0]].max())
+            width = next(width for width in self.widths if width >= longest)
+            found.append(jax.tree.map(lambda leaf: leaf[0], self.steps([items], width, number)))
+        return found
+
+
+def stacked(batches: Sequence[Any]) -> Any:
+    """Batches of equal shapes with an axis of steps in front."""
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *batches)
+
+
+def by_length(lengths: np.ndarray, size: int, most: int) -> list[np.ndarray]:
+    """All items, or some of every length, in at most `most` batches of about one length: int64 [size] each, -1 behind the last."""
+    order = np.argsort(lengths, kind="stable")
+    order = order[np.linspace(0, len(order) - 1, min(len(order), most * size)).astype(np.int64)]
+    filled = np.pad(order, (0, -len(order) % size), constant_values=-1)
+    return list(filled.reshape(-1, size))
