@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_json, naming, read_json, regular_file
+from motif_jax.support.files import naming, regular_file
 
-_RECORDS, _ABOUT = "candidates.bin", "candidates.json"
 KEY_BYTES = 16
 
 
@@ -31,8 +30,8 @@ class CandidateCache:
     """Records of one size in a ring. Several processes may have it open: what one wrote over another's is not found by the other.
 
     Args:
-      folder: where it lies; what is there of other `about` is replaced, and nothing else in the folder is touched.
-      about: what decides the entries.
+      folder: where it lies; nothing else in the folder is touched.
+      about: what decides the entries; those of another are not found.
       count, width: N and D.
       mebibytes: its size at most.
 
@@ -54,15 +53,12 @@ class CandidateCache:
             raise UserError(
                 f"config.candidates.cache_mebibytes={mebibytes}: must be at least {-(-record.itemsize // 2**20)}, one state's candidates"
             )
-        whole = {**about, "count": count, "width": width, "records": self.capacity}
-        # A record of other `about` is as good as torn, also where another process has just replaced the file.
-        self._salt = zlib.crc32(json.dumps(whole, sort_keys=True).encode())
-        self._path = folder / _RECORDS
+        # A record of other `about` is as good as torn.
+        self._salt = zlib.crc32(json.dumps({**about, "shape": [count, width]}, sort_keys=True).encode())
+        self._path = folder / "candidates.bin"
         size = self.capacity * record.itemsize
-        made = self._path.exists() and self._path.stat().st_size == size and (folder / _ABOUT).exists()
-        if not (made and read_json(folder / _ABOUT, f"remove {folder / _ABOUT}") == whole):
+        if not self._path.exists() or self._path.stat().st_size != size:
             _make(self._path, size)
-            atomic_write_json(folder / _ABOUT, whole)
         # Read through memory, written as a file: on a full disk a write through memory would end the process.
         self._file = open(self._path, "r+b", buffering=0, opener=regular_file)  # noqa: SIM115 - closed by the finalizer
         weakref.finalize(self, self._file.close)
@@ -73,9 +69,6 @@ class CandidateCache:
         keys = self._records["key"]
         self._places = {bytes(keys[place]): int(place) for place in order}
         self._written = int(sequences.max(initial=0))
-
-    def __len__(self) -> int:
-        return len(self._places)
 
     def find(self, key: bytes) -> CachedCandidates | None:
         """The entry of a key; None where there is none, or it was torn."""

@@ -166,7 +166,7 @@ def prepared(
       UserError: as `run_folder.prepare`, and what the body raises.
     """
     begun = (workdir / run_folder.CONFIG).exists()
-    before = set() if begun or not workdir.is_dir() else {path.name for path in workdir.iterdir()}
+    kept = {path.name for path in workdir.iterdir()} if workdir.is_dir() and not begun else set()
     # What binds the folder goes last: the start after a kill in between removes the rest.
     binding = [workdir / name for name in (run_folder.VERSIONS, run_folder.CONFIG)]
     bound = {path: path.read_bytes() for path in binding if path.exists()}
@@ -177,10 +177,9 @@ def prepared(
         if any((workdir / name).exists() for name in (CHECKPOINTS, RESUME)):
             for path, content in bound.items():
                 atomic_write_bytes(path, content)
-            raise
-        new = set(made) if begun else {path.name for path in workdir.iterdir()} - before
-        for path in (*(workdir / name for name in sorted(new - {path.name for path in binding})), *binding):
-            _remove(path)
+        else:
+            for path in (*(workdir / name for name in sorted(set(made) - kept)), *binding):
+                _remove(path)
         raise
 
 
