@@ -50,8 +50,3 @@ def test_the_first_release_makes_the_best_at_most_e_times_as_likely():
     np.testing.assert_allclose(score, [1.0, np.exp(-20.0)], rtol=1e-4)
     nothing = candidate_scores(logit - 300.0, normaliser, valid, SCALED_PROBABILITY)
     np.testing.assert_array_equal(nothing, [1.0, 1.0])
-
-
-def test_an_unknown_form_is_refused():
-    with pytest.raises(ValueError, match="form 'sum' is not one of log_probability"):
-        candidate_scores(*two_candidates(), "sum")

@@ -157,15 +157,6 @@ def test_each_mended_quirk_changes_the_loss(name, quirks, changes, term) -> None
     assert abs(published - mended) > 1e-3 * abs(published)
 
 
-def test_a_dialogue_without_actions_has_a_weight_as_published_only() -> None:
-    marks = WordleTokenizer.delimiters
-    item = golden_ilql.item_of("<s><g><g></s>", 0.0)
-    spoken = golden_ilql.item_of("<a>aaaaa</a>", 0.0)
-    for quirks, wanted in ((Quirks(), 0), (golden_ilql.PUBLISHED, 1)):
-        batch = ItemLayout(marks.pad, quirks=quirks).batch([item, spoken], 8, 6, 1)
-        assert batch.acts[0].sum() == batch.live[0].sum() == wanted
-
-
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
 def test_published_positions_are_the_same_in_wider_arrays_and_beside_other_micro_batches(case: Case) -> None:
     """The longest unfinished game of its own micro-batch has no more than its actions, as in the golden arrays."""
@@ -218,18 +209,3 @@ def test_what_is_no_live_action_may_be_anything_finite() -> None:
     changed = estimates._replace(target_q=jnp.where(batch.live, estimates.target_q, 1e6))
     before, after = (implicit_q.losses(batch, each, settings) for each in (estimates, changed))
     np.testing.assert_array_equal(before, after)
-
-
-def test_huber_is_the_square_s_half_and_then_the_distance() -> None:
-    np.testing.assert_allclose(
-        implicit_q.huber_errors(jnp.array([-3.0, -0.5, 0.0, 1.0])), [2.5, 0.125, 0, 0.5]
-    )
-
-
-def test_what_is_bootstrapped_from() -> None:
-    q, logits = np.random.default_rng(0).normal(size=(2, 4, 5)).astype(np.float32)
-    pi = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
-    np.testing.assert_allclose(implicit_q.next_value(q, "best"), q.max(-1))
-    np.testing.assert_allclose(implicit_q.next_value(q, "soft"), np.log(np.exp(q).sum(-1)), rtol=1e-5)
-    wanted = np.log((pi * np.exp(q)).sum(-1))
-    np.testing.assert_allclose(implicit_q.next_value(q, "prior", logits), wanted, rtol=1e-4, atol=1e-6)

@@ -135,17 +135,6 @@ def test_vtrace_is_its_definition(clips: tuple[float, float]) -> None:
             np.testing.assert_allclose(got.advantage, advantage, rtol=1e-5, atol=1e-5)
 
 
-def test_vtrace_under_vmap_is_each_rollout_alone() -> None:
-    x = random_rollout(9)
-    one = {name: v[:, :, None] if v.ndim == 2 else v[:, None] for name, v in x.items()}
-    axes = {name: 1 if v.ndim == 2 else 0 for name, v in x.items()}
-    mapped = jax.vmap(lambda row: vtrace(**row), in_axes=(axes,), out_axes=1)(one)
-    together = vtrace(**x)
-    jax.tree.map(np.testing.assert_array_equal, together, vtrace(**x, rho_clip=1.0, c_clip=1.0))
-    np.testing.assert_allclose(mapped.value[:, :, 0], together.value, rtol=1e-6)
-    np.testing.assert_allclose(mapped.advantage[:, :, 0], together.advantage, rtol=1e-6, atol=1e-6)
-
-
 @pytest.mark.parametrize("method", ["vtrace", "gae"])
 def test_a_truncated_step_bootstraps_and_a_terminated_one_does_not(method: str) -> None:
     """Two games end at row 1, their final observations lie in row 2; nothing crosses from row 3."""

@@ -133,18 +133,6 @@ def random_samples(rows, actions, seed=0):
     )
 
 
-def test_the_parts_of_a_minibatch_add_up_to_the_whole():
-    logits, value, samples = random_samples(12, 5)
-
-    @jax.jit
-    def total(rows):
-        picked = jax.tree.map(lambda x: x[rows], samples)
-        return ppo.combine(ppo.loss_rows(logits[rows], value[rows], picked, 0.2, 0.2), 0.5, 0.01).sum()
-
-    parts = sum(total(np.arange(start, start + 3)) for start in range(0, 12, 3))
-    np.testing.assert_allclose(parts, total(np.arange(12)), rtol=1e-6)
-
-
 def test_an_action_that_is_not_there_has_no_part_in_anything():
     logits, value, samples = random_samples(6, 4)
     samples = samples._replace(action=jnp.minimum(samples.action, 2))

@@ -94,54 +94,6 @@ def test_train_step_equals_golden(step_case):
 
 
 @pytest.mark.slow
-def test_each_distinct_message_once_is_the_same_loss_and_gradient(step_case):
-    _, network, _, state, messages, batch = step_case
-    every = np.asarray(messages)[np.asarray(batch.unique)[np.asarray(batch.inverse)[..., 0]]]
-
-    def plain(params):
-        rewards = network.reward(params, {"message": every.reshape(-1, 256)}).reshape(-1, 2)
-        return jnp.mean(preference.cross_entropy(rewards, batch.targets))
-
-    fast = preference.make_loss(network, 1, used_length(np.asarray(messages)), None)
-    value, gradient = jax.jit(jax.value_and_grad(plain))(state.params)
-    (fast_value, _), fast_gradient = jax.jit(jax.value_and_grad(fast, has_aux=True))(
-        state.params, messages, batch
-    )
-    assert len(np.unique(np.asarray(batch.inverse))) < batch.inverse.size
-    np.testing.assert_allclose(fast_value, value, rtol=1e-6)
-    for a, b in zip(jax.tree.leaves(fast_gradient), jax.tree.leaves(gradient), strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-4 * np.linalg.norm(b) + NOISE)
-
-
-@pytest.mark.slow
-def test_devices_with_unequal_numbers_of_pairs_agree_with_one(step_case):
-    devices = 4
-    _, network, _, state, messages, batch = step_case
-    batch = batch._replace(weights=np.array(batch.weights))
-    batch.weights[0, 41:] = 0
-    loss = jax.value_and_grad(preference.make_loss(network, 1, None, None), has_aux=True)
-    (_, metrics), gradient = jax.jit(loss)(state.params, messages, batch)
-
-    def core(part):
-        value = preference.make_loss(network, 1, None, "device")
-        (_, metrics), gradient = jax.value_and_grad(value, has_aux=True)(state.params, messages, part)
-        return metrics, jax.lax.psum(gradient, "device")
-
-    def split(x, axis=0):
-        return np.moveaxis(x.reshape(*x.shape[:axis], devices, -1, *x.shape[axis + 1 :]), axis, 0)
-
-    parts = PreferenceBatch(
-        np.broadcast_to(batch.unique, (devices, *batch.unique.shape)), split(batch.inverse), {},
-        split(batch.targets), split(batch.weights, 1), split(batch.labels),
-    )  # fmt: skip
-    many, summed = jax.jit(jax.vmap(core, axis_name="device"))(parts)
-    for name, value in metrics.items():
-        np.testing.assert_allclose(many[name], np.full(devices, value), rtol=1e-5, err_msg=name)
-    for a, b in zip(jax.tree.leaves(summed), jax.tree.leaves(gradient), strict=True):
-        np.testing.assert_allclose(a[0], b, atol=1e-4 * np.linalg.norm(b) + NOISE)
-
-
-@pytest.mark.slow
 def test_members_of_an_ensemble_train_as_if_alone(step_case):
     *_, messages, batch = step_case
     network = RewardNetwork(RewardArchitecture(message="lt_cnn_small", hidden_dim=32))

@@ -279,18 +279,6 @@ def network_input(batch: int) -> dict[str, np.ndarray]:
     }
 
 
-@pytest.mark.slow
-def test_bfloat16_is_close_and_keeps_float32_outside() -> None:
-    exact, rough = nethack_network(), nethack_network(dtype="bfloat16")
-    params = random_params(exact)
-    observation, first = network_input(4), np.zeros((1, 4), bool)
-    outputs = [jax.jit(n.apply)(params, observation, n.initial_state(4), first) for n in (exact, rough)]
-    for precise, coarse in zip(*outputs, strict=True):
-        assert coarse.dtype == jnp.float32
-        np.testing.assert_allclose(coarse, precise, atol=0.03)
-        assert np.any(coarse != precise)
-
-
 def test_embeddings_of_tiles_tell_tiles_and_messages_apart() -> None:
     sizes = {"image_features": 16, "vector_features": 8, "message_features": 8, "hidden_size": 16}
     network = nethack_network(encoder="tiles", **sizes)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import errno
-
 import numpy as np
 import pytest
 
 from motif_jax.published import trajectories
 from motif_jax.support.errors import UserError
-from tests.processes import small_disk
 
 PAIRS = [("Goal of the agent: go \n Action 0: ", 2), ("But de l'agent: aller à la clef", 5)]
 
@@ -45,16 +42,3 @@ def test_objects_are_refused_and_other_things_named(tmp_path):
     np.save(actions, np.array([0.5, 1]))
     with pytest.raises(UserError, match="holds float64, not numbers of actions"):
         trajectories.read(tmp_path, "trajectories", 1)
-
-
-def test_a_full_disk_is_an_error_and_ends_no_process(tmp_path):
-    with small_disk(tmp_path / "disk", 1_000_000) as resize:
-        folder, pairs = tmp_path / "disk", [("go", 1)] * 1000
-        with pytest.raises(
-            OSError, match=r"No space left on device, 4\.0 MB are needed.*prompts_1"
-        ) as raised:
-            trajectories.write(folder, "t", pairs, 1000, 1000)
-        assert raised.value.errno == errno.ENOSPC
-        resize(20_000_000)
-        trajectories.write(folder, "t", pairs, 1000, 1000)
-        assert trajectories.read(folder, "t", 1) == (["go"] * 1000, [1] * 1000)

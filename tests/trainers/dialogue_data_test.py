@@ -16,7 +16,6 @@ from motif_jax.datasets.dialogues import parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.datasets.dialogues.token_rewards import constant
 from motif_jax.envs.text import registry
-from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 from motif_jax.trainers import dialogue_data, tokenised
 from motif_jax.trainers.dialogue_batches import ItemLayout, StreamBatches
@@ -164,13 +163,6 @@ def test_what_the_dialogues_of_a_stream_follow_from_is_recorded(tmp_path: Path) 
     assert read() == before
 
 
-def test_files_of_a_folder_are_among_what_dialogues_follow_from(tmp_path: Path) -> None:
-    options = registry.make("reddit", {"num_comments": 2}).prepare("games", "friendly", tmp_path)
-    found = registry.make("reddit", options).files()
-    assert len(found) == 2
-    assert all(path.is_file() for path in found.values())
-
-
 @pytest.mark.parametrize("most", [None, 9])
 def test_dialogues_without_a_live_action_are_refused(most: int | None) -> None:
     """By tokens an action that is cut off counts, as a whole one does by utterances."""
@@ -213,15 +205,6 @@ def split(tmp_path: Path, share: float, groups: list[Any]) -> tuple[list[str], l
     train, held_out = ([letters.decode(each.tokens[start + 1 : start + 3].tolist()) for start in each.offsets[:-1]] for each in found)  # fmt: skip
     assert sorted([*train, *held_out]) == words
     return train, held_out
-
-
-def test_a_share_is_held_out_as_it_is_given(tmp_path: Path) -> None:
-    train, held_out = split(tmp_path / "most", 0.4, [None] * 100)
-    assert (len(train), len(held_out)) == (60, 40)
-    # 1 of n is the same one as ever.
-    turn = seeds.derive(load_config("train_text").seed, "held out") % 10
-    _, held_out = split(tmp_path / "tenth", 0.1, [None] * 40)
-    assert held_out == [f"{chr(97 + n // 26)}{chr(97 + n % 26)}" for n in range(turn, 40, 10)]
 
 
 @pytest.mark.parametrize(("safe", "more"), [(16, 0), (16, 2), (32, 2)])
@@ -300,12 +283,7 @@ def test_a_run_that_starts_from_another_speaks_with_its_tokenizer(tmp_path: Path
     ("task", "drawn"),
     [
         ("wordle", {}),
-        ("wordle", {"compat": {}}),
-        ("wordle", {"wordle": {}}),
-        ("wordle", {"wordle": {}, "compat": []}),
         ("wordle", {"wordle": "crane", "compat": {}}),
-        ("tests.toy_text:Task", {}),
-        ("tests.toy_text:Task", {"options": "{"}),
         ("tests.toy_text:Task", {"options": "[1]"}),
     ],
 )

@@ -123,14 +123,6 @@ def test_training_equals_the_plain_loop(folder, case):
     assert numbers["pairs"].sum() == (task.data.targets.weights[task.data.train] > 0).sum()
 
 
-@pytest.mark.parametrize(("limit", "clipped"), [(0.0, 8.0), (4.0, 4.0)])
-def test_the_gradient_is_clipped_where_that_is_asked_for(folder, limit, clipped):
-    task = make_task(folder / "plain", **{"optimizer.max_gradient_norm": limit, "optimizer.b1": 0.5})
-    gradient = {"w": np.full(4, 4, np.float32)}
-    _, state = task.optimizer.update(gradient, task.optimizer.init(gradient))
-    np.testing.assert_allclose(np.linalg.norm(state[1].mu["w"]), 0.5 * clipped, rtol=1e-5)
-
-
 @pytest.mark.slow
 def test_a_smoothed_run_is_measured_by_the_targets_themselves(folder):
     plain, smoothed = (make_task(folder / "plain", **{"labels.smoothing": s}) for s in (0.0, 0.5))
@@ -224,21 +216,6 @@ def test_the_plan_covers_every_training_pair_once_and_fits_its_bucket(folder):
     first = plan.batches(0, 2)
     again = make_task(folder / "plain", devices=2, batch_size=48).plan.batches(0, 2)
     np.testing.assert_array_equal(first.unique, again.unique)
-
-
-def test_batches_hold_the_pairs_that_the_order_names(folder):
-    task = make_task(folder / "long", **{"network.glyphs": True, "network.embedding_dim": 4})
-    plan, data = task.plan, task.data
-    pairs = plan.order(0)[:2]
-    batches = plan.batches(0, 2)
-    for step in range(2):
-        rows = np.flatnonzero(pairs[step] >= 0)
-        messages = data.messages[batches.unique[step]][batches.inverse[step, rows]]
-        np.testing.assert_array_equal(messages, data.dataset.data["message"][pairs[step, rows]])
-        np.testing.assert_array_equal(
-            batches.rows["glyphs"][step, rows], data.dataset.data["glyphs"][pairs[step, rows]]
-        )
-        np.testing.assert_array_equal(batches.targets[step, rows], data.targets.targets[pairs[step, rows]])
 
 
 def test_the_digests_say_what_is_not_the_same(folder):

@@ -37,13 +37,6 @@ def test_every_start_is_as_likely():
     assert np.abs(counts / counts.mean() - 1).max() < 0.1
 
 
-def test_gather():
-    history = {"a": np.arange(10), "b": np.arange(20).reshape(10, 2)}
-    cut = chunks.gather(history, np.array([0, 7]), 3)
-    assert cut["a"].tolist() == [[0, 1, 2], [7, 8, 9]]
-    assert cut["b"][1, 2].tolist() == [18, 19]
-
-
 def test_chunk_files(tmp_path):
     chunks.save(tmp_path, 3, 2, {"data/x": np.arange(2)})
     chunks.save(tmp_path, 11, 0, {})

@@ -26,10 +26,3 @@ def test_parts_are_disjoint_and_complete(num, fraction):
     train, validation = torch_split(num, 3, fraction)
     assert sorted([*train.tolist(), *validation.tolist()]) == list(range(num))
     assert abs(train.size - fraction * num) < 1.0 + 1e-9
-
-
-def test_bad_arguments():
-    with pytest.raises(ValueError, match="fraction"):
-        torch_split(10, 1, 1.0)
-    with pytest.raises(ValueError, match="seed"):
-        torch_split(10, -1)

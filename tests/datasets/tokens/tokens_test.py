@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -103,7 +102,7 @@ def test_a_writer_of_another_source_begins_anew(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["tokens", "offsets", "token_columns/reward", "item_columns/prompt"])
-@pytest.mark.parametrize("harm", ["cut off", "in its header", "lost", "another"])
+@pytest.mark.parametrize("harm", ["cut off", "another"])
 def test_what_a_killed_writer_left_is_not_taken_up_where_it_is_damaged(tmp_path, name, harm):
     """A file that is shorter than its safe rows would be filled up with zeros, and these be sealed with digests."""
     columns = {"token_columns": {"reward": np.float32}, "item_columns": {"prompt": np.int32}}
@@ -113,12 +112,10 @@ def test_what_a_killed_writer_left_is_not_taken_up_where_it_is_damaged(tmp_path,
         writer.save()
     path = tmp_path / "d.part" / f"{name}.npy"
     whole = path.read_bytes()
-    if harm == "lost":
-        path.unlink()
-    elif harm == "another":
+    if harm == "another":
         np.save(path, np.zeros(99, np.float64))
     else:
-        path.write_bytes(whole[: -1 if harm == "cut off" else 20])
+        path.write_bytes(whole[:-1])
     others = {each: each.read_bytes() for each in (tmp_path / "d.part").rglob("*.npy")}
     with pytest.raises(UserError, match=rf"{name}\.npy .*: remove .*d\.part, it is made again$"):
         TokensWriter(tmp_path / "d", 1000, "a tokenizer", **columns)
@@ -126,17 +123,6 @@ def test_what_a_killed_writer_left_is_not_taken_up_where_it_is_damaged(tmp_path,
     path.write_bytes(whole)
     with TokensWriter(tmp_path / "d", 1000, "a tokenizer", **columns) as writer:
         assert writer.items == 4
-
-
-@pytest.mark.parametrize("count", [-1, "4", None, 4.0])
-def test_a_killed_writers_progress_that_counts_nothing_is_named(tmp_path, count):
-    with TokensWriter(tmp_path / "d", 1000, "a tokenizer") as writer:
-        writer.add([1])
-        writer.save()
-    path = tmp_path / "d.part" / "progress.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "items": count}))
-    with pytest.raises(UserError, match=r"progress\.json is damaged .*: remove .*d\.part, it is made again$"):
-        write(tmp_path / "d")
 
 
 def test_damaged_and_missing_files_are_named(tmp_path):
