@@ -129,7 +129,7 @@ def bucket(length: int, most: int | None = None) -> int:
     return size if most is None else max(length, min(size, most))
 
 
-def padded(rows: Sequence[Sequence[int]], length: int | None = None, pad: int = 0) -> TokenRows:
+def padded(rows: Sequence[Sequence[int] | np.ndarray], length: int | None = None, pad: int = 0) -> TokenRows:
     """Pads rows on the right to `length`, by default to the longest."""
     width = max((len(row) for row in rows), default=0) if length is None else length
     tokens = np.full((len(rows), width), pad, np.int32)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.published.pickles import ARRAYS, PickleReader, read_file
+from motif_jax.published.pickles import ARRAYS, PickleReader, read_file, reading
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_bytes
 
@@ -52,21 +52,13 @@ def read(path: str | os.PathLike[str]) -> EvaluationLog:
       UserError: the file cannot be read, is no such log, or its rewards are not finite.
     """
     path = Path(path)
-    try:
+    with reading(path, "a log of a published evaluation"):
         held = read_file(path, _MOST_BYTES, PickleReader(ARRAYS, unread=True))["eval_dump"]
         # Results may be one and the same list many times over.
         if sum(len(result[1]) for result in held["results"]) > path.stat().st_size:
             raise ValueError("it has more steps than bytes")
         returns = [sum(float(step[_REWARD]) for step in result[1]) for result in held["results"]]
         entropies = [_sum(value) for value in held.get("entropies", ())]
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error}") from None
-    except UserError:
-        raise
-    except Exception as error:  # a damaged pickle can raise anything
-        raise UserError(
-            f"{path} is not a log of a published evaluation ({type(error).__name__}: {error})"
-        ) from None
     if not returns:
         raise UserError(f"{path} is a log without an episode")
     if not np.isfinite(returns).all():

@@ -6,7 +6,6 @@ there the heads of lamorel besides, `value_head_op` and `action_heads_op`, each 
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,8 +15,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.language import weights
 from motif_jax.language.agent import ACTIONS, LanguageAgent
-from motif_jax.published.torch_import import TorchCheckpoint
-from motif_jax.support.checkpoints import Checkpoints
+from motif_jax.published.torch_import import TorchCheckpoint, write_checkpoint
 from motif_jax.support.errors import UserError
 from motif_jax.support.run_folder import as_plain, describe
 
@@ -104,7 +102,4 @@ def _head(
 def write(params: Any, config: ConfigDict, workdir: Path) -> None:
     """Writes a run folder with this one checkpoint, which other stages take as an agent."""
     describe(workdir, as_plain(config))
-    # The checkpoint comes last: with it the folder is whole. What a killed import left is not taken for it.
-    shutil.rmtree(workdir / "checkpoints", ignore_errors=True)
-    with Checkpoints(workdir / "checkpoints") as checkpoints:
-        checkpoints.save(0, {"params": params}, asynchronous=False)
+    write_checkpoint(workdir, 0, {"params": params})

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from safetensors.numpy import save_file
 
-from motif_jax.language import folder as folders
 from motif_jax.language.config import ModelConfig
 from motif_jax.language.text_agent import POLICY, TARGET, VALUES, Design
-from motif_jax.language.weights import SINGLE
-from motif_jax.published import torch_file
-from motif_jax.support import tempdirs
+from motif_jax.published import torch_file, transformers_parts
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_json
 
 # Trunks and heads here -> what their tensors' names begin with there. `pi` is another name of the policy's head.
 _TRUNKS = {VALUES: "model.", POLICY: "lm_policy.", TARGET: "lm_target."}
@@ -27,9 +21,6 @@ _TARGETS = {"q1": "target_q.", "q2": "target_q2."}
 _PREFIX = "reward_emb."
 # Masks that PyTorch's GPT-2 keeps among its tensors.
 _MASK = re.compile(r"h\.\d+\.attn\.(masked_)?bias")
-_LAYER = re.compile(r"(?:transformer\.)?h\.(\d+)\.")
-# The width of a head of attention in every published size of GPT-2.
-_HEAD_WIDTH = 64
 
 
 class PublishedAgent(NamedTuple):
@@ -95,8 +86,8 @@ def _assembled(tensors: Mapping[str, np.ndarray], heads: int) -> PublishedAgent:
         design = Design(q="none", prefix=bool(prefix))
         if prefix:
             params["prefix"] = {
-                "kernel": _float32(prefix["weight"]).reshape(-1),
-                "bias": _float32(prefix["bias"]),
+                "kernel": np.asarray(prefix["weight"], np.float32).reshape(-1),
+                "bias": np.asarray(prefix["bias"], np.float32),
             }
             used |= {f"{_PREFIX}{name}" for name in prefix}
     else:
@@ -128,53 +119,31 @@ def _assembled(tensors: Mapping[str, np.ndarray], heads: int) -> PublishedAgent:
 
 
 def _head(tensors: Mapping[str, np.ndarray], start: str) -> dict[str, Any]:
-    """A linear layer, ReLU, and another: numbers 0 and 2 of a sequence; PyTorch has kernels as [out, in]."""
+    """A linear layer, ReLU, and another: numbers 0 and 2 of a sequence."""
     return {
-        layer: {
-            "kernel": np.ascontiguousarray(_float32(tensors[f"{start}{place}.weight"]).T),
-            "bias": _float32(tensors[f"{start}{place}.bias"]),
-        }
+        layer: transformers_parts.linear(tensors, f"{start}{place}")
         for layer, place in (("hidden_0", 0), ("output", 2))
     }
 
 
-def _float32(array: np.ndarray) -> np.ndarray:
-    return np.asarray(array, np.float32)
-
-
 def _trunk(part: Mapping[str, np.ndarray], heads: int) -> tuple[ModelConfig, Any]:
-    """A GPT-2 and its config, by way of a folder as transformers has it."""
     plain = {name.removeprefix("transformer."): value for name, value in part.items()}
     plain = {name: value for name, value in plain.items() if not _MASK.fullmatch(name)}
     vocab, width = plain["wte.weight"].shape
     head = plain.pop("lm_head.weight", None)
     tied = head is None or np.array_equal(head, plain["wte.weight"])
-    layers = 1 + max(int(found[1]) for name in plain if (found := _LAYER.match(name)))
-    heads = heads or width // _HEAD_WIDTH
-    if not heads or width % heads:
-        raise UserError(f"a width of {width} does not divide into {heads} heads: give config.heads")
     values = {
         "model_type": "gpt2",
         "architectures": ["GPT2LMHeadModel"],
         "vocab_size": vocab,
         "n_positions": plain["wpe.weight"].shape[0],
         "n_embd": width,
-        "n_layer": layers,
-        "n_head": heads,
+        "n_layer": transformers_parts.layers(plain, r"h\.(\d+)\."),
+        "n_head": transformers_parts.heads_of(width, heads),
         "n_inner": plain["h.0.mlp.c_fc.bias"].shape[0],
         "tie_word_embeddings": tied,
     }
-    # In the folder of this process: where it is killed the next command removes what it leaves.
-    with tempdirs.own_folders(), tempfile.TemporaryDirectory() as folder:
-        named = {
-            f"transformer.{name}": np.ascontiguousarray(_float32(array)) for name, array in plain.items()
-        }
-        if head is not None and not tied:
-            named["lm_head.weight"] = np.ascontiguousarray(_float32(head))
-        save_file(named, Path(folder) / SINGLE)
-        atomic_write_json(Path(folder) / "config.json", values)
-        try:
-            found_folder = folders.read(folder)
-        except UserError as error:
-            raise UserError(str(error).replace(f"{folder}: ", "").replace(folder, "trunk")) from None
-    return found_folder.config, found_folder.params
+    named = {f"transformer.{name}": array for name, array in plain.items()}
+    if head is not None and not tied:
+        named["lm_head.weight"] = head
+    return transformers_parts.model(values, named, "trunk")

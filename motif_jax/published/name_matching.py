@@ -38,6 +38,11 @@ class Match:
     left_over: tuple[str, ...]
     notes: tuple[str, ...]
 
+    def tensors(self, tensors: Sequence[tuple[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        """The tensors of the file by their neutral names, float32."""
+        arrays = dict(tensors)
+        return {name: np.asarray(arrays[foreign], np.float32) for name, foreign in self.names.items()}
+
 
 def _hinted(neutral: str, foreign: str) -> bool:
     words = next((words for start, words in HINTS.items() if neutral.startswith(start)), ())

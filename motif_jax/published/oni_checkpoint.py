@@ -108,10 +108,7 @@ def classifier(checkpoint: TorchCheckpoint) -> Any | None:
         found = name_matching.match(tensors, shapes)
     except ValueError as error:
         raise UserError(f"{checkpoint.path}: {MODEL} does not fit the classifier: {error}") from None
-    arrays = dict(tensors)
-    return layout.from_torch(
-        {name: np.asarray(arrays[foreign], np.float32) for name, foreign in found.names.items()}, abstract
-    )
+    return layout.from_torch(found.tensors(tensors), abstract)
 
 
 def _published_order(name: str) -> tuple[int, bool]:

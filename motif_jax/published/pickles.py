@@ -8,6 +8,7 @@ numbers and bytes are hashed or printed, and what calls make together is bounded
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import io
 import os
@@ -282,6 +283,19 @@ def _dict(pairs: Any) -> dict[Any, Any]:
 
 def _pairs(values: list[Any]) -> Iterator[tuple[Any, Any]]:
     return zip(values[::2], values[1::2], strict=True)
+
+
+@contextlib.contextmanager
+def reading(path: Path, what: str, hint: str = "") -> Iterator[None]:
+    """Raises UserError for whatever a pickle that is damaged, or is not `what`, may raise."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error}") from None
+    except UserError:
+        raise
+    except Exception as error:  # a damaged pickle can raise anything
+        raise UserError(f"{path} is not {what} ({type(error).__name__}: {error}){hint}") from None
 
 
 def read_file(path: Path, most: int, reader: PickleReader) -> Any:

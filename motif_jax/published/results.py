@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.published.pickles import ARRAYS, PickleReader, read_file
+from motif_jax.published.pickles import ARRAYS, PickleReader, read_file, reading
 from motif_jax.support.errors import UserError
 from motif_jax.support.metric_files import Curve
 
@@ -27,18 +27,9 @@ def load_pickle(path: str | os.PathLike[str]) -> Any:
     Raises:
       UserError: the file cannot be read, or holds anything but containers, numbers, strings and numeric arrays.
     """
-    path = Path(path)
-    try:
-        return read_file(path, _MAX_BYTES, PickleReader(ARRAYS))
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error}") from None
-    except UserError:
-        raise
-    except Exception as error:  # a damaged pickle can raise anything
-        raise UserError(
-            f"{path} is not a pickle of plain data ({error}): containers, numbers, strings and numeric numpy arrays are "
-            "read, nothing else"
-        ) from None
+    hint = ": containers, numbers, strings and numeric numpy arrays are read, nothing else"
+    with reading(Path(path), "a pickle of plain data", hint):
+        return read_file(Path(path), _MAX_BYTES, PickleReader(ARRAYS))
 
 
 @dataclass(frozen=True)

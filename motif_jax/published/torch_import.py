@@ -114,8 +114,7 @@ def reward(checkpoint: TorchCheckpoint, config: ConfigDict) -> tuple[TrainedRewa
     """
     network = RewardNetwork(architecture_of(config.reward.network, config.reward.compat))
     found = _match(checkpoint, reward_layout.named_shapes(network), config.names)
-    tensors = dict(checkpoint.tensors)
-    named = {name: np.asarray(tensors[foreign], np.float32) for name, foreign in found.names.items()}
+    named = found.tensors(checkpoint.tensors)
     quantiles = read_quantiles(config.quantiles, config.quantile_row) if config.quantiles else None
     mean = _moment(checkpoint, "reward_mean", config, "mean")
     variance = _moment(checkpoint, "reward_var", config, "variance")
@@ -183,9 +182,7 @@ def agent(checkpoint: TorchCheckpoint, network: AgentNetwork, names: str) -> tup
     shapes = {name: shapes[name] for name in sorted(shapes, key=_agent_order)}
     checkpoint = _with_27_status_numbers(checkpoint, shapes)
     found = _match(checkpoint, shapes, names)
-    tensors = dict(checkpoint.tensors)
-    named = {name: np.asarray(tensors[foreign], np.float32) for name, foreign in found.names.items()}
-    return layout.from_torch(named, abstract), found
+    return layout.from_torch(found.tensors(checkpoint.tensors), abstract), found
 
 
 def _agent_order(name: str) -> tuple[int, int, str, int, bool, bool]:
@@ -235,7 +232,12 @@ def write_agent(
     tensors = {name: np.ascontiguousarray(array) for name, array in layout.to_torch(params).items()}
     data = digests.safetensors_of("agent", json.dumps(header), tensors)
     atomic_write_bytes(workdir / "model.safetensors", data)
-    # The checkpoint comes last: with it the folder is whole. What a killed import left is not taken for it.
+    write_checkpoint(workdir, step, {"params": params, **(items or {})})
+
+
+def write_checkpoint(workdir: Path, step: int, items: Mapping[str, Any]) -> None:
+    """Writes the one checkpoint of an import, after all else: with it the folder is whole."""
+    # What a killed import left is not taken for it.
     shutil.rmtree(workdir / "checkpoints", ignore_errors=True)
     with Checkpoints(workdir / "checkpoints") as checkpoints:
-        checkpoints.save(step, {"params": params, **(items or {})}, asynchronous=False)
+        checkpoints.save(step, items, asynchronous=False)

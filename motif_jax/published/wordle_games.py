@@ -15,11 +15,12 @@ from motif_jax.envs.wordle.boards import TRIES
 from motif_jax.envs.wordle.colours import WordTable
 from motif_jax.envs.wordle.environment import WordleObservation
 from motif_jax.envs.wordle.words import LENGTH, LETTERS, NAMES, is_word, read_words
-from motif_jax.published.pickles import Filled, PickleReader, read_file
+from motif_jax.published.pickles import Filled, PickleReader, read_file, reading
 from motif_jax.support.errors import UserError
 
 _MODULE = "wordle.wordle_game"
 _MOST_BYTES = 8 << 30
+_WHAT = "a pickle of published Wordle games"
 
 
 class _Object(Filled):
@@ -94,18 +95,10 @@ def read_games(path: str | os.PathLike[str], words: Sequence[str] | None = None)
     calls: dict[str, Callable[..., Any]] = {
         f"{_MODULE}.{name}": _Object for name in ("WordleState", "CharState")
     }
-    try:
-        calls[f"{_MODULE}.CharKnowledge"] = _number
+    calls[f"{_MODULE}.CharKnowledge"] = _number
+    with reading(path, _WHAT):
         data = read_file(path, _MOST_BYTES, PickleReader(calls))
         items, listed = list(data["state_actions"]), Path(_text(data["vocab_path"])).stem
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error}") from None
-    except UserError:
-        raise
-    except Exception as error:  # a damaged pickle can raise anything
-        raise UserError(
-            f"{path} is not a pickle of published Wordle games ({type(error).__name__}: {error})"
-        ) from None
     if words is None:
         if listed not in NAMES:
             raise UserError(
@@ -113,9 +106,5 @@ def read_games(path: str | os.PathLike[str], words: Sequence[str] | None = None)
             )
         words = read_words("wordle.words", listed)
     table = WordTable(words)
-    try:
+    with reading(path, _WHAT):
         return Dialogues.of(_game(item, table) for item in items)
-    except (LookupError, ValueError, TypeError, AttributeError) as error:
-        raise UserError(
-            f"{path} is not a pickle of published Wordle games ({type(error).__name__}: {error})"
-        ) from None

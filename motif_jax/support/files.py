@@ -317,6 +317,19 @@ def require_whole_characters(text: str, where: str) -> None:
 
 
 @contextlib.contextmanager
+def replaced_file(target: Path) -> Iterator[Path]:
+    """A path beside `target` to write to; the file takes the place of `target` once it is whole."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f".{target.name}.tmp")
+    part.unlink(missing_ok=True)  # which might be a link
+    with naming(target):
+        yield part
+        sync(part)
+        os.replace(part, target)
+    sync(target.parent)
+
+
+@contextlib.contextmanager
 def replaced_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
     """Gives an empty folder to write into, which takes the place of `target` when the block ends well."""
     target = Path(target)

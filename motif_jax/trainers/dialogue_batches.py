@@ -15,7 +15,7 @@ from motif_jax.datasets.dialogues.dialogue import Dialogue, DialogueStream
 from motif_jax.datasets.dialogues.items import TextTokenizer, TokenItem, tokenise
 from motif_jax.datasets.dialogues.token_rewards import TokenReward
 from motif_jax.datasets.tokens.dataset import TokensDataset
-from motif_jax.language.tokens import bucket
+from motif_jax.language.tokens import bucket, padded
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 from motif_jax.trainers.bucket_batches import BucketBatches, stacked
@@ -60,7 +60,7 @@ class ItemLayout:
           most_tokens: A.
           most_utterances: of a dialogue.
         """
-        tokens, valid = collate.padded_tokens(items, self.pad, width)
+        tokens, valid = padded([item.tokens for item in items], width, self.pad)
         by_token = collate.steps(items, False, self.quirks, most_tokens, self.micro_batches)
         numbers = np.array([len(item.action_indices) for item in items])
         acts = np.arange(most_tokens) < numbers[:, None]

@@ -113,13 +113,3 @@ def steps(
             np.arange(most) < np.repeat(most_of, count // micro_batches)[:, None]
         )
     return ActionSteps(states, actions, rewards, terminals, live)
-
-
-def padded_tokens(items: Sequence[TokenItem], pad: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens int32 [B, width], padded on the right, and bool [B, width], False for padding."""
-    tokens = np.full((len(items), width), pad, np.int32)
-    valid = np.zeros((len(items), width), bool)
-    for row, item in enumerate(items):
-        tokens[row, : len(item.tokens)] = item.tokens
-        valid[row, : len(item.tokens)] = True
-    return tokens, valid

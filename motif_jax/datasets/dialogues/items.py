@@ -146,16 +146,17 @@ def tokenise(
         state_indices=np.concatenate([actions, end]),
         action_indices=actions,
         rewards=rewards,
-        terminals=_terminals(len(actions), dialogue.terminal),
+        terminals=terminals(len(actions), dialogue.terminal),
         utterance_state_indices=np.concatenate([np.array(before, np.int32), end]),
         utterance_action_indices=np.array(ends, np.int32),
         # In this order: any other rounds differently than the published numbers.
         utterance_rewards=np.array(
             [whole + sum(part.tolist()) for whole, part in zip(paid, parts)], np.float64
         ),
-        utterance_terminals=_terminals(len(spans), dialogue.terminal),
+        utterance_terminals=terminals(len(spans), dialogue.terminal),
     )
 
 
-def _terminals(count: int, terminal: bool) -> np.ndarray:
+def terminals(count: int, terminal: bool) -> np.ndarray:
+    """Of `count` actions and the state behind them: `TokenItem.terminals`."""
     return np.array([0] * count + [int(terminal)], np.int8)

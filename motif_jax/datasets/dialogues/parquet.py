@@ -7,7 +7,6 @@ One row for each dialogue: `texts` (list of string), `rewards` (list of double, 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ import pyarrow.parquet as pq
 from motif_jax.datasets.dialogues.dialogue import Dialogues
 from motif_jax.support import bounded_parquet
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_bytes, naming, parse_json, sync
+from motif_jax.support.files import atomic_write_bytes, parse_json, replaced_file
 
 FORMAT, VERSION = b"motif_jax.dialogues", 1
 SCHEMA = pa.schema(
@@ -57,20 +56,11 @@ def write(path: str | Path, parts: Iterable[Dialogues], about: Mapping[str, Any]
       parts: the dialogues; need not fit into memory together.
       about: where they come from, as JSON; kept in the file's metadata.
     """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.unlink(missing_ok=True)  # which might be a link
     metadata = _metadata(about)
-    with (
-        naming(path),
-        pq.ParquetWriter(temporary, SCHEMA.with_metadata(metadata), compression="zstd") as writer,
-    ):
+    schema = SCHEMA.with_metadata(metadata)
+    with replaced_file(Path(path)) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for part in parts:
             writer.write_table(_table(part, metadata))
-    sync(temporary)
-    os.replace(temporary, path)
-    sync(path.parent)
 
 
 def write_part(path: str | Path, dialogues: Dialogues, about: Mapping[str, Any] | None = None) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.datasets.dialogues.items import TokenItem
+from motif_jax.datasets.dialogues.items import TokenItem, terminals
 from motif_jax.datasets.tokens.dataset import TokensDataset
 from motif_jax.datasets.tokens.writer import TokensWriter
 
@@ -64,15 +64,9 @@ def rebuilt(tokens: np.ndarray, kinds: np.ndarray, rewards: np.ndarray, terminal
         state_indices=np.concatenate([before, last]),
         action_indices=before,
         rewards=paid,
-        terminals=_terminals(len(before), terminal),
+        terminals=terminals(len(before), terminal),
         utterance_state_indices=np.concatenate([before[firsts], last]),
         utterance_action_indices=ends,
         utterance_rewards=np.add.reduceat(paid, firsts) if len(ends) else np.zeros(0),
-        utterance_terminals=_terminals(len(ends), terminal),
+        utterance_terminals=terminals(len(ends), terminal),
     )
-
-
-def _terminals(count: int, terminal: bool) -> np.ndarray:
-    ends = np.zeros(count + 1, np.int8)
-    ends[-1] = terminal
-    return ends

@@ -39,21 +39,18 @@ def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     hashes = np.empty(num, np.uint64)
     for start in range(0, num, _BLOCK_ROWS):
         hashes[start : start + _BLOCK_ROWS] = hash_rows(rows[start : start + _BLOCK_ROWS])
-    _, first, ids = np.unique(hashes, return_index=True, return_inverse=True)
-    order = np.argsort(first, kind="stable")
-    rank = np.empty_like(order)
-    rank[order] = np.arange(order.size)
-    table, ids = np.asarray(rows[first[order]]), rank[ids].astype(np.int32)
+    table, ids = _by_first(rows, hashes)
     for start in range(0, num, _BLOCK_ROWS):
         block = slice(start, start + _BLOCK_ROWS)
         if not np.array_equal(table[ids[block]], rows[block]):
-            return _distinct_by_sorting(rows)
+            return _by_first(rows, rows)  # two hashes collided
     return table, ids
 
 
-def _distinct_by_sorting(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Without hashes, for the case of a collision."""
-    _, first, ids = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+def _by_first(rows: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of distinct `keys` [N, ...] in the order of first occurrence, and the index of each row."""
+    axis = 0 if keys.ndim > 1 else None
+    _, first, ids = np.unique(keys, axis=axis, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
     rank = np.empty_like(order)
     rank[order] = np.arange(order.size)

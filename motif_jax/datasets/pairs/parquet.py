@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from motif_jax.datasets.pairs.targets import probabilities_path, read_probabilit
 from motif_jax.datasets.pairs.writer import PairsWriter
 from motif_jax.support import bounded_parquet
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import parse_json, sync
+from motif_jax.support.files import parse_json, replaced_file
 
 FORMAT, VERSION = b"motif_jax.pairs", 1
 ROWS_PER_GROUP = 2048
@@ -77,25 +76,13 @@ def write(dataset: PairsDataset, path: str | Path, arrays: Sequence[str] | None 
         "manifests": {name: _manifests(dataset.folder, name) for name in labels},
         "dataset": dataset.meta,
     }
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.tmp")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary.unlink(missing_ok=True)  # which might be a link
-    writer = None
-    try:
+    metadata = {FORMAT: str(VERSION).encode(), b"described": json.dumps(described).encode()}
+    schema = _table(columns, labels, chances, slice(0, 1)).schema.with_metadata(metadata)
+    with replaced_file(Path(path)) as part, pq.ParquetWriter(part, schema, compression="zstd") as writer:
         for start in range(0, dataset.num_pairs, ROWS_PER_GROUP):
             rows = slice(start, min(start + ROWS_PER_GROUP, dataset.num_pairs))
-            table = _table(columns, labels, chances, rows)
-            if writer is None:
-                metadata = {FORMAT: str(VERSION).encode(), b"described": json.dumps(described).encode()}
-                writer = pq.ParquetWriter(temporary, table.schema.with_metadata(metadata), compression="zstd")
-            writer.write_table(table)
+            writer.write_table(_table(columns, labels, chances, rows))
             yield rows.stop
-    finally:
-        if writer is not None:
-            writer.close()
-    sync(temporary)
-    os.replace(temporary, path)
 
 
 def _manifests(folder: Path, annotation: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import naming, parse_json, sync
+from motif_jax.support.files import parse_json, replaced_file
 
 FILE, META = "trajectories.parquet", "trajectories.json"
 _ABOUT = b"motif_jax.trajectories"
@@ -58,11 +58,11 @@ def write(
     kinds += [("action", "uint8"), ("reward", "float32")]
     schema = pyarrow.schema([(name, getattr(pyarrow, kind)()) for name, kind in kinds])
     schema = schema.with_metadata({_ABOUT: json.dumps(about).encode()})
-    path, steps = Path(path), 0
-    part = path.with_name(f".{path.name}.tmp")
-    part.unlink(missing_ok=True)  # which might be a link
-    with naming(path), pyarrow.parquet.ParquetWriter(part, schema, compression="zstd") as writer:
-        waiting: list[dict[str, Any]] = []
+    steps, waiting = 0, list[dict[str, Any]]()
+    with (
+        replaced_file(Path(path)) as part,
+        pyarrow.parquet.ParquetWriter(part, schema, compression="zstd") as writer,
+    ):
         for episode in episodes:
             rows = zip(episode.prompts, episode.actions, episode.rewards, strict=True)
             for step, row in enumerate(rows):
@@ -74,9 +74,6 @@ def write(
         if waiting or not steps:
             writer.write_table(pyarrow.Table.from_pylist(waiting, schema))
             steps += len(waiting)
-    sync(part)
-    os.replace(part, path)
-    sync(path.parent)
     return steps
 
 

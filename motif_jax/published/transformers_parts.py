@@ -1,0 +1,63 @@
+"""Parts of published models under the names of transformers and PyTorch, as this project has them."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from motif_jax.language import folder as folders
+from motif_jax.language.config import ModelConfig
+from motif_jax.language.weights import SINGLE
+from motif_jax.support import tempdirs
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_json
+
+# The width of a head of attention in every published size of GPT-2 and RoBERTa.
+_HEAD_WIDTH = 64
+
+
+def linear(tensors: Mapping[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
+    """A linear layer, float32; PyTorch has kernels as [out, in]."""
+    kernel, bias = (np.asarray(tensors[f"{name}.{part}"], np.float32) for part in ("weight", "bias"))
+    return {"kernel": np.ascontiguousarray(kernel.T), "bias": bias}
+
+
+def layers(names: Iterable[str], pattern: str) -> int:
+    """How many layers there are whose number is the group of `pattern`."""
+    return 1 + max(int(found[1]) for name in names if (found := re.match(pattern, name)))
+
+
+def heads_of(width: int, heads: int) -> int:
+    """The heads of attention: `heads`, or one for 64 numbers of the width.
+
+    Raises:
+      UserError: the width does not divide into them.
+    """
+    heads = heads or width // _HEAD_WIDTH
+    if not heads or width % heads:
+        raise UserError(f"a width of {width} does not divide into {heads} heads: give config.heads")
+    return heads
+
+
+def model(config: Mapping[str, Any], tensors: Mapping[str, np.ndarray], what: str) -> tuple[ModelConfig, Any]:
+    """A model's config and parameters, by way of a folder as transformers has it; `what` names it in errors.
+
+    Raises:
+      UserError: a tensor is missing or has another shape.
+    """
+    # In the folder of this process: where it is killed the next command removes what it leaves.
+    with tempdirs.own_folders(), tempfile.TemporaryDirectory() as folder:
+        plain = {name: np.ascontiguousarray(np.asarray(value, np.float32)) for name, value in tensors.items()}
+        save_file(plain, Path(folder) / SINGLE)
+        atomic_write_json(Path(folder) / "config.json", config)
+        try:
+            found = folders.read(folder)
+        except UserError as error:
+            raise UserError(str(error).replace(f"{folder}: ", "").replace(folder, what)) from None
+    return found.config, found.params
