@@ -195,26 +195,14 @@ def describe(
 ) -> Metrics:
     """What else there is to say about an update; `config` is `config.algorithm`."""
     recorded, valid = trajectory.recorded(batch), _valid(config, state, batch)
+    ratio, high = output.ratio, 1 + config.clip_ratio
+    outside = (ratio < 1 / high) | (ratio > high)
     lag = (state.step - batch.parameter_version).astype(jnp.float32)
     return {
-        **_policy_metrics(config, output, valid, axis_name),
+        **losses.policy_metrics(ratio, losses.entropy(output.logits), outside, valid, axis_name),
         **_value_metrics(output, valid, axis_name),
         "lag/mean": reductions.mean(lag, recorded, axis_name),
         "batch/valid_share": reductions.mean(valid * 1.0, recorded, axis_name),
-    }
-
-
-def _policy_metrics(config: ConfigDict, output: Output, valid: Array, axis_name: str | None) -> Metrics:
-    ratio = output.ratio
-    outside = (ratio < 1 / (1 + config.clip_ratio)) | (ratio > 1 + config.clip_ratio)
-    return {
-        "policy/entropy": reductions.mean(losses.entropy(output.logits), valid, axis_name),
-        # The non-negative estimator of KL(behaviour || current) from samples of the behaviour policy.
-        "policy/kl": reductions.mean(ratio - 1 - jnp.log(ratio), valid, axis_name),
-        "policy/ratio_mean": reductions.mean(ratio, valid, axis_name),
-        "policy/ratio_min": reductions.minimum(ratio, valid, axis_name),
-        "policy/ratio_max": reductions.maximum(ratio, valid, axis_name),
-        "policy/clip_fraction": reductions.mean(outside * 1.0, valid, axis_name),
     }
 
 

@@ -15,17 +15,12 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from motif_jax.algorithms import ensembles
+from motif_jax.algorithms.ensembles import EnsembleState
 from motif_jax.networks.classifier import MessageClassifier
 
 # An array of jax, on the host of numpy.
 Field = Any
-
-
-class ClassificationState(NamedTuple):
-    """State of a classifier's training; an ensemble has a leading axis of members in both."""
-
-    params: Any
-    opt_state: Any
 
 
 class LabelBatch(NamedTuple):
@@ -88,30 +83,6 @@ def make_train_step(
     optimizer: optax.GradientTransformation,
     members: int = 1,
     max_length: int | None = None,
-) -> Callable[
-    [ClassificationState, LabelBatch, jax.Array | None], tuple[ClassificationState, dict[str, jax.Array]]
-]:
+) -> Callable[[EnsembleState, LabelBatch, jax.Array | None], tuple[EnsembleState, dict[str, jax.Array]]]:
     """Returns `step(state, batch, key) -> (state, metrics)`, an optimiser step; see `make_loss`; with `gradient_norm`."""
-    gradient_of = jax.value_and_grad(make_loss(network, members, max_length), has_aux=True)
-    update = optimizer.update if members == 1 else jax.vmap(optimizer.update)
-
-    def step(
-        state: ClassificationState, batch: LabelBatch, key: jax.Array | None
-    ) -> tuple[ClassificationState, dict[str, jax.Array]]:
-        (_, metrics), gradient = gradient_of(state.params, batch, key)
-        updates, opt_state = update(gradient, state.opt_state, state.params)
-        metrics["gradient_norm"] = optax.tree.norm(gradient)
-        return ClassificationState(optax.apply_updates(state.params, updates), opt_state), metrics
-
-    return step
-
-
-def init_state(
-    network: MessageClassifier, optimizer: optax.GradientTransformation, key: jax.Array, members: int = 1
-) -> ClassificationState:
-    """A fresh state; the members of an ensemble differ in their initial parameters, which `key` decides."""
-    if members == 1:
-        params = network.init(key)
-        return ClassificationState(params, optimizer.init(params))
-    params = jax.vmap(network.init)(jax.random.split(key, members))
-    return ClassificationState(params, jax.vmap(optimizer.init)(params))
+    return ensembles.make_train_step(make_loss(network, members, max_length), optimizer, members)

@@ -138,3 +138,18 @@ def symmetric_kl_loss(
     safe = jnp.where(finite, logits, 0.0)
     divergence = clamp(reductions.mean(symmetric_kl(safe, legal), valid, axis_name), -limit, limit)
     return coefficient * jnp.where(finite, divergence, 0.0)
+
+
+def policy_metrics(
+    ratio: Array, entropy: Array, outside: Array, valid: Array, axis_name: str | None
+) -> dict[str, Array]:
+    """What there is to say of a policy by its ratios, entropies, and whether ratios are clipped, [...] each; float32 scalars."""
+    return {
+        "policy/entropy": reductions.mean(entropy, valid, axis_name),
+        # The non-negative estimator of KL(behaviour || current) from samples of the behaviour policy.
+        "policy/kl": reductions.mean(ratio - 1 - jnp.log(ratio), valid, axis_name),
+        "policy/ratio_mean": reductions.mean(ratio, valid, axis_name),
+        "policy/ratio_min": reductions.minimum(ratio, valid, axis_name),
+        "policy/ratio_max": reductions.maximum(ratio, valid, axis_name),
+        "policy/clip_fraction": reductions.mean(outside * 1.0, valid, axis_name),
+    }

@@ -160,13 +160,7 @@ def describe(
     return {
         "loss/policy": reductions.mean(rows.policy, valid, axis_name),
         "loss/value": reductions.mean(rows.value, valid, axis_name),
-        "policy/entropy": reductions.mean(rows.entropy, valid, axis_name),
-        # The non-negative estimator of KL(behaviour || current) from samples of the behaviour policy.
-        "policy/kl": reductions.mean(rows.ratio - 1 - jnp.log(rows.ratio), valid, axis_name),
-        "policy/ratio_mean": reductions.mean(rows.ratio, valid, axis_name),
-        "policy/ratio_min": reductions.minimum(rows.ratio, valid, axis_name),
-        "policy/ratio_max": reductions.maximum(rows.ratio, valid, axis_name),
-        "policy/clip_fraction": reductions.mean(outside * 1.0, valid, axis_name),
+        **losses.policy_metrics(rows.ratio, rows.entropy, outside, valid, axis_name),
     }
 
 

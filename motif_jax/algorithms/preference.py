@@ -16,23 +16,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from motif_jax.algorithms import ensembles
+from motif_jax.algorithms.ensembles import EnsembleState
 from motif_jax.networks.reward import RewardNetwork
 
 TIE = 2
 # An array of jax, on the host of numpy; where a batch is split, the number of an axis.
 Field = Any
-
-
-class PreferenceState(NamedTuple):
-    """State of a reward training; an ensemble has a leading axis of members in both.
-
-    Attributes:
-      params: parameters, float32.
-      opt_state: state of the optimiser.
-    """
-
-    params: Any
-    opt_state: Any
 
 
 class PreferenceBatch(NamedTuple):
@@ -197,34 +187,10 @@ def make_train_step(
     members: int = 1,
     max_length: int | None = None,
     axis_name: str | None = None,
-) -> Callable[[PreferenceState, jax.Array, PreferenceBatch], tuple[PreferenceState, dict[str, jax.Array]]]:
+) -> Callable[[EnsembleState, jax.Array, PreferenceBatch], tuple[EnsembleState, dict[str, jax.Array]]]:
     """Returns `step(state, messages, batch) -> (state, metrics)`, an optimiser step.
 
-    The metrics are `make_loss`'s numbers and `gradient_norm`. The gradient is summed over `axis_name` and members of
-    an ensemble do not touch each other, so that the result is that of training each on one device with the whole batch.
+    The metrics are `make_loss`'s numbers and `gradient_norm`. The result is that of training each member on one device with the whole batch.
     """
-    gradient_of = jax.value_and_grad(make_loss(network, members, max_length, axis_name), has_aux=True)
-    update = optimizer.update if members == 1 else jax.vmap(optimizer.update)
-
-    def step(
-        state: PreferenceState, messages: jax.Array, batch: PreferenceBatch
-    ) -> tuple[PreferenceState, dict[str, jax.Array]]:
-        (_, metrics), gradient = gradient_of(state.params, messages, batch)
-        if axis_name:
-            gradient = jax.lax.psum(gradient, axis_name)
-        updates, opt_state = update(gradient, state.opt_state, state.params)
-        metrics["gradient_norm"] = optax.tree.norm(gradient)
-        return PreferenceState(optax.apply_updates(state.params, updates), opt_state), metrics
-
-    return step
-
-
-def init_state(
-    network: RewardNetwork, optimizer: optax.GradientTransformation, key: jax.Array, members: int = 1
-) -> PreferenceState:
-    """A fresh state; the members of an ensemble differ in their initial parameters, which `key` decides."""
-    if members == 1:
-        params = network.init(key)
-        return PreferenceState(params, optimizer.init(params))
-    params = jax.vmap(network.init)(jax.random.split(key, members))
-    return PreferenceState(params, jax.vmap(optimizer.init)(params))
+    loss = make_loss(network, members, max_length, axis_name)
+    return ensembles.make_train_step(loss, optimizer, members, axis_name)

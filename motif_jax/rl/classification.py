@@ -10,8 +10,9 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
-from motif_jax.algorithms import classification
-from motif_jax.algorithms.classification import ClassificationState, LabelBatch
+from motif_jax.algorithms import classification, ensembles
+from motif_jax.algorithms.classification import LabelBatch
+from motif_jax.algorithms.ensembles import EnsembleState
 from motif_jax.datasets.verdicts import SINGLE
 from motif_jax.networks.classifier import MessageClassifier
 from motif_jax.rewards.intrinsic import BatchMessages
@@ -32,12 +33,12 @@ class ClassifierModel:
         self._key = np.asarray(jax.random.key_data(jax.random.key(seed)))
         self._steps: dict[int | None, Any] = {}
 
-    def init(self, seed: int) -> ClassificationState:
-        return classification.init_state(self._network, self._optimizer, jax.random.key(seed), self.members)
+    def init(self, seed: int) -> EnsembleState:
+        return ensembles.init_state(self._network, self._optimizer, jax.random.key(seed), self.members)
 
     def step(
-        self, state: ClassificationState, batch: TrainingBatch, step: int
-    ) -> tuple[ClassificationState, dict[str, jax.Array]]:
+        self, state: EnsembleState, batch: TrainingBatch, step: int
+    ) -> tuple[EnsembleState, dict[str, jax.Array]]:
         examples = LabelBatch(batch.messages[:, 0], batch.targets, batch.weights)
         return self._program(batch.length)(state, examples, self._key, np.int32(step))
 
@@ -46,8 +47,8 @@ class ClassifierModel:
             one = classification.make_train_step(self._network, self._optimizer, self.members, length)
 
             def step(
-                state: ClassificationState, batch: LabelBatch, key: jax.Array, number: jax.Array
-            ) -> tuple[ClassificationState, dict[str, jax.Array]]:
+                state: EnsembleState, batch: LabelBatch, key: jax.Array, number: jax.Array
+            ) -> tuple[EnsembleState, dict[str, jax.Array]]:
                 return one(state, batch, jax.random.fold_in(jax.random.wrap_key_data(key), number))
 
             self._steps[length] = jax.jit(step)

@@ -11,8 +11,9 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
-from motif_jax.algorithms import preference
-from motif_jax.algorithms.preference import PreferenceBatch, PreferenceState
+from motif_jax.algorithms import ensembles, preference
+from motif_jax.algorithms.ensembles import EnsembleState
+from motif_jax.algorithms.preference import PreferenceBatch
 from motif_jax.algorithms.statistics import RunningMoments
 from motif_jax.datasets.verdicts import PAIR, TIE
 from motif_jax.labels.label_queue import Label
@@ -44,12 +45,12 @@ class RankingModel:
         )
         self._steps: dict[int | None, Any] = {}
 
-    def init(self, seed: int) -> PreferenceState:
-        return preference.init_state(self.network, self._optimizer, jax.random.key(seed), self.members)
+    def init(self, seed: int) -> EnsembleState:
+        return ensembles.init_state(self.network, self._optimizer, jax.random.key(seed), self.members)
 
     def step(
-        self, state: PreferenceState, batch: TrainingBatch, step: int
-    ) -> tuple[PreferenceState, dict[str, jax.Array]]:
+        self, state: EnsembleState, batch: TrainingBatch, step: int
+    ) -> tuple[EnsembleState, dict[str, jax.Array]]:
         del step
         size, length = len(batch.messages), batch.length
         if length not in self._steps:

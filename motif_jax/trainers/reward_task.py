@@ -11,8 +11,9 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.algorithms import preference, schedules
-from motif_jax.algorithms.preference import PreferenceBatch, PreferenceState
+from motif_jax.algorithms import ensembles, preference, schedules
+from motif_jax.algorithms.ensembles import EnsembleState
+from motif_jax.algorithms.preference import PreferenceBatch
 from motif_jax.devices.parallel import AXIS, DataParallel
 from motif_jax.networks.reward import RewardNetwork
 from motif_jax.rewards.normalisation import two_decimals
@@ -74,17 +75,17 @@ class RewardTask(Task):
         rewards = one(self.network, params, messages, first, self.data.max_length)
         return jax.lax.all_gather(rewards, AXIS, axis=1, tiled=True)
 
-    def init_state(self) -> PreferenceState:
+    def init_state(self) -> EnsembleState:
         key = jax.random.key(seeds.derive(self.config.seed, "parameters") % 2**32)
-        make = jax.jit(lambda key: preference.init_state(self.network, self.optimizer, key, self.members))
+        make = jax.jit(lambda key: ensembles.init_state(self.network, self.optimizer, key, self.members))
         return jax.device_get(make(key))
 
     def shared(self) -> np.ndarray:
         return self.data.messages
 
     def step(
-        self, state: PreferenceState, shared: jax.Array, batch: PreferenceBatch
-    ) -> tuple[PreferenceState, dict[str, jax.Array]]:
+        self, state: EnsembleState, shared: jax.Array, batch: PreferenceBatch
+    ) -> tuple[EnsembleState, dict[str, jax.Array]]:
         return self._step(state, shared, batch)
 
     def batches(self, first: int, count: int) -> PreferenceBatch:
@@ -116,7 +117,7 @@ class RewardTask(Task):
     def shown(self, sums: Mapping[str, float]) -> dict[str, float]:
         return {"loss": _mean(sums, "loss"), "accuracy": _mean(sums, "accuracy", "accuracy_batches")}
 
-    def member_rewards(self, state: PreferenceState, messages: jax.Array) -> np.ndarray:
+    def member_rewards(self, state: EnsembleState, messages: jax.Array) -> np.ndarray:
         """Raw rewards of the data set.
 
         Returns:
@@ -133,7 +134,7 @@ class RewardTask(Task):
             return np.concatenate([np.asarray(part) for part in blocks], axis=1)[:, : len(table)]
         return self._member_rewards_of_steps(state, messages)
 
-    def _member_rewards_of_steps(self, state: PreferenceState, messages: jax.Array) -> np.ndarray:
+    def _member_rewards_of_steps(self, state: EnsembleState, messages: jax.Array) -> np.ndarray:
         data, size = self.data, self.plan.batch_size
         known = np.concatenate([data.train, data.validation])
         shape = (self.members, data.dataset.num_pairs, 2, data.dataset.length)
@@ -150,7 +151,7 @@ class RewardTask(Task):
             rewards[:, chosen] = np.asarray(values)[:, : chosen.size]
         return rewards
 
-    def evaluate(self, state: PreferenceState, shared: jax.Array, position: TrainingPosition) -> Evaluation:
+    def evaluate(self, state: EnsembleState, shared: jax.Array, position: TrainingPosition) -> Evaluation:
         statistics, row = self.measure(state, shared, position.step)
         row["optimizer/learning_rate"] = position.learning_rate(self._schedule)
         sums = position.sums
@@ -174,7 +175,7 @@ class RewardTask(Task):
         return Evaluation(row, {"statistics": statistics, "config": as_plain(self.config)}, text)
 
     def measure(
-        self, state: PreferenceState, messages: jax.Array, step: int = 0
+        self, state: EnsembleState, messages: jax.Array, step: int = 0
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Statistics of the rewards; losses and accuracies of the pairs. UserError: a reward is not finite."""
         config, data = self.config, self.data

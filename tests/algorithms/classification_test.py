@@ -10,8 +10,9 @@ import numpy as np
 import optax
 import pytest
 
-from motif_jax.algorithms import classification
-from motif_jax.algorithms.classification import ClassificationState, LabelBatch
+from motif_jax.algorithms import classification, ensembles
+from motif_jax.algorithms.classification import LabelBatch
+from motif_jax.algorithms.ensembles import EnsembleState
 from motif_jax.networks import layout
 from motif_jax.networks.classifier import MessageClassifier
 from tests.golden_numbers import GRADIENT, UPDATE, assert_golden, recipe_tensors
@@ -62,7 +63,7 @@ def test_one_step_equals_golden(network: MessageClassifier, golden: Any) -> None
     np.testing.assert_allclose(metrics["loss"], g["train/loss"], rtol=1e-5)
     assert float(metrics["accuracy"]) == pytest.approx(float(g["train/accuracy"]))
     assert_golden(layout.to_torch(gradient), g, "train/gradient", GRADIENT)
-    state = ClassificationState(params, optimizer.init(params))
+    state = EnsembleState(params, optimizer.init(params))
     new, _ = jax.jit(classification.make_train_step(network, optimizer))(state, batch, None)
     change = jax.tree.map(lambda a, b: np.asarray(a, np.float64) - b, new.params, params)
     assert_golden(layout.to_torch(change), g, "train/update", UPDATE)
@@ -92,7 +93,7 @@ def test_members_learn_as_each_would_alone_and_soft_targets_pull_halfway() -> No
     rng = np.random.default_rng(0)
     messages = rng.integers(32, 127, (8, 256)).astype(np.uint8)
     batch = LabelBatch(messages, np.linspace(0, 1, 8, dtype=np.float32), np.ones(8, np.float32))
-    together = classification.init_state(network, optimizer, jax.random.key(1), 2)
+    together = ensembles.init_state(network, optimizer, jax.random.key(1), 2)
     after, _ = jax.jit(classification.make_train_step(network, optimizer, 2, 96))(together, batch, None)
     step = jax.jit(classification.make_train_step(network, optimizer, 1, 96))
     for member in range(2):

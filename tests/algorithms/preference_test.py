@@ -8,8 +8,9 @@ import numpy as np
 import optax
 import pytest
 
-from motif_jax.algorithms import preference, schedules
-from motif_jax.algorithms.preference import PreferenceBatch, PreferenceState
+from motif_jax.algorithms import ensembles, preference, schedules
+from motif_jax.algorithms.ensembles import EnsembleState
+from motif_jax.algorithms.preference import PreferenceBatch
 from motif_jax.datasets.pairs.distinct import distinct_rows, used_length
 from motif_jax.networks import reward_layout
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
@@ -26,7 +27,7 @@ CLIP = 0.01
 
 def golden_state(golden, optimizer, table):
     network, params = recipe_reward(golden("weight_shapes.json")["reward"])
-    return network, PreferenceState(params, optimizer.init(params)), jnp.asarray(table)
+    return network, EnsembleState(params, optimizer.init(params)), jnp.asarray(table)
 
 
 def hard(labels):
@@ -110,7 +111,7 @@ def test_members_of_an_ensemble_train_as_if_alone(step_case):
             losses.append(float(metrics["loss"]))
         return state, losses
 
-    both = jax.jit(lambda key: preference.init_state(network, optimizer, key, members=2))(jax.random.key(3))
+    both = jax.jit(lambda key: ensembles.init_state(network, optimizer, key, members=2))(jax.random.key(3))
     trained, losses = train(both, batch, members=2)
     assert losses[2] < losses[0]
     for member in range(2):

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from motif_jax.algorithms import appo, preference, schedules
+from motif_jax.algorithms import appo, ensembles, schedules
 from motif_jax.algorithms.trajectory import BATCH_AXES
 from motif_jax.devices.meters import Meters
 from motif_jax.devices.parallel import DataParallel
@@ -202,7 +202,7 @@ def test_training_a_reward_runs_on_a_gpu(inputs: str, dtype: str, tmp_path: Path
     parallel = DataParallel(jax.devices()[:DEVICES])
     task = RewardTask(config, data, parallel)
     trainer = OfflineTrainer(task, parallel)
-    params = jax.eval_shape(lambda: preference.init_state(task.network, task.optimizer, jax.random.key(0)))
+    params = jax.eval_shape(lambda: ensembles.init_state(task.network, task.optimizer, jax.random.key(0)))
     state = Carry(params, np.int32(0), data.messages)
     batches = task.batches(0, task.chunk_steps)
     # All steps of a chunk are one program.
