@@ -129,8 +129,6 @@ def run(config: ConfigDict, workdir: Path) -> int:
         model = language_config.read(folder)
         read = {"trajectories": data.digest, "model": weights.digest(folder)}
         task = CloningTask(config, network, data, parallel, (model.end_ids[0], model.pad_id), read)
-        return OfflineRun(
-            task, parallel, f"{len(data.train):,} steps to learn from, {len(data.held_out):,} held out"
-        )
+        return OfflineRun(task, f"{len(data.train):,} steps to learn from, {len(data.held_out):,} held out")
 
     return offline_run.run(config, workdir, IDENTITY, (), build)

@@ -91,7 +91,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
             f"distinct messages of up to {data.max_length} bytes; at most {task.plan.bucket:,} distinct ones of "
             f"{2 * config.batch_size * data.dataset.length:,} in a batch"
         )
-        return OfflineRun(task, parallel, about, described)
+        return OfflineRun(task, about, described)
 
     def described() -> str:
         return threshold.describe(read_trained(workdir).statistics, DEFAULT_QUANTILE).rstrip("\n")

@@ -15,12 +15,15 @@ from ml_collections import ConfigDict
 
 from motif_jax.algorithms.chai import Candidates
 from motif_jax.algorithms.implicit_q import TextBatch
+from motif_jax.datasets.dialogues.items import Delimiters
 from motif_jax.language import candidates
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.sampling import Limits, Sampling
+from motif_jax.language.text_agent import POLICY, TextAgentNetwork
 from motif_jax.language.tokens import bucket, padded
 from motif_jax.support import seeds
 from motif_jax.support.progress import Progress
+from motif_jax.trainers.agent_start import Start
 from motif_jax.trainers.candidate_cache import KEY_BYTES, CachedCandidates, CandidateCache
 from motif_jax.trainers.dialogue_batches import DialogueBatches
 
@@ -148,21 +151,36 @@ class CandidateBatches:
         return Candidates(means, log_probs, drawn)
 
 
-def proposer_of(
-    config: ConfigDict, workdir: Path, model: LanguageModel, params: Any, pad: int, end: int, policy: str
-) -> Proposer:
-    """The proposer of a run's config.
+def with_candidates(
+    config: ConfigDict,
+    workdir: Path,
+    agent: TextAgentNetwork,
+    start: Start,
+    marks: Delimiters,
+    batches: tuple[DialogueBatches, DialogueBatches],
+    stopped: Callable[[], bool],
+) -> tuple[CandidateBatches, CandidateBatches]:
+    """The batches of a run with candidates of its policy, which are kept in `workdir` unless `candidates.folder` says another.
 
     Args:
       config: of the run.
-      workdir: its folder, in which the cache lies unless `candidates.folder` says another.
-      model, params: the policy.
-      pad, end: see `Proposer`.
-      policy: what distinguishes it from any other, its digest.
+      workdir: its folder.
+      agent: the network.
+      start: its parameters, the policy's among those that are frozen.
+      marks: the delimiters of its tokens.
+      batches: to learn from, and to measure with.
+      stopped: whether the stage was asked to stop.
     """
-    chosen, seed = config.candidates, seeds.derive(config.seed, "candidates") % 2**63
+    chosen, seed, width = (
+        config.candidates,
+        seeds.derive(config.seed, "candidates") % 2**63,
+        agent.model.config.width,
+    )
     about = {name: chosen[name] for name in ("max_tokens", "temperature", "top_k", "top_p", "together")}
-    about |= {"policy": policy, "seed": seed, "dtype": config.dtype}
+    about |= {"policy": start.digests["initial policy"], "seed": seed, "dtype": config.dtype}
     folder = Path(chosen.folder or workdir / FOLDER)
-    cache = CandidateCache(folder, about, chosen.count, model.config.width, chosen.cache_mebibytes)
-    return Proposer(model, params, pad, end, chosen, seed, cache)
+    cache = CandidateCache(folder, about, chosen.count, width, chosen.cache_mebibytes)
+    policy = start.frozen["trunks"][agent.design.roles.trunk_of[POLICY]]
+    proposer = Proposer(agent.model, policy, marks.pad, marks.action_end, chosen, seed, cache)
+    more = (proposer, width, config.seed, config.compat.chai_scores, stopped)
+    return CandidateBatches(batches[0], *more), CandidateBatches(batches[1], *more)

@@ -143,21 +143,19 @@ def split_tokens(
         "seed": config.seed,
         "token_reward": config.token_reward.to_dict(),
     }
-    dialogues = files.read(source.path)
-    others, held = Dialogues.of(()), np.zeros(len(dialogues), bool)
+    dialogues, others = files.read(source.path), Dialogues.of(())
     if source.held_out is not None:
-        others = files.read(source.held_out)
-    else:
-        held = _held(dialogues, config.held_out.share, config.seed)
+        others, held = files.read(source.held_out), np.zeros(len(dialogues), bool)
+    else:  # groups all or none
+        held = HeldOut.of(config.held_out.share, config.seed).holds(_units(dialogues))
     about["split"] = digests.of_bytes(held.tobytes())
     if config.token_reward.file or config.token_reward.constant:
         about["returns"] = "of dialogues"
-    chosen = {TRAIN: (dialogues, ~held, "data"), HELD_OUT: (dialogues, held, "data")}
-    if source.held_out is not None:
-        chosen[HELD_OUT] = (others, np.ones(len(others), bool), "held_out.data")
+    chosen = [(TRAIN, dialogues, ~held, "data"), (HELD_OUT, dialogues, held, "data")]
+    chosen.append((HELD_OUT, others, np.ones(len(others), bool), "held_out.data"))
     items = (
         (part, (number, dialogues[int(place)], key))
-        for part, (dialogues, kept, key) in chosen.items()
+        for part, dialogues, kept, key in chosen
         for number, place in enumerate(np.flatnonzero(kept))
     )
     reward = token_reward_of(config)
@@ -186,11 +184,6 @@ def _units(dialogues: Dialogues) -> np.ndarray:
     groups = (json.loads(meta).get("group") for meta in dialogues.metas)
     names = (f"alone {place}" if group is None else json.dumps(group) for place, group in enumerate(groups))
     return np.array([numbers.setdefault(name, len(numbers)) for name in names], np.int64)
-
-
-def _held(dialogues: Dialogues, share: float, seed: int) -> np.ndarray:
-    """Which dialogues are held out, bool [N]: evenly spread, 1 of n where the share is 1 / n; of groups all or none."""
-    return HeldOut.of(share, seed).holds(_units(dialogues))
 
 
 def _tokenised(

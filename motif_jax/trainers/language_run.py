@@ -203,7 +203,7 @@ def build(
         f"{settings.architecture} with {offline_run.numbers_in(task.learned):,} numbers to learn, {settings.vocab_size:,} tokens in its "
         f"vocabulary; {data.train.num_tokens:,} tokens of {data.train.num_items:,} texts to learn from, {data.held_out.num_tokens:,} held out"
     )
-    return OfflineRun(task, parallel, about, lambda: _export(task, settings, tokenizer_folder, workdir))
+    return OfflineRun(task, about, lambda: _export(task, settings, tokenizer_folder, workdir))
 
 
 def _key(config: ConfigDict, name: str) -> jax.Array:

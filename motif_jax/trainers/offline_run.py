@@ -29,13 +29,12 @@ class OfflineRun:
     """What a stage puts together.
 
     Attributes:
-      task, parallel: of `OfflineTrainer`.
+      task: with `parallel`, the devices.
       about: what is learned from which data, one or more lines for people.
       finish: writes what the training is for, and returns where, or a line about it; None: checkpoints are enough.
     """
 
     task: Task
-    parallel: DataParallel
     about: str
     finish: Callable[[], str | Path] | None = None
 
@@ -116,10 +115,11 @@ def run(
             found = records.begin(stop, workdir, config, identity, made, make, free)
         if found is None:
             return EXIT_CODE
-        task, devices = found.task, found.parallel.devices
+        task, parallel = found.task, found.task.parallel
+        devices = parallel.devices
         hosts.say(f"{found.about}; {len(devices)} {devices[0].device_kind} device(s)")
         settings = TrainerSettings.of(config, keep=config.get("keep_checkpoints"))
-        if not OfflineTrainer(task, found.parallel, settings).run(workdir):
+        if not OfflineTrainer(task, parallel, settings).run(workdir):
             return EXIT_CODE
         if found.finish is not None and (line := found.finish()):
             hosts.say(f"written: {line}" if isinstance(line, Path) else line)

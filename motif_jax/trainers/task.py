@@ -13,6 +13,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.algorithms.finite import all_finite, keep_if, named_leaves
+from motif_jax.devices.parallel import DataParallel
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 
@@ -83,6 +84,7 @@ class Task(Protocol):
     on anything but the seed, the data and the number of the step: a run that is killed then ends as one that is not.
 
     Attributes:
+      parallel: the devices.
       title: of the progress line, such as 'train reward'.
       unit: what progress counts, in the plural: 'pairs'.
       steps: of the whole run.
@@ -94,6 +96,7 @@ class Task(Protocol):
       remedy: what to do about a training that diverged, behind 'start it in another --workdir with'.
     """
 
+    parallel: DataParallel
     title: str
     unit: str
     steps: int

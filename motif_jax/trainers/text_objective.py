@@ -271,9 +271,7 @@ class Objective:
     def _values(
         self, heads: Any, states: States, batch: TextBatch, key: jax.Array | None = None
     ) -> jax.Array:
-        at = States(*(_at(part, batch.states) for part in states))
-        if "v" in self.detach:
-            at = jax.lax.stop_gradient(at)
+        at = _states_at(states, batch.states, "v" in self.detach)
         return self.agent.heads.apply(heads, V, at, _key(key, V))
 
     def _actions(self, batch: TextBatch) -> jax.Array:
@@ -281,9 +279,7 @@ class Objective:
         return jnp.take_along_axis(batch.tokens, jnp.minimum(batch.actions + 1, last), axis=1)
 
     def _qs(self, heads: Any, states: States, batch: TextBatch, key: jax.Array | None) -> list[ActionQ]:
-        at = States(*(_at(part, batch.actions) for part in states))
-        if "q" in self.detach:
-            at = jax.lax.stop_gradient(at)
+        at = _states_at(states, batch.actions, "q" in self.detach)
         names, agent = self.agent.design.qs, self.agent.heads
         if self.rule.q == "utterance":
             return [_alone(agent.apply(heads, name, at, _key(key, name))) for name in names]
@@ -301,8 +297,7 @@ class Objective:
         return jax.tree.map(lambda leaf: leaf.reshape(actions.shape), in_chunks(of_rows, flat, self.chunk))
 
     def _target_q(self, heads: Any, states: States, batch: TextBatch, key: jax.Array | None) -> jax.Array:
-        at = States(*(_at(part, batch.actions) for part in states))
-        agent = self.agent.target_heads
+        at, agent = _states_at(states, batch.actions), self.agent.target_heads
         if self.rule.q == "utterance":
             qs = [agent.apply(heads, name, at, _key(key, name)) for name in self.agent.design.qs]
         else:
@@ -322,7 +317,7 @@ class Objective:
         """What target Qs of all tokens say of the next states, float32 [B, K]."""
         places = batch.actions if self.zero_behind else batch.states[:, 1:]
         agent, names = self.agent.target_heads, self.agent.design.qs
-        at = States(*(_at(part, places) for part in states[TARGET]))
+        at = _states_at(states[TARGET], places)
         rows: list[Any] = [at, jnp.arange(places.size, dtype=jnp.int32).reshape(places.shape)]
         if self.rule.bootstrap == "prior":
             rows.append(_at(states[POLICY].after, places))
@@ -354,6 +349,11 @@ def _alone(q: jax.Array) -> ActionQ:
 
 def _at(states: jax.Array, places: jax.Array) -> jax.Array:
     return jnp.take_along_axis(states, places[..., None], axis=1)
+
+
+def _states_at(states: States, places: jax.Array, still: bool = False) -> States:
+    at = States(*(_at(part, places) for part in states))
+    return jax.lax.stop_gradient(at) if still else at
 
 
 def joined(learned: Any, frozen: Any) -> tuple[dict[str, Any], dict[str, Any]]:

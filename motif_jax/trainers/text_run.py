@@ -20,15 +20,14 @@ from motif_jax.envs.text import registry
 from motif_jax.language import init_model, linear, lora
 from motif_jax.language.config import ModelConfig
 from motif_jax.language.model import LanguageModel
-from motif_jax.language.text_agent import POLICY, Design, TextAgentNetwork
+from motif_jax.language.text_agent import Design, TextAgentNetwork
 from motif_jax.support import config as checks
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import never
-from motif_jax.trainers import agent_folder, agent_start, candidate_batches, dialogue_data, records
-from motif_jax.trainers.agent_start import Start
-from motif_jax.trainers.candidate_batches import CandidateBatches
-from motif_jax.trainers.dialogue_batches import DialogueBatches, ItemLayout
+from motif_jax.trainers import agent_folder, agent_start, dialogue_data, records
+from motif_jax.trainers.candidate_batches import with_candidates
+from motif_jax.trainers.dialogue_batches import ItemLayout
 from motif_jax.trainers.dialogue_data import DialogueSource
 from motif_jax.trainers.sums_task import StepBatches
 from motif_jax.trainers.text_methods import rule_of
@@ -189,30 +188,11 @@ def build(
     else:
         batches: tuple[StepBatches, StepBatches] = data.batches
         if objective.rule.proposes:
-            end = task.tokenizer().delimiters.action_end
-            batches = _with_candidates(
-                config, workdir, objective, start, (plan.pad, end), data.batches, stopped
-            )
+            marks = tokens.delimiters
+            batches = with_candidates(config, workdir, objective.agent, start, marks, data.batches, stopped)
         parameters = (start.learned, start.target, start.frozen)
         training = TextTraining(config, objective, parameters, batches, parallel, found)
     return TextRun(training, source._replace(options=data.options), data.amount, data.longest_action)
-
-
-def _with_candidates(
-    config: ConfigDict,
-    workdir: Path,
-    objective: Objective,
-    start: Start,
-    special: tuple[int, int],
-    batches: tuple[DialogueBatches, DialogueBatches],
-    stopped: Callable[[], bool],
-) -> tuple[CandidateBatches, CandidateBatches]:
-    agent = objective.agent
-    policy = start.frozen["trunks"][agent.design.roles.trunk_of[POLICY]]
-    digest = start.digests["initial policy"]
-    proposer = candidate_batches.proposer_of(config, workdir, agent.model, policy, *special, digest)
-    more = (proposer, agent.model.config.width, config.seed, objective.chai_scores, stopped)
-    return CandidateBatches(batches[0], *more), CandidateBatches(batches[1], *more)
 
 
 def key_of(config: ConfigDict, name: str) -> jax.Array:

@@ -120,7 +120,7 @@ def build(
     parts = (batches(TRAIN), batches(HELD_OUT))
     made = UpvoteTask(config, network, (learned, frozen), parts, parallel, found)
     about = f"{numbers_in(made.learned):,} numbers to learn"
-    return OfflineRun(made, parallel, about, lambda: _export(made, spoken, settings, workdir))
+    return OfflineRun(made, about, lambda: _export(made, spoken, settings, workdir))
 
 
 def _data(
