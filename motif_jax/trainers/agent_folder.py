@@ -47,14 +47,11 @@ class SavedAgent:
     """An agent read from a folder.
 
     Attributes:
-      folder: where it lies.
-      network: its parts.
       params: of all parts, numpy arrays; see `TextAgentNetwork`.
       method: it was trained with, 'ilql' say.
       settings: numbers of the method: `discount`, `max_len`, `q_min`, `q_max`, and what else it has.
       task_name, options: of `task`.
       task: what it speaks about.
-      tokenizer: of the task.
       about: all that agent.json says.
     """
 
@@ -107,11 +104,9 @@ def write(
     """Writes an agent; the folder is there once it is whole, in the place of what was there.
 
     Args:
-      folder: of the agent.
       network, params: of it, host arrays, float32.
       method, settings: see `SavedAgent`.
       task, options: of `envs.text.registry.make`.
-      tokenizer: of the task.
       extra: what else agent.json says.
     """
     with replaced_folder(folder) as part:
@@ -225,7 +220,6 @@ def load(
       folder: run folder of train_text, or an agent's.
       key: of the config, for errors.
       task: it is to speak about; None: that which it was trained for, with its options.
-      dtype: of the computation.
 
     Raises:
       UserError: there is no agent, a file is damaged, or the task has other tokens than it was trained with.

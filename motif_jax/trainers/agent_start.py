@@ -51,11 +51,6 @@ def _folders(config: ConfigDict) -> dict[str, str]:
 def model_config(config: ConfigDict, tokens: Vocabulary, design: Design) -> ModelConfig:
     """The trunks' config; reads no weights.
 
-    Args:
-      config: of the run.
-      tokens: of the task.
-      design: of the agent that will be trained.
-
     Raises:
       UserError: see `text_run.model_config`.
     """
@@ -136,12 +131,6 @@ def _kept(config: ConfigDict, folder: Path, settings: ModelConfig, tokens: Vocab
 
 def start(config: ConfigDict, objective: Objective, tokens: Vocabulary, key: jax.Array) -> Start:
     """The parameters at the beginning of a training.
-
-    Args:
-      config: of the run.
-      objective: what is minimised.
-      tokens: of the task.
-      key: of all that is drawn.
 
     Raises:
       UserError: a file is damaged, or low-rank patterns match nothing.

@@ -17,11 +17,8 @@ class BucketBatches:
     """Batches whose order follows from the seed; inherit from it for what a row is.
 
     Args:
-      dataset: the items.
       lengths: int [N], tokens that are used of each item.
       longest: of all rows.
-      batch_size: rows of a step.
-      seed: of the order.
       group: steps in a row that have rows of one width.
       by_length: rows of about one length together; else all are padded to the longest.
     """

@@ -37,8 +37,6 @@ class Proposer:
       model, params: the policy.
       pad, end: the token of padding, and that which ends an action.
       config: the section `candidates` of the run's.
-      seed: of all draws.
-      cache: of what was written.
     """
 
     def __init__(
@@ -94,12 +92,9 @@ class CandidateBatches:
     """The batches of others, with candidates.
 
     Args:
-      inner: the batches.
-      proposer: of candidates.
       width: of a state, D.
       seed: of the vectors at random.
       sums: candidates of the first pass over the data count by the sum of their states (`compat.chai_scores`).
-      stopped: whether the stage was asked to stop.
     """
 
     def __init__(
@@ -163,13 +158,7 @@ def with_candidates(
     """The batches of a run with candidates of its policy, which are kept in `workdir` unless `candidates.folder` says another.
 
     Args:
-      config: of the run.
-      workdir: its folder.
-      agent: the network.
       start: its parameters, the policy's among those that are frozen.
-      marks: the delimiters of its tokens.
-      batches: to learn from, and to measure with.
-      stopped: whether the stage was asked to stop.
     """
     chosen, seed, width = (
         config.candidates,

@@ -85,8 +85,6 @@ def load(config: ConfigDict, pairs: Pairs, actions: int, special: bool = True) -
 
     Args:
       config: reads trajectories, published, train_pairs, held_out_share, network.
-      pairs: of `read`.
-      actions: how many there are.
       special: whether the tokens that the tokenizer puts round a text stand round prompts, as where the agent plays.
 
     Raises:

@@ -42,7 +42,6 @@ def targets(
     """The network whose scores are of what cloning predicts, token by token, and how many tokens each action has.
 
     Args:
-      network: the agent.
       end: the token behind an action, which is predicted too.
       pad: stands behind it up to `length` tokens, which count (`compat.bc_pad_in_loss`).
       length: None for no pads.
@@ -73,9 +72,7 @@ def sums(
       network: its logits are the candidates' log-probabilities.
       counts: tokens of each action: the loss is that of a token. None: it is the cross-entropy of the expert's action among
         the candidates.
-      learned, frozen: parameters of the network.
       batch: rows that are not valid count nothing.
-      key: not used, nothing is dropped.
     """
     del key
     logits, _ = network.rows({**(frozen or {}), **learned}, batch.prompts)
@@ -133,12 +130,8 @@ class CloningTask(SumsTask):
     """One cloning.
 
     Args:
-      config: of the run.
       network: the agent, whose parameters at the start are those of its folder.
-      data: what is learned from.
-      parallel: the devices.
       special: the end token and the pad of the model's tokenizer.
-      digests: of everything read.
     """
 
     title, unit = "clone", "steps of the expert"

@@ -89,9 +89,7 @@ class ListBatches(BucketBatches):
     """Batches of a dataset of tokens (`token_columns`).
 
     Args:
-      dataset: the dialogues.
       chosen: int64 [N], those that are used.
-      layout: of a batch.
       batch_size, seed, group, by_length: of `BucketBatches`.
     """
 
@@ -140,11 +138,7 @@ class StreamBatches:
     """Batches that are drawn from a stream, those of a step by a generator of its own; of groups that it gives whole some dialogues, at random.
 
     Args:
-      stream: of dialogues.
       tokenizer, token_reward: what items are made with.
-      layout: of a batch.
-      batch_size: dialogues of a step.
-      seed: of the draws.
       wanted: which dialogues are kept; others are drawn in their place.
     """
 

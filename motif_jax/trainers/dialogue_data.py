@@ -286,7 +286,6 @@ class Data(NamedTuple):
 
     Attributes:
       batches: of those to learn from and those held out; None where the agent plays its own episodes.
-      digests: of what was read.
       amount: how much there is, for people.
       longest_action: tokens of the longest action, `</a>` included; of a stream that of some dialogues drawn beforehand.
       options: of a task that has all files it needs.

@@ -78,7 +78,6 @@ def settings_of(config: ConfigDict, tokenizer_folder: Path | None) -> ModelConfi
     """The model's config; of a fresh one with the special tokens of its tokenizer.
 
     Args:
-      config: of the run.
       tokenizer_folder: None where it is still to be made: numbers as it will have them.
 
     Raises:

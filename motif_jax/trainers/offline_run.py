@@ -29,7 +29,6 @@ class OfflineRun:
     """What a stage puts together.
 
     Attributes:
-      task: with `parallel`, the devices.
       about: what is learned from which data, one or more lines for people.
       finish: writes what the training is for, and returns where, or a line about it; None: checkpoints are enough.
     """
@@ -49,8 +48,6 @@ def check(
     """Checks what the configs of all offline trainings have.
 
     Args:
-      config: of the run.
-      workdir: its folder.
       identity, free: of `run_folder.check_identity`.
       steps: of the optimiser; None where the data decide them.
 

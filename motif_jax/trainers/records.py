@@ -38,8 +38,6 @@ class RunFiles:
     also what the evaluation gives.
 
     Args:
-      workdir: the run folder.
-      task: what is learned.
       keep: how many of the newest evaluations stay, with the best one; None: all.
       save_every_seconds: between two saves inside an epoch.
     """
@@ -252,7 +250,6 @@ def export(
     All hosts of a run call it, and the first one writes.
 
     Args:
-      workdir: the run folder.
       description: a JSON file which says, by itself or under `trained`, of which evaluation its folder is.
       wanted: shapes of the checkpoint's items.
       write: of those items, and of what the description is to say.

@@ -34,11 +34,9 @@ class RewardData:
     """Everything that a reward training reads of a dataset.
 
     Attributes:
-      dataset: the open dataset.
       messages: uint8 [M, 256], its distinct messages ([1, 256] of zeros where none are read).
       ids: int32 [pairs, 2, L], which message each step shows.
       max_length: bytes of all messages from here on are zero.
-      targets: targets of all pairs.
       train, validation: indices int64 of the labelled pairs of each part.
       score: int8 [pairs], the pair's label by game score (0, 1, 2 equal), or None without info/score.
       fields: observation fields that the model reads besides the message.

@@ -75,7 +75,6 @@ def reward_statistics(
     Args:
       member_rewards: raw rewards of each member: float32 [members, M] of the distinct messages if
         `message_only`, else [members, pairs, 2, L].
-      data: the data set.
       message_only: which of the two it is.
       running: compat.running_statistics, mean and variance merged batch by batch.
       batch_size: pairs of such a batch.
@@ -135,7 +134,6 @@ def evaluate_pairs(rewards: np.ndarray, data: RewardData, batch_size: int) -> di
 
     Args:
       rewards: float32 [pairs, 2], rewards of all sub-sequences of the data set.
-      data: the data set.
       batch_size: of the published means over batches.
 
     Returns:

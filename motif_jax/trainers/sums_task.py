@@ -39,11 +39,8 @@ class GradientTask(Task):
     """A task with an optimiser, frozen parameters, and batches that are split into micro-batches.
 
     Args:
-      config: of the run.
       parameters: those that are learned and those that are frozen, numpy arrays.
       train: batches to learn from; None where `batches` is overridden.
-      parallel: the devices.
-      digests: of everything read.
       drawn: whether devices draw numbers of their own.
       optimizer: its config and the number of its steps; None: `config.optimizer`, a step each.
     """
@@ -119,7 +116,6 @@ class SumsTask(GradientTask):
     """One training; inherit from it for what is evaluated.
 
     Args:
-      config: of the run.
       sums: the loss, see `training.SumsOf`.
       parameters, parallel, digests, optimizer: of `GradientTask`.
       data: batches to learn from, and batches to measure with.

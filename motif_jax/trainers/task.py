@@ -84,7 +84,6 @@ class Task(Protocol):
     on anything but the seed, the data and the number of the step: a run that is killed then ends as one that is not.
 
     Attributes:
-      parallel: the devices.
       title: of the progress line, such as 'train reward'.
       unit: what progress counts, in the plural: 'pairs'.
       steps: of the whole run.

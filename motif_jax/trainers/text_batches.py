@@ -70,9 +70,6 @@ class WindowBatches:
     """Windows of a dataset whose items are laid end to end.
 
     Args:
-      dataset: of tokens.
-      rows: what a row is.
-      batch_size: rows of a step.
       seed: of the order and of whatever is random.
 
     Raises:

@@ -28,7 +28,6 @@ class TextData(NamedTuple):
     """Training data of texts.
 
     Attributes:
-      tokenizer: of the texts.
       folder: where it lies.
       train, held_out: tokens; every item ends with the end token, and the column `prompt` says how many of it are its prompt.
     """
@@ -99,12 +98,9 @@ def prepare(
     """Tokenises the texts into `workdir`/tokens, or continues where a start before has come to.
 
     Args:
-      config: of the run.
-      workdir: its folder.
       tokenizer_folder: with tokenizer.json.
       end: the token behind every item.
       longest: tokens of an item, its end included; longer ones are cut. None: any.
-      stopped: whether to stop.
       whole_prompts: a prompt is a text of its own, which an encoder reads: with what the tokenizer puts round a text.
 
     Returns:

@@ -21,7 +21,6 @@ class Rule:
 
     Attributes:
       q: see `language.text_agent.Design.q`.
-      bootstrap: one of `BOOTSTRAPS`.
       huber: Q's errors are Huber's.
       prior_reward: log pi of the action is added to its reward.
       prefix: the policy is told the return (decision transformer).

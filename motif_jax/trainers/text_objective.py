@@ -45,7 +45,6 @@ class Part(NamedTuple):
     """A micro-batch, and what each of its sums is divided by: that of the whole batch.
 
     Attributes:
-      batch: the dialogues.
       counts: float32 scalars.
     """
 
@@ -85,10 +84,6 @@ class Objective:
     """A method's loss.
 
     Attributes:
-      agent: the network.
-      rule: of the method.
-      settings: numbers of the losses.
-      weights: of the terms.
       reward_scale: rewards are divided by it.
       detach: parts ('v', 'q', 'policy') whose gradient does not reach the trunk.
       spec: of low-rank additions; None: the trunks are learned whole.
@@ -136,7 +131,6 @@ class Objective:
         Args:
           learned: `trunks` (or `additions` to them), `heads`, `prefix`.
           frozen: `trunks`, and of targets `target` with `trunks` or `additions`, and `heads`.
-          part: the micro-batch.
           key: for dropout; None: there is none.
         """
         batch, counts = part

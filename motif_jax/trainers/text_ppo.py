@@ -42,7 +42,6 @@ class PpoState(NamedTuple):
 
     Attributes:
       params: `trunks` or `additions` to them, and `value`, the head.
-      opt_state: of the optimiser.
       step: int32 scalar, steps taken.
       kl_coefficient: float32 scalar, of the penalty.
     """
@@ -65,12 +64,8 @@ class PpoTraining(GradientTask):
     """One training.
 
     Args:
-      config: of the run.
       objective: the agent, and what of it is learned.
-      start: its parameters.
       pad: token that is never written.
-      parallel: the devices.
-      digests: of everything read.
       source: what is played, for people.
 
     Attributes:

@@ -147,9 +147,7 @@ class TextRun(NamedTuple):
     """A training, and what it needs to play.
 
     Attributes:
-      task: for the offline trainer.
       source: of its dialogues, with the options of a task that has all its files.
-      amount: how much there is to learn from, for people.
       longest_action: see `Data`.
     """
 

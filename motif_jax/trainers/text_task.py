@@ -33,7 +33,6 @@ class TextState(NamedTuple):
     Attributes:
       params: what is learned: trunks or additions to them, heads, prefix.
       target: what follows it: trunks or additions, and heads; empty where the method has none.
-      opt_state: of the optimiser.
       step: int32 scalar, steps taken.
     """
 
@@ -47,13 +46,9 @@ class TextTraining(GradientTask):
     """One training.
 
     Args:
-      config: of the run.
-      objective: what is minimised.
       parameters: at the start, host arrays: those that are learned, the targets, and those that are frozen; see
         `Objective.terms`.
       data: batches of dialogues (`TextBatch`), to learn from and to measure with.
-      parallel: the devices.
-      digests: of everything read.
 
     Attributes:
       learned, target: shapes of what a step changes and of what follows it.

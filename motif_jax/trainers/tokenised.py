@@ -29,7 +29,6 @@ class Tokenisation(Generic[Item]):
 
     Attributes:
       vocab_size: all tokens are below it.
-      tokenizer: digest of the tokenizer.
       source: says what the items are made from; of another source nothing is resumed.
       add: tokenises items and adds them to a writer.
       token_columns, item_columns: of `TokensWriter`.

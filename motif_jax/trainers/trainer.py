@@ -144,7 +144,6 @@ class OfflineTrainer:
         """Starts the steps of a chunk; returns (new carry, metrics [steps] of its parts), still being computed.
 
         Args:
-          carry: of the step before.
           batches: [steps, ...].
           goes_on: asked before every call but the first, with the metrics of the parts that were started: False ends the chunk there.
         """

@@ -172,14 +172,7 @@ def _export(task: UpvoteTask, spoken: Path, settings: ModelConfig, workdir: Path
 
 
 def write(target: Path, settings: ModelConfig, params: Any, heads: Any, spoken: Path) -> None:
-    """A folder that `text_scorer.TextScorer` opens.
-
-    Args:
-      target: the folder.
-      settings, params: of the RoBERTa.
-      heads: of the scorer.
-      spoken: folder of its tokenizer.
-    """
+    """A folder that `text_scorer.TextScorer` opens."""
     shutil.rmtree(target, ignore_errors=True)
     plain = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), (params, heads))
     folder.write(target, settings, plain[0], text_scorer.heads_of(settings), plain[1], spoken)
