@@ -102,10 +102,7 @@ def run_network(
     Values and targets are computed anew with the current parameters, in every epoch and minibatch.
 
     Args:
-      network: the agent's network.
       config: the whole configuration; reads `algorithm` and `compat`.
-      state: the parameters and value statistics.
-      batch: T + 1 rows of B rollouts.
       reward: float32 [T, B].
     """
     settings = config.algorithm
@@ -253,7 +250,6 @@ def make_update(
     """Builds update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars).
 
     Args:
-      network, optimizer, reward_fn: see `update.make`.
       config: the whole configuration; reads what `update.make` reads, `algorithm` and
         `compat.vtrace_bootstrap`. `algorithm` holds gamma; advantage 'vtrace' or 'gae'; rho_clip, c_clip;
         gae_lambda; ratio_min, ratio_max; clip_ratio; clip_value; value_coefficient; exploration 'entropy',

@@ -39,7 +39,6 @@ def candidate_scores(
       logit: float32 [..., K, T], the model's logit of each candidate's token at its place.
       log_normaliser: float32 [..., K, T], the logarithm of the sum of all exponentiated logits there.
       valid: bool [..., K, T], False where a candidate is padded. One without any token is not there.
-      form: one of `FORMS`.
       by_length: divides sums by the number of tokens.
       pad_plus_one: `compat.glam_pad_plus_one`: adds 1 for each padded place.
 

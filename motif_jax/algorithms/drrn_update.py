@@ -82,7 +82,6 @@ def errors(values: Array, after: Array, steps: ReplaySteps, gamma: float) -> tup
     Args:
       values: float32 [N, A], Q before the steps, with gradient.
       after: float32 [N, A], Q behind them.
-      steps: of the same N.
       gamma: discount in [0, 1].
     """
     chex.assert_equal_shape([values, after])
@@ -104,7 +103,6 @@ def make_update(
 
     Args:
       network: with `stored`, `shown` and `values` besides what a `PolicyNetwork` has.
-      optimizer, reward_fn: see `update.make`.
       config: the whole configuration; reads `algorithm` (gamma; epochs: steps that are taken on a draw each; replay_draw: steps of a
         draw, over all devices) and what `update.make` reads.
     """

@@ -38,7 +38,6 @@ def make_train_step(
     Args:
       loss: (params, *inputs) -> (value summed over members, metrics).
       optimizer: of one member.
-      members: of the ensemble.
       axis_name: mapped axis over which the gradient is summed.
     """
     gradient_of = jax.value_and_grad(loss, has_aux=True)

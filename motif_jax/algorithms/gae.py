@@ -26,7 +26,6 @@ def gae(
     Args:
       value: float32 [T, B].
       bootstrap_value: float32 [B], V of the row after the rollout.
-      reward: float32 [T, B].
       discount: float32 [T, B], gamma, and 0 where the action ended the episode.
       last: bool [T, B], the row holds the final observation of an episode.
       trace: lambda in [0, 1].

@@ -156,7 +156,6 @@ def action_q(
     Args:
       q: float32 [..., V], of all actions.
       actions: int32 [...], those taken.
-      settings: of the loss.
       conservative, margin: which terms are needed besides.
 
     Returns:
@@ -188,7 +187,6 @@ def next_value(q: Array, kind: str, prior_logits: Array | None = None) -> Array:
     """The bootstrap value of a Q from target Qs of all actions float32 [..., V]: float32 [...].
 
     Args:
-      q: of the next state.
       kind: 'best': the greatest; 'soft': log sum exp Q (Psi-learning, Jaques et al. 2017); 'prior': log sum pi exp Q (G-learning).
       prior_logits: float32 [..., V] of pi, for 'prior'.
     """
@@ -244,9 +242,7 @@ def token_weights(batch: TextBatch, advantages: Array, settings: ImplicitQSettin
     """The policy's weight of predicting the token behind each position, float32 [B, T] (published: `get_weights`).
 
     Args:
-      batch: the dialogues.
       advantages: float32 [B, K].
-      settings: of the loss.
     """
     chex.assert_equal_shape([advantages, batch.live])
     most = jnp.inf if settings.most_weight is None else settings.most_weight
@@ -276,9 +272,6 @@ def losses(
     """The sums of the terms over a batch; all that is not an estimate of a live action may be anything, but finite.
 
     Args:
-      batch: the dialogues.
-      estimates: of the networks.
-      settings: of the loss.
       huber: Q's errors are Huber's with delta 1 (Psi-learning) in the place of squares.
     """
     zero = jnp.zeros(())

@@ -42,9 +42,7 @@ def policy_loss(
     Args:
       ratio: float32 [...], with gradient.
       advantage: float32 [...], without gradient.
-      valid: bool [...].
       clip_ratio: c, so that 0.1 clips to [1/1.1, 1.1].
-      axis_name: mapped axis to reduce over.
 
     Returns:
       float32 scalar.
@@ -68,9 +66,7 @@ def value_loss(
       value: float32 [...], with gradient.
       behaviour_value: float32 [...], V_old.
       target: float32 [...], without gradient.
-      valid: bool [...].
       clip_value: c, in units of the value.
-      axis_name: mapped axis to reduce over.
     """
     chex.assert_equal_shape([value, behaviour_value, target, valid])
     near = behaviour_value + clamp(value - behaviour_value, -clip_value, clip_value)
@@ -123,11 +119,7 @@ def symmetric_kl_loss(
 
     Args:
       logits: float32 [..., A].
-      valid: bool [...].
-      coefficient: weight of the loss.
-      axis_name: mapped axis to reduce over.
       limit: nats.
-      legal: see `symmetric_kl`.
 
     Returns:
       float32 scalar.

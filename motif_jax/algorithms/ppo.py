@@ -63,7 +63,6 @@ def targets(
     Args:
       value: float32 [T, B], as played.
       bootstrap_value: float32 [B], of the row after the rollout.
-      reward: float32 [T, B], shaped.
       discount: float32 [T, B], gamma, and 0 where the action ended the episode. With `compat.timeout_as_terminal` it is 0
         at a timeout too, and there are no `last` rows.
       last: bool [T, B], the row only carries the value of an episode's final observation.
@@ -115,9 +114,7 @@ def loss_rows(
       logits: float32 [N, A] of the policy over each step's actions, with gradient; -inf, or far below the others, where
         there is no such action.
       value: float32 [N], with gradient.
-      samples: of the same N steps.
       clip_ratio: c, so that 0.2 clips to [0.8, 1.2].
-      clip_value: see `value_rows`.
     """
     chex.assert_rank([logits, value], [2, 1])
     chex.assert_equal_shape([value, samples.action, samples.behaviour_log_prob, samples.advantage])

@@ -105,7 +105,6 @@ def make_update(
     """Builds update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars).
 
     Args:
-      network, optimizer, reward_fn: see `update.make`.
       config: the whole configuration; reads `algorithm` (gamma, gae_lambda, clip_ratio, clip_value, value_coefficient,
         entropy_coefficient, epochs, minibatch_size in steps of all devices, microbatch_size: so many of a device are run at a
         time, kl_limit, normalise_advantage; broadcast_rows, see

@@ -83,10 +83,7 @@ def step_rewards(
     """Rewards of every step of the sub-sequences of `batch` under ONE model, each distinct message encoded once.
 
     Args:
-      network: the model.
-      params: its parameters.
       messages: uint8 [M, 256], the data set's distinct messages.
-      batch: pairs of one step.
       max_length: bytes of all messages from here on are zero (static).
 
     Returns:

@@ -31,7 +31,6 @@ def mean(x: Array, valid: Array, axis_name: str | None = None) -> Array:
     Args:
       x: float [...]; entries that are not valid may hold anything, NaN included.
       valid: bool, the shape of `x`.
-      axis_name: mapped axis to reduce over.
 
     Returns:
       float32 scalar.

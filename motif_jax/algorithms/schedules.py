@@ -84,7 +84,6 @@ def make_schedule(config: ConfigDict, total_steps: int) -> optax.Schedule:
     The fall begins when the warm-up ends.
 
     Args:
-      config: `config.optimizer`, see `learning_rate`.
       total_steps: optimiser steps of the whole run, warm-up included.
     """
     fall = max(total_steps - config.warmup_steps, 1)

@@ -49,7 +49,6 @@ class RunningMoments:
         """Merges numbers [n], n >= 1; of a single number the variance counts as 0.
 
         Args:
-          batch: the numbers.
           decay: what went before counts so much of what it did, in (0, 1].
         """
         self.count *= decay

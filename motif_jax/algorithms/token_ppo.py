@@ -41,11 +41,9 @@ def targets(batch: TextBatch, rewards: Array, values: Array, discount: float, tr
     """Advantages and value targets float32 [B, K]; those of no live token are 0 and V.
 
     Args:
-      batch: by tokens.
       rewards: float32 [B, K], with the penalty.
       values: float32 [B, K + 1], of all states under the policy that wrote.
       discount: gamma, of a step from one token to the next.
-      trace: lambda.
     """
     chex.assert_equal_shape([rewards, batch.live, values[:, :-1]])
     steps = discount * (1.0 - batch.terminals[:, 1:])

@@ -21,7 +21,6 @@ class Rewards(NamedTuple):
     Attributes:
       extrinsic: scaled and clipped, before the coefficient.
       intrinsic: discounted by count, before the coefficient.
-      total: what the agent learns from.
     """
 
     extrinsic: Array
@@ -63,7 +62,6 @@ def compute_rewards(config: ConfigDict, batch: TrajectoryBatch, count_field: str
     Args:
       config: `config.reward`: extrinsic_scale, extrinsic_clip, extrinsic_coefficient,
         intrinsic_coefficient, count_exponent.
-      batch: the rollouts.
       count_field: observation field with the visits of a row's text in its episode, if there is one.
     """
     extrinsic = scale_reward(batch.reward, config.extrinsic_scale, config.extrinsic_clip)

@@ -57,7 +57,6 @@ def make(
     """Builds an update around the steps of a method.
 
     Args:
-      network: the agent's network.
       optimizer: from `schedules.make_optimizer` without a number of steps.
       config: the whole configuration; reads `algorithm.positive_reward` (negative rewards of the task count as 0), `reward` and
         `train_for_env_steps`: the learning rate falls with the share of them that the batches before this one held.

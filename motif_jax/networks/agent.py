@@ -110,12 +110,7 @@ class ActorCritic(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class AgentNetwork:
-    """An agent's network as pure functions; a `policy.PolicyNetwork`.
-
-    Attributes:
-      fields: the observation fields that it reads.
-      state_size: width of the recurrent state.
-    """
+    """An agent's network as pure functions; a `policy.PolicyNetwork`."""
 
     spec: EnvironmentSpec
     fields: tuple[str, ...]

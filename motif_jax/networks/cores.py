@@ -29,9 +29,7 @@ class Core(nn.Module):
     multiplies the hidden part including its bias.
 
     Attributes:
-      kind: one of CORES.
       hidden_size: H; without recurrence the outputs are the features.
-      layers: stacked recurrent layers.
       dtype: of the matrix products; the state stays float32.
     """
 
@@ -127,13 +125,11 @@ def unroll(
     """Runs a recurrent layer over time; `first[t]` zeroes the state before row t.
 
     Args:
-      step: `gru_step` or `lstm_step`.
       inputs: [T, B, gates * H], the inputs' part of the gates.
       state: arrays [B, H], the hidden vector first.
       first: bool [T, B].
       kernel: [H, gates * H].
       bias: [gates * H].
-      dtype: of the matrix product.
 
     Returns:
       The hidden vectors [T, B, H] and the state after row T-1.

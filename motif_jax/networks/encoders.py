@@ -25,13 +25,10 @@ class NetHackEncoder(nn.Module):
     include the 27 scaled status numbers.
 
     Attributes:
-      tiles: the drawn glyphs.
       image_encoder: one of `image.IMAGE_ENCODERS`.
       image_features, vector_features, message_features: widths of the three parts.
       obs_scale: divides the pixels.
-      nonlinearity: name of the activation.
       look_up: use a table for the first convolution where possible.
-      dtype: of the computation.
     """
 
     tiles: TileSet
@@ -96,13 +93,8 @@ class FlatEncoder(nn.Module):
     """Numeric fields, flattened and joined in the order of their names -> [N, features].
 
     Attributes:
-      fields: names of the fields to read.
       text_fields: those that are bytes of text, divided by 255.
       image_fields: those that are pictures, each read by a `PictureEncoder`.
-      image_features: its width.
-      sizes: widths of the layers.
-      nonlinearity: name of the activation.
-      dtype: of the computation.
     """
 
     fields: tuple[str, ...]

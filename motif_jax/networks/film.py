@@ -75,8 +75,6 @@ class FilmEncoder(nn.Module):
     Attributes:
       features: channels of the convolutions, and width of the output.
       instruction_features: width of the words' embeddings, and of the GRU that reads them.
-      of_batch: see `BatchNorm`.
-      dtype: of the convolutions.
     """
 
     features: int

@@ -23,7 +23,6 @@ def crop(glyphs: jax.Array, column: jax.Array, row: jax.Array, size: int) -> jax
     Args:
       glyphs: integers [N, 21, 79].
       column, row: integers [N], the cell at [size // 2, size // 2] of the window.
-      size: side of the window.
 
     Returns:
       int32 [N, size, size], rows by columns.
@@ -41,7 +40,6 @@ def crop_interpolated(glyphs: jax.Array, column: jax.Array, row: jax.Array, size
     Args:
       glyphs: integers [N, 21, 79].
       column, row: float32 [N], as published the scaled status, so that the window lies at the top left.
-      size: side of the window.
 
     Returns:
       int32 [N, size, size], rows by columns.
@@ -78,7 +76,6 @@ class GlyphConvolutions(nn.Module):
     Attributes:
       prefix: of the layers' names, 'crop' or 'glyph'.
       num_layers: number of convolutions; 16 channels each, the last 8.
-      stride: of every convolution.
     """
 
     prefix: str
@@ -124,7 +121,6 @@ def convolve_embedded(glyphs: jax.Array, embedding: jax.Array, kernel: jax.Array
       glyphs: int32 [N, H, W], rows of `embedding`.
       embedding: [G, E].
       kernel: [3, 3, E, O].
-      stride: of both axes.
 
     Returns:
       [N, ceil(H / stride), ceil(W / stride), O] in the dtype of `embedding`.

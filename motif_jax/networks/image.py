@@ -31,11 +31,8 @@ class ImageEncoder(nn.Module):
     """Windows of characters -> features [N, features].
 
     Attributes:
-      tiles: the drawn glyphs.
       kind: one of IMAGE_ENCODERS (Espeholt et al. 2018 for the two named impala).
-      features: width of the output.
       scale: divides the pixels.
-      nonlinearity: name of the activation.
       look_up: use a table (`networks.tiles`) for the first convolution where possible: the variable `tables` of
         `AgentNetwork.prepare`, which has no gradient, or a new one for many rows.
       dtype: of the computation; the table is float32, so that its gradient is summed in float32.
@@ -120,8 +117,6 @@ def residual_net(weights: Weights, x: Array, stages: int, act: Callable[[Array],
     Args:
       weights: kernel and bias by layer name.
       x: pictures [N, H, W, 3].
-      stages: their number.
-      act: the activation.
     """
     for i in range(1, stages + 1):
         x = convolve(x, weights[f"image_stage{i}_conv"], padding=1)

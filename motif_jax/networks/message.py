@@ -91,8 +91,6 @@ class MessageEncoder(nn.Module):
     """Bytes -> embedding -> convolutions with ReLU and maxima over 3 -> linear layers with ReLU.
 
     Attributes:
-      shape: one of `SHAPES`.
-      dtype: of the computation; parameters are float32.
       orthogonal: of the linear layers' start; False: uniform in +-1 / sqrt(inputs), PyTorch's default.
     """
 

@@ -12,11 +12,7 @@ from motif_jax.envs.spec import EnvironmentSpec
 
 
 class PolicyNetwork(Protocol):
-    """A policy with values as pure functions of its parameters, such as `agent.AgentNetwork`.
-
-    Attributes:
-      fields: the observation fields that it reads.
-    """
+    """A policy with values as pure functions of its parameters, such as `agent.AgentNetwork`."""
 
     @property
     def spec(self) -> EnvironmentSpec: ...
@@ -67,7 +63,6 @@ def tracked(
     gradient.
 
     Args:
-      params: the trained ones.
       observation: the fields [T, B, ...] of the update, of one device.
       axis_name: mapped axis over which rows are split; all devices get the statistics of all rows.
     """

@@ -36,7 +36,6 @@ class RewardArchitecture:
       status, crop, glyphs: whether to read the status, the window around the hero and the whole map.
       hidden_dim: width of the encoder's output.
       embedding_dim: width of the glyph embedding.
-      crop_dim: side of the window.
       num_layers: convolutions of a map branch.
       dtype: of the computation ('float32', 'bfloat16'); parameters are always float32.
       glyph_crop_centre: compat switch: the window is placed and interpolated as in the published code.

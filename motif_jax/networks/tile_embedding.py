@@ -50,7 +50,6 @@ class TileEmbeddingEncoder(nn.Module):
 
     Attributes:
       image_features, vector_features, message_features: widths of the three parts.
-      nonlinearity: name of the activation.
       dtype: of the computation; embeddings are float32, so that their gradients are summed in float32.
     """
 

@@ -70,7 +70,6 @@ class UnderfootTrunk(nn.Module):
     Attributes:
       encoder: of rows [N, ...].
       core: of features [T, B, F].
-      features: width of the embedding.
     """
 
     encoder: nn.Module

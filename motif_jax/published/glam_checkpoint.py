@@ -28,10 +28,7 @@ class Found(NamedTuple):
     """An agent's parameters, and where they came from.
 
     Attributes:
-      params: of `LanguageAgent`.
       names: parameter -> tensor of the file.
-      left_over: tensors that nothing reads.
-      fresh: heads that the file does not have.
     """
 
     params: Any

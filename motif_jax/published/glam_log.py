@@ -50,12 +50,8 @@ class GlamLog:
     """Writes `log.csv` in a folder.
 
     Args:
-      folder: of the run.
-      environments: how many there are.
       scale: what a reward is multiplied by in learning.
       coefficients: of the value's loss and of the entropy in the whole loss.
-      before: what the run has done when it continues.
-      value: whether there is a column of the mean value.
     """
 
     def __init__(

@@ -35,10 +35,6 @@ def probabilities(scores: np.ndarray) -> np.ndarray:
 def read_distributions(path: str | os.PathLike[str], actions: int) -> np.ndarray:
     """Reads a file without a header, a row an update: of each probe a number for each action.
 
-    Args:
-      path: of the file.
-      actions: how many there are.
-
     Returns:
       float64 [updates, probes, actions]: probabilities in files of the first release, raw scores since.
 

@@ -27,10 +27,7 @@ class PublishedAgent(NamedTuple):
     """The contents of a checkpoint.
 
     Attributes:
-      config: of all trunks.
-      design: which parts there are.
       params: as `TextAgent` has them, numpy arrays.
-      left_over: names of tensors that are not used.
     """
 
     config: ModelConfig
@@ -43,7 +40,6 @@ def read(path: str | Path, heads: int = 0) -> PublishedAgent:
     """Reads a checkpoint of BC (`model.` alone, or `lm_policy.` once it is converted), DT, ILQL, CQL, Psi, utterance ILQL, or CHAI (`lm_policy.` and heads of one output).
 
     Args:
-      path: of model.pkl.
       heads: of attention; 0: one for 64 numbers of the width, as GPT-2 has.
 
     Raises:

@@ -120,9 +120,7 @@ def reward_item(labels: dict[str, int], params: Any | None, workdir: Path) -> di
     """Writes the label log of a run whose reward holds `labels`; returns the checkpoint's item of that reward.
 
     Args:
-      labels: text -> 0 or 1.
       params: of the classifier, None for a reward that is the labels themselves.
-      workdir: the run folder.
     """
     path = workdir / label_log.FILE
     path.unlink(missing_ok=True)  # of an import that was killed

@@ -46,7 +46,6 @@ class TorchCheckpoint:
     """A checkpoint's tensors and what else it holds.
 
     Attributes:
-      path: the file.
       tensors: (name, array) of the model that was asked for, in the file's order.
       content: everything, tensors as arrays.
     """
@@ -71,7 +70,6 @@ def read(path: str | Path, *parts: str) -> TorchCheckpoint:
     """Reads a checkpoint; UserError if the file is none, or holds no tensors.
 
     Args:
-      path: the file.
       parts: where the tensors may lie in it, the first that is there; else they are all that it holds.
     """
     content = torch_file.read_checkpoint(path)

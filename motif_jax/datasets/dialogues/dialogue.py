@@ -16,7 +16,6 @@ class Dialogue(NamedTuple):
       texts: the utterances in their order, the agent's (actions) and the environment's (states).
       rewards: of each utterance; None for those of the environment.
       terminal: False where the dialogue was truncated.
-      meta: any other facts, as JSON.
     """
 
     texts: tuple[str, ...]

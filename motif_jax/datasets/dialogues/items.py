@@ -51,7 +51,6 @@ class Vocabulary(NamedTuple):
     """What a network has to know of a tokenizer, which may be trained later.
 
     Attributes:
-      size: number of tokens.
       digest: identifies the tokenizer; None before it is trained.
       texts: the text of each token by its number; empty before the tokenizer is trained.
     """

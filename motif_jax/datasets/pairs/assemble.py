@@ -66,7 +66,6 @@ def fill(
     Args:
       writer: made for len(pairs) pairs.
       pairs: int64 [pairs, 2], rows counted through all episodes in order.
-      counts: number of rows of each episode.
       load: episode -> arrays [rows of the episode, ...], by dataset name ('data/NAME', 'info/NAME').
     """
     offsets = np.concatenate([[0], np.cumsum(counts)])

@@ -28,8 +28,6 @@ def draw_starts(
     of them, so that more episodes fill a dataset of the same size.
 
     Args:
-      steps: steps of the episode.
-      length: steps of a sub-sequence.
       share: in (0, 1], 1 as published.
       weights: float [steps - length + 1], relative probability of each start; None as published: uniform.
 

@@ -27,7 +27,6 @@ class PairsDataset:
     """An open dataset; made by `PairsDataset.open`.
 
     Attributes:
-      length: steps of a sub-sequence.
       data: name -> memory-mapped array [pairs, 2, length, ...].
       info: name -> memory-mapped array [pairs, 2].
       meta: content of dataset.json, {} without one.

@@ -28,7 +28,6 @@ class ArrayLayout:
 
     Attributes:
       steps: allowed shapes of one step.
-      dtype: dtype that is written.
       kinds: numpy kinds that are read ('u' unsigned, 'i' signed, 'f' floating).
       itemsize: bytes of an entry, None for any.
     """

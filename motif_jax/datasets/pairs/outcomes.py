@@ -45,7 +45,6 @@ def count_outcomes(ids: np.ndarray, labels: np.ndarray, num_messages: int) -> Ou
     Args:
       ids: int [P, 2, L], which message each step of a pair shows.
       labels: int [P]: 0 first, 1 second, 2 tie; others are not counted.
-      num_messages: M.
     """
 
     def times(shown: np.ndarray) -> np.ndarray:

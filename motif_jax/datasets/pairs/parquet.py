@@ -140,7 +140,6 @@ class Contents:
       labels, chances: annotations with labels, with probabilities.
       digests: name of an array -> digest; incomplete in files of earlier versions.
       manifests: annotation -> file name -> how its labels were made.
-      meta: dataset.json of the source dataset.
     """
 
     path: Path

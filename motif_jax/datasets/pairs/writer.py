@@ -145,7 +145,6 @@ def write_pairs(
     Args:
       data: name -> [pairs, 2, length, ...].
       info: name -> [pairs, 2].
-      meta: what dataset.json says besides counts and digests.
     """
     groups = {f"data/{name}": array for name, array in data.items()}
     groups |= {f"info/{name}": array for name, array in (info or {}).items()}

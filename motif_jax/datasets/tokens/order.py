@@ -17,10 +17,6 @@ class TokenWindows:
 
     Windows of successive passes follow each other: every step has batch_size windows, none is lost at the end of a pass.
 
-    Args:
-      num_tokens: of the dataset.
-      batch_size: windows of a step.
-
     Attributes:
       per_pass: windows of one pass, 0 where the dataset is shorter than one.
     """
@@ -53,7 +49,6 @@ class ItemRows(NamedTuple):
 
     Attributes:
       items: int64 [batch_size], -1 for an empty row.
-      width: tokens to which they are padded.
     """
 
     items: np.ndarray
@@ -69,7 +64,6 @@ class Buckets:
     Args:
       lengths: int [items], tokens of each, at most the widest bucket.
       widths: of the buckets, rising.
-      batch_size: items of a step.
       group: successive steps of one width: those of one program.
 
     Attributes:
@@ -130,7 +124,6 @@ def gather(dataset: TokensDataset, items: np.ndarray, width: int, pad: int) -> t
     Args:
       items: int64 [B], -1 for an empty row.
       width: at least the length of the longest.
-      pad: the padding token.
     """
     there = items >= 0
     starts = np.where(there, dataset.offsets[items], 0)

@@ -25,7 +25,6 @@ class TokensWriter:
 
     Args:
       vocab_size: upper bound of the tokens.
-      tokenizer: the tokenizer's digest.
       token_columns: dtype of each column of tokens.
       item_columns: dtype of each column of items.
       source: what the items are made from; a writer resumes one of the same source, tokenizer and columns.

@@ -22,7 +22,6 @@ class TrajectoryEpisode(NamedTuple):
 
     Attributes:
       number: index in the list of seeds.
-      prompts: the prompt of each action.
       actions: indices into the list of actions.
       rewards: the task's, unscaled.
     """
