@@ -295,7 +295,6 @@ def make_update(
 def _move_statistics(
     config: ConfigDict, state: AppoTrainState, target: Array, batch: TrajectoryBatch, axis_name: str | None
 ) -> AppoTrainState:
-    """Updates the scale of the values; with PopArt the value head keeps its meaning."""
     old = value_normalisation.moments(state.value_statistics)
     recorded = trajectory.recorded(batch)
     statistics = value_normalisation.update(

@@ -160,7 +160,6 @@ def _own_part(steps: ReplaySteps, axis_name: str | None) -> ReplaySteps:
 def _gradient(
     network: Any, gamma: float, params: Any, steps: ReplaySteps, axis_name: str | None
 ) -> tuple[Any, Metrics]:
-    """Gradient of the mean Huber loss of valid steps, and what there is to say of it."""
     count = jnp.maximum(reductions.total(steps.valid.astype(jnp.float32), axis_name), 1.0)
     before, after = network.shown(steps.observation), network.shown(steps.after)
 

@@ -26,7 +26,6 @@ class Form:
 
     @property
     def labels(self) -> dict[int, str]:
-        """Label -> name, UNKNOWN last."""
         return {**dict(enumerate(self.verdicts)), UNKNOWN: UNKNOWN_NAME}
 
     def certain(self, label: int) -> tuple[float, ...]:

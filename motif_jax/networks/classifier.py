@@ -83,5 +83,4 @@ class MessageClassifier:
         return outputs[1]
 
     def probability(self, params: Any, messages: jax.Array, max_length: int | None = None) -> jax.Array:
-        """Probability of yes, float32 [N]."""
         return jax.nn.softmax(self.logits(params, messages, max_length), axis=-1)[:, 1]

@@ -132,7 +132,6 @@ class Instruction(nn.Module):
 
 
 def _pooled(x: Array) -> Array:
-    """Maxima over 2 x 2 cells of [N, H, W, C]; H and W are even."""
     rows, height, width, channels = x.shape
     return jnp.max(x.reshape(rows, height // 2, 2, width // 2, 2, channels), axis=(2, 4))
 

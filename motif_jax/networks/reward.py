@@ -144,7 +144,6 @@ class RewardModule(nn.Module):
         return self.fc2(nn.relu(self.fc1(features)))
 
     def __call__(self, inputs: Mapping[str, jax.Array], max_length: int | None = None) -> jax.Array:
-        """Rewards float32 [N]."""
         hidden = nn.relu(self.encode(inputs, max_length))
         rewards: jax.Array = self.reward_head(jnp.asarray(hidden, jnp.float32))
         return rewards[:, 0]

@@ -36,7 +36,6 @@ class EvaluationLog:
     entropies: np.ndarray
 
     def in_words(self) -> str:
-        """Mean and standard error of both."""
         parts = [f"{len(self.returns)} episodes"]
         for name, values in (("return", self.returns), ("entropy", self.entropies)):
             if len(values):

@@ -88,7 +88,6 @@ class GlamLog:
         self._frames, self._seconds = before.steps, before.seconds
 
     def add(self, episodes: Iterable[Mapping[str, Any]]) -> None:
-        """Takes episodes that ended in the batch of the update that comes."""
         self._ended += episodes
 
     def write(self, update: int, frames: int, seconds: float, metrics: Mapping[str, float]) -> None:
@@ -124,7 +123,6 @@ class GlamLog:
         self._file.flush()
 
     def close(self) -> None:
-        """Closes the file."""
         self._file.close()
 
 

@@ -40,7 +40,6 @@ class Filled:
     """Stands in for an object that a pickle makes empty and fills afterwards."""
 
     def take(self, state: Any) -> None:
-        """Takes what the pickle says that it holds."""
         raise NotImplementedError
 
 
@@ -57,7 +56,6 @@ class _DType(Filled):
         self._plain &= all(part is None for part in state[2:5])
 
     def real(self) -> np.dtype:
-        """The dtype: of numbers, text or bytes."""
         dtype = np.dtype(self._code) if self._plain else np.dtype(object)
         if dtype.hasobject or not dtype.itemsize:
             raise ValueError("an array of objects, or of an unusual dtype")
@@ -84,7 +82,6 @@ def _bytes(text: str, encoding: str = "latin1") -> bytes:
 
 
 def _ordered(pairs: Any = ()) -> dict[Any, Any]:
-    """An OrderedDict, of pairs in pickles of protocol 2."""
     return _dict(pairs)
 
 

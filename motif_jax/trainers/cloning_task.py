@@ -100,7 +100,6 @@ class CloningBatches:
         self._order = functools.lru_cache(maxsize=2)(self._drawn)
 
     def _drawn(self, number: int) -> np.ndarray:
-        """The rows of a pass: int64 [steps, batch], -1 behind the last."""
         config, rows = self._config, self._data.train
         if config.compat.bc_unshuffled:
             return _filled(rows, config.batch_size)

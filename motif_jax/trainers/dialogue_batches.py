@@ -81,7 +81,6 @@ class ItemLayout:
         return TextBatch(tokens, valid, *where, *found, returns)
 
     def cut(self, item: TokenItem) -> TokenItem:
-        """The item with `max_len` tokens at most."""
         return collate.truncated(item, self.max_len, self.quirks)
 
 
@@ -159,7 +158,6 @@ class StreamBatches:
         self._layout, self.batch_size, self._seed, self._wanted = layout, batch_size, seed, wanted
 
     def batches(self, first: int, count: int) -> TextBatch:
-        """The batches of steps `first` to `first + count`: leaves [count, batch_size, ...]."""
         groups = [self._drawn(step) for step in range(first, first + count)]
         flat = [item for group in groups for item in group]
         width = bucket(max(len(item.tokens) for item in flat), self._layout.max_len)
@@ -185,7 +183,6 @@ class StreamBatches:
         return found
 
     def whole(self, most: int) -> list[TextBatch]:
-        """`most` batches [batch_size, ...] of dialogues."""
         return [jax.tree.map(lambda leaf: leaf[0], self.batches(step, 1)) for step in range(most)]
 
 

@@ -99,11 +99,9 @@ class RunFiles:
         return {**self._task.items(state), **own}
 
     def save_is_due(self) -> bool:
-        """Whether so many seconds have passed since the last save."""
         return time.monotonic() - self._saved >= self._every
 
     def save_position(self, state: Any, position: TrainingPosition) -> None:
-        """Saves a place inside an epoch; only the newest stays."""
         self._resume.save(position.step, self._items(state, position))
         self._saved = time.monotonic()
 

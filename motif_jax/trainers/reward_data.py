@@ -184,7 +184,6 @@ class BatchPlan:
         return min(-(-most // 16) * 16, max(most, share * 2 * self._data.dataset.length))
 
     def batches(self, first: int, count: int) -> PreferenceBatch:
-        """The batches of steps `first` to `first + count`, all in one epoch."""
         epoch, start = divmod(first, self.steps_per_epoch)
         if self._order[0] != epoch:
             self._order = epoch, self.order(epoch)

@@ -121,7 +121,6 @@ def reward_statistics(
 
 
 def _advice(normalised: np.ndarray, data: RewardData) -> dict[str, Any]:
-    """See `threshold.advise`; `normalised` [M'] are the rewards of the messages that training shows."""
     train, seen = data.train, data.counts > 0
     outcomes = count_outcomes(data.ids[train], data.targets.labels[train], len(data.messages))
     empty: np.ndarray = np.logical_not(data.messages.any(axis=1))

@@ -77,7 +77,6 @@ class GradientTask(Task):
         return learned, jax.device_get(jax.jit(self.optimizer.init)(learned)), np.int32(0)
 
     def dropout_key(self, step: jax.Array) -> jax.Array:
-        """The key of a step of one device."""
         return jax.random.fold_in(jax.random.fold_in(self._key, step), jax.lax.axis_index(AXIS))
 
     def shared(self) -> Any:

@@ -57,7 +57,6 @@ class TrainingPosition:
         return float(schedule(self.step - 1)) if self.step else math.nan
 
     def add(self, parts: Mapping[str, Any]) -> None:
-        """Adds to the sums."""
         for name, value in parts.items():
             self.sums[name] = self.sums.get(name, 0.0) + float(value)
 

@@ -91,7 +91,6 @@ class WindowBatches:
         self.steps_per_pass = -(-self._order.per_pass // batch_size)
 
     def batches(self, first: int, count: int) -> TokenBatch:
-        """The batches of steps `first` to `first + count`: leaves [count, batch_size, ...]."""
         steps = range(first, first + count)
         return stacked([self._batch(self._order.gather(self._dataset.tokens, step), step) for step in steps])
 

@@ -75,7 +75,6 @@ class MeasuredLoss(NamedTuple):
 
     @property
     def loss(self) -> jax.Array:
-        """Of the terms."""
         return self.terms.loss
 
 
@@ -109,7 +108,6 @@ class Objective:
 
     @property
     def learns_policy(self) -> bool:
-        """Whether the policy is learned."""
         return self.weights.policy != 0
 
     @property

@@ -25,7 +25,6 @@ class Dialogue(NamedTuple):
 
     @property
     def total(self) -> float:
-        """The undiscounted return."""
         return float(sum(reward for reward in self.rewards if reward is not None))
 
 

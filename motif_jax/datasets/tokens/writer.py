@@ -122,7 +122,6 @@ class TokensWriter:
         self._added += 1
 
     def save(self) -> None:
-        """Flushes all items so far to the disk."""
         for array in self._arrays.values():
             array.flush()
         place = {"identity": self._identity, "items": self._added, "tokens": self._tokens}
