@@ -98,20 +98,35 @@ def run(
       config, workdir, identity, free: of `run_folder.prepare`.
       made: see `records.prepared`.
       build: of whether to stop: makes missing files in `workdir` and the run; None where it was asked to stop.
-    """
-    hosts = Hosts()
 
-    def make() -> OfflineRun | None:
-        found = build(lambda: stop.requested)
-        if found is not None:
-            records.refuse_other_data(workdir, found.task.digests, found.task.source)
-        return found
+    Raises:
+      UserError: see `records.prepared`; the hosts were given different configs or folders.
+    """
+    hosts, built = Hosts(), list[OfflineRun | None]()
+
+    def make() -> None:
+        built.append(made_run := build(lambda: stop.requested))
+        if made_run is not None:
+            records.refuse_other_data(workdir, made_run.task.digests, made_run.task.source)
+
+    def first() -> None:
+        with records.prepared(workdir, config, identity, made, free):
+            make()
 
     with hosts.locked(workdir):
         with Interruption() as stop:
-            found = records.begin(stop, workdir, config, identity, made, make, free)
-        if found is None:
-            return EXIT_CODE
+            if hosts.count > 1:
+                hosts.require_alike(config)
+            # On the first host and then, where its files lie ready, on the others.
+            hosts.on_first(first)
+            hosts.require_shared(workdir)
+            if hosts.any(stop.requested):
+                return EXIT_CODE
+            if not hosts.is_first:
+                make()
+            found = built[0]
+            if hosts.any(found is None or stop.requested) or found is None:
+                return EXIT_CODE
         task, parallel = found.task, found.task.parallel
         devices = parallel.devices
         hosts.say(f"{found.about}; {len(devices)} {devices[0].device_kind} device(s)")

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -20,11 +20,9 @@ from motif_jax.support.checkpoint_items import JSON
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_bytes, atomic_write_json, read_json
-from motif_jax.support.interruption import Interruption
 from motif_jax.support.metric_files import best_row
 from motif_jax.trainers.task import DEVICES, Evaluation, Task, TrainingPosition
 
-Made = TypeVar("Made")
 CHECKPOINTS, RESUME = "checkpoints", "resume"
 # What digests of files that options name begin with; runs did not always have them, and one without resumes.
 FILE_OF = "file of "
@@ -184,45 +182,6 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
-
-
-def begin(
-    stop: Interruption,
-    workdir: Path,
-    config: ConfigDict,
-    identity: Iterable[str],
-    made: Iterable[str],
-    make: Callable[[], Made | None],
-    free: Iterable[str] = (),
-) -> Made | None:
-    """Makes or takes up the run folder and calls `make` in it, on the first host and then, where its files lie ready, on the others.
-
-    Args:
-      stop: asks not to begin.
-      workdir, config, identity, made, free: see `prepared`.
-      make: reads data and writes what is missing of them; None where it was asked to stop.
-
-    Returns:
-      What `make` gave; None on all hosts where one was asked to stop.
-
-    Raises:
-      UserError: see `prepared`; the hosts were given different configs or folders.
-    """
-    hosts, found = Hosts(), []
-
-    def first() -> None:
-        with prepared(workdir, config, identity, made, free):
-            found.append(make())
-
-    if hosts.count > 1:
-        hosts.require_alike(config)
-    hosts.on_first(first)
-    hosts.require_shared(workdir)
-    if hosts.any(stop.requested):
-        return None
-    if not hosts.is_first:
-        found.append(make())
-    return None if hosts.any(found[0] is None or stop.requested) else found[0]
 
 
 def read_summary(workdir: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from motif_jax.language.text_agent import POLICY, TARGET, VALUES
-from motif_jax.published import ilql_checkpoint
+from motif_jax.published import ilql_checkpoint, transformers_parts
 from motif_jax.stages import import_ilql as stage
 from motif_jax.support import resources, tempdirs
 from motif_jax.support.errors import UserError
@@ -89,8 +89,10 @@ def imported(tmp_path, content, **values):
 
 def test_a_killed_import_leaves_nothing_for_long(tmp_path, monkeypatch):
     """What is unpacked lies where the next command removes it."""
-    read, places = ilql_checkpoint.folders.read, []
-    monkeypatch.setattr(ilql_checkpoint.folders, "read", lambda folder: places.append(folder) or read(folder))
+    read, places = transformers_parts.folders.read, []
+    monkeypatch.setattr(
+        transformers_parts.folders, "read", lambda folder: places.append(folder) or read(folder)
+    )
     imported(tmp_path, chai())
     assert tempdirs.has_lock(Path(places[0]).parent)
 
