@@ -148,14 +148,6 @@ def test_a_truncated_episode_goes_on_in_the_value_of_its_last_observation():
     np.testing.assert_allclose(*params, rtol=1e-6)
 
 
-def test_advantages_are_described_before_they_are_normalised():
-    plain, normalised = (run(**{"algorithm.normalise_advantage": normal})[1] for normal in (False, True))
-    assert plain["advantage/std"] > 1.5
-    for name in ("advantage/mean", "advantage/std"):
-        np.testing.assert_allclose(normalised[name], plain[name], rtol=1e-6)
-    assert normalised["loss/policy"] != plain["loss/policy"]
-
-
 @pytest.mark.slow
 def test_devices_agree_and_learn_from_all_rows():
     """Two devices with two rollouts each: replicas stay equal, and losses count every row once."""

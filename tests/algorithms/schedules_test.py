@@ -83,16 +83,3 @@ def test_the_norm_of_all_gradients_together_is_clipped(
     moved, _ = optimizer.update(gradient, optimizer.init(gradient), gradient, share=0.0)
     for step, whole in zip(jax.tree.leaves(moved), jax.tree.leaves(gradient), strict=True):
         np.testing.assert_allclose(step, -1e-4 * factor * whole, rtol=0.01, atol=0)
-
-
-def test_adam_takes_its_rates_from_the_config() -> None:
-    config = agent_config().optimizer
-    config.learning_rate, config.b1, config.b2, config.eps, config.max_gradient_norm = 0.5, 0.6, 0.8, 0.1, 0.0
-    optimizer = schedules.make_optimizer(config, total_steps=9)
-    gradients, state = (2.0, -1.0), optimizer.init(np.zeros(1, np.float32))
-    mean, square = 0.0, 0.0
-    for step, gradient in enumerate(gradients, 1):
-        moved, state = optimizer.update(np.full(1, gradient, np.float32), state)
-        mean, square = 0.6 * mean + 0.4 * gradient, 0.8 * square + 0.2 * gradient**2
-        wanted = -0.5 * (mean / (1 - 0.6**step)) / (np.sqrt(square / (1 - 0.8**step)) + 0.1)
-        np.testing.assert_allclose(moved, wanted, rtol=1e-5)
