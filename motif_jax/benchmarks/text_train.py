@@ -36,6 +36,7 @@ from motif_jax.language.text_agent import POLICY, TARGET, VALUES, TextAgentNetwo
 from motif_jax.support import config as checks
 from motif_jax.support import resources
 from motif_jax.trainers.dialogue_batches import ItemLayout
+from motif_jax.trainers.sums_task import TrainingData
 from motif_jax.trainers.task import shapes_of
 from motif_jax.trainers.text_methods import RULES
 from motif_jax.trainers.text_objective import Objective, Part, Weights
@@ -123,7 +124,7 @@ def _step(objective: Objective, learned: Any, target: Any, batch: TextBatch, mic
     config = resources.config_file("train_text")["get_config"]("wordle_ilql")
     parallel, none = DataParallel(jax.local_devices()[:1]), _NoDialogues()
     learned, target = shapes_of((learned, target))
-    task = TextTraining(config, objective, (learned, target, {}), (none, none), parallel, {})
+    task = TextTraining(config, objective, (learned, target, {}), TrainingData(none, none, {}, ""), parallel)
     state = TextState(learned, target, jax.eval_shape(task.optimizer.init, learned), jnp.int32(0))
     rows = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, 1, micro, *leaf.shape), leaf.dtype), batch)
     program = parallel.wrap(make_train_steps(task.guarded_step), donate_state=True)

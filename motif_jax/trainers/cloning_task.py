@@ -21,7 +21,7 @@ from motif_jax.language.training import LanguageTrainState, TokenSums
 from motif_jax.support import seeds
 from motif_jax.trainers.cloning_data import CloningData
 from motif_jax.trainers.language_task import perplexity
-from motif_jax.trainers.sums_task import SumsTask
+from motif_jax.trainers.sums_task import SumsTask, TrainingData
 from motif_jax.trainers.task import Evaluation, TrainingPosition, epoch_order
 
 Array = jax.Array
@@ -153,8 +153,8 @@ class CloningTask(SumsTask):
         self._per_pass, steps = batches.steps_per_pass, batches.steps_per_pass * config.epochs
         loss = functools.partial(sums, network, counts)
         optimizer = (optimizer_of(config, steps), steps)
-        super().__init__(config, loss, parameters, (batches, batches), parallel, digests, optimizer)
-        self.source = config.trajectories or config.published.dir
+        given = TrainingData(batches, batches, digests, config.trajectories or config.published.dir)
+        super().__init__(config, loss, parameters, given, parallel, optimizer)
 
     def evaluate(self, state: LanguageTrainState, shared: Any, position: TrainingPosition) -> Evaluation:
         found = self.held_out(state, shared, position)

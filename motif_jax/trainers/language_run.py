@@ -38,6 +38,7 @@ from motif_jax.support.interruption import never
 from motif_jax.trainers import offline_run, records, text_data
 from motif_jax.trainers.language_task import LanguageTask
 from motif_jax.trainers.offline_run import OfflineRun
+from motif_jax.trainers.sums_task import TrainingData
 from motif_jax.trainers.text_batches import ItemBatches, TextRows, WindowBatches
 from motif_jax.trainers.tokenised import HELD_OUT, TOKENS, TRAIN
 
@@ -196,13 +197,13 @@ def build(
         "tokenizer": data.train.manifest["tokenizer"],
         "base model": weights.digest(source) if source else "none",
     }
-    parts = (batches(TRAIN), batches(HELD_OUT))
-    task = LanguageTask(config, adaptation, (learned, frozen), parts, parallel, found)
+    read = TrainingData(batches(TRAIN), batches(HELD_OUT), found, config.tokens or config.texts)
+    task = LanguageTask(config, adaptation.sums, (learned, frozen), read, parallel)
     about = (
         f"{settings.architecture} with {offline_run.numbers_in(task.learned):,} numbers to learn, {settings.vocab_size:,} tokens in its "
         f"vocabulary; {data.train.num_tokens:,} tokens of {data.train.num_items:,} texts to learn from, {data.held_out.num_tokens:,} held out"
     )
-    return OfflineRun(task, about, lambda: _export(task, settings, tokenizer_folder, workdir))
+    return OfflineRun(task, about, lambda: _export(task, adaptation, tokenizer_folder, workdir))
 
 
 def _key(config: ConfigDict, name: str) -> jax.Array:
@@ -223,14 +224,14 @@ def _parameters(config: ConfigDict, model: LanguageModel, source: Path | None) -
     return params, head
 
 
-def _export(task: LanguageTask, settings: ModelConfig, tokenizer: Path, workdir: Path) -> Path:
+def _export(task: LanguageTask, adaptation: Adaptation, tokenizer: Path, workdir: Path) -> Path:
     """Writes the model of the evaluation that summary.json means, as transformers opens it; returns its folder."""
     target = workdir / MODEL
 
     def write(items: dict[str, Any], trained: dict[str, Any]) -> None:
-        params, head = task.adaptation.whole(items["params"], task.shared() or {})
+        params, head = adaptation.whole(items["params"], task.shared() or {})
         with replaced_folder(target) as part:
-            folder.write(part, settings, params, tokenizer=tokenizer)
+            folder.write(part, adaptation.model.config, params, tokenizer=tokenizer)
             if head is not None:
                 masked_head.add(part, head)
             atomic_write_json(part / _DESCRIPTION, trained)

@@ -7,10 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from ml_collections import ConfigDict
 
-from motif_jax.devices.parallel import DataParallel
-from motif_jax.language.finetune_params import Adaptation
 from motif_jax.language.training import LanguageTrainState
 from motif_jax.trainers.sums_task import SumsTask
 from motif_jax.trainers.task import Evaluation, TrainingPosition
@@ -18,22 +15,11 @@ from motif_jax.trainers.text_batches import ItemBatches, WindowBatches
 
 
 class LanguageTask(SumsTask):
-    """One training; `adaptation` is what is learned, for the rest see `SumsTask`."""
+    """One training."""
 
     title, unit = "train language model", "tokens"
 
-    def __init__(
-        self,
-        config: ConfigDict,
-        adaptation: Adaptation,
-        parameters: tuple[Any, Any],
-        data: tuple[WindowBatches | ItemBatches, WindowBatches | ItemBatches],
-        parallel: DataParallel,
-        digests: Mapping[str, str],
-    ) -> None:
-        super().__init__(config, adaptation.sums, parameters, data, parallel, digests)
-        self.adaptation, self.source = adaptation, config.tokens or config.texts
-        self._per_pass = data[0].steps_per_pass
+    _train: WindowBatches | ItemBatches
 
     def units(self, step: int) -> int:
         return step * self.config.batch_size * self.config.length
@@ -66,7 +52,7 @@ class LanguageTask(SumsTask):
             "train/perplexity": perplexity(trained),
             "train/accuracy": position.mean("accuracy", "tokens"),
             "train/tokens": self.units(position.step),
-            "train/passes": position.step / self._per_pass,
+            "train/passes": position.step / self._train.steps_per_pass,
         }
         text = (
             f"perplexity {row['validation/perplexity']:.2f} on {row['validation/tokens']:,} held-out tokens"

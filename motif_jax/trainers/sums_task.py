@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -27,12 +27,19 @@ from motif_jax.trainers.task import (
 )
 
 
-class StepBatches(Protocol):
-    """Batches of steps, leaves [count, batch_size, ...], and all of a held-out part in at most `most` batches [batch_size, ...]."""
+class TrainingData(NamedTuple):
+    """What a training reads.
 
-    def batches(self, first: int, count: int) -> Any: ...
+    Attributes:
+      train, held_out: batches to learn from and to measure with, such as `BucketBatches`; None where a task plays its own episodes.
+      digests: of everything read.
+      source: where it was read, for people.
+    """
 
-    def whole(self, most: int) -> Sequence[Any]: ...
+    train: Any
+    held_out: Any
+    digests: Mapping[str, str]
+    source: str
 
 
 class GradientTask(Task):
@@ -40,7 +47,6 @@ class GradientTask(Task):
 
     Args:
       parameters: those that are learned and those that are frozen, numpy arrays.
-      train: batches to learn from; None where `batches` is overridden.
       drawn: whether devices draw numbers of their own.
       optimizer: its config and the number of its steps; None: `config.optimizer`, a step each.
     """
@@ -51,17 +57,16 @@ class GradientTask(Task):
         self,
         config: ConfigDict,
         parameters: tuple[Any, Any],
-        train: StepBatches | None,
+        data: TrainingData,
         parallel: DataParallel,
-        digests: Mapping[str, str],
         drawn: bool,
         optimizer: tuple[ConfigDict, int] | None = None,
     ) -> None:
-        self.config, self.parallel, self._train = config, parallel, train
+        self.config, self.parallel, self._train, self.source = config, parallel, data.train, data.source
         self._start, self._frozen = parameters
         self.learned = shapes_of(self._start)
         self.steps_per_epoch, self.chunk_steps = config.evaluate_every, config.chunk_steps
-        self.digests = {**digests, **drawn_by(len(parallel.devices), drawn)}
+        self.digests = {**data.digests, **drawn_by(len(parallel.devices), drawn)}
         self.remedy = smaller_steps(config)
         settings, updates = optimizer or (config.optimizer, config.get("max_steps") or config.steps)
         self.steps = updates
@@ -83,7 +88,6 @@ class GradientTask(Task):
         return self._frozen or None
 
     def batches(self, first: int, count: int) -> Any:
-        assert self._train is not None
         parts, whole = self.config.accumulate, self._train.batches(first, count)
         return jax.tree.map(lambda leaf: leaf.reshape(count, parts, -1, *leaf.shape[2:]), whole)
 
@@ -116,8 +120,7 @@ class SumsTask(GradientTask):
 
     Args:
       sums: the loss, see `training.SumsOf`.
-      parameters, parallel, digests, optimizer: of `GradientTask`.
-      data: batches to learn from, and batches to measure with.
+      parameters, data, parallel, optimizer: of `GradientTask`.
     """
 
     def __init__(
@@ -125,13 +128,12 @@ class SumsTask(GradientTask):
         config: ConfigDict,
         sums: SumsOf,
         parameters: tuple[Any, Any],
-        data: tuple[StepBatches, StepBatches],
+        data: TrainingData,
         parallel: DataParallel,
-        digests: Mapping[str, str],
         optimizer: tuple[ConfigDict, int] | None = None,
     ) -> None:
         drawn = config.get("dropout", 0.0) > 0
-        super().__init__(config, parameters, data[0], parallel, digests, drawn, optimizer)
+        super().__init__(config, parameters, data, parallel, drawn, optimizer)
         self._update = training.make_update(
             sums,
             self.optimizer,
@@ -143,7 +145,7 @@ class SumsTask(GradientTask):
             return jax.lax.psum(sums(*state, batch, None), AXIS)
 
         self._measure = parallel.wrap(measure)
-        self._held_out = data[1].whole(config.evaluation_batches or 2**31)
+        self._held_out = data.held_out.whole(config.evaluation_batches or 2**31)
 
     def init_state(self) -> LanguageTrainState:
         return LanguageTrainState(*self.start())

@@ -29,7 +29,7 @@ from motif_jax.support import seeds
 from motif_jax.support.run_folder import as_plain
 from motif_jax.trainers import agent_start
 from motif_jax.trainers.agent_start import Start
-from motif_jax.trainers.sums_task import GradientTask
+from motif_jax.trainers.sums_task import GradientTask, TrainingData
 from motif_jax.trainers.task import Evaluation, TrainingPosition
 from motif_jax.trainers.text_objective import Objective, joined
 
@@ -66,7 +66,6 @@ class PpoTraining(GradientTask):
     Args:
       objective: the agent, and what of it is learned.
       pad: token that is never written.
-      source: what is played, for people.
 
     Attributes:
       rollouts: (parameters of the agent, step) -> the episodes of that step, leaves [1, B, ...].
@@ -84,9 +83,8 @@ class PpoTraining(GradientTask):
         objective: Objective,
         start: Start,
         pad: int,
+        data: TrainingData,
         parallel: DataParallel,
-        digests: Mapping[str, str],
-        source: str,
     ) -> None:
         settings, width = config.ppo, objective.agent.model.config.width
         heads = Heads(width, {V: HeadConfig(1, (2 * width,), constant=0.0)}, objective.agent.dtype)
@@ -97,9 +95,9 @@ class PpoTraining(GradientTask):
             frozen[REFERENCE] = start.learned["trunks"]
         optimizer = (config.optimizer, config.max_steps * settings.epochs * settings.minibatches)
         # Each device deals its own episodes into minibatches.
-        super().__init__(config, (learned, frozen), None, parallel, digests, True, optimizer)
+        super().__init__(config, (learned, frozen), data, parallel, True, optimizer)
         self.objective, self._heads, self._pad = objective, heads, pad
-        self.steps, self.source = config.max_steps, source
+        self.steps = config.max_steps
         self._controller = kl_penalty.Controller(settings.kl.target, settings.kl.horizon)
         self._key = jax.random.key(seeds.derive(config.seed, "minibatches") % 2**32)
 

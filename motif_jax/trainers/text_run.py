@@ -29,7 +29,7 @@ from motif_jax.trainers import agent_folder, agent_start, dialogue_data, records
 from motif_jax.trainers.candidate_batches import with_candidates
 from motif_jax.trainers.dialogue_batches import ItemLayout
 from motif_jax.trainers.dialogue_data import DialogueSource
-from motif_jax.trainers.sums_task import StepBatches
+from motif_jax.trainers.sums_task import TrainingData
 from motif_jax.trainers.text_methods import rule_of
 from motif_jax.trainers.text_objective import Objective, Weights
 from motif_jax.trainers.text_ppo import PpoTraining
@@ -182,14 +182,15 @@ def build(
     found = {**data.digests, **start.digests}
     training: TextTraining | PpoTraining
     if data.batches is None:
-        training = PpoTraining(config, objective, start, plan.pad, parallel, found, f"the task {config.task}")
+        played = TrainingData(None, None, found, f"the task {config.task}")
+        training = PpoTraining(config, objective, start, plan.pad, played, parallel)
     else:
-        batches: tuple[StepBatches, StepBatches] = data.batches
+        batches: tuple[Any, Any] = data.batches
         if objective.rule.proposes:
             marks = tokens.delimiters
             batches = with_candidates(config, workdir, objective.agent, start, marks, data.batches, stopped)
-        parameters = (start.learned, start.target, start.frozen)
-        training = TextTraining(config, objective, parameters, batches, parallel, found)
+        read = TrainingData(*batches, found, config.data or f"the stream of {config.task}")
+        training = TextTraining(config, objective, start[:3], read, parallel)
     return TextRun(training, source._replace(options=data.options), data.amount, data.longest_action)
 
 

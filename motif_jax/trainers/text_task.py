@@ -19,7 +19,7 @@ from motif_jax.devices.parallel import AXIS, DataParallel
 from motif_jax.language import training
 from motif_jax.language.target_network import soft_update
 from motif_jax.trainers import agent_start
-from motif_jax.trainers.sums_task import GradientTask, StepBatches
+from motif_jax.trainers.sums_task import GradientTask, TrainingData
 from motif_jax.trainers.task import Evaluation, TrainingPosition, diverged, shapes_of
 from motif_jax.trainers.text_objective import LossTerms, Objective, Part
 
@@ -48,7 +48,7 @@ class TextTraining(GradientTask):
     Args:
       parameters: at the start, host arrays: those that are learned, the targets, and those that are frozen; see
         `Objective.terms`.
-      data: batches of dialogues (`TextBatch`), to learn from and to measure with.
+      data: batches of dialogues, `TextBatch`.
 
     Attributes:
       learned, target: shapes of what a step changes and of what follows it.
@@ -63,19 +63,17 @@ class TextTraining(GradientTask):
         config: ConfigDict,
         objective: Objective,
         parameters: tuple[Any, Any, Any],
-        data: tuple[StepBatches, StepBatches],
+        data: TrainingData,
         parallel: DataParallel,
-        digests: Mapping[str, str],
     ) -> None:
         learned, self._start_target, frozen = parameters
         drawn = objective.dropout and not objective.rule.proposes
-        super().__init__(config, (learned, frozen), data[0], parallel, digests, drawn)
+        super().__init__(config, (learned, frozen), data, parallel, drawn)
         self.objective, self.target = objective, shapes_of(self._start_target)
-        self.source = config.data or f"the stream of {config.task}"
         self._updates_target = bool(self.target) and objective.weights.of_values
         self._polyak, self._copy_every = config.method.polyak, config.method.copy_every
         self._measure = parallel.wrap(self._measure_core)
-        self._held_out = data[1].whole(config.evaluation_batches)
+        self._held_out = data.held_out.whole(config.evaluation_batches)
 
     def _parts(self, batches: TextBatch) -> Part:
         """Micro-batches [M, B, ...] and the numbers [M] that their sums are divided by, over all devices."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,8 +31,9 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, replaced_folder
 from motif_jax.trainers import records
 from motif_jax.trainers.offline_run import OfflineRun, numbers_in
+from motif_jax.trainers.sums_task import TrainingData
 from motif_jax.trainers.tokenised import HELD_OUT, PARTS, TOKENS, TRAIN, Tokenisation
-from motif_jax.trainers.upvote_task import COLUMN, CommentBatches, UpvoteTask
+from motif_jax.trainers.upvote_task import COLUMN, CommentBatches, UpvoteTask, sums
 
 MODEL, TOKENIZER = "model", "tokenizer"
 _ARCHITECTURE = "roberta"
@@ -117,8 +119,9 @@ def build(
             data[part], config.batch_size, settings.pad_id, seeds.derive(config.seed, part), group
         )
 
-    parts = (batches(TRAIN), batches(HELD_OUT))
-    made = UpvoteTask(config, network, (learned, frozen), parts, parallel, found)
+    source = config.reddit.folder or "made-up comments"
+    read = TrainingData(batches(TRAIN), batches(HELD_OUT), found, source)
+    made = UpvoteTask(config, functools.partial(sums, network), (learned, frozen), read, parallel)
     about = f"{numbers_in(made.learned):,} numbers to learn"
     return OfflineRun(made, about, lambda: _export(made, spoken, settings, workdir))
 

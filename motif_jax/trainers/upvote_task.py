@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 import optax
-from ml_collections import ConfigDict
 
 from motif_jax.datasets.tokens.dataset import TokensDataset
 from motif_jax.datasets.tokens.order import gather
-from motif_jax.devices.parallel import DataParallel
 from motif_jax.language.text_scorer import ScorerNetwork
 from motif_jax.language.training import LanguageTrainState, TokenSums
 from motif_jax.trainers.bucket_batches import BucketBatches
@@ -56,21 +52,9 @@ def sums(network: ScorerNetwork, learned: Any, frozen: Any, batch: Any, key: Any
 
 
 class UpvoteTask(SumsTask):
-    """One training of the scorer `network`, for the rest see `SumsTask`."""
+    """One training; its loss is `sums`."""
 
     title, unit = "train upvote model", "comments"
-
-    def __init__(
-        self,
-        config: ConfigDict,
-        network: ScorerNetwork,
-        parameters: tuple[Any, Any],
-        data: tuple[CommentBatches, CommentBatches],
-        parallel: DataParallel,
-        digests: Mapping[str, str],
-    ) -> None:
-        super().__init__(config, functools.partial(sums, network), parameters, data, parallel, digests)
-        self.network, self.source = network, config.reddit.folder or "made-up comments"
 
     def evaluate(self, state: LanguageTrainState, shared: Any, position: TrainingPosition) -> Evaluation:
         found = self.held_out(state, shared, position)

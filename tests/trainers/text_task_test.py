@@ -15,6 +15,7 @@ from motif_jax.algorithms import spread as spreads
 from motif_jax.algorithms.implicit_q import Counts
 from motif_jax.algorithms.spread import spread
 from motif_jax.devices.parallel import AXIS, DataParallel
+from motif_jax.trainers.sums_task import TrainingData
 from motif_jax.trainers.task import DEVICES
 from motif_jax.trainers.text_objective import Part
 from motif_jax.trainers.text_task import TextTraining
@@ -37,12 +38,12 @@ class Nothing:
 
 
 def test_the_number_of_devices_is_kept_where_dropout_follows_from_it() -> None:
-    objective, given = objective_of("bc"), (Nothing(), Nothing())
+    objective, given = objective_of("bc"), TrainingData(Nothing(), Nothing(), {"train": "some"}, "")
     config = load_config("train_text", "wordle_bc")
     for dropout, found in ((False, None), (True, "2")):
         made = dataclasses.replace(objective, dropout=dropout)
         parallel = DataParallel(jax.local_devices()[:2])
-        task = TextTraining(config, made, ({}, {}, {}), given, parallel, {"train": "some"})
+        task = TextTraining(config, made, ({}, {}, {}), given, parallel)
         assert task.digests.get(DEVICES) == found
         assert task.digests["train"] == "some"
 
@@ -83,7 +84,9 @@ def test_a_step_is_the_mean_of_its_actions_and_published_of_its_micro_batches_me
     for average, loss in wanted.items():
         config.average = average
         parallel = DataParallel(jax.local_devices()[:1])
-        task = TextTraining(config, objective, (learned, {}, {}), (Nothing(), Nothing()), parallel, {})
+        task = TextTraining(
+            config, objective, (learned, {}, {}), TrainingData(Nothing(), Nothing(), {}, ""), parallel
+        )
         state, micro = task.init_state(), jax.tree.map(lambda leaf: leaf[None, :, None], batch)
         step = jax.jit(jax.vmap(lambda part: task.step(state, None, part)[1], axis_name=AXIS))  # noqa: B023
         np.testing.assert_allclose(step(micro)["loss"][0], loss, rtol=1e-5)
@@ -95,9 +98,8 @@ def test_a_step_that_is_not_finite_changes_no_parameter_no_target_and_no_moment(
     config = load_config("train_text", "wordle_ilql")
     config.update({"batch_size": 3, "accumulate": 1})
     parallel = DataParallel(jax.local_devices()[:1])
-    task = TextTraining(
-        config, objective, (learned, frozen["target"], {}), (Nothing(), Nothing()), parallel, {}
-    )
+    given = TrainingData(Nothing(), Nothing(), {}, "")
+    task = TextTraining(config, objective, (learned, frozen["target"], {}), given, parallel)
     state, micro = task.init_state(), jax.tree.map(lambda leaf: leaf[None, None], batch)
     step = jax.jit(jax.vmap(lambda part: task.guarded_step(state, None, part, True), axis_name=AXIS))
     for rewards, changes in ((micro.rewards, True), (micro.rewards * jnp.nan, False)):
