@@ -99,7 +99,7 @@ def run_network(
 ) -> Output:
     """Runs the network over a batch and computes what the losses compare it with.
 
-    Values and targets are computed anew with the current parameters, in every epoch and minibatch.
+    Values and targets are computed again with the current parameters, in every epoch and minibatch.
 
     Args:
       config: the whole configuration; reads `algorithm` and `compat`.

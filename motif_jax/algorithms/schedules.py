@@ -102,7 +102,7 @@ def make_optimizer(
 
     Args:
       config: `config.optimizer`: as `learning_rate`, and b1, b2, eps, max_gradient_norm (0 is no clip).
-      total_steps: optimiser steps of the whole run. None: `update(..., share=...)` is told how much of it is over.
+      total_steps: optimiser steps of the whole run. None: `update(..., share=...)` receives the share that is over.
       decays: with it, weights decay by `config.weight_decay` times the learning rate (Loshchilov and Hutter 2019); says of a tree of
         parameters which do.
 

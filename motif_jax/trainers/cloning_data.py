@@ -21,7 +21,7 @@ _TOGETHER = 1024  # prompts that are tokenised at a time
 
 
 class CloningData(NamedTuple):
-    """What is learned from; a row is a step of somebody's episode.
+    """The expert's steps, one a row.
 
     Attributes:
       tokens: int32 [total], the prompts laid end to end.

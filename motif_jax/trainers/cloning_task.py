@@ -29,7 +29,7 @@ TOKENS, CANDIDATES = "tokens", "candidates"
 
 
 class CloningBatch(NamedTuple):
-    """Steps of somebody's episodes: prompts int32 [..., L], -1 behind each; actions int32 [...]; valid bool [...]."""
+    """Steps of the expert's episodes: prompts int32 [..., L], -1 behind each; actions int32 [...]; valid bool [...]."""
 
     prompts: Any
     actions: Any

@@ -1,4 +1,4 @@
-"""What an offline training keeps on disk: a checkpoint an evaluation, its place inside an epoch, and a summary."""
+"""The files of an offline training: a checkpoint an evaluation, one inside an epoch, and a summary."""
 
 from __future__ import annotations
 
@@ -148,13 +148,12 @@ def prepared(
     made: Iterable[str],
     free: Iterable[str] = (),
 ) -> Iterator[None]:
-    """Makes the run folder, or takes up the one there; refused data leave it as it was, or without anything learned to a corrected command.
+    """Makes the run folder or resumes it. Where the body refuses the data, a run keeps its config; a folder without one is cleared.
 
     Args:
       workdir: the run folder, locked.
       config, identity, free: of `run_folder.prepare`.
-      made: names of what a start before, which was killed, may have put into the folder. Of what lay there before any start nothing is
-        removed.
+      made: names of what a start writes before it trains. What lay in the folder before the first start is not removed.
 
     Raises:
       UserError: as `run_folder.prepare`, and what the body raises.

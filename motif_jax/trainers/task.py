@@ -1,4 +1,4 @@
-"""What the offline trainer asks of whatever is learned from a dataset: a `Task`."""
+"""The interface of a training for the offline trainer: a `Task`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from motif_jax.devices.parallel import DataParallel
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 
-# Beside the digests of what is read: how many devices draw what dropout leaves out, each draws its own. Runs did not always have it.
+# A digest beside those of files: each device draws its own dropout. Runs did not always have it.
 DEVICES = "number of devices"
 
 
 def drawn_by(devices: int, dropout: bool) -> dict[str, str]:
-    """What a task's digests say of its devices: their number where `dropout` is on, as its draws depend on that; else nothing."""
+    """The digest of the number of devices, where `dropout` makes the run depend on it; else none."""
     return {DEVICES: str(devices)} if dropout else {}
 
 
@@ -63,12 +63,12 @@ class TrainingPosition:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """What an evaluation found.
+    """The result of an evaluation.
 
     Attributes:
-      row: of the curve: numbers by name (those with a slash go to the metrics) and whatever else is JSON.
-      items: what its checkpoint holds besides the state: by name a tree of arrays, or JSON.
-      text: a line for people.
+      row: of the curve: numbers by name (those with a slash go to the metrics), and other JSON.
+      items: of its checkpoint besides the state: by name a tree of arrays, or JSON.
+      text: the line that is logged.
     """
 
     row: dict[str, Any]

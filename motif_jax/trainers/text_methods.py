@@ -1,4 +1,4 @@
-"""The methods that agents learn from dialogues by, and what tells them apart."""
+"""The methods by which agents learn from dialogues, and how they differ."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ BOOTSTRAPS = ("value", "best", "soft", "prior")
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """What tells a method from the others; a method of one's own is a subclass, made without arguments (docs/ilql.md).
+    """How a method differs from the others; a method of your own is a subclass, made without arguments (docs/ilql.md).
 
     Attributes:
       q: see `language.text_agent.Design.q`.
       huber: Q's errors are Huber's.
       prior_reward: log pi of the action is added to its reward.
-      prefix: the policy is told the return (decision transformer).
+      prefix: the policy is conditioned on the return (decision transformer).
       proposes: the policy stays as it is, and what it would say in each state is what Q is compared with.
       online: the agent plays, and learns from its own episodes.
     """

@@ -30,7 +30,7 @@ from motif_jax.trainers.task import Task, TrainingPosition, diverged, shapes_of
 
 # Of a step's metrics: whether all that it brought was finite.
 FINITE = "finite"
-# From here on a step is so long that nobody would wait for many of them.
+# Of longer steps only two are under way: a request to stop waits for them.
 _LONG_STEP_SECONDS = 0.5
 
 
@@ -76,7 +76,7 @@ class Carry(NamedTuple):
 
     Attributes:
       state: the task's.
-      left: how many more steps may be left out, int32 scalar; -1 when there was one too many.
+      left: budget of steps that may be left out, int32 scalar; -1: exceeded.
       shared: what the task has on every device besides.
     """
 
@@ -266,7 +266,7 @@ class _Run:
         return stop, save
 
     def _goes_on(self, started: list[dict[str, jax.Array]]) -> bool:
-        """Whether the next step of a chunk begins. Of long steps only two are under way: who asks it to stop waits for them."""
+        """Whether the next step of a chunk begins."""
         if self.step_seconds > _LONG_STEP_SECONDS and len(started) > 1:
             jax.block_until_ready(started[-2])
         # Several hosts stop together, after a chunk.

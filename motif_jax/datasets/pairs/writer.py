@@ -15,7 +15,7 @@ from motif_jax.datasets.pairs import layout
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_save_npy, atomic_write_json, new_array, sync
 
-# Parts of a dataset; a folder with one of them holds somebody's work.
+# Parts of a dataset; a folder with one of them is not overwritten.
 PARTS = ("data", "info", "preference", "annotations")
 
 
