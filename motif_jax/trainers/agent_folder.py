@@ -1,4 +1,4 @@
-"""The agent that a training on dialogues brings about, as a folder: its networks, and all that decoding and evaluation need.
+"""The folder of a text agent: its networks, and all that decoding and evaluation need.
 
     agent/
       agent.json                 method, task, options, numbers of the method, design, digest of the vocabulary
@@ -68,7 +68,7 @@ class SavedAgent:
 
 
 def vocabulary_digest(tokenizer: TextTokenizer) -> str:
-    """What distinguishes a tokenizer's tokens from those of any other."""
+    """A digest of a tokenizer's tokens and delimiters."""
     return _digest(_texts(tokenizer), tokenizer.delimiters)
 
 
@@ -81,7 +81,7 @@ def _digest(texts: list[str], delimiters: Delimiters) -> str:
 
 
 def vocabulary_of(task: TextTask) -> Vocabulary:
-    """Of a task's tokenizer; of one that is still to be learned as much as is known: so many tokens, and the delimiters behind them."""
+    """The vocabulary of a task; where its tokenizer is trained later, only its size and delimiters."""
     if learned := task.learned_tokens():
         delimiters = Delimiters(*range(learned, learned + len(Delimiters._fields)))
         return Vocabulary(learned + len(delimiters), delimiters, None)
@@ -101,7 +101,7 @@ def write(
     tokenizer: TextTokenizer,
     extra: Mapping[str, Any] | None = None,
 ) -> None:
-    """Writes an agent; the folder is there once it is whole, in the place of what was there.
+    """Writes an agent atomically, in the place of what was there.
 
     Args:
       network, params: of it, host arrays, float32.
@@ -136,7 +136,7 @@ def write(
 
 
 def find(folder: str | Path, key: str) -> Path:
-    """The agent's folder of a run, or that which is one itself; UserError names `key` of the config where there is none."""
+    """The agent's folder, in a run folder or `folder` itself; UserError names the config's `key` where there is none."""
     for place in (Path(folder) / AGENT, Path(folder)):
         if (place / FILE).is_file():
             return place
@@ -146,7 +146,7 @@ def find(folder: str | Path, key: str) -> Path:
 
 
 def describe(folder: str | Path, key: str) -> dict[str, Any]:
-    """What agent.json of a run says, without the networks being read.
+    """The content of agent.json; networks are not read.
 
     Raises:
       UserError: there is no agent, or one of another version.
@@ -169,7 +169,7 @@ def describe(folder: str | Path, key: str) -> dict[str, Any]:
 
 
 def options_of(about: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of the task that an agent was trained for, of what `describe` says of it."""
+    """The options of the task that an agent was trained for, from `describe`."""
     own = {"tokenizer": about["folder"]} if (Path(about["folder"]) / TOKENIZER).is_file() else {}
     return {**about["options"], **own}
 
@@ -189,7 +189,7 @@ def options_for(task: str, folder: str | Path, key: str) -> dict[str, Any]:
 
 
 def network_of(about: Mapping[str, Any], dtype: Any = jnp.float32) -> TextAgentNetwork:
-    """The networks of an agent by what `describe` says of it; no weights are read.
+    """The networks of an agent, from `describe`; no weights are read.
 
     Raises:
       UserError: a trunk's config cannot be read.

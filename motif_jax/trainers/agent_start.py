@@ -156,7 +156,7 @@ def start(config: ConfigDict, objective: Objective, tokens: Vocabulary, key: jax
 
 
 def _taken(params: dict[str, Any], saved: SavedAgent, name: str, objective: Objective) -> dict[str, Any]:
-    """`params` with the policy, or all that has to do with values, of an agent that is there."""
+    """`params` with the policy of a saved agent, or with its trunk and heads of values."""
     design, theirs = objective.agent.design, saved.network.design
     trunks = dict(params["trunks"])
     if name == POLICY:

@@ -1,4 +1,4 @@
-"""Batches of dialogues with what a frozen policy would have said in each of their states (CHAI)."""
+"""Batches of dialogues with candidates of a frozen policy in each of their states (CHAI)."""
 
 from __future__ import annotations
 

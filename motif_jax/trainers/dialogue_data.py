@@ -39,13 +39,13 @@ _LOOKED_AT = 64
 
 
 class DialogueSource(NamedTuple):
-    """What is learned from, as far as it is known before anything is read.
+    """The source of dialogues, before anything is read.
 
     Attributes:
       task, options: of `envs.text.registry.make`.
       path: of the dialogues; None: they are drawn from the task's stream.
       held_out: of those that are measured with; None: a share of the others.
-      attach: gives a task what scores texts for it, where it needs that.
+      attach: gives a task the scorer of texts that it needs.
     """
 
     task: str
@@ -56,7 +56,7 @@ class DialogueSource(NamedTuple):
 
 
 def source_of(config: ConfigDict) -> DialogueSource:
-    """Where a run's dialogues are from; options of data that `collect_text` drew are theirs, but for those that `config.options` says.
+    """Where a run's dialogues come from. Data of `collect_text` bring their task's options, which `config.options` overrides.
 
     Raises:
       UserError: a file is not there, data of another task or with a damaged description, or options that are no JSON object.
@@ -179,7 +179,7 @@ def split_tokens(
 
 
 def _units(dialogues: Dialogues) -> np.ndarray:
-    """Which dialogues stay together, int64 [N]: those of one `group` of their `meta` have one number, the others one each."""
+    """The group of each dialogue, int64 [N]: those with one `group` in their `meta` share a number."""
     numbers: dict[str, int] = {}
     groups = (json.loads(meta).get("group") for meta in dialogues.metas)
     names = (f"alone {place}" if group is None else json.dumps(group) for place, group in enumerate(groups))
@@ -245,7 +245,7 @@ def require_turns(config: ConfigDict, dialogues: Dialogues, key: str = "data") -
 def require_actions(
     config: ConfigDict, tokenizer: TextTokenizer, dialogues: Dialogues, plan: ItemLayout, key: str = "data"
 ) -> None:
-    """Refuses what nothing can be learned from; of many dialogues the first with actions are looked at.
+    """Refuses dialogues without an action to learn from; looks at the first that have actions.
 
     Raises:
       UserError: dialogues, of the config's `key`, have no tokens of the task, or there is no action, or none before the layout cuts them off.
@@ -267,7 +267,7 @@ def require_actions(
 
 
 def longest_action(config: ConfigDict) -> int:
-    """Tokens that an agent which plays says at most: `games.decode.max_tokens`, or what the run that is started from has learned.
+    """The most tokens of an action of an agent that plays: `games.decode.max_tokens`, or that of the initial run.
 
     Raises:
       UserError: neither says it.

@@ -1,4 +1,4 @@
-"""One training of a language model put together: the model, its texts, the task, and the folder that comes out."""
+"""Builds a training of a language model: the model, its texts, the task, and the folder that is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One training on dialogues put together: the agent, where its parameters begin, its data, the task, and the folder that comes out."""
+"""Builds a training on dialogues: the agent, its initial parameters, its data, the task, and the folder that is written."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def model_config(config: ConfigDict, source: DialogueSource) -> ModelConfig:
 
 
 class TextRun(NamedTuple):
-    """A training, and what it needs to play.
+    """A training, and what its evaluation episodes need.
 
     Attributes:
       source: of its dialogues, with the options of a task that has all its files.

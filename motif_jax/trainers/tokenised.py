@@ -1,4 +1,4 @@
-"""Tokenises what a training learns from, and what is held out, into two datasets; after a kill it resumes."""
+"""Tokenises the training part and the held-out part into two datasets; resumes after a kill."""
 
 from __future__ import annotations
 
