@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,9 +64,9 @@ def array_digest(array: np.ndarray) -> str:
     return digest.hexdigest()
 
 
-def combine_digests(digests: Mapping[str, str], names: Iterable[str] = CONTENT_ARRAYS) -> str:
+def combine_digests(digests: Mapping[str, str]) -> str:
     """Content hash of a dataset from the digests of its arrays ('data/message': ...); absent ones are left out."""
-    text = "".join(f"{name} {digests[name]}\n" for name in sorted(names) if name in digests)
+    text = "".join(f"{name} {digests[name]}\n" for name in sorted(CONTENT_ARRAYS) if name in digests)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
