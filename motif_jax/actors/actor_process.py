@@ -125,7 +125,7 @@ class ActorProcess:
         os.close(self.reads_from)
 
     def end(self, deadline: float) -> bool:
-        """Waits for the end of a process that was dismissed, and kills it where it comes too late: returns whether it was in time."""
+        """Joins a dismissed process, and kills it at the deadline; returns whether it ended in time."""
         in_time = True
         if self.process is not None and self.process.pid is not None:
             self.process.join(max(0.0, deadline - time.monotonic()))

@@ -33,7 +33,6 @@ class Cores:
             self.close()
 
     def close(self) -> None:
-        """Gives the cores back."""
         for claim in self._claims:
             claim.close()
         self._claims.clear()

@@ -194,7 +194,6 @@ class SlotGroup:
         slots.truncated[slot, :length] = 0
 
     def close(self) -> None:
-        """Closes the environments."""
         self._environments.close()
 
     def _end(self, slot: int, row: int, ends: list[int]) -> None:
@@ -254,7 +253,7 @@ class SlotGroup:
                     self._begin(column)
 
     def _allowed(self, drawn: list[int]) -> list[int]:
-        """The drawn actions [envs], those that a state does not have replaced."""
+        """The drawn actions [envs], with those that a state does not have replaced."""
         environment = self._environments.spec
         if environment.mask_field is None:
             return drawn

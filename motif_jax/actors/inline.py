@@ -31,7 +31,6 @@ class InlineActors(Rollouts):
         self._episodes: list[dict[str, Any]] = []
 
     def start(self, stopped: Callable[[], bool] = never) -> None:
-        """Makes the environments; see `Rollouts.start`."""
         config = self.config
         for group in range(config.groups):
             if stopped():
@@ -60,7 +59,6 @@ class InlineActors(Rollouts):
         return True
 
     def ready(self, timeout: float) -> list[Ready]:
-        """See `Rollouts.ready`; nothing is waited for."""
         del timeout
         self.begun_anew.clear()
         ready = self._go_on()
@@ -72,7 +70,6 @@ class InlineActors(Rollouts):
         return ready + self._go_on()
 
     def act(self, ready: Sequence[Ready]) -> None:
-        """Plays the actions."""
         for group, slot, row in ready:
             self._command(group, slot, row)
 
@@ -82,7 +79,6 @@ class InlineActors(Rollouts):
         return finished
 
     def close(self) -> None:
-        """Closes the environments and the slots."""
         for group in self._groups:
             group.close()
         self._groups.clear()

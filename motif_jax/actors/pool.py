@@ -34,14 +34,14 @@ _FILES_EACH, _OTHER_FILES = 6, 256
 
 
 class ActorPool(Rollouts):
-    """The groups of `config`, each in a process; all share the slots.
+    """Plays each group of `config` in a process; all share the slots.
 
     A process gets commands through a pipe of its own and writes records to one that all share. One that dies is replaced: its
     group's unfinished slot is dropped and the group's environments start new episodes; the other groups continue. The two groups
     of a worker are on one core: one plays while the other waits for its actions.
 
-    A process is taken for dead when all that was in the pipe of records has been read and its answer has still been missing for
-    too long, by a clock that stands still while this process does (Ctrl-Z, a debugger, a frozen container).
+    A process hangs if the pipe of records has been read empty and its answer is still missing after `timeout_seconds`, by a clock
+    that stands still while this process does (Ctrl-Z, a debugger, a frozen container).
     """
 
     def __init__(
@@ -79,7 +79,6 @@ class ActorPool(Rollouts):
         atexit.register(self.close)  # before that of multiprocessing, which would wait for the processes
 
     def start(self, stopped: Callable[[], bool] = never) -> None:
-        """Starts the processes and the thread that watches them; see `Rollouts.start`."""
         if self.config.cores is None:
             self._cores = Cores(self.config.workers)
             self.config = dataclasses.replace(self.config, cores=self._cores.numbers)
@@ -128,7 +127,6 @@ class ActorPool(Rollouts):
             os.write(writes_to[group], COMMAND.pack(generation[group], slot, row))
 
     def release(self, slot: int) -> None:
-        """See `Rollouts.release`; wakes the thread in `ready`."""
         super().release(slot)
         self.wake()
 

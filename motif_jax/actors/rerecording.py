@@ -73,5 +73,4 @@ class Rerecorder:
         return None
 
     def close(self) -> None:
-        """Frees the engine."""
         self._recorder.close()

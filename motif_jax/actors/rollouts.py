@@ -42,9 +42,9 @@ class ActorsConfig:
       same_step_autoreset: no rows for final observations, see `group.SlotGroup`.
       warmup_steps: at the start every environment plays a random number of random steps up to this one.
       warmup_seconds: at the start every worker sleeps a random time up to this one.
-      timeout_seconds: a process that has not answered for so long is taken for dead.
-      start_timeout_seconds: so is one that is not up so long after its start (and its delay).
-      max_failures: so many deaths of a process in a row, without a slot that its group finished, end the run.
+      timeout_seconds: a process that does not answer for so long is replaced.
+      start_timeout_seconds: so is one that is not up by then (its delay not counted).
+      max_failures: deaths of a process in a row, without a finished slot of its group, that end the run.
       mark_unwritten: fill every slot with `slots.MAGIC` before it is used again (tests, debugging).
       start_method: 'exec' starts each process by itself, 'fork' and 'auto' fork them from one, which is faster.
       remembered: actions of an episode that are remembered, all that it can have: environments whose process dies, or whose run is
@@ -75,16 +75,13 @@ class ActorsConfig:
 
     @property
     def groups(self) -> int:
-        """Groups of all workers."""
         return self.workers * self.groups_per_worker
 
     @property
     def num_envs(self) -> int:
-        """Environments of all groups."""
         return self.groups * self.envs_per_group
 
     def layout(self) -> SlotLayout:
-        """The layout of the slots."""
         spec = registry.spec(self.env, **self.options)
         sizes = (self.groups, self.slots_per_group, self.rollout, self.envs_per_group)
         return SlotLayout.of(spec, *sizes, self.remembered)
@@ -106,7 +103,7 @@ class Rollouts(abc.ABC):
 
     Attributes:
       keeps_places: after `restore` groups continue in the middle of their slots; else each begins one.
-      begun_anew: groups that the newest `ready` has let start again: what it, or one before, gave of them is no more.
+      begun_anew: groups that start again with the newest `ready`: entries of them that it or an earlier one returned are void.
     """
 
     keeps_places = False
@@ -139,7 +136,7 @@ class Rollouts(abc.ABC):
         self._resumes = False
 
     def state(self) -> dict[str, Any]:
-        """The groups' state, JSON-able, while none plays; `slots.dump` is the other part of it."""
+        """The groups' state, JSON-able, while none plays; `slots.dump` has the rest."""
         return {
             "layout": str(self.config.layout()),
             "free": [list(slots) for slots in self._free],
@@ -148,7 +145,7 @@ class Rollouts(abc.ABC):
         }
 
     def restore(self, state: Mapping[str, Any], block: np.ndarray) -> bool:
-        """Takes up, before `start`, what `state` and `slots.dump` gave; False where that was of another layout."""
+        """Restores, before `start`, the output of `state` and `slots.dump`; returns False if the layout differs."""
         if state["layout"] != str(self.config.layout()):
             return False
         self.slots.load(block)
@@ -156,7 +153,6 @@ class Rollouts(abc.ABC):
         return True
 
     def group_of(self, slot: int) -> int:
-        """The group that a slot belongs to."""
         return slot // self.config.slots_per_group
 
     def first_env_of(self, slot: int) -> int:
@@ -164,7 +160,7 @@ class Rollouts(abc.ABC):
         return self.config.first_env + self.group_of(slot) * self.config.envs_per_group
 
     def next_episode(self) -> list[int]:
-        """For every environment the number of the episode that it starts next."""
+        """The number of the episode that each environment starts next."""
         return self.slots.next_episode.ravel().tolist()
 
     def release(self, slot: int) -> None:
@@ -180,7 +176,7 @@ class Rollouts(abc.ABC):
         """Starts the actors; their groups become ready when their first observations are there.
 
         Raises:
-          StoppedError: `stopped` said so before all were started; `close` ends those that were.
+          StoppedError: `stopped` returned True before all were started; `close` ends those that were.
         """
 
     @abc.abstractmethod
@@ -193,7 +189,7 @@ class Rollouts(abc.ABC):
 
     @abc.abstractmethod
     def act(self, ready: Sequence[Ready]) -> None:
-        """Says that the actions at these rows have been written."""
+        """Steps the groups with the actions at these rows."""
 
     @abc.abstractmethod
     def episodes(self) -> list[dict[str, Any]]:

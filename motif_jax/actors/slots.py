@@ -81,7 +81,7 @@ class SlotLayout:
     ) -> SlotLayout:
         """Lays out the slots of `groups` groups of `envs` environments with `spec`'s observation fields.
 
-        So many actions of an episode are `remembered`; 0: games are not.
+        `remembered`: actions of an episode that are kept; 0 for none.
 
         Raises:
           ValueError: an observation field has the name of a field of the slots.
@@ -109,7 +109,6 @@ class SlotLayout:
 
     @property
     def num_slots(self) -> int:
-        """Slots of all groups together."""
         return self.groups * self.slots_per_group
 
 
@@ -168,7 +167,7 @@ class Slots:
         """Makes the block and fills it with `MAGIC`.
 
         Raises:
-          UserError: the machine has not that much memory left.
+          UserError: there is not enough memory.
         """
         require_memory(layout.size)
         descriptor = os.memfd_create("trajectory_slots")
@@ -182,7 +181,7 @@ class Slots:
         return np.frombuffer(self._memory, dtype=np.uint8).copy()
 
     def load(self, block: np.ndarray) -> None:
-        """Fills the block with one that `dump` gave of the same layout."""
+        """Fills the block with the output of `dump` for the same layout."""
         np.frombuffer(self._memory, dtype=np.uint8)[:] = block
 
     def carry(self, full: int, following: int) -> None:
@@ -194,7 +193,6 @@ class Slots:
             self._arrays[name][following, 0] = self._arrays[name][full, last_row]
 
     def fill(self, slot: int) -> None:
-        """Marks the whole slot as unwritten."""
         for array in self._arrays.values():
             array[slot].view(np.uint8)[...] = MAGIC
 

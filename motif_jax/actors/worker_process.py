@@ -36,7 +36,7 @@ class ProcessWork(Protocol):
         """Serves one request. An EngineError ends the process like a crash of the engine, any other is shown to the user."""
 
     def close(self) -> None:
-        """Frees what it has; the parent needs it no more."""
+        """Frees resources."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class WorkerProcess:
         child.close()  # so that a dead worker's pipe reads as closed
 
     def send(self, request: Any) -> None:
-        """Sends a request; that the process is dead is found when its answer is read."""
+        """Sends a request; a dead process is noticed when its answer is read."""
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.connection.send(request)
 
@@ -88,7 +88,7 @@ class WorkerProcess:
         return answer
 
     def close(self, timeout: float = _CLOSE_SECONDS) -> bool:
-        """Closes the pipe, on which the process ends; kills it when it has not after `timeout` seconds, and says so."""
+        """Closes the pipe, on which the process ends; kills it after `timeout` seconds, and returns whether it did."""
         self.connection.close()
         self.process.join(timeout)
         late = self.process.is_alive()

@@ -149,7 +149,6 @@ class KeptLibrary:
         self._first, self._last = loaded.functions(_INIT), loaded.functions(_FINI)[::-1]
 
     def stand_in(self) -> bytes:
-        """An empty library that depends on this copy."""
         return _pointing_to(self._path)
 
     def long(self, name: str) -> ctypes.c_long:

@@ -32,7 +32,6 @@ class Games:
 
 
 def _until(boards: Boards, rows: np.ndarray, turns: np.ndarray) -> Boards:
-    """The games after their first `turns` turns."""
     copy = boards.taken(rows)
     kept = np.arange(TRIES) < turns[:, None]
     copy.guesses[~kept], copy.codes[~kept] = 0, 0
