@@ -108,13 +108,8 @@ class LearnedReward(TrainedReward):
         threshold = None if quantile is None else self._reward["threshold"]
         return Normalisation(self.statistics["mean"], self.statistics["variance"], threshold)
 
-    def of_messages(self, params: Any, messages: np.ndarray) -> np.ndarray:
-        """Raw rewards, 0 before the first training."""
-        if not self._pays:
-            return np.zeros(len(messages), np.float32)
-        return super().of_messages(params, messages)
-
     def together(self, members: np.ndarray) -> np.ndarray:
+        """Raw rewards, 0 before the first training."""
         if not self._pays:
             return np.zeros(members.shape[1], np.float32)
         deviations = 0.0 if self._reward["kind"] == RETRIEVAL else self._reward["training"]["deviations"]
