@@ -23,21 +23,17 @@ def section(tests: Mapping[str, Mapping[str, Any]]) -> Section | None:
     header = ["test", "what is changed"]
     for player in tests:
         header += [f"{player}: success", "change"]
-    every = [test for found in tests.values() for test in found["tests"]]
-    names = list(dict.fromkeys(test["name"] for test in every))
-    changes = {test["name"]: test["what"] for test in every}
+    changes = {test["name"]: test["what"] for found in tests.values() for test in found["tests"]}
     rows = []
-    for name in names:
-        cells = [TableCell(name), TableCell(changes[name])]
+    for place, (name, what) in enumerate(changes.items()):
+        cells = [TableCell(name), TableCell(what)]
         for found in tests.values():
-            test = next((each for each in found["tests"] if each["name"] == name), None)
-            missing = [TableCell("not taken"), TableCell("")]
-            cells += missing if test is None else _cells(test, name == names[0])
+            taken = (_cells(test, place == 0) for test in found["tests"] if test["name"] == name)
+            cells += next(taken, [TableCell("not taken"), TableCell("")])
         rows.append(cells)
     plots = []
     for player, found in tests.items():
-        rates = [(test["name"], test["success"]) for test in found["tests"]]
-        shown = [Interval(name, rate["value"], rate["low"], rate["high"]) for name, rate in rates]
+        shown = [Interval(test["name"], **test["success"]) for test in found["tests"]]
         plots.append(Plot(f"success of {player}", "success rate", "", intervals=shown))
     some = next(iter(tests.values()))
     note = (

@@ -174,12 +174,6 @@ _RANKED = ("rank", "message", "reward (normalised)", "paid first time", "seen in
 _PAID = ("message", "reward paid in all", "share", "seen (times)", "episodes", "paid first time")
 
 
-def _own(
-    data: RunData, header: tuple[str, ...], rows: Sequence[tuple[TableCell, ...]]
-) -> tuple[tuple[str, ...], Sequence[tuple[TableCell, ...]]]:
-    return (header[:-1], [row[:-1] for row in rows]) if data.reward_reads else (header, rows)
-
-
 def _ranked_rows(liked: Sequence[LikedMessage]) -> list[tuple[TableCell, ...]]:
     return [
         (
@@ -230,9 +224,10 @@ def messages_section(data: RunData, top: int = 25) -> Section:
         parts.append(Plot("reward by message over its training", *axes, lines, file="reward_by_message"))
     for number, (name, tallies) in enumerate(data.seen.items()):
         title = f"what paid most in the evaluation: {name}"
-        header, paid = _own(data, _PAID, _paid_rows(tallies))
-        empty = "no message paid anything"
-        parts.append(Table(f"paid-{number}", header, paid, title, limit=top, empty=empty))
+        # Of a reward that reads more, a message has no number of its own.
+        columns = len(_PAID) - bool(data.reward_reads)
+        paid, empty = [row[:columns] for row in _paid_rows(tallies)], "no message paid anything"
+        parts.append(Table(f"paid-{number}", _PAID[:columns], paid, title, limit=top, empty=empty))
     note = "Paid: 0 at or below the threshold; in an episode the n-th time that the message is seen is divided by n to the power of the count exponent."
     if data.seen:
         note += " Share: of all that was paid, without messages that cost more than they paid."
