@@ -13,8 +13,6 @@ from ml_collections import ConfigDict
 
 from motif_jax.support.errors import UserError
 
-_PORTS = 65_536
-
 
 def unknown_variant(variant: str | None, allowed: Iterable[str]) -> ValueError:
     """The error of a `get_config` that does not know `variant`."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from motif_jax.devices.sharding import Sharded
-from motif_jax.rl import agent_networks, settings
+from motif_jax.rl import settings
 from motif_jax.rl.training import AgentTraining
 from motif_jax.rollouts import agent_policy
 from motif_jax.stages import train_agent
@@ -119,14 +119,9 @@ def test_an_agent_with_additions_acts_before_its_first_update_with_the_frozen_ba
 
 
 @pytest.mark.extra
-def test_a_base_and_a_tokenizer_that_have_changed_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_base_and_a_tokenizer_that_have_changed_are_refused(tmp_path: Path) -> None:
     made, run = config(tmp_path, **LORA), tmp_path / "run"
     train(made, run)
-    with monkeypatch.context() as patch:  # as runs were before this was written down
-        patch.setattr(agent_networks, "read_anew", lambda config: {})
-        train(made, tmp_path / "old")
     talkers.write(tmp_path / "model", seed=1)
     said = r"run has learned with another base model than config.network.model=.* has now: restore"
     with pytest.raises(UserError, match=said):
@@ -135,9 +130,6 @@ def test_a_base_and_a_tokenizer_that_have_changed_are_refused(
     longer.train_for_env_steps = 2 * STEPS
     with pytest.raises(UserError, match=f"--workdir=.*{said}"):
         train(longer, run)
-    agent_policy.load(tmp_path / "old")
-    train(longer, tmp_path / "old")
-    agent_policy.load(tmp_path / "old")
     talkers.write(tmp_path / "model", seed=0)
     agent_policy.load(run)
     file = tmp_path / "model" / "tokenizer.json"
