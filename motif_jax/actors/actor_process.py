@@ -74,7 +74,8 @@ class ActorProcess:
         if self._forked:
             context.set_forkserver_preload(self._modules)  # of a server that starts from now on
             util.get_temp_dir()  # of its socket, which all processes know then
-        resource_tracker.ensure_running()  # which lets SIGINT and SIGTERM through again
+        with deaf_processes(signal.SIGUSR1):
+            resource_tracker.ensure_running()  # which lets SIGINT and SIGTERM through again
         for left in reversed(range(_STARTS)):
             self.reports, theirs = context.Pipe(duplex=False)
             given = ActorOrders(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import signal
 import struct
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,10 +31,12 @@ from tests.processes import (
 
 # Plays for ever; a line with the process ids of the actors for every line of input, the first when an episode has ended.
 PARENT = """
-import json, select, sys
+import json, select, signal, sys
 from motif_jax.actors.pool import ActorPool
 from motif_jax.actors.rollouts import ActorsConfig
 
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+    signal.signal(number, lambda *_: None)
 pool = ActorPool(ActorsConfig(**json.loads(sys.argv[1])), listeners=[lambda slot: pool.release(slot)])
 pool.start()
 episodes = 0
@@ -62,6 +66,7 @@ def playing(orders: dict[str, object], **environment: str) -> Iterator[subproces
         text=True,
         cwd=REPOSITORY,
         env={**os.environ, **environment},
+        start_new_session=True,
     )
     try:
         yield parent
@@ -109,6 +114,17 @@ def test_workers_whose_answers_lie_unread_are_not_taken_for_dead(monkeypatch: py
 def unread(pipe: int) -> int:
     """Bytes that lie in a pipe."""
     return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
+
+
+def test_signals_to_the_group_of_processes_are_the_parents_alone() -> None:
+    with playing(config()) as parent:
+        before = asked(parent)
+        children = descendants(parent.pid)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+            os.killpg(parent.pid, number)
+        time.sleep(0.5)  # a death is seen after a tenth of that
+        assert asked(parent) == before == {"pids": before["pids"], "restarts": 0}
+        assert still_there(children) == children
 
 
 def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
