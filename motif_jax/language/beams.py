@@ -79,7 +79,7 @@ def search(
     """
     chex.assert_rank(logits, 3)
     batch, beams, size = logits.shape
-    most, ends = limits.most, jnp.asarray(limits.stops, jnp.int32)
+    most, ends = limits.max_new_tokens, jnp.asarray(limits.stops, jnp.int32)
     width = min(max(2, 1 + len(limits.stops)) * beams, beams * size) if apart else beams
     first = jnp.where(jnp.arange(beams) == 0, 0.0, IMPOSSIBLE)  # equal beams would be found K times
     blank = _Texts(
@@ -148,6 +148,6 @@ def beam_search(
     penalty: float = 1.0,
 ) -> Beams:
     """The `beams` best continuations of prompts int32 [B, T] by transformers' rules; see `search` and `generation.begin`."""
-    prompt, cache, logits = begin(model, params, tokens, valid, beams, limits.most)
+    prompt, cache, logits = begin(model, params, tokens, valid, beams, limits.max_new_tokens)
     step = model_step(model, params, prompt)
     return search(step, picked, cache, logits, limits, model.config.pad_id, apart=True, penalty=penalty)

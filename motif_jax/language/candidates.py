@@ -73,7 +73,7 @@ def write(
         total = total + jnp.where(alive[..., None], last.after.astype(jnp.float32), 0.0)
         return logits_of(last), (cache, total)
 
-    cache = model.start(keys.shape[0], keys.shape[1], limits.most)
+    cache = model.start(keys.shape[0], keys.shape[1], limits.max_new_tokens)
     carry = (cache, jnp.broadcast_to(total[:, None], branch))
     found = generation.write(step, carry, logits_of(last), keys, limits, sampling, pad)
     counts = prompt.length[:, None] + found.valid.sum(axis=-1, dtype=jnp.int32)

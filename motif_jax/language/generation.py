@@ -71,7 +71,7 @@ def write(
       carry: of the step, behind the prompts.
       logits: [B, N, V], of the first tokens.
       key: of all draws, or one for each continuation [B, N].
-      limits: where a continuation ends; `most` is of this call.
+      limits: where a continuation ends; `max_new_tokens` is of this call.
       sampling: how tokens are drawn.
       pad: stands behind the end.
       ended: bool [B, N], continuations of which nothing more is written; None: all continue.
@@ -81,7 +81,7 @@ def write(
     shape = logits.shape[:2]
     keys = key if key.ndim else jax.random.split(key, shape)
     chex.assert_shape(keys, shape)
-    most, ends = limits.most, jnp.asarray(limits.stops, jnp.int32)
+    most, ends = limits.max_new_tokens, jnp.asarray(limits.stops, jnp.int32)
     empty = _Loop(
         position=jnp.zeros((), jnp.int32),
         logits=logits,
@@ -179,6 +179,6 @@ def generate(
       sampling: how tokens are drawn.
       branches: continuations of each prompt.
     """
-    prompt, cache, logits = begin(model, params, tokens, valid, branches, limits.most)
+    prompt, cache, logits = begin(model, params, tokens, valid, branches, limits.max_new_tokens)
     step = model_step(model, params, prompt)
     return write(step, cache, logits, key, limits, sampling, model.config.pad_id)

@@ -42,14 +42,13 @@ class Sampling:
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """The limits of a text.
+    """Where a text ends.
 
     Attributes:
-      most: tokens at most.
       stops: tokens after which it ends; they are part of it.
     """
 
-    most: int
+    max_new_tokens: int
     stops: tuple[int, ...]
 
 

@@ -95,8 +95,8 @@ class Segments:
           branches: N, continuations of each prompt.
           ends: is asked of each text after each segment.
         """
-        parts = -(-limits.most // self._segment)
-        segment = -(-limits.most // parts)
+        parts = -(-limits.max_new_tokens // self._segment)
+        segment = -(-limits.max_new_tokens // parts)
         prompt, cache, logits = self._begin(
             params, tokens, valid, branches=branches, capacity=parts * segment
         )
@@ -124,7 +124,7 @@ class Segments:
             flags = jnp.asarray(_flags(ended, len(written.ended)))
             running = _Running(running.prompt, written.carry, written.logits, running.keys, flags)
             running, places = self._narrow(running, ended, places)
-        return WrittenTexts(*(array[..., : limits.most] for array in found))
+        return WrittenTexts(*(array[..., : limits.max_new_tokens] for array in found))
 
     def _go_on(
         self,

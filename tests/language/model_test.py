@@ -1,4 +1,4 @@
-"""One result whatever way it is computed: shared or not, cached or not, in one piece or several, of stacked parameters."""
+"""One result whatever way it is computed: shared or not, cached or not, in one piece or several."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.language import generation, init_model, scoring
+from motif_jax.language import init_model, scoring
 from motif_jax.language.config import Dropout
 from motif_jax.language.model import LanguageModel
-from motif_jax.language.sampling import Limits, Sampling
 from tests.language import models, recipes
 
 TOKENS = jnp.asarray(recipes.tokens(), jnp.int32)
@@ -93,18 +92,12 @@ def test_a_cache_gives_what_the_whole_text_gives(loaded: Any) -> None:
 
 
 @pytest.mark.slow
-def test_embeddings_stand_in_for_tokens_and_stacked_parameters_run_as_one_program(loaded: Any) -> None:
+def test_embeddings_stand_in_for_tokens(loaded: Any) -> None:
     model, params = loaded("gpt2")
     prefill = jax.jit(model.prefill)
     states, _ = prefill(params, TOKENS, VALID)
     given, _ = prefill(params, None, VALID, embeddings=jax.jit(model.embed)(params, TOKENS))
     np.testing.assert_allclose(states.after, given.after, rtol=1e-6, atol=1e-6)
-    other = jax.tree.map(lambda leaf: leaf * 1.5, params)
-    stacked = jax.tree.map(lambda a, b: jnp.stack([a, b]), params, other)
-    both, _ = jax.jit(jax.vmap(model.prefill, in_axes=(0, None, None)))(stacked, TOKENS, VALID)
-    apart, _ = prefill(other, TOKENS, VALID)
-    np.testing.assert_allclose(both.after[1], apart.after, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(both.before[0], states.before, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -151,21 +144,6 @@ def test_dropout_follows_its_key_and_every_turn_of_a_step_has_draws_of_its_own(l
         assert (a != b).any()
     prompt_states, _ = model.prefill(params, TOKENS, VALID)
     assert (np.asarray(prompt_states.before) != 0).all()
-
-
-@pytest.mark.slow
-def test_draws_follow_the_seed(loaded: Any) -> None:
-    model, params = loaded("gpt2")
-
-    @jax.jit
-    def run(key: jax.Array) -> generation.Written:
-        limits, sampling = Limits(6, (2,)), Sampling(top_p=0.9)
-        return generation.generate(model, params, TOKENS, VALID, key, limits, sampling, branches=4)
-
-    first, again, other = (run(jax.random.key(seed)) for seed in (3, 3, 4))
-    np.testing.assert_array_equal(first.tokens, again.tokens)
-    assert (first.tokens != other.tokens).any()
-    assert len({tuple(row) for row in np.asarray(first.tokens[0]).tolist()}) > 1
 
 
 @pytest.mark.slow
