@@ -3,7 +3,7 @@
 ILQL's: a beam that has ended stays among the K, its probability unchanged.
 
 Those of transformers' `generate` (`apart`): of (1 + stops) K candidates, at least 2 K, the best K that do not end continue; one that
-ends is kept with its log-probability divided by length^penalty, if it was among the best K; the search of a row stops when none that
+ends is kept with its log-probability divided by its length, if it was among the best K; the search of a row stops when none that
 runs can still be better than the worst kept one.
 """
 
@@ -28,7 +28,7 @@ class Beams(NamedTuple):
     Attributes:
       tokens: int32 [B, K, M], padded behind the end.
       valid: bool [B, K, M].
-      scores: float32 [B, K], log-probability; with `apart` divided by length^penalty.
+      scores: float32 [B, K], log-probability; with `apart` divided by the length.
       carry: the step's; with `apart` that of the beams that still ran.
     """
 
@@ -62,7 +62,6 @@ def search(
     pad: int = 0,
     ended: jax.Array | None = None,
     apart: bool = False,
-    penalty: float = 1.0,
 ) -> Beams:
     """Searches K beams of each row.
 
@@ -75,7 +74,6 @@ def search(
       pad: stands behind the end.
       ended: bool [B, K], whole rows for which nothing is searched; None: none.
       apart: by the rules of transformers.
-      penalty: of these.
     """
     chex.assert_rank(logits, 3)
     batch, beams, size = logits.shape
@@ -111,14 +109,14 @@ def search(
         done, kept = ~alive | stops, now.kept
         if kept is not None:
             good = stops & alive & (jnp.arange(width) < beams)
-            by_length = jnp.where(good, scores / found.length.astype(jnp.float32) ** penalty, IMPOSSIBLE)
+            by_length = jnp.where(good, scores / found.length.astype(jnp.float32), IMPOSSIBLE)
             kept = _best(kept, found._replace(scores=by_length))
             scores, order = jax.lax.top_k(jnp.where(stops, IMPOSSIBLE, scores), beams)
             parents, drawn, alive, tokens, length = (
                 taken(leaf, order, 1) for leaf in (parents, drawn, alive, found.tokens, found.length)
             )
             found, worst = _Texts(tokens, length, scores), kept.scores[:, -1:]
-            best_left = scores[:, :1] / (now.position + 1).astype(jnp.float32) ** penalty
+            best_left = scores[:, :1] / (now.position + 1).astype(jnp.float32)
             done = ~alive | ((worst > IMPOSSIBLE) & (best_left <= worst))
         logits, carry = step(reorder(now.carry, parents), drawn, alive)
         return _Search(now.position + 1, carry, logits, done, found, kept)
@@ -126,7 +124,7 @@ def search(
     end = jax.lax.while_loop(lambda now: (now.position < most) & ~now.done.all(), body, begun)
     texts = end.running
     if end.kept is not None:
-        left = jnp.where(end.done, IMPOSSIBLE, texts.scores / jnp.asarray(most, jnp.float32) ** penalty)
+        left = jnp.where(end.done, IMPOSSIBLE, texts.scores / most)
         texts = _best(end.kept, texts._replace(scores=left))
     return Beams(texts.tokens, jnp.arange(most) < texts.length[..., None], texts.scores, end.carry)
 
@@ -145,9 +143,8 @@ def beam_search(
     valid: jax.Array,
     limits: Limits,
     beams: int,
-    penalty: float = 1.0,
 ) -> Beams:
     """The `beams` best continuations of prompts int32 [B, T] by transformers' rules; see `search` and `generation.begin`."""
     prompt, cache, logits = begin(model, params, tokens, valid, beams, limits.max_new_tokens)
     step = model_step(model, params, prompt)
-    return search(step, picked, cache, logits, limits, model.config.pad_id, apart=True, penalty=penalty)
+    return search(step, picked, cache, logits, limits, model.config.pad_id, apart=True)

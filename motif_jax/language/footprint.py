@@ -70,20 +70,18 @@ def of_training(
     batch: int,
     length: int,
     written: int = 0,
-    optimizer: optax.GradientTransformation | None = None,
     trained: Any = None,
     chunk: int | None = None,
     sizes: Mapping[str, int] = ONE_DEVICE,
     params_dtype: Any = jnp.float32,
 ) -> Footprint:
-    """Memory of a training step.
+    """Memory of a training step with Adam.
 
     Args:
       model: with the dtype of the computation and the rematerialisation that are asked for.
       batch: rows of a micro-batch, over all devices.
       length: tokens of a row (of what an encoder reads).
       written: tokens of a row that a decoder behind an encoder predicts.
-      optimizer: by default Adam.
       trained: shapes of what is trained in the place of the parameters (low-rank additions); None: the parameters.
       chunk: tokens whose logits are there at once, see `chunks`; None: all.
       sizes: devices along the axes of the mesh, see `sharding`.
@@ -92,7 +90,7 @@ def of_training(
     config = model.config
     params = _params(config, params_dtype)
     learned = params if trained is None else trained
-    state = jax.eval_shape((optimizer or optax.adam(1e-3)).init, learned)
+    state = jax.eval_shape(optax.adam(1e-3).init, learned)
     rows = -(-batch // math.prod(sizes[axis] for axis in BATCH))
     kept = functools.partial(
         _kept_by_layers, config, model.dtype, length=length, written=written, chunked=chunk is not None
