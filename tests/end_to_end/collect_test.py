@@ -1,4 +1,4 @@
-"""The collect stage through its real flags: whole, killed at any moment, stopped on request, and refusals."""
+"""The collect stage through its real flags: whole, killed at any moment, and refusals."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import json
 import shutil
 import signal
 import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import psutil
@@ -17,24 +15,9 @@ import pytest
 from motif_jax.datasets.pairs import chunks
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from tests.refusals import refusal
+from tests.reward_fixtures import REPOSITORY, command, environment, launch
 
-REPOSITORY = Path(__file__).parents[2]
 SMALL = ("--config.num_pairs=400", "--config.glyphs=True", "--config.length=2")
-
-pytestmark = pytest.mark.slow
-
-
-def command(workdir, *flags):
-    launch = [sys.executable, "-m", "motif_jax.launch", "--config=configs/collect.py:smoke"]
-    return [*launch, f"--workdir={workdir}", *flags]
-
-
-def collect(workdir, *flags, code=0):
-    done = subprocess.run(
-        command(workdir, *flags), cwd=REPOSITORY, capture_output=True, text=True, timeout=500, check=False
-    )
-    assert done.returncode == code, done.stderr
-    return done.stdout + done.stderr
 
 
 def digests(folder):
@@ -45,7 +28,7 @@ def digests(folder):
 def whole(tmp_path_factory):
     """A dataset that was collected without disturbance by one process."""
     folder = tmp_path_factory.mktemp("whole")
-    collect(folder, *SMALL, "--config.workers=1")
+    launch("collect", folder, *SMALL, "--config.workers=1")
     return folder
 
 
@@ -95,9 +78,9 @@ def test_killed_again_and_again(whole, tmp_path):
     kills, orphans = 0, []
     for attempt in range(24):
         process = subprocess.Popen(
-            command(tmp_path, *SMALL, f"--config.workers={1 + attempt % 2}"),
+            command("collect", tmp_path, *SMALL, f"--config.workers={1 + attempt % 2}"),
             cwd=REPOSITORY,
-            stderr=subprocess.DEVNULL,
+            env=environment(),
         )
         start = len(chunks.scan(staging / "chunks"))
         while process.poll() is None:
@@ -117,7 +100,7 @@ def test_killed_again_and_again(whole, tmp_path):
     assert orphans
     _, alive = psutil.wait_procs(orphans, timeout=90)
     assert not alive, f"processes outlive their killed parent: {alive}"
-    collect(tmp_path, *SMALL)
+    launch("collect", tmp_path, *SMALL)
     assert digests(tmp_path) == digests(whole)
     assert (tmp_path / "episodes.jsonl").read_text() == (whole / "episodes.jsonl").read_text()
 

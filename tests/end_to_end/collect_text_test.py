@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -17,20 +14,14 @@ from motif_jax.envs.text.file_tokens import FileTokenizer
 from motif_jax.stages import collect_text as stage
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
+from tests import reward_fixtures
 from tests.processes import descendants, ended, launch, still_there, wait_until
 
-REPOSITORY = Path(__file__).parents[2]
 GAMES = "--config.num_dialogues=9000"
 
 
 def collect(workdir, variant, *flags, code=0):
-    command = [sys.executable, "-m", "motif_jax.launch", f"--config=configs/collect_text.py:{variant}"]
-    done = subprocess.run(
-        [*command, f"--workdir={workdir}", *flags],
-        cwd=REPOSITORY, capture_output=True, text=True, timeout=500, check=False,
-    )  # fmt: skip
-    assert done.returncode == code, done.stderr
-    return done.stdout + done.stderr
+    return reward_fixtures.launch("collect_text", workdir, *flags, variant=variant, code=code)
 
 
 def digest(folder):
@@ -61,7 +52,6 @@ def test_a_dataset(whole):
     assert "is whole: 9,000 dialogues" in collect(whole, "wordle", GAMES)
 
 
-@pytest.mark.slow
 def test_killed_again_and_again(whole, tmp_path):
     """SIGKILL after every few parts, with 1 and with 4 processes; the games are those of one process."""
     staging, kills = tmp_path / ".staging", 0

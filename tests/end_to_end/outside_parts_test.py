@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -15,20 +13,12 @@ from motif_jax.rollouts.episodes import How, play_episodes
 from motif_jax.rollouts.policies import RandomPolicy
 from motif_jax.support.errors import UserError
 from tests.refusals import refusal
-from tests.reward_fixtures import environment, load_config, run_stage
+from tests.reward_fixtures import launch, load_config, run_stage
 from tests.toys import ACTIONS, LENGTH, Flyer
 
 CORRIDOR = "tests.toys:Corridor"
 # Of an evaluation.
 EPISODES = load_config("evaluate").episodes
-
-
-def launch(repository, config, workdir, *flags):
-    command = [sys.executable, "-m", "motif_jax.launch", f"--config=configs/{config}", f"--workdir={workdir}"]
-    values = {**environment(), "MOTIF_JAX_TRUST": ""}  # the command alone says what it trusts
-    return subprocess.run(
-        [*command, *flags], cwd=repository, env=values, capture_output=True, text=True, check=False
-    )
 
 
 def actions_of(folder):
@@ -37,28 +27,27 @@ def actions_of(folder):
 
 @pytest.mark.extra
 @pytest.mark.usefixtures("compiled_quickly")
-def test_an_agent_learns_plays_and_is_watched_in_an_environment_from_outside(repository, tmp_path):
+def test_an_agent_learns_plays_and_is_watched_in_an_environment_from_outside(tmp_path, monkeypatch):
+    monkeypatch.setenv("MOTIF_JAX_TRUST", "")  # the command alone says what it trusts
     flags = [f"--config.environment.name={CORRIDOR}", "--config.compile_cache="]
     small = ["--config.algorithm.exploration=symmetric_kl", "--config.record_every=3"]
-    done = launch(repository, "train_agent.py:smoke", tmp_path / "agent", *flags, *small)
-    assert done.returncode == 0, done.stderr
+    launch("train_agent", tmp_path / "agent", *flags, *small)
     last = json.loads((tmp_path / "agent" / "metrics.jsonl").read_text().splitlines()[-1])
     assert 0 < last["policy/entropy"] <= np.log(3), "at most three actions are possible"
     assert 0 <= last["loss/exploration"] < 1
     assert list((tmp_path / "agent" / "recordings").glob("*.json"))
 
     more = [*flags, *small, f"--config.train_for_env_steps={2 * last['step']}"]
-    done = launch(repository, "train_agent.py:smoke", tmp_path / "agent", *more)
-    assert done.returncode == 0, "the run's own command continues with it: " + done.stderr
+    launch("train_agent", tmp_path / "agent", *more)  # the run's own command continues with it
 
     agent = f"--config.policy={tmp_path / 'agent'}"
     trusted = [agent, f"--config.trust={CORRIDOR}", "--config.show_best=1"]
-    played = launch(repository, "evaluate.py:smoke", tmp_path / "evaluation", *trusted)
-    assert played.returncode == 0, played.stderr
+    launch("evaluate", tmp_path / "evaluation", *trusted)
     taken = actions_of(tmp_path / "evaluation")
     assert len(taken) == EPISODES
     assert all(set(actions) <= {0, 1, 2} for actions in taken)
     assert list((tmp_path / "evaluation" / "recordings").glob("*.html"))
+    monkeypatch.undo()
     values = {"policy": str(tmp_path / "agent")}
     run_stage("evaluate", tmp_path / "twin", **{**values, "environment.name": "tests.toys:TwinCorridor"})
     assert len(actions_of(tmp_path / "twin")) == EPISODES
@@ -75,14 +64,13 @@ def test_an_agent_learns_plays_and_is_watched_in_an_environment_from_outside(rep
 
 
 @pytest.mark.extra
-@pytest.mark.parametrize("policy", ["Flyer"])
-def test_a_policy_from_outside_is_evaluated_and_watched(tmp_path, policy):
-    values = {"environment.name": CORRIDOR, "policy": f"tests.toys:{policy}"}
+def test_a_policy_from_outside_is_evaluated_and_watched(tmp_path):
+    values = {"environment.name": CORRIDOR, "policy": "tests.toys:Flyer"}
     taken = actions_of(run_stage("evaluate", tmp_path / "evaluation", **values))
     assert len(taken) == EPISODES
     assert all(set(actions) <= {0, 1, 2} for actions in taken)
     summary = json.loads((tmp_path / "evaluation" / "evaluation.json").read_text())
-    assert summary["plan"]["policy"] == f"tests.toys:{policy}"
+    assert summary["plan"]["policy"] == "tests.toys:Flyer"
     run_stage("visualize", tmp_path / "film", **values)
     assert (tmp_path / "film" / "episode-00000.html").exists()
 
