@@ -111,8 +111,4 @@ def reward_config(dataset: Path, **overrides: object) -> ConfigDict:
 
 def train(workdir: Path, config: ConfigDict) -> Path:
     """Trains in this process; returns the run folder."""
-    from motif_jax.stages import train_reward
-
-    train_reward.check(config, workdir)
-    assert train_reward.run(config, workdir) == 0
-    return workdir
+    return run_config(config, workdir)

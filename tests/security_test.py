@@ -167,10 +167,11 @@ def test_hosts_of_one_machine_listen_to_nobody_else(tmp_path: Path) -> None:
 
 
 def test_servers_of_ours_listen_on_this_machine_alone_by_default() -> None:
-    from tests.stage_inputs import CONFIGS, module, variants
+    from tests.reward_fixtures import load_config
+    from tests.stage_inputs import CONFIGS, variants
 
     hosts = {
-        name: module(name).get_config(variant).get("host")
+        name: load_config(name, variant).get("host")
         for name in CONFIGS
         if name.startswith("serve_")
         for variant in variants(name)

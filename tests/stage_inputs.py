@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -16,22 +15,11 @@ import pytest
 from ml_collections import ConfigDict
 
 from motif_jax.support.config import has
-from tests.processes import REPOSITORY
+from tests.reward_fixtures import REPOSITORY, load_config
 
 LEVEL = "BabyAI-GoToLocal-v0"
 # Tokens of a prompt of BabyAI-Text, as the tiny model writes them.
 ROOM = 160
-
-
-@functools.cache
-def module(name: str) -> Any:
-    """The module of configs/NAME.py."""
-    spec = importlib.util.spec_from_file_location(f"configs_{name}", REPOSITORY / "configs" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made
 
 
 CONFIGS = tuple(sorted(path.stem for path in (REPOSITORY / "configs").glob("*.py")))
@@ -46,7 +34,7 @@ def variants(name: str) -> tuple[str, ...]:
         gpu = [f"{each}_gpu" for each in benchmarks.names() if benchmarks.gpu_size(each)]
         return (*benchmarks.names(), *gpu)
     with pytest.raises(ValueError, match="is not one of") as raised:
-        module(name).get_config("no such variant")
+        load_config(name, "no such variant")
     return tuple(re.findall("'([^']*)'", str(raised.value).partition("is not one of")[2]))
 
 
@@ -110,7 +98,7 @@ class Inputs:
         from tests import text_agents
 
         folder = text_agents.write(self.folder / "text_agent")
-        config = module("train_text").get_config("smoke")
+        config = load_config("train_text", "smoke")
         (folder / "config.json").write_text(json.dumps(config.to_dict()))
         return folder
 
@@ -150,7 +138,7 @@ class Inputs:
     @functools.cached_property
     def language_agent(self) -> Path:
         """A run of train_language_agent with one checkpoint."""
-        config = module("train_language_agent").get_config("smoke")
+        config = load_config("train_language_agent", "smoke")
         config.network.model, config.network.prompt_tokens = str(self.model), ROOM
         return self._agent("language_agent", config)
 
@@ -159,7 +147,7 @@ class Inputs:
         """What is looked at of a run of oni.py before its reward is read."""
         folder = self.folder / "oni"
         folder.mkdir()
-        config = module("oni").get_config("quickstart")
+        config = load_config("oni", "quickstart")
         (folder / "config.json").write_text(json.dumps(_plain(config)))
         return folder
 
@@ -248,7 +236,7 @@ NEEDS: dict[str, Needs] = {
 
 def ready(name: str, variant: str, inputs: Inputs) -> ConfigDict:
     """The config of a variant with its inputs, those of its keys that it has."""
-    config = module(name).get_config(variant or None)
+    config = load_config(name, variant or None)
     for key in (name, f"{name}:{variant}"):
         values = NEEDS[key](inputs) if key in NEEDS else {}
         config.update_from_flattened_dict(
