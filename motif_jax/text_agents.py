@@ -70,8 +70,8 @@ class TextAgent:
         self.folder, self.method, self.task = saved.folder, saved.method, saved.task
         self.decoding = text_setup.decoding_of(decode, saved.about)
         self._saved, self._decode = saved, decode
-        self._speaker = text_setup.speaker_of(saved)
-        self._speaker.check(self.decoding)
+        self._decoder = text_setup.decoder_of(saved)
+        self._decoder.check(self.decoding)
         self._actors: dict[bool, AgentTextActor] = {}
 
     def __repr__(self) -> str:
@@ -94,7 +94,7 @@ class TextAgent:
             decode = {**self._decode, "kind": "greedy", "width": 1, "batches": 1} if greedy else self._decode
             decoding = text_setup.decoding_of(decode, self._saved.about)
             self._actors[greedy] = AgentTextActor(
-                self._speaker, self._saved.params, self._saved.tokenizer, decoding, 0
+                self._decoder, self._saved.params, self._saved.tokenizer, decoding, 0
             )
         actor = self._actors[greedy]
         actor.begin([seed % (1 << 31)])

@@ -11,13 +11,13 @@ import jax.numpy as jnp
 from motif_jax.language import config as configs
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.text_agent import Design, TextAgentNetwork
-from motif_jax.rollouts.speakers import AgentSpeaker
+from motif_jax.rollouts.agent_decoder import AgentDecoder
 
 
 class Made(NamedTuple):
     """An agent and its parameters, whose targets differ from what they follow."""
 
-    speaker: AgentSpeaker
+    decoder: AgentDecoder
     params: Any
 
 
@@ -33,4 +33,4 @@ def make(
     network = TextAgentNetwork(LanguageModel(settings, jnp.dtype(dtype)), Design(), jnp.dtype(dtype))
     params, other = (network.init(jax.random.key(seed + i)) for i in range(2))
     params["target_heads"], params["trunks"]["target"] = other["target_heads"], other["trunks"]["target"]
-    return Made(AgentSpeaker(network), params)
+    return Made(AgentDecoder(network), params)

@@ -80,7 +80,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
 
 def _ours(made: Made, how: Decoding, prompts: np.ndarray) -> np.ndarray:
     session = TextSession(
-        made.speaker, made.params, len(prompts), how, _MARKS, capacity=prompts.shape[1] + how.max_tokens + 56
+        made.decoder, made.params, len(prompts), how, _MARKS, capacity=prompts.shape[1] + how.max_tokens + 56
     )
     session.read(prompts.tolist())
     keys = jax.random.split(jax.random.key(0), len(prompts))
@@ -89,7 +89,7 @@ def _ours(made: Made, how: Decoding, prompts: np.ndarray) -> np.ndarray:
 
 def _plain(made: Made, how: Decoding) -> Any:
     """(params, prompts int32 [B, T]) -> tokens int32 [B, M], by a loop without caches."""
-    speaker, network = made.speaker, made.speaker.network
+    decoder, network = made.decoder, made.decoder.network
 
     @jax.jit
     def call(params: Any, prompts: jax.Array) -> jax.Array:
@@ -101,7 +101,7 @@ def _plain(made: Made, how: Decoding) -> Any:
             valid = jnp.broadcast_to(jnp.arange(text.shape[1]) < length + place, text.shape)
             runs = [network.model.prefill(trunk, text, valid)[0] for trunk in trunks]
             ends = [States(*(part[:, length + place - 1] for part in run)) for run in runs]
-            outputs = speaker.outputs(
+            outputs = decoder.outputs(
                 params, States(*(jnp.stack(parts) for parts in zip(*ends, strict=True)))
             )
             drawn = decodings.steered(outputs, how, _PAD).argmax(-1)

@@ -70,8 +70,8 @@ def run(config: ConfigDict) -> dict[str, Any]:
 def _sides(task: TextTask, made: Made, games: int, plain_games: int, repeats: int) -> dict[str, list[float]]:
     """Games a second of both, in turns; the first games, which compile, are not counted."""
     tokenizer = task.tokenizer()
-    together = AgentTextActor(made.speaker, made.params, tokenizer, _HOW, 1)
-    alone = _Anew(made.speaker, made.params, tokenizer, _HOW, 1)
+    together = AgentTextActor(made.decoder, made.params, tokenizer, _HOW, 1)
+    alone = _Anew(made.decoder, made.params, tokenizer, _HOW, 1)
     sides = {
         "together": functools.partial(_rate, task, together, games, games),
         "alone": functools.partial(_rate, task, alone, plain_games, 1),

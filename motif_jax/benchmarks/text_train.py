@@ -70,7 +70,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     made = _text_agents.make(
         chosen.width, chosen.layers, chosen.vocabulary, chosen.length, chosen.dtype, config.seed
     )
-    network = made.speaker.network
+    network = made.decoder.network
     params = jax.device_put(made.params)
     learned = {
         "trunks": {name: params["trunks"][name] for name in (POLICY, VALUES)},

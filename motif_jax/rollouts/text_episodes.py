@@ -15,7 +15,7 @@ from motif_jax.datasets.dialogues.items import TextTokenizer, tokenise
 from motif_jax.datasets.dialogues.token_rewards import constant
 from motif_jax.envs.text.contract import TextEnvironment, TextPolicy, TextTask
 from motif_jax.language.decoding import Decoding, TokenFacts
-from motif_jax.rollouts.text_programs import Speaker
+from motif_jax.rollouts.text_programs import DecoderPolicy
 from motif_jax.rollouts.text_session import TextSession
 from motif_jax.support import seeds
 from motif_jax.support.interruption import Interruption
@@ -106,14 +106,14 @@ class AgentTextActor:
 
     def __init__(
         self,
-        speaker: Speaker,
+        decoder: DecoderPolicy,
         params: Any,
         tokenizer: TextTokenizer,
         decoding: Decoding,
         seed: int,
         as_written: bool = False,
     ) -> None:
-        self._speaker, self._params = speaker, jax.device_put(params)
+        self._decoder, self._params = decoder, jax.device_put(params)
         self._tokenizer, self._decoding = ActionTokens(tokenizer), decoding
         self._key = jax.random.key(seeds.derive(seed, "evaluate_text", "agent") % (1 << 31))
         self._reward, self._as_written = constant(0.0), as_written
@@ -122,7 +122,7 @@ class AgentTextActor:
         # The program's size is a power of two, or few programs would ever fit again.
         self._rows = 1 << (len(episodes) - 1).bit_length()
         self._session = TextSession(
-            self._speaker, self._params, self._rows, self._decoding, self._tokenizer.delimiters
+            self._decoder, self._params, self._rows, self._decoding, self._tokenizer.delimiters
         )
         self._episodes = np.zeros(len(episodes), np.int32) + np.asarray(episodes, np.int32)
         self._places = list(range(len(episodes)))

@@ -20,7 +20,7 @@ from motif_jax.language.sampling import Limits
 from motif_jax.language.stacked_trunks import StackedModels
 
 
-class Speaker(Hashable, Protocol):
+class DecoderPolicy(Hashable, Protocol):
     """An agent's networks as functions of their parameters; equal ones share their programs."""
 
     @property
@@ -82,16 +82,16 @@ class _Candidates(NamedTuple):
 
 
 @functools.lru_cache(maxsize=8)
-def programs(speaker: Speaker, decoding: Decoding, marks: Delimiters) -> Programs:
-    """Compiled programs are kept while the same speaker continues in another session."""
-    return Programs(speaker, decoding, marks)
+def programs(decoder: DecoderPolicy, decoding: Decoding, marks: Delimiters) -> Programs:
+    """Compiled programs are kept while the same decoder continues in another session."""
+    return Programs(decoder, decoding, marks)
 
 
 class Programs:
     """The device programs."""
 
-    def __init__(self, speaker: Speaker, decoding: Decoding, marks: Delimiters) -> None:
-        self._speaker, self._models, self._decoding = speaker, speaker.stacked, decoding
+    def __init__(self, decoder: DecoderPolicy, decoding: Decoding, marks: Delimiters) -> None:
+        self._decoder, self._models, self._decoding = decoder, decoder.stacked, decoding
         self._limits = Limits(decoding.max_tokens, (marks.action_end,))
         self._pad = marks.pad
         self._begin = jax.jit(self._begun, static_argnames=("batch", "capacity"))
@@ -102,14 +102,14 @@ class Programs:
 
     def begin(self, params: Any, batch: int, capacity: int) -> tuple[DecodeState, int]:
         """Texts without a token, and how many positions stand before all of them."""
-        ahead = self._speaker.prefix(params, self._decoding.target_return) is not None
+        ahead = self._decoder.prefix(params, self._decoding.target_return) is not None
         # Copied: what is given away must not lie in two places, and an empty cache's layers are one array.
         return jax.tree.map(jnp.copy, self._begin(params, batch=batch, capacity=capacity)), int(ahead)
 
     def _begun(self, params: Any, batch: int, capacity: int) -> DecodeState:
-        joined = self._speaker.join(params)
+        joined = self._decoder.join(params)
         state = DecodeState.start(self._models, joined, batch, capacity)
-        embedded = self._speaker.prefix(params, self._decoding.target_return)
+        embedded = self._decoder.prefix(params, self._decoding.target_return)
         if embedded is None:
             return state
         embedded = jnp.broadcast_to(embedded, (len(embedded), batch, 1, 1, embedded.shape[-1]))
@@ -127,7 +127,7 @@ class Programs:
         if taken_back:
             # Whose mean counts is read from its start, behind what stands before all texts.
             now = now.shorten(keep)
-        return now.extend(self._models, self._speaker.join(params), None, tokens[:, None], valid[:, None])
+        return now.extend(self._models, self._decoder.join(params), None, tokens[:, None], valid[:, None])
 
     def _write(
         self, params: Any, now: DecodeState, keys: jax.Array, rows: jax.Array
@@ -153,9 +153,9 @@ class Programs:
     ) -> _Candidates:
         """Continues each text `width` times; rows that are False stay as they are."""
         decoding, width = self._decoding, self._decoding.width
-        joined, size = self._speaker.join(params), (len(rows), width, decoding.max_tokens)
+        joined, size = self._decoder.join(params), (len(rows), width, decoding.max_tokens)
         state = now.branch(self._models, joined, width, decoding.max_tokens)
-        outputs = self._speaker.outputs(params, state.last)
+        outputs = self._decoder.outputs(params, state.last)
         number, whole = jnp.zeros(size, jnp.float32), jnp.zeros(size, jnp.int32)
         carry = _Carry(
             state=state,
@@ -171,7 +171,7 @@ class Programs:
                 *(a.at[..., carry.position].set(jnp.where(valid, b, jnp.zeros_like(b))) for a, b in zip(carry.facts, new, strict=True))
             )  # fmt: skip
             state = carry.state.extend(self._models, joined, prompt, tokens[..., None], valid[..., None])
-            outputs = self._speaker.outputs(params, state.last)
+            outputs = self._decoder.outputs(params, state.last)
             full = decodings.steered(outputs, decoding, self._pad)
             return full, _Carry(state, outputs, full, carry.position + 1, facts)
 
@@ -186,7 +186,7 @@ class Programs:
         end, facts, values = written.carry.state, written.carry.facts, None
         if decoding.kind == "rerank":
             count = (end.cache.written + now.cache.written).astype(jnp.float32)[..., None]
-            values = self._speaker.values(params, end.last, end.total / count)
+            values = self._decoder.values(params, end.last, end.total / count)
         if values is None:
             scores = decodings.candidate_scores(facts, written.valid, decoding)
         else:

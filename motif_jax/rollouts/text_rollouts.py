@@ -17,7 +17,7 @@ from motif_jax.language.config import ModelConfig
 from motif_jax.language.decoding import Decoding
 from motif_jax.language.text_agent import TextAgentNetwork
 from motif_jax.rollouts import text_episodes, text_setup
-from motif_jax.rollouts.speakers import AgentSpeaker
+from motif_jax.rollouts.agent_decoder import AgentDecoder
 from motif_jax.rollouts.text_episodes import PlayedText
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
@@ -72,7 +72,7 @@ class EvaluationEpisodes:
         """Raises UserError for a way to write actions that cannot work."""
         decoding = self.decoding(network.model.config, 1)
         if self.count and playable(task):
-            AgentSpeaker(network, self.q_min, self.q_max).check(decoding)
+            AgentDecoder(network, self.q_min, self.q_max).check(decoding)
 
     def player(
         self, task: TextTask, network: TextAgentNetwork, longest_action: int, as_written: bool = False
@@ -83,12 +83,12 @@ class EvaluationEpisodes:
         """
         if not self.count or not playable(task):
             return None
-        speaker = AgentSpeaker(network, self.q_min, self.q_max)
+        decoder = AgentDecoder(network, self.q_min, self.q_max)
         decoding, seed = self.decoding(network.model.config, longest_action), seeds.derive(self.seed, "games")
 
         def play(params: Any) -> dict[str, float]:
             actor = text_episodes.AgentTextActor(
-                speaker, params, task.tokenizer(), decoding, seed, as_written=as_written
+                decoder, params, task.tokenizer(), decoding, seed, as_written=as_written
             )
             rows: list[Mapping[str, float]] = []
             for episode in text_episodes.play(task, actor, seed, range(self.count), self.count):
@@ -113,10 +113,10 @@ def rollout_player(
     `reward` is paid for each token of an action, of which there are `longest` at most.
     """
     decoding = Decoding("sample", longest, advantages=False)
-    speaker, drawn, tokenizer = AgentSpeaker(network), seeds.derive(seed, "rollouts"), task.tokenizer()
+    decoder, drawn, tokenizer = AgentDecoder(network), seeds.derive(seed, "rollouts"), task.tokenizer()
 
     def play(params: Any, step: int) -> EpisodeBatch:
-        actor = text_episodes.AgentTextActor(speaker, params, tokenizer, decoding, drawn, as_written=True)
+        actor = text_episodes.AgentTextActor(decoder, params, tokenizer, decoding, drawn, as_written=True)
         numbers = range(step * count, (step + 1) * count)
         episodes = sorted(
             text_episodes.play(task, actor, drawn, numbers, count), key=lambda episode: episode.index

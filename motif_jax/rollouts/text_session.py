@@ -16,18 +16,18 @@ import numpy as np
 from motif_jax.datasets.dialogues.items import Delimiters
 from motif_jax.language.decoding import Decoding
 from motif_jax.language.tokens import padded
-from motif_jax.rollouts.text_programs import Actions, Speaker, programs
+from motif_jax.rollouts.text_programs import Actions, DecoderPolicy, programs
 
 # Slots that a session has at first.
 CAPACITY = 96
 
 
 class TextSession:
-    """B texts of one speaker.
+    """B texts of one decoder.
 
     Args:
-      speaker: who writes.
-      params: of the speaker.
+      decoder: who writes.
+      params: of the decoder.
       batch: B.
       decoding: how actions are written.
       marks: the tokens that stand for no text.
@@ -39,16 +39,16 @@ class TextSession:
 
     def __init__(
         self,
-        speaker: Speaker,
+        decoder: DecoderPolicy,
         params: Any,
         batch: int,
         decoding: Decoding,
         marks: Delimiters,
         capacity: int = CAPACITY,
     ) -> None:
-        self._programs = programs(speaker, decoding, marks)
-        self._speaker, self._params, self._most = speaker, params, decoding.max_tokens
-        self._longest = speaker.stacked.model.config.max_length
+        self._programs = programs(decoder, decoding, marks)
+        self._decoder, self._params, self._most = decoder, params, decoding.max_tokens
+        self._longest = decoder.stacked.model.config.max_length
         self.texts: list[list[int]] = [[] for _ in range(batch)]
         self._now, self._ahead = self._programs.begin(params, batch=batch, capacity=capacity)
         self._slots, self._capacity = int(self._ahead), capacity
@@ -60,7 +60,7 @@ class TextSession:
         """
         room = None if self._longest is None else self._longest - self._most - self._ahead
         wanted = [list(row if room is None else row[-room:]) for row in rows]
-        keep = [_common(old, new, self._speaker.pooled) for old, new in zip(self.texts, wanted, strict=True)]
+        keep = [_common(old, new, self._decoder.pooled) for old, new in zip(self.texts, wanted, strict=True)]
         fresh = [new[kept:] for kept, new in zip(keep, wanted, strict=True)]
         longest = max(map(len, fresh), default=0)
         taken_back = any(kept < len(old) for kept, old in zip(keep, self.texts, strict=True))

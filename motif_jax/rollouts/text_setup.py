@@ -18,7 +18,7 @@ from motif_jax.envs.text import registry
 from motif_jax.envs.text.contract import TextTask
 from motif_jax.language.decoding import Decoding
 from motif_jax.rollouts import text_scores
-from motif_jax.rollouts.speakers import AgentSpeaker
+from motif_jax.rollouts.agent_decoder import AgentDecoder
 from motif_jax.rollouts.text_episodes import (
     AgentTextActor,
     PlayedText,
@@ -114,11 +114,11 @@ def check(config: ConfigDict) -> None:
     if config.policy:
         task.policy(config.policy)
     elif model_agent.is_model(config.agent):
-        AgentSpeaker(model_agent.network_of(config.agent)).check(decoding)
+        AgentDecoder(model_agent.network_of(config.agent)).check(decoding)
     else:
         assert about is not None
         agent_folder.require_tokens(about, task, config.agent, "agent")
-        AgentSpeaker(agent_folder.network_of(about)).check(decoding)
+        AgentDecoder(agent_folder.network_of(about)).check(decoding)
 
 
 def _described(config: ConfigDict) -> dict[str, Any] | None:
@@ -203,15 +203,15 @@ def open_setup(config: ConfigDict) -> TextEvalSetup:
             tokenizer = saved.tokenizer
         else:
             saved = agent_folder.load(config.agent, task=task, dtype=config.dtype)
-        speaker = speaker_of(saved)
+        decoder = decoder_of(saved)
         decoding = decoding_of(config.decode, about)
-        speaker.check(decoding)
+        decoder.check(decoding)
         if saved.network.design.q in ("utterance", "mean") and decoding.kind != "rerank":
             print(
                 f"config.decode.kind={decoding.kind}: the values of {saved.method} are of whole actions and decide nothing; with rerank they do",
                 flush=True,
             )
-        actor = AgentTextActor(speaker, saved.params, tokenizer, decoding, config.seed)
+        actor = AgentTextActor(decoder, saved.params, tokenizer, decoding, config.seed)
         plan |= {**agent_plan(config, saved), "decode": dataclasses.asdict(decoding)}
     return TextEvalSetup(task, actor, plan, tokenizer, _token_reward(config))
 
@@ -226,9 +226,9 @@ def agent_plan(config: ConfigDict, saved: agent_folder.SavedAgent) -> dict[str, 
     }
 
 
-def speaker_of(saved: agent_folder.SavedAgent) -> AgentSpeaker:
+def decoder_of(saved: agent_folder.SavedAgent) -> AgentDecoder:
     """What an agent writes with."""
-    return AgentSpeaker(saved.network, saved.settings.get("q_min"), saved.settings.get("q_max"))
+    return AgentDecoder(saved.network, saved.settings.get("q_min"), saved.settings.get("q_max"))
 
 
 def _flat(params: Any) -> dict[str, np.ndarray]:

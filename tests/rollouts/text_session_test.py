@@ -17,7 +17,7 @@ from motif_jax.language.decoding import Decoding
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.text_agent import Design, TextAgentNetwork
 from motif_jax.language.tokens import padded
-from motif_jax.rollouts.speakers import AgentSpeaker
+from motif_jax.rollouts.agent_decoder import AgentDecoder
 from motif_jax.rollouts.text_session import TextSession
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -32,7 +32,7 @@ CONFIG = parse(
 )  # fmt: skip
 
 
-def made(design: Design, seed: int = 0) -> tuple[AgentSpeaker, Any]:
+def made(design: Design, seed: int = 0) -> tuple[AgentDecoder, Any]:
     """An agent whose parts differ from each other, targets too."""
     network = TextAgentNetwork(LanguageModel(CONFIG), design)
     params = network.init(jax.random.key(seed))
@@ -42,28 +42,28 @@ def made(design: Design, seed: int = 0) -> tuple[AgentSpeaker, Any]:
             params[part] = other[part]
     if "target" in params["trunks"]:
         params["trunks"]["target"] = other["trunks"]["target"]
-    return AgentSpeaker(network), params
+    return AgentDecoder(network), params
 
 
 @functools.lru_cache
-def _look(speaker: AgentSpeaker) -> Any:
-    return jax.jit(speaker.network.look)
+def _look(decoder: AgentDecoder) -> Any:
+    return jax.jit(decoder.network.look)
 
 
-def at_the_end(speaker: AgentSpeaker, params: Any, text: list[int], target_return: float) -> Any:
+def at_the_end(decoder: AgentDecoder, params: Any, text: list[int], target_return: float) -> Any:
     """What the agent says of a text's end, every text run from its start."""
     tokens, valid = padded([text], 39)
-    returns = jnp.full((1,), target_return) if speaker.network.design.prefix else None
-    readout = _look(speaker)(params, tokens, valid, returns)
+    returns = jnp.full((1,), target_return) if decoder.network.design.prefix else None
+    readout = _look(decoder)(params, tokens, valid, returns)
     return jax.tree.map(lambda leaf: np.asarray(leaf)[0, len(text) - 1], readout)
 
 
-def expected(speaker: AgentSpeaker, params: Any, text: list[int], how: Decoding) -> list[int]:
+def expected(decoder: AgentDecoder, params: Any, text: list[int], how: Decoding) -> list[int]:
     """The greedy action, without any cache."""
     said: list[int] = []
     while len(said) < how.max_tokens and MARKS.action_end not in said:
-        end = at_the_end(speaker, params, [*text, *said], how.target_return)
-        tokenwise = speaker.network.design.q == "token"
+        end = at_the_end(decoder, params, [*text, *said], how.target_return)
+        tokenwise = decoder.network.design.q == "token"
         outputs = decodings.TokenOutputs(
             end.logits, end.target_q if tokenwise else None, end.values if tokenwise else None
         )
@@ -87,10 +87,10 @@ TURNS = [[[11, 1, 2, 13], [12], [11, 3, 13]], [[4, 13], [5, 6, 7, 13], []], [[1,
     ],
 )
 def test_greedy_actions_turn_by_turn_are_those_without_a_cache(design: Design) -> None:
-    speaker, params = made(design)
+    decoder, params = made(design)
     how = Decoding("greedy", max_tokens=4, advantage_weight=3.0, advantage_clip=1.0, target_return=-2.0)
     # So small that padding is squeezed out and the cache grows on the way.
-    session = TextSession(speaker, params, 3, how, MARKS, capacity=12)
+    session = TextSession(decoder, params, 3, how, MARKS, capacity=12)
     texts: list[list[int]] = [[], [], []]
     for number, turn in enumerate(TURNS):
         texts = [text + more for text, more in zip(texts, turn, strict=True)]
@@ -101,7 +101,7 @@ def test_greedy_actions_turn_by_turn_are_those_without_a_cache(design: Design) -
         found = session.write(keys(number), rows)
         for place, text in enumerate(texts):
             action = found.tokens[place][found.valid[place]].tolist()
-            assert action == (expected(speaker, params, text, how) if rows[place] else [])
+            assert action == (expected(decoder, params, text, how) if rows[place] else [])
         texts = [list(text) for text in session.texts]
         if number == 1:
             session.pick([2, 0, 1])
@@ -110,11 +110,11 @@ def test_greedy_actions_turn_by_turn_are_those_without_a_cache(design: Design) -
 
 @pytest.mark.slow
 def test_one_beam_is_greedy_and_more_find_likelier_actions() -> None:
-    speaker, params = made(Design())
+    decoder, params = made(Design())
     texts = [[11, 1, 2, 13], [12], [11, 3, 13]]
     said, scores = {}, {}
     for name, kind, width in [("greedy", "greedy", 1), ("one", "beam", 1), ("many", "beam", 4)]:
-        session = TextSession(speaker, params, 3, Decoding(kind, 4, width, advantage_weight=1.0), MARKS)
+        session = TextSession(decoder, params, 3, Decoding(kind, 4, width, advantage_weight=1.0), MARKS)
         session.read(texts)
         found = session.write(keys(0), np.array([True, False, True]))
         said[name], scores[name] = found.tokens * found.valid, (found.facts.steered * found.valid).sum(1)
@@ -133,26 +133,26 @@ def test_one_beam_is_greedy_and_more_find_likelier_actions() -> None:
     ],
 )
 def test_of_many_samples_the_best_goes_on_and_its_text_with_it(design: Design) -> None:
-    speaker, params = made(design)
+    decoder, params = made(design)
     texts = [[11, 1, 2, 13], [12], [11, 3, 13]]
     how = Decoding("rerank", 3, width=4, batches=2, advantage_weight=0.5, log_prob_weight=0.1)
-    session = TextSession(speaker, params, 3, how, MARKS)
+    session = TextSession(decoder, params, 3, how, MARKS)
     session.read(texts)
     found = session.write(keys(5), np.ones(3, bool))
 
     def score(text: list[int], action: list[int]) -> float:
         if design.q != "token":
-            value = float(at_the_end(speaker, params, [*text, *action], 0.0).target_q)
+            value = float(at_the_end(decoder, params, [*text, *action], 0.0).target_q)
             logs = [
-                float(jax.nn.log_softmax(decodings.without(at_the_end(speaker, params, [*text, *action[:i]], 0.0).logits, MARKS.pad))[token])
+                float(jax.nn.log_softmax(decodings.without(at_the_end(decoder, params, [*text, *action[:i]], 0.0).logits, MARKS.pad))[token])
                 for i, token in enumerate(action)
             ]  # fmt: skip
             return value + 0.1 * sum(logs)
-        ends = [at_the_end(speaker, params, [*text, *action[:i]], 0.0) for i in range(len(action))]
+        ends = [at_the_end(decoder, params, [*text, *action[:i]], 0.0) for i in range(len(action))]
         return sum(float(end.target_q[token] - end.values) for end, token in zip(ends, action, strict=True))
 
     # The candidates are what single samples with the same keys say.
-    alone = TextSession(speaker, params, 3 * 8, Decoding("sample", 3, advantage_weight=0.5), MARKS)
+    alone = TextSession(decoder, params, 3 * 8, Decoding("sample", 3, advantage_weight=0.5), MARKS)
     alone.read([text for text in texts for _ in range(8)])
     each = jax.vmap(lambda k: jax.vmap(lambda b: jax.random.split(b, 4))(jax.random.split(k, 2)))(keys(5))
     single = alone.write(each.reshape(-1), np.ones(24, bool))
@@ -166,17 +166,17 @@ def test_of_many_samples_the_best_goes_on_and_its_text_with_it(design: Design) -
     texts = [[*text, 1, 13] for text in session.texts]
     session.read(texts)
     following = session.write(keys(6), np.ones(3, bool))
-    fresh = TextSession(speaker, params, 3, how, MARKS)
+    fresh = TextSession(decoder, params, 3, how, MARKS)
     fresh.read(texts)
     np.testing.assert_array_equal(following.tokens, fresh.write(keys(6), np.ones(3, bool)).tokens)
 
 
 @pytest.mark.slow
 def test_a_text_longer_than_the_model_is_read_from_its_later_part() -> None:
-    speaker, params = made(Design())
+    decoder, params = made(Design())
     how = Decoding("greedy", max_tokens=4, advantage_weight=2.0)
-    session = TextSession(speaker, params, 1, how, MARKS)
+    session = TextSession(decoder, params, 1, how, MARKS)
     text = np.random.default_rng(0).integers(0, 10, 60).tolist()
     session.read([text])
     found = session.write(keys(0, 1), np.ones(1, bool))
-    assert found.tokens[0][found.valid[0]].tolist() == expected(speaker, params, text[-36:], how)
+    assert found.tokens[0][found.valid[0]].tolist() == expected(decoder, params, text[-36:], how)

@@ -17,8 +17,8 @@ from motif_jax.support.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
-class AgentSpeaker:
-    """Implements `text_session.Speaker`: the policy's logits, V of the online trunk, Q of the target.
+class AgentDecoder:
+    """Implements `text_programs.DecoderPolicy`: the policy's logits, V of the online trunk, Q of the target.
 
     Attributes:
       network: the agent's parts.
