@@ -26,7 +26,7 @@ class Clock:
         self._seconds_before = 0.0
         self._started = self._saved_at = self._logged_at = self._shown_at = time.monotonic()
 
-    def go_on(self, progress: dict[str, Any]) -> None:
+    def resume(self, progress: dict[str, Any]) -> None:
         self.steps, self._seconds_before = progress["env_steps"], progress["seconds"]
 
     def start(self) -> None:

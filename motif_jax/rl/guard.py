@@ -46,7 +46,7 @@ class Guard:
     def progress(self) -> dict[str, Any]:
         return {SKIPPED: self.skipped, ENDED_BY: self._ended_by}
 
-    def look(self, learner: Learner) -> None:
+    def check(self, learner: Learner) -> None:
         """Reports each of the learner's failures, and writes its batch."""
         failures, learner.failures = learner.failures, []
         for failure in failures:

@@ -168,7 +168,7 @@ class ProbeFiles:
             count: Iterator[int] = iter(range(1 << 62))
             self._files[DISTRIB] = append_lines(folder / DISTRIB, lambda line: next(count) < update)
 
-    def look(self, params: Any, update: int, step: int) -> None:
+    def write(self, params: Any, update: int, step: int) -> None:
         """Writes what the agent would do before update `update` (from 0), at environment step `step`."""
         scores = self._probing.scores(params)
         head = {"update": update, "step": step}

@@ -120,11 +120,11 @@ class Records:
     def __exit__(self, *exception: object) -> None:
         self._stack.close()
 
-    def look(self) -> None:
+    def read_update(self) -> None:
         """Takes the result of the finished update: its metrics, or that it was not finite."""
         self._metrics = self._system.learner.metrics()
         self._averages.add(self._metrics)
-        self.guard.look(self._system.learner)
+        self.guard.check(self._system.learner)
 
     def counted(self) -> None:
         """Writes the row of `log.csv`, if any, once the clock has the steps of all hosts in this update."""
@@ -140,7 +140,7 @@ class Records:
         """Asks the policy's probes before an update is started (`config.probes`)."""
         if self._probes is not None:
             params = self._system.sources[0].inference.params()
-            self._probes.look(params, self._system.learner.version, self._clock.steps)
+            self._probes.write(params, self._system.learner.version, self._clock.steps)
 
     def add(self, step: int, batch: Batch) -> None:
         """Takes a batch whose update was started, and the episodes that ended by environment step `step`."""
@@ -156,10 +156,10 @@ class Records:
           UserError: the run ends because of updates that are not finite.
         """
         clock = self._clock
-        # Without a save that is still to come the checkpoint does not know of them: their places are played again.
+        # If nothing is saved any more, the checkpoint does not have them, and they are played again.
         reports = self._reports(clock.steps) if clock.steps > clock.saved_steps else []
         # Where episodes resume in the middle, their returns come later.
-        goes_on = self._system.goes_on_in_the_middle and clock.steps < self._config.train_for_env_steps
+        goes_on = self._system.resumes_episodes and clock.steps < self._config.train_for_env_steps
         join = self._episodes.join if goes_on else self._episodes.join_rest
         self._keep(join(clock.steps, reports, stream.rest()))
         self.show()

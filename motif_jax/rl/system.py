@@ -175,7 +175,7 @@ class System:
         return remembered and settings.takes_turns(self.config) and self.config.hosts.count == 1
 
     @property
-    def goes_on_in_the_middle(self) -> bool:
+    def resumes_episodes(self) -> bool:
         return self._remembers and (self.config.serial or self._noted is not None)
 
     def items(self) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -40,18 +40,18 @@ class Agreement:
     def __init__(self, parallel: DataParallel) -> None:
         self._parallel = parallel
         self._alone = parallel.global_device_count == parallel.device_count
-        self._sum = parallel.wrap(lambda _, said: jax.lax.psum(jnp.sum(said, axis=0), AXIS))
+        self._sum = parallel.wrap(lambda _, numbers: jax.lax.psum(jnp.sum(numbers, axis=0), AXIS))
         self._nothing = parallel.replicate(np.zeros((), np.int32))
         self._result: list[int] | jax.Array | None = None
 
-    def say(self, numbers: Sequence[int]) -> None:
-        """Adds this host's numbers; every host calls it after starting the same update."""
+    def launch(self, numbers: Sequence[int]) -> None:
+        """Starts the sum with this host's numbers; every host calls it after starting the same update."""
         if self._alone:
             self._result = list(numbers)
             return
-        said = np.zeros((self._parallel.device_count, len(numbers)), np.int32)
-        said[0] = numbers
-        self._result = self._sum(self._nothing, self._parallel.put_batch(said, 0))
+        rows = np.zeros((self._parallel.device_count, len(numbers)), np.int32)
+        rows[0] = numbers
+        self._result = self._sum(self._nothing, self._parallel.put_batch(rows, 0))
 
     def result(self) -> list[int] | None:
         """The newest sums, None where they were returned before; waits for the update before them."""
@@ -89,10 +89,10 @@ class AgentTraining:
             snapshot = self._newest(checkpoints)
             progress = {} if snapshot is None else snapshot.progress
             if snapshot is not None:
-                clock.go_on(progress)
+                clock.resume(progress)
             Guard(config, None, progress).require(clock.steps)
             if clock.finished:
-                self._say(f"nothing to do: {workdir} has {clock.steps:,} of {clock.total:,} steps")
+                self._print(f"nothing to do: {workdir} has {clock.steps:,} of {clock.total:,} steps")
                 return True
             if self._hosts.is_first:
                 drop_recordings(workdir, progress.get("env_steps"))
@@ -109,7 +109,7 @@ class AgentTraining:
             start = profile.start if self._hosts.is_first else None
             profiler = Profiler(workdir, start, profile.steps, profile.server_port)
             stack.callback(profiler.close)
-            self._say_what_runs(system)
+            self._print_overview(system)
             # Several hosts stop together, after an update.
             stopped = (lambda: stop.requested) if self._hosts.count == 1 else never
             try:
@@ -142,7 +142,7 @@ class AgentTraining:
             system.learner.step(batch)
             # The first host's clock decides for all.
             save, log = (due() and self._hosts.is_first for due in (clock.save_is_due, clock.log_is_due))
-            agreement.say([batch.num_steps, int(stop.requested), int(save), int(log)])
+            agreement.launch([batch.num_steps, int(stop.requested), int(save), int(log)])
             records.add(clock.steps + batch.num_steps, batch)
         records.end(stream)
 
@@ -151,7 +151,7 @@ class AgentTraining:
         clock = self.clock
         system.learner.settle()
         # Before anything is launched or saved: neither may come behind an update that ends the run.
-        records.look()
+        records.read_update()
         agreed = agreement.result()
         if agreed is None:
             return False
@@ -177,16 +177,16 @@ class AgentTraining:
         self._hosts.require_equal(latest, where)
         return None if latest is None else Snapshot(checkpoints, latest)
 
-    def _say(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         if self._hosts.is_first:
             print(line, file=sys.stderr, flush=True)
 
-    def _say_what_runs(self, system: System) -> None:
+    def _print_overview(self, system: System) -> None:
         nodes, config = self._hosts.gather(socket.gethostname()), self._config
         size = sum(leaf.size for leaf in jax.tree.leaves(system.learner.state.params))
         manner, *_ = (source.actors.remark() for source in system.sources)
         devices = settings.learner_devices(config), settings.actor_devices(config)
-        self._say(overview(config, size, *devices, nodes, manner))
+        self._print(overview(config, size, *devices, nodes, manner))
 
 
 def overview(

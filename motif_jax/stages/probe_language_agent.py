@@ -78,7 +78,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
                     if stop.requested:
                         return EXIT_CODE
                     policy, _ = agent_policy.load(config.policy, str(step))
-                    files.look(policy.params, number, step)
+                    files.write(policy.params, number, step)
                     progress.update(number + 1)
         finally:
             files.close()

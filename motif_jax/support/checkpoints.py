@@ -204,7 +204,7 @@ class Checkpoints:
         if (
             what and (self._folder / str(step)).exists()
         ):  # not removed meanwhile by a training that is resumed
-            _tell_once(f"{self._folder / str(step)} is damaged ({what}) and left out")
+            _warn_once(f"{self._folder / str(step)} is damaged ({what}) and left out")
         return not what
 
     def latest(self, all_damaged_is_none: bool = False) -> int | None:
@@ -368,7 +368,7 @@ class Checkpoints:
 _warned: set[str] = set()
 
 
-def _tell_once(line: str) -> None:
+def _warn_once(line: str) -> None:
     """Prints a warning once in a process, on the first host."""
     if line not in _warned and jax.process_index() == 0:
         _warned.add(line)

@@ -104,11 +104,11 @@ def test_what_was_allowed_at_its_time_ends_no_run() -> None:
     batch = cast("Batch", None)
     guard = Guard(skip, None, {})
     for number in range(2):
-        guard.look(cast("Learner", SimpleNamespace(failures=[Failure(number, ["loss/total"], batch)])))
+        guard.check(cast("Learner", SimpleNamespace(failures=[Failure(number, ["loss/total"], batch)])))
     assert not guard.exceeded
     guard = Guard(stop, None, guard.progress())
     guard.require(100)
-    guard.look(cast("Learner", SimpleNamespace(failures=[Failure(7, ["loss/total"], batch)])))
+    guard.check(cast("Learner", SimpleNamespace(failures=[Failure(7, ["loss/total"], batch)])))
     again = Guard(stop, None, guard.progress())
     for ended in (guard, again):
         with pytest.raises(UserError, match=r"update 7 is not finite: loss/total; checkpoint 100 .* above 3"):

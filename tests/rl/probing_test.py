@@ -50,10 +50,10 @@ def test_files_have_a_line_an_update_and_lose_what_is_done_again(asked: Any, tmp
     _, _, params, made = asked
     files = probing.ProbeFiles(tmp_path, made, None, clauses_every=2, published=True)
     for update in range(3):
-        files.look(params, update, 64 * update)
+        files.write(params, update, 64 * update)
     files.close()
     files = probing.ProbeFiles(tmp_path, made, (2, 128), clauses_every=2, published=True)
-    files.look(params, 2, 128)
+    files.write(params, 2, 128)
     files.close()
     lines = [json.loads(line) for line in (tmp_path / probing.LINES).read_text().splitlines()]
     assert [(line["update"], line["step"]) for line in lines] == [(0, 0), (1, 64), (2, 128)]
