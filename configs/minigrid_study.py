@@ -58,7 +58,6 @@ _CORRIDOR = {
     name: f"{_KEYCORRIDOR} {_DOORKEY[name].replace('reward_defaultgoal', 'reward_keycorridor')}"
     for name in ("task", "random", "intrinsic", "both")
 }
-_PREPARE = _prepare()
 _TABLES = {
     "doorkey": "doorkey_task,doorkey_random,doorkey_intrinsic,doorkey_both",
     "controls": "doorkey_both,doorkey_alike,doorkey_count,doorkey_shuffled1,doorkey_shuffled2,doorkey_shuffled3",
@@ -70,8 +69,7 @@ BASE = {
     "seeds": 5,
     "rows": "docs/studies/minigrid.jsonl",
     "page": "docs/results_minigrid.md",
-    "prepare": _PREPARE,
-    "prepare_order": ",".join(_PREPARE),
+    "prepare": _prepare(),
     "training": "configs/train_agent.py:minigrid",
     "methods": {f"doorkey_{name}": flags for name, flags in _DOORKEY.items()}
     | {f"keycorridor_{name}": flags for name, flags in _CORRIDOR.items()},
@@ -80,7 +78,6 @@ BASE = {
     # Flags of the games of one method.
     "games": {f"{level}_random": "--config.policy=random" for level in ("doorkey", "keycorridor")},
     "tables": _TABLES,
-    "table_order": ",".join(_TABLES),
     "curves": dict.fromkeys(_TABLES, "success"),
     "claims": "doorkey_both > doorkey_task + 0.3: success; doorkey_both > doorkey_random + 0.3: success; "
     "doorkey_intrinsic > doorkey_random + 0.3: through_door; doorkey_both > doorkey_intrinsic + 0.3: success; "
@@ -96,7 +93,6 @@ DEMO = {
     "rows": "{workdir}/rows.jsonl",
     "page": "",
     "tables": {"doorkey": "doorkey_task,doorkey_random,doorkey_both"},
-    "table_order": "doorkey",
     "curves": {"doorkey": "success"},
     "claims": "doorkey_both > doorkey_task + 0.3: success",
 }

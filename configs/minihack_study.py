@@ -53,11 +53,9 @@ def _study() -> dict[str, Any]:
             claims.append(f"{name}_both > {name}_{other}: success")
     return {
         "prepare": prepare,
-        "prepare_order": ",".join(prepare),
         "methods": methods,
         "games": {f"{name}_random": "--config.policy=random" for name in tables},
         "tables": tables,
-        "table_order": ",".join(tables),
         "curves": dict.fromkeys(tables, "success"),
         "claims": "; ".join(claims),
     }

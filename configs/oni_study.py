@@ -28,7 +28,6 @@ BASE = {
         "labels": f"configs/annotate.py:quickstart {_DATASET} --config.store_dir={{workdir}}/store",
         "reward": f"configs/train_reward.py:quickstart {_DATASET} --config.annotator=lexicon_msg_defaultgoal",
     },
-    "prepare_order": "dataset,labels,reward",
     # A small network, 40 environments. Published coefficients of retrieval on the score task.
     "training": "configs/oni.py:quickstart --config.train_for_env_steps=500000 --config.environment.max_episode_steps=1000 "
     "--config.reward.extrinsic_coefficient=0.1 --config.reward.intrinsic_coefficient=0.4 "
@@ -49,7 +48,6 @@ BASE = {
         "kinds": "none,retrieval,classification,ranking,bag_of_words,motif",
         "a_tenth": "frequent,newest,uncertain,uncertain_of_five",
     },
-    "table_order": "kinds,a_tenth",
     "evaluation": "configs/evaluate.py --config.policy=agent --config.reward.dir= --config.seed=77003 --config.episodes=300 "
     "--config.lanes=64",
     # Of judged, score, dlvl, scout, kills, gold, success those that all lines of a table have.
@@ -61,8 +59,7 @@ SMOKE = {
     "page": "",
     "prepare_order": "",
     "training": "configs/oni.py:smoke --config.train_for_env_steps=1024 --config.annotator.store_dir={run}/store",
-    "tables": {**BASE["tables"], "kinds": "none,retrieval"},
-    "table_order": "kinds",
+    "tables": {"kinds": "none,retrieval"},
     "evaluation": "configs/evaluate.py:smoke --config.policy=agent --config.reward.dir=",
     "resamples": 100,
 }

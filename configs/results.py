@@ -41,7 +41,7 @@ def _methods(steps: dict[str, int]) -> dict[str, Any]:
             methods |= {method: f"{steps_of} {flags}" for method, flags in listed.items()}
             tables[f"{task}{suffix}"] = ",".join(listed)
             curves[f"{task}{suffix}"] = _CURVES[task]
-    return {"methods": methods, "tables": tables, "table_order": ",".join(tables), "curves": curves}
+    return {"methods": methods, "tables": tables, "curves": curves}
 
 
 def _prepare(variant: str) -> dict[str, str]:
@@ -65,7 +65,6 @@ def _laptop() -> dict[str, Any]:
         "methods": methods,
         "games": games,
         "tables": {task: f"{task}_laptop,{task}_random" for task in _TASKS},
-        "table_order": ",".join(_TASKS),
         "curves": _CURVES,
     }
 
@@ -90,7 +89,6 @@ BASE = {
     "rows": "docs/studies/results.jsonl",
     "page": "docs/results.md",
     "prepare": _prepare(":quickstart"),
-    "prepare_order": "dataset,labels,reward",
     # The smaller of the two published convolutions: a quarter of the arithmetic, and a third more steps in the same time.
     "training": "configs/train_agent.py:quickstart --config.environment.max_episode_steps=1000 "
     "--config.network.image_encoder=convnet_impala",
@@ -132,7 +130,6 @@ VARIANTS = {
         "--config.algorithm.minibatches=1 --config.algorithm.exploration_coefficient=0.003 --config.actors.envs_per_worker=40",
         "methods": _CHANGES,
         "tables": {"changed": ",".join(_CHANGES)},
-        "table_order": "changed",
         "curves": {"changed": "success"},
         "measures": "success,scout,score",
     },
@@ -144,7 +141,6 @@ VARIANTS = {
         "training": "configs/train_agent.py:smoke --config.train_for_env_steps=1024",
         "methods": {f"{task}_task": f"--config.environment.name={name}" for task, name in _TASKS.items()},
         "tables": {"smoke": "score_task,staircase_task"},
-        "table_order": "smoke",
         "curves": {"smoke": "score"},
         "evaluation": "configs/evaluate.py:smoke --config.policy=agent --config.reward.dir=",
         "resamples": 100,

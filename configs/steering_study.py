@@ -48,14 +48,12 @@ BASE = {
     "rows": "docs/studies/steering.jsonl",
     "page": "docs/tutorials/steer.md",
     "prepare": _PREPARE,
-    "prepare_order": ",".join(_PREPARE),
     "training": "configs/train_agent.py:steering",
     "methods": _METHODS,
     "evaluation": "configs/evaluate.py --config.policy=agent --config.reward.dir= --config.seed=77003 --config.episodes=300 "
     "--config.lanes=64",
     "games": {"random": "--config.policy=random"},  # its games are played by the random policy
     "tables": {"goals": "combat,gold,default,score,random"},
-    "table_order": "goals",
     "claims": "; ".join(
         f"{goal} > {other}: {measure}"
         for goal, measure in _GOALS.items()

@@ -269,6 +269,8 @@ def study(base: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]) ->
         if (variant or "") not in variants:
             raise unknown_variant(variant, variants)
         values = {**base, **variants[variant or ""]}
+        for order, named in (("prepare_order", "prepare"), ("table_order", "tables")):
+            values.setdefault(order, ",".join(values[named]))
         own = {name: value for name, value in values.items() if isinstance(value, Mapping)}
         return update(
             section(STUDY | own), {name: value for name, value in values.items() if name not in own}
