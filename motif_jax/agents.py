@@ -22,7 +22,7 @@ import gymnasium
 import numpy as np
 
 from motif_jax.rollouts.episode_worker import PlayedEpisode
-from motif_jax.rollouts.episodes import How, play_episodes
+from motif_jax.rollouts.episodes import PlaySettings, play_episodes
 from motif_jax.rollouts.evaluation_setup import EvalSetup, of_folder, open_setup
 from motif_jax.rollouts.policies import choose_actions, log_softmax, masked
 from motif_jax.support import entry_points, hub, seeds
@@ -213,6 +213,6 @@ def play(
     if unknown := sorted(set(keep_fields) - set(setup.spec.observation)):
         shown = ", ".join(sorted(setup.spec.observation))
         raise UserError(f"keep_fields: {setup.environment} has no {', '.join(unknown)}: it has {shown}")
-    how = How(workers, keep_fields=tuple(keep_fields), greedy=greedy)
+    how = PlaySettings(workers, keep_fields=tuple(keep_fields), greedy=greedy)
     numbers = [seeds.derive(seed, "evaluate", index) for index in range(episodes)]
     return play_episodes(setup.environment, setup.options, numbers, setup.policy, how)

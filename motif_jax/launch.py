@@ -22,9 +22,7 @@ if __name__ == "__main__":
 import ast
 import contextlib
 import difflib
-import importlib
 import os
-import pkgutil
 import re
 import runpy
 import sys
@@ -36,7 +34,7 @@ from absl import app, flags, logging
 from ml_collections import ConfigDict, FieldReference, config_flags
 from ml_collections.config_flags import config_path
 
-from motif_jax import schema
+from motif_jax import schema, stages
 from motif_jax.support import cluster, entry_points, memory_limit, resources
 from motif_jax.support.config import dotted, flat
 from motif_jax.support.errors import UserError, printable
@@ -66,14 +64,8 @@ _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of this run; the same fo
 _PRINT_CONFIG = flags.DEFINE_bool("print_config", False, "Print the config with all flags applied, and stop.")
 
 
-def stage_names() -> list[str]:
-    """The stages that there are, by the names of their modules."""
-    package = importlib.import_module("motif_jax.stages")
-    return sorted(module.name for module in pkgutil.iter_modules(package.__path__))
-
-
 def _usage() -> str:
-    return USAGE.format(stages=", ".join(stage_names()))
+    return USAGE.format(stages=", ".join(stages.names()))
 
 
 def _fail(message: str) -> NoReturn:
@@ -317,9 +309,9 @@ def _main(arguments: Sequence[str]) -> int:
 
     try:
         stage_name = config.get("stage")
-        if stage_name not in stage_names():
-            raise UserError(f"config.stage={stage_name}: must be one of {', '.join(stage_names())}")
-        stage = importlib.import_module(f"motif_jax.stages.{stage_name}")
+        if stage_name not in stages.names():
+            raise UserError(f"config.stage={stage_name}: must be one of {', '.join(stages.names())}")
+        stage = stages.module(stage_name)
         needs_workdir = getattr(stage, "NEEDS_WORKDIR", True)
         if needs_workdir and not _WORKDIR.value:
             raise UserError("--workdir is missing: the folder where this run lies, e.g. --workdir=runs/a")

@@ -12,7 +12,7 @@ import pytest
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from motif_jax import benchmarks, launch
+from motif_jax import benchmarks, launch, stages
 from motif_jax.support.errors import UserError
 from tests import prose
 
@@ -202,7 +202,7 @@ def test_the_stage_table_has_every_stage() -> None:
     text = (REPOSITORY / "docs" / "stages.md").read_text(encoding="utf-8")
     table = text[text.index("| stage | does | command |") :].split("\n\n")[0]
     named = [line.split("`")[1] for line in table.splitlines()[2:]]
-    assert sorted(named) == launch.stage_names()
+    assert sorted(named) == stages.names()
     for name, line in zip(named, table.splitlines()[2:], strict=True):
         config = re.search(r"`(?:--config=configs/([a-z_]+)\.py)?(?::([a-z_]+))?", line.split("|")[3])
         stage, variant = config.groups() if config else (None, None)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 import pytest
 from ml_collections import ConfigDict
 
-from motif_jax import schema
+from motif_jax import schema, stages
 from motif_jax.support.errors import UserError
 from tests.stage_inputs import CONFIGS, Inputs, ready, variants
 
@@ -29,7 +28,7 @@ def check(config: ConfigDict, workdir: Path) -> str | None:
     """What the launcher says of a config; None where it would begin."""
     try:
         schema.validate(config)
-        importlib.import_module(f"motif_jax.stages.{config.stage}").check(config, workdir)
+        stages.module(config.stage).check(config, workdir)
     except UserError as error:
         return str(error)
     finally:

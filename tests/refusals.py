@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 import pytest
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from motif_jax import launch, schema
+from motif_jax import launch, schema, stages
 from motif_jax.support import entry_points
 from motif_jax.support.errors import UserError
 
@@ -32,7 +31,7 @@ def config_of(config: str, *given: str) -> ConfigDict:
 def refusal(config: str, workdir: Path, *given: str) -> str:
     """The line that `--config=configs/CONFIG --workdir=WORKDIR GIVEN...` ends with."""
     meant = config_of(config, *given)
-    stage = importlib.import_module(f"motif_jax.stages.{meant.stage}")
+    stage = stages.module(meant.stage)
 
     def check() -> None:
         schema.validate(meant)

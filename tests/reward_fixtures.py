@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import importlib
 import os
 import runpy
 import subprocess
@@ -14,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from ml_collections import ConfigDict
 
+from motif_jax import stages
 from motif_jax.datasets.pairs.writer import write_pairs
 from tests.compiling import QUICKLY
 
@@ -80,7 +80,7 @@ def run_stage(stage: str, workdir: Path, variant: str = "smoke", **values: objec
 
 def run_config(config: ConfigDict, workdir: Path) -> Path:
     """Runs the stage of `config` in this process; returns its folder."""
-    module = importlib.import_module(f"motif_jax.stages.{config.stage}")
+    module = stages.module(config.stage)
     module.check(config, workdir)
     assert not module.run(config, workdir)
     return workdir

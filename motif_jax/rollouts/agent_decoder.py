@@ -20,9 +20,7 @@ from motif_jax.support.errors import UserError
 class AgentDecoder:
     """Implements `text_programs.DecoderPolicy`: the policy's logits, V of the online trunk, Q of the target.
 
-    Attributes:
-      network: the agent's parts.
-      q_min, q_max: the target Q is clipped to, where training clips it.
+    The target Q is clipped to q_min and q_max, as in training.
     """
 
     network: TextAgentNetwork

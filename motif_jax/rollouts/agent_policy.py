@@ -178,18 +178,14 @@ def _fresh_params(config: ConfigDict, network: PolicyNetwork) -> Any:
 def load(
     folder: str | Path, checkpoint: str = "latest", environment: str | None = None
 ) -> tuple[AgentPolicy, int]:
-    """Reads an agent run.
+    """Returns the policy of an agent run and the step of its checkpoint.
 
     Args:
       checkpoint: 'latest', 'best', or a step; 0 is the agent as it was before its first update.
       environment: plays there in place of the training's task; it must show the same fields.
 
-    Returns:
-      The policy and the step of its checkpoint.
-
     Raises:
-      UserError: the folder is not an agent run, has no such checkpoint, one that is not finite, or does not fit the
-        environment.
+      UserError: no agent run, no such checkpoint, one that is not finite, or one that does not fit the environment.
     """
     config = read_config(folder)
     trained_on, options = environment_of(config)
@@ -203,9 +199,6 @@ def load(
 
 def restore(folder: str | Path, checkpoint: str, network: PolicyNetwork) -> tuple[Any, int]:
     """Reads the parameters of `network` from an agent run, with what is frozen; returns them and the step of their checkpoint.
-
-    Args:
-      network: of the run's config.
 
     Raises:
       UserError: see `load`, or it was learned with another tokenizer or base model.

@@ -16,8 +16,8 @@ import numpy as np
 
 from motif_jax.envs import registry
 from motif_jax.rollouts import agent_policy
-from motif_jax.rollouts.episodes import How, play_episodes
-from motif_jax.support.config import is_natural
+from motif_jax.rollouts.episodes import PlaySettings, play_episodes
+from motif_jax.support.config import is_natural, listed
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_save_npy
 
@@ -50,7 +50,7 @@ def resolve(agents: str) -> list[CollectingAgent]:
       UserError: a folder is not an agent run, or has no such checkpoint.
     """
     found: list[CollectingAgent] = []
-    for entry in (part.strip() for part in agents.split(",") if part.strip()):
+    for entry in listed(agents):
         folder, which = _split(entry)
         agent_policy.read_config(folder)
         with agent_policy.open_checkpoints(folder) as checkpoints:
@@ -69,7 +69,6 @@ def resolve(agents: str) -> list[CollectingAgent]:
 
 
 def _split(entry: str) -> tuple[str, str]:
-    """The folder and which of its checkpoints: behind the last @, which is part of a name in a path or of a folder that is there."""
     folder, at, which = entry.rpartition("@")
     if at and (which in ("", "latest", "best", "all") or is_natural(which)):
         return folder, which or "latest"
@@ -92,14 +91,13 @@ def play(
     episodes: Sequence[int],
     seeds: Sequence[int],
     actions_file: Callable[[int], Path],
-    how: How,
+    how: PlaySettings,
     stop: Any,
 ) -> Iterator[int]:
     """Plays `episodes` with `agent` and writes their actions; yields each episode's index when it is done.
 
     Args:
-      environment: the collection's task.
-      seeds: seeds of episodes 0, 1, ..., at least up to the last of `episodes`.
+      seeds: of episodes 0, 1, ..., at least up to the last of `episodes`.
       actions_file: episode -> the file that its actions go to.
 
     Raises:

@@ -36,9 +36,9 @@ class Wanted:
     """The requirements of a dataset.
 
     Attributes:
-      plan: of the recordings; its seed is that of every draw, its folder where the chunks are kept meanwhile.
+      plan: its seed is that of every draw, its folder holds the chunks meanwhile.
       players: player -> weight.
-      policies: player -> what chooses its actions, for those that are no agents.
+      policies: player -> what chooses its actions, except for agents.
     """
 
     plan: SamplingPlan
@@ -78,13 +78,10 @@ class Collection:
         self._steps = 0
 
     def run(self, meta: Mapping[str, Any]) -> bool:
-        """Plays until there are enough pairs and writes them; False when stopped before the dataset was whole.
-
-        `meta` goes into dataset.json.
+        """Plays until there are enough pairs and writes them with `meta`; False when stopped before that.
 
         Raises:
-          UserError: the first few hundred games are all shorter than a sub-sequence, or the first ten thousand captions equal
-            where pairs of equal ones are left out.
+          UserError: all of the first games are shorter than a sub-sequence, or all captions are equal and such pairs are dropped.
         """
         num_pairs = self._wanted.num_pairs
         rows = 2 * num_pairs
@@ -158,10 +155,9 @@ class Collection:
         return self._actions / f"{episode:08d}.npy"
 
     def _play_agents(self, rows: int, progress: Progress) -> int:
-        """Has the agents play the next episodes that are theirs; returns the index up to which all are there."""
         # jax is needed from here on, and only for agents.
         from motif_jax.rollouts import agents
-        from motif_jax.rollouts.episodes import How
+        from motif_jax.rollouts.episodes import PlaySettings
 
         end = self._ahead(rows)
         game_seeds = [self._players.seed(episode) for episode in range(end)]
@@ -182,7 +178,7 @@ class Collection:
                 theirs,
                 game_seeds,
                 self._actions_file,
-                How(self._workers, self._lanes),
+                PlaySettings(self._workers, self._lanes),
                 self._stop,
             )
             for number, _ in enumerate(played, 1):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -28,11 +27,7 @@ _PART = re.compile(r"(\d{8})\.parquet")
 
 @dataclass(frozen=True)
 class DialoguePlan:
-    """A collection of `count` dialogues (or groups of them) in parts of `size` in a folder.
-
-    Attributes:
-      seed: every draw follows from it and the part's number.
-    """
+    """A collection of `count` dialogues (or groups) in parts of `size`; draws follow from the seed and the part's number."""
 
     task: str
     options: Mapping[str, Any]
@@ -88,10 +83,7 @@ def collect(
     stop: Interruption,
     finish: Callable[[Path], None] = lambda folder: None,
 ) -> bool:
-    """Draws what is not there yet and writes dialogues.parquet and dialogues.json; False when it was stopped before that.
-
-    Args:
-      finish: makes further files in the folder once the dialogues are there.
+    """Draws what is missing, writes dialogues.parquet, calls `finish`, writes dialogues.json; False when stopped before that.
 
     Raises:
       UserError: processes die of the same part again and again.
@@ -130,9 +122,7 @@ def _record(
     def lost(part: int) -> None:
         raise UserError(f"part {part} ended {MAX_DEATHS} processes that drew it: see their output above")
 
-    running = run_jobs(DialogueRecorder, {"plan": plan}, jobs, workers, stop, lost, plan.patient)
-    with contextlib.closing(running) as drawn:
-        yield from drawn
+    yield from run_jobs(DialogueRecorder, {"plan": plan}, jobs, workers, stop, lost, plan.patient)
 
 
 class DialogueTotals:

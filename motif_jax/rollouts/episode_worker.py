@@ -21,12 +21,11 @@ class PlayedEpisode:
     """One played episode. Row t belongs to the observation on which action t was chosen.
 
     Attributes:
-      index: the episode's place in the list of seeds.
-      seed: the seed that determines its game and its random actions.
+      index: of its seed.
       actions: int32 [T].
       rewards: float32 [T], the task's, unscaled.
       end: 1 terminated, 2 truncated (the step limit).
-      info: numbers of the environment's `episode_info()`.
+      info: the environment's `episode_info()`.
       texts: uint8 [D, L], the distinct texts seen, None where the environment has no text field.
       text_index: int32 [T], row of `texts`.
       text_count: int32 [T], how often that text was seen in the episode, this step included.

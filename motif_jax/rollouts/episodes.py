@@ -32,12 +32,10 @@ from motif_jax.support.errors import UserError
 
 DEFAULT_LANES = 32
 
-__all__ = ["DEFAULT_LANES", "How", "PlayedEpisode", "play_episodes"]
+__all__ = ["DEFAULT_LANES", "PlaySettings", "PlayedEpisode", "play_episodes"]
 
 
 class _Lane:
-    """The state of one lane: its episode and those that follow."""
-
     def __init__(self, todo: Collection[tuple[int, int]]) -> None:
         self.todo = deque(todo)
         self.index = self.seed = -1
@@ -153,14 +151,14 @@ class _LanePool:
 
 
 @dataclasses.dataclass(frozen=True)
-class How:
+class PlaySettings:
     """How episodes are played.
 
     Attributes:
-      lanes: how many episodes of a `BatchPolicy` are played at a time, an even number; it decides the batch of the
-        network (lanes / 2) and by that the last bits of its results.
+      lanes: episodes of a `BatchPolicy` that are played at a time, an even number; the network's batch is lanes / 2,
+        which decides the last bits of its results.
       keep_fields: observation fields that the records keep for every step.
-      keep_probabilities: records of a `BatchPolicy` keep the probabilities of all actions at every step.
+      keep_probabilities: whether records keep the probabilities of all actions, too.
     """
 
     workers: int
@@ -176,12 +174,10 @@ class How:
 
 @dataclasses.dataclass(frozen=True)
 class _Order:
-    """The arguments of `play_episodes`."""
-
     environment: str
     options: dict[str, Any]
     todo: list[tuple[int, int]]
-    how: How
+    how: PlaySettings
     stop: Any
     on_death: Any
 
@@ -265,7 +261,7 @@ def play_episodes(
     options: Mapping[str, Any],
     episode_seeds: Sequence[int],
     policy: Any,
-    how: How,
+    how: PlaySettings,
     *,
     skip: Collection[int] = (),
     stop: Any = None,
@@ -277,7 +273,6 @@ def play_episodes(
     and actions. Worker processes end with the generator: exhaust it or close it.
 
     Args:
-      options: the environment's options.
       episode_seeds: one seed an episode; its position is the episode's index.
       skip: indices of episodes that are not played (they are there already).
       stop: an object whose attribute `requested`, once true, ends the generator early.

@@ -46,10 +46,10 @@ class EvalAgent:
     Attributes:
       base: where it was trained, or is asked to play.
       abilities: of `READS` and `CHOOSES_WORDS`.
-      policy: makes what plays in a place, for `episodes.play_episodes`.
+      policy: makes the policy of a place.
       checkpoint: step of the agent's checkpoint, None for other players.
-      room: the longest prompt that it can read in tokens, None without end.
-      read: digests of files that it reads in every start, its checkpoint among them, by what they are.
+      room: tokens of the longest prompt that it can read, None without end.
+      read: digests of the files that it reads, by what they are.
     """
 
     name: str
@@ -61,8 +61,30 @@ class EvalAgent:
     read: Mapping[str, str] = field(default_factory=dict)
 
 
-def open_pinned(config: ConfigDict, workdir: Path) -> EvalAgent:
-    """Opens the agent of `config`, with the checkpoint that a run in `workdir` began with: its training may resume meanwhile.
+@dataclass(frozen=True)
+class AgentRequest:
+    """Who is asked to play BabyAI-Text.
+
+    Attributes:
+      policy: 'random', 'bot', 'zero_shot', an agent's run folder, or module:Class.
+      environment, network: sections of train_language_agent's config; an agent keeps its training's but for the level.
+      seed: of the new parameters of 'zero_shot'.
+    """
+
+    policy: str
+    checkpoint: str
+    environment: Mapping[str, Any]
+    network: Mapping[str, Any]
+    seed: int
+    greedy: bool = False
+
+    @property
+    def level(self) -> str | None:
+        return self.environment["name"]
+
+
+def open_pinned(request: AgentRequest, workdir: Path) -> EvalAgent:
+    """Opens the agent of `request`, with the checkpoint that a run in `workdir` began with: its training may resume meanwhile.
 
     Raises:
       UserError: as of `open_agent`, or files that it reads are not those that the run began with, or it cannot be greedy.
@@ -72,14 +94,14 @@ def open_pinned(config: ConfigDict, workdir: Path) -> EvalAgent:
     checkpoint, digests = before.get("checkpoint"), before.get("read", {})
     if not (checkpoint is None or type(checkpoint) is int) or not isinstance(digests, dict):
         raise UserError(f"{path} is damaged (no checkpoint or no digests): {_REMEDY}")
-    agent = open_agent(config, checkpoint)
+    agent = open_agent(request, checkpoint)
     changed = [name for name, digest in digests.items() if agent.read.get(name) != digest]
     if changed:
         raise UserError(
             f"{agent.name} has another {' and another '.join(changed)} than when {workdir} started: restore the previous one, "
             "or choose another --workdir"
         )
-    evaluation_setup.check_greedy(config, agent.policy(agent.base))
+    evaluation_setup.check_greedy(request.policy, request.greedy, agent.policy(agent.base))
     return agent
 
 
@@ -88,52 +110,42 @@ def pin(workdir: Path, agent: EvalAgent) -> None:
     atomic_write_json(workdir / PLAN, {"checkpoint": agent.checkpoint, "read": dict(agent.read)})
 
 
-def open_agent(config: ConfigDict, pinned: int | None = None) -> EvalAgent:
-    """Loads what `config.policy` names.
-
-    Raises:
-      UserError: it is nobody, or does not fit the environment.
-    """
-    name = config.policy
+def open_agent(request: AgentRequest, pinned: int | None = None) -> EvalAgent:
+    """Loads what `request.policy` names; UserError where there is no such policy, or it does not fit the environment."""
+    name = request.policy
     is_plain = name in (policies.RANDOM, policies.BOT) or policies.is_outside(name)
     allowed = f"{', '.join(_NAMED)}, the folder of an agent run, or module:Class"
     is_folder = bool(name) and Path(name).is_dir()
     checks.require(name in _NAMED or is_plain or is_folder, "policy", name, allowed)
-    level = config.environment.name
+    level = request.level
     allowed = f"a level of BabyAI-Text; {levels_in_words()}"
     checks.require(level is None or catalogue.find(level) is not None, "environment.name", level, allowed)
     if is_plain:
-        return _without_network(config)
-    return _zero_shot(config) if name == ZERO_SHOT else _trained(config, pinned)
+        return _without_network(request)
+    return _zero_shot(request) if name == ZERO_SHOT else _trained(request, pinned)
 
 
-def _asked(config: ConfigDict) -> ConfigDict:
+def _asked(request: AgentRequest) -> ConfigDict:
     training = resources.config("train_language_agent")
-    default = training.environment.name
-    training.environment = config.environment.copy_and_resolve_references()
-    training.environment.name = config.environment.name or default
-    training.network = config.network.copy_and_resolve_references()
+    level = request.level or training.environment.name
+    training.environment = ConfigDict({**request.environment, "name": level})
+    training.network = ConfigDict(request.network)
     return training
 
 
-def _plain_base(config: ConfigDict) -> PlayedLevel:
-    asked = _asked(config)
+def _without_network(request: AgentRequest) -> EvalAgent:
+    asked = _asked(request)
     options = asked.environment.babyai_text.to_dict()
     options["max_episode_steps"] = asked.environment.max_episode_steps
-    registry.spec(asked.environment.name, **options)
-    return PlayedLevel(asked.environment.name, options)
-
-
-def _without_network(config: ConfigDict) -> EvalAgent:
-    base = _plain_base(config)
+    spec = registry.spec(asked.environment.name, **options)
     policy: Any = policies.RandomPolicy()
-    if config.policy == policies.BOT:
-        policy = policies.BotPolicy()
-        base = PlayedLevel(base.environment, {**base.options, "fields": ["bot_action"]})
-    elif config.policy != policies.RANDOM:
-        policy = policies.from_outside(config.policy, registry.spec(base.environment, **base.options))
-    abilities = frozenset({CHOOSES_WORDS} if config.policy == policies.RANDOM else ())
-    return EvalAgent(config.policy, base, abilities, lambda _: policy)
+    if request.policy == policies.BOT:
+        policy, options = policies.BotPolicy(), {**options, "fields": ["bot_action"]}
+    elif request.policy != policies.RANDOM:
+        policy = policies.from_outside(request.policy, spec)
+    abilities = frozenset({CHOOSES_WORDS} if request.policy == policies.RANDOM else ())
+    base = PlayedLevel(asked.environment.name, options)
+    return EvalAgent(request.policy, base, abilities, lambda _: policy)
 
 
 def _abilities(config: ConfigDict) -> frozenset[str]:
@@ -141,11 +153,11 @@ def _abilities(config: ConfigDict) -> frozenset[str]:
     return frozenset(found | ({CHOOSES_WORDS} if agent_networks.takes_any_actions(config) else set()))
 
 
-def _zero_shot(config: ConfigDict) -> EvalAgent:
+def _zero_shot(request: AgentRequest) -> EvalAgent:
     from motif_jax.language import weights
     from motif_jax.language.text import fetch
 
-    asked = _asked(config)
+    asked = _asked(request)
     agent_networks.check(asked)
     allowed = "'score': the head of a model that was never trained knows nothing"
     checks.require(agent_networks.takes_any_actions(asked), "network.policy", asked.network.policy, allowed)
@@ -154,24 +166,24 @@ def _zero_shot(config: ConfigDict) -> EvalAgent:
         f"{asked.network.model} before any training",
         base,
         _abilities(asked),
-        _policies(asked, base, lambda network: network.init(jax.random.key(config.seed))),
+        _policies(asked, base, lambda network: network.init(jax.random.key(request.seed))),
         room=agent_networks.prompt_room(asked),
         read={**agent_networks.read_anew(asked), "model": weights.digest(fetch(asked.network.model))},
     )
 
 
-def _trained(config: ConfigDict, pinned: int | None) -> EvalAgent:
-    folder, which = config.policy, config.agent.checkpoint
+def _trained(request: AgentRequest, pinned: int | None) -> EvalAgent:
+    folder, which = request.policy, request.checkpoint
     evaluation_setup.check_checkpoint(which)
     trained = agent_policy.read_config(folder)
     name, options = agent_policy.environment_of(trained)
     spec = registry.spec(name, **options)
     checks.require(spec.family == "BabyAI-Text", "policy", folder, f"an agent of BabyAI-Text, not of {name}")
-    _refuse_other_options(config, folder)
-    if config.environment.name is not None:
+    _refuse_other_options(request, folder)
+    if request.level is not None:
         spoken = language_options(PlayedLevel(name, options))
-        options = catalogue.options_elsewhere(options, name, config.environment.name) | spoken
-        name = config.environment.name
+        options = catalogue.options_elsewhere(options, name, request.level) | spoken
+        name = request.level
     network = agent_networks.make(trained, spec)
     params, step = agent_policy.restore(folder, which if pinned is None else str(pinned), network)
     base = PlayedLevel(name, options)
@@ -199,7 +211,7 @@ def refused_after(config: ConfigDict) -> dict[str, str]:
     """
     if catalogue.find(config.environment.name) is None:
         return {}
-    names = [name.strip() for name in config.tests.split(",") if name.strip()]
+    names = checks.listed(config.tests)
     base = PlayedLevel(config.environment.name, settings.environment_options(config))
     room = agent_networks.prompt_room(config) if agent_networks.reads_prompts(config) else None
     numbers = [seeds.derive(config.seed, "test", index) for index in range(_TRIED_BEFORE)]
@@ -212,9 +224,9 @@ def refused_after(config: ConfigDict) -> dict[str, str]:
     return takeable(names, wanted, place, make, numbers, "network.prompt_tokens")[1]
 
 
-def _refuse_other_options(config: ConfigDict, folder: str) -> None:
-    given = {"environment": config.environment.to_dict(), "network": config.network.to_dict()}
+def _refuse_other_options(request: AgentRequest, folder: str) -> None:
     own = resources.config("test_language_agent")
+    given = {"environment": {**request.environment}, "network": {**request.network}}
     usual = {"environment": own.environment.to_dict(), "network": own.network.to_dict()}
     for section in (given, usual):
         section["environment"].pop("name")
@@ -227,7 +239,6 @@ def _refuse_other_options(config: ConfigDict, folder: str) -> None:
 def _policies(
     config: ConfigDict, base: PlayedLevel, params: Callable[[Any], Any]
 ) -> Callable[[PlayedLevel], Any]:
-    """Makes policies; places with the same actions and room for a prompt share one, and its compiled programs."""
     made: dict[Any, Any] = {}
     kept: list[Any] = []  # parameters are the same whatever the actions
 

@@ -1,9 +1,9 @@
-"""Which policy plays where, and by which reward it is rated: what evaluate and visualize read from their configs."""
+"""Which policy plays where, and by which reward it is rated."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,22 +20,59 @@ from motif_jax.support.errors import UserError
 
 DEFAULT_ENVIRONMENT = "NetHackScore-v1"
 _NAMED = (policies.RANDOM, policies.FIXED, policies.BOT, policies.AGENT)
-# What a result depends on, of the sections that this module reads.
-IDENTITY = ("policy", "agent", "environment", "reward", "compat")
 _MOTIF = "motif"  # the kind of reward that lies in a folder or file
-# Defaults of the configs for a named reward; an agent's own reward keeps the settings that it trained with.
-_SETTINGS = {"step": None, "normalise": True, "quantile": 0.5, "threshold": "quantile", "count_exponent": 3.0}
+
+
+@dataclass(frozen=True)
+class RewardRequest:
+    """Which intrinsic reward episodes are rated by, see `sections.SCORING`.
+
+    Attributes:
+      dir: None for the agent's own, which keeps the other settings of its training; '' for none.
+    """
+
+    dir: str | None = None
+    step: int | None = None
+    normalise: bool = True
+    quantile: float | None = 0.5
+    threshold: str = "quantile"
+    count_exponent: float = 3.0
+
+
+_SETTINGS = {one.name: one.default for one in fields(RewardRequest) if one.name != "dir"}
+
+
+@dataclass(frozen=True)
+class EvalRequest:
+    """What `open_setup` opens.
+
+    Attributes:
+      policy: see `sections.POLICY`.
+      agent_dir: an agent's run folder; other policies play in its environment.
+      checkpoint: 'latest', 'best' or a step.
+      environment: name and options; None keeps the agent's.
+      compat: the game's switches, where there is no agent.
+      seed: of the shares that are fitted for the policy 'fixed'.
+    """
+
+    policy: str
+    agent_dir: str | None = None
+    checkpoint: str = "latest"
+    environment: Mapping[str, Any] = field(default_factory=lambda: {"name": None})
+    reward: RewardRequest = RewardRequest()
+    compat: Mapping[str, bool] = field(default_factory=dict)
+    greedy: bool = False
+    bot_agreement: bool = False
+    seed: int = 0
 
 
 @dataclass(frozen=True)
 class PinnedVersions:
-    """What a resumed run keeps although its config leaves it open: trainings that resume save newer versions.
+    """What a resumed run keeps where trainings may have saved newer versions; None leaves it to the request.
 
     Attributes:
-      checkpoint: step of the agent's checkpoint, None: as the config says.
-      reward_step: evaluation of the reward, likewise.
       digests: of `EvalSetup`; those that are missing are not compared.
-      shares: of the actions, of the policy 'fixed'; None: they are fitted.
+      shares: of the actions, of the policy 'fixed'.
     """
 
     checkpoint: int | None = None
@@ -50,7 +87,6 @@ class EvalSetup:
 
     Attributes:
       checkpoint: step of the agent's checkpoint, None for other policies.
-      rater: the intrinsic reward, None without one.
       reward: dir, step, normalise, quantile, count_exponent and two_decimals of it, None without one.
       plan: all of this, JSON-able.
       digests: of `agent` and `reward`, where they have one.
@@ -87,70 +123,58 @@ def check_checkpoint(which: str) -> None:
     checks.require(good, "agent.checkpoint", which, "latest, best or a step")
 
 
-def check(config: ConfigDict, pins: PinnedVersions | None = None) -> EvalSetup:
+def check(request: EvalRequest, pins: PinnedVersions | None = None) -> EvalSetup:
     """Opens the setup as `open_setup` does; raises UserError, too, for values that it does not read."""
-    is_known = config.policy in _NAMED or policies.is_outside(config.policy)
+    policy, name = request.policy, request.environment["name"]
+    is_known = policy in _NAMED or policies.is_outside(policy)
     allowed = f"{', '.join(_NAMED)}, the folder of an agent run, or module:Class"
-    is_folder = bool(config.policy) and Path(config.policy).is_dir()
-    checks.require(is_known or is_folder, "policy", config.policy, allowed)
-    check_checkpoint(config.agent.checkpoint)
-    if config.policy == policies.AGENT or config.agent.dir is not None:
-        checks.existing_folder(config, "agent.dir")
-    if config.environment.name is not None and not registry.is_gym(config.environment.name):
-        registry.check(config.environment.name)
-    if config.reward.dir:
-        from motif_jax.rewards.load import check_place
-
-        check_place(config, "reward.dir")
-    setup = open_setup(config, pins)
+    checks.require(is_known or (bool(policy) and Path(policy).is_dir()), "policy", policy, allowed)
+    check_checkpoint(request.checkpoint)
+    if name is not None and not registry.is_gym(name):
+        registry.check(name)
+    setup = open_setup(request, pins)
     if registry.is_gym(setup.environment):
         registry.check(setup.environment, setup.options)
-    check_greedy(config, setup.policy)
+    check_greedy(policy, request.greedy, setup.policy)
     return setup
 
 
-def check_greedy(config: ConfigDict, policy: Any) -> None:
-    """Raises UserError where `config.greedy` is asked of a policy that draws its actions itself."""
-    allowed = f"False: {config.policy} chooses its actions itself, only a network's are drawn"
-    checks.require(not (config.greedy and policy.in_workers), "greedy", config.greedy, allowed)
+def check_greedy(name: str, greedy: bool, policy: Any) -> None:
+    """Raises UserError where `greedy` is asked of a policy, called `name`, that draws its actions itself."""
+    allowed = f"False: {name} chooses its actions itself, only a network's are drawn"
+    checks.require(not (greedy and policy.in_workers), "greedy", greedy, allowed)
 
 
-def open_setup(config: ConfigDict, pins: PinnedVersions | None = None) -> EvalSetup:
-    """Loads what `config` names.
-
-    The random policy, and one from outside, plays in the environment of `config.agent.dir` where that is given. The reward is
-    that of `config.reward.dir`, none where that is empty, and the agent's own where it is None.
-
-    Args:
-      config: with the sections policy, agent, environment, reward, compat.
+def open_setup(request: EvalRequest, pins: PinnedVersions | None = None) -> EvalSetup:
+    """Loads what `request` names.
 
     Raises:
       UserError: a folder is not what it should be, or not what it was when `pins` were made.
     """
-    pins = pins or PinnedVersions()
-    is_outside = policies.is_outside(config.policy)
-    is_folder = not is_outside and config.policy not in _NAMED
-    folder = config.policy if is_folder else config.agent.dir
+    pins, policy_name = pins or PinnedVersions(), request.policy
+    is_outside = policies.is_outside(policy_name)
+    is_folder = not is_outside and policy_name not in _NAMED
+    folder = policy_name if is_folder else request.agent_dir
     if folder is None:
-        agent = _without_agent(config)
+        agent = _without_agent(request)
     else:
-        agent = _of_folder(config, folder, is_folder or config.policy == policies.AGENT, pins)
-    name, options = agent.environment, _own_options(config, agent)
+        agent = _of_folder(request, folder, is_folder or policy_name == policies.AGENT, pins)
+    name, options = agent.environment, _own_options(request, agent)
     owner = f"the agent in {folder}"
-    reward = choose_reward(config.reward, agent.reward, owner, agent.two_decimals, pins.reward_step)
+    reward = choose_reward(request.reward, agent.reward, owner, agent.two_decimals, pins.reward_step)
     if reward is not None:
         from motif_jax.rl import settings
 
         options |= settings.fields_option(name, options, reward)
     spec = registry.spec(name, **options)
-    policy = agent.policy or _policy(config, name, options, spec, pins)
+    policy = agent.policy or _policy(request, name, options, spec, pins)
     plan = {
-        "policy": config.policy if is_outside or agent.step is None else str(folder),
+        "policy": policy_name if is_outside or agent.step is None else str(folder),
         "checkpoint": agent.step,
         "environment": name,
         "options": options,
         "reward": None if reward is None else run_folder.as_plain(reward),
-        **({"shares": policy.shares} if config.policy == policies.FIXED else {}),
+        **({"shares": policy.shares} if policy_name == policies.FIXED else {}),
     }
     rater = None if reward is None else load_rater(reward, spec)
     digests = digests_of(folder, agent.step, reward)
@@ -158,33 +182,34 @@ def open_setup(config: ConfigDict, pins: PinnedVersions | None = None) -> EvalSe
     return EvalSetup(policy, name, options, spec, agent.step, rater, reward, plan, digests)
 
 
-def _policy(config: ConfigDict, name: str, options: Any, spec: EnvironmentSpec, pins: PinnedVersions) -> Any:
-    if config.policy == policies.FIXED:
-        return policies.FixedPolicy(pins.shares or fixed_shares.fit(name, options, config.seed))
-    if policies.is_outside(config.policy):
-        return policies.from_outside(config.policy, spec)
-    return policies.BotPolicy() if config.policy == policies.BOT else policies.RandomPolicy()
+def _policy(
+    request: EvalRequest, name: str, options: Any, spec: EnvironmentSpec, pins: PinnedVersions
+) -> Any:
+    if request.policy == policies.FIXED:
+        return policies.FixedPolicy(pins.shares or fixed_shares.fit(name, options, request.seed))
+    if policies.is_outside(request.policy):
+        return policies.from_outside(request.policy, spec)
+    return policies.BotPolicy() if request.policy == policies.BOT else policies.RandomPolicy()
 
 
-def _own_options(config: ConfigDict, agent: _Agent) -> dict[str, Any]:
-    """The agent's options with those of `config.environment` over them, and the field of the scripted player where it is read."""
+def _own_options(request: EvalRequest, agent: _Agent) -> dict[str, Any]:
     name = agent.environment
-    options = agent.options | registry.options_of({**config.environment, "name": name})
-    if (change := config.environment.get("change")) is not None:
+    options = agent.options | registry.options_of({**request.environment, "name": name})
+    if (change := request.environment.get("change")) is not None:
         allowed = f"None: {name} is none of BabyAI-Text, whose prompts alone are changed"
         checks.require(name.startswith(catalogue.PREFIX), "environment.change", change, allowed)
         options["change"] = change
-    key = "policy" if config.policy == policies.BOT else "bot_agreement"
-    if config.policy != policies.BOT and not config.get("bot_agreement"):
+    key = "policy" if request.policy == policies.BOT else "bot_agreement"
+    if request.policy != policies.BOT and not request.bot_agreement:
         return options
     expert = registry.spec(name, **options).expert_field
-    checks.require(expert is not None, key, config[key], f"another: {name} has no scripted player")
+    checks.require(expert is not None, key, getattr(request, key), f"another: {name} has no scripted player")
     return options | {"fields": [*options.get("fields", ()), expert]}
 
 
-def _without_agent(config: ConfigDict) -> _Agent:
-    name = config.environment.name or DEFAULT_ENVIRONMENT
-    switches = {key: True for key, on in config.compat.items() if on}
+def _without_agent(request: EvalRequest) -> _Agent:
+    name = request.environment["name"] or DEFAULT_ENVIRONMENT
+    switches = {key: True for key, on in request.compat.items() if on}
     if not switches:
         return _Agent(name, {})
     unknown = sorted(set(switches) - set(() if registry.is_gym(name) else registry.spec(name).quirks))
@@ -193,26 +218,26 @@ def _without_agent(config: ConfigDict) -> _Agent:
     return _Agent(name, {"compat": switches})
 
 
-def _of_folder(config: ConfigDict, folder: str, plays: bool, pins: PinnedVersions) -> _Agent:
+def _of_folder(request: EvalRequest, folder: str, plays: bool, pins: PinnedVersions) -> _Agent:
     from motif_jax import rewards
     from motif_jax.rollouts import agent_policy
 
     trained = agent_policy.read_config(folder)
     trained_on, options = agent_policy.environment_of(trained)
-    name = config.environment.name or trained_on
-    over = registry.options_of({**config.environment, "name": name, "max_episode_steps": None})
+    name = request.environment["name"] or trained_on
+    over = registry.options_of({**request.environment, "name": name, "max_episode_steps": None})
     options = _options_in(name, trained_on, options | over, folder)
     policy, step, own = None, None, None
     if trained.reward.intrinsic_coefficient and rewards.kind_of(trained.reward).rates(trained.reward):
         own = _with_reward_beside(trained.reward, Path(folder))
     if plays:
-        which = config.agent.checkpoint if pins.checkpoint is None else str(pins.checkpoint)
+        which = request.checkpoint if pins.checkpoint is None else str(pins.checkpoint)
         policy, step = agent_policy.load(folder, which, name)
     if trained.reward.intrinsic_coefficient and trained.reward.get("kind") in rewards.LEARNED:
         # Rate with the reward as of the agent's checkpoint; before the first update use the newest.
         rated_at = step
-        if step is None and config.reward.dir is None and pins.reward_step is None:
-            rated_at = agent_policy.find_step(folder, config.agent.checkpoint)
+        if step is None and request.reward.dir is None and pins.reward_step is None:
+            rated_at = agent_policy.find_step(folder, request.checkpoint)
         own = ConfigDict({**trained.reward, "kind": _MOTIF, "dir": str(folder), "step": rated_at or None})
     return _Agent(name, options, policy, step, own, rounded_threshold(trained))
 
@@ -227,17 +252,11 @@ def _with_reward_beside(reward: ConfigDict, folder: Path) -> ConfigDict:
 
 def of_folder(
     folder: str | Path, checkpoint: str = "latest", environment: str | None = None, reward: bool = True
-) -> ConfigDict:
-    """The sections that `open_setup` reads, for the agent in `folder` as it was trained, with its own reward or none."""
-    return ConfigDict(
-        {
-            "policy": policies.AGENT,  # whatever the folder is called
-            "agent": {"dir": str(folder), "checkpoint": checkpoint},
-            "environment": {"name": environment, "max_episode_steps": None},
-            "reward": {"dir": None if reward else "", **_SETTINGS},
-            "compat": {},
-        }
-    )
+) -> EvalRequest:
+    """The request of the agent in `folder` as it was trained, with its own reward or none."""
+    place = {"name": environment, "max_episode_steps": None}
+    # 'agent', whatever the folder is called.
+    return EvalRequest(policies.AGENT, str(folder), checkpoint, place, RewardRequest(None if reward else ""))
 
 
 def digests_of(folder: str | None, step: int | None, reward: ConfigDict | None) -> dict[str, str]:
@@ -270,7 +289,7 @@ def rounded_threshold(trained: ConfigDict) -> bool | None:
 
 
 def choose_reward(
-    given: ConfigDict,
+    given: RewardRequest,
     own: Mapping[str, Any] | None,
     owner: str,
     two_decimals: bool | None = None,
@@ -279,7 +298,6 @@ def choose_reward(
     """Returns the reward to lay over episodes, its evaluation resolved, with the keys of `EvalSetup.reward`.
 
     Args:
-      given: the section `reward` of a config: dir None takes `own`, '' none.
       own: the reward of what is played, None where it has none.
       two_decimals: whether the threshold is the published two-decimal number, where `own` does not say; None: as
         the reward run says.
@@ -290,7 +308,7 @@ def choose_reward(
     """
     if given.dir is None:
         _check_settings_unused(given, own, owner)
-    chosen: Any = own if given.dir is None else given
+    chosen: Any = own if given.dir is None else asdict(given)
     if not chosen or not (given.dir is None or chosen["dir"]):
         return None
     if chosen.get("kind", _MOTIF) != _MOTIF:
@@ -308,19 +326,19 @@ def choose_reward(
     return reward
 
 
-def _check_settings_unused(given: ConfigDict, own: Mapping[str, Any] | None, owner: str) -> None:
+def _check_settings_unused(given: RewardRequest, own: Mapping[str, Any] | None, owner: str) -> None:
     for key, default in _SETTINGS.items():
-        if given[key] == default or (own is not None and given[key] == own[key]):
+        value = getattr(given, key)
+        if value == default or (own is not None and value == own[key]):
             continue
         if own is None:
             allowed = f"left at {default}, or given together with reward.dir"
         else:
             allowed = f"left at {default}: {owner} keeps its own {own[key]}; give --config.reward.dir={own['dir']} to score otherwise"
-        checks.require(False, f"reward.{key}", given[key], allowed)
+        checks.require(False, f"reward.{key}", value, allowed)
 
 
 def _options_in(name: str, trained_on: str, options: dict[str, Any], folder: str) -> dict[str, Any]:
-    """Returns `options` of an agent's environment for `name`; UserError when the agent cannot play there."""
     if name == trained_on:
         return options
     trained = registry.spec(trained_on, **options)

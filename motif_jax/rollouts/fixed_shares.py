@@ -26,10 +26,7 @@ _UNREAD = ("tokenizer", "prompt_tokens", "special_tokens", "fields", "change")
 
 
 def fit(name: str, options: Mapping[str, Any], seed: int) -> tuple[float, ...]:
-    """Shares of the actions of an environment, fitted on 5,760 episodes; in BabyAI-Text that takes about 45 seconds of a processor.
-
-    Args:
-      options: of it, JSON-able.
+    """Shares of the actions of an environment, fitted on 5,760 episodes; about 45 s of a processor in BabyAI-Text.
 
     Raises:
       UserError: not all actions are there at every step.

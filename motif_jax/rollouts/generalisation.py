@@ -40,11 +40,10 @@ TRIED_EPISODES, _TRIED_STEPS = 16, 8
 
 @dataclass(frozen=True)
 class GeneralisationTest:
-    """One test.
+    """One test: options of the environment that take the place of the base's.
 
     Attributes:
       level: None for the base's.
-      options: of the environment, in the place of the base's.
       longer: whether a prompt may take more tokens than those of the training.
     """
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from motif_jax.rollouts.episodes import How, PlayedEpisode, play_episodes
+from motif_jax.rollouts.episodes import PlayedEpisode, PlaySettings, play_episodes
 from motif_jax.support.interruption import Interruption
 from motif_jax.support.progress import Progress
 
@@ -51,7 +51,7 @@ def play_policy(
     game: tuple[str, Mapping[str, Any]],
     policy: Any,
     episode_seeds: Sequence[int],
-    how: How,
+    how: PlaySettings,
     stop: Interruption,
     row_of: Callable[[PlayedEpisode], Mapping[str, Any]],
 ) -> list[dict[str, Any]]:

@@ -34,9 +34,7 @@ class EpisodeRater:
     observation on which an action is chosen.
 
     Args:
-      lookup: texts uint8 [N, L] -> rewards float32 [N], normalised and thresholded; with `fields`, of observations
-        (name -> [T, ...]).
-      count_exponent: beta.
+      lookup: texts uint8 [N, L] (with `fields`, observations [T, ...]) -> rewards float32 [N], normalised and thresholded.
       fields: observation fields that the episodes must keep to be rated; () for a reward of the text alone.
       description: the reward in one line for people.
     """
@@ -93,11 +91,7 @@ def count_exponent(config: Any, spec: Any) -> float:
 
 
 def load_rater(config: Any, spec: Any) -> EpisodeRater:
-    """Loads the reward of `config` (dir, step, normalise, quantile, count_exponent, two_decimals) for episodes of `spec`.
-
-    Raises:
-      UserError: the folder holds no reward, or one that reads what `spec` does not show.
-    """
+    """Loads the reward of `config`; UserError where there is none, or it reads what `spec` does not show."""
     from motif_jax import rewards
 
     reward = rewards.load_intrinsic(config, spec, config.get("two_decimals"))
@@ -151,7 +145,6 @@ class LiveRater:
         self._of_observation = None if reward.in_step is None else _observation_lookup(reward)
 
     def __call__(self, text: np.ndarray, observation: Mapping[str, np.ndarray]) -> TextReward:
-        """Returns the numbers of an observation and the `text` uint8 [L] in it."""
         if self._of_observation is not None:
             return self._numbers(
                 self._of_observation({name: observation[name][None] for name in self._fields})

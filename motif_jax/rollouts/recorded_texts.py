@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.datasets.dialogues import files
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
@@ -16,6 +15,7 @@ from motif_jax.datasets.dialogues.items import TextTokenizer
 from motif_jax.envs.text import registry
 from motif_jax.language.text_agent import TextAgentNetwork
 from motif_jax.rollouts import text_setup, text_values
+from motif_jax.rollouts.text_setup import TextRequest
 from motif_jax.rollouts.text_values import ValuedDialogue
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
@@ -24,55 +24,53 @@ from motif_jax.trainers import agent_folder, dialogue_data, model_agent, tokenis
 END = "recorded"
 
 
-def wanted(config: ConfigDict) -> bool:
-    """Whether recorded dialogues are looked at in place of episodes: `config.data` names some, or the agent's task has no environment."""
-    if config.data:
+def wanted(request: TextRequest, data: str | None) -> bool:
+    """Whether recorded dialogues are looked at in place of episodes: `data` names some, or the agent's task has no environment."""
+    if data:
         allowed = "None with config.policy, or without config.agent: an agent is looked at"
-        checks.require(bool(config.agent) and not config.policy, "data", config.data, allowed)
+        checks.require(bool(request.agent) and not request.policy, "data", data, allowed)
         return True
-    if config.policy or not config.agent:
+    if request.policy or not request.agent or model_agent.is_model(request.agent):
         return False
-    if model_agent.is_model(config.agent):
-        return False
-    about = agent_folder.describe(config.agent, "agent")
-    name, options = text_setup.named_task(config, about)
+    about = agent_folder.describe(request.agent, "agent")
+    name, options = text_setup.named_task(request, about)
     return name == dialogue_data.RECORDED and not options.get("environment")
 
 
-def check(config: ConfigDict) -> None:
+def check(request: TextRequest, data: str | None) -> None:
     """Raises UserError where there are no dialogues that the agent can read."""
-    about = agent_folder.describe(config.agent, "agent")
-    text_setup.named_task(config, about)
+    about = agent_folder.describe(str(request.agent), "agent")
+    text_setup.named_task(request, about)
     tokenizer = registry.make(about["task"], agent_folder.options_of(about)).tokenizer()
-    _read(config, agent_folder.network_of(about), tokenizer, 1)
+    _read(str(request.agent), data, agent_folder.network_of(about), tokenizer, 1)
 
 
-def dialogues_of(config: ConfigDict, saved: agent_folder.SavedAgent) -> Dialogues:
-    """The first `config.episodes` dialogues with actions of `config.data`, or of those that the agent's training held out.
+def dialogues_of(agent: str, data: str | None, saved: agent_folder.SavedAgent, count: int) -> Dialogues:
+    """The first `count` dialogues with actions in the file `data`, or of those that the training in the folder `agent` held out.
 
     Raises:
       UserError: there are none, or they do not fit the agent.
     """
-    return _read(config, saved.network, saved.tokenizer, config.episodes)
+    return _read(agent, data, saved.network, saved.tokenizer, count)
 
 
-def _read(config: ConfigDict, network: TextAgentNetwork, tokenizer: TextTokenizer, count: int) -> Dialogues:
-    if config.data:
-        given: Iterable[Dialogue] = files.read(files.find(config.data, "data"))
+def _read(
+    agent: str, data: str | None, network: TextAgentNetwork, tokenizer: TextTokenizer, count: int
+) -> Dialogues:
+    if data:
+        given: Iterable[Dialogue] = files.read(files.find(data, "data"))
     else:
-        held_out = Path(config.agent) / tokenised.TOKENS / tokenised.HELD_OUT
+        held_out = Path(agent) / tokenised.TOKENS / tokenised.HELD_OUT
         if not held_out.is_dir():
             raise UserError(
-                f"config.data=None: {config.agent} has no held-out dialogues, name some: --config.data=FILE"
+                f"config.data=None: {agent} has no held-out dialogues, name some: --config.data=FILE"
             )
         given = dialogue_data.said_in(held_out, tokenizer)
     acting = (each for each in given if any(reward is not None for reward in each.rewards))
     found = Dialogues.of(itertools.islice(acting, count))
     if not len(found):
-        raise UserError(
-            f"config.data={config.data}: must have actions, utterances of the agent: there is none"
-        )
-    text_values.require_fit(network, tokenizer, found, f"config.data={config.data}")
+        raise UserError(f"config.data={data}: must have actions, utterances of the agent: there is none")
+    text_values.require_fit(network, tokenizer, found, f"config.data={data}")
     return found
 
 
@@ -107,12 +105,7 @@ def _row(index: int, each: ValuedDialogue) -> dict[str, Any]:
             "v": float(values.v.mean()),
             "advantage": float((values.target_q - values.v).mean()),
         }
-    row["dialogue"] = {
-        "texts": list(dialogue.texts),
-        "rewards": list(dialogue.rewards),
-        "terminal": dialogue.terminal,
-    }
-    return row
+    return row | text_setup.said_in(dialogue)
 
 
 def _shown(each: ValuedDialogue, span: slice, tokenizer: Any) -> dict[str, Any]:

@@ -42,10 +42,8 @@ class SamplingPlan:
 
     Attributes:
       fields: observation fields that become data/FIELD.npy; 'message' is the environment's text, whatever its field is called.
-      seed: the collection's seed, for the draw of start points.
       share: part of the published number of start points (steps / length) that is kept.
       even: each distinct message of an episode is as likely to be drawn as any other; else each step.
-      text: the environment's text field.
     """
 
     environment: str
@@ -191,7 +189,6 @@ def chunk_arrays(
 
 
 def _padded(texts: np.ndarray) -> np.ndarray:
-    """Texts uint8 [steps, bytes] with zeros up to the bytes of the layout."""
     missing = layout.MESSAGE_BYTES - texts.shape[1]
     return np.pad(texts, ((0, 0), (0, missing))) if missing else texts
 

@@ -77,10 +77,7 @@ class EvaluationEpisodes:
     def player(
         self, task: TextTask, network: TextAgentNetwork, longest_action: int, as_written: bool = False
     ) -> Callable[[Any], dict[str, float]] | None:
-        """What plays them with parameters and returns means by name; None where there are none, or the task is not `playable`.
-
-        `as_written` is that of `AgentTextActor`.
-        """
+        """What plays them with parameters and returns means by name; None where there are none, or the task is not `playable`."""
         if not self.count or not playable(task):
             return None
         decoder = AgentDecoder(network, self.q_min, self.q_max)

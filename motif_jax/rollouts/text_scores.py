@@ -35,10 +35,6 @@ MOST_CHARACTERS = 4 * 2042
 _TOGETHER = 256
 
 
-def _nobody(done: int) -> None:
-    """Ignores progress."""
-
-
 def annotator_config(options: Mapping[str, Any], goal: str) -> ConfigDict:
     """The annotator's config for single comments, from a task's options."""
     reads_prompt = annotators.annotator_class(options["annotator"]).reads_prompt
@@ -120,7 +116,7 @@ class Toxicity:
         self,
         goal: str,
         texts: Sequence[str],
-        report: Callable[[int], None] = _nobody,
+        report: Callable[[int], None] = lambda done: None,
         stopped: Callable[[], bool] = never,
     ) -> dict[str, float]:
         new = [text for text in texts if (goal, text) not in self._known]
@@ -193,11 +189,7 @@ SCORERS: Mapping[str, Callable[[Mapping[str, Any]], Scorer]] = {"toxicity": Toxi
 
 
 def make(task: TextTask) -> Scorer:
-    """The scorer of the task's texts.
-
-    Raises:
-      UserError: its options do not fit.
-    """
+    """The scorer of the task's texts; UserError where its options do not fit."""
     return SCORERS[task.scored_by()](task.options)
 
 
@@ -228,7 +220,6 @@ def attach(task: TextTask) -> TextTask:
 def _in_parts(
     scorer: Scorer, texts: Sequence[str], report: Callable[[int], None], stopped: Callable[[], bool]
 ) -> Iterator[tuple[str, float]]:
-    """(text, score), some texts at a time; raises StoppedError when `stopped` says so between two parts."""
     for first in range(0, len(texts), _TOGETHER):
         if stopped():
             raise StoppedError
@@ -246,11 +237,7 @@ def write(
 ) -> Path:
     """Scores texts into a file for the task's option `scores`, which says whose they are, beside what the task knows.
 
-    Args:
-      report: called with how many are done.
-
-    Raises:
-      StoppedError: it was asked to.
+    `report` is called with how many are done. Raises StoppedError.
     """
     scorer = make(task)
     if isinstance(scorer, Toxicity):

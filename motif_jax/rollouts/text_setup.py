@@ -1,4 +1,4 @@
-"""Who speaks, and in which task, as a config of `evaluate_text` says; rows of what was played."""
+"""Who speaks, and in which task; rows of what was played."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Any
 
 import jax
 import numpy as np
-from ml_collections import ConfigDict
 
-from motif_jax.datasets.dialogues import token_rewards
+from motif_jax.datasets.dialogues.dialogue import Dialogue
 from motif_jax.datasets.dialogues.items import TextTokenizer
 from motif_jax.datasets.dialogues.token_rewards import TokenReward
 from motif_jax.envs.text import registry
@@ -30,11 +29,9 @@ from motif_jax.rollouts.text_values import token_row
 from motif_jax.support import config as checks
 from motif_jax.support import digests
 from motif_jax.support.errors import UserError
-from motif_jax.trainers import agent_folder, model_agent
+from motif_jax.trainers import agent_folder, dialogue_data, model_agent
 
 DTYPES = ("float32", "bfloat16")
-
-
 # Method -> kind and width of decoding that it was published with.
 OF_METHOD = {"ilql_utterance": ("rerank", 4), "chai": ("rerank", 5)}
 
@@ -64,78 +61,95 @@ def decoding_of(decode: Mapping[str, Any], about: Mapping[str, Any] | None) -> D
     return Decoding(**{**decode, **{key: own[key] for key in own if decode[key] is None}})
 
 
-def named_task(config: ConfigDict, about: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
-    """The task and its options: those of the agent, and what the config says over them.
+@dataclasses.dataclass(frozen=True)
+class TextRequest:
+    """What is asked for; the fields are keys of evaluate_text's config.
+
+    Attributes:
+      agent: a run folder of train_text, or the Hugging Face folder of a decoder.
+      policy: of the task, in the agent's place.
+      task: None for the agent's.
+      options: of the task, JSON, over those of the agent.
+      decode, token_reward: see `decoding_of`, `dialogue_data.token_reward_of`.
+    """
+
+    agent: str | None
+    policy: str | None
+    task: str | None
+    options: str
+    decode: Mapping[str, Any]
+    token_reward: Mapping[str, Any]
+    seed: int = 0
+    dtype: str = "float32"
+    url: str | None = None
+
+    def described(self) -> dict[str, Any] | None:
+        """What the agent says of itself; None without one."""
+        if not self.agent:
+            return None
+        kind = model_agent if model_agent.is_model(self.agent) else agent_folder
+        return kind.describe(self.agent, "agent")
+
+
+def named_task(request: TextRequest, about: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
+    """The task and its options: those of the agent, and what the request says over them.
 
     Raises:
       UserError: there is no task, `options` are no JSON object, or the agent's task is another one.
     """
-    own = registry.json_options(config.options)
+    own = registry.json_options(request.options)
     own_task = about["task"] if about else None
-    name = str(config.task or own_task or "")
+    name = str(request.task or own_task or "")
     checks.require(
         bool(name),
         "task",
-        config.task,
+        request.task,
         f"one of {', '.join(registry.names())}, or module:Class; or give an agent",
     )
     registry.load(name)
     if own_task and own_task != name:
         raise UserError(
-            f"config.agent={config.agent}: was trained for the task {own_task}, config.task is {name}"
+            f"config.agent={request.agent}: was trained for the task {own_task}, config.task is {name}"
         )
     found = agent_folder.options_of(about) if about and own_task else {}
-    url = config.get("url")
-    return name, registry.overlaid(name, found, {**own, **({"url": url} if url else {})})
+    url = {"url": request.url} if request.url else {}
+    return name, registry.overlaid(name, found, {**own, **url})
 
 
-def _token_reward(config: ConfigDict) -> TokenReward:
-    given = config.token_reward
-    if not given.file:
-        return token_rewards.constant(given.constant)
-    return token_rewards.from_file(given.file, given.scale, given.shift)
-
-
-def check(config: ConfigDict) -> None:
+def check(request: TextRequest) -> None:
     """Raises UserError for what `open_setup` would refuse, as far as that is known without networks being read."""
     checks.require(
-        bool(config.agent or config.policy),
+        bool(request.agent or request.policy),
         "agent",
-        config.agent,
+        request.agent,
         "a run folder of train_text, a Hugging Face folder of a decoder, or config.policy a policy of the task",
     )
-    about = _described(config)
-    decoding = decoding_of(config.decode, None if config.policy else about)
-    name, options = named_task(config, about)
+    about, folder = request.described(), str(request.agent)
+    decoding = decoding_of(request.decode, None if request.policy else about)
+    name, options = named_task(request, about)
     task = registry.make(name, options)
     task.check_episodes()
     text_scores.check(task, plays=True)
-    _token_reward(config)
-    if config.policy:
-        task.policy(config.policy)
-    elif model_agent.is_model(config.agent):
-        AgentDecoder(model_agent.network_of(config.agent)).check(decoding)
+    dialogue_data.token_reward_of(request.token_reward)
+    if request.policy:
+        task.policy(request.policy)
+    elif model_agent.is_model(folder):
+        AgentDecoder(model_agent.network_of(folder)).check(decoding)
     else:
         assert about is not None
-        agent_folder.require_tokens(about, task, config.agent, "agent")
+        agent_folder.require_tokens(about, task, folder, "agent")
         AgentDecoder(agent_folder.network_of(about)).check(decoding)
 
 
-def _described(config: ConfigDict) -> dict[str, Any] | None:
-    if not config.agent:
-        return None
-    return (model_agent if model_agent.is_model(config.agent) else agent_folder).describe(
-        config.agent, "agent"
-    )
+def said_in(dialogue: Dialogue) -> dict[str, Any]:
+    """The part of a row that is the dialogue, JSON-able."""
+    texts, rewards = list(dialogue.texts), list(dialogue.rewards)
+    return {"dialogue": {"texts": texts, "rewards": rewards, "terminal": dialogue.terminal}}
 
 
 @dataclasses.dataclass(frozen=True)
 class TextEvalSetup:
-    """Who plays what.
-
-    Attributes:
-      plan: both in words, and how actions are written.
-    """
+    """Who plays what; `plan` says it in words."""
 
     task: TextTask
     actor: TextActor
@@ -165,12 +179,7 @@ class TextEvalSetup:
             row["entropy"] = -float(sum(fact.steered.sum() for fact in facts))
             if tokens:
                 row["tokens"] = [self._shown(t, f) for t, f in zip(written, facts, strict=True)]
-        row["dialogue"] = {
-            "texts": list(dialogue.texts),
-            "rewards": list(dialogue.rewards),
-            "terminal": dialogue.terminal,
-        }
-        return row
+        return row | said_in(dialogue)
 
     def _ended(self, tokens: np.ndarray) -> bool:
         return bool(len(tokens)) and tokens[-1] == self.tokenizer.delimiters.action_end
@@ -181,45 +190,41 @@ class TextEvalSetup:
         return token_row(self.tokenizer, tokens.tolist(), numbers, *chosen)
 
 
-def open_setup(config: ConfigDict) -> TextEvalSetup:
-    """Reads the agent, where there is one.
-
-    Raises:
-      UserError: what a config names is not there, or does not fit.
-    """
-    about = _described(config)
-    name, options = named_task(config, about)
+def open_setup(request: TextRequest) -> TextEvalSetup:
+    """Reads the agent, where there is one; UserError where something is missing or does not fit."""
+    about, folder = request.described(), str(request.agent)
+    name, options = named_task(request, about)
     task = text_scores.attach(registry.make(name, options))
-    plan: dict[str, Any] = {"environment": name, "options": options, "seed": config.seed}
+    plan: dict[str, Any] = {"environment": name, "options": options, "seed": request.seed}
     plan["drawn_from"] = registry.drawn_from(task)
     tokenizer = task.tokenizer()
-    if config.policy:
-        actor: TextActor = PolicyTextActor(task.policy(config.policy), config.seed)
-        plan |= {"policy": config.policy, "digest": None, "decode": None, "values": False}
+    if request.policy:
+        actor: TextActor = PolicyTextActor(task.policy(request.policy), request.seed)
+        plan |= {"policy": request.policy, "digest": None, "decode": None, "values": False}
     else:
         assert about is not None
-        if model_agent.is_model(config.agent):
-            saved = model_agent.load(config.agent, "agent", name, task, options, config.dtype)
+        if model_agent.is_model(folder):
+            saved = model_agent.load(folder, "agent", name, task, options, request.dtype)
             tokenizer = saved.tokenizer
         else:
-            saved = agent_folder.load(config.agent, task=task, dtype=config.dtype)
+            saved = agent_folder.load(folder, task=task, dtype=request.dtype)
         decoder = decoder_of(saved)
-        decoding = decoding_of(config.decode, about)
+        decoding = decoding_of(request.decode, about)
         decoder.check(decoding)
         if saved.network.design.q in ("utterance", "mean") and decoding.kind != "rerank":
             print(
                 f"config.decode.kind={decoding.kind}: the values of {saved.method} are of whole actions and decide nothing; with rerank they do",
                 flush=True,
             )
-        actor = AgentTextActor(decoder, saved.params, tokenizer, decoding, config.seed)
-        plan |= {**agent_plan(config, saved), "decode": dataclasses.asdict(decoding)}
-    return TextEvalSetup(task, actor, plan, tokenizer, _token_reward(config))
+        actor = AgentTextActor(decoder, saved.params, tokenizer, decoding, request.seed)
+        plan |= {**agent_plan(folder, saved), "decode": dataclasses.asdict(decoding)}
+    return TextEvalSetup(task, actor, plan, tokenizer, dialogue_data.token_reward_of(request.token_reward))
 
 
-def agent_plan(config: ConfigDict, saved: agent_folder.SavedAgent) -> dict[str, Any]:
+def agent_plan(folder: str, saved: agent_folder.SavedAgent) -> dict[str, Any]:
     """What an evaluation says of its agent."""
     return {
-        "policy": str(config.agent),
+        "policy": folder,
         "method": saved.method,
         "digest": digests.of_tensors(json.dumps(saved.about["design"], sort_keys=True), _flat(saved.params)),
         "values": saved.network.design.q == "token",

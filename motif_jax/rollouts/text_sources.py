@@ -50,9 +50,6 @@ def prepared(
 ) -> dict[str, Any]:
     """Makes what is missing in `folder`; returns the options of a task that reads it.
 
-    Args:
-      seed: of the tokenizer's dialogues.
-
     Raises:
       UserError: something cannot be read or scored.
       StoppedError: it was asked to.

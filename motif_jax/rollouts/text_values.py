@@ -189,8 +189,7 @@ def _ranked(sums: Mapping[str, Sequence[float]]) -> list[RankedUtterance]:
 class Pair(NamedTuple):
     """Two dialogues of one beginning, which part with their action number `turn`: an expert's and another one.
 
-    Attributes:
-      expert, other: places among the dialogues.
+    expert and other are indices of dialogues.
     """
 
     expert: int

@@ -19,11 +19,6 @@ def text_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name not in OBSERVED}
 
 
-def actions_of(environment: str, options: Mapping[str, Any]) -> tuple[str, ...]:
-    """The names of the actions."""
-    return registry.spec(environment, **options).action_names
-
-
 def replayed(
     environment: str, options: Mapping[str, Any], games: Sequence[tuple[int, int, np.ndarray]]
 ) -> Iterator[TrajectoryEpisode]:

@@ -28,12 +28,7 @@ class Chooser(Protocol):
 
 @dataclass(frozen=True)
 class WatchedAction:
-    """An action, with the policy's opinion where it has one.
-
-    Attributes:
-      probabilities: float32 [A] of all actions, or None.
-      value: the policy's value estimate, or None.
-    """
+    """An action, with the policy's probabilities float32 [A] of all actions and its value estimate, where it has them."""
 
     action: int
     probabilities: np.ndarray | None = None
@@ -303,8 +298,8 @@ def film_recording(
     """Plays a recording again and films it.
 
     Args:
-      policy: a `BatchPolicy` whose values and probabilities are kept, or None.
-      rater_of: spec -> rater for `watch`, or None.
+      policy: a `BatchPolicy` whose values and probabilities are kept.
+      rater_of: spec -> rater for `watch`.
       fields: observation fields that the rater reads besides those of the task.
 
     Raises:

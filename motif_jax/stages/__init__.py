@@ -1,1 +1,31 @@
-"""One file a stage of the pipeline; each connects parts and computes nothing itself."""
+"""The stages of the pipeline; each connects parts and computes nothing itself.
+
+A stage is a module of its name with `check(config, workdir)` and `run(config, workdir)`, or shares one with its like.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from types import ModuleType
+
+_SHARED = {
+    "export_dataset": "exports",
+    "export_language_agent": "exports",
+    "export_reward": "exports",
+    "export_text_agent": "exports",
+    "import_dataset": "imports",
+    "import_dialogues": "imports",
+    "import_reward": "imports",
+}
+
+
+def names() -> list[str]:
+    """All stages."""
+    modules = {module.name for module in pkgutil.iter_modules(__path__)}
+    return sorted(modules - {*_SHARED.values()} | _SHARED.keys())
+
+
+def module(stage: str) -> ModuleType:
+    """The module that runs a stage."""
+    return importlib.import_module(f"{__name__}.{_SHARED.get(stage, stage)}")

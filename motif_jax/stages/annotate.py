@@ -32,7 +32,6 @@ from motif_jax.support import config as checks
 from motif_jax.support import interruption, run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json
-from motif_jax.support.locks import FolderLock
 from motif_jax.support.progress import Progress
 
 
@@ -40,9 +39,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for a bad value, a folder that is no dataset, or a model or prompt that is not there."""
     run_folder.check_identity(workdir, config)
     inside = 0 <= config.shard_index < config.num_shards
-    checks.require(
-        inside, "shard_index", config.shard_index, f"from 0 to num_shards - 1 = {config.num_shards - 1}"
-    )
+    checks.require_key(config, "shard_index", inside, f"from 0 to num_shards - 1 = {config.num_shards - 1}")
     either = config.captions.messages or config.captions.status
     checks.require(either, "captions.messages", False, "True unless captions.status is")
     if config.name:
@@ -61,8 +58,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
     if config.dry_run:
         report_dry_run(config, workdir, annotator, questions, AnswerStore(config.store_dir))
         return 0
-    with FolderLock(workdir):
-        run_folder.prepare(workdir, config)
+    with run_folder.opened(workdir, config):
         return _annotate(config, workdir, dataset, annotator, questions)
 
 
@@ -202,7 +198,6 @@ def _merge(
 
 
 def _print_goal(dataset: PairsDataset, labels: np.ndarray) -> None:
-    """How often what the goal asks for occurs at all."""
     messages, ids = distinct_rows(dataset.data["message"].reshape(-1, 256))
     found = count_outcomes(ids.reshape(dataset.num_pairs, 2, dataset.length), labels, len(messages))
     print(describe(found, messages), flush=True)

@@ -20,7 +20,6 @@ from motif_jax.support import config as checks
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json
-from motif_jax.support.locks import FolderLock
 
 SUMMARY = "agreement.json"
 # Kinds that say yes or no to a message.
@@ -37,15 +36,15 @@ def check(config: ConfigDict, workdir: Path) -> None:
     run = run_folder.read_config(folder)
     good = is_learned(run) and run["reward"]["kind"] in _KINDS
     allowed = f"a run of configs/oni.py of kind {' or '.join(_KINDS)}"
-    checks.require(good, "reward.dir", config.reward.dir, allowed)
+    checks.require_key(config, "reward.dir", good, allowed)
     if config.evaluation:
         checks.existing_folder(config, "evaluation")
 
 
 class JudgeAgreement(NamedTuple):
-    """How often a reward says what the annotator says of `messages` messages: with Wilson's interval; None without a message.
+    """How often a reward and its annotator agree; `against` are messages on which they differ, the most frequent first.
 
-    `against` are those on which they differ, the most frequent first.
+    `share` has Wilson's interval; None without a message.
     """
 
     share: Estimate | None
@@ -54,15 +53,10 @@ class JudgeAgreement(NamedTuple):
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
-    """Compares, and writes what came out.
-
-    Raises:
-      UserError: they agree on fewer of the messages met often than `config.minimum`.
-    """
+    """Compares, and writes what came out; UserError where they agree on fewer frequent messages than `config.minimum`."""
     from motif_jax.rewards.load import open_reward
 
-    with FolderLock(workdir):
-        run_folder.prepare(workdir, config)
+    with run_folder.opened(workdir, config):
         reward: Any = open_reward(config.reward.dir, config.reward.step)
         often = {
             text: count

@@ -28,7 +28,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config)
     scored = config.network.policy == "score" or config.loss == cloning_task.CANDIDATES
     allowed = "'candidates' with network.policy='actions': a head says no words"
-    checks.require(scored, "loss", config.loss, allowed)
+    checks.require_key(config, "loss", scored, allowed)
     offline_run.check(config, None, (), None)
     config = resolved(config)
     run_folder.check_identity(workdir, config, IDENTITY)
@@ -52,11 +52,7 @@ def cloned(config: ConfigDict) -> ConfigDict:
 
 
 def resolved(config: ConfigDict) -> ConfigDict:
-    """A copy in which the environment is that of the trajectories, and its prompts are worded as theirs, where these say it.
-
-    Raises:
-      UserError: nobody says it, or both do and differ.
-    """
+    """A copy with the environment and the wording of the trajectories; UserError where neither says it, or both differ."""
     from motif_jax.trainers import cloning_data
 
     config = config.copy_and_resolve_references()
@@ -100,7 +96,7 @@ def _network(config: ConfigDict) -> LanguageAgent:
 
     registry.check(config.environment.name)
     agent_networks.check(config)
-    checks.require(config.network.kind == "language", "network.kind", config.network.kind, "'language'")
+    checks.require_key(config, "network.kind", config.network.kind == "language", "'language'")
     spec = registry.spec(config.environment.name, **settings.environment_options(config))
     network: Any = agent_networks.make(config, spec)
     return network

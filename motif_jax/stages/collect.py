@@ -22,7 +22,6 @@ from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, read_json
 from motif_jax.support.interruption import EXIT_CODE, Interruption
-from motif_jax.support.locks import FolderLock
 from motif_jax.support.progress import format_number
 
 UNIFORM, AGENTS, SCRIPTED = "uniform", "agents", "scripted"
@@ -56,9 +55,7 @@ def _weights(config: ConfigDict, spec: EnvironmentSpec) -> dict[str, float]:
 
 
 def _scripted(config: ConfigDict, spec: EnvironmentSpec) -> dict[str, Any]:
-    """The scripted players of `config.scripted`, by name; UserError for one that is none."""
-    names = [name.strip() for name in config.scripted.split(",") if name.strip()]
-    found = {name: policies.from_outside(name, spec, "scripted") for name in names}
+    found = {name: policies.from_outside(name, spec, "scripted") for name in checks.listed(config.scripted)}
     for name, policy in found.items():
         checks.require(policy.in_workers, "scripted", name, "a player that needs no device (in_workers=True)")
     return found
@@ -69,8 +66,8 @@ def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config, IDENTITY)
     capacity.require_workers("workers", config.workers)
     steps = config.environment.max_episode_steps
-    checks.require(
-        config.length <= steps, "length", config.length, f"at most environment.max_episode_steps={steps}"
+    checks.require_key(
+        config, "length", config.length <= steps, f"at most environment.max_episode_steps={steps}"
     )
     registry.check(config.environment.name, registry.options_of(config.environment))
     spec = _spec(config)
@@ -110,9 +107,7 @@ def _check_players(config: ConfigDict, spec: EnvironmentSpec) -> None:
     screens = not errands or "tty_chars" in _fields(config, spec)
     checks.require(screens, "screens", False, f"True: {', '.join(errands)} read the screen")
     allowed = "module:Class of scripted players, with commas between"
-    checks.require(
-        SCRIPTED not in weights or bool(_scripted(config, spec)), "scripted", config.scripted, allowed
-    )
+    checks.require_key(config, "scripted", SCRIPTED not in weights or bool(_scripted(config, spec)), allowed)
 
 
 def _check_disk(config: ConfigDict, workdir: Path, spec: EnvironmentSpec) -> None:
@@ -134,8 +129,7 @@ def _check_disk(config: ConfigDict, workdir: Path, spec: EnvironmentSpec) -> Non
 def run(config: ConfigDict, workdir: Path) -> int | None:
     """Collects what is missing; returns the exit code of an interrupted stage when it was asked to stop."""
     staging = workdir / layout.STAGING
-    with FolderLock(workdir):
-        run_folder.prepare(workdir, config, IDENTITY)
+    with run_folder.opened(workdir, config, IDENTITY):
         if (workdir / layout.META).exists():
             shutil.rmtree(staging, ignore_errors=True)
             print(f"{workdir} is whole: {PairsDataset.open(workdir).num_pairs:,} pairs")
@@ -178,11 +172,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 
 
 def _agents(config: ConfigDict, settled: Path) -> dict[str, Any]:
-    """The agents that take part, by name; once there is the file `settled`, those in it.
-
-    Raises:
-      UserError: a folder or a checkpoint is not there, or is another than that of the start before.
-    """
+    """The agents that take part, by name; UserError where one is missing, or not the one in the file `settled`."""
     if AGENTS not in _weights(config, _spec(config)):
         return {}
     from motif_jax.rollouts import agents  # imports jax

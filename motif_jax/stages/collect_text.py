@@ -19,7 +19,6 @@ from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import read_json
 from motif_jax.support.interruption import EXIT_CODE, Interruption, StoppedError
-from motif_jax.support.locks import FolderLock
 
 # Everything that decides what is drawn, but for where servers are; only the number of workers may change besides.
 IDENTITY = "task kind policy options wordle visdial reddit babyai_text seed num_dialogues compat".split()
@@ -32,8 +31,8 @@ def options_of(config: ConfigDict) -> dict[str, Any]:
       UserError: `options` is no JSON object, or is given where the task has a section.
     """
     if config.task in config:  # a section of its own
-        checks.require(
-            not config.options, "options", config.options, f"empty: options are below config.{config.task}"
+        checks.require_key(
+            config, "options", not config.options, f"empty: options are below config.{config.task}"
         )
         return registry.options_of(config.to_dict())
     return registry.json_options(config.options)
@@ -71,7 +70,6 @@ def _with_options(config: ConfigDict, options: dict[str, Any]) -> dict[str, Any]
 
 
 def _count(config: ConfigDict, task: TextTask) -> int:
-    """How many dialogues are drawn; raises UserError where that is not said and there is no end of them."""
     there = task.count(config.kind)
     if there is None:
         checks.positive(config, "num_dialogues")
@@ -102,8 +100,10 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
     """Draws what is missing; returns the exit code of an interrupted stage when it was asked to stop."""
     config = _said(config)
     staging, meta = workdir / dialogues.STAGING, workdir / dialogues.META
-    with FolderLock(workdir), Interruption() as stop:
-        run_folder.prepare(workdir, config, _identity(config), free=registry.FREE_OPTIONS)
+    with (
+        Interruption() as stop,
+        run_folder.opened(workdir, config, _identity(config), free=registry.FREE_OPTIONS),
+    ):
         if meta.exists():
             shutil.rmtree(staging, ignore_errors=True)
             print(f"{workdir} is whole: {_in_words(read_json(meta, 'remove it and collect again'))}")

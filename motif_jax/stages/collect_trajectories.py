@@ -10,15 +10,16 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.datasets.trajectories import parquet
+from motif_jax.envs import registry
 from motif_jax.published import trajectories as published
 from motif_jax.reports import evaluation_files
 from motif_jax.rollouts import eval_agents, policies, trajectories
-from motif_jax.rollouts.episodes import How
+from motif_jax.rollouts.episodes import PlaySettings
 from motif_jax.rollouts.journal import play_policy
+from motif_jax.stages.test_language_agent import request_of
 from motif_jax.support import capacity, digests, interruption, run_folder, seeds
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, read_json
-from motif_jax.support.locks import FolderLock
 
 # What the trajectories depend on.
 IDENTITY = "seed greedy lanes policy agent environment network steps successes".split()
@@ -31,15 +32,14 @@ def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for values that cannot work, before anything is played."""
     run_folder.check_identity(workdir, config, IDENTITY)
     capacity.require_workers("workers", config.workers)
-    eval_agents.open_pinned(config, workdir)
+    eval_agents.open_pinned(request_of(config), workdir)
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
     """Plays what is missing and writes the files; returns 75 when it was asked to stop before the end."""
-    with FolderLock(workdir), interruption.Interruption() as stop:
-        run_folder.prepare(workdir, config, IDENTITY)
+    with interruption.Interruption() as stop, run_folder.opened(workdir, config, IDENTITY):
         meta = workdir / parquet.META
-        player = eval_agents.open_pinned(config, workdir)
+        player = eval_agents.open_pinned(request_of(config), workdir)
         eval_agents.pin(workdir, player)
         rows = _enough(config, workdir, player, stop)
         if rows is None:
@@ -61,7 +61,7 @@ def _enough(
 ) -> list[dict[str, Any]] | None:
     """The first episodes that have the steps which are asked for; None when it was asked to stop before that."""
     policy = player.policy(player.base)
-    how = How(workers=config.workers, lanes=config.lanes, greedy=config.greedy)
+    how = PlaySettings(workers=config.workers, lanes=config.lanes, greedy=config.greedy)
     count, folder, game = config.lanes, workdir / _EPISODES, (player.base.environment, player.base.options)
     folder.mkdir(parents=True, exist_ok=True)
     while True:
@@ -85,7 +85,6 @@ def _enough(
 
 
 def _require_a_success(config: ConfigDict, player: eval_agents.EvalAgent, episodes: int) -> None:
-    """Raises UserError where this is said of so many episodes that there will be none."""
     if episodes < MOST_FAILURES:
         return
     raise UserError(
@@ -109,7 +108,7 @@ def _about(config: ConfigDict, player: eval_agents.EvalAgent) -> dict[str, Any]:
         "checkpoint": player.checkpoint,
         "environment": player.base.environment,
         "options": options,
-        "actions": list(trajectories.actions_of(player.base.environment, options)),
+        "actions": list(registry.spec(player.base.environment, **options).action_names),
         "seed": config.seed,
     }
 

@@ -48,23 +48,23 @@ _NOT_OF_A_REWARD = ("intrinsic_coefficient", "extrinsic_coefficient", "extrinsic
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for methods and folders that cannot be read, or a work folder of another stage."""
     run_folder.check_identity(workdir, config)
-    checks.require(bool(config.methods or config.published), "methods", config.methods, "given, or published")
+    checks.require_key(config, "methods", bool(config.methods or config.published), "given, or published")
     methods = read_methods(config.methods)
     _check_folders(methods, config.measure)
     published = [
         path for paths in methods.values() for path in paths if _kind(path) in ("log", "returns", "episodes")
     ]
-    checks.require(
-        bool(config.published_task) or not published,
+    checks.require_key(
+        config,
         "published_task",
-        config.published_task,
+        bool(config.published_task) or not published,
         f"the task that {', '.join(map(str, published[:1]))} is of, which it does not say",
     )
     both = (config.normalise_zero is None) == (config.normalise_one is None)
-    checks.require(both, "normalise_one", config.normalise_one, "given together with normalise_zero")
+    checks.require_key(config, "normalise_one", both, "given together with normalise_zero")
     if config.published is not None:
         exists = Path(config.published).is_file()
-        checks.require(exists, "published", config.published, "an existing file")
+        checks.require_key(config, "published", exists, "an existing file")
     _read_claims(config, _single_evaluations(config))
     _task_names(config)
 
@@ -259,7 +259,8 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         measures, claimed = _read_claims(config, single)
         lexicon = load_lexicon(config.lexicon.file)
         data.claims = claims.side_by_side(single, measures, claimed, lexicon, config.resamples)
-    _write(config, workdir, data)
+    with run_folder.opened(workdir, config):
+        _write(config, workdir, data)
     missed = [] if data.claims is None else [str(one.claim) for one in data.claims.findings if not one.holds]
     if missed:
         print(f"not supported by these games: {'; '.join(missed)}", file=sys.stderr)
@@ -312,9 +313,7 @@ def _training_curve(folder: Path, key: str) -> tuple[str, Curve]:
     return environment["name"], episodes[key]
 
 
-@run_folder.alone
 def _write(config: ConfigDict, workdir: Path, data: ComparisonData) -> None:
-    run_folder.prepare(workdir, config)
     # What an earlier comparison in this folder said, and this one may not.
     shutil.rmtree(workdir / "plots", ignore_errors=True)
     for kind in ("json", "md", "tex"):

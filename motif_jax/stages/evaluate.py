@@ -13,16 +13,16 @@ from motif_jax.actors.rerecording import differences, record_actions
 from motif_jax.envs.replay import Recording
 from motif_jax.reports import evaluation_files, evaluation_tables, messages
 from motif_jax.reports.film_files import Films, Forms
-from motif_jax.rollouts import evaluation_setup, watching
+from motif_jax.rollouts import evaluation_setup, policies, watching
 from motif_jax.rollouts.episode_worker import PlayedEpisode
-from motif_jax.rollouts.episodes import How
+from motif_jax.rollouts.episodes import PlaySettings
 from motif_jax.rollouts.journal import play_policy
 from motif_jax.support import capacity, interruption, run_folder, seeds
+from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, read_json
-from motif_jax.support.locks import FolderLock
 
-IDENTITY = ("seed", "greedy", "lanes", "bot_agreement", *evaluation_setup.IDENTITY)
+IDENTITY = "seed greedy lanes bot_agreement policy agent environment reward compat".split()
 PLAN = "plan.json"
 RECORDINGS = "recordings"
 
@@ -33,15 +33,42 @@ def check(config: ConfigDict, workdir: Path) -> None:
     capacity.require_workers("workers", min(config.workers, config.episodes))
     forms = Forms(**config.forms)
     forms.check()
-    who = evaluation_setup.check(config, _pinned(workdir))
+    who = checked_setup(config, _pinned(workdir))
     if config.show_best or config.record_every:
         forms.check_screen(who.environment, who.options)
 
 
+def request_of(config: ConfigDict) -> evaluation_setup.EvalRequest:
+    """What a config asks for, with the sections policy, agent, environment, reward and compat."""
+    return evaluation_setup.EvalRequest(
+        policy=config.policy,
+        agent_dir=config.agent.dir,
+        checkpoint=config.agent.checkpoint,
+        environment=config.environment.to_dict(),
+        reward=evaluation_setup.RewardRequest(**config.reward),
+        compat=config.compat.to_dict(),
+        greedy=config.greedy,
+        bot_agreement=config.get("bot_agreement", False),
+        seed=config.seed,
+    )
+
+
+def checked_setup(
+    config: ConfigDict, pins: evaluation_setup.PinnedVersions | None = None
+) -> evaluation_setup.EvalSetup:
+    """The setup that a config asks for; raises UserError for values that cannot work."""
+    if config.policy == policies.AGENT or config.agent.dir is not None:
+        checks.existing_folder(config, "agent.dir")
+    if config.reward.dir:
+        from motif_jax.rewards.load import check_place
+
+        check_place(config, "reward.dir")
+    return evaluation_setup.check(request_of(config), pins)
+
+
 def run(config: ConfigDict, workdir: Path) -> int | None:
     """Plays what is missing, then writes the tables; returns 75 when it was asked to stop before the end."""
-    with FolderLock(workdir), interruption.Interruption() as stop:
-        run_folder.prepare(workdir, config, IDENTITY)
+    with interruption.Interruption() as stop, run_folder.opened(workdir, config, IDENTITY):
         return _evaluate(config, workdir, stop)
 
 
@@ -80,32 +107,21 @@ def _pinned(workdir: Path) -> evaluation_setup.PinnedVersions:
         return evaluation_setup.PinnedVersions()
     remedy = "restore a copy of it, or evaluate into another --workdir"
     plan = read_json(path, remedy, keys=("checkpoint", "reward", "digests"))
-    checkpoint, reward = plan["checkpoint"], plan["reward"] or {}
-    digests = plan["digests"]
-    shares = plan.get("shares")
+    reward, digests, shares = plan["reward"] or {}, plan["digests"], plan.get("shares")
     known = isinstance(reward, dict) and isinstance(digests, dict) and isinstance(shares, list | None)
-    fixed = None if shares is None else tuple(shares)
-    pins = (
-        evaluation_setup.PinnedVersions(checkpoint, reward.get("step"), digests, fixed)
-        if known
-        else evaluation_setup.PinnedVersions()
-    )
-    if not (known and all(step is None or type(step) is int for step in (checkpoint, pins.reward_step))):
+    steps = (plan["checkpoint"], reward.get("step") if known else False)
+    if not all(step is None or type(step) is int for step in steps):
         raise UserError(f"{path} is damaged (no checkpoint or no reward): {remedy}")
-    return pins
+    fixed = None if shares is None else tuple(shares)
+    return evaluation_setup.PinnedVersions(steps[0], steps[1], digests, fixed)
 
 
 class _Evaluation:
-    """Plays a setup as config and plan.json say.
-
-    Attributes:
-      plan: what is played, as it is kept in plan.json, there with the digests of agent and reward.
-      reward: the intrinsic reward in one line for people.
-    """
+    """Plays a setup as config and plan.json say; `reward` describes the intrinsic reward in one line."""
 
     def __init__(self, config: ConfigDict, workdir: Path) -> None:
         self._config, self._workdir = config, workdir
-        self._setup = evaluation_setup.open_setup(config, _pinned(workdir))
+        self._setup = evaluation_setup.open_setup(request_of(config), _pinned(workdir))
         rater = self._setup.rater
         self.reward = "none"
         if rater is not None:
@@ -120,7 +136,7 @@ class _Evaluation:
     ) -> list[dict[str, Any]]:
         config, setup = self._config, self._setup
         kept = (*(() if setup.rater is None else setup.rater.fields), *self._expert)
-        how = How(workers=config.workers, lanes=config.lanes, keep_fields=kept, greedy=config.greedy)
+        how = PlaySettings(workers=config.workers, lanes=config.lanes, keep_fields=kept, greedy=config.greedy)
         numbers = [seeds.derive(config.seed, "evaluate", index) for index in range(config.episodes)]
         game, title = (setup.environment, setup.options), f"evaluate {config.policy}"
         return play_policy(journal, title, game, setup.policy, numbers, how, stop, self._row)
@@ -135,11 +151,10 @@ class _Evaluation:
         recording.save(self._workdir / RECORDINGS / f"episode-{record.index:05d}.json")
 
     def film(self, rows: Sequence[Mapping[str, Any]], stop: interruption.Interruption) -> int | None:
-        folder, made = (
-            self._workdir / RECORDINGS,
-            Films(self._workdir, self._workdir / RECORDINGS, Forms(**self._config.forms)),
-        )
+        folder = self._workdir / RECORDINGS
+        made = Films(self._workdir, folder, Forms(**self._config.forms))
         who, rater = self._setup, self._setup.live_rater()
+        rater_of = None if rater is None else lambda spec: rater
         policy = None if who.policy.in_workers else who.policy
         every = self._config.record_every
         # Also of games that were played before `record_every` asked for them.
@@ -154,14 +169,8 @@ class _Evaluation:
                 return interruption.EXIT_CODE
             recording = self._recorded(row, folder / f"{stem}.json")
             title = f"Episode {row['index']} of {who.plan['policy']}"
-            film = watching.film_recording(
-                recording,
-                title,
-                policy,
-                None if rater is None else lambda spec: rater,
-                who.options.get("fields", ()),
-            )
-            made.write(stem, film, source)
+            fields = who.options.get("fields", ())
+            made.write(stem, watching.film_recording(recording, title, policy, rater_of, fields), source)
         made.check_movies()
         return None
 
@@ -172,7 +181,6 @@ class _Evaluation:
         return {row["index"] for row in (*ranked[:count], *ranked[len(ranked) - count :])}
 
     def _recorded(self, row: Mapping[str, Any], path: Path) -> Recording:
-        """The recording of a row of the journal, made if it is not there; UserError when it is of other numbers."""
         actions = evaluation_files.decode_actions(row["actions"])
         if path.exists():
             recording = Recording.load(path)
@@ -207,7 +215,7 @@ def agreement(actions: np.ndarray, expert: np.ndarray) -> float:
     """The share of steps at which a scripted player would have done the same; steps where it knows nothing count as others.
 
     Args:
-      actions: int [T], what was done.
-      expert: unsigned int [T], what it would do, the greatest number of its type where it has no answer.
+      actions: int [T].
+      expert: unsigned int [T], the greatest number of its type where it has no answer.
     """
     return float(np.mean(actions == expert.astype(np.int64))) if len(actions) else 0.0

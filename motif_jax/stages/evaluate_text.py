@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ml_collections import ConfigDict
 
@@ -16,8 +17,10 @@ from motif_jax.reports import evaluation_files, evaluation_tables, text_games_pa
 from motif_jax.support import interruption, run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, atomic_write_text, read_json
-from motif_jax.support.locks import FolderLock
 from motif_jax.support.progress import Progress
+
+if TYPE_CHECKING:
+    from motif_jax.rollouts.text_setup import TextRequest
 
 IDENTITY = "seed agent policy task options data decode token_reward show dtype".split()
 PLAN, PAGE, DIALOGUES, LOG = "plan.json", "tokens.html", "dialogues.parquet", "eval_log.pkl"
@@ -28,16 +31,28 @@ def check(config: ConfigDict, workdir: Path) -> None:
     from motif_jax.rollouts import recorded_texts, text_setup
 
     run_folder.check_identity(workdir, config, IDENTITY, free=registry.FREE_OPTIONS)
-    if recorded_texts.wanted(config):
-        recorded_texts.check(config)
+    request = request_of(config)
+    if recorded_texts.wanted(request, config.data):
+        recorded_texts.check(request, config.data)
     else:
-        text_setup.check(config)
+        text_setup.check(request)
+
+
+def request_of(config: ConfigDict) -> TextRequest:
+    """Who speaks in which task, as a config of this stage or of play_text says."""
+    from motif_jax.rollouts.text_setup import TextRequest
+
+    decode, token_reward = config.decode.to_dict(), config.token_reward.to_dict()
+    who = (config.agent, config.policy, config.task, config.options, decode, token_reward)
+    return TextRequest(*who, config.seed, config.dtype, config.get("url"))
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
     """Plays what is missing, then writes the tables; returns 75 when it was asked to stop before the end."""
-    with FolderLock(workdir), interruption.Interruption() as stop:
-        run_folder.prepare(workdir, config, IDENTITY, free=registry.FREE_OPTIONS)
+    with (
+        interruption.Interruption() as stop,
+        run_folder.opened(workdir, config, IDENTITY, free=registry.FREE_OPTIONS),
+    ):
         with evaluation_files.Journal(workdir) as journal:
             plan = _play(config, workdir, journal, stop)
             rows = sorted(
@@ -55,9 +70,10 @@ def _play(
     from motif_jax.rollouts import recorded_texts, text_episodes, text_setup
     from motif_jax.rollouts.journal import FAILED, play_missing
 
-    if recorded_texts.wanted(config):
+    request = request_of(config)
+    if recorded_texts.wanted(request, config.data):
         return _look(config, workdir, journal)
-    setup = text_setup.open_setup(config)
+    setup = text_setup.open_setup(request)
     _pin(workdir, setup.plan)
     missing = [index for index in range(config.episodes) if index not in journal.done]
     known_failures = 0
@@ -79,15 +95,16 @@ def _play(
 
 def _look(config: ConfigDict, workdir: Path, journal: evaluation_files.Journal) -> dict[str, Any]:
     from motif_jax.rollouts import recorded_texts, text_setup
+    from motif_jax.rollouts.journal import play_missing
     from motif_jax.trainers import agent_folder
 
     saved = agent_folder.load(config.agent, dtype=config.dtype)
-    dialogues = recorded_texts.dialogues_of(config, saved)
+    dialogues = recorded_texts.dialogues_of(config.agent, config.data, saved, config.episodes)
     plan = {
         "environment": saved.task_name,
         "options": dict(saved.options),
         "seed": config.seed,
-        **text_setup.agent_plan(config, saved),
+        **text_setup.agent_plan(config.agent, saved),
         "decode": None,
         "data": config.data or "held out by the training",
         "dialogues": len(dialogues),
@@ -99,12 +116,10 @@ def _look(config: ConfigDict, workdir: Path, journal: evaluation_files.Journal) 
             raise UserError(
                 f"config.data={config.data}: dialogue {index} is not the one that {workdir} has, the file changed: choose another --workdir"
             )
-    done = journal.done
-    missing = [index for index in range(len(dialogues)) if index not in done]
-    with Progress(len(dialogues), "dialogues", f"look at {config.agent}", len(done)) as progress:
-        for number, row in enumerate(recorded_texts.rows(saved, dialogues, missing, config.show), start=1):
-            journal.append({**row, "session": journal.session, "session_seconds": 0.0})
-            progress.update(len(done) + number)
+    missing = [index for index in range(len(dialogues)) if index not in journal.done]
+    title = f"look at {config.agent}"
+    look = functools.partial(recorded_texts.rows, saved, dialogues, missing, config.show)
+    play_missing(journal, len(dialogues), title, lambda _: look(), dict, "actions")
     return plan
 
 

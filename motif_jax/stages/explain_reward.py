@@ -23,9 +23,7 @@ PAGE, TABLE, TEXTS = "explain.html", "messages.csv", "texts.csv"
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for rewards, evaluations, arrays or quantiles that are not there, texts that cannot be rated, or
-    bad values.
-    """
+    """Raises UserError for rewards or arrays that are not there, texts that cannot be rated, or bad values."""
     run_folder.check_identity(workdir, config)
     place = config.reward.dir
     checks.require(bool(place), "reward.dir", place, "a reward: give it with --config.reward.dir=DIR")
@@ -44,7 +42,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
             allowed = (
                 f"a dataset: {model.folder} reads {', '.join(architecture.fields)}, not the message alone"
             )
-            checks.require(architecture.message_only, "dataset_dir", config.dataset_dir, allowed)
+            checks.require_key(config, "dataset_dir", architecture.message_only, allowed)
             continue
         PairsDataset.open(folder, need=("message", *architecture.fields))
     _rows_of_texts(config, models)
@@ -58,7 +56,7 @@ def _open_models(config: ConfigDict) -> list[Any]:
 
 
 def _dataset_folder(config: ConfigDict, reward: Any) -> str | None:
-    """The dataset whose messages are rated; None for those that the reward's own run has met while it learned."""
+    """The dataset whose messages are rated; None: those that the reward's own run received while it learned."""
     if not config.dataset_dir and getattr(reward, "met", None):
         return None
     folder = config.dataset_dir or reward.config.get("dataset_dir")
@@ -80,10 +78,10 @@ def _rows_of_texts(config: ConfigDict, models: list[Any]) -> np.ndarray:
     asked = _asked(config)
     for model in models if asked else ():
         fields = model.network.architecture.fields
-        checks.require(
-            model.network.architecture.message_only,
+        checks.require_key(
+            config,
             "text",
-            config.text,
+            model.network.architecture.message_only,
             f"empty: {model.folder} reads {', '.join(fields)}, not the message alone, so it has no reward for a text",
         )
     try:
@@ -92,14 +90,17 @@ def _rows_of_texts(config: ConfigDict, models: list[Any]) -> np.ndarray:
         raise UserError(f"config.text: {error}") from None
 
 
-@run_folder.alone
 def run(config: ConfigDict, workdir: Path) -> None:
     """Rates the messages, prints the texts that were asked for, and writes the files."""
+    with run_folder.opened(workdir, config):
+        _explain(config, workdir)
+
+
+def _explain(config: ConfigDict, workdir: Path) -> None:
     from motif_jax.reports import explain
     from motif_jax.reports.messages import as_text
     from motif_jax.trainers import reward_ratings
 
-    run_folder.prepare(workdir, config)
     models = _open_models(config)
     folder = _dataset_folder(config, models[0])
     if folder is None:
@@ -170,10 +171,7 @@ def _explained(config: ConfigDict, model: Any, name: str, rating: Any, history: 
 
 
 def _table(messages: Any, counts: Any, rewards: list[Any]) -> str:
-    """CSV, best liked first: message, count, and for each reward its columns, of two with A_ and B_.
-
-    Cells of messages without a reward are empty.
-    """
+    """CSV, greatest reward first: message, count, and the columns of each reward, empty where it has none."""
     header, columns = ["message", "count"], []
     for reward, letter in zip(rewards, "AB", strict=False):
         prefix = f"{letter}_" if len(rewards) > 1 else ""
@@ -194,7 +192,6 @@ def _table(messages: Any, counts: Any, rewards: list[Any]) -> str:
 
 
 def _counts(rows: np.ndarray, messages: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """How often each of `rows` [N, 256] is among the dataset's messages [M, 256], which occur `counts` [M] times."""
     known = {message.tobytes(): int(count) for message, count in zip(messages, counts, strict=True)}
     return np.array([known.get(row.tobytes(), 0) for row in rows], int)
 

@@ -10,7 +10,6 @@ from motif_jax.stages.score_text import check_model
 from motif_jax.support import config as checks
 from motif_jax.support import interruption, resources, run_folder, seeds
 from motif_jax.support.errors import UserError
-from motif_jax.support.locks import FolderLock
 from motif_jax.support.progress import Progress
 
 IDENTITY = ("model", "file", "seed", "most", "count", "beams", "sampling", "stops", "batch", "dtype")
@@ -29,8 +28,8 @@ def check(config: ConfigDict, workdir: Path) -> None:
     except UserError as error:
         raise UserError(f"config.sampling.{error}") from None
     _require_draws(config)
-    checks.require(
-        "" not in stops(config), "stops", config.stops, "texts with | between them, none of them empty"
+    checks.require_key(
+        config, "stops", "" not in stops(config), "texts with | between them, none of them empty"
     )
     questions = text_files.read_questions(config.file, "file")
     prompt_length.require(
@@ -39,14 +38,13 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def _require_draws(config: ConfigDict) -> None:
-    """Raises UserError where settings of draws, or several draws, are asked for and nothing is drawn."""
     if not (config.beams or config.sampling.greedy):
         return
     for key, usual in resources.config("generate_text").sampling.items():
         allowed = f"{usual} with config.beams or config.sampling.greedy: nothing is drawn"
         checks.require(config.sampling[key] == usual, f"sampling.{key}", config.sampling[key], allowed)
     allowed = "1 with config.sampling.greedy: every continuation would be the same"
-    checks.require(config.beams or config.count == 1, "count", config.count, allowed)
+    checks.require_key(config, "count", config.beams or config.count == 1, allowed)
 
 
 def stops(config: ConfigDict) -> tuple[str, ...]:
@@ -62,8 +60,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
     from motif_jax.language.text import fetch
 
     questions = text_files.read_questions(config.file, "file")
-    with FolderLock(workdir), interruption.Interruption() as stop:
-        run_folder.prepare(workdir, config, IDENTITY)
+    with interruption.Interruption() as stop, run_folder.opened(workdir, config, IDENTITY):
         text_files.pin(workdir, fetch(config.model, "model"), config.model)
         model = language.load(config.model, dtype=config.dtype, batch=config.batch)
         asked = [{"prompt": question["prompt"]} for question in questions]

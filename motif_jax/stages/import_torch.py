@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from ml_collections import ConfigDict
 
+from motif_jax.stages.imports import Begin, ImportStage, has_checkpoints
 from motif_jax.support import config as checks
-from motif_jax.support import import_origin
 from motif_jax.support.errors import printable
 from motif_jax.support.files import atomic_write_json
-from motif_jax.support.locks import FolderLock
 
 if TYPE_CHECKING:
     from motif_jax.published.torch_import import TorchCheckpoint
@@ -20,90 +19,73 @@ LANGUAGE_AGENT = "language_agent"
 MODEL, MAPPING, LABELS = "model.safetensors", "mapping.json", "labels.json"
 
 
-def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for files that are not there or a folder that holds something else."""
-    checks.require(
-        bool(config.file), "file", config.file, "a checkpoint: give it with --config.file=FILE.pth"
-    )
-    checks.require(Path(config.file).is_file(), "file", config.file, "an existing file")
+def _check_values(config: ConfigDict, workdir: Path, done: bool) -> None:
+    del workdir, done
     section = "reward" if config.kind == "reward" else "agent"
-    checks.require(
-        section in config, "kind", config.kind, f"that of the config's variant: use :{config.kind}"
-    )
+    checks.require_key(config, "kind", section in config, f"that of the config's variant: use :{config.kind}")
     if config.kind == "reward":
         table = config.quantiles
         checks.require(table is None or Path(table).is_file(), "quantiles", table, "an existing file")
     if config.kind == LANGUAGE_AGENT:
         language_network(config.agent)
-    _is_done(config, workdir)
 
 
-def _files(config: ConfigDict) -> tuple[str, ...]:
-    return ("file", "quantiles") if config.kind == "reward" else ("file",)
-
-
-def _is_done(config: ConfigDict, workdir: Path) -> bool:
-    return import_origin.check(workdir, config, _files(config), import_origin.has_checkpoints(workdir))
-
-
-def run(config: ConfigDict, workdir: Path) -> None:
-    """Reads, matches, says what became what, and writes, unless that has been done."""
+def _write(config: ConfigDict, workdir: Path, begin: Begin) -> None:
     from motif_jax.published import torch_import
     from motif_jax.rewards import exchange
 
-    with FolderLock(workdir):
-        if _is_done(config, workdir):
-            print(f"{workdir} holds this import of {config.file} already")
-            return
-        if config.kind == LANGUAGE_AGENT:
-            return _language_agent(config, workdir)
-        # An agent's checkpoint may hold the reward that it learned from beside it.
-        parts = ("reward_model", "model") if config.kind == "reward" else ("model",)
-        checkpoint = torch_import.read(config.file, *parts)
-        if config.kind == "reward":
-            reward, match = torch_import.reward(checkpoint, config)
-        else:
-            params, match = torch_import.agent(checkpoint, _agent_network(config.agent), config.names)
-        import_origin.write(workdir, config, _files(config))
-        sizes = {name: list(array.shape) for name, array in checkpoint.tensors}
-        for name, foreign in match.names.items():
-            print(printable(f"{name:22} <- {foreign}  {sizes[foreign]}"))
-        for note in match.notes:
-            print(printable(f"note: {note}"))
-        if match.left_over:
-            print(printable(f"not used: {', '.join(match.left_over)}"))
-        atomic_write_json(
-            workdir / MAPPING,
-            {
-                "file": str(config.file),
-                "names": match.names,
-                "not_used": match.left_over,
-                "notes": match.notes,
-            },
+    if config.kind == LANGUAGE_AGENT:
+        return _language_agent(config, workdir, begin)
+    # An agent's checkpoint may hold the reward that it learned from beside it.
+    parts = ("reward_model", "model") if config.kind == "reward" else ("model",)
+    checkpoint = torch_import.read(config.file, *parts)
+    if config.kind == "reward":
+        reward, match = torch_import.reward(checkpoint, config)
+    else:
+        params, match = torch_import.agent(checkpoint, _agent_network(config.agent), config.names)
+    begin()
+    sizes = {name: list(array.shape) for name, array in checkpoint.tensors}
+    for name, foreign in match.names.items():
+        print(printable(f"{name:22} <- {foreign}  {sizes[foreign]}"))
+    for note in match.notes:
+        print(printable(f"note: {note}"))
+    if match.left_over:
+        print(printable(f"not used: {', '.join(match.left_over)}"))
+    atomic_write_json(
+        workdir / MAPPING,
+        {
+            "file": str(config.file),
+            "names": match.names,
+            "not_used": match.left_over,
+            "notes": match.notes,
+        },
+    )
+    if config.kind == "reward":
+        exchange.write_safetensors(reward, workdir / MODEL)
+        exchange.write_run_folder(reward, workdir)
+        statistics = reward.statistics
+        shown = (
+            "with its quantiles" if statistics["quantiles"] else "without quantiles: no threshold can be used"
         )
-        if config.kind == "reward":
-            exchange.write_safetensors(reward, workdir / MODEL)
-            exchange.write_run_folder(reward, workdir)
-            statistics = reward.statistics
-            shown = (
-                "with its quantiles"
-                if statistics["quantiles"]
-                else "without quantiles: no threshold can be used"
-            )
-            print(f"mean {statistics['mean']:.6g}, variance {statistics['variance']:.6g}, {shown}")
-        else:
-            agent, items = _learned(config.agent, checkpoint, workdir)
-            step = int(checkpoint.number("env_steps") or 0)
-            torch_import.write_agent(params, agent, step, workdir, items)
-        print(f"written to {workdir}")
+        print(f"mean {statistics['mean']:.6g}, variance {statistics['variance']:.6g}, {shown}")
+    else:
+        agent, items = _learned(config.agent, checkpoint, workdir)
+        step = int(checkpoint.number("env_steps") or 0)
+        torch_import.write_agent(params, agent, step, workdir, items)
+    print(f"written to {workdir}")
 
 
-def _language_agent(config: ConfigDict, workdir: Path) -> None:
-    """Reads a checkpoint of GLAM, or of its cloning."""
+_STAGE = ImportStage(
+    "a checkpoint: --config.file=FILE.pth", has_checkpoints, _check_values, _write, ("file", "quantiles")
+)
+check, run = _STAGE.check, _STAGE.run
+
+
+def _language_agent(config: ConfigDict, workdir: Path, begin: Begin) -> None:
     from motif_jax.published import glam_checkpoint, torch_import
 
     found = glam_checkpoint.language_agent(torch_import.read(config.file), language_network(config.agent))
-    import_origin.write(workdir, config, _files(config))
+    begin()
     for head in found.fresh:
         print(f"note: the file has no head {head}: it is as it is drawn")
     if found.left_over:

@@ -24,48 +24,45 @@ def check(config: ConfigDict, workdir: Path) -> None:
     names = _names(config, dataset)
     there = dataset.preference_names()
     for name in names:
-        checks.require(
-            name in there, "names", config.names, f"label files of the dataset: {', '.join(there) or 'none'}"
+        checks.require_key(
+            config, "names", name in there, f"label files of the dataset: {', '.join(there) or 'none'}"
         )
         dataset.preference(name)
     if config.name:
         shards.check_name(config.name)
-        checks.require(config.name not in names, "name", config.name, "none of config.names")
-        checks.require(len(names) > 1, "names", config.names, "at least two label files, separated by commas")
+        checks.require_key(config, "name", config.name not in names, "none of config.names")
+        checks.require_key(config, "names", len(names) > 1, "at least two label files, separated by commas")
 
 
-@run_folder.alone
 def run(config: ConfigDict, workdir: Path) -> None:
     """Prints the tables, and writes preference/NAME.npy where `config.name` gives a name."""
     dataset = PairsDataset.open(config.dataset_dir, need=())
-    run_folder.prepare(workdir, config)
-    names = _names(config, dataset)
-    votes = [ensembles.read_votes(dataset.folder, name, dataset.preference(name)) for name in names]
-    tables = ensembles.tables(votes)
-    print(tables, flush=True)
-    atomic_write_text(workdir / "agreement.txt", tables + "\n")
-    summary = {"names": names, "agreement": ensembles.agreement(votes)}
-    if config.name:
-        merged = ensembles.combine(votes, config.method)
-        digests = {
-            vote.name: hashlib.blake2b(
-                vote.labels.tobytes() + vote.probabilities.tobytes(), digest_size=16
-            ).hexdigest()
-            for vote in votes
-        }
-        sources = {"method": config.method, "labels": digests}
-        path = ensembles.write_ensemble(dataset.folder, config.name, merged, sources, config.restart)
-        shown = ", ".join(f"{count:,} {label}" for label, count in counts(merged.labels).items())
-        print(f"\n{path}: {config.method} of {len(names)} annotations; {shown}", flush=True)
-        summary["merged"] = {"name": config.name, "method": config.method, **counts(merged.labels)}
-    atomic_write_json(workdir / "summary.json", summary)
+    with run_folder.opened(workdir, config):
+        names = _names(config, dataset)
+        votes = [ensembles.read_votes(dataset.folder, name, dataset.preference(name)) for name in names]
+        tables = ensembles.tables(votes)
+        print(tables, flush=True)
+        atomic_write_text(workdir / "agreement.txt", tables + "\n")
+        summary = {"names": names, "agreement": ensembles.agreement(votes)}
+        if config.name:
+            merged = ensembles.combine(votes, config.method)
+            digests = {
+                vote.name: hashlib.blake2b(
+                    vote.labels.tobytes() + vote.probabilities.tobytes(), digest_size=16
+                ).hexdigest()
+                for vote in votes
+            }
+            sources = {"method": config.method, "labels": digests}
+            path = ensembles.write_ensemble(dataset.folder, config.name, merged, sources, config.restart)
+            shown = ", ".join(f"{count:,} {label}" for label, count in counts(merged.labels).items())
+            print(f"\n{path}: {config.method} of {len(names)} annotations; {shown}", flush=True)
+            summary["merged"] = {"name": config.name, "method": config.method, **counts(merged.labels)}
+        atomic_write_json(workdir / "summary.json", summary)
 
 
 def _names(config: ConfigDict, dataset: PairsDataset) -> list[str]:
-    """The label files named, all of the dataset where none is."""
-    names = [name.strip() for name in config.names.split(",") if name.strip()]
-    if not names:
-        names = [name for name in dataset.preference_names() if name != config.name]
+    others = [name for name in dataset.preference_names() if name != config.name]
+    names = checks.listed(config.names) or others
     if not names:
         raise UserError(f"config.dataset_dir={config.dataset_dir}: has no label files in preference/")
     return names

@@ -8,10 +8,10 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from motif_jax.stages.evaluate_text import request_of
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
 from motif_jax.support.files import append_lines, regular_file
-from motif_jax.support.locks import FolderLock
 
 GAMES = "games.jsonl"
 
@@ -22,8 +22,8 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
     run_folder.check_identity(workdir, config)
     agent = config.mode != "answer" or not config.policy
-    checks.require(agent, "policy", config.policy, "None with config.mode=answer: an agent has to speak")
-    text_setup.check(config)
+    checks.require_key(config, "policy", agent, "None with config.mode=answer: an agent has to speak")
+    text_setup.check(request_of(config))
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
@@ -31,10 +31,9 @@ def run(config: ConfigDict, workdir: Path) -> None:
     from motif_jax.rollouts import text_setup
     from motif_jax.rollouts.text_terminal import Terminal, TextTable
 
-    setup = text_setup.open_setup(config)
+    setup = text_setup.open_setup(request_of(config))
     table = TextTable(setup.task, setup.actor, Terminal(), setup.tokenizer, config.seed)
-    with FolderLock(workdir):
-        run_folder.prepare(workdir, config)
+    with run_folder.opened(workdir, config):
         path = workdir / GAMES
         append_lines(path, keep=lambda line: True).close()
         begun = len(path.read_text(encoding="utf-8").splitlines())

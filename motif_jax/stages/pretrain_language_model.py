@@ -45,7 +45,7 @@ def _check_model(config: ConfigDict) -> None:
             folder = checks.existing_folder(config, "tokenizer.folder")
         else:
             allowed = f"None where no tokenizer is given: tokens are those of a tokenizer, name it with config.tokenizer.folder={settings.folder}"
-            checks.require(not config.tokens, "tokens", config.tokens, allowed)
+            checks.require_key(config, "tokens", not config.tokens, allowed)
             byte_pairs.check_phrase(settings.phrase)
             least = byte_pairs.smallest(config.model.architecture)
             size = settings.vocab_size
@@ -54,17 +54,14 @@ def _check_model(config: ConfigDict) -> None:
             )
     objective = language_run.objective_of(config)
     spans = objective == "spans" and config.packing == "items"
-    checks.require(
-        not spans,
-        "packing",
-        config.packing,
-        "'windows' for spans; items are learned with config.objective=prefix",
+    checks.require_key(
+        config, "packing", not spans, "'windows' for spans; items are learned with config.objective=prefix"
     )
     quantised = config.lora.base != "float32" and finetune_params.spec_of(config.lora) is None
-    checks.require(
-        not quantised,
+    checks.require_key(
+        config,
         "lora.base",
-        config.lora.base,
+        not quantised,
         "'float32' without config.lora.patterns: what is learned is not frozen",
     )
     model = language_run.settings_of(config, folder)
@@ -79,7 +76,7 @@ def _check_model(config: ConfigDict) -> None:
             if longest is not None and most > longest:
                 least = config.length + most - longest
                 allowed = f"at least {least}: items of config.tokens={config.tokens} have up to {most} tokens"
-                checks.require(False, "length", config.length, allowed)
+                checks.require_key(config, "length", False, allowed)
         language_run.special_tokens(model, tokenizer, objective)
     language_run.check_shapes(config, model)
     language_run.check_memory(config, model)
@@ -89,10 +86,8 @@ def _check_texts(config: ConfigDict) -> None:
     from motif_jax.language import corpus
     from motif_jax.trainers import text_data
 
-    checks.require(
-        bool(config.texts) != bool(config.tokens), "texts", config.texts,
-        "files or folders of texts, with commas between them: --config.texts=FILE; or None with --config.tokens=FOLDER",
-    )  # fmt: skip
+    allowed = "files or folders of texts, with commas between: --config.texts=FILE; or None with --config.tokens=FOLDER"
+    checks.require_key(config, "texts", bool(config.texts) != bool(config.tokens), allowed)
     if config.tokens:
         return
     paths = corpus.find(config.texts)
@@ -100,11 +95,8 @@ def _check_texts(config: ConfigDict) -> None:
     # No token has less than a byte, but for those of a table, whose bytes are compressed.
     packed = any(path.suffix == ".parquet" for path in paths)
     enough = config.packing == "items" or packed or size > config.length
-    checks.require(
-        enough,
-        "texts",
-        config.texts,
-        f"longer: {size} bytes are fewer than the {config.length} tokens of a window",
+    checks.require_key(
+        config, "texts", enough, f"longer: {size} bytes are fewer than the {config.length} tokens of a window"
     )
     if config.held_out.texts:
         corpus.find(config.held_out.texts, "held_out.texts")

@@ -14,7 +14,6 @@ from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import read_json_lines
 from motif_jax.support.interruption import EXIT_CODE, Interruption
-from motif_jax.support.locks import FolderLock
 from motif_jax.support.progress import Progress
 
 if TYPE_CHECKING:
@@ -62,8 +61,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
     from motif_jax.rl import probing
     from motif_jax.rollouts import agent_policy
 
-    with FolderLock(workdir), Interruption() as stop:
-        run_folder.prepare(workdir, config, IDENTITY)
+    with Interruption() as stop, run_folder.opened(workdir, config, IDENTITY):
         made, steps = _open(config)
         lines, clauses = (list(read_json_lines(workdir / name)) for name in (probing.LINES, probing.CLAUSES))
         done = min(len(lines), len(clauses))

@@ -25,7 +25,7 @@ def _agents(config: ConfigDict) -> list[str]:
 
 
 def _path(config: ConfigDict) -> Path:
-    checks.require(bool(config.data), "data", config.data, "a file of dialogues, or a folder of collect_text")
+    checks.require_key(config, "data", bool(config.data), "a file of dialogues, or a folder of collect_text")
     return files.find(config.data, "data")
 
 
@@ -36,8 +36,8 @@ def check(config: ConfigDict, workdir: Path) -> None:
     from motif_jax.trainers import agent_folder
 
     run_folder.check_identity(workdir, config)
-    checks.require(
-        bool(_agents(config)), "agents", config.agents, "run folders of train_text, with commas between"
+    checks.require_key(
+        config, "agents", bool(_agents(config)), "run folders of train_text, with commas between"
     )
     abouts = [agent_folder.describe(folder, "agents") for folder in _agents(config)]
     for folder, about in zip(_agents(config), abouts, strict=True):
@@ -55,39 +55,38 @@ def check(config: ConfigDict, workdir: Path) -> None:
         text_values.require_fit(network, tokenizer, dialogues, f"config.data={config.data}")
 
 
-@run_folder.alone
 def run(config: ConfigDict, workdir: Path) -> None:
     """Values the data by every agent and writes what came out."""
     from motif_jax.rollouts import text_values
     from motif_jax.trainers import agent_folder
 
-    run_folder.prepare(workdir, config)
-    dialogues = _first(files.read(_path(config)), config.dialogues)
-    pairs = text_values.pairs_of(dialogues)
-    found: dict[str, Any] = {}
-    for folder in _agents(config):
-        saved = agent_folder.load(folder, "agents")
-        valued: list[text_values.ValuedDialogue] = []
-        bounds = (saved.settings.get("q_min"), saved.settings.get("q_max"))
-        values = text_values.values_of(saved.network, saved.params, saved.tokenizer, dialogues, *bounds)
-        with Progress(len(dialogues), "dialogues", f"value by {folder}") as progress:
-            for each in values:
-                valued.append(each)
-                progress.update(len(valued))
-        lists = {
-            "utterances": text_values.utterances(valued),
-            f"{config.n_gram}-grams": text_values.n_grams(valued, saved.tokenizer, config.n_gram),
-        }
-        found[folder] = {
-            "method": saved.method,
-            "dialogues": len(valued),
-            "accuracy": text_values.ranking_accuracy(valued, pairs, config.tokens),
-            "lists": {name: _ends(ranked, config) for name, ranked in lists.items()},
-        }
-    atomic_write_json(workdir / FILE, found)
-    atomic_write_text(workdir / PAGE, ranks_page.render(found, str(config.data)))
-    print(ranks_page.in_words(found))
-    print(f"written: {workdir / FILE}, {PAGE}")
+    with run_folder.opened(workdir, config):
+        dialogues = _first(files.read(_path(config)), config.dialogues)
+        pairs = text_values.pairs_of(dialogues)
+        found: dict[str, Any] = {}
+        for folder in _agents(config):
+            saved = agent_folder.load(folder, "agents")
+            valued: list[text_values.ValuedDialogue] = []
+            bounds = (saved.settings.get("q_min"), saved.settings.get("q_max"))
+            values = text_values.values_of(saved.network, saved.params, saved.tokenizer, dialogues, *bounds)
+            with Progress(len(dialogues), "dialogues", f"value by {folder}") as progress:
+                for each in values:
+                    valued.append(each)
+                    progress.update(len(valued))
+            lists = {
+                "utterances": text_values.utterances(valued),
+                f"{config.n_gram}-grams": text_values.n_grams(valued, saved.tokenizer, config.n_gram),
+            }
+            found[folder] = {
+                "method": saved.method,
+                "dialogues": len(valued),
+                "accuracy": text_values.ranking_accuracy(valued, pairs, config.tokens),
+                "lists": {name: _ends(ranked, config) for name, ranked in lists.items()},
+            }
+        atomic_write_json(workdir / FILE, found)
+        atomic_write_text(workdir / PAGE, ranks_page.render(found, str(config.data)))
+        print(ranks_page.in_words(found))
+        print(f"written: {workdir / FILE}, {PAGE}")
 
 
 def _first(dialogues: Dialogues, count: int) -> Dialogues:

@@ -20,7 +20,6 @@ from motif_jax.rollouts.ratings import LiveRater
 from motif_jax.support import config as checks
 from motif_jax.support import interruption, run_folder
 from motif_jax.support.errors import UserError
-from motif_jax.support.locks import FolderLock
 from motif_jax.support.progress import Progress
 
 # What a run folder holds besides recordings.
@@ -62,7 +61,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     forms = Forms(**config.forms)
     forms.check()
     given = bool(config.evaluation) or bool(config.recordings)
-    checks.require(given, "evaluation", config.evaluation, "given, or recordings")
+    checks.require_key(config, "evaluation", given, "given, or recordings")
     for key in ("evaluation", "agent.dir"):
         if checks.dotted(config, key):
             checks.existing_folder(config, key)
@@ -87,8 +86,7 @@ def _plan(config: ConfigDict) -> dict[str, Any]:
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
     """Writes every form that `config.forms` asks for of every episode; returns 75 when asked to stop before the end."""
-    with FolderLock(workdir), interruption.Interruption() as stop:
-        run_folder.prepare(workdir, config)
+    with interruption.Interruption() as stop, run_folder.opened(workdir, config):
         plan = _plan(config)
         games, overlay = _games(config, plan), _Overlay(config, plan)
         made = Films(workdir, workdir, Forms(**config.forms))
@@ -106,12 +104,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 
 
 class _Overlay:
-    """The overlay of the episodes, loaded once: an agent's outputs and a reward.
-
-    Attributes:
-      reward: as `setup.EvalSetup.reward`.
-      source: agent and reward in words and numbers, JSON-able.
-    """
+    """What an agent and a reward say of the episodes; `source` says which ones, JSON-able."""
 
     def __init__(self, config: ConfigDict, plan: dict[str, Any]) -> None:
         folder, checkpoint = _agent(config, plan)
@@ -122,7 +115,8 @@ class _Overlay:
             self._policy, step = agent_policy.load(folder, checkpoint)
             rounded = evaluation_setup.rounded_threshold(agent_policy.read_config(folder))
         owner = f"the evaluation in {config.evaluation}" if config.evaluation else "a recording"
-        self.reward = evaluation_setup.choose_reward(config.reward, plan.get("reward"), owner, rounded)
+        asked = evaluation_setup.RewardRequest(**config.reward)
+        self.reward = evaluation_setup.choose_reward(asked, plan.get("reward"), owner, rounded)
         self._rater: LiveRater | None = None
         about = None if self.reward is None else run_folder.as_plain(self.reward)
         self.source = [folder, step, about, evaluation_setup.digests_of(folder, step, self.reward)]
@@ -143,7 +137,6 @@ class _Overlay:
 
 
 def _agent(config: ConfigDict, plan: dict[str, Any]) -> tuple[str | None, str]:
-    """Folder (None or '' for none) and checkpoint of the agent whose opinion is shown."""
     if config.agent.dir is not None or plan.get("checkpoint") is None:
         return config.agent.dir, config.agent.checkpoint
     if not Path(plan["policy"]).is_dir():
@@ -155,11 +148,7 @@ def _agent(config: ConfigDict, plan: dict[str, Any]) -> tuple[str | None, str]:
 
 
 def _games(config: ConfigDict, plan: dict[str, Any]) -> list[_Game]:
-    """The episodes that the config names, each once.
-
-    Raises:
-      UserError: there are none, or two of them would get the same file names.
-    """
+    """The episodes that the config names, each once; UserError where two of them would get the same file names."""
     found: dict[str, _Game] = {}
     rows = _chosen_rows(config) if config.evaluation else []
     for game in (*map(_recorded, _recording_paths(config)), *(_written(config, plan, row) for row in rows)):

@@ -141,7 +141,8 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
             name = key.removesuffix(".dir").removesuffix("_dir")
             data.provenance += run_report.provenance_of(folder_name, name)
             data.commands += run_report.command_of(folder_name, name)
-    _write(config, workdir, data)
+    with run_folder.opened(workdir, config):
+        _write(config, workdir, data)
     if config.first_must_lead and headline(data)[1] != "good":
         others = ", ".join(judged[1:])
         print(f"it does not hold: {judged[0]} is not clearly better than {others}", file=sys.stderr)
@@ -161,9 +162,8 @@ def _add_evaluation(data: RunData, folder: Path) -> None:
     data.commands += run_report.command_of(folder, f"evaluation {name}")
 
 
-@run_folder.alone
 def _write(config: ConfigDict, workdir: Path, data: RunData) -> None:
-    path = run_folder.prepare(workdir, config) / PAGE
+    path = workdir / PAGE
     shutil.rmtree(workdir / "plots", ignore_errors=True)  # of an earlier report
     shown = run_report.sections(data)
     written = f"motif_jax, written {time.strftime('%Y-%m-%d %H:%M')}"

@@ -12,7 +12,6 @@ from motif_jax.support import config as checks
 from motif_jax.support import interruption, run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_text
-from motif_jax.support.locks import FolderLock
 from motif_jax.support.progress import Progress
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     questions = text_files.read_questions(config.file, "file")
     without = any(question.get("candidates") is None for question in questions)
     allowed = f"texts with | between them: prompts of {config.file} have none of their own"
-    checks.require(bool(config.candidates) or not without, "candidates", config.candidates, allowed)
+    checks.require_key(config, "candidates", bool(config.candidates) or not without, allowed)
     prompts = [question["prompt"] for question in questions]
     prompt_length.require(tokenizer, settings, prompts, _candidates(config, questions))
 
@@ -70,8 +69,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 
     questions = text_files.read_questions(config.file, "file")
     named = _candidates(config, questions)
-    with FolderLock(workdir), interruption.Interruption() as stop:
-        run_folder.prepare(workdir, config, IDENTITY)
+    with interruption.Interruption() as stop, run_folder.opened(workdir, config, IDENTITY):
         text_files.pin(workdir, fetch(config.model, "model"), config.model)
         model = language.load(config.model, dtype=config.dtype, batch=config.batch)
         asked = [

@@ -21,17 +21,17 @@ NEEDS_WORKDIR = False
 def check(config: ConfigDict, workdir: Path | None) -> None:
     """Raises UserError for a bad value, or an annotator that is no embedded one."""
     del workdir
-    checks.require(bool(config.host.strip()), "host", config.host, "an address or name, such as 127.0.0.1")
+    checks.require_key(config, "host", bool(config.host.strip()), "an address or name, such as 127.0.0.1")
     _key(config)
-    checks.require(bool(config.model), "model", config.model, "the name that clients ask for")
+    checks.require_key(config, "model", bool(config.model), "the name that clients ask for")
     annotator = annotator_class(config.annotator)
     embedded = annotator.reads_items and not annotator.reads_prompt
-    checks.require(embedded, "annotator", config.annotator, "one that judges texts without a language model")
+    checks.require_key(config, "annotator", embedded, "one that judges texts without a language model")
     for form in annotator.forms:
         check_annotator(embedded_config(config), form)
     if config.prompt_file:
         there = os.path.isfile(config.prompt_file)
-        checks.require(there, "prompt_file", config.prompt_file, "a prompt file, or empty")
+        checks.require_key(config, "prompt_file", there, "a prompt file, or empty")
         own_prompts(config)
 
 
@@ -61,5 +61,5 @@ def _key(config: ConfigDict) -> str:
     key = os.environ.get(config.key_variable, "").strip()
     holds_one = not config.key_variable or (bool(key) and key.isprintable())
     allowed = "the name of an environment variable that holds a key, or empty"
-    checks.require(holds_one, "key_variable", config.key_variable, allowed)
+    checks.require_key(config, "key_variable", holds_one, allowed)
     return key

@@ -43,8 +43,6 @@ class Run(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """A stage that a run needs; `run` is the folder that {run} stands for in its flags."""
-
     flags: str
     folder: Path
     run: Path
@@ -68,7 +66,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     _require_known("prepare_order", listed(config.prepare_order), config.prepare)
     for key in ("training", "evaluation"):
         checks.require(bool(config[key].strip()), key, config[key], "a config file and its flags")
-    checks.require(bool(config.rows), "rows", config.rows, "a file of lines, one a run")
+    checks.require_key(config, "rows", bool(config.rows), "a file of lines, one a run")
     if config.page:
         study.check_page(Path(config.page))
     study.read_rows(Path(config.rows.replace("{workdir}", str(workdir))))
@@ -89,8 +87,7 @@ def _claims(config: ConfigDict) -> list[Claim]:
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
     """Makes the runs without a line; returns 75 when asked to stop, 1 where the lines do not support a claim."""
-    with FolderLock(workdir), interruption.Interruption() as stop:
-        run_folder.prepare(workdir, config, ("stage",))
+    with interruption.Interruption() as stop, run_folder.opened(workdir, config, ("stage",)):
         return _Study(config, workdir, stop).run()
 
 
@@ -193,7 +190,6 @@ class _Study:
         return True
 
     def _stage(self, step: _Step) -> bool:
-        """Runs a stage unless it is done; False when asked to stop."""
         done = step.folder / _DONE
         remedy = "remove it, and the stage continues where it was"
         made = read_json(done, remedy, keys=("flags",))["flags"] if done.is_file() else None

@@ -14,7 +14,7 @@ from motif_jax.reports import generalisation_files, text_tables
 from motif_jax.reports.evaluation_files import Journal, episode_row
 from motif_jax.reports.evaluation_tables import write_table
 from motif_jax.rollouts import eval_agents
-from motif_jax.rollouts.episodes import How
+from motif_jax.rollouts.episodes import PlaySettings
 from motif_jax.rollouts.generalisation import (
     GeneralisationTest,
     PlayedLevel,
@@ -27,7 +27,6 @@ from motif_jax.rollouts.journal import play_policy
 from motif_jax.support import capacity, interruption, run_folder, seeds
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
-from motif_jax.support.locks import FolderLock
 
 # What a result depends on; more tests and more episodes may be asked for.
 IDENTITY = "seed greedy lanes policy agent environment network action_names prompt_tokens resamples confidence".split()
@@ -40,21 +39,28 @@ def check(config: ConfigDict, workdir: Path) -> None:
     named = tuple(config.action_names)
     good = len(set(named)) == len(named) and all(isinstance(name, str) and name for name in named)
     checks.require(good, "action_names", named, "names of actions, each different and not empty")
-    player = eval_agents.open_pinned(config, workdir)
+    player = eval_agents.open_pinned(request_of(config), workdir)
     _tests(config, player)
+
+
+def request_of(config: ConfigDict) -> eval_agents.AgentRequest:
+    """Who plays, as a config of this stage or of collect_trajectories says."""
+    environment, network = config.environment.to_dict(), config.network.to_dict()
+    return eval_agents.AgentRequest(
+        config.policy, config.agent.checkpoint, environment, network, config.seed, config.greedy
+    )
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
     """Plays what is missing, then writes the tables; returns 75 when it was asked to stop before the end."""
-    with FolderLock(workdir), interruption.Interruption() as stop:
-        run_folder.prepare(workdir, config, IDENTITY)
-        player = eval_agents.open_pinned(config, workdir)
+    with interruption.Interruption() as stop, run_folder.opened(workdir, config, IDENTITY):
+        player = eval_agents.open_pinned(request_of(config), workdir)
         eval_agents.pin(workdir, player)
         tests, left_out = _tests(config, player)
         results: list[dict[str, Any]] = []
         base: Sequence[Mapping[str, Any]] = ()
         numbers = _episode_seeds(config)
-        how = How(workers=config.workers, lanes=config.lanes, greedy=config.greedy)
+        how = PlaySettings(workers=config.workers, lanes=config.lanes, greedy=config.greedy)
         for number, (test, place) in enumerate(tests, start=1):
             folder = workdir / generalisation_files.FOLDER / test.name
             title = f"test {number}/{len(tests)} {test.name}"
@@ -64,7 +70,9 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
                 with Journal(folder) as journal:
                     rows = play_policy(journal, title, game, policy, numbers, how, stop, episode_row)
             except UserError as error:  # a prompt longer than those that were tried
-                if not may_be_left_out(test, _named(config)) or not str(error).startswith(prompts.TOO_LONG):
+                if not may_be_left_out(test, checks.listed(config.tests)) or not str(error).startswith(
+                    prompts.TOO_LONG
+                ):
                     raise
                 left_out[test.name] = str(error)
             else:
@@ -83,14 +91,10 @@ def _episode_seeds(config: ConfigDict) -> list[int]:
     return [seeds.derive(config.seed, "test", index) for index in range(config.episodes)]
 
 
-def _named(config: ConfigDict) -> list[str]:
-    return [name.strip() for name in config.tests.split(",") if name.strip()]
-
-
 def _tests(
     config: ConfigDict, player: eval_agents.EvalAgent
 ) -> tuple[list[tuple[GeneralisationTest, PlayedLevel]], dict[str, str]]:
-    names = _named(config)
+    names = checks.listed(config.tests)
     wanted = chosen(names, player.base, player.abilities, tuple(config.action_names))
 
     def place(test: GeneralisationTest) -> PlayedLevel:

@@ -35,10 +35,10 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
     checks.existing_folder(config, "dataset_dir")
     dataset = reward_data.open_dataset(config, architecture)
     most = max(dataset.num_pairs, MOST_PADDED)
-    checks.require(
-        config.batch_size <= most,
+    checks.require_key(
+        config,
         "batch_size",
-        config.batch_size,
+        config.batch_size <= most,
         f"at most {most:,}: a batch has no use for more than the {dataset.num_pairs:,} pairs of {config.dataset_dir}",
     )
     _check_annotators(config, dataset)

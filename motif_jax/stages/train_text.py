@@ -37,7 +37,6 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
 
 
 def _check_method(config: ConfigDict) -> None:
-    """Refuses what a method cannot be trained with."""
     from motif_jax.trainers import text_run
     from motif_jax.trainers.text_methods import rule_of
 
@@ -59,12 +58,10 @@ def _check_method(config: ConfigDict) -> None:
         text_run.check_ppo(config)
         return
     if rule.q == "none":
-        checks.require(
-            config.loss.policy > 0, "loss.policy", config.loss.policy, f"above 0: {name} learns nothing else"
+        checks.require_key(
+            config, "loss.policy", config.loss.policy > 0, f"above 0: {name} learns nothing else"
         )
-        checks.require(
-            not config.initial.value, "initial.value", config.initial.value, f"None: {name} has no values"
-        )
+        checks.require_key(config, "initial.value", not config.initial.value, f"None: {name} has no values")
         return
     # A language model that has seen no dialogue of the task is none: it does not even end what it says.
     takes = method.separate_policy or rule.prior_reward or rule.bootstrap == "prior"
@@ -76,7 +73,6 @@ def _check_method(config: ConfigDict) -> None:
 
 
 def _check_proposals(config: ConfigDict) -> None:
-    """Refuses what a method with a frozen policy that proposes cannot be trained with."""
     from motif_jax.language.sampling import Sampling
 
     name, chosen = config.method.name, config.candidates
@@ -84,16 +80,12 @@ def _check_proposals(config: ConfigDict) -> None:
         raise UserError(
             f"config.initial.policy=None: method {name} takes candidates of a policy as it is: name a run of bc, --config.initial.policy=RUN"
         )
-    checks.require(
-        not config.initial.value, "initial.value", config.initial.value, f"None with method {name}"
-    )
+    checks.require_key(config, "initial.value", not config.initial.value, f"None with method {name}")
     for key in ("policy", "margin"):
         checks.require(
             config.loss[key] == 0, f"loss.{key}", config.loss[key], f"0: {name} learns Q of candidates alone"
         )
-    checks.require(
-        not config.lora.patterns, "lora.patterns", config.lora.patterns, f"empty: {name} learns heads alone"
-    )
+    checks.require_key(config, "lora.patterns", not config.lora.patterns, f"empty: {name} learns heads alone")
     place = Path(chosen.folder or ".")
     checks.require(
         place.is_dir() or not place.exists(), "candidates.folder", chosen.folder, "a folder, or a new one"
@@ -105,7 +97,6 @@ def _check_proposals(config: ConfigDict) -> None:
 
 
 def _check_data(config: ConfigDict) -> None:
-    """Refuses data, runs and models that do not fit each other."""
     from motif_jax.datasets.dialogues import files
     from motif_jax.rollouts import text_rollouts, text_sources
     from motif_jax.trainers import dialogue_data, text_run
@@ -121,7 +112,7 @@ def _check_data(config: ConfigDict) -> None:
     if config.task == dialogue_data.RECORDED:
         task.check(task.kinds[0], config.policy)
         text_sources.require_size(task)
-    dialogue_data.token_reward_of(config)
+    dialogue_data.token_reward_of(config.token_reward)
     if source.path is None:
         from motif_jax.rollouts import text_scores
 
@@ -146,11 +137,7 @@ def _check_data(config: ConfigDict) -> None:
 
 
 def _prepared(config: ConfigDict, workdir: Path, stopped: Callable[[], bool]) -> DialogueSource:
-    """Where dialogues are from, with all files that the task needs; of a kind that has an end they are written down first.
-
-    Raises:
-      StoppedError: `stopped` said so meanwhile.
-    """
+    """Where dialogues are from; makes the files that the task needs, and those of a kind that has an end. Raises StoppedError."""
     from motif_jax.rollouts import text_scores, text_sources
     from motif_jax.trainers import dialogue_data
     from motif_jax.trainers.text_methods import rule_of
@@ -242,6 +229,6 @@ def _let_play(config: ConfigDict, found: TextRun) -> None:
     task.play = _evaluation_episodes(config).player(played, agent, longest, as_written=online)
     if isinstance(task, PpoTraining):
         layout = text_run.layout_of(config, played.tokenizer().delimiters.pad, agent.model.config)
-        reward = dialogue_data.token_reward_of(config)
+        reward = dialogue_data.token_reward_of(config.token_reward)
         count, seed = config.batch_size, config.seed
         task.rollouts = text_rollouts.rollout_player(count, seed, played, agent, layout, reward, longest)

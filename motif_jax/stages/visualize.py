@@ -19,9 +19,9 @@ from motif_jax.envs import registry
 from motif_jax.reports import messages, terminal
 from motif_jax.reports.film_files import Films, Forms
 from motif_jax.rollouts import evaluation_setup, keyboard, watching
+from motif_jax.stages.evaluate import checked_setup, request_of
 from motif_jax.support import interruption, run_folder, seeds
 from motif_jax.support.errors import printable
-from motif_jax.support.locks import FolderLock
 
 _HELP = "Space pause  Right step  +/- speed  n next reward  e end of episode  q quit"
 SPEEDS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0, math.inf)
@@ -34,15 +34,14 @@ def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config)
     forms = Forms(**config.forms)
     forms.check()
-    who = evaluation_setup.check(config)
+    who = checked_setup(config)
     forms.check_screen(who.environment, who.options)
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
     """Plays `config.episodes` episodes; returns 75 when it was asked to stop before the end and nobody watches."""
     console = Console()
-    with FolderLock(workdir):
-        run_folder.prepare(workdir, config)
+    with run_folder.opened(workdir, config):
         stage = _Stage(config, workdir, console)
         if config.live and keyboard.is_terminal():
             stage.show()
@@ -52,12 +51,10 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 
 
 class _Stage:
-    """Plays the episodes of a config and keeps them in its folder."""
-
     def __init__(self, config: ConfigDict, workdir: Path, console: Console) -> None:
         self._config, self._workdir, self._console = config, workdir, console
         self._films = Films(workdir, workdir, Forms(**config.forms))
-        self._who = evaluation_setup.open_setup(config)
+        self._who = evaluation_setup.open_setup(request_of(config))
         self._rater = self._who.live_rater()
 
     def show(self) -> None:
@@ -118,8 +115,6 @@ def _tallies(film: watching.Film) -> list[messages.MessageTally]:
 
 
 class _Player:
-    """Plays one episode, with or without showing it."""
-
     def __init__(
         self, config: ConfigDict, who: evaluation_setup.EvalSetup, rater: object, seed: int, title: str
     ) -> None:

@@ -67,6 +67,11 @@ def require(condition: bool, key: str, value: Any, allowed: str) -> None:
         raise UserError(f"config.{key}={shown}: must be {allowed}")
 
 
+def require_key(config: ConfigDict, key: str, condition: bool, allowed: str) -> None:
+    """`require` of the value that `config` has for a dotted `key`."""
+    require(condition, key, dotted(config, key), allowed)
+
+
 def choice(config: ConfigDict, key: str, options: Iterable[Any]) -> None:
     """Requires that the value of `key` is one of `options`."""
     options = list(options)

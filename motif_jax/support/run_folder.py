@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import json
 import platform
 import re
@@ -10,10 +10,10 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -22,9 +22,6 @@ from motif_jax.support.config import flat
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, parse_json, read_json, remove_temporaries
 from motif_jax.support.locks import FolderLock
-
-_Result = TypeVar("_Result")
-_Rest = ParamSpec("_Rest")
 
 CONFIG, VERSIONS = "config.json", "versions.json"
 # Folders of a run into which files are written one by one, while it continues.
@@ -155,19 +152,6 @@ def check_identity(
         )
 
 
-def alone(
-    work: Callable[Concatenate[ConfigDict, Path, _Rest], _Result],
-) -> Callable[Concatenate[ConfigDict, Path, _Rest], _Result]:
-    """Runs a stage's work while other processes are kept out of its folder."""
-
-    @functools.wraps(work)
-    def locked(config: ConfigDict, workdir: Path, *rest: _Rest.args, **named: _Rest.kwargs) -> _Result:
-        with FolderLock(workdir):
-            return work(config, workdir, *rest, **named)
-
-    return locked
-
-
 def prepare(
     workdir: str | Path,
     config: ConfigDict,
@@ -189,6 +173,16 @@ def prepare(
         remove_temporaries(place)
     describe(folder, as_plain(config))
     return folder
+
+
+@contextlib.contextmanager
+def opened(
+    workdir: str | Path, config: ConfigDict, identity: Iterable[str] = (), free: Iterable[str] = ()
+) -> Iterator[None]:
+    """`prepare`; other processes are kept out of the folder until the end."""
+    with FolderLock(workdir):
+        prepare(workdir, config, identity, free)
+        yield
 
 
 def describe(folder: Path, config: Mapping[str, Any]) -> None:

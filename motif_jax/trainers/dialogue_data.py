@@ -112,12 +112,11 @@ def _spoken(config: ConfigDict) -> dict[str, Any]:
     return {}
 
 
-def token_reward_of(config: ConfigDict) -> TokenReward:
-    """What each token of an action is paid: a constant, or a file's values."""
-    paid = config.token_reward
-    if paid.file:
-        return token_rewards.from_file(paid.file, paid.scale, paid.shift)
-    return token_rewards.constant(paid.constant)
+def token_reward_of(paid: Mapping[str, Any]) -> TokenReward:
+    """What `sections.TOKEN_REWARD` pays each token of an action: a constant, or a file's values."""
+    if paid["file"]:
+        return token_rewards.from_file(paid["file"], paid["scale"], paid["shift"])
+    return token_rewards.constant(paid["constant"])
 
 
 def split_tokens(
@@ -158,7 +157,7 @@ def split_tokens(
         for part, dialogues, kept, key in chosen
         for number, place in enumerate(np.flatnonzero(kept))
     )
-    reward = token_reward_of(config)
+    reward = token_reward_of(config.token_reward)
 
     def add(writer: TokensWriter, some: Sequence[tuple[int, Dialogue, str]]) -> None:
         for number, dialogue, key in some:
@@ -250,7 +249,7 @@ def require_actions(
     Raises:
       UserError: dialogues, of the config's `key`, have no tokens of the task, or there is no action, or none before the layout cuts them off.
     """
-    acting, reward = np.flatnonzero(dialogues.turns())[:_LOOKED_AT], token_reward_of(config)
+    acting, reward = np.flatnonzero(dialogues.turns())[:_LOOKED_AT], token_reward_of(config.token_reward)
     require_turns(config, dialogues, key)
     items = [_tokenised(dialogues[int(i)], tokenizer, reward, int(i), key) for i in acting]
     actions = "utterance_action_indices" if plan.by_utterance else "action_indices"
@@ -357,7 +356,7 @@ def _stream_data(
         return cutoff is None or dialogue.total >= cutoff
 
     def drawn(part: str) -> StreamBatches:
-        seed, reward = seeds.derive(config.seed, part), token_reward_of(config)
+        seed, reward = seeds.derive(config.seed, part), token_reward_of(config.token_reward)
         return StreamBatches(stream, tokenizer, reward, plan, config.batch_size, seed, wanted)
 
     actions = zip(some.texts, some.actions, strict=True)

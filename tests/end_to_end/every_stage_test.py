@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
+from motif_jax import stages
 from motif_jax.envs.replay import Recording, replay
-from motif_jax.launch import stage_names
 from motif_jax.reports import evaluation_files
 from tests.commands import Commands, commands
 from tests.force.outcomes import rows_of
@@ -137,4 +137,4 @@ def test_a_stage_without_a_scenario_ends_and_leaves_its_file(
 def test_every_stage_is_started() -> None:
     configs = [scenario.config for name, scenario in SCENARIOS.items() if name not in REPEATED]
     files = [*OTHERS, *(config.partition(".py")[0] for config in configs)]
-    assert {load_config(file, None).stage for file in files} == set(stage_names())
+    assert {load_config(file, None).stage for file in files} == set(stages.names())

@@ -9,7 +9,7 @@ import pytest
 
 from motif_jax.envs import registry
 from motif_jax.reports.evaluation_files import decode_actions, read_rows
-from motif_jax.rollouts.episodes import How, play_episodes
+from motif_jax.rollouts.episodes import PlaySettings, play_episodes
 from motif_jax.rollouts.policies import RandomPolicy
 from motif_jax.support.errors import UserError
 from tests.refusals import refusal
@@ -77,7 +77,7 @@ def test_a_policy_from_outside_is_evaluated_and_watched(tmp_path):
 
 def test_masks_are_kept_by_policies_of_both_kinds():
     for policy, possible in ((RandomPolicy(), {0, 1, 2}), (Flyer(registry.spec(CORRIDOR)), {0, 1, 2})):
-        episodes = list(play_episodes(CORRIDOR, {}, range(20), policy, How(workers=1, lanes=4)))
+        episodes = list(play_episodes(CORRIDOR, {}, range(20), policy, PlaySettings(workers=1, lanes=4)))
         taken = np.concatenate([episode.actions for episode in episodes])
         assert set(taken.tolist()) == possible, "the environment refuses others"
     assert all(episode.values is None for episode in episodes), "a policy without values"

@@ -15,7 +15,7 @@ from motif_jax import rewards
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
 from motif_jax.rewards import exchange, training_texts
 from motif_jax.rewards.trained import TrainedReward, read_trained
-from motif_jax.stages import import_reward
+from motif_jax.stages import imports
 from motif_jax.support import digests, import_origin
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config
@@ -100,7 +100,7 @@ def test_a_flipped_bit_anywhere_is_one_error(file, tmp_path):
         with pytest.raises(UserError, match=str(file)):
             rewards.load(file)
     with pytest.raises(UserError, match="is damaged"):
-        import_reward.run(importing(file), tmp_path / "run")
+        imports.run(importing(file), tmp_path / "run")
     file.write_bytes(whole[:-4])
     with pytest.raises(UserError, match=str(file)):
         rewards.load(file)
@@ -150,17 +150,17 @@ def importing(file):
 def test_an_import_is_a_run_folder_and_made_once(tmp_path, file, capsys):
     workdir = tmp_path / "run"
     for _ in range(2):
-        import_reward.check(importing(file), workdir)
-        import_reward.run(importing(file), workdir)
+        imports.check(importing(file), workdir)
+        imports.run(importing(file), workdir)
     assert "holds this import of" in capsys.readouterr().out
     written = {path.name for path in workdir.iterdir()}
     assert {"config.json", "versions.json", "import.json", "checkpoints"} <= written
     assert json.loads((workdir / "config.json").read_text())["stage"] == "train_reward"
     (tmp_path / "copy.safetensors").write_bytes(file.read_bytes())
-    import_reward.check(importing(tmp_path / "copy.safetensors"), workdir)
+    imports.check(importing(tmp_path / "copy.safetensors"), workdir)
     exchange.write_safetensors(make_reward(tmp_path, seed=1), file)
     with pytest.raises(UserError, match=r"holds another import \(file: "):
-        import_reward.check(importing(file), workdir)
+        imports.check(importing(file), workdir)
 
 
 def test_an_import_that_was_killed_is_made_again(tmp_path, file, monkeypatch):
@@ -175,11 +175,11 @@ def test_an_import_that_was_killed_is_made_again(tmp_path, file, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr("motif_jax.support.checkpoints.Checkpoints.save", killed)
         with pytest.raises(SystemError):
-            import_reward.run(importing(file), workdir)
+            imports.run(importing(file), workdir)
     assert not import_origin.has_checkpoints(workdir)
     exchange.write_safetensors(make_reward(tmp_path, seed=1), file)
-    import_reward.check(importing(file), workdir)
-    import_reward.run(importing(file), workdir)
+    imports.check(importing(file), workdir)
+    imports.run(importing(file), workdir)
     assert not list(workdir.rglob("*tmp*"))
     expected = make_reward(tmp_path, seed=1)
     np.testing.assert_array_equal(

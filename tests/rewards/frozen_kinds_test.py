@@ -206,11 +206,9 @@ def test_episodes_of_an_agent_are_rated_by_the_reward_that_it_learned_from(tmp_p
     (tmp_path / "table.json").write_text('{"You kill the newt!": 2}')
     own = section("table", table=str(tmp_path / "table.json"))
     assert rewards.kind_of(own).rates(own)
-    given = load_config("evaluate", "smoke").reward
-    chosen = evaluation_setup.choose_reward(given, own, "the agent")
+    chosen = evaluation_setup.choose_reward(evaluation_setup.RewardRequest(), own, "the agent")
     assert chosen.table == own.table
     told = ratings.LiveRater(chosen, SPEC)(rows(b"You kill the newt!")[0], {})
     assert told == (2, 2, 2)
-    with given.unlocked():
-        given.dir = ""
-    assert evaluation_setup.choose_reward(given, own, "the agent") is None
+    none = evaluation_setup.RewardRequest("")
+    assert evaluation_setup.choose_reward(none, own, "the agent") is None

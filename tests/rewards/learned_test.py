@@ -19,7 +19,7 @@ from motif_jax.reports.messages import MessageTally
 from motif_jax.reports.page import render
 from motif_jax.rewards.load import as_rows
 from motif_jax.rollouts import evaluation_setup
-from motif_jax.stages import check_reward, explain_reward, export_reward, import_reward, report
+from motif_jax.stages import check_reward, evaluate, explain_reward, exports, imports, report
 from motif_jax.support import metric_files
 from motif_jax.support.errors import UserError
 from tests.made_up_runs import evaluation_rows, write_evaluation
@@ -76,10 +76,10 @@ def goes_through_a_file(run: Path, first: int, spec: Any) -> None:
     for step in (None, first):
         config, workdir = load_config("export_reward", ""), run.parent / f"{run.name}-file-{step}"
         config.reward.dir, config.reward.step = str(run), step
-        export_reward.check(config, workdir)
-        export_reward.run(config, workdir)
-        file = workdir / export_reward.FILE
-        assert "learned while the agent played" in (workdir / export_reward.CARD).read_text()
+        exports.check(config, workdir)
+        exports.run(config, workdir)
+        file = workdir / exports.REWARD
+        assert "learned while the agent played" in (workdir / exports.CARD).read_text()
         there, here = rewards.load(run, step), rewards.load(file)
         assert here.trained.step == there.trained.step
         np.testing.assert_array_equal(here.raw(TEXTS), there.raw(TEXTS))
@@ -96,7 +96,7 @@ def goes_through_a_file(run: Path, first: int, spec: Any) -> None:
     config = load_config("import_reward", "")
     config.file = str(file)
     with pytest.raises(UserError, match=r"one that was learned online is used as the file"):
-        import_reward.run(config, workdir / "imported")
+        imports.run(config, workdir / "imported")
     damaged = file.read_bytes().replace(b"taken", b"token")
     file.write_bytes(damaged)
     with pytest.raises(UserError, match="is damaged"):
@@ -184,7 +184,7 @@ def test_it_pays_what_it_paid_and_rates_its_agent(
     path = Path(__file__).parents[2] / "configs" / "evaluate.py"
     config = runpy.run_path(str(path))["get_config"]("smoke")
     config.policy, config.agent.dir = "agent", str(tmp_path)
-    who = evaluation_setup.open_setup(config)
+    who = evaluation_setup.open_setup(evaluate.request_of(config))
     assert who.rater is not None
     assert who.reward is not None
     assert (who.reward.dir, who.reward.step) == (str(tmp_path), who.checkpoint)
@@ -192,7 +192,7 @@ def test_it_pays_what_it_paid_and_rates_its_agent(
     for checkpoint, rated_at in ((str(first), first), ("latest", who.checkpoint), ("0", who.checkpoint)):
         for config.policy in ("agent", "random"):
             config.agent.checkpoint = checkpoint
-            again = evaluation_setup.open_setup(config)
+            again = evaluation_setup.open_setup(evaluate.request_of(config))
             assert again.reward is not None
             assert again.reward.step == rated_at
     assert who.live_rater() is not None

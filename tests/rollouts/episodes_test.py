@@ -19,7 +19,7 @@ from motif_jax.actors.worker_process import WorkerProcess
 from motif_jax.envs.episode import Transition
 from motif_jax.rollouts import episode_worker, episodes
 from motif_jax.rollouts.episode_worker import EpisodeServer, Uniforms
-from motif_jax.rollouts.episodes import How, play_episodes
+from motif_jax.rollouts.episodes import PlaySettings, play_episodes
 from motif_jax.rollouts.policies import RandomPolicy, choose_actions, log_softmax
 from motif_jax.support.errors import UserError
 from tests.toys import Corridor, Flyer
@@ -52,7 +52,7 @@ class Counting:
 
 
 def play(policy, skip=(), on_death=None, **how):
-    how = How(**{"workers": 2, "lanes": 4, **how})
+    how = PlaySettings(**{"workers": 2, "lanes": 4, **how})
     played = play_episodes("Recall-v0", OPTIONS, SEEDS, policy, how, skip=skip, on_death=on_death)
     return {r.index: r for r in played}
 
@@ -95,7 +95,7 @@ def test_records_say_what_was_played():
 def test_a_killed_worker_is_replaced_and_its_episodes_are_played_again():
     counted = play(Counting())
     deaths, records = [], {}
-    killed, how = False, How(workers=2, lanes=4)
+    killed, how = False, PlaySettings(workers=2, lanes=4)
     for record in play_episodes(
         "Recall-v0", OPTIONS, SEEDS, Counting(), how, skip={0, 3}, on_death=deaths.append
     ):
@@ -117,7 +117,9 @@ def test_a_slow_bot_is_not_taken_for_an_engine_that_hangs(monkeypatch):
     monkeypatch.setattr(worker_process, "HANG_SECONDS", 0.5)
     deaths = []
     slow = list(
-        play_episodes("Recall-v0", OPTIONS, SEEDS[:1], Slow(), How(workers=1), on_death=deaths.append)
+        play_episodes(
+            "Recall-v0", OPTIONS, SEEDS[:1], Slow(), PlaySettings(workers=1), on_death=deaths.append
+        )
     )
     assert (len(slow), deaths) == (1, [])
 
@@ -141,7 +143,7 @@ class KillOwnWorker(RandomPolicy):
 def test_an_episode_that_kills_its_workers_is_named():
     said = rf"Recall-v0: episode 1 with seed {SEEDS[1]} ended 3 worker processes: give another .*, or play only the 1 bef"
     with pytest.raises(UserError, match=said):
-        list(play_episodes("Recall-v0", OPTIONS, SEEDS[:3], KillOwnWorker(), How(workers=1)))
+        list(play_episodes("Recall-v0", OPTIONS, SEEDS[:3], KillOwnWorker(), PlaySettings(workers=1)))
     assert not multiprocessing.active_children()
 
 
@@ -156,7 +158,7 @@ def test_an_episode_of_a_network_that_kills_its_workers_is_named():
     name = f"{__name__}:Deadly"
     policy = Flyer(Corridor.make_spec(name))
     with pytest.raises(UserError, match=rf"episode 2 with seed {SEEDS[2]} ended 3 worker processes: give"):
-        list(play_episodes(name, {}, SEEDS[:4], policy, How(workers=1, lanes=2)))
+        list(play_episodes(name, {}, SEEDS[:4], policy, PlaySettings(workers=1, lanes=2)))
     assert not multiprocessing.active_children()
 
 
@@ -169,7 +171,7 @@ def test_an_exception_of_a_game_beside_a_network_is_shown_and_not_retried():
     name = f"{__name__}:BrokenGame"
     policy = Flyer(Corridor.make_spec(name))
     with pytest.raises(RuntimeError, match=r"KeyError: 'a bug in a game'"):
-        list(play_episodes(name, {}, SEEDS[:4], policy, How(workers=1, lanes=2)))
+        list(play_episodes(name, {}, SEEDS[:4], policy, PlaySettings(workers=1, lanes=2)))
     assert not multiprocessing.active_children()
 
 
@@ -180,7 +182,7 @@ class Broken(RandomPolicy):
 
 def test_an_exception_in_a_worker_is_shown_and_not_retried():
     with pytest.raises(RuntimeError, match=r"a worker process failed:(.|\n)*KeyError: 'a bug in a worker'"):
-        list(play_episodes("Recall-v0", OPTIONS, SEEDS, Broken(), How(workers=1, lanes=2)))
+        list(play_episodes("Recall-v0", OPTIONS, SEEDS, Broken(), PlaySettings(workers=1, lanes=2)))
     assert not multiprocessing.active_children()
 
 
@@ -189,7 +191,9 @@ def test_stop_ends_early_and_leaves_no_process():
         requested = False
 
     stop, seen = Stop(), []
-    for record in play_episodes("Recall-v0", OPTIONS, SEEDS, RandomPolicy(), How(workers=1), stop=stop):
+    for record in play_episodes(
+        "Recall-v0", OPTIONS, SEEDS, RandomPolicy(), PlaySettings(workers=1), stop=stop
+    ):
         seen.append(record.index)
         stop.requested = True
     assert 1 <= len(seen) < len(SEEDS)
@@ -198,9 +202,13 @@ def test_stop_ends_early_and_leaves_no_process():
 
 def test_bad_arguments_are_refused():
     with pytest.raises(ValueError, match="even number"):
-        list(play_episodes("Recall-v0", OPTIONS, SEEDS, Counting(), How(workers=1, lanes=3)))
+        list(play_episodes("Recall-v0", OPTIONS, SEEDS, Counting(), PlaySettings(workers=1, lanes=3)))
     with pytest.raises(ValueError, match="no observation field glyphs"):
-        list(play_episodes("Recall-v0", OPTIONS, SEEDS, Counting(), How(workers=1, keep_fields=("glyphs",))))
+        list(
+            play_episodes(
+                "Recall-v0", OPTIONS, SEEDS, Counting(), PlaySettings(workers=1, keep_fields=("glyphs",))
+            )
+        )
 
 
 def test_worker_module_brings_no_jax():

@@ -16,7 +16,8 @@ from motif_jax.rewards.exchange import write_safetensors
 from motif_jax.rewards.trained import read_trained
 from motif_jax.rollouts import evaluation_setup, watching
 from motif_jax.rollouts.episode_worker import PlayedEpisode
-from motif_jax.rollouts.episodes import How, play_episodes
+from motif_jax.rollouts.episodes import PlaySettings, play_episodes
+from motif_jax.stages import evaluate
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config, make_dataset, reward_config, train
 from tests.rollouts import untrained
@@ -49,29 +50,33 @@ def evaluate_config(**changes):
     return config
 
 
+def opened(config, pins=None):
+    return evaluation_setup.open_setup(evaluate.request_of(config), pins)
+
+
 def test_settings_of_a_reward_that_is_not_used_are_refused(runs, tmp_path):
     agent = agent_run(tmp_path / "agent", runs / "text")
     own = evaluate_config(policy=agent)
-    assert evaluation_setup.open_setup(own).plan["reward"]["quantile"] == 0.3, "the agent's own"
+    assert opened(own).plan["reward"]["quantile"] == 0.3, "the agent's own"
     own.reward.quantile = 0.3
-    evaluation_setup.check(own)
+    evaluate.checked_setup(own)
     own.reward.quantile = 0.7
     said = r"config.reward.quantile=0.7: must be left at 0.5: the agent .* keeps its own 0.3; give --config.reward"
     with pytest.raises(UserError, match=said):
-        evaluation_setup.check(own)
+        evaluate.checked_setup(own)
     own.reward.dir = str(runs / "text")
-    assert evaluation_setup.check(own).plan["reward"]["quantile"] == 0.7
+    assert evaluate.checked_setup(own).plan["reward"]["quantile"] == 0.7
     alone = evaluate_config()
     alone.reward.step = 1
     with pytest.raises(UserError, match=r"config.reward.step=1: must be .* given together with reward.dir"):
-        evaluation_setup.check(alone)
+        evaluate.checked_setup(alone)
 
 
 def test_the_evaluation_of_the_reward_is_resolved_and_pinned(runs):
     config = evaluate_config()
     config.reward.dir = str(runs / "text")
-    assert evaluation_setup.open_setup(config).plan["reward"]["step"] == 1
-    pinned = evaluation_setup.open_setup(config, evaluation_setup.PinnedVersions(reward_step=0))
+    assert opened(config).plan["reward"]["step"] == 1
+    pinned = opened(config, evaluation_setup.PinnedVersions(reward_step=0))
     assert pinned.plan["reward"]["step"] == 0
     texts = np.unique(PairsDataset.open(runs / "dataset").data["message"].reshape(-1, 256), axis=0)
     first = rewards.load_intrinsic(pinned.reward, pinned.spec).lookup(texts).values
@@ -81,16 +86,14 @@ def test_the_evaluation_of_the_reward_is_resolved_and_pinned(runs):
 
 def test_what_was_trained_anew_is_not_what_was_begun_with(runs, tmp_path):
     agent = agent_run(tmp_path / "agent", runs / "text")
-    begun = evaluation_setup.open_setup(evaluate_config(policy=agent))
+    begun = opened(evaluate_config(policy=agent))
     pins = evaluation_setup.PinnedVersions(100, begun.reward.step, begun.digests)
-    assert evaluation_setup.open_setup(evaluate_config(policy=agent), pins).digests == begun.digests
+    assert opened(evaluate_config(policy=agent), pins).digests == begun.digests
     shutil.rmtree(agent)
     agent_run(tmp_path / "agent", runs / "text")
     with pytest.raises(UserError, match=r"config.policy=.*/agent: is not the one that the run started with"):
-        evaluation_setup.open_setup(evaluate_config(policy=agent), pins)
-    evaluation_setup.open_setup(
-        evaluate_config(policy=agent), evaluation_setup.PinnedVersions(100, begun.reward.step)
-    )
+        opened(evaluate_config(policy=agent), pins)
+    opened(evaluate_config(policy=agent), evaluation_setup.PinnedVersions(100, begun.reward.step))
 
 
 def test_a_reward_is_told_from_another_at_its_place(runs, tmp_path):
@@ -117,7 +120,7 @@ def test_a_folder_with_the_name_of_a_policy_is_a_folder(runs, tmp_path, monkeypa
         assert (who.checkpoint, who.plan["policy"], who.reward.quantile) == (100, name, 0.3)
         assert not who.policy.in_workers
     with pytest.raises(UserError, match="random: no agent of a run plays here"):
-        agents.Agent("random", evaluation_setup.open_setup(evaluate_config()), 0)
+        agents.Agent("random", opened(evaluate_config()), 0)
 
 
 def test_episodes_that_cannot_be_played_are_refused_in_a_line(runs, tmp_path):
@@ -134,7 +137,7 @@ def test_episodes_that_cannot_be_played_are_refused_in_a_line(runs, tmp_path):
 def test_a_task_without_counts_pays_what_its_training_paid(runs, tmp_path):
     task = {"environment.name": "tests.toys:Talker", "reward.count_exponent": 3.0}
     agent = agent_run(tmp_path / "agent", runs / "text", **task)
-    who = evaluation_setup.open_setup(evaluate_config(policy=agent))
+    who = opened(evaluate_config(policy=agent))
     assert who.reward.count_exponent == 3.0
     texts = np.unique(PairsDataset.open(runs / "dataset").data["message"].reshape(-1, 256), axis=0)
     count = np.arange(len(texts))
@@ -149,7 +152,7 @@ def test_a_task_without_counts_pays_what_its_training_paid(runs, tmp_path):
     assert any(part["visits"] > 1 and part["intrinsic"] for part in parts)
     assert [part["counted"] for part in parts] == [part["intrinsic"] for part in parts]
     counted = agent_run(tmp_path / "counted", runs / "text")
-    assert evaluation_setup.open_setup(evaluate_config(policy=counted)).live_rater().count_exponent == 3
+    assert opened(evaluate_config(policy=counted)).live_rater().count_exponent == 3
 
 
 def test_the_threshold_is_rounded_where_the_agents_was(runs, tmp_path):
@@ -171,7 +174,7 @@ def test_the_threshold_is_rounded_where_the_agents_was(runs, tmp_path):
         for switch in (True, False)
     }
     for switch, agent in agents.items():
-        who = evaluation_setup.open_setup(evaluate_config(policy=agent))
+        who = opened(evaluate_config(policy=agent))
         expected = paid(levels[0], switch)
         live = who.live_rater()
         np.testing.assert_allclose([live(text, {}).paid for text in texts], expected, rtol=1e-5)
@@ -183,11 +186,11 @@ def test_the_threshold_is_rounded_where_the_agents_was(runs, tmp_path):
 def test_a_reward_of_more_than_the_message_rates_episodes_and_films(runs):
     config = evaluate_config(**{"environment.max_episode_steps": 90})
     config.reward.dir, config.reward.quantile = str(runs / "more"), None
-    who = evaluation_setup.check(config)
+    who = evaluate.checked_setup(config)
     assert who.options["fields"] == ["glyphs"]
     assert who.rater.fields == ("message", "blstats", "glyphs")
     (record,) = play_episodes(
-        who.environment, who.options, [5], who.policy, How(workers=1, keep_fields=who.rater.fields)
+        who.environment, who.options, [5], who.policy, PlaySettings(workers=1, keep_fields=who.rater.fields)
     )
     rated = who.rater.rate(record)
     reward = rewards.load_intrinsic(who.reward, who.spec)
@@ -209,7 +212,7 @@ def test_a_task_that_does_not_show_what_a_reward_reads_is_refused(runs):
     config = evaluate_config(**{"environment.name": "Recall-v0"})
     config.reward.dir = str(runs / "more")
     with pytest.raises(UserError, match=r"must be a reward that reads what Recall-v0 shows, not .*glyphs"):
-        evaluation_setup.check(config)
+        evaluate.checked_setup(config)
 
 
 def test_a_safetensors_file_is_a_reward_wherever_a_run_folder_is(runs, tmp_path):
@@ -219,10 +222,10 @@ def test_a_safetensors_file_is_a_reward_wherever_a_run_folder_is(runs, tmp_path)
     for place in (runs / name, file):
         config = evaluate_config(**{"environment.max_episode_steps": 60, "reward.dir": str(place)})
         config.reward.quantile = None
-        who = evaluation_setup.check(config)
+        who = evaluate.checked_setup(config)
         keep = who.rater.fields
         played = play_episodes(
-            who.environment, who.options, [5], who.policy, How(workers=1, keep_fields=keep)
+            who.environment, who.options, [5], who.policy, PlaySettings(workers=1, keep_fields=keep)
         )
         rated.append(who.rater.rate(next(played)).discounted)
         played.close()
@@ -231,4 +234,4 @@ def test_a_safetensors_file_is_a_reward_wherever_a_run_folder_is(runs, tmp_path)
     training.reward.dir, training.reward.intrinsic_coefficient = str(file), 0.1
     rewards.check(training.reward)
     with pytest.raises(UserError, match="has no evaluation 0: it is evaluation 1"):
-        evaluation_setup.check(evaluate_config(**{"reward.dir": str(file), "reward.step": 0}))
+        evaluate.checked_setup(evaluate_config(**{"reward.dir": str(file), "reward.step": 0}))

@@ -11,7 +11,7 @@ import pytest
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.envs import registry
 from motif_jax.rollouts import agent_policy, agents, collection, sampling
-from motif_jax.rollouts.episodes import How
+from motif_jax.rollouts.episodes import PlaySettings
 from motif_jax.stages import collect
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_save_npy
@@ -50,7 +50,7 @@ def test_agents_play_where_there_are_no_switches(tmp_path, monkeypatch):
         [0, 1],
         [3, 4],
         lambda episode: tmp_path / f"{episode}.npy",
-        How(workers=1, lanes=2),
+        PlaySettings(workers=1, lanes=2),
         stop=types.SimpleNamespace(requested=False),
     )
     assert sorted(played) == [0, 1]

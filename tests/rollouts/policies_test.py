@@ -8,7 +8,7 @@ import pytest
 from motif_jax.envs import registry
 from motif_jax.envs.spec import TERMINATED, ArraySpec, EnvironmentSpec
 from motif_jax.rollouts import fixed_shares
-from motif_jax.rollouts.episodes import How, play_episodes
+from motif_jax.rollouts.episodes import PlaySettings, play_episodes
 from motif_jax.rollouts.policies import BotPolicy, FixedPolicy, RandomPolicy
 from motif_jax.support.errors import UserError
 
@@ -20,7 +20,7 @@ def test_the_bot_solves_what_random_actions_do_not():
     options = {"fields": ("bot_action",)}
     solved = {}
     for policy in (BotPolicy(), RandomPolicy()):
-        played = list(play_episodes(LEVEL, options, range(12), policy, How(workers=1, lanes=4)))
+        played = list(play_episodes(LEVEL, options, range(12), policy, PlaySettings(workers=1, lanes=4)))
         solved[policy.name] = sum(episode.end == TERMINATED for episode in played)
     assert solved["bot"] == 12
     assert solved["random"] < 6

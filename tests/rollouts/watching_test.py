@@ -9,7 +9,7 @@ from motif_jax.actors.rerecording import record_actions
 from motif_jax.envs import registry
 from motif_jax.envs.episode import given_actions
 from motif_jax.rollouts import watching
-from motif_jax.rollouts.episodes import How, play_episodes
+from motif_jax.rollouts.episodes import PlaySettings, play_episodes
 from motif_jax.rollouts.policies import RandomPolicy
 from motif_jax.rollouts.ratings import EpisodeRater
 from motif_jax.support.errors import UserError
@@ -24,7 +24,9 @@ def lookup(texts):
 
 @pytest.mark.parametrize("policy", [RandomPolicy(), MadeUpPolicy()], ids=["random", "batched"])
 def test_watching_shows_the_episode_that_evaluation_plays(policy):
-    record = next(iter(play_episodes("NetHackScore-v1", OPTIONS, [11], policy, How(workers=1, lanes=2))))
+    record = next(
+        iter(play_episodes("NetHackScore-v1", OPTIONS, [11], policy, PlaySettings(workers=1, lanes=2)))
+    )
     environment = registry.make("NetHackScore-v1", **OPTIONS, fields=("tty_chars", "tty_colors"))
     maker = watching.FilmMaker("NetHackScore-v1", OPTIONS, 11, environment.spec, "t")
     for sight in watching.watch(

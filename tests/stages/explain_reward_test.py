@@ -13,7 +13,7 @@ from motif_jax import rewards
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.rewards.load import as_rows
 from motif_jax.rewards.trained import read_trained
-from motif_jax.stages import explain_reward, export_reward, import_reward
+from motif_jax.stages import explain_reward, exports, imports
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config, make_dataset, reward_config, train
 
@@ -93,14 +93,14 @@ def test_a_reward_goes_through_a_file_unchanged(runs, tmp_path):
     for name in ("a", "b"):
         config = load_config("export_reward", "")
         config.reward.dir = str(runs / name)
-        export_reward.check(config, tmp_path / name)
-        export_reward.run(config, tmp_path / name)
+        exports.check(config, tmp_path / name)
+        exports.run(config, tmp_path / name)
         file = tmp_path / name / "reward.safetensors"
         config = load_config("import_reward", "")
         config.file = str(file)
         workdir = tmp_path / f"{name}_back"
-        import_reward.check(config, workdir)
-        import_reward.run(config, workdir)
+        imports.check(config, workdir)
+        imports.run(config, workdir)
         texts = ["Hello", "", "You see here a key."]
         expected = rewards.load(runs / name)
         for place in (file, workdir):

@@ -24,7 +24,7 @@ from motif_jax.language import byte_pairs, exported
 from motif_jax.language.text_agent import Design
 from motif_jax.rl import agent_checkpoints, settings
 from motif_jax.rollouts import agent_policy
-from motif_jax.stages import export_language_agent, export_text_agent
+from motif_jax.stages import exports
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.trainers import agent_folder
@@ -39,11 +39,11 @@ GAME = Dialogue(("crane", "<b><b><y><b><b>", "moist", "<g><g><g><g><g>"), (-1.0,
 TALK = Dialogue(("Is the dog red?", "Yes, it is.", "Bye"), (None, 1.0, None), False)
 
 
-def exported_by(stage: Any, name: str, agent: Path, workdir: Path) -> Path:
+def exported_by(name: str, agent: Path, workdir: Path) -> Path:
     config = load_config(name, "")
     config.agent = str(agent)
-    stage.check(config, workdir)
-    stage.run(config, workdir)
+    exports.check(config, workdir)
+    exports.run(config, workdir)
     return workdir / "model"
 
 
@@ -92,7 +92,7 @@ def logits_of(folder: Path, tokens: list[int]) -> np.ndarray:
 @pytest.mark.parametrize("kind", ["wordle"])
 def test_a_text_agent_is_written_with_its_tokens_values_and_card(kind: str, tmp_path: Path) -> None:
     run = text_agent(tmp_path, kind)
-    folder = exported_by(export_text_agent, "export_text_agent", run, tmp_path / "export")
+    folder = exported_by("export_text_agent", run, tmp_path / "export")
     agent = agent_folder.load(run)
     text, tokens = tokens_of(agent.tokenizer, kind)
     assert language.load(folder).tokenizer.encode([text]) == [tokens]
@@ -115,10 +115,10 @@ def test_a_text_agent_is_written_with_its_tokens_values_and_card(kind: str, tmp_
 def test_agents_that_transformers_has_no_form_for_are_refused(tmp_path: Path) -> None:
     run = made_agents.write(tmp_path / "dt", Design(q="none", prefix=True), "dt")
     with pytest.raises(UserError, match=r"config\.agent=.*an agent without a prefix"):
-        exported_by(export_text_agent, "export_text_agent", run, tmp_path / "export")
+        exported_by("export_text_agent", run, tmp_path / "export")
     run = made_agents.write(tmp_path / "toy", task="tests.toy_text:Task")
     with pytest.raises(UserError, match=r"tests\.toy_text:Task has no method save"):
-        exported_by(export_text_agent, "export_text_agent", run, tmp_path / "export")
+        exported_by("export_text_agent", run, tmp_path / "export")
 
 
 def language_agent(folder: Path, architecture: str, **values: Any) -> Path:
@@ -143,7 +143,7 @@ def test_a_language_agent_is_written_with_its_additions_merged_and_its_heads_bes
     architecture: str, policy: str, tmp_path: Path
 ) -> None:
     run = language_agent(tmp_path, architecture, **{"network.policy": policy})
-    folder = exported_by(export_language_agent, "export_language_agent", run, tmp_path / "export")
+    folder = exported_by("export_language_agent", run, tmp_path / "export")
     network: Any = settings.make_network(agent_policy.read_config(run))
     params, _ = agent_policy.restore(run, "latest", network)
     prompt = "you see a red ball"
@@ -207,11 +207,11 @@ def test_transformers_says_the_same(tmp_path: Path) -> None:
     for kind in ("wordle", "bytes"):
         run = text_agent(tmp_path, kind)
         agents[kind] = agent_folder.load(run)
-        folder = exported_by(export_text_agent, "export_text_agent", run, tmp_path / f"export_{kind}")
+        folder = exported_by("export_text_agent", run, tmp_path / f"export_{kind}")
         text = tokens_of(agents[kind].tokenizer, kind)[0]
         given.append({"folder": str(folder), "text": text, "kind": "AutoModelForCausalLM"})
     run = language_agent(tmp_path, "t5")
-    folder = exported_by(export_language_agent, "export_language_agent", run, tmp_path / "export")
+    folder = exported_by("export_language_agent", run, tmp_path / "export")
     given.append({"folder": str(folder), "text": "you see a red ball", "kind": "AutoModelForSeq2SeqLM"})
     in_vllms_environment(OPEN, json.dumps(given))
     for line, kind in zip(given[:2], agents, strict=True):

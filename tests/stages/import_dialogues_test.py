@@ -8,7 +8,7 @@ import pytest
 
 from motif_jax.datasets.dialogues import json_lines, parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogue
-from motif_jax.stages import import_dialogues as stage
+from motif_jax.stages import imports as stage
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
 

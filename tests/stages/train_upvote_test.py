@@ -163,8 +163,6 @@ def test_the_published_file_becomes_a_folder_that_pays(
         ({"reddit.folder": "/nowhere"}, "config.reddit.folder='/nowhere': must be an existing folder"),
         ({"vocab_size": 9}, "config.vocab_size=9: must be at least"),
         ({"max_len": 80}, "config.max_len=80: must be at most 64"),
-        ({"batch_size": 3, "accumulate": 2}, "config.batch_size=3: must be a multiple of 2"),
-        ({"network.width": 15}, "config.network.width=15: must be a multiple of the 2 heads"),
         ({"network.checkpoint": "/nowhere"}, "config.network.checkpoint=/nowhere is neither a folder"),
         ({"reddit.indexes": "rows.json"}, "config.reddit.folder=''"),
     ],

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 
 import pytest
 
-from motif_jax.launch import stage_names
+from motif_jax import stages
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import launch, load_config
 
-STAGES = [
-    name
-    for name in stage_names()
-    if getattr(importlib.import_module(f"motif_jax.stages.{name}"), "NEEDS_WORKDIR", True)
-]
+STAGES = [name for name in stages.names() if getattr(stages.module(name), "NEEDS_WORKDIR", True)]
 
 
 # Of stages whose config file has another name.
@@ -30,7 +25,7 @@ def test_a_folder_of_another_stage_is_refused_before_any_other_check(tmp_path, s
     if "file" in config:  # an import asks first for what it imports
         config.file = str(tmp_path / "config.json")
     with pytest.raises(UserError, match=f"holds a run of {written['stage']}"):
-        importlib.import_module(f"motif_jax.stages.{stage}").check(config, tmp_path)
+        stages.module(stage).check(config, tmp_path)
     assert json.loads((tmp_path / "config.json").read_text()) == written
 
 

@@ -66,17 +66,17 @@ def test_a_run_folder_refuses_another_config_and_names_it(tmp_path: Path) -> Non
 def test_of_two_at_once_in_one_folder_the_second_is_refused(tmp_path: Path) -> None:
     seen = []
 
-    @run_folder.alone
-    def stage(config: ConfigDict, workdir: Path) -> int | None:
-        seen.append(config.seed)
-        if config.seed == 1:
-            with pytest.raises(UserError, match=f"{workdir} is in use by process {os.getpid()}"):
-                stage(ConfigDict({"seed": 2}), workdir)
-        return 75
+    def stage(workdir: Path, seed: int) -> None:
+        with run_folder.opened(workdir, ConfigDict({"stage": "toy", "seed": seed})):
+            seen.append(seed)
+            if seed == 1:
+                with pytest.raises(UserError, match=f"{workdir} is in use by process {os.getpid()}"):
+                    stage(workdir, 2)
 
-    assert stage(ConfigDict({"seed": 1}), tmp_path / "run") == 75
-    assert stage(ConfigDict({"seed": 3}), tmp_path / "run") == 75
+    stage(tmp_path / "run", 1)
+    stage(tmp_path / "run", 3)
     assert seen == [1, 3]
+    assert run_folder.read_config(tmp_path / "run")["seed"] == 3
 
 
 def test_progress_says_count_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from motif_jax.datasets.pairs import parquet
 from motif_jax.datasets.pairs.dataset import PairsDataset
-from motif_jax.stages import import_dataset
+from motif_jax.stages import imports
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import launch, load_config, make_dataset, write_labels
 
@@ -171,12 +171,12 @@ def test_an_import_that_was_killed_is_named_and_made_again(tmp_path, exported, m
     with monkeypatch.context() as patched:
         patched.setattr("motif_jax.datasets.pairs.writer.atomic_write_json", killed)
         with pytest.raises(SystemError):
-            import_dataset.run(config, workdir)
+            imports.run(config, workdir)
     assert (workdir / "data").is_dir()
     with pytest.raises(UserError, match="import_dataset was interrupted, run the same command again"):
         PairsDataset.open(workdir)
-    import_dataset.check(config, workdir)
-    import_dataset.run(config, workdir)
+    imports.check(config, workdir)
+    imports.run(config, workdir)
     assert PairsDataset.open(workdir).content_hash() == PairsDataset.open(tmp_path / "d").content_hash()
     assert {"config.json", "versions.json", "import.json", "dataset.json"} <= {
         p.name for p in workdir.iterdir()
@@ -189,13 +189,13 @@ def test_through_the_flags_the_same_import_is_made_once(tmp_path, exported, caps
     assert "50 pairs" in launch("import_dataset", tmp_path / "back", flag, variant="")
     written = (tmp_path / "back" / "dataset.json").stat().st_mtime_ns
     config, workdir = importing(exported), tmp_path / "back"
-    import_dataset.check(config, workdir)
-    import_dataset.run(config, workdir)
+    imports.check(config, workdir)
+    imports.run(config, workdir)
     assert "holds this import" in capsys.readouterr().out
     assert (tmp_path / "back" / "dataset.json").stat().st_mtime_ns == written
     change(exported, lambda table: table.select(sorted(table.schema.names)))
     with pytest.raises(UserError, match=r"holds another import \(file: "):
-        import_dataset.check(config, workdir)
+        imports.check(config, workdir)
     export = ["export_dataset", tmp_path / "out", f"--config.dataset_dir={tmp_path / 'd'}"]
     launch(*export, variant="")
     assert json.loads((tmp_path / "out" / "config.json").read_text())["stage"] == "export_dataset"

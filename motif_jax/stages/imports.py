@@ -1,0 +1,174 @@
+"""Imports of a pairs dataset, of dialogues and of a reward, and the frame of all imports.
+
+A folder holds one import: import.json says of which files, the same command again finds it done, another one is refused.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ml_collections import ConfigDict
+
+from motif_jax.datasets.dialogues import json_lines
+from motif_jax.datasets.dialogues import parquet as dialogues_parquet
+from motif_jax.datasets.dialogues.dialogue import Dialogues
+from motif_jax.datasets.pairs import layout, writer
+from motif_jax.datasets.pairs import parquet as pairs_parquet
+from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.envs.wordle.words import read_words
+from motif_jax.published import wordle_games
+from motif_jax.rollouts.dialogues import DIALOGUES, META, DialogueTotals
+from motif_jax.support import config as checks
+from motif_jax.support import digests, import_origin, run_folder
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_json
+from motif_jax.support.locks import FolderLock
+from motif_jax.support.progress import Progress
+
+KINDS = {".jsonl": "json_lines", ".json": "json_lines", ".pkl": "wordle_games", ".pickle": "wordle_games"}
+
+
+Begin = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class ImportStage:
+    """The frame of an import.
+
+    Attributes:
+      file: `config.file` in words.
+      is_whole: whether a folder holds a finished import.
+      check_values: raises UserError for other keys; its last argument says whether the import is done.
+      write: reads the file, calls `Begin` when that went well, and writes the folder.
+      files: keys that name a file.
+    """
+
+    file: str
+    is_whole: Callable[[ConfigDict, Path], bool]
+    check_values: Callable[[ConfigDict, Path, bool], None]
+    write: Callable[[ConfigDict, Path, Begin], None]
+    files: tuple[str, ...] = ("file",)
+
+    def check(self, config: ConfigDict, workdir: Path) -> None:
+        """Raises UserError for files that are not there, bad values, or a folder that holds something else."""
+        is_there = bool(config.file) and Path(config.file).is_file()
+        checks.require_key(config, "file", is_there, f"an existing file, {self.file}")
+        self.check_values(config, workdir, self._is_done(config, workdir))
+
+    def run(self, config: ConfigDict, workdir: Path) -> None:
+        """Writes the folder, unless that has been done."""
+        with FolderLock(workdir):
+            if self._is_done(config, workdir):
+                print(f"{workdir} holds this import of {config.file} already")
+            else:
+                self.write(config, workdir, functools.partial(self._begin, config, workdir))
+
+    def _named(self, config: ConfigDict) -> list[str]:
+        return [key for key in self.files if key in config]
+
+    def _is_done(self, config: ConfigDict, workdir: Path) -> bool:
+        is_whole = self.is_whole(config, workdir)
+        return import_origin.check(workdir, config, self._named(config), is_whole)
+
+    def _begin(self, config: ConfigDict, workdir: Path) -> None:
+        import_origin.write(workdir, config, self._named(config))
+
+
+def has_checkpoints(config: ConfigDict, workdir: Path) -> bool:
+    """`ImportStage.is_whole` of a network."""
+    del config
+    return import_origin.has_checkpoints(workdir)
+
+
+def _check_pairs(config: ConfigDict, workdir: Path, done: bool) -> None:
+    if not done:
+        writer.check_folder(workdir)
+        pairs_parquet.contents(config.file)
+
+
+def _write_pairs(config: ConfigDict, workdir: Path, begin: Begin) -> None:
+    begin()
+    run_folder.prepare(workdir, config)
+    with Progress(pairs_parquet.contents(config.file).num_pairs, "pairs", "import") as progress:
+        for done in pairs_parquet.read(config.file, workdir):
+            progress.update(done)
+    dataset = PairsDataset.open(workdir)
+    print(f"{workdir}: {dataset.num_pairs:,} pairs, content {dataset.content_hash()}")
+
+
+def _check_dialogues(config: ConfigDict, workdir: Path, done: bool) -> None:
+    allowed = f"a file that ends with {', '.join(KINDS)}"
+    checks.require_key(config, "file", Path(config.file).suffix in KINDS, allowed)
+    if config.words:
+        read_words("words", config.words)
+    if not done and (workdir / DIALOGUES).exists() and not (workdir / "config.json").exists():
+        raise UserError(f"{workdir} holds dialogues that were not imported here: choose another --workdir")
+
+
+def _read_dialogues(config: ConfigDict) -> Iterator[Dialogues]:
+    if KINDS[Path(config.file).suffix] == "json_lines":
+        yield from json_lines.read(config.file)
+    else:
+        words = read_words("words", config.words) if config.words else None
+        yield wordle_games.read_games(config.file, words)
+
+
+def _write_dialogues(config: ConfigDict, workdir: Path, begin: Begin) -> None:
+    begin()
+    run_folder.prepare(workdir, config)
+    about = {"origin": f"motif_jax import_dialogues, {Path(config.file).name}", "facts": {}}
+    totals = DialogueTotals()
+    dialogues_parquet.write(workdir / DIALOGUES, totals.counted(_read_dialogues(config)), about)
+    if not totals.any:
+        (workdir / DIALOGUES).unlink()
+        raise UserError(f"config.file={config.file}: there is no dialogue in it")
+    meta = {**about, **totals.summary(), "digest": digests.of_file(workdir / DIALOGUES)}
+    atomic_write_json(workdir / META, meta)
+    counts = f"{meta['dialogues']:,} dialogues, {meta['actions']:,} actions"
+    print(f"{workdir}: {counts}, mean return {meta['mean_return']:.3f}")
+
+
+def _write_reward(config: ConfigDict, workdir: Path, begin: Begin) -> None:
+    from motif_jax.rewards import exchange
+    from motif_jax.rewards.learned import LearnedReward
+
+    reward = exchange.read_safetensors(config.file)
+    allowed = (
+        "a reward of train_reward; one that was learned online is used as the file: --config.reward.dir=FILE"
+    )
+    checks.require_key(config, "file", not isinstance(reward, LearnedReward), allowed)
+    begin()
+    exchange.write_run_folder(reward, workdir)
+    print(f"{config.file}: evaluation {reward.step}, written to {workdir}")
+
+
+_STAGES = {
+    "import_dataset": ImportStage(
+        "of export_dataset: --config.file=pairs.parquet",
+        lambda _, workdir: (workdir / layout.META).exists(),
+        _check_pairs,
+        _write_pairs,
+    ),
+    "import_dialogues": ImportStage(
+        f"that ends with {', '.join(KINDS)}",
+        lambda _, workdir: (workdir / META).exists(),
+        _check_dialogues,
+        _write_dialogues,
+    ),
+    "import_reward": ImportStage(
+        "of export_reward: --config.file=reward.safetensors", has_checkpoints, lambda *_: None, _write_reward
+    ),
+}
+
+
+def check(config: ConfigDict, workdir: Path) -> None:
+    """Checks the import that `config.stage` names."""
+    _STAGES[config.stage].check(config, workdir)
+
+
+def run(config: ConfigDict, workdir: Path) -> None:
+    """Runs it."""
+    _STAGES[config.stage].run(config, workdir)
