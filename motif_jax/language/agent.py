@@ -108,7 +108,6 @@ class LanguageAgent:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The observation fields that it reads."""
         return (TOKENS,) if self.candidates is not None else (TOKENS, CANDIDATES)
 
     def init(self, key: jax.Array) -> Any:
@@ -135,7 +134,6 @@ class LanguageAgent:
         return frozen
 
     def prepare(self, params: Any) -> Any:
-        """The parameters as they are."""
         return params
 
     def cropped(self, observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:

@@ -2,9 +2,9 @@
 
 ILQL's: a beam that has ended stays among the K, its probability unchanged.
 
-Those of transformers' `generate` (`apart`): of (1 + stops) K candidates, at least 2 K, the best K that do not end continue; one that
-ends is kept with its log-probability divided by its length, if it was among the best K; the search of a row stops when none that
-runs can still be better than the worst kept one.
+Those of transformers' `generate` (`apart`): of (1 + stops) K candidates, at least 2 K, the best K without a stop token continue. A
+candidate that ends is kept, with its log-probability divided by its length, if it is among the best K. The search of a row stops when
+no running beam can still beat the worst kept one.
 """
 
 from __future__ import annotations

@@ -74,7 +74,6 @@ class Drrn(nn.Module):
 
     @nn.compact
     def __call__(self, prompts: jax.Array, actions: jax.Array) -> jax.Array:
-        """See above."""
         chex.assert_rank([prompts, actions], 2)
         table = self.param("embedding", nn.initializers.normal(1.0), (self.vocabulary, self.embedding))
         read = Core("gru", self.hidden, name="prompt")
@@ -113,7 +112,6 @@ class DrrnAgent:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The observation fields that it reads."""
         return (TOKENS,)
 
     @property
@@ -121,16 +119,13 @@ class DrrnAgent:
         return jnp.where(self.candidates.valid, self.candidates.tokens, -1)
 
     def init(self, key: jax.Array) -> Any:
-        """Returns new parameters, a tree of float32 arrays."""
         prompt = jnp.zeros((1, 1), jnp.int32)
         return jax.jit(self.module.init)(key, prompt, self._actions)["params"]
 
     def frozen(self) -> dict[str, Any]:
-        """Nothing: all is learned."""
         return {}
 
     def prepare(self, params: Any) -> Any:
-        """The parameters as they are."""
         return params
 
     def cropped(self, observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:

@@ -1,8 +1,7 @@
 """Memory of training on each device, computed from shapes alone.
 
-What a backward pass keeps is counted in the traced program: the arrays that its forward pass hands on. Layers are alike and rows are too,
-so small traces (one and two layers, one and two rows) say it of any model and batch. What compilers save besides, and what they
-lay out in between, is not in it: the sum is what has to fit, with a tenth to spare.
+The arrays that a backward pass keeps are counted in the traced program. Layers are alike, and so are rows: traces of one and two layers
+and of one and two rows give the count for any model and batch. Temporary buffers of the compiler are not in it: leave a tenth to spare.
 """
 
 from __future__ import annotations
@@ -46,7 +45,6 @@ class Footprint:
 
     @property
     def total(self) -> int:
-        """All of it."""
         return sum(dataclasses.asdict(self).values())
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
 """Writing text token by token in one compiled loop, with a cache, many continuations of each prompt at a time.
 
-The loop knows nothing of a model: it is given a step, a function of (carry, tokens) that says the logits of what comes next. So
-several networks may run side by side in one loop, each with its cache in the carry, and their logits may be combined in any way.
+The loop knows no model: it takes a step, a function of (carry, tokens) that returns the next logits. Several networks can run in
+one loop, each with its cache in the carry, and their logits can be combined in any way.
 """
 
 from __future__ import annotations

@@ -78,7 +78,6 @@ class HeadConfig:
 
     @property
     def activations(self) -> tuple[str, ...]:
-        """The activation of each hidden layer."""
         return (self.activation,) * len(self.widths) if isinstance(self.activation, str) else self.activation
 
 

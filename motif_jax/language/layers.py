@@ -54,7 +54,6 @@ class RMSNorm(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """Returns the norm of `x` [..., D] in its dtype."""
         weight = self.param("scale", nn.initializers.ones, (x.shape[-1],))
         wide = x.astype(jnp.float32)
         normed = wide * jax.lax.rsqrt(jnp.square(wide).mean(-1, keepdims=True) + self.epsilon)
@@ -68,7 +67,6 @@ class LayerNorm(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """Returns the norm of `x` [..., D] in its dtype."""
         normed = nn.LayerNorm(epsilon=self.epsilon, use_fast_variance=False, dtype=jnp.float32, name="norm")(
             x
         )
@@ -111,7 +109,6 @@ class FeedForward(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """Returns [..., D] of `x` [..., D]."""
         config, activation = self.config, ACTIVATIONS[self.config.activation]
         hidden = activation(projection(config, config.feed_forward, self.bias, "activated", self.dtype)(x))
         if config.gated:
@@ -131,7 +128,6 @@ class Attention(nn.Module):
     deterministic: bool = True
 
     def setup(self) -> None:
-        """Makes the projections."""
         config = self.config
         self.drop = nn.Dropout(config.dropout.attention, deterministic=self.deterministic)
         width = config.head_width

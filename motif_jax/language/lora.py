@@ -46,7 +46,6 @@ class Spec:
 
     @property
     def scale(self) -> float:
-        """The factor of an addition."""
         return self.alpha / self.rank
 
 

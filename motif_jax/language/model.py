@@ -67,7 +67,6 @@ class LanguageModel:
 
     @property
     def network(self) -> LanguageNetwork:
-        """The flax module."""
         return LanguageNetwork(self.config, self.dtype, self.remat, self.dropout is None)
 
     def with_dropout(self, key: jax.Array) -> LanguageModel:
@@ -79,7 +78,6 @@ class LanguageModel:
         return dataclasses.replace(self, dropout=key)
 
     def init(self, key: jax.Array) -> Any:
-        """Fresh float32 parameters."""
         return self.network.init(key, jnp.zeros((1, 2), jnp.int32))["params"]
 
     def embed(self, params: Any, tokens: jax.Array) -> jax.Array:

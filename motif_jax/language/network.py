@@ -52,7 +52,6 @@ class Block(nn.Module):
     deterministic: bool = True
 
     def setup(self) -> None:
-        """Makes the parts."""
         config = self.config
         absolute = config.architecture in ("gpt2", "roberta")
         bias = absolute or config.attention_bias
@@ -107,7 +106,6 @@ class Stack(nn.Module):
     deterministic: bool = True
 
     def setup(self) -> None:
-        """Makes the blocks."""
         dropout = self.config.dropout
         self.drop_embeddings = nn.Dropout(dropout.embeddings, deterministic=self.deterministic)
         self.drop_final = nn.Dropout(dropout.final, deterministic=self.deterministic)
@@ -176,7 +174,6 @@ class LanguageNetwork(nn.Module):
     deterministic: bool = True
 
     def setup(self) -> None:
-        """Makes the parts."""
         config, how = self.config, (self.dtype, self.remat, self.deterministic)
         table = nn.initializers.normal(1.0 if config.architecture == "t5" else config.initializer)
         self.embedding = self.param("embedding", table, (config.vocab_size, config.width))

@@ -1,8 +1,8 @@
 """Writes text in segments; between them prompts whose texts have all ended are left out.
 
-The loop of a segment runs on the device without stopping. Behind it texts may be ended by what they say (a word of several tokens),
-and when no more than half of the prompts still run, these are moved together, so that the ended ones cost nothing more. Programs are
-compiled for 1, 2, 4, ... prompts, as they come up. What a text is does not depend on any of this.
+A segment's loop runs on the device without stopping. After it the host may end texts by their words, which can have several tokens.
+When at most half of the prompts still run, these are moved together, so that ended ones cost nothing more. Programs are compiled for
+1, 2, 4, ... prompts when they are needed. The texts do not depend on any of this.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from motif_jax.language.generation import Written
 from motif_jax.language.model import Cache, EncodedPrompt, LanguageModel
 from motif_jax.language.sampling import Limits, Sampling
 
-# Tokens between two looks.
+# Tokens of a segment.
 SEGMENT = 32
 # A function of a text's tokens so far: whether it has ended.
 Ends = Callable[[Sequence[int]], bool]
@@ -58,7 +58,7 @@ class Segments:
 
     Args:
       model: the network.
-      segment: tokens between two looks.
+      segment: tokens of a segment.
     """
 
     def __init__(self, model: LanguageModel, segment: int = SEGMENT) -> None:
@@ -93,7 +93,7 @@ class Segments:
           limits: where a text ends.
           sampling: how tokens are drawn.
           branches: N, continuations of each prompt.
-          ends: is asked of each text after each segment.
+          ends: called with each text after each segment.
         """
         parts = -(-limits.max_new_tokens // self._segment)
         segment = -(-limits.max_new_tokens // parts)

@@ -66,7 +66,6 @@ class StackedModels:
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees) if together else tuple(trees)
 
     def count(self, params: Any) -> int:
-        """C."""
         return len(params) if isinstance(params, tuple) else len(jax.tree.leaves(params)[0])
 
     def start(self, params: Any, batch: int, branches: int, capacity: int) -> Cache:

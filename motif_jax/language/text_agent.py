@@ -5,8 +5,8 @@ The policy is a language model. V, and one or two Q of every token (or of a whol
 
     {"trunks": {name: a model's}, "heads": {"v", "q1", "q2"}, "target_heads": {"q1", "q2"}, "prefix": {"kernel", "bias"}}
 
-of which a method has what it needs. What decodes runs the trunks as one program (`stacked_trunks.StackedModels`, `TrunkRoles.trees(params["trunks"])`) and
-gives their states to `TextAgentNetwork.read`; `TextAgentNetwork.run` runs whole dialogues.
+of which a method has what it needs. A decoder runs the trunks as one program (`stacked_trunks`) and gives their states to
+`TextAgentNetwork.read`; `TextAgentNetwork.run` runs whole dialogues.
 """
 
 from __future__ import annotations
@@ -55,7 +55,6 @@ class Design:
 
     @property
     def roles(self) -> TrunkRoles:
-        """Which trunk plays which part."""
         if self.q == "none":
             return TrunkRoles({POLICY: POLICY})
         return TrunkRoles(
@@ -68,7 +67,6 @@ class Design:
 
     @property
     def qs(self) -> tuple[str, ...]:
-        """The names of the Qs."""
         return () if self.q == "none" else QS[: 1 + self.double_q]
 
 
@@ -120,7 +118,6 @@ class TextAgentNetwork:
 
     @property
     def target_heads(self) -> Heads:
-        """The target Qs."""
         heads = self.heads
         return Heads(heads.width, {name: c for name, c in heads.configs.items() if name in QS}, heads.dtype)
 
@@ -211,7 +208,7 @@ class TextAgentNetwork:
         return (returns[:, None] * layer["kernel"] + layer["bias"]).astype(self.model.dtype)
 
     def read(self, params: Any, states: Mapping[str, States]) -> Readout:
-        """What the agent says of states [..., D] by part; of 'mean' (CHAI) the caller gives means of states as `values` and `target`."""
+        """The agent's outputs at states [..., D] by part; for 'mean' (CHAI) `values` and `target` are means of states."""
         design, logits = self.design, self.logits(params, states[POLICY].after)
         if not design.qs:
             return Readout(logits, None, (), None)

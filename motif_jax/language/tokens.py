@@ -78,7 +78,6 @@ class Tokenizer:
         return self._backend.decode([int(token) for token in tokens], skip_special_tokens=True)
 
     def pieces(self, tokens: Sequence[int]) -> list[str]:
-        """Each token as people read it."""
         return [self._backend.decode([int(token)], skip_special_tokens=False) for token in tokens]
 
     def find(self, text: str) -> int | None:
@@ -97,7 +96,6 @@ class Tokenizer:
         return found
 
     def save(self, folder: str | Path) -> None:
-        """Writes tokenizer.json."""
         Path(folder).mkdir(parents=True, exist_ok=True)
         self._backend.save(str(Path(folder) / FILE))
 

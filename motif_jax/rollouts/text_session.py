@@ -1,7 +1,7 @@
-"""Dialogues of many episodes at once, whose keys and values live on in every trunk while their texts grow.
+"""Dialogues of many episodes at once; their keys and values are kept in every trunk while the texts grow.
 
-An action is written in one program: all trunks side by side, one position a row, candidates of a row sharing what was said before.
-What was chosen among them becomes part of the row without being run again.
+One program writes an action in all trunks. The candidates of a row share its text, and the chosen one becomes part of the row
+without being run again.
 """
 
 from __future__ import annotations
