@@ -51,8 +51,6 @@ WANTED = {
     ("train_text", "reddit"): "config.reddit.tokenizer",
     # The published trunks come from the hub.
     ("train_text", "faithful"): "config.network.checkpoint",
-    # The prompts of the published tests are longer than the tiny model has positions.
-    ("train_language_agent", ""): "a prompt of the test no_modification_test",
     # They take a policy as it is.
     ("train_text", "ilql_utterance_faithful"): "config.initial.policy",
     ("train_text", "ppo"): "config.initial.policy",

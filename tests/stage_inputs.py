@@ -226,7 +226,10 @@ NEEDS: dict[str, Needs] = {
         "policy": "zero_shot", "network.model": at.model, "network.prompt_tokens": ROOM, "environment.name": LEVEL,
         "environment.babyai_text.observations": 1,  # of longer prompts it has no room for the first ones, which are tried
     },
-    "train_language_agent": lambda at: {"network.model": at.model, "network.prompt_tokens": ROOM},
+    "train_language_agent": lambda at: {
+        "network.model": at.model, "network.prompt_tokens": ROOM,
+        "environment.babyai_text.observations": 1,  # of longer prompts it has no room for the first ones, which are tried
+    },
     "train_language_agent:drrn": lambda at: {"network.tokenizer": at.model},
     "train_language_agent:drrn_faithful": lambda at: {"network.tokenizer": at.model},
     "train_reward": lambda at: {"dataset_dir": at.dataset, "annotator": "test"},
