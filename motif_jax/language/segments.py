@@ -23,7 +23,7 @@ from motif_jax.language.sampling import Limits, Sampling
 # Tokens of a segment.
 SEGMENT = 32
 # A function of a text's tokens so far: whether it has ended.
-Ends = Callable[[Sequence[int]], bool]
+HasEnded = Callable[[Sequence[int]], bool]
 
 
 class WrittenTexts(NamedTuple):
@@ -81,7 +81,7 @@ class Segments:
         limits: Limits,
         sampling: Sampling,
         branches: int = 1,
-        ends: Ends | None = None,
+        ends: HasEnded | None = None,
     ) -> WrittenTexts:
         """Continues prompts.
 
@@ -166,7 +166,7 @@ def _flags(ended: np.ndarray, rows: int) -> np.ndarray:
     return np.concatenate([ended, more])
 
 
-def _ended(found: WrittenTexts, places: np.ndarray, ends: Ends) -> np.ndarray:
+def _ended(found: WrittenTexts, places: np.ndarray, ends: HasEnded) -> np.ndarray:
     """Bool [rows, N], what `ends` says of the texts at `places`."""
     rows = [[ends(tokens[good].tolist()) for tokens, good in zip(*pair, strict=True)] for pair in
             zip(found.tokens[places], found.valid[places], strict=True)]  # fmt: skip

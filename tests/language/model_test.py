@@ -58,16 +58,6 @@ def test_a_shared_prompt_gives_what_every_row_by_itself_gives(loaded: Any, name:
 
 
 @pytest.mark.slow
-def test_length_normalisation_divides_by_a_candidates_tokens(loaded: Any) -> None:
-    model, params = loaded("llama")
-    options, valid = candidates()
-    run = jax.jit(functools.partial(scoring.score, model), static_argnames="by_length")
-    plain = run(params, TOKENS, VALID, options, valid)
-    normed = run(params, TOKENS, VALID, options, valid, by_length=True)
-    np.testing.assert_allclose(normed.total, plain.total / jnp.array([3.0, 1.0, 2.0]), rtol=1e-6)
-
-
-@pytest.mark.slow
 def test_a_cache_gives_what_the_whole_text_gives(loaded: Any) -> None:
     """Also for texts that grow by turns of different length."""
     model, params = loaded("llama")
