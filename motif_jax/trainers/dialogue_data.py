@@ -148,8 +148,6 @@ def split_tokens(
     else:  # groups all or none
         held = HeldOut.of(config.held_out.share, config.seed).holds(_units(dialogues))
     about["split"] = digests.of_bytes(held.tobytes())
-    if config.token_reward.file or config.token_reward.constant:
-        about["returns"] = "of dialogues"
     chosen = [(TRAIN, dialogues, ~held, "data"), (HELD_OUT, dialogues, held, "data")]
     chosen.append((HELD_OUT, others, np.ones(len(others), bool), "held_out.data"))
     items = (

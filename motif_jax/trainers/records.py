@@ -24,9 +24,9 @@ from motif_jax.support.metric_files import best_row
 from motif_jax.trainers.task import DEVICES, Evaluation, Task, TrainingPosition
 
 CHECKPOINTS, RESUME = "checkpoints", "resume"
-# What digests of files that options name begin with; runs did not always have them, and one without resumes.
+# Prefix of the digests of files that options name.
 FILE_OF = "file of "
-_POSITION = {"epoch", "step", "step_in_epoch", "sums", "digests"}
+_POSITION = {"epoch", "step", "step_in_epoch", "sums", "skipped", "digests"}
 
 
 class RunFiles:
@@ -72,7 +72,7 @@ class RunFiles:
         wanted = self._task.items(state)
         items = checkpoints.restore(number, {**wanted, "curve": JSON})
         rows = items.pop("curve")["rows"]
-        position = TrainingPosition(place["step"], rows, place["sums"], place.get("skipped", 0))
+        position = TrainingPosition(place["step"], rows, place["sums"], place["skipped"])
         if any(self._place(position)[key] != place[key] for key in ("epoch", "step_in_epoch")):
             raise UserError(
                 f"{self._workdir} stands at step {position.step:,} after {position.epoch} evaluations: it was written "
@@ -253,9 +253,7 @@ def _refuse_other_data(workdir: Path, place: Mapping[str, Any], now: Mapping[str
             f"{workdir} was trained on {count} devices, config.num_devices takes {here} here, and each draws what dropout leaves out: let the "
             f"process see {count} of them (CUDA_VISIBLE_DEVICES) to continue, or choose another --workdir"
         )
-    later = (FILE_OF, DEVICES)
-    known = [name for name in sorted({*before, *now}) if name in before or not name.startswith(later)]
-    changed = [name for name in known if before.get(name) != now.get(name)]
+    changed = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
     if changed:
         raise UserError(
             f"{workdir} was trained on other {', '.join(changed)} than {source} has now: use the same to continue, or "
@@ -274,7 +272,7 @@ def _newest(workdir: Path, folders: Sequence[Checkpoints]) -> tuple[Checkpoints,
         latest = checkpoints.latest(all_damaged_is_none=True)
         if latest is not None:
             place = checkpoints.restore(latest, {"position": JSON})["position"]
-            if place.keys() - {"skipped"} != _POSITION:
+            if place.keys() != _POSITION:
                 raise UserError(
                     f"{workdir}: checkpoint {latest} is of a layout that this version does not know (position: "
                     f"{', '.join(sorted(place))}): continue it with the version in the run's versions.json"

@@ -17,7 +17,7 @@ from motif_jax.devices.parallel import DataParallel
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 
-# A digest beside those of files: each device draws its own dropout. Runs did not always have it.
+# A digest beside those of files: each device draws its own dropout.
 DEVICES = "number of devices"
 
 

@@ -118,14 +118,11 @@ def prepare(
     paths = corpus.find(config.texts)
     held_paths = corpus.find(config.held_out.texts, "held_out.texts") if config.held_out.texts else []
     held = HeldOut.of(config.held_out.share, config.seed)
-    # Numbers alone where the share is 1 of n, so that tokens of such runs stay what they are.
-    share = config.held_out.share if held_paths or held.share.numerator == 1 else str(held.share)
     source = {
         "files": {str(path): digests.of_file(path) for path in [*paths, *held_paths]},
         "item": config.text_item,
-        "held_out": share,
+        "held_out": str(held.share),
         "longest": longest or 0,
-        "parts": "apart",
     }
     items: Iterator[tuple[str, Item]] = (
         (HELD_OUT if not held_paths and held.holds(place) else TRAIN, item)
