@@ -79,6 +79,7 @@ def test_an_agents_games_are_counted_and_kept(evaluated: Path) -> None:
     assert "6 episodes, return" in log.in_words()
 
 
+@pytest.mark.slow
 def test_policies_of_the_task_play_in_the_agents_task_and_reports_compare_them(
     agent: Path, evaluated: Path, tmp_path: Path
 ) -> None:

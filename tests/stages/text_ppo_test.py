@@ -34,6 +34,7 @@ def speaks(tmp_path_factory: pytest.TempPathFactory) -> str:
     )
 
 
+@pytest.mark.slow
 def test_what_it_wrote_is_as_likely_in_learning_as_it_was_in_playing(
     tmp_path: Path, speaks: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

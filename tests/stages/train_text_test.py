@@ -127,6 +127,7 @@ def test_bad_values_are_refused_in_one_line(tmp_path: Path, method: str, changes
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_method_of_ones_own_trains_and_is_refused_where_it_is_none(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
