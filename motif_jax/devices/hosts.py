@@ -48,7 +48,7 @@ def connected(config: ConfigDict) -> Iterator[None]:
     """Joins the hosts of `config.hosts`, before jax's first computation; does nothing in a run of one host.
 
     If the block raises, the process ends at once with the exit code of `motif_jax.launch`: an orderly end would deadlock
-    with the other hosts. These miss its heartbeats and end too.
+    with the other hosts. They miss its heartbeats and end, too.
 
     Raises:
       UserError: inconsistent values of `config.hosts`, or a port that cannot be used.

@@ -43,7 +43,7 @@ def accelerator_possible(platforms: str | None) -> bool:
 def return_freed_memory() -> bool:
     """Returns freed blocks to the system once; returns whether it could.
 
-    To be called when everything is compiled: otherwise the compiler's memory (370 MB with the quickstart's small network)
+    Call it when everything is compiled: otherwise the compiler's memory (370 MB with the quickstart's small network)
     stays in a heap that keeps what is freed.
     """
     if platform.libc_ver()[0] != "glibc":

@@ -92,7 +92,7 @@ class DataParallel:
         return jax.device_put(split, NamedSharding(self._mesh, PartitionSpec(AXIS)))
 
     def put_whole(self, tree: Any, batch_axis: Any) -> Any:
-        """As `put_batch`, where every process passes the global batch and places its part of it."""
+        """As `put_batch`, but every process passes the global batch and places its own part."""
         processes = sorted({device.process_index for device in self.devices})
         if len(processes) > 1:
             here, axes = processes.index(jax.process_index()), jax.tree.broadcast(batch_axis, tree)
@@ -101,7 +101,7 @@ class DataParallel:
 
 
 def in_turn(program: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """`program`, each call of which starts when the one before has ended.
+    """Makes each call of `program` wait for the end of the one before.
 
     For CPU, where a thread for each device runs its programs. A launch blocks such a thread when too many of the device's
     programs wait (32 in jax 0.10). The program that the other devices' reductions wait for then never starts, and XLA ends

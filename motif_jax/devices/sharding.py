@@ -1,6 +1,6 @@
 """Models that do not fit one device: parameters and optimiser split over a mesh of devices.
 
-A core is that of `devices.parallel`, and `Sharded` replaces `DataParallel`. The core sees the whole batch as on one
+Cores are those of `devices.parallel`, and `Sharded` replaces `DataParallel`. A core sees the whole batch as on one
 device; the compiler splits arrays and work (Xu et al. 2021).
 """
 
@@ -29,9 +29,7 @@ def check_config(config: ConfigDict, there: int, hosts: int = 1) -> None:
     """Raises UserError where `num_devices`, `sharding`, `batch_size` and `accumulate` do not fit each other and the devices.
 
     Args:
-      config: of an offline training.
       there: devices of each host.
-      hosts: of the run.
     """
     devices, sizes = config.num_devices or there, config.get("sharding", {"fsdp": 1, "tensor": 1})
     checks.require(devices <= there, "num_devices", devices, f"at most the {there} of this machine")
@@ -157,7 +155,7 @@ class Sharded(DataParallel):
 
     @property
     def everywhere(self) -> NamedSharding:
-        """Replicated over all devices of this process, as acting with a split model needs its inputs."""
+        """Replicates over all devices of this process; inputs of acting with a split model need it."""
         return NamedSharding(self._own_mesh, PartitionSpec())
 
     def acting(self, tree: Any) -> Any:

@@ -20,7 +20,7 @@ from motif_jax.support.errors import UserError
 
 FOLDER = "checkpoints"
 BEST_METRIC = "episode/return"
-# Fields of a training state that every start reads from their source.
+# Fields of a training state that no checkpoint has: every start reads them from their source.
 NOT_KEPT = ("reward_params", "frozen", "reference")
 READ_ANEW = "read_anew"  # in the progress
 REWARD = "reward"
@@ -45,7 +45,7 @@ def save(
 
 
 class Snapshot:
-    """The checkpoint that a run resumes from. Every part takes its own items; none may be left."""
+    """The checkpoint that a run resumes from. Every part takes its own items, and all items must be taken."""
 
     def __init__(self, checkpoints: Checkpoints, step: int) -> None:
         self._checkpoints, self.step = checkpoints, step

@@ -18,9 +18,9 @@ from motif_jax.support import digests
 from motif_jax.support.errors import UserError
 
 KINDS = GAME, LANGUAGE, DRRN = "game", "language", "drrn"
-# Quirks of trainings by which rows of a batch depend on each other.
+# Switches of published quirks that make rows of a batch depend on each other.
 BATCH_STATISTICS, UNTRAINED_DROPOUT = "symbolic_train_mode_batchnorm", "glam_untrained_dropout"
-_ACTION_TOKENS = 32  # room for the longest action behind a prompt
+_ACTION_TOKENS = 32  # tokens, room for the longest action behind a prompt
 
 
 def kind_of(config: ConfigDict) -> str:
@@ -66,7 +66,7 @@ def environment_options(config: ConfigDict) -> dict[str, Any]:
 
 
 def read_anew(config: ConfigDict) -> dict[str, str]:
-    """Digests, by name, of files that are read at every start and stand in no checkpoint; {} for a game's network."""
+    """Name -> digest of the files that every start reads and no checkpoint holds; {} for a game's network."""
     if kind_of(config) == GAME:
         return {}
     found = {"tokenizer": digests.of_input(environment_options(config)["tokenizer"])}
@@ -82,8 +82,7 @@ def refuse_changed(config: ConfigDict, learned_with: Mapping[str, str], where: s
     """Refuses files that changed since the agent learned with them; files without a digest pass.
 
     Args:
-      config: the training's.
-      learned_with: `read_anew` of that time.
+      learned_with: what `read_anew` returned then.
       where: the record's name in the error.
 
     Raises:

@@ -74,7 +74,7 @@ class BatchStream:
             return self._get_in_turn()
         self._services.check()
         if not self._ready.qsize():
-            self._system.learner.settle()  # with its own meter: the learner waits from here on
+            self._system.learner.settle()  # has its own meter; what follows counts as waiting
         with self._system.meters.time("learner/wait"), contextlib.suppress(queue.Empty):
             batch = self._ready.get(timeout=_WAIT_SECONDS)
             self._room.release()

@@ -73,7 +73,7 @@ class Batcher:
 
     Args:
       columns: rollouts of a batch.
-      lookup: of the intrinsic reward; None without one, or where the learner computes it.
+      lookup: computes the intrinsic reward; None where there is none, or where the learner computes it.
       listeners: called with every batch.
       crop: see `PolicyNetwork.cropped`.
     """
@@ -189,7 +189,7 @@ class Batcher:
                 for p in parts
             ]
         ).astype(np.int32)
-        # Every source gathers a whole batch (one shape, one program); rows of others' columns are its row 0.
+        # Every source gathers as many rows as a batch has, so that one program serves all; other sources' rows are its row 0.
         gathered = [
             source.inference.initial_states(np.where(owner == number, rows, 0).astype(np.int32))
             for number, source in enumerate(self._sources)

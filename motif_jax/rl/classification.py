@@ -65,7 +65,7 @@ class ClassifierModel:
 
 
 class ClassificationReward(NetworkReward):
-    """1 where the probability of yes is strictly above `config.classifier.threshold`, else 0, labelled or not.
+    """1 where the probability of yes is strictly above `config.classifier.threshold`, else 0; so are labelled texts.
 
     With `config.value` 'probability' it is the probability itself: an ensemble's mean less `config.training.deviations`
     standard deviations.
@@ -100,7 +100,7 @@ class ClassificationReward(NetworkReward):
     def questions(
         self, batch: BatchMessages, rows: np.ndarray
     ) -> tuple[list[tuple[str, ...]], list[int], Sequence[float] | None]:
-        """Asks first what is near the threshold or divides the ensemble."""
+        """Asks first about texts near the threshold, and texts on which the ensemble disagrees."""
         items, counts, _ = super().questions(batch, rows)
         if self.run.config.queue.order != "uncertain" or not items:
             return items, counts, None

@@ -39,7 +39,7 @@ class Clock:
         return self.steps >= self.total
 
     def seconds(self) -> float:
-        """Seconds of the run, those before it was resumed included."""
+        """Seconds of the run, including those before it was resumed."""
         return self._seconds_before + time.monotonic() - self._started
 
     def save_is_due(self) -> bool:

@@ -21,7 +21,7 @@ _NOT_AVERAGED = frozenset({"step", "env", "episode", "seed", "end", "truncated"}
 class EpisodeLog:
     """Joins the actors' report of an episode with the intrinsic return that the batcher sums up.
 
-    Each host joins its own episodes; all take in those of all, and one writes them.
+    Each host joins its own episodes. Every host receives all episodes, and one writes them.
 
     Args:
       workdir: None on a host that does not write.
@@ -56,7 +56,7 @@ class EpisodeLog:
         known = {"return", "length", *fields, *(["intrinsic_return"] if with_intrinsic else [])}
         self._unknown = {f"episode/{name}": math.nan for name in sorted(known - _NOT_AVERAGED)}
         self._newest: deque[dict[str, Any]] = deque((dict(row) for row in newest), maxlen=window)
-        # The newest episode of every environment that is done with.
+        # Environment -> its newest logged episode.
         self._done: dict[int, int] = {}
         for row in self._newest:
             self._mark_done(row)
@@ -82,9 +82,9 @@ class EpisodeLog:
                 rows.append(self._finish(key, None))
             elif key in self._returns:
                 rows.append(self._finish(key, self._returns.pop(key)))
-        # A rollout that was lost with its actor brings no return: a later episode of the same environment that has
-        # one shows that none will come. Returns of episodes that are not reported (those begun before the first
-        # slot) go the same way.
+        # A rollout that was lost with its actor brings no return: none comes after a later episode of the same
+        # environment was logged. Returns of episodes that are never reported (begun before the first slot) are
+        # dropped by the same rule.
         rows += [
             self._finish(key, None) for key in list(self._reports) if self._done.get(key[0], -1) > key[1]
         ]
@@ -117,7 +117,7 @@ class EpisodeLog:
         return {f"episode/{name}": sum(values) / len(values) for name, values in sums.items()}
 
     def row(self) -> dict[str, float]:
-        """`means`, NaN where nothing is known yet: always the same names."""
+        """`means` with the same names at every call: NaN where no episode has reported one."""
         return self._unknown | self.means()
 
     def settled(self) -> bool:
@@ -150,7 +150,7 @@ def _key(row: Mapping[str, Any]) -> tuple[int, int]:
 def _open(path: Path, resume_step: int | None, again: Collection[tuple[int, int]]) -> IO[str]:
     if path.exists():
         last = -1 if resume_step is None else resume_step
-        # Row by row: of a long run there are millions.
+        # Row by row: a long run has millions.
         rows = read_json_lines(path, ["step", "env", "episode"])
         kept = (row for row in rows if row["step"] <= last and _key(row) not in again)
         atomic_write_lines(path, (json.dumps(row).encode() + b"\n" for row in kept))

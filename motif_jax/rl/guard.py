@@ -14,7 +14,7 @@ from motif_jax.rl.learner import Failure, Learner
 from motif_jax.support import nan_policy
 from motif_jax.support.errors import UserError
 
-# In a checkpoint's progress: skipped updates, and the one that ended the run (None without one).
+# Entries of a checkpoint's progress: the number of skipped updates, and the one that ended the run (None: none did).
 SKIPPED = "skipped_updates"
 ENDED_BY = "ended_by"
 _MOST_NAMES = 3

@@ -85,8 +85,6 @@ class Inference:
     """Chooses actions for one set of actors on one device.
 
     Args:
-      actors: whose groups it serves.
-      publisher: gives the parameters.
       device: where the network runs, see `Publisher`.
       key: random key of this device's draws.
       counter: number of the first draw.
@@ -153,7 +151,7 @@ class Inference:
             # Held groups are served as soon as possible, without a wait for others.
             held = self._held if hold is None else [each for each in self._held if not hold(each)]
             ready = list(self._actors.ready(0 if held else timeout))
-            # A group whose process died while it was held plays another slot by now.
+            # The process of a held group may have died: the group then plays another slot.
             ready = [each for each in self._held if each.group not in self._actors.begun_anew] + ready
         self._held = [] if hold is None else [each for each in ready if hold(each)]
         ready = [each for each in ready if each not in self._held]

@@ -27,10 +27,10 @@ Update = Callable[..., tuple[Any, dict[str, jax.Array]]]
 _TAKE: dict[Any, Callable[[np.ndarray], Any]] = {None: np.mean, jnp.min: np.min, jnp.max: np.max}
 
 
-# Groups of metrics that a finite update makes finite; others may have no rows.
+# A finite update has finite metrics in these groups; others may be means over no rows.
 _FINITE = ("loss/", "optimizer/", "reward/", "value/")
-# Fields of a training state that change even where an update is left out: counts, and a memory of what was played, which is large and is
-# to be written where it lies.
+# Fields of a training state that a skipped update changes, too: counts, and the memory of played steps, which is too large to
+# be copied.
 _COUNTS, _MEMORY = ("step", "env_steps"), "memory"
 
 
@@ -55,8 +55,8 @@ class Learner:
       update: from an algorithm's `make_update`.
       state: on the host or one device.
       publisher: gets a copy of the parameters after every update.
-      lends: True publishes the frozen part of the state without a copy: nobody acts while an update runs.
-      published: the part of a state that is published.
+      lends: publishes the frozen part of the state without a copy; only where nobody acts during updates.
+      published: returns the part of a state that is published.
 
     Attributes:
       failures: updates that were not finite, for `guard.Guard`; known when their metrics are read.
@@ -74,14 +74,14 @@ class Learner:
     ) -> None:
         self._lends, self._published = lends, published
         self._publisher, self._parallel, self._meters = publisher, parallel, meters
-        # Updates behind the state.
+        # Number of updates in the state.
         self.version = int(state.step)
         self.state: Any = parallel.replicate(state)
         self.failures: list[Failure] = []
         self._names: list[str] = []
 
         def core(state: Any, batch: TrajectoryBatch) -> tuple[Any, jax.Array]:
-            # The barrier keeps the numbers of an update what they are without the guard.
+            # Behind the barrier, the check for finite numbers cannot change the bits of an update.
             new, metrics = jax.lax.optimization_barrier(update(state, batch, axis_name=AXIS))
             # Constant parts are not checked.
             fixed = {name: () for name in (*agent_checkpoints.NOT_KEPT, _MEMORY) if name in new._fields}
@@ -90,7 +90,7 @@ class Learner:
             kept = keep_if(finite & all_finite(watched), new._replace(**fixed), state._replace(**fixed))
             kept = kept._replace(**{name: getattr(state, name) for name in fixed})
             counts = {name: getattr(new, name) for name in (*_COUNTS, _MEMORY) if name in new._fields}
-            # One array instead of dozens: each is a transfer of its own.
+            # One array, so one transfer, instead of dozens.
             self._names[:] = sorted(metrics)
             values = [finite, *(metrics[name] for name in self._names)]
             return kept._replace(**counts), jnp.stack([value.astype(jnp.float32) for value in values])
@@ -112,7 +112,7 @@ class Learner:
         self._launched = time.perf_counter()
         self.state, self._running = self._update(self.state, batch.trajectories)
         self._batch = batch
-        # Copied to the host with the end of the update: the devices wait for their next one.
+        # The copy to the host follows the update at once, since the devices idle until the next update.
         self._running.copy_to_host_async()
         self.version += 1
         self._meters.add("learner/updates", 1)
@@ -142,9 +142,9 @@ class Learner:
         self._publisher.publish(self.version, self._parallel.acting(self._published(self.state)), *lent)
 
     def metrics(self) -> dict[str, float]:
-        """Metrics of the newest finished update, each once; does not wait for a running one.
+        """Metrics of the newest finished update, once for each update; does not wait for a running one.
 
-        An update that is not finite has none: it goes to `failures`.
+        Returns {} for an update that is not finite, and adds it to `failures`.
         """
         if self._done is None:
             return {}

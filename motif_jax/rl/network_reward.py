@@ -1,4 +1,4 @@
-"""What classification and ranking share: online rewards from a network that is trained on the labels."""
+"""The base of classification and ranking: online rewards from a network that is trained on the labels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from motif_jax.support import seeds
 
 CAPACITY = 1 << 16
 _UNTRAINED = "oni_untrained_reward"
-# Of the schedule, in a checkpoint.
+# Attributes of the schedule that a checkpoint holds.
 _COUNTS = ("owed", "dropped", "come")
 
 
@@ -59,7 +59,7 @@ class NetworkReward(OnlineReward):
         self.model = self.make_model()
         state = self.model.init(seeds.derive(run.seed, "reward") % (1 << 31))
         state = jax.device_put(state, _training_device(training.device, self._device))
-        # In one thread everything happens in its order: the outcome is there when the batch is paid.
+        # A serial run trains in the caller's thread, so that the outcome is there when the batch is paid.
         self._trainer = Trainer(self.model, state, training.batch_size, beside=not run.serial)
         self.taken = self._tried = 0
         self._state = state

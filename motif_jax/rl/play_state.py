@@ -1,4 +1,4 @@
-"""The state of play between two updates of a serial run, by which it resumes in the same episodes.
+"""Saves the running episodes of a serial run between two updates, so that it resumes in the middle of them.
 
 Episodes are stored as seeds and actions (`actors.group`) and replayed. With the state of rollouts, inference and batcher and
 the rows not learned from yet, a resumed serial run ends with the same bits as one that never stopped.
@@ -36,7 +36,7 @@ def of(
 
 
 def _kept(held: Mapping[str, Any]) -> dict[str, Any]:
-    """Non-empty leaves, by number: a checkpoint keeps no empty arrays, and no other containers."""
+    """Name -> number -> non-empty leaf: a checkpoint holds neither empty arrays nor other containers."""
     found: dict[str, Any] = {}
     for name, tree in held.items():
         leaves = {f"leaf_{i:03d}": leaf for i, leaf in enumerate(jax.tree.leaves(tree)) if leaf.size}
@@ -49,7 +49,7 @@ def restore(
 ) -> list[Finished] | None:
     """Restores the output of `of` before anything is started; returns the finished slots.
 
-    Returns None, and says so, where the layout of the environments has changed: they begin new games.
+    Where the layout of the environments has changed, prints a warning and returns None: they begin new games.
     """
     layouts = [str(source.actors.config.layout()) for source in sources]
     if [each["actors"]["layout"] for each in plain["sources"]] != layouts:

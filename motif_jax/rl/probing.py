@@ -31,11 +31,10 @@ _ROWS = 32
 
 
 class Probing:
-    """Asks an agent; `params` are those that act.
+    """Asks an agent; `params` of the methods are those that act.
 
     Args:
-      options: of its environment, with the tokenizer.
-      language: of the prompts.
+      options: of the agent's environment, with the tokenizer.
 
     Attributes:
       actions: their names.
@@ -87,7 +86,7 @@ class Probing:
         found = []
         for start in range(0, len(rows), _ROWS):
             part = rows[start : start + _ROWS]
-            # As many rows in every call, so that there is one program.
+            # The same number of rows in every call, so that there is one program.
             filled = np.concatenate([part, np.repeat(part[:1], min(_ROWS, len(rows)) - len(part), axis=0)])
             tokens = self._network.cropped({TOKENS: filled})[TOKENS]
             found.append(np.asarray(self._rows(params, tokens)[0])[: len(part)])
@@ -110,7 +109,7 @@ def probabilities(scores: np.ndarray) -> np.ndarray:
 def make(config: ConfigDict, network: Any) -> Probing | None:
     """The probes that a training config asks for.
 
-    None without any, and where our English probes are asked for and the agent reads French.
+    None without probes, and where the package's probes, which are English, are asked for and the agent reads French.
 
     Raises:
       UserError: the file holds no probes, or a prompt is too long for the agent.
@@ -126,9 +125,7 @@ def make(config: ConfigDict, network: Any) -> Probing | None:
     if chosen.prompts == OWN and language != catalogue.ENGLISH:
         return None
     probes = read(chosen.prompts)
-    if (
-        chosen.prompts == OWN
-    ):  # of ours those that the agent may meet: others than it are longer than its window
+    if chosen.prompts == OWN:  # only those of the package whose history fits the agent's window
         most = config.environment.babyai_text.observations
         probes = [probe for probe in probes if len(probe.observations) <= most]
     return Probing(network, probes, settings.environment_options(config), language)

@@ -44,13 +44,13 @@ class Publisher:
         self._published: dict[Place, Published] = {}
 
     def publish(self, version: int, params: Any, frozen: Mapping[str, Any] = MappingProxyType({})) -> None:
-        """Starts copying `params`, as one acting device has them, and makes the copies the newest.
+        """Starts copying `params`, one device's arrays, to all acting devices; readers then get these copies.
 
-        `frozen` is lent until the next update: for learners beside which nobody acts.
+        `frozen` is not copied and is valid until the next update: nobody may act while updates run.
         """
         copy = self._copy(params)
         for device in self._devices:
-            # What is split over devices stays so.
+            # An array that is split over devices stays split.
             there = jax.device_put(copy, device) if isinstance(device, jax.Device) else copy
             fixed = self._frozen[device] or frozen
             self._published[device] = Published(version, {**there, **fixed} if fixed else there)

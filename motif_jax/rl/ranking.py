@@ -30,7 +30,7 @@ from motif_jax.support import config as checks
 from motif_jax.support import seeds
 
 MAX_GRADIENT_NORM = 10.0
-_MARK = 1  # of a text that stands in a labelled pair
+_MARK = 1  # marks a text of a labelled pair
 _RAW = "oni_ranking_raw_reward"
 
 
@@ -81,11 +81,11 @@ class RankingModel:
 
 
 class RankingReward(NetworkReward):
-    """r of the network, less its running mean by its running deviation, and 0 unless above `config.threshold`.
+    """(r - mean) / deviation of the network's r, with running moments; 0 unless above `config.threshold`.
 
-    The moments are those of all steps paid since the first training, each batch merged before it is normalised; `config.decay`
-    below 1 lets old ones count less. With `config.normalise` False: r itself, without threshold. With
-    `compat.oni_ranking_raw_reward` the agent gets r while the moments are kept.
+    The moments are those of all steps paid since the first training; a batch is merged before it is normalised. With
+    `config.decay` below 1, older steps count less. With `config.normalise` False the reward is r, without threshold. With
+    `compat.oni_ranking_raw_reward` it is r, too, and the moments are still updated.
     """
 
     form = PAIR
@@ -155,7 +155,7 @@ class RankingReward(NetworkReward):
         drawn = rng.choice(len(weights), (pairs.a_batch, 2), p=weights / weights.sum())
         texts = [(self.stats.texts[a], self.stats.texts[b]) for a, b in drawn.tolist()]
         if not self.run.config.compat.get("oni_requeue", False):
-            # Equal texts are a tie that nothing is learned from; of a pair and its reverse one is asked.
+            # Equal texts would be a tie, which teaches nothing; a pair and its reverse are asked once.
             texts = [
                 pair for pair in texts
                 if pair[0] != pair[1] and pair not in self._labelled and pair[::-1] not in self._labelled
@@ -167,7 +167,7 @@ class RankingReward(NetworkReward):
         """Observes every `pairs.every`-th step."""
         if len(self.stats) > len(self._observed):
             self._observed = np.concatenate([self._observed, np.zeros(max(1024, len(self.stats)), np.int64)])
-        # The steps of a text lie together here: a phase of its own for each batch treats all texts alike.
+        # Steps of the same text are neighbours here: a random phase for each batch treats all texts alike.
         every, ends = self.config.pairs.every, np.cumsum(counts) + int(rng.integers(self.config.pairs.every))
         self._observed[rows] += ends // every - (ends - counts) // every
 

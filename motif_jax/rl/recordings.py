@@ -23,10 +23,9 @@ from motif_jax.rl import settings
 from motif_jax.support.errors import UserError
 
 FOLDER = "recordings"
-# Games that may wait to be played again (10 kB each); more of them are left out, and at the end of the training those
-# that take longer than this.
+# Most games that wait to be replayed (10 kB each); later ones are not recorded.
 _WAITING = 256
-_CLOSE_SECONDS = 10.0
+_CLOSE_SECONDS = 10.0  # for the games that wait at the end of the training
 _NAME = re.compile(r"step-(\d+)-env-\d+-episode-\d+\.json")
 
 
@@ -55,7 +54,7 @@ class ActionCollector:
 
         Args:
           batch: numpy arrays [T, B]; actions of rows marked `last` were not played.
-          envs: int [B], the environments of the columns; a column continues the environment's last one.
+          envs: int [B], the environments of the columns; a column continues where the environment's last column ended.
           episode: int [T, B].
         """
         chosen = ((episode + envs) % self._every == 0) & ~batch.last[: len(episode)]
@@ -67,7 +66,7 @@ class ActionCollector:
             for number in np.unique(numbers).tolist():
                 mine = rows[numbers == number]
                 known, pieces = self._playing.pop(env, (number, []))
-                pieces = pieces if known == number else []  # an actor died in the middle of the other
+                pieces = pieces if known == number else []  # an actor died in the middle of the known one
                 pieces.append(batch.action[mine, column].astype(np.int16))
                 if ended[mine[-1], column]:
                     finished.append(EpisodeActions(env, number, np.concatenate(pieces)))
@@ -83,7 +82,7 @@ class EpisodeRecorder:
     actor), and those that come faster than they can be replayed.
 
     Args:
-      environment, options: where the games are played.
+      environment, options: of the games.
       every: every Nth episode of each environment is recorded.
     """
 
@@ -203,7 +202,7 @@ def make_recorder(config: ConfigDict, workdir: Path) -> EpisodeRecorder | None:
 
 
 def drop_recordings(workdir: Path, resume_step: int | None) -> None:
-    """Removes recordings of games that a resumed run plays again: those after `resume_step`, None for a new run."""
+    """Removes recordings of games that a resumed run plays again: those after `resume_step`; all where it is None."""
     for path in (workdir / FOLDER).glob("step-*.json"):
         found = _NAME.fullmatch(path.name)
         if found and int(found.group(1)) > (-1 if resume_step is None else resume_step):

@@ -27,7 +27,7 @@ from motif_jax.support.progress import Progress
 if TYPE_CHECKING:
     from motif_jax.rl.probing import ProbeFiles
 
-# In the progress of a run that resumes with the same games: half-known episodes.
+# Entry of the progress, for a run that resumes in the middle of episodes: those that wait in `EpisodeLog`.
 _HALVES = "episode_halves"
 
 
@@ -39,7 +39,7 @@ class Records:
       progress: of the checkpoint that the run resumes from; {} for a new run.
 
     Attributes:
-      guard: over updates that are not finite.
+      guard: counts updates that are not finite.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Records:
 
             probes = probing.files(config, self._system.network, workdir, progress)
         if config.get("published_files"):
-            algorithm = config.algorithm  # that of DRRN has no coefficients: its loss is the value's
+            algorithm = config.algorithm  # DRRN's has no coefficients: its whole loss is the value's
             coefficients = algorithm.get("value_coefficient", 1.0), algorithm.get("entropy_coefficient", 0.0)
             environments = config.actors.workers * config.actors.envs_per_worker * config.hosts.count
             published = GlamLog(
@@ -121,23 +121,23 @@ class Records:
         self._stack.close()
 
     def read_update(self) -> None:
-        """Takes the result of the finished update: its metrics, or that it was not finite."""
+        """Reads the finished update's metrics, or its failure."""
         self._metrics = self._system.learner.metrics()
         self._averages.add(self._metrics)
         self.guard.check(self._system.learner)
 
     def counted(self) -> None:
-        """Writes the row of `log.csv`, if any, once the clock has the steps of all hosts in this update."""
+        """Writes the row of `log.csv`, if the run has that file; call it when the clock has all hosts' steps of the update."""
         if not self._config.get("published_files"):
             return
         if self._hosts.count > 1:
-            self.gather()  # the row is of the episodes of all
+            self.gather()  # the row needs the episodes of all hosts
         if self._published is not None and self._metrics:
             clock, update = self._clock, self._system.learner.version - 1
             self._published.write(update, clock.steps, clock.seconds(), self._metrics)
 
     def begin(self) -> None:
-        """Asks the policy's probes before an update is started (`config.probes`)."""
+        """Writes the policy's answers to the probes (`config.probes`); call it before an update starts."""
         if self._probes is not None:
             params = self._system.sources[0].inference.params()
             self._probes.write(params, self._system.learner.version, self._clock.steps)
@@ -156,7 +156,7 @@ class Records:
           UserError: the run ends because of updates that are not finite.
         """
         clock = self._clock
-        # If nothing is saved any more, the checkpoint does not have them, and they are played again.
+        # Without another checkpoint a resumed run plays these episodes again.
         reports = self._reports(clock.steps) if clock.steps > clock.saved_steps else []
         # Where episodes resume in the middle, their returns come later.
         goes_on = self._system.resumes_episodes and clock.steps < self._config.train_for_env_steps

@@ -1,4 +1,4 @@
-"""Settles when an agent's run begins which evaluation of its reward run it learns from.
+"""Fixes, when an agent's run begins, which evaluation of the reward run it learns from.
 
 A reward run that resumes makes newer evaluations; a resumed agent must keep its reward.
 """

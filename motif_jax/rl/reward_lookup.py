@@ -24,11 +24,11 @@ class IntrinsicReturn:
 
 
 class RewardLookup:
-    """Pays a batch's texts, each distinct one looked up once.
+    """Computes the rewards of a batch's texts; looks each distinct text up once.
 
     Args:
-      count_exponent: of the count by which the intrinsic returns of the statistics are discounted.
-      first: number of the first batch: as many updates lie before it.
+      count_exponent: logged intrinsic returns divide a reward by the text's count to this power.
+      first: number of the first batch, which is the number of updates before it.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class ReturnSums:
         Args:
           batch: numpy arrays; rows marked `last` earn nothing.
           count: [T, B] counts of the rows' texts, None for a reward that is not discounted.
-          envs: int [B], the environments of the columns; a column continues the environment's last one.
+          envs: int [B], the environments of the columns; a column continues where the environment's last column ended.
           episode: int [T, B].
         """
         earned = np.where(batch.last[:-1], 0.0, batch.intrinsic_reward.astype(np.float64))
@@ -109,13 +109,13 @@ class ReturnSums:
                 stop = len(earned) if end is None else end + 1
                 if start == stop:
                     continue
-                # The row of a final observation still belongs to the episode that has been summed.
+                # The row of a final observation still belongs to the episode just summed.
                 start += bool(batch.last[start, column])
                 if start == stop:
                     continue
                 number = int(episode[start, column])
                 known, total = self._sums.get(env, (number, 0.0))
-                # An environment whose actor died continues with another episode: what was summed is void.
+                # An environment whose actor died continues with another episode: drop the old sum.
                 total = (total if known == number else 0.0) + float(earned[start:stop, column].sum())
                 if end is None:
                     self._sums[env] = (number, total)

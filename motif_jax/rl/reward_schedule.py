@@ -1,4 +1,4 @@
-"""When an online reward takes gradient steps, and which labels each draws."""
+"""Schedules an online reward's gradient steps and draws the labels of each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from motif_jax.support import seeds
 
 # Published: from so many labels on, steps no longer follow arrivals.
 LARGE = 25_000
-# Steps that are still to be taken, at most: where labels keep coming, training keeps on.
+# Most steps that are still to be taken; more are dropped, since labels come faster than training.
 MOST_OWED = 1024
 
 
@@ -54,7 +54,7 @@ class Schedule:
         self.dropped += most - self.owed
 
     def amount(self) -> int:
-        """Steps to take now, in a piece that ends before the labels of many calls have come."""
+        """Steps of the next job: few, so that it ends before the labels of many calls have come."""
         return min(self.owed, self._per_arrival if self._published else self._per_update)
 
     def taken(self, amount: int) -> None:

@@ -45,7 +45,7 @@ class Model(Protocol):
         """Gradient step `step` of the run, compiled once for each length; `state` (params, opt_state) is not donated."""
 
     def right(self, params: Any, examples: Examples, chosen: np.ndarray) -> tuple[int, int]:
-        """How many of the chosen examples the model has right, and of how many."""
+        """How many of the chosen examples the model has right, and how many count."""
 
 
 class TrainingJob(NamedTuple):
@@ -114,12 +114,12 @@ def take_steps(
 
 
 class Trainer:
-    """Takes one job at a time.
+    """Runs one job at a time.
 
     Args:
       state: (params, opt_state) to begin with.
       batch_size: examples of a full batch; smaller ones are padded.
-      beside: whether in a thread of its own.
+      beside: whether jobs run in a thread of their own.
 
     Attributes:
       state: after the last job that `take` returned.

@@ -27,7 +27,7 @@ from motif_jax.support import config as checks
 SCORE_TASKS = ("NetHackScore-v1", "NetHackScoreExtendedActions-v1")
 SCORE_COEFFICIENT = 0.1
 SPARSE_COEFFICIENT = 10.0
-TEXT_FIELD = "message"  # of rewards
+TEXT_FIELD = "message"  # that rewards read
 
 
 def environment_options(config: ConfigDict) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def environment_options(config: ConfigDict) -> dict[str, Any]:
 
 
 def training_options(config: ConfigDict) -> dict[str, Any]:
-    """`environment_options` with the observation fields that an intrinsic reward of more than the text reads."""
+    """`environment_options`, and the observation fields that the intrinsic reward reads besides the text."""
     options = environment_options(config)
     return options | fields_option(config.environment.name, options, config.reward)
 
@@ -66,7 +66,7 @@ def fields_option(name: str, options: Mapping[str, Any], reward: ConfigDict) -> 
     """
     spec, fields = registry.spec(name, **options), rewards.kind_of(reward).required_fields(reward)
     if fields == (TEXT_FIELD,) and registry.require_text(name, spec.text_field):
-        return {}  # a reward of the text alone reads what the environment has of it
+        return {}  # a reward of the text alone needs no more fields
     more = [field for field in fields if field not in spec.observation]
     allowed = f"a reward that reads what {name} shows, not {', '.join(more)}"
     checks.require(set(more) <= set(spec.optional_fields), "reward.dir", reward.dir, allowed)
@@ -184,7 +184,7 @@ def make_optimizer(config: ConfigDict) -> Any:
 
 
 def optimizer_steps(config: ConfigDict) -> int:
-    """Optimiser steps of the whole run, at least: batches with ends of episodes hold fewer environment steps."""
+    """A lower bound of the run's optimiser steps: batches with ends of episodes hold fewer environment steps."""
     updates = -(-config.train_for_env_steps // config.batch_size)
     return updates * config.algorithm.epochs * _minibatches(config)
 
@@ -328,7 +328,7 @@ def check_devices(config: ConfigDict) -> None:
 
 
 def mesh_sizes(config: ConfigDict, devices: int) -> dict[str, int] | None:
-    """The mesh of a split network over so many learning devices; None where each holds all of it."""
+    """Devices along each axis of the mesh, for a network split over `devices` of them; None where each holds all of it."""
     split = config.get("sharding")
     if split is None or split.fsdp * split.tensor == 1:
         return None
@@ -352,7 +352,10 @@ def _check_splits(config: ConfigDict, learners: int) -> None:
 
 
 def _check_minibatches(config: ConfigDict, learners: int) -> None:
-    """Minibatches of steps: every device (a split network: all together) has an equal part, run in equal parts."""
+    """Raises UserError unless all devices get equal parts of a minibatch of steps, and run them in equal parts.
+
+    The devices of a split network count as one.
+    """
     devices = 1 if mesh_sizes(config, learners) else learners * config.hosts.count
     size, micro = config.algorithm.minibatch_size, config.algorithm.microbatch_size
     allowed = f"a multiple of the {devices} devices that learn"
@@ -360,7 +363,7 @@ def _check_minibatches(config: ConfigDict, learners: int) -> None:
     part = size // devices
     divisor = f"a divisor of {part}, a device's part of config.algorithm.minibatch_size={size}"
     length = config.algorithm.get("recurrence", 1)
-    good = part % length == 0 or size % length  # of the whole minibatch the algorithm says so
+    good = part % length == 0 or size % length  # the algorithm refuses what does not divide `size`
     checks.require(bool(good), "algorithm.recurrence", length, divisor)
     allowed = f"{divisor}, or more"
     checks.require(part % min(micro, part) == 0, "algorithm.microbatch_size", micro, allowed)
@@ -386,5 +389,5 @@ def _divides(config: ConfigDict, key: str, by: str) -> None:
 
 
 def random_key(seed: int, *path: int | str) -> jax.Array:
-    """The random key of a part of a training: ('learner') of its first parameters and of its updates."""
+    """The random key of a training's part `path`; ('learner') is that of the first parameters and of the updates."""
     return jax.random.PRNGKey(seeds.derive(seed, *path) % (1 << 31))

@@ -61,7 +61,7 @@ class System:
         self.network = settings.make_network(config)
         self.optimizer = settings.make_optimizer(config)
         self.finished: queue.SimpleQueue[Finished] = queue.SimpleQueue()
-        # None: as the reward run's own switch says.
+        # None: the reward run's own switch decides.
         two_decimals = True if config.compat.quantile_two_decimals else None
         run = None if workdir is None else RunSetup(config, workdir, config.max_waiting_batches)
         self.reward = rewards.load_intrinsic(
@@ -78,7 +78,7 @@ class System:
             actor_devices = [self.parallel.everywhere]
         frozen = self.network.frozen()
         state = _with_frozen(state, frozen)
-        # The learner's copy acts too where all that acts is its first device, or all that a split model lies on.
+        # Nobody needs a copy where only the learner's first device acts, or the devices that hold a split model.
         together = isinstance(self.parallel, Sharded) or actor_devices == [self.parallel.local_devices[0]]
         lends = bool(frozen) and together and settings.takes_turns(config)
         published, prepare = _acting(algorithm, config, self.network)
@@ -98,7 +98,7 @@ class System:
             self.meters,
             lookup,
             listeners,
-            # Several hosts run one program, of one length.
+            # Several hosts must run the same program, so rows of one length.
             *([self.network.cropped] if config.hosts.count == 1 else []),
         )
         if snapshot is not None:
@@ -230,10 +230,10 @@ class System:
 def _acting(
     algorithm: Algorithm, config: ConfigDict, network: PolicyNetwork
 ) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """The published part of a state, and its preparation for acting."""
+    """Two functions: the published part of a state, and that part prepared for acting."""
     if algorithm is not appo or config.algorithm.value_normalisation != "popart":
         return operator.attrgetter("params"), network.prepare
-    # Values that were played are compared with others after the scale of values has moved.
+    # Later updates compare the values of a rollout with their own, after the scale of values has moved.
     both = operator.attrgetter("params", "value_statistics")
     return both, lambda parts: network.prepare(appo.in_units_of_reward(*parts))
 
