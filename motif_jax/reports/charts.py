@@ -1,4 +1,4 @@
-"""Charts by matplotlib: as SVG inside a page, or as a figure for a file."""
+"""Draws charts with matplotlib: as SVG inside a page, or as a figure for a file."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 # Distinct in print and to colour-blind readers (Okabe and Ito 2008), dark enough on white.
 COLOURS = ("#0b5fa5", "#c2570c", "#0f7b63", "#8a3fb0", "#a8246a", "#5c6b1a")
-# Characters of a label, and of a note's line.
+# Widths in characters: of a label, and of a note's line.
 _LONGEST_LABEL, _NOTE_WIDTH = 60, 120
 # Colours of a figure that follow the page's theme: variables of assets/page.css.
 _THEME = {**{colour: f"var(--c{number})" for number, colour in enumerate(COLOURS)}, "#b0b0b0": "var(--soft)", "#000000": "var(--soft)"}  # fmt: skip
-TITLE = "title:"  # how a url begins that is shown under the pointer
+TITLE = "title:"  # prefix of a URL whose rest is shown as a tooltip
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,9 @@ class Plot:
     Attributes:
       x_label, y_label: with units.
       lines: those without a finite point are left out.
-      intervals: one dot with its interval a row.
-      note: below it, how it was made.
-      file: its name as a file; '' for a chart of the page alone.
+      intervals: one row each, a dot with its interval.
+      note: text below the chart that says how it was made.
+      file: name of its files; '' for a chart that only the page shows.
       empty: why there is nothing to draw.
     """
 
@@ -122,7 +122,7 @@ def new_figure(x_label: str, y_label: str, height: float = 2.8) -> tuple[Figure,
 
 
 def picture(plot: Plot, alone: bool = False) -> Figure:
-    """The picture, a legend above the axes; one that stands alone has its title and note in it."""
+    """Draws a plot with its legend above the axes; with `alone` the picture also has the title and the note."""
     lines = [line for line in plot.lines if np.isfinite(line.y).any()]
     named = [len(line.name) for line in lines if line.name]
     columns = 2 if max(named, default=0) < _LONGEST_LABEL // 2 else 1
@@ -169,7 +169,7 @@ def _draw_interval(axes: Axes, interval: Interval, row: int) -> None:
 
 
 def set_title(artist: Artist, text: str) -> None:
-    """Shows `text` over a part of an inline chart under the pointer."""
+    """Gives a part of an inline chart the tooltip `text`."""
     artist.set_url(TITLE + text)
 
 
@@ -178,16 +178,16 @@ def inline(figure: Figure, description: str) -> str:
     import matplotlib
 
     buffer = io.StringIO()
-    # Text stays text, drawn in the reader's font: which glyphs matplotlib's own has does not matter. Without dates two runs write the same.
+    # Text stays text in the reader's font, which has more glyphs than matplotlib's. Without dates two runs write equal files.
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": description}), warnings.catch_warnings():  # fmt: skip
         warnings.filterwarnings("ignore", "Glyph", UserWarning)
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     drawn = buffer.getvalue()
     head = re.search(r'<svg [^>]*viewBox="([^"]*)"[^>]*>', drawn)
     assert head is not None
-    # The style would hold for the whole page.
+    # The style would apply to the whole page.
     body = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", drawn[head.end() :], flags=re.DOTALL)
-    # Ids of groups are the same in every chart; those of markers and clips are hashes with the description.
+    # Every chart has the same group ids, but ids of markers and clips differ: they are hashed with the description.
     body = re.sub(r'<g id="[^"]*">', "<g>", body)
     body = re.sub(r"#[0-9a-f]{6}(?=[;\"])", lambda found: _THEME.get(found[0], found[0]), body)
     body = re.sub(rf'<a xlink:href="{TITLE}([^"]*)"[^>]*>', r"<g><title>\1</title>", body).replace(

@@ -1,8 +1,8 @@
 """Compares methods in the same games, and checks claims that one does more of something than another.
 
-A measure is a number of every game: one of the evaluation (`kills`, `gold`, a task's own), or a count of messages about a
-lexicon's events: `fights` (the hero's own attacks), `finds` (gold he picked up). `gathered` is that gold's amount, without what
-lies in vaults.
+A measure is a number of every game. The evaluation records some (`kills`, `gold`, a task's own); others count messages
+about a lexicon's events: `fights` (the hero's attacks), `finds` (gold picked up). `gathered` is the amount of that gold
+without vaults.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FIGHTS, FINDS, GATHERED = "fights", "finds", "gathered"
 # Measures that count messages, by the lexicon's events.
 _EVENTS = {FIGHTS: frozenset(("kill", "hit", "miss")), FINDS: frozenset(("gold_taken",))}
 _TAKEN = re.compile(r"(?:\$ - |You (?:find|collect|gain|take) )(an?|\d+) gold")
-# A vault's heaps have 51 pieces and more. Who falls into one has more than hundreds of games; on the first levels no other heap is so large.
+# A vault's heaps have 51 pieces or more, and no other heap of the first levels does. One vault outweighs hundreds of games.
 _LARGEST_HEAP = 50
 _CLAIM = re.compile(r"\s*(.+?)\s*>\s*(.+?)\s*(?:\+\s*(\d+(?:\.\d+)?)\s*)?:\s*([^\s:]+)\s*")
 
@@ -46,7 +46,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim, by how much the one exceeds the other, and whether the whole interval lies above the margin."""
+    """A claim, the difference of its methods, and whether the whole interval lies above the margin."""
 
     claim: Claim
     difference: Difference
@@ -57,7 +57,7 @@ class Finding:
 
 
 def require_measure(key: str, evaluations: Mapping[str, Mapping[str, Any]], given: str) -> None:
-    """Raises UserError, naming `config.{given}`, for a measure that is neither listed nor in any of `evaluations`, by method."""
+    """Raises UserError, naming `config.{given}`, if `key` is neither listed nor in any of `evaluations` (method -> evaluation)."""
     measured = in_order(key for evaluation in evaluations.values() for key in evaluation["measures"])
     known = list(dict.fromkeys([*BY_KEY, *measured]))
     if key not in known:
@@ -65,10 +65,10 @@ def require_measure(key: str, evaluations: Mapping[str, Mapping[str, Any]], give
 
 
 def parsed_claims(text: str, methods: Sequence[str]) -> list[Claim]:
-    """Reads 'A > B: measure; A > B + 0.3: measure; ...'; the measures may be any.
+    """Reads 'A > B: measure; A > B + 0.3: measure; ...'; measures are not checked.
 
     Raises:
-      UserError: it is otherwise, or names another method.
+      UserError: the text has another form, or names an unknown method.
     """
     claims = []
     for part in filter(None, (part.strip() for part in text.split(";"))):
@@ -85,10 +85,10 @@ def parsed_claims(text: str, methods: Sequence[str]) -> list[Claim]:
 def numbers(
     evaluation: Mapping[str, Any], key: str, lexicon: Lexicon, given: str = "measures"
 ) -> dict[Any, float]:
-    """The number `key`, given by `config.{given}`, of every game of an evaluation, by game.
+    """Game -> the number `key` of an evaluation; errors name `config.{given}`.
 
     Raises:
-      UserError: its episodes have none.
+      UserError: its episodes lack the number.
     """
     if key in (*_EVENTS, GATHERED):
         evaluation = {
@@ -117,7 +117,7 @@ def _made(row: Mapping[str, Any], key: str, lexicon: Lexicon) -> float | None:
 
 
 def gathered(packed: str) -> int:
-    """How much gold the messages of an episode, as they are packed, say that the hero picked up, without what lies in vaults."""
+    """The gold that the hero picked up outside vaults, by an episode's packed messages."""
     pieces = 0
     for tally in messages.unpack(packed):
         for sentence in sentences(tally.text):
@@ -154,7 +154,7 @@ def side_by_side(
     lexicon: Lexicon,
     resamples: int,
 ) -> SideBySide:
-    """Compares evaluations, by method, in `measures` and those of `claims`. Raises UserError as `numbers` does."""
+    """Compares evaluations (by method) in `measures` and in the measures of `claims`. Raises UserError as `numbers` does."""
     keys = dict.fromkeys((claim.measure for claim in claims), "claims") | dict.fromkeys(measures, "measures")
     order = dict.fromkeys([*measures, *keys])
     values = {

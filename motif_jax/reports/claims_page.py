@@ -1,4 +1,4 @@
-"""Measures of methods side by side, and claims about them, in a comparison's page and tables."""
+"""The section of a comparison that shows measures of methods side by side, and claims about them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def sentence(found: Finding) -> str:
 
 
 def section(result: SideBySide) -> Section:
-    """A row a measure, a column a method, and each claim in words."""
+    """A table with a row per measure and a column per method, and each claim in words."""
     rows = [
         [TableCell(with_unit(measure(key)), note=measure(key).meaning), *map(estimate_cell, of.values())]
         for key, of in result.means.items()

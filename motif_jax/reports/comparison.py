@@ -1,9 +1,9 @@
-"""Several methods over several runs, seeds and tasks, after Agarwal et al. 2021 ("Deep reinforcement learning at the
-edge of the statistical precipice"), computed by rliable.
+"""Compares methods over runs, seeds and tasks, after Agarwal et al. 2021 ("Deep reinforcement learning at the edge
+of the statistical precipice"), computed by rliable.
 
-Scores are [runs, tasks]: one number a run and task, the mean of its evaluated episodes. Intervals over runs are
-stratified bootstrap intervals, runs drawn within their task; with one run there is none (NaN). Differences have an
-interval over games besides, paired where both methods played the same ones: it speaks of these runs alone.
+Scores are [runs, tasks]: the mean over evaluated episodes of a run on a task. Intervals over runs come from a stratified
+bootstrap that draws runs within their task; with one run they are NaN. Differences also have an interval over games,
+paired where both methods played the same games: it describes only these runs.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from motif_jax.support.files import finite
 
 RESAMPLES = 2000
 PROFILE_POINTS = 61
-# The bands of performance profiles take longest, and need no more.
+# Fewer for the bands of performance profiles, which take longest.
 PROFILE_RESAMPLES = 500
-# With fewer scores the interquartile mean is the mean.
+# With fewer scores the interquartile mean equals the mean.
 IQM_SCORES = 4
 ALL_TASKS = "all tasks"
 
 
 class RunScore(NamedTuple):
-    """The score of one run on a task, and what each of its games ended with."""
+    """The score of one run on a task, and the result of each of its games."""
 
     method: str
     task: str
@@ -53,8 +53,8 @@ class MethodScores:
 
     Attributes:
       by_method: method -> float64 [runs, tasks].
-      games: method -> for each task its games, a game that several runs played with their mean; {} where unknown.
-      unit: what the numbers are.
+      games: method -> the games of each task; a game of several runs has their mean; {} where unknown.
+      unit: of the scores.
     """
 
     tasks: tuple[str, ...]
@@ -65,11 +65,11 @@ class MethodScores:
 
 @dataclass(frozen=True)
 class Contrast:
-    """The first method's mean less the other's, on a task or over all.
+    """The difference of two methods' means (first minus second), on a task or over all.
 
     Attributes:
-      over_runs: with the interval over runs: what new trainings would change. NaN with a single run on a side.
-      over_games: with the interval over games: what new games would change for these very runs. None where unknown.
+      over_runs: with the interval over runs, as for new trainings; NaN with a single run on a side.
+      over_games: with the interval over games, as for new games of these runs; None where unknown.
     """
 
     task: str
@@ -86,10 +86,10 @@ class Comparison:
     Attributes:
       aggregates: statistic -> method -> estimate, see `_aggregate`; NaN where a method has too few scores for it.
       improvement: (better, other) -> probability that a run of the first beats one of the second.
-      contrasts: differences of every two methods, over all tasks first.
-      profiles: a Series a method of the share of runs above each score threshold.
+      contrasts: differences of every two methods; those over all tasks come first.
+      profiles: the share of runs above each score threshold, one Series per method.
       by_task: task -> method -> estimate of the mean over runs.
-      resamples, profile_resamples: of the bootstrap, and of that of the profiles.
+      resamples, profile_resamples: draws of the bootstrap, and of the profiles' bootstrap.
     """
 
     scores: MethodScores
@@ -103,7 +103,7 @@ class Comparison:
 
 
 def collect_scores(entries: Sequence[RunScore], unit: str) -> MethodScores:
-    """The scores of single runs as [runs, tasks]. Raises UserError: a method has no run of a task, or not equally many of all."""
+    """Scores of single runs as [runs, tasks]. Raises UserError: a method has no run of a task, or unequal numbers of runs."""
     tasks = tuple(dict.fromkeys(entry.task for entry in entries))
     by_method, games = {}, {}
     for method in dict.fromkeys(entry.method for entry in entries):
@@ -127,10 +127,10 @@ def _mean_of_games(runs: Sequence[Games]) -> Games:
 
 
 def normalise(scores: MethodScores, zero: str, one: str) -> MethodScores:
-    """Rescales every task: the mean of method `zero` is 0, that of `one` is 1.
+    """Rescales every task so that the mean of method `zero` is 0 and the mean of `one` is 1.
 
     Raises:
-      UserError: no such method, or equal means on a task.
+      UserError: a method is unknown, or the means are equal on a task.
     """
     for key, name in (("normalise_zero", zero), ("normalise_one", one)):
         if name not in scores.by_method:
@@ -155,7 +155,7 @@ def normalise(scores: MethodScores, zero: str, one: str) -> MethodScores:
 
 
 def compare(scores: MethodScores, resamples: int = RESAMPLES, seed: int = 0) -> Comparison:
-    """Computes everything; repeatable: the draws depend on `seed` alone."""
+    """Compares the methods; the draws depend on `seed` alone."""
     from rliable import library, metrics
 
     result = Comparison(scores, resamples, min(resamples, PROFILE_RESAMPLES))
@@ -172,7 +172,7 @@ def compare(scores: MethodScores, resamples: int = RESAMPLES, seed: int = 0) -> 
 
 
 def _aggregate(result: Comparison, library: Any, metrics: Any) -> None:
-    """Interquartile mean of all scores, mean, and median: of the runs of a single task, else of the tasks' means."""
+    """Adds interquartile mean, mean and median; the median is over runs of a single task, else over the tasks' means."""
     scores, single = result.scores, len(result.scores.tasks) == 1
     middle, median = ("median", np.median) if single else ("median of task means", metrics.aggregate_median)
     names = ("interquartile mean", "mean", middle)

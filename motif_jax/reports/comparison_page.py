@@ -26,11 +26,11 @@ class ComparisonData:
     """The data of the page.
 
     Attributes:
-      measure, curve_label: what is compared, and what curves show, with units.
-      curves: task -> learning curves, published ones dashed, which come from the file `published`.
-      learned: the trainings whose curves these are, compared up to `efficiency_steps` or the end of the shortest.
-      probes: of runs of the published tool, by name.
-      claims: measures side by side with what is claimed of them; None where neither was asked for.
+      measure, curve_label: names of the compared measure and of the curves' values, with units.
+      curves: task -> learning curves; dashed ones come from the file `published`.
+      learned: the trainings of the curves, compared up to `efficiency_steps` or the end of the shortest.
+      probes: by name, of runs of the published tool.
+      claims: measures side by side and claims; None where the config has neither.
     """
 
     title: str
@@ -46,7 +46,7 @@ class ComparisonData:
     provenance: list[tuple[str, str]] = field(default_factory=list)
 
 
-# Of runs whose scores are normally distributed, how often a bootstrap interval of 95 % of their mean holds the truth.
+# Runs -> coverage of a 95 % bootstrap interval of the mean where scores are normally distributed.
 COVERAGE = {2: 50, 3: 75, 4: 80, 5: 84, 6: 86, 7: 87, 8: 89, 9: 89, 10: 90}
 
 
@@ -134,7 +134,7 @@ def _contrasts(label: str, result: Comparison) -> Section:
         over_games = TableCell("n/a") if games is None else estimate_cell(games, format_pairs(games))
         rows.append((TableCell(c.task), f"{c.first} minus {c.other}", estimate_cell(c.over_runs), over_games))
     header = ("task", "methods", "difference over runs", "difference over games")
-    single = len(result.scores.tasks) == 1  # a narrow window has no room for a column that says one thing
+    single = len(result.scores.tasks) == 1  # saves the width of a column whose cells are all equal
     cells, empty = [row[single:] for row in rows], "only one method was given"
     table = Table("difference-table", header[single:], cells, in_files=True, empty=empty)
     return Section("Differences", "differences", [table], f"{label}. {_contrast_note(result)}")

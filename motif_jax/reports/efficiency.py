@@ -1,6 +1,6 @@
-"""Sample efficiency: the mean of a learning curve up to a step, by numbers of actions and distractors.
+"""Computes sample efficiency, the mean of a smoothed learning curve up to a step (Carta et al. 2023).
 
-Carta et al. 2023, figures of sample efficiency: the mean of the smoothed curve, which is 1 where success is 1 from the first step.
+For success rates it is 1 if the agent succeeds from the first step on.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Learned:
 
     Attributes:
       curve: over environment steps.
-      settings: 'actions' and 'distractors', where they are known.
+      settings: the numbers 'actions' and 'distractors', where they are known.
     """
 
     method: str
@@ -42,7 +42,7 @@ class Learned:
 
 
 def settings_of(config: Mapping[str, Any]) -> dict[str, int]:
-    """The numbers of actions and distractors of a training's config; {} outside of BabyAI-Text."""
+    """Numbers of actions and distractors in a training's config; {} outside of BabyAI-Text."""
     environment = config.get("environment", {})
     name, options = environment.get("name", ""), environment.get("babyai_text")
     if not name.startswith(catalogue.PREFIX) or not isinstance(options, Mapping):
@@ -52,7 +52,7 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, int]:
 
 
 def settings_of_published(folder: Path, task: str) -> dict[str, int]:
-    """The same of a folder of the published tool, whose name has the number of actions."""
+    """As `settings_of`, for a folder of the published tool, whose name has the number of actions."""
     found = _PUBLISHED.search(f"_{folder.name}_")
     return {**({ACTIONS: int(found[1])} if found else {}), **_own(task, None)}
 
@@ -68,10 +68,10 @@ def _own(name: str, distractors: int | None) -> dict[str, int]:
 
 
 def end_of(runs: Sequence[Learned], steps: int | None) -> float:
-    """Up to which step runs are compared: `steps`, or the end of the shortest.
+    """The last step of the comparison: `steps`, or the end of the shortest run.
 
     Raises:
-      UserError: a run is shorter, or none has a value there.
+      UserError: a run is shorter, or no run has a value up to there.
     """
     shortest = min(float(run.curve.x[-1]) for run in runs)
     if steps is None:
@@ -90,7 +90,7 @@ def end_of(runs: Sequence[Learned], steps: int | None) -> float:
 
 
 def efficiency(curve: Curve, end: float) -> float:
-    """The mean of a curve, smoothed, over the steps up to `end`; NaN where it has no value there."""
+    """The mean of a smoothed curve over the steps up to `end`; NaN without a value there."""
     kept = curve.x <= end
     smoothed = smooth(Curve(curve.x[kept], curve.y[kept]), band=False)
     if not len(smoothed.x):
@@ -100,7 +100,7 @@ def efficiency(curve: Curve, end: float) -> float:
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Mean over runs with its 95 % bootstrap interval, which a single one does not have; NaN without any."""
+    """Mean over runs with its 95 % bootstrap interval; a single run has no interval, and without runs the mean is NaN."""
     if len(values) < 2:
         return Estimate(values[0] if values else float("nan"), float("nan"), float("nan"))
     return mean_of(values)
@@ -112,7 +112,7 @@ def _known(runs: Sequence[Learned], end: float) -> list[float]:
 
 
 def table(runs: Sequence[Learned], steps: int | None) -> list[tuple[str, str, int, float, Estimate]]:
-    """Rows of (task, method, runs, end, efficiency), each task up to the end of its shortest run; runs without a value there do not count."""
+    """Rows (task, method, runs, end, efficiency), each task up to its `end_of`; runs without a value there do not count."""
     rows = []
     for task in dict.fromkeys(run.task for run in runs):
         mine = [run for run in runs if run.task == task]
@@ -124,7 +124,7 @@ def table(runs: Sequence[Learned], steps: int | None) -> list[tuple[str, str, in
 
 
 def against(runs: Sequence[Learned], key: str, steps: int | None) -> list[Series]:
-    """A line a method: efficiency against a setting, for methods with runs of several numbers of it; all up to one step."""
+    """Efficiency up to one step against the setting `key`: a line per method whose runs have several values of it."""
     known = [run for run in runs if key in run.settings]
     several = [
         method
@@ -150,7 +150,7 @@ def against(runs: Sequence[Learned], key: str, steps: int | None) -> list[Series
 
 
 def section(runs: Sequence[Learned], steps: int | None, label: str) -> Section:
-    """Efficiency by task and method, and against each setting of which methods have several numbers."""
+    """Efficiency by task and method, and against each setting that varies within a method."""
     rows = [
         (task, method, f"{count}", f"{end:,.0f}", estimate_cell(found))
         for task, method, count, end, found in table(runs, steps)

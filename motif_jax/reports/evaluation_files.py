@@ -1,4 +1,4 @@
-"""What an evaluation leaves behind: a journal of episodes that survives a kill, and tables made from it."""
+"""Files of an evaluation: a journal of episodes that survives a kill, and tables made from it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SUMMARY = "evaluation.json"
 MESSAGES = "messages.json"
 _WIDE = "<i4"
 _REMEDY = "take out that line, and evaluate plays its episode again"
-# What an evaluation was paid by the reward that it was rated by.
+# Sums of the reward that rated the evaluation.
 REWARD = "intrinsic_return"
 _OF_THE_REWARD = (REWARD, "intrinsic_return_uncounted")
 
@@ -43,7 +43,7 @@ _OF_THE_REWARD = (REWARD, "intrinsic_return_uncounted")
 def encode_actions(actions: np.ndarray) -> str:
     """Packs actions (int32 [T], none below 0) into a short string; about 1 KB for 1000 random actions of 23.
 
-    Actions of 256 and more take four bytes each, which the string says at its front.
+    Actions of 256 and more take four bytes each; such a string has a prefix.
     """
     values = np.asarray(actions)
     if values.size and values.min() < 0:
@@ -54,8 +54,8 @@ def encode_actions(actions: np.ndarray) -> str:
 
 
 def decode_actions(text: str) -> np.ndarray:
-    """Undoes `encode_actions`; returns int32 [T]."""
-    wide = text.startswith(f"{_WIDE}:")  # a colon stands in no base85
+    """The inverse of `encode_actions`; returns int32 [T]."""
+    wide = text.startswith(f"{_WIDE}:")  # base85 has no colon
     packed = zlib.decompress(base64.b85decode(text.removeprefix(f"{_WIDE}:")))
     return np.frombuffer(packed, _WIDE if wide else np.uint8).astype(np.int32)
 
@@ -76,7 +76,7 @@ def read_rows(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
 
 def episode_row(record: PlayedEpisode) -> dict[str, Any]:
-    """The row of a played episode: which it was, its numbers, how it ended and its actions."""
+    """The row of a played episode: its identity, numbers, end and actions."""
     ended = measures.end_reason(record.end == TRUNCATED, record.info.get("end"))
     return {
         "index": record.index,
@@ -111,12 +111,12 @@ class Journal:
 
     @property
     def session(self) -> int:
-        """The number of this start, from 0."""
+        """How often the evaluation was resumed."""
         return 1 + max((row["session"] for row in self.rows), default=-1)
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """Writes one row and hands it to the system, so that a kill of this process cannot lose it."""
-        # Numbers of single tokens, which lie deeper, may be infinite.
+        """Writes and flushes one row, so that killing this process cannot lose it."""
+        # Only top-level numbers: those of single tokens may be infinite.
         clean = {key: finite(value) if isinstance(value, float) else value for key, value in row.items()}
         self.rows.append(clean)
         self._file.write(json.dumps(clean) + "\n")
@@ -124,7 +124,7 @@ class Journal:
 
 
 def speed(rows: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
-    """(steps a second, seconds of play) over all sessions of a journal; (0, 0) without rows."""
+    """(steps per second, seconds of play) over all sessions of a journal; (0, 0) without rows."""
     seconds: dict[int, float] = {}
     for row in rows:
         seconds[row["session"]] = max(seconds.get(row["session"], 0.0), row["session_seconds"])
@@ -150,7 +150,7 @@ def write_parquet(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]
 def write_summary(
     folder: str | os.PathLike[str], summary: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Writes evaluation.json, with a digest of itself and of the rows of the journal that it is of."""
+    """Writes evaluation.json with a digest of its contents and of the journal's rows that it summarises."""
     atomic_write_json(Path(folder) / SUMMARY, {**summary, _DIGEST: _digest(summary, rows)})
 
 
@@ -175,7 +175,7 @@ def read_evaluation(folder: str | os.PathLike[str]) -> dict[str, Any]:
         entry_points.asked(folder, summary["plan"])
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise UserError(f"{path} is damaged ({type(error).__name__}: {error}): {_ANEW}") from None
-    # The journal of a folder that was evaluated with more episodes before has more rows than the summary is of.
+    # The journal has more rows than the summary if the folder was evaluated with more episodes before.
     found = read_json_lines(Path(folder) / JOURNAL, ["index"], _REMEDY)
     rows = {row["index"]: row for row in found if row["index"] < episodes}
     if len(rows) != episodes:
@@ -198,7 +198,7 @@ _ANEW = "the same evaluate command writes it anew"
 
 
 def read_messages(folder: str | os.PathLike[str]) -> list[MessageTally]:
-    """The messages that an evaluation met; none where it has no such file. Raises UserError: the file is damaged."""
+    """The messages seen in an evaluation; [] without the file. Raises UserError: the file is damaged."""
     path = Path(folder) / MESSAGES
     if not path.exists():
         return []
@@ -209,12 +209,12 @@ def read_messages(folder: str | os.PathLike[str]) -> list[MessageTally]:
         raise UserError(f"{path} is damaged ({error}): {_ANEW}") from None
 
 
-# The captions of a gymnasium environment change no game.
+# Captions of a gymnasium environment do not change its games.
 _NOT_DRAWN = (*OBSERVED, "text", "text_bytes", "change")
 
 
 def games(evaluation: Mapping[str, Any], key: str) -> dict[tuple[str, int], float]:
-    """The number `key` of every episode that has it, by game: the environment, what it is drawn from, and the seed."""
+    """Game -> the number `key`, for episodes that have it; a game is an environment with its level source, and a seed."""
     plan = evaluation["plan"]
     options = {name: value for name, value in (plan.get("options") or {}).items() if name not in _NOT_DRAWN}
     where = json.dumps([plan["environment"], plan.get("drawn_from", options)], sort_keys=True)
@@ -222,17 +222,17 @@ def games(evaluation: Mapping[str, Any], key: str) -> dict[tuple[str, int], floa
 
 
 def is_of_the_reward(key: str) -> bool:
-    """Whether the number `key` means something only together with the reward that paid it."""
+    """Whether the number `key` depends on the reward that the evaluation was rated by."""
     return key in _OF_THE_REWARD
 
 
 def reward_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
-    """What of the rewards that two evaluations were rated by is not the same, as 'dir a and b; step 1 and 2'; '' for nothing."""
+    """How the rewards that rated two evaluations differ, as 'dir a and b; step 1 and 2'; '' if they are equal."""
     return rewards_apart(*(evaluation["plan"].get("reward") or {} for evaluation in (first, second)))
 
 
 def rewards_apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    """The same of two rewards as plans say them."""
+    """As `reward_differences`, of two rewards from evaluation plans."""
     found = []
     for key in dict.fromkeys([*one, *other]):
         values = one.get(key), other.get(key)
@@ -248,7 +248,7 @@ def comparable(first: Mapping[str, Any], second: Mapping[str, Any], key: str) ->
 
 
 def require_comparable(evaluations: Mapping[Any, Mapping[str, Any]], key: str, given: str) -> None:
-    """Raises UserError, naming `config.{given}`, where the number `key` does not mean the same in all of `evaluations`, by their names."""
+    """Raises UserError, naming `config.{given}`, unless all of `evaluations` (by name) are `comparable` by `key`."""
     names = list(evaluations)
     for name in names[1:]:
         if not comparable(evaluations[names[0]], evaluations[name], key):

@@ -30,13 +30,12 @@ def summaries(evaluation: Mapping[str, Any]) -> dict[str, Summary]:
 
 @dataclass(frozen=True)
 class MeasureRow:
-    """A measure of all evaluations, and of the first against each of the others.
+    """A measure of all evaluations, and the first evaluation's differences from the others.
 
     Attributes:
-      what: the measure.
-      of: evaluation -> its summary, where it has the measure.
-      against: other evaluation -> difference of means (the first minus the other), chance that an episode of the first
-        exceeds one of the other; where both have the measure, and it means the same.
+      of: evaluation -> summary, for evaluations with the measure.
+      against: other evaluation -> (difference of means, the first minus the other; probability that an episode of the
+        first exceeds one of the other), where the two are comparable.
     """
 
     what: Measure
@@ -45,19 +44,19 @@ class MeasureRow:
 
 
 def rows_of(data: RunData) -> list[MeasureRow]:
-    """The numbers of the evaluations side by side: of the page, and of the tables to take away."""
+    """The measures of the evaluations side by side, for the page and for files."""
     by_name = {name: summaries(evaluation) for name, evaluation in data.evaluations.items()}
     rows = []
     for key in in_order(key for summary in by_name.values() for key in summary):
         of = {name: summary[key] for name, summary in by_name.items() if key in summary}
         if all(summary.minimum == summary.maximum == 0 for summary in of.values()):
-            continue  # nobody could, or did: a row of zeros says nothing
+            continue  # a row of zeros says nothing
         rows.append(MeasureRow(measure(key), of, against(data, key)))
     return rows
 
 
 def against(data: RunData, key: str) -> dict[str, tuple[Difference, float]]:
-    """What `MeasureRow.against` holds of a measure."""
+    """The field `MeasureRow.against` of the measure `key`."""
     name, *others = data.evaluations
     first = data.evaluations[name]
     own, found = games(first, key), {}
@@ -93,7 +92,7 @@ def _cells(row: MeasureRow, names: list[str]) -> list[TableCell]:
 
 
 def evaluation_section(data: RunData) -> Section:
-    """The evaluations side by side, as a table and as pictures of the intervals."""
+    """The evaluations side by side, as a table and as charts of the intervals."""
     if not data.evaluations:
         return Section("Evaluation", "evaluation", [html.nothing("no evaluation was given")])
     names, rows = list(data.evaluations), rows_of(data)
@@ -133,7 +132,7 @@ def _note(data: RunData) -> str:
 
 
 def otherwise_rated(data: RunData, other: str) -> str:
-    """A note where the evaluation `other` was rated by another reward than the first; '' where not, or where one was not rated."""
+    """A note if another reward rated the evaluation `other` than the first; '' if not, or if one is unrated."""
     name, *_ = data.evaluations
     both = data.evaluations[name], data.evaluations[other]
     what = reward_differences(*both) if all(REWARD in one["measures"] for one in both) else ""

@@ -17,7 +17,7 @@ from motif_jax.support.files import atomic_write_text
 def summarise(
     plan: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], resamples: int, confidence: float
 ) -> tuple[dict[str, Any], dict[str, Summary]]:
-    """What evaluation.json says of an evaluation, and its measures by name."""
+    """The contents of evaluation.json, and the measures by name."""
     summaries = measures.summarise_rows(rows, resamples, confidence)
     rate, seconds = evaluation_files.speed(rows)
     summary = {
@@ -44,7 +44,7 @@ def write_table(
 def show(
     workdir: Path, summary: Mapping[str, Any], summaries: Mapping[str, Summary], unit: str, about: str = ""
 ) -> None:
-    """Writes table.md and prints it; `unit` is what a step is called, `about` ends the note."""
+    """Writes table.md and prints it; `unit` names a step, `about` ends the note."""
     plan, cells = summary["plan"], measures.table_rows(summaries)
     title = f"{plan['policy']} on {plan['environment']}"
     note = (

@@ -15,7 +15,7 @@ from motif_jax.reports.page import Section, Table
 from motif_jax.reports.statistics import wilson
 
 BINS = 60
-# Of a chart with one for each message.
+# Most dots of a chart with one dot per message.
 DOTS = 1500
 
 
@@ -50,7 +50,7 @@ def histogram(reward: ExplainedReward, weights: np.ndarray, description: str) ->
 
 
 def scatter(explanation: Explanation, most: int = DOTS) -> str:
-    """One dot a message, of the `most` most frequent: its normalised reward under both models, as inline SVG."""
+    """The `most` most frequent messages as dots: normalised reward under one model against the other, as inline SVG."""
     first, second = explanation.rewards
     both = np.flatnonzero(first.rated & second.rated)
     if not both.size:
@@ -201,7 +201,7 @@ def _messages_note(explanation: Explanation, max_rows: int | None) -> str:
 
 
 def render(explanation: Explanation, written: str, max_rows: int | None = None) -> str:
-    """The page, `written` when; the table has the `max_rows` most frequent messages, None for all."""
+    """The page; `written` is its date. The table has the `max_rows` most frequent messages, None for all."""
     rewards = explanation.rewards
     sections = [_typed(explanation)] if explanation.texts else []
     for number, reward in enumerate(rewards):

@@ -11,7 +11,7 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class ExplainedReward:
-    """One reward model's values on N messages; NaN where it gave none.
+    """One reward model's values of N messages; NaN for a message without a value.
 
     Attributes:
       raw, normalised: [N] each; paid: the intrinsic reward [N], as an agent gets it.
@@ -19,7 +19,7 @@ class ExplainedReward:
       disagreement: [N], standard deviation of an ensemble's normalised rewards; None for a single model.
       history: [E, N], normalised rewards at the E `evaluations` of the training, oldest first.
       curve: rows of metrics of all evaluations, as the checkpoint holds them.
-      facts: (label, value, note) shown at the top.
+      facts: (label, value, note) of the page's headline numbers.
     """
 
     name: str
@@ -46,7 +46,7 @@ class ExplainedReward:
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """One or two models' rewards of a dataset's messages [N] with their `counts`, and of texts that were asked for (`typed`)."""
+    """Rewards of one or two models for a dataset's messages [N] with their `counts`, and for the user's texts (`typed`)."""
 
     messages: Sequence[str]
     counts: np.ndarray
@@ -58,14 +58,14 @@ class Explanation:
 
 
 def seen(count: int) -> str:
-    """A text's record in the dataset; None means that a reward can only guess."""
+    """How often the dataset has a text, in words; the reward of an unseen text is extrapolated."""
     return f"{count:,} times in the dataset" if count else "never in the dataset: a guess"
 
 
 def rank_correlation(first: np.ndarray, second: np.ndarray) -> float:
-    """Spearman's rank correlation of two arrays [N], equal values sharing their mean rank.
+    """Spearman's rank correlation of two arrays [N]; equal values share their mean rank.
 
-    Places where either is NaN are left out; NaN below two of them, or where all of one are equal.
+    Pairs with a NaN are left out. The result is NaN for fewer than two pairs, or if all values of one array are equal.
     """
     both = np.isfinite(first) & np.isfinite(second)
     if both.sum() < 2:

@@ -1,7 +1,6 @@
-"""The table of all messages on a reward's page: numbers as data, rows drawn as they come into view.
+"""The table of all messages on a reward's page: numbers as data, drawn by the page's script as they scroll into view.
 
-A row of markup takes some two kilobytes, and a browser seconds for tens of thousands of them; a row of numbers takes
-about a hundred bytes, and only the rows in sight are drawn.
+A row takes about 100 bytes as numbers and 2 KB as markup; a browser needs seconds for tens of thousands of markup rows.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def titles(rewards: Sequence[ExplainedReward], history: bool) -> list[str]:
 
 
 def message_table(explanation: Explanation, max_rows: int | None) -> str:
-    """All messages, or the `max_rows` most frequent, with search and sorting, the best liked first; a line marks the threshold."""
+    """All messages, or the `max_rows` most frequent, by descending reward; a line marks the threshold."""
     if not len(explanation.messages):
         return '<div class="empty">there are no messages</div>'
     data = html.embed_json(table_data(explanation, max_rows), f"{NAME}-data")
@@ -43,13 +42,13 @@ def message_table(explanation: Explanation, max_rows: int | None) -> str:
 
 
 def table_data(explanation: Explanation, max_rows: int | None) -> dict[str, Any]:
-    """The table as the page's script reads it (assets/explain.js), best liked first.
+    """The table as the page's script reads it (assets/explain.js), by descending reward.
 
     `columns` are {title, kind, values [N]}, None for no value; `line` is where the first reward's threshold is drawn, or None.
     """
     first = explanation.rewards[0]
     kept = np.argsort(-explanation.counts, kind="stable")[:max_rows]
-    # Those without a reward come last.
+    # Messages without a reward come last.
     kept = np.sort(kept)
     kept = kept[np.argsort(-first.normalised[kept], kind="stable")]
     history = any(len(reward.evaluations) > 1 for reward in explanation.rewards)

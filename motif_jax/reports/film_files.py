@@ -1,4 +1,4 @@
-"""Writes films in the forms that are asked for, each once."""
+"""Writes each film once, in the configured formats."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REMEDY = "remove it, and the films are made again"
 
 @dataclass(frozen=True)
 class Forms:
-    """What films are written as; movies (gif, mp4) show every `every`-th of the steps [start, stop) and each rewarded one."""
+    """Formats of films; movies (gif, mp4) show every `every`-th of the steps [start, stop) and each rewarded one."""
 
     html: bool
     ttyrec: bool
@@ -34,14 +34,14 @@ class Forms:
     every: int
 
     def check(self) -> None:
-        """Raises UserError for values that cannot work."""
+        """Raises UserError for impossible values."""
         if self.stop is not None:
             checks.require(self.stop > self.start, "forms.stop", self.stop, f"above start={self.start}")
         if self.mp4:
             checks.require(movie.has_ffmpeg(), "forms.mp4", True, "off: ffmpeg is not installed here")
 
     def check_screen(self, task: str, options: Mapping[str, Any]) -> None:
-        """Raises UserError when a movie is asked for of a task without a screen; `options` are the task's."""
+        """Raises UserError for a movie of a task without a screen; `options` are the task's."""
         seen = registry.spec(task, **options).renderer is not None
         for form, wanted in (("gif", self.gif), ("mp4", self.mp4)):
             allowed = f"off: {task} has no screen to make a movie of"
@@ -49,9 +49,9 @@ class Forms:
 
 
 class Films:
-    """The films that a stage makes: one that is started again continues behind the last whole one.
+    """The films of a stage, which resumes after the last complete film.
 
-    `workdir` remembers in films.json what every film was made from.
+    The file films.json in `workdir` records the source of each film.
     """
 
     def __init__(self, workdir: Path, folder: Path, forms: Forms) -> None:
@@ -71,7 +71,7 @@ class Films:
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def has(self, stem: str, source: Any) -> bool:
-        """Whether the film `stem` is there, made from `source` (JSON-able) in these forms."""
+        """Whether the film `stem` exists, made from `source` (JSON-able) in these formats."""
         made = self._made.get(stem)
         if made is None or made["source"] != self._source(source):
             return False
@@ -83,7 +83,7 @@ class Films:
     def write(self, stem: str, film: Film, source: Any = None) -> list[Path]:
         """Writes `film` as STEM.html and so on; returns the paths.
 
-        Without a `source` it is written again the next time. An episode that ends before `forms.start` has no movie.
+        A film without a `source` is written again on resume. An episode that ends before `forms.start` has no movie.
         """
         paths = write(self._folder, stem, film, self._forms)
         made = {
@@ -101,7 +101,7 @@ class Films:
         self._movies += any(name.endswith((".gif", ".mp4")) for name in made["files"])
 
     def check_movies(self) -> None:
-        """Raises UserError when movies were asked for and every episode had ended before they were to begin."""
+        """Raises UserError if movies were requested and every episode ended before their first step."""
         wanted = (self._forms.gif or self._forms.mp4) and self._longest > 0
         if wanted and not self._movies:
             allowed = f"below {self._longest}, the length of the longest of these episodes: there is no movie"

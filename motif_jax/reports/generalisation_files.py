@@ -1,4 +1,4 @@
-"""Files of tests of generalisation: each test's numbers, its change, and the published arrays of returns."""
+"""Files of generalisation tests: each test's numbers and change, and arrays of returns in the published layout."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ Rows = Sequence[Mapping[str, Any]]
 def summarise(
     rows: Rows, base: Rows, kinds: Sequence[str], resamples: int, confidence: float
 ) -> dict[str, Any]:
-    """The numbers of a test's `rows`; `base` has the same seeds where nothing is changed.
+    """Summarises a test's `rows`; `base` are the rows of the unchanged task with the same seeds.
 
     Returns:
       `episodes`; success, return and length as {value, low, high}; `success_change` and `return_change` against `base` as
-      {value, low, high, pairs}; `by_kind`: the same without changes for each of the level's `kinds` of task.
+      {value, low, high, pairs}; `by_kind`: kind of task (of `kinds`) -> the same without changes.
     """
     numbers = _numbers(rows, resamples, confidence)
     one, two = (np.array([row["success"] for row in some]) for some in (rows, base))
@@ -60,7 +60,7 @@ def _numbers(rows: Rows, resamples: int, confidence: float) -> dict[str, Any]:
 
 
 def write(folder: str | os.PathLike[str], summary: Mapping[str, Any]) -> None:
-    """Writes tests.json, the same as tests.csv, and table.md."""
+    """Writes tests.json, tests.csv and table.md."""
     atomic_write_json(Path(folder) / SUMMARY, summary)
     names = {"test": "name", "what": "what", "environment": "environment", "episodes": "episodes"}
     bounds = {"": "value", "_low": "low", "_high": "high"}
@@ -75,7 +75,7 @@ def write(folder: str | os.PathLike[str], summary: Mapping[str, Any]) -> None:
 
 
 def write_returns(folder: str | os.PathLike[str], name: str, rows: Rows) -> None:
-    """Writes the returns of a test's episodes as the published tool does: float64 [episodes], by index."""
+    """Writes the returns of a test's episodes in the published tool's format: float64 [episodes], by index."""
     buffer = io.BytesIO()
     np.save(buffer, np.array([row["return"] for row in rows], np.float64), allow_pickle=False)
     target = Path(folder) / RETURNS
@@ -84,7 +84,7 @@ def write_returns(folder: str | os.PathLike[str], name: str, rows: Rows) -> None
 
 
 def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Returns tests.json of a folder of test_language_agent. Raises UserError: there is none, or it is damaged."""
+    """Returns tests.json of a folder of test_language_agent. Raises UserError: the file is missing or damaged."""
     path = Path(folder) / SUMMARY
     if not path.exists():
         raise UserError(f"{folder} holds no tests: it has no {SUMMARY}; run test_language_agent there")
@@ -105,7 +105,7 @@ def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def table(summary: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """The cells of the table below `HEADER`; what is not changed has no change."""
+    """The cells of the table below `HEADER`; the unchanged task has empty cells of change."""
     rows: list[tuple[str, ...]] = []
     for place, test in enumerate(summary["tests"]):
         changes = [

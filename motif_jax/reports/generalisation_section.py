@@ -1,4 +1,4 @@
-"""Tests of generalisation on a run's page: agents by test, with what each test changes; and success by kind of task."""
+"""Sections of a run's page on generalisation: the change in each test by agent, and success by kind of task."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from motif_jax.reports.statistics import Difference, Estimate, mean_of
 
 
 def section(tests: Mapping[str, Mapping[str, Any]]) -> Section | None:
-    """Success in each test and its change against none, as table and plot, by player; None without tests."""
+    """Success in each test and its change against the unchanged task, by player, as table and plot; None without tests."""
     if not tests:
         return None
     header = ["test", "what is changed"]
@@ -50,7 +50,7 @@ def _cells(test: Mapping[str, Any], first: bool) -> list[TableCell]:
 
 
 def by_kind(data: RunData) -> Section | None:
-    """Success and return of each kind of task, of evaluations whose level has several; None without one."""
+    """Success and return by kind of task, for evaluations whose level has several kinds; None without one."""
     rows = []
     for name, evaluation in data.evaluations.items():
         level = catalogue.LEVELS.get(evaluation["plan"]["environment"])

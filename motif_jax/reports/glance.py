@@ -12,9 +12,9 @@ from motif_jax.reports.run_data import RunData
 
 
 def headline(data: RunData) -> tuple[str, str]:
-    """Weighs the first two evaluations against the signs of reward hacking; returns (text, kind as of `Verdict`).
+    """Compares the first two evaluations and looks for reward hacking; returns (text, kind as of `Verdict`).
 
-    Good: the first collects clearly more, and progress in the game rises and nowhere falls. Bad: it collects clearly less, or
+    Good: the first has clearly more reward, and progress in the game rises and nowhere falls. Bad: it has clearly less, or
     there is a sign of reward hacking. For BabyAI-Text success rates are compared.
     """
     if (found := text_section.headline(data)) is not None:
@@ -44,9 +44,7 @@ def headline(data: RunData) -> tuple[str, str]:
 
 
 def _result(data: RunData) -> tuple[str, int]:
-    """The first two evaluations' intrinsic returns in words, or a measure of progress where one lacks it, and the difference's
-    sign.
-    """
+    """Compares two intrinsic returns, else a shared measure of progress: (text, sign of the difference)."""
     names = list(data.evaluations)[:2]
     if len(names) == 2 and (why := otherwise_rated(data, names[1])):
         return why, 0
@@ -82,7 +80,7 @@ def _accuracy(data: RunData) -> list[tuple[str, str, str]]:
         note = f"pairs without ties, after {len(column) - 1} epochs"
         return [("validation accuracy", f"{100 * column[-1]:.1f} %", note)]
     pairs = summary.get("validation/accuracy_pairs", 0)
-    if not pairs:  # all are ties, or there are none
+    if not pairs:  # no pairs, or only ties
         return []
     items = [
         (
@@ -114,7 +112,7 @@ def _held_out(data: RunData) -> list[tuple[str, str, str]]:
 
 
 def facts(data: RunData) -> list[tuple[str, str, str]]:
-    """The numbers that stand first: (what, value, what stands below it)."""
+    """The numbers at the top of the page: (name, value, note)."""
     items = []
     if "pairs" in data.dataset:
         items.append(("preference pairs", data.dataset["pairs"], data.dataset.get("origin", "")))

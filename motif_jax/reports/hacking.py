@@ -1,4 +1,4 @@
-"""Watches for reward hacking: the intrinsic return rises while progress in the game falls."""
+"""Detects reward hacking: the intrinsic return rises while progress in the game falls."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Change:
 
     @property
     def sign(self) -> int:
-        """1 where it rose, -1 where it fell, 0 where the interval does not say."""
+        """1 if the mean rose, -1 if it fell, 0 if the interval contains 0."""
         return int(self.low > 0) - int(self.high < 0)
 
     def __str__(self) -> str:
@@ -41,7 +41,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One line and how it should look: 'good', 'bad' or '' (nothing can be said)."""
+    """A verdict in one line, and its kind: 'good', 'bad' or '' (undecided)."""
 
     line: str
     kind: str
@@ -61,7 +61,7 @@ class Verdict:
 def change(
     key: str, before: np.ndarray, after: np.ndarray, confidence: float = CONFIDENCE, paired: bool = False
 ) -> Change:
-    """Compares the means of `before` [n] and `after` [m], game by game where they are `paired`."""
+    """Compares the means of `before` [n] and `after` [m], game by game if `paired`."""
     moved = difference([(after, before, paired)], confidence=confidence)
     return Change(key, float(before.mean()), float(after.mean()), moved.low, moved.high)
 
@@ -74,11 +74,11 @@ def judge(
 ) -> Verdict:
     """Says in one line whether the intrinsic return rises while progress falls.
 
-    Each of several measures of progress has an interval of confidence 1 - (1 - 0.95) / their number (Bonferroni): together they
-    warn falsely in at most one of 20 cases.
+    Each of k measures of progress has an interval of confidence 1 - 0.05 / k (Bonferroni), so that false warnings occur in
+    at most one of 20 cases.
 
     Args:
-      before, after: the numbers of two sets of episodes by key, [n] and [m].
+      before, after: measure -> numbers [n] and [m] of two sets of episodes.
       when: names of the two sets, for example ('first fifth of training', 'last fifth').
       paired: position i of both is the same game.
     """
@@ -121,7 +121,7 @@ def _falls(what: Sequence[object]) -> str:
 
 
 def recorded(episodes: Mapping[str, Curve]) -> bool:
-    """Whether any of a training's episodes has an intrinsic return."""
+    """Whether a training logged intrinsic returns of episodes."""
     return REWARD in episodes and bool(np.isfinite(episodes[REWARD].y).any())
 
 
@@ -155,7 +155,7 @@ _NOT_TRACED = (
 def judge_evaluations(
     baseline: Mapping[str, Any], agent: Mapping[str, Any], names: tuple[str, str]
 ) -> Verdict:
-    """Compares two evaluations, as `evaluation_files.read_evaluation` returns them, by the games that both played."""
+    """Compares two evaluations (from `evaluation_files.read_evaluation`) by the games that both played."""
     rated = all(REWARD in evaluation["measures"] for evaluation in (baseline, agent))
     if rated and (what := evaluation_files.reward_differences(baseline, agent)):
         why = f"{names[0]} and {names[1]} were rated by different rewards ({what})"
@@ -170,7 +170,7 @@ def judge_evaluations(
 
 
 def judge_run(data: RunData) -> list[Verdict]:
-    """The verdicts on a run: on its training, and on its agent against every other evaluation."""
+    """The verdicts on a run's training, and on its agent against every other evaluation."""
     verdicts = []
     if data.episodes and data.reward_reads and not recorded(data.episodes):
         verdicts.append(Verdict(_NOT_TRACED, ""))

@@ -1,4 +1,4 @@
-"""Pages of one file: everything they show is inside, nothing is fetched."""
+"""Builds self-contained HTML pages, which fetch nothing."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from importlib import resources
 from typing import Any
 from urllib.parse import quote
 
-# Only what is inside the page may run or be shown: a page never talks to the network.
+# Only inline scripts, styles and images: a page never uses the network.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
-# Control characters, what turns the direction of all text behind it, and halves of characters: shown as their escapes.
+# Shown as escapes: control characters, marks that turn the direction of text, and surrogates.
 _UNSHOWN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -31,8 +31,8 @@ class TableCell:
     """A table cell: a text, which the table escapes, and a small note below it.
 
     Attributes:
-      value: sorts the column, where given.
-      code: a typewriter face, for the game's own text.
+      value: sorts the column, if not None.
+      code: uses a monospaced font, for the game's text.
     """
 
     text: str
@@ -43,13 +43,13 @@ class TableCell:
 
 @dataclass(frozen=True)
 class Markup:
-    """Ready-made HTML: written as it is."""
+    """HTML that is written unescaped."""
 
     html: str
 
 
 def number_cell(value: float | None, form: str) -> TableCell:
-    """A cell with a number as `format` writes it; an empty one for None."""
+    """A cell with `value` in the format `form`; an empty cell for None."""
     return TableCell("") if value is None else TableCell(format(value, form), float(value))
 
 
@@ -59,14 +59,14 @@ def message_cell(text: str) -> TableCell:
 
 
 def embed_json(value: Any, name: str) -> str:
-    """A script element that holds `value` as data; no text in it can end the element."""
+    """A script element with `value` as data, escaped so that no text can end the element."""
     text = json.dumps(value, separators=(",", ":"))
     text = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     return f'<script type="application/json" id="{escape(name)}">{text}</script>'
 
 
 def numbers(values: Iterable[float], digits: int) -> list[float | None]:
-    """The values with so many significant digits as JSON has them: None for what is not finite."""
+    """Values for JSON, rounded to `digits` significant digits; None if not finite."""
     return [float(f"{value:.{digits}g}") if math.isfinite(value) else None for value in values]
 
 
@@ -97,8 +97,8 @@ def table(
       header: column titles, with units.
       rows: cells: strings (escaped), `TableCell`, or `Markup`.
       name: the element's id, unique on the page.
-      search: put a search field above it that filters rows.
-      empty: said when there are no rows.
+      search: adds a search field that filters rows.
+      empty: text of a table without rows.
       limit: rows shown before "show all" is pressed.
     """
     rows = list(rows)
@@ -122,7 +122,7 @@ def table(
 
 
 def nothing(reason: str) -> str:
-    """A box that says why there is nothing."""
+    """A box that gives the reason for missing content."""
     return f'<div class="empty">{escape(reason)}</div>'
 
 
@@ -132,12 +132,12 @@ def heading(text: str) -> str:
 
 
 def fold(summary: str, content: str) -> str:
-    """Returns HTML that opens on a click."""
+    """HTML that opens on a click."""
     return f'<details><summary>{escape(summary)}</summary><div class="inside">{content}</div></details>'
 
 
 def tiles(items: Sequence[tuple[str, str, str]]) -> str:
-    """A row of numbers: (label, value, what stands below it)."""
+    """A row of numbers from (label, value, note)."""
     return (
         '<div class="tiles">'
         + "".join(
@@ -162,22 +162,22 @@ def figure(title: str, chart: str, caption: str = "") -> str:
 
 
 def grid(*figures: str) -> str:
-    """Lays figures side by side where there is room."""
+    """Places figures side by side if there is room."""
     return f'<div class="grid">{"".join(figures)}</div>'
 
 
 def verdict(text: str, kind: str = "") -> str:
-    """A sentence that stands out; kind '', 'good' or 'bad'."""
+    """A highlighted sentence; `kind` is '', 'good' or 'bad'."""
     return f'<p class="verdict {kind}">{escape(text)}</p>'
 
 
 def details(summary: str, text: str) -> str:
-    """Returns preformatted text that opens on a click."""
+    """Preformatted text that opens on a click."""
     return f"<details><summary>{escape(summary)}</summary><pre>{escape(text)}</pre></details>"
 
 
 def link(path: str, text: str) -> str:
-    """A link to a file; `path` is relative to the page, with any letters."""
+    """A link to a file; `path` is relative to the page, unescaped."""
     return f'<a href="{quote(os.fsencode(path))}">{escape(text)}</a>'
 
 
@@ -193,7 +193,7 @@ def page(
     Args:
       sections: from `section`.
       links: section name -> text of the menu below the heading.
-      after: stands behind the page's own script.
+      after: HTML that follows the page's script.
     """
     menu = "".join(f'<a href="#{escape(name)}">{escape(text)}</a>' for name, text in (links or {}).items())
     text = (

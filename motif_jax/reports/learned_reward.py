@@ -1,4 +1,4 @@
-"""The section of a run's page that shows what a reward learned while the agent played, and when."""
+"""The section of a run's page about a reward that is learned online: its labels and values over time."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _STEPS = "environment steps"
 
 @dataclass(frozen=True)
 class LearnedText:
-    """A text that was labelled, or paid.
+    """A text that was labelled or rewarded.
 
     Attributes:
-      met: environment steps before the batch that showed it first; None where the log does not say.
+      met: environment steps before the first batch with the text; None if not logged.
       labelled: environment steps when its label took effect; None without a label.
-      label: the verdict's name, '' without one.
-      earned: the sum of its rewards up to the newest checkpoint, each step discounted by its count, without coefficient.
+      label: name of its label; '' without one.
+      earned: the sum of its count-discounted rewards up to the newest checkpoint, before the reward's coefficient.
       values: its reward at each of `LabelLogReport.checkpoints`.
-      decided: whether the reward's own verdict at the newest checkpoint is yes; None where it gives numbers.
+      decided: whether the reward's label at the newest checkpoint is yes; None for a reward that gives numbers.
     """
 
     text: str
@@ -41,7 +41,7 @@ class LearnedText:
 
 @dataclass
 class LabelLogReport:
-    """The contents of a label log, over environment steps; `checkpoints` are those at which the texts were valued."""
+    """The contents of a label log, over environment steps; the texts were rated at each of `checkpoints`."""
 
     kind: str
     counts: dict[str, Curve] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class LabelLogReport:
 
 
 def read(folder: str | Path, kind: str) -> LabelLogReport | None:
-    """The log in an agent's run folder, without values; None without one."""
+    """Reads the label log of an agent's run folder, without values; None without a log."""
     from motif_jax.datasets.verdicts import PAIR, SINGLE
     from motif_jax.rewards.label_log import FILE, read_log
 
@@ -101,7 +101,7 @@ def _changed(learned: LabelLogReport, top: int) -> list[tuple[TableCell, ...]]:
 
 
 def _earned(learned: LabelLogReport, top: int) -> list[tuple[TableCell, ...]]:
-    """The texts that paid most up to the newest checkpoint, losses too, with their shares."""
+    """The texts with the largest sums of reward (or loss) up to the newest checkpoint, with their shares."""
     paid = sorted((text for text in learned.texts if text.earned), key=lambda one: -abs(one.earned))
     total = sum(text.earned for text in paid)
     return [
@@ -116,7 +116,7 @@ def _earned(learned: LabelLogReport, top: int) -> list[tuple[TableCell, ...]]:
 
 
 def disagreements(learned: LabelLogReport) -> list[LearnedText]:
-    """The labelled texts of which the reward at the newest checkpoint says something else than the annotator."""
+    """The texts whose reward at the newest checkpoint contradicts their label."""
     return [
         text
         for text in learned.texts
@@ -125,7 +125,7 @@ def disagreements(learned: LabelLogReport) -> list[LearnedText]:
 
 
 def section(learned: LabelLogReport | None, metrics: Mapping[str, Curve], top: int = 25) -> Section | None:
-    """The section; None for an agent whose reward is not learned online."""
+    """The section; None if the reward is not learned online."""
     if learned is None:
         return None
     asked = [

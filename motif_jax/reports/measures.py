@@ -1,4 +1,4 @@
-"""Names and units of an episode's measures, and the table of an evaluation."""
+"""Names, units and formats of an episode's measures, and the table of an evaluation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from motif_jax.reports.statistics import Difference, Summary, mean_of, summarise
 
 @dataclass(frozen=True)
 class Measure:
-    """One number of an episode: its key in the rows, what people call it, its unit and what it is."""
+    """A number of an episode: its key in the rows, title, unit and description."""
 
     key: str
     title: str
@@ -21,7 +21,7 @@ class Measure:
     meaning: str
 
 
-# Key in the rows -> what people call it, its unit, and what it is.
+# Key in the rows -> title, unit, description.
 _LISTED = {
     "return": ("return", "reward", "sum of the task's reward, unscaled"),
     "intrinsic_return": (
@@ -75,7 +75,7 @@ _LISTED = {
 }
 BY_KEY = {key: Measure(key, *told) for key, told in _LISTED.items()}
 PROGRESS = ("success", "kills", "dlvl", "score", "xlvl", "scout")
-# Numbers of an episode's row that measure nothing; of BabyAI-Text `kind` is the number of a kind of task, `limit` the steps that it may take.
+# Numbers of an episode's row that are no measures. BabyAI-Text: `kind` is the index of a kind of task, `limit` its most steps.
 _NO_MEASURES = frozenset(
     {"index", "seed", "end", "end_reason", "session", "session_seconds", "failed_requests"}
     | {"step", "env", "steps", "episode", "truncated", "kind", "limit"}
@@ -83,24 +83,24 @@ _NO_MEASURES = frozenset(
 
 
 def with_unit(what: Measure) -> str:
-    """The title with the unit in brackets, where it has one."""
+    """The title, with the unit in brackets if it has one."""
     return f"{what.title} ({what.unit})" if what.unit else what.title
 
 
 def measure(key: str) -> Measure:
-    """The measure of `key`; numbers that are not listed get their key as title."""
+    """The measure of `key`; an unlisted measure has its key as title."""
     return BY_KEY.get(key, Measure(key, key.replace("_", " "), "", ""))
 
 
 def in_order(keys: Iterable[str]) -> list[str]:
-    """Returns those of `keys` that are measures: listed ones first, then the others as they come."""
+    """The measures among `keys`: listed ones first, then the others in their order."""
     given = dict.fromkeys(keys)
     listed = [key for key in BY_KEY if key in given]
     return listed + [key for key in given if key not in BY_KEY and key not in _NO_MEASURES]
 
 
 def measured_keys(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The keys that every row has a number for: listed measures first, others by name."""
+    """The measures that every row has: listed ones first, then the others by name."""
     if not rows:
         return []
     shared = set.intersection(
@@ -112,7 +112,7 @@ def measured_keys(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 def summarise_rows(
     rows: Sequence[Mapping[str, Any]], resamples: int, confidence: float
 ) -> dict[str, Summary]:
-    """Returns one summary per measured key; rows are ordered by index first, so the order given is no matter."""
+    """One summary per measured key; the order of `rows` does not matter."""
     ordered = sorted(rows, key=lambda row: row["index"])
     summaries = {}
     for key in measured_keys(ordered):
@@ -125,9 +125,9 @@ def summarise_rows(
 
 
 def progress_keys(keys: Iterable[str]) -> list[str]:
-    """Which of the measures `keys` are progress in the task, whatever the reward says.
+    """The measures among `keys` that show progress in the task, independent of the reward.
 
-    Listed ones, or where there is none of these the return; then what only the task itself counts.
+    These are listed ones, or the return without any of them, then measures that are specific to the task.
     """
     given = in_order(keys)
     listed = [key for key in given if key in PROGRESS] or [key for key in given if key == "return"]
@@ -135,7 +135,7 @@ def progress_keys(keys: Iterable[str]) -> list[str]:
 
 
 def format_alike(values: Sequence[float]) -> list[str]:
-    """Returns `values` with as many decimals each, so that differences among them can be checked: three digits of the largest."""
+    """Formats all values with equal decimals, three significant digits of the largest."""
     finite = [abs(value) for value in values if np.isfinite(value)]
     largest = max(finite, default=0.0)
     decimals = 2 if largest == 0 else min(6, max(0, 2 - int(np.floor(np.log10(largest)))))
@@ -167,7 +167,7 @@ def format_estimate(estimate: Any) -> str:
 
 
 def alike(*estimates: Any) -> list[str]:
-    """Returns 'value [low, high]' of each of some `Estimate`s, all with as many decimals."""
+    """'value [low, high]' for each `Estimate`, all with equal decimals."""
     numbers = [(each.value, each.low, each.high) for each in estimates]
     texts = iter(format_alike([number for of in numbers for number in of]))
     shown = [(next(texts), next(texts), next(texts)) for _ in numbers]
@@ -193,7 +193,7 @@ HEADER = ("measure", "unit", "mean", "median", "interquartile mean", "range")
 
 
 def table_rows(summaries: Mapping[str, Summary]) -> list[tuple[str, ...]]:
-    """The cells of an evaluation table below `HEADER`; a rate has no median."""
+    """The cells of an evaluation's table below `HEADER`; a rate has no median."""
     rows: list[tuple[str, ...]] = []
     for key in in_order(summaries):
         summary = summaries[key]
@@ -213,7 +213,7 @@ def table_rows(summaries: Mapping[str, Summary]) -> list[tuple[str, ...]]:
 
 
 def fit_width(cells: Sequence[tuple[str, ...]], width: int) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Returns header and cells for a terminal of `width` columns: a narrow one shows no range, units with the names."""
+    """Header and cells for a terminal of `width` columns; a narrow one drops the range and puts units behind the names."""
     if width >= 110:
         return HEADER, list(cells)
     merged = [(f"{row[0]} ({row[1]})" if row[1] else row[0], *row[2:5]) for row in cells]
@@ -221,7 +221,7 @@ def fit_width(cells: Sequence[tuple[str, ...]], width: int) -> tuple[tuple[str, 
 
 
 def end_reason(truncated: bool, code: float | None) -> str:
-    """Says how an episode ended, from the environment's `end` number where it gives one."""
+    """How an episode ended, by the environment's number `end` if it has one."""
     if truncated:
         return "step limit"
     return {1.0: "death", 2.0: "success", -1.0: "step limit"}.get(code, "end") if code is not None else "end"

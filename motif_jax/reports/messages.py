@@ -1,4 +1,4 @@
-"""The messages of games: how often each was seen and what the reward paid for it."""
+"""Counts the messages of games, and sums the rewards of each."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ import numpy as np
 
 from motif_jax.support.errors import UserError
 
-# What shows as its escape: bytes outside printable ASCII, and a backslash that would be taken for the begin of one.
+# Escaped in texts: bytes outside printable ASCII, and a backslash that looks like the start of an escape.
 _UNSHOWN = re.compile(r"[^ -~]|\\(?=x[0-9a-f]{2})")
 _ESCAPE = re.compile(r"\\x([01][0-9a-f]|5c|7f|[89a-f][0-9a-f])")
 
 
 def as_text(message: np.ndarray | bytes) -> str:
-    """A NUL-padded message as text; bytes outside printable ASCII show as their escape."""
+    """A NUL-padded message as text; bytes outside printable ASCII are escaped."""
     raw = (message.tobytes() if isinstance(message, np.ndarray) else message).rstrip(b"\0")
     return _UNSHOWN.sub(lambda found: f"\\x{ord(found[0]):02x}", raw.decode("latin-1"))
 
 
 def message_of(text: str) -> str:
-    """Undoes `as_text`: the message as labels name it (`captions.decode_message`), without zero bytes."""
+    """The inverse of `as_text`: the message without zero bytes, as in labels (`captions.decode_message`)."""
     return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text).replace("\0", "")
 
 
@@ -35,10 +35,10 @@ class MessageTally:
     """One distinct message over a set of episodes.
 
     Attributes:
-      count: steps on which it was seen.
-      episodes: in which it was seen.
-      reward: what it pays the first time in an episode, g(m); None without a reward.
-      total: what it paid in all, after the count discount; None without a reward.
+      count: steps that show it.
+      episodes: number of episodes that show it.
+      reward: g(m), its reward when first seen in an episode; None without a reward.
+      total: the sum of its rewards after the count discount; None without a reward.
     """
 
     text: str
@@ -59,14 +59,13 @@ def tally_episode(
     Args:
       texts: uint8 [D, L], distinct.
       text_index: int [T], the message of each step.
-      uncounted: float [T], the reward of each step before the count discount.
-      discounted: float [T], after it.
+      uncounted, discounted: float [T] each, the reward of each step before and after the count discount.
     """
     counts = np.bincount(text_index, minlength=len(texts))
     rewards = totals = None
     if uncounted is not None and discounted is not None:
         rewards = np.zeros(len(texts))
-        rewards[text_index[::-1]] = uncounted[::-1]  # the first time that a text is seen counts
+        rewards[text_index[::-1]] = uncounted[::-1]  # a text's first occurrence is written last
         totals = np.bincount(text_index, discounted, minlength=len(texts))
     tallies = []
     for row in np.flatnonzero(counts):
@@ -78,7 +77,7 @@ def tally_episode(
 
 
 def merge(episodes: Iterable[Sequence[MessageTally]]) -> list[MessageTally]:
-    """Adds the tallies of several episodes; most frequent first, equals by text."""
+    """Adds the tallies of several episodes; sorted by descending count, then by text."""
     merged: dict[str, MessageTally] = {}
     for tallies in episodes:
         for tally in tallies:
@@ -100,7 +99,7 @@ def pack(tallies: Sequence[MessageTally]) -> str:
 
 
 def unpack(text: str) -> list[MessageTally]:
-    """Undoes `pack`; UserError where the text is damaged."""
+    """The inverse of `pack`. Raises UserError: the text is damaged."""
     try:
         rows = json.loads(zlib.decompress(base64.b85decode(text)))
         return [MessageTally(row[0], row[1], 1, row[2], row[3]) for row in rows]
@@ -116,7 +115,7 @@ def as_rows(tallies: Sequence[MessageTally]) -> list[dict[str, Any]]:
 
 
 def from_rows(rows: Iterable[Mapping[str, Any]]) -> list[MessageTally]:
-    """Undoes `as_rows`; TypeError or ValueError where the rows are no such dictionaries."""
+    """The inverse of `as_rows`. Raises TypeError or ValueError: the rows have another form."""
     tallies = [MessageTally(**row) for row in rows]
     for t in tallies:
         numbers = (t.count, t.episodes, *(value for value in (t.reward, t.total) if value is not None))

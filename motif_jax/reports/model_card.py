@@ -1,7 +1,4 @@
-"""Model cards of exported rewards: what a reward is, what it was made from, what it reaches, and where it fails.
-
-The parts follow Mitchell et al. 2019, "Model cards for model reporting".
-"""
+"""Model cards of exported rewards, with the parts of Mitchell et al. 2019, "Model cards for model reporting"."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ _LICENCE = (
     "licences of their own). NetHack itself is under the NetHack General Public License."
 )
 
-# Texts with more characters stand in a block of their own.
+# Longer texts (in characters) get a block of their own.
 _LONG = 120
 
 
@@ -100,7 +97,7 @@ def _data(config: Mapping[str, Any], dataset: PairsDataset | None) -> list[str]:
     if dataset is None:
         folder = config.get("dataset_dir", "unknown")
         return [f"- dataset: {_code(folder)}, without a description (`dataset.json`)", ""]
-    # Without the types and sizes of its arrays.
+    # Leaves out the types and sizes of arrays.
     facts = {**dataset.meta, "arrays": ", ".join(dataset.meta.get("arrays", ()))}
     return [*_listing({name: value for name, value in facts.items() if name != "digests"}), ""]
 
@@ -144,7 +141,7 @@ def _learned(reward: LearnedReward) -> tuple[list[str], list[str]]:
     config = reward.config
     name = escape(str(config["environment"]["name"]))
     given = [label for label, _ in reward.labels.values()]
-    # Those of pairs are no labels of a text.
+    # Labels of pairs do not label a single text.
     numbers = {name: given.count(label) for label, name in enumerate(SINGLE.verdicts) if given}
     shares = ", ".join(f"{escape(name)} {count:,}" for name, count in numbers.items())
     who = config.get("annotator") or {}
@@ -159,7 +156,7 @@ def _learned(reward: LearnedReward) -> tuple[list[str], list[str]]:
 
 
 def render(reward: TrainedReward, licence: str = "", notes: str = "") -> str:
-    """The card in Markdown, from a reward's files, run folder and dataset; `licence` of the weights and `notes` are the owner's."""
+    """The card in Markdown; the owner gives the `licence` of the weights and `notes`."""
     from motif_jax.rewards.learned import LearnedReward
 
     config, versions = reward.config, _json(Path(reward.folder) / "versions.json")

@@ -1,4 +1,4 @@
-"""Films as GIF, and as MP4 where ffmpeg is installed."""
+"""Writes films as GIF, and as MP4 if ffmpeg is installed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _font(size: int) -> Any:
     import matplotlib
     from PIL import ImageFont
 
-    # matplotlib brings DejaVu Sans Mono along, so the picture is the same on every machine.
+    # DejaVu Sans Mono comes with matplotlib, so pictures are equal on all machines.
     path = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSansMono.ttf"
     return ImageFont.truetype(str(path), size)
 
@@ -71,7 +71,7 @@ def _picture(png: bytes) -> np.ndarray:
 
 
 def frame(film: Film, step: int, size: int = 12) -> np.ndarray:
-    """One step, uint8 [height, width, 3]: the screen, a line of numbers, and the intrinsic reward up to here as bars."""
+    """One step, uint8 [height, width, 3]: the screen, a line of numbers, and bars of the intrinsic rewards so far."""
     from PIL import Image, ImageDraw
 
     screen = _picture(film.pictures[step]) if film.pictures is not None else _screen(film, step, size)
@@ -112,7 +112,7 @@ def _draw_bars(draw: Any, rewards: np.ndarray, step: int, width: int, top: int) 
 
 
 def chosen_steps(film: Film, start: int, stop: int | None, every: int) -> list[int]:
-    """The steps of a movie: every `every`-th of [start, stop), and every rewarded one."""
+    """The steps of a movie: every `every`-th of [start, stop), and every step with a reward."""
     stop = len(film) if stop is None else min(stop, len(film))
     rewards = film.task_rewards if film.intrinsic is None else film.intrinsic
     return [
@@ -129,11 +129,11 @@ def _frames(film: Film, steps: list[int], size: int) -> Iterator[np.ndarray]:
 
 
 def gif(film: Film, steps: list[int], frames_per_second: float = 10.0, size: int = 10) -> bytes:
-    """The steps of a film as an animated GIF. Raises UserError: the film has no screen, or there are no steps."""
+    """The steps of a film as an animated GIF. Raises UserError: the film has no screen, or `steps` is empty."""
     from PIL import Image
 
     frames = _frames(film, steps, size)
-    # All frames share one palette, so that only what changes is stored.
+    # With one palette for all frames only changed pixels are stored.
     colours = {BACK, _BAR, _GOOD, _INK, _NOW, *COLOURS}
     mixed = {
         tuple((part * a + (4 - part) * b) // 4 for a, b in zip(colour, BACK, strict=True))
@@ -152,10 +152,10 @@ def gif(film: Film, steps: list[int], frames_per_second: float = 10.0, size: int
 
 
 def _encoded(images: Iterator[Any], duration: int) -> bytes:
-    """An animated GIF of images that share a palette, each shown so many milliseconds.
+    """An animated GIF of images that share a palette, each shown for `duration` milliseconds.
 
-    The bytes are those of Pillow's own `save`, which holds all frames (a gigabyte for thousands); here three are held. Only the
-    changed part of a frame is stored; equal frames become one, shown longer.
+    Writes the same bytes as Pillow's `save`, but holds three frames in memory where `save` holds all (1 GB for thousands).
+    Only the changed part of a frame is stored; equal frames are joined into one that is shown longer.
     """
     from PIL import GifImagePlugin, ImageChops
 
@@ -177,7 +177,7 @@ def _encoded(images: Iterator[Any], duration: int) -> bytes:
             continue
         write()
         last, box, shown = image, changed, duration
-    if box is None:  # a picture that does not move
+    if box is None:  # no pixel changed
         buffer = io.BytesIO()
         first.save(buffer, "GIF", duration=shown, **options)
         return buffer.getvalue()
@@ -191,12 +191,12 @@ def has_ffmpeg() -> bool:
 
 
 def mp4(film: Film, steps: list[int], frames_per_second: float = 10.0, size: int = 14) -> bytes:
-    """The steps of a film as an MP4 (H.264) made by ffmpeg. Raises UserError: no ffmpeg, or it fails; no screen or no steps."""
+    """The steps of a film as MP4 (H.264). Raises UserError: ffmpeg is missing or fails; no screen, or no steps."""
     if not has_ffmpeg():
         raise UserError("MP4 needs ffmpeg, which is not installed: install it, or ask for a GIF")
     frames = _frames(film, steps, size)
     first = next(frames)
-    height, width = (n - n % 2 for n in first.shape[:2])  # H.264 wants even sizes
+    height, width = (n - n % 2 for n in first.shape[:2])  # H.264 needs even sizes
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "movie.mp4"
         command = [
@@ -204,7 +204,7 @@ def mp4(film: Film, steps: list[int], frames_per_second: float = 10.0, size: int
             "-r", str(frames_per_second), "-i", "-", "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(path),
         ]  # fmt: skip
         with open(Path(folder) / "said", "w+", encoding="utf-8", errors="replace") as said:
-            # One that ends early closes the pipe, and says why.
+            # If ffmpeg ends early it closes the pipe and writes the reason to stderr.
             with (
                 contextlib.suppress(BrokenPipeError),
                 subprocess.Popen(command, stdin=subprocess.PIPE, stderr=said) as process,

@@ -1,4 +1,4 @@
-"""Sections of tables and charts: as one page, and the same tables and charts as files."""
+"""Sections of tables and charts, rendered as a page and as files."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from motif_jax.reports.measures import format_interval, format_value
 
 @dataclass(frozen=True)
 class Table:
-    """A table of a page, and where `in_files` of the Markdown and LaTeX files.
+    """A table of the page, with `in_files` also of the Markdown and LaTeX files.
 
     Attributes:
-      name: also its label in LaTeX.
-      note: below the title in files, where the page's section has it.
-      header, rows, search, empty, limit: as of `html.table`.
+      name: its id, and its label in LaTeX.
+      note: text below the title in files; on the page the section has it.
+      header, rows, search, empty, limit: see `html.table`.
     """
 
     name: str
@@ -49,7 +49,7 @@ def _text(cell: Any) -> str:
 
 @dataclass(frozen=True)
 class Fold:
-    """Parts of a page that open on a click."""
+    """Tables and charts that open on a click."""
 
     summary: str
     parts: Sequence[Any]
@@ -57,7 +57,7 @@ class Fold:
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a page: tables, plots (neighbours stand side by side), folds and ready-made HTML; `name` is its id."""
+    """A section of tables, plots (adjacent ones side by side), folds and HTML; `name` is its id."""
 
     title: str
     name: str
@@ -66,7 +66,7 @@ class Section:
 
 
 def estimate_cell(estimate: Any, more: str = "") -> TableCell:
-    """A cell with an estimate, its interval and `more` below it; 'n/a' where it has no value."""
+    """A cell with an estimate, and its interval and `more` below; 'n/a' without a value."""
     if not math.isfinite(estimate.value):
         return TableCell("n/a")
     note = ", ".join(filter(None, [format_interval(estimate), more]))
@@ -97,14 +97,14 @@ def render(
     after: str = "",
     menu: bool = True,
 ) -> str:
-    """The page; `before` is HTML that stands above the sections, `after` at the end."""
+    """The page; `before` is HTML above the sections, `after` HTML at the end."""
     links = {section.name: section.title for section in sections} if menu else {}
     shown = (html.section(s.title, s.name, _html(s.parts), note=s.note) for s in sections)
     return html.page(title, subtitle, [before, *shown], links, after)
 
 
 def texts(title: str, lines: Sequence[str], sections: Sequence[Section], stem: str) -> dict[str, str]:
-    """The texts of STEM.md and STEM.tex: `lines`, then the tables that are for files."""
+    """The texts of STEM.md and STEM.tex: `lines`, then the tables with `in_files`."""
     escape = text_tables.markdown_escape
     markdown = [f"# {escape(title)}", "", *(f"* {escape(line)}" for line in lines), ""]
     latex = [*("% " + " ".join(line.split()) for line in lines), ""]
@@ -118,7 +118,7 @@ def texts(title: str, lines: Sequence[str], sections: Sequence[Section], stem: s
 
 
 def file_tables(sections: Sequence[Section]) -> Iterator[tuple[Section, Table]]:
-    """The tables that are for files, each with its section."""
+    """The tables with `in_files`, each with its section."""
     for section in sections:
         for part in section.parts:
             if isinstance(part, Table) and part.in_files and part.rows:
@@ -126,6 +126,6 @@ def file_tables(sections: Sequence[Section]) -> Iterator[tuple[Section, Table]]:
 
 
 def plots(sections: Sequence[Section]) -> dict[str, Plot]:
-    """The charts that are for files, by the names of these."""
+    """File name -> chart, for charts that are written to files."""
     found = (part for section in sections for part in section.parts if isinstance(part, Plot))
     return {plot.file: plot for plot in found if plot.file and plot.drawable}

@@ -1,4 +1,4 @@
-"""One episode as one HTML file: a player with time line, rewards and values, that fetches nothing."""
+"""One episode as a self-contained HTML player with a timeline, rewards and values."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _ENDS = {0: "the recording ends", 1: "the game ended", 2: "step limit"}
 
 
 def _pack(array: np.ndarray) -> str:
-    """Deflated bytes as base64; the page inflates them with the browser's own DecompressionStream."""
+    """Deflated bytes as base64; the page inflates them with the browser's DecompressionStream."""
     return base64.b64encode(zlib.compress(np.ascontiguousarray(array).tobytes(), 9)).decode()
 
 
 def _changes(frames: np.ndarray) -> np.ndarray:
-    """Each frame xor the one before it: nearly all zeros, so that a game of 5,000 steps takes 0.5 MB."""
+    """Each frame xor the one before, mostly zeros: a game of 5,000 steps takes 0.5 MB."""
     frames = np.ascontiguousarray(frames).view(np.uint8)
     changed = frames.copy()
     changed[1:] ^= frames[:-1]
@@ -43,7 +43,7 @@ def _distinct(texts: list[str]) -> dict[str, list[Any]]:
 
 
 def player_data(film: Film) -> dict[str, Any]:
-    """Returns everything the page's script reads; numbers are those of `film`, rounded to 4 digits."""
+    """The data for the page's script; numbers are rounded to 4 digits."""
     steps = len(film)
     data: dict[str, Any] = {
         "steps": steps,
@@ -67,7 +67,7 @@ def player_data(film: Film) -> dict[str, Any]:
         "end": _ENDS[film.end],
     }
     if film.cells is not None and film.pose is not None:
-        # A level of several kinds of task has room for the largest of their worlds.
+        # With several kinds of task the array has the size of the largest grid.
         there = film.cells[..., 0].any(axis=0)
         columns, rows = (int(place.max()) + 1 for place in np.nonzero(there))
         data["grid"] = {
@@ -79,7 +79,7 @@ def player_data(film: Film) -> dict[str, Any]:
             "colours": COLORS,
         }
         data["chars"] = data["colors"] = ""
-        # Sentences of any language, a line each.
+        # One sentence per line, in any language.
         data["texts"] = [text.rstrip(b"\0").decode("latin-1") for text in film.texts]
     if film.pictures is not None:
         data["pictures"] = _distinct([base64.b64encode(picture).decode() for picture in film.pictures])

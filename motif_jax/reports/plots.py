@@ -1,4 +1,4 @@
-"""The charts of reports as PNG and PDF files, for papers and slides."""
+"""Writes the charts of reports as PNG and PDF files, for papers and slides."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def draw(plot: Plot) -> dict[str, bytes]:
     figure, pictures = picture(plot, alone=True), {}
     for kind in ("png", "pdf"):
         buffer = io.BytesIO()
-        # Without dates two runs write the same bytes.
+        # Without dates two runs write equal bytes.
         figure.savefig(
             buffer, format=kind, dpi=200, metadata={"CreationDate": None} if kind == "pdf" else None
         )
@@ -28,18 +28,18 @@ def draw(plot: Plot) -> dict[str, bytes]:
 
 
 def file_stem(name: str) -> str:
-    """Returns `name`, which may come from a file of somebody else's, as a file name that stays in its folder."""
+    """A safe file name made from `name`, which may come from an untrusted file."""
     stem = re.sub(r"[^A-Za-z0-9._+-]+", "_", name).lstrip(".")
     return stem[:_LONGEST_STEM] or "_"
 
 
 def write(folder: str | os.PathLike[str], plots: Mapping[str, Plot]) -> list[Path]:
-    """Writes every plot as folder/NAME.png and folder/NAME.pdf, see `file_stem`; returns the paths."""
+    """Writes folder/NAME.png and folder/NAME.pdf for each plot (names by `file_stem`); returns the paths."""
     paths: list[Path] = []
     taken: set[str] = set()
     for name, plot in plots.items():
         stem, number = file_stem(name), 2
-        while stem.lower() in taken:  # other names that are the same without their odd characters
+        while stem.lower() in taken:  # different names may have equal stems
             stem, number = f"{file_stem(name)}-{number}", number + 1
         taken.add(stem.lower())
         for kind, data in draw(plot).items():

@@ -1,4 +1,4 @@
-"""A language agent's choices in fixed situations over its training, and the worth of each clause at its end."""
+"""A language agent's action probabilities in fixed prompts over its training, and the effect of each clause."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from motif_jax.support.files import read_json, read_json_lines
 
 DESCRIPTION, LINES, CLAUSES = "probes.json", "probes.jsonl", "clauses.jsonl"
 _REMEDY = "take the file away, and probe_language_agent makes it of the run's checkpoints"
-_COLUMNS = 60  # of a heatmap; of more updates some are shown
+_COLUMNS = 60  # most columns of a heatmap; more updates are thinned out
 
 
 @dataclasses.dataclass(frozen=True)
 class Clause:
-    """A clause of a situation.
+    """A clause of a probe's prompt.
 
     Attributes:
-      probe, text: where it stands, and what it says.
-      change: total variation distance of the policy with and without it, 0 to 1.
-      action: the one whose probability it changes most; difference: by so much it raises it.
+      probe: name of the probe.
+      change: total variation distance, 0 to 1, between the policy with and without the clause.
+      action: the action whose probability changes most; difference: by how much the clause raises it.
     """
 
     probe: str
@@ -45,10 +45,9 @@ class Probes:
     """The contents of a run's probe files.
 
     Attributes:
-      names, prompts: of the situations.
-      steps: int64 [updates], environment steps before each.
+      steps: int64 [updates], environment steps before each update.
       probabilities: float64 [updates, probes, actions].
-      clauses: at the newest look, most important first.
+      clauses: at the newest update, by descending `change`.
     """
 
     actions: tuple[str, ...]
@@ -60,7 +59,7 @@ class Probes:
 
 
 def read(folder: str | os.PathLike[str]) -> Probes | None:
-    """The probes in a folder of train_agent or probe_language_agent, or None. Raises UserError: a file is damaged."""
+    """Reads the probes of train_agent or probe_language_agent; None without them. Raises UserError: a file is damaged."""
     path = Path(folder) / DESCRIPTION
     if not path.exists():
         return None
@@ -105,7 +104,7 @@ def _clause(each: dict[str, Any], probes: Sequence[Any], actions: Sequence[str],
 
 
 def heatmap(probes: Probes, place: int) -> str:
-    """One situation as SVG: a row an action, a column an update, the stronger the colour the likelier."""
+    """One probe as SVG: a row per action, a column per update; a stronger colour is a higher probability."""
     values, steps = probes.probabilities[:, place], probes.steps
     if len(values) > _COLUMNS:
         chosen = np.linspace(0, len(values) - 1, _COLUMNS).round().astype(int)
@@ -127,12 +126,12 @@ def heatmap(probes: Probes, place: int) -> str:
 
 
 def read_published(folder: str | os.PathLike[str]) -> Probes | None:
-    """The probes of a run of the published tool, from its `distrib.csv`; None where it has none.
+    """Reads `distrib.csv` of a run of the published tool; None without the file.
 
-    The file says neither actions nor situations: the folder's name has the number of actions, six without it.
+    The file names neither actions nor prompts. The folder's name gives the number of actions; by default it is six.
 
     Raises:
-      UserError: it is damaged.
+      UserError: the file is damaged.
     """
     path = Path(folder) / glam_probes.FILE
     if not path.is_file():
@@ -141,14 +140,14 @@ def read_published(folder: str | os.PathLike[str]) -> Probes | None:
     found = glam_probes.probabilities(glam_probes.read_distributions(path, len(actions)))
     names = tuple(f"situation {number}" for number in range(1, found.shape[1] + 1))
     log = metric_files.read_csv(Path(folder) / "log.csv")
-    # A row was written before an update, whose row of the log counts the frames behind it.
+    # A row is written before its update; the update's row in the log counts the frames after it.
     frames = np.concatenate([[0.0], log.get("frames", np.arange(1.0, len(found) + 1))])
     steps = frames[: len(found)] if len(frames) >= len(found) else np.arange(len(found))
     return Probes(actions, names, ("",) * len(names), steps.astype(np.int64), found, ())
 
 
 def heatmaps(probes: Probes) -> list[tuple[str, str]]:
-    """The name of each situation and its heatmap."""
+    """(name, heatmap) of each probe."""
     return [(name, heatmap(probes, place)) for place, name in enumerate(probes.names)]
 
 

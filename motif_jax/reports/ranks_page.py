@@ -1,4 +1,4 @@
-"""The page of `rank_text`: what agents' values rank first and last, and how often an expert's tokens come first."""
+"""The page of `rank_text`: texts by agents' values, and how often an expert's tokens rank first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ACCURACY = re.compile(r"(.+)_(q_target|q)_rank_acc_-(\d+)")
 
 
 def accuracy_rows(found: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Ranking accuracies as a table: a row for each agent, kind of data and Q; columns by token from an action's end."""
+    """Ranking accuracies: a row per agent, kind of data and Q head; a column per token from an action's end."""
     rows: dict[tuple[str, str, str], dict[int, float]] = {}
     for agent, about in found.items():
         for name, value in about["accuracy"].items():

@@ -1,4 +1,4 @@
-"""The sections of a run's page with games that can be watched: of its evaluation, and recorded ones of its training."""
+"""Sections of a run's page with games to watch: of the evaluation, and recorded ones of the training."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHOWN = ("return", "length", "score", "dlvl")
 
 
 def read_recorded(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """The rows of episodes.jsonl in an agent's run folder that have a recording, with its `stem`."""
+    """The rows of episodes.jsonl whose episodes are recorded, each with its recording's `stem`."""
     stems = {}
     for path in sorted((Path(folder) / "recordings").glob("step-*.json")):
         if found := NAME.fullmatch(path.stem):
@@ -32,14 +32,14 @@ def read_recorded(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
 
 def players(folders: Iterable[Path], workdir: Path) -> dict[str, str]:
-    """Returns links, relative to `workdir`, to the players that `replay` has made of such games, by stem."""
+    """Stem -> link, relative to `workdir`, to the player that `replay` wrote for the game."""
     return {
         path.stem: link(path, workdir) for folder in folders for path in sorted(folder.glob("step-*.html"))
     }
 
 
 def link(path: Path, workdir: Path) -> str:
-    """The path as a link of a page in `workdir`."""
+    """`path` as a link from a page in `workdir`."""
     return Path(os.path.relpath(path.resolve(), workdir.resolve())).as_posix()
 
 
@@ -67,7 +67,7 @@ def _table(
 
 
 def episodes_section(data: RunData) -> Section | None:
-    """Best and worst evaluated episodes, with their seeds and replays; None without any."""
+    """The best and the worst evaluated episodes, with seeds and replays; None without episodes."""
     if not data.evaluations:
         return None
     name, evaluation = next(iter(data.evaluations.items()))
@@ -89,7 +89,7 @@ def episodes_section(data: RunData) -> Section | None:
 
 
 def section(data: RunData) -> Section | None:
-    """Best and worst recorded games of the training; None without any."""
+    """The best and the worst recorded games of the training; None without recordings."""
     if not data.recorded:
         return None
     rated = all(row.get("intrinsic_return") is not None for row in data.recorded)

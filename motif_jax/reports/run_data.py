@@ -19,7 +19,7 @@ from motif_jax.support.metric_files import Curve
 
 @dataclass(frozen=True)
 class LikedMessage:
-    """A message with its normalised reward and what it pays after the threshold."""
+    """A message with its normalised reward, before and after the threshold."""
 
     text: str
     count: int
@@ -29,19 +29,20 @@ class LikedMessage:
 
 @dataclass
 class RunData:
-    """Everything the page is made from; what is missing is said on the page.
+    """All data of the page, which names missing parts.
 
     Attributes:
-      dataset: facts of the pairs dataset; labels: of each annotation, counts by name.
-      reward_train, reward_validation: columns of the published CSV files; reward_summary: of the used evaluation.
-      reward_reads: the observation fields of a reward that reads more than the message; () for any other.
+      dataset: facts of the pairs dataset; labels: annotation -> label -> count.
+      reward_train, reward_validation: columns of the published CSV files.
+      reward_summary: numbers of the evaluation whose checkpoint is used.
+      reward_reads: observation fields of a reward that reads more than the message; else ().
       message_curves: rewards of the most and least liked messages over the reward's evaluations.
-      recorded: episodes of the training with a recording; recorded_players: relative links to players of them, by stem.
-      evaluations: by name, the first is the agent; yardsticks: names of those that it is not judged by.
-      lead: by how much success the first one is to lead those that do not read; 0: as their intervals say.
-      seen: by evaluation name, the messages seen in play; replays: (title, relative link) of recorded episodes.
-      tests: tests of generalisation by player; language, text: curves of language models and of text agents.
-      games_page: relative link to the first evaluation's games token by token.
+      recorded: recorded episodes of the training; recorded_players: stem -> relative link to a player.
+      evaluations: name -> evaluation, the agent's first; yardsticks: names that the verdict leaves out.
+      lead: margin of success by which the agent has to beat players that do not read; 0: by the intervals.
+      seen: evaluation -> messages seen in play; replays: (title, relative link) of recorded episodes.
+      tests: player -> generalisation tests; language, text: curves of language models and of text agents.
+      games_page: relative link to the page of the first evaluation's games by token.
       commands, provenance: (run, text).
     """
 
@@ -74,7 +75,7 @@ class RunData:
 
 
 def read_reward_summary(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """The used evaluation's numbers in a reward run's summary.json, {} without one. Raises UserError: the file is damaged."""
+    """The used evaluation's numbers in a reward run's summary.json; {} without the file. Raises UserError: it is damaged."""
     path, remedy = Path(folder) / "summary.json", "the same command that made the run writes it again"
     used = read_json(path, remedy).get("used", {}) if path.exists() else {}
     if not isinstance(used, dict):

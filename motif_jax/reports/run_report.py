@@ -1,4 +1,4 @@
-"""The page of one run, its tables and charts as files, and its numbers as JSON."""
+"""The report of one run: a page, tables and charts as files, and numbers as JSON."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from motif_jax.support.files import finite, read_json
 
 
 def sections(data: RunData) -> list[Section]:
-    """What is shown of a run, in order."""
-    # Then parts of other kinds of runs are not reported as missing.
+    """The sections of the page, in order."""
+    # Parts of other kinds of runs are then not named as missing.
     text = text_section.headline(data) is not None or bool(data.text and not data.metrics)
     plain = success.task_alone(data)
     found = [
@@ -78,13 +78,13 @@ def _verdicts(data: RunData) -> list[hacking.Verdict]:
 
 
 def command_of(folder: str | Path, name: str) -> list[tuple[str, str]]:
-    """Returns [(name, the command that made the run)], [] where it is unknown."""
+    """[(name, command of the run)]; [] if it is unknown."""
     command = _description(Path(folder) / "versions.json").get("command")
     return [(name, command)] if isinstance(command, str) else []
 
 
 def provenance_of(folder: str | Path, name: str) -> list[tuple[str, str]]:
-    """Returns config, versions and command of a run folder as texts; missing files are left out."""
+    """Config, versions and command of a run folder as (title, text); missing files are left out."""
     found = []
     for file in ("config.json", "versions.json"):
         if there := _description(Path(folder) / file):
@@ -98,7 +98,7 @@ def _description(path: Path) -> dict[str, Any]:
 
 
 def as_json(data: RunData) -> dict[str, Any]:
-    """The same as plain data, numbers unrounded; None where there is none."""
+    """The report as plain data with unrounded numbers; None for missing values."""
     text, kind = headline(data)
     rows = rows_of(data)
     return finite(

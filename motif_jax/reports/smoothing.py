@@ -1,7 +1,7 @@
-"""Curves as means over stretches of steps, with bands: what the pages draw, and how they say it.
+"""Averages curves over stretches of steps, with bands, and describes the average in words.
 
-A stretch is joined with its neighbours until it holds enough values, so that curves have no gaps. Bands are percentile
-bootstrap intervals of the mean (Wilson's for rates), which never leave the values that were seen; one value has none.
+Stretches are joined until each holds enough values, so that curves have no gaps. Bands are percentile bootstrap intervals
+of the mean (Wilson's for rates), which never leave the range of the values; a single value has none.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from motif_jax.reports.charts import Series, short
 from motif_jax.reports.statistics import bootstrap, interquartile_mean, mean_of
 from motif_jax.support.metric_files import Curve
 
-# Values that a stretch with a band holds at least, where there are five times as many in all.
+# Least values in a stretch with a band, for curves with at least five times as many.
 LEAST = 10
 RESAMPLES = 500
-# More values than this in a stretch are drawn in so many runs of consecutive ones.
+# Blocks of consecutive values that the bootstrap draws in a stretch with more values.
 _MOST = 256
 
 
@@ -30,7 +30,7 @@ class Smoothed:
     Attributes:
       x: float64 [stretches], mean step of each stretch's values.
       mean: float64 [stretches].
-      low, high: float64 [stretches], bounds of the 95 % intervals; NaN of a single value. None: no band was asked for.
+      low, high: float64 [stretches], bounds of the 95 % intervals; NaN for a single value; None without bands.
       count: int [stretches], values in each.
     """
 
@@ -58,12 +58,11 @@ class Smoothed:
 
 
 def joined_stretches(curves: Sequence[Curve], stop: float, stretches: int, least: int) -> np.ndarray:
-    """Returns edges [k + 1] of stretches in which every curve has `least` values, k = 0 if none has so many.
+    """Returns edges [k + 1] of stretches in which every curve has `least` values; k = 0 if too few values exist.
 
     Args:
-      curves: of finite values, at least one each.
-      stretches: equal ones up to `stop`, which are then joined.
-      least: values of each curve in each.
+      curves: finite values, at least one each.
+      stretches: number of equal stretches up to `stop`, before they are joined.
     """
     start = min(float(curve.x[0]) for curve in curves)
     edges = np.linspace(start, stop, (stretches if stop > start else 1) + 1)
@@ -79,7 +78,7 @@ def joined_stretches(curves: Sequence[Curve], stop: float, stretches: int, least
         if held.min() >= least:
             kept.append(high)
             held[:] = 0
-    if len(kept) > 1:  # what is left over belongs to the last one
+    if len(kept) > 1:  # the last stretch takes the rest
         kept[-1] = edges[-1]
     return np.array(kept)
 
@@ -98,10 +97,10 @@ def smooth(curve: Curve, stretches: int = 60, band: bool = True, rate: bool = Fa
     """Averages a curve over stretches of steps.
 
     Args:
-      curve: values that are not finite are left out.
-      stretches: at most so many.
-      band: whether each gets an interval; then it holds `LEAST` values, or a fifth of all where there are few.
-      rate: the values are 0 or 1.
+      curve: non-finite values are left out.
+      stretches: upper bound.
+      band: whether to compute intervals; stretches then hold `LEAST` values, or a fifth of all if that is less.
+      rate: whether the values are 0 or 1.
     """
     curve = _finite(curve)
     n = len(curve)
@@ -136,18 +135,18 @@ def _interval(values: np.ndarray, rate: bool) -> tuple[float, float]:
 def learning_curve(
     name: str, seeds: Sequence[Curve], points: int = 60, dashed: bool = False, least: int = 1
 ) -> Series:
-    """Interquartile mean over seeds of curves, each averaged over the same stretches of steps, with its interval.
+    """Interquartile mean over seeds, with its interval; all curves are averaged over the same stretches of steps.
 
     Args:
       seeds: one curve per seed.
-      points: stretches at most.
-      least: values of every seed in every stretch, fewer where a seed has under five times as many.
+      points: most stretches.
+      least: least values per seed and stretch; fewer if a seed has under five times as many.
     """
     shown, curves = f"{name} (n = {len(seeds)})", [_finite(curve) for curve in seeds]
     empty = Series(shown, np.empty(0), np.empty(0), dashed=dashed)
     if not min(map(len, curves)):
         return empty
-    # Beyond the shortest run the mean would be over other seeds than before.
+    # Beyond the end of the shortest run the mean would be over fewer seeds.
     stop = min(float(curve.x[-1]) for curve in curves)
     curves = [Curve(curve.x[curve.x <= stop], curve.y[curve.x <= stop]) for curve in curves]
     fewest = min(map(len, curves))

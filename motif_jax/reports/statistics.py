@@ -2,8 +2,8 @@
 
 Percentile bootstrap (Efron and Tibshirani 1993, chapter 13): episodes are drawn with replacement `RESAMPLES` times with a fixed
 seed; the interval holds the middle 95 % of the statistic. The interquartile mean (Agarwal et al. 2021) leaves out the lowest
-and the highest quarter. Rates have Wilson's score interval, and their differences Newcombe's, made of it. Where both sides
-played the same games, a difference is one of pairs.
+and the highest quarter. Rates have Wilson's score interval, and differences of rates Newcombe's. A difference is paired if
+both sides played the same games.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ import numpy as np
 
 RESAMPLES = 2000
 CONFIDENCE = 0.95
-# Values handled at a time: bounds the memory of a resampled table at 64 MB.
+# Values resampled at a time: limits a resampled table to 64 MB.
 _CHUNK = 8_000_000
-# The mean of more draws than this is very nearly normally distributed, and is drawn as such.
+# The mean of more draws is very nearly normal, and is drawn from a normal distribution.
 _NORMAL = 20_000
 
 
 @contextlib.contextmanager
 def repeatable_rliable(seed: int = 0) -> Iterator[None]:
-    """Lets the draws of rliable in the block depend on `seed` alone: it takes them from numpy's global generator, whatever it is given."""
+    """Makes rliable's draws in the block depend on `seed` alone: rliable always uses numpy's global generator."""
     before = np.random.get_state()  # noqa: NPY002
     np.random.seed(seed)  # noqa: NPY002
     try:
         with warnings.catch_warnings():
-            # rliable's way of calling arch is one that a later version of arch will not know.
+            # rliable calls arch in a deprecated way.
             warnings.filterwarnings("ignore", "random_state is deprecated", FutureWarning)
             yield
     finally:
@@ -75,7 +75,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Difference(Estimate):
-    """A difference of two means; of `pairs` games that both sides played, 0 where each side's were drawn by themselves."""
+    """A difference of two means over `pairs` of games, 0 if it is unpaired."""
 
     pairs: int = 0
 
@@ -183,15 +183,15 @@ def wilson(share: float, n: int, confidence: float = CONFIDENCE) -> Estimate:
     return Estimate(share, float(found.low), float(found.high))
 
 
-# The result of each game, by what identifies it.
+# Game -> its result.
 Games = Mapping[Any, float]
 
 
 def matched(first: Games, second: Games) -> tuple[np.ndarray, np.ndarray, bool]:
-    """The numbers of two sides, game by game where both played at least half of the smaller side's games.
+    """The numbers of two sides, in pairs if they share at least half of the smaller side's games.
 
     Returns:
-      (first [n], second [m], whether they are pairs, and n = m).
+      (first [n], second [m], whether they are pairs; then n = m).
     """
     shared = [game for game in first if game in second]
     paired = bool(shared) and 2 * len(shared) >= min(len(first), len(second))
@@ -211,8 +211,8 @@ def difference(
     """Estimates mean(first) - mean(second), averaged over strata (tasks), by a bootstrap stratified over them.
 
     Args:
-      strata: (first [n], second [m], whether they are pairs) from `matched`, at least one. Pairs are drawn together, so that a
-        game's difficulty cancels; else each side is drawn by itself.
+      strata: results of `matched`, at least one. Pairs are drawn together, so that a game's difficulty cancels; else each
+        side is drawn by itself.
     """
     generator = np.random.default_rng(seed)
 
@@ -237,7 +237,7 @@ def rate_difference(
     Unlike the bootstrap it has a width when all values are equal.
 
     Args:
-      first, second: [n] and [m], each 0 or 1.
+      first, second: [n] and [m], values 0 or 1.
       paired: n = m, and position i of both is the same game.
     """
     one, two = (mean_of(values, rate=True, confidence=confidence) for values in (first, second))
@@ -255,7 +255,7 @@ def rate_difference(
 def gap(
     first: Games, second: Games, rate: bool, resamples: int = RESAMPLES, confidence: float = CONFIDENCE
 ) -> Difference:
-    """The difference of two sides' means, over pairs of games where both played the same; of rates by `rate_difference`."""
+    """The difference of two sides' means, paired if both played the same games; of rates by `rate_difference`."""
     one, two, paired = matched(first, second)
     if rate:
         return rate_difference(one, two, paired, confidence)
@@ -263,12 +263,12 @@ def gap(
 
 
 def _correlation(first: np.ndarray, second: np.ndarray) -> float:
-    """The correlation of pairs of rates, a positive one corrected for continuity as in Newcombe's method 10."""
+    """The correlation of pairs of rates; a positive one is corrected for continuity (Newcombe's method 10)."""
     n, (p, q) = len(first), (float(first.mean()), float(second.mean()))
     scale = np.sqrt(p * (1 - p) * q * (1 - q))
     if scale == 0:
         return 0.0
-    covariance = float((first * second).mean()) - p * q  # (ad - bc) / n^2 of the table of fours
+    covariance = float((first * second).mean()) - p * q  # (ad - bc) / n^2 of the 2x2 table
     corrected = max(0.0, covariance - 1 / (2 * n)) if covariance > 0 else covariance
     return corrected / float(scale)
 

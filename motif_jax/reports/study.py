@@ -1,9 +1,9 @@
-"""The results of a study's runs: a line for each run in a file, and tables with intervals of these lines.
+"""The results of a study's runs: a file with a line per run, and tables with intervals made from it.
 
-Every run plays the same games, so a method's numbers are [runs, games]. Their interquartile mean (of rare events the mean) has
-rliable's stratified bootstrap interval (Agarwal et al. 2021), each run a stratum of games: it speaks of these trainings. The
-interval of a difference of methods draws whole runs, the same seeds for both sides where they share some, then the games, the
-same for both sides.
+Every run plays the same games, so a method's numbers are [runs, games]. Their interquartile mean (the mean for rare events)
+has rliable's stratified bootstrap interval (Agarwal et al. 2021) with a run as a stratum: it describes these trainings only.
+The interval of a difference of methods draws whole runs, then games. Both sides draw the same games, and the same seeds
+if they share some.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from motif_jax.support.files import atomic_write_text, naming, read_json_lines, 
 from motif_jax.support.locks import wait_for_lock
 
 BEGIN, END = "<!-- study -->", "<!-- /study -->"
-# Of a game: what the annotator says of all that was met, and what else tells how it went.
+# Measures of a game -> title; "judged" is the sum of the lexicon's verdicts.
 MEASURES = {
     "judged": "judged",
     "score": "score",
@@ -43,7 +43,7 @@ MEASURES = {
     "success": "success",
     "through_door": "through the door",
 }
-# Rare events, absent from the middle half of games: reported by the mean.
+# Reported by the mean: rare events, which the middle half of games lacks.
 MEANS = ("dlvl", "success", "through_door", GATHERED)
 # Taken from the training's last row of metrics, where present.
 FIGURES = (
@@ -57,14 +57,14 @@ _COUNT_EXPONENT = 3
 
 
 class Yardstick(NamedTuple):
-    """Whose labels games are judged by: a goal, and the digest that the lexicon's labels for it are known by."""
+    """The judge of games: a goal, and the digest of the lexicon's labels for it."""
 
     goal: str
     lexicon: str
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The lines of runs that are there. Raises UserError: a line is damaged."""
+    """The lines of runs; [] without the file. Raises UserError: a line is damaged."""
     rows = list(read_json_lines(path, ("seed",)))
     kinds = {**dict.fromkeys(("method", "flags", "goal", "lexicon"), str), "games": dict, "figures": dict}
     for number, row in enumerate(rows, start=1):
@@ -80,13 +80,13 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 def find(
     rows: Sequence[Mapping[str, Any]], method: str, seed: int, flags: str, by: Yardstick
 ) -> Mapping[str, Any] | None:
-    """The line of a run with these flags whose games were judged by `by`, None if there is none."""
+    """The line of the run with these flags whose games were judged by `by`, or None."""
     wanted = {"method": method, "seed": seed, "flags": flags, **by._asdict()}
     return next((row for row in rows if wanted.items() <= {key: row[key] for key in wanted}.items()), None)
 
 
 def append_row(path: Path, row: Mapping[str, Any]) -> None:
-    """Adds a line behind the last whole one, beside other studies.
+    """Appends a line, replacing a torn one; other studies may write at the same time.
 
     Raises:
       UserError: a line is damaged, or the file system has no locks.
@@ -103,9 +103,10 @@ def append_row(path: Path, row: Mapping[str, Any]) -> None:
 
 
 def measure(run: Path, games: Path, lexicon: Lexicon, goal: str) -> dict[str, Any]:
-    """The stored results of a training `run` and its evaluation `games`: each game's numbers, in their order, and figures.
+    """The stored results of a training `run` and its evaluation `games`: numbers of the games in order, and figures.
 
-    The lexicon judges the games by the goal: a step is paid 1 / N^3 where its message, shown for the Nth time in the game, is a yes.
+    The lexicon judges the games by the goal: a step whose message is a yes counts 1 / N^3 if the game shows it for the Nth
+    time.
 
     Raises:
       UserError: `games` is no finished evaluation, or a file is damaged.
@@ -114,7 +115,7 @@ def measure(run: Path, games: Path, lexicon: Lexicon, goal: str) -> dict[str, An
     rows = evaluation_files.read_evaluation(games)["rows"]
     there = [name for name in MEASURES if all(row.get(name) is not None for row in rows)]
     kept = {name: [_short(row[name]) for row in rows] for name in there}
-    if all("messages" in row for row in rows):  # of tasks that have any
+    if all("messages" in row for row in rows):  # only tasks with messages
         kept["judged"] = [_short(_judged(judge, messages.unpack(row["messages"]))) for row in rows]
         kept[GATHERED] = [_short(gathered(row["messages"])) for row in rows]
     last = {}
@@ -125,7 +126,7 @@ def measure(run: Path, games: Path, lexicon: Lexicon, goal: str) -> dict[str, An
 
 
 def _judged(judge: LexiconJudge, met: Sequence[messages.MessageTally]) -> float:
-    """The sum over a game's steps of the verdict on their message by its count so far to the third power."""
+    """The sum of 1 / N^3 over steps whose message is a yes, N being its count so far."""
     helpful = (tally.count for tally in met if judge.answer(tally.text).label == YES)
     return float(sum((np.arange(1, count + 1.0) ** -_COUNT_EXPONENT).sum() for count in helpful))
 
@@ -135,7 +136,7 @@ def _short(value: float) -> float | int:
 
 
 def require_same_games(rows: Sequence[Mapping[str, Any]], methods: Sequence[str]) -> None:
-    """Raises UserError where the lines of `methods` hold different numbers of games, which cannot stand in one table."""
+    """Raises UserError if the lines of `methods` have different numbers of games, which no table can compare."""
     counts = [
         (f"{row['method']} of seed {row['seed']}", len(values))
         for row in rows
@@ -151,13 +152,13 @@ def require_same_games(rows: Sequence[Mapping[str, Any]], methods: Sequence[str]
 
 
 class MeasureCell(NamedTuple):
-    """A measure of a method: its interquartile mean (of MEANS the mean), and by how much it lies above the first method's, None for itself."""
+    """A method's interquartile mean of a measure (the mean for MEANS), and its excess over the first method's (None for the first)."""
 
     value: Estimate
     above: Estimate | None
 
 
-# The games of a method's runs, by seed: measure -> a number a game.
+# Seed -> measure -> the numbers of a run's games.
 _Runs = Mapping[int, Mapping[str, Sequence[float]]]
 
 
@@ -170,7 +171,7 @@ def _scores(runs: _Runs, seeds: Iterable[int], key: str) -> np.ndarray:
 
 
 def _compared(own: _Runs, others: _Runs) -> tuple[Collection[int], Collection[int]]:
-    """The seeds of both sides: those that both have, or all where they share none."""
+    """The seeds to compare on both sides: the shared ones, or all if none is shared."""
     both = set(own) & set(others)
     return (both, both) if both else (set(own), set(others))
 
@@ -178,9 +179,9 @@ def _compared(own: _Runs, others: _Runs) -> tuple[Collection[int], Collection[in
 def table(
     rows: Sequence[Mapping[str, Any]], methods: Sequence[str], resamples: int, measures: Sequence[str]
 ) -> dict[str, dict[str, MeasureCell]]:
-    """Method -> measure -> cell, for methods that have runs and measures that all of these have.
+    """Method -> measure -> cell, for methods with runs and measures that all of these have.
 
-    Methods are compared with the first of `methods` by the seeds that both have, or by all runs where they share none.
+    Methods are compared with the first of `methods` by shared seeds, or by all runs if they share none.
     """
     runs = {name: of for name in methods if (of := _runs(rows, name))}
     found: dict[str, dict[str, MeasureCell]] = {name: {} for name in runs}
@@ -196,7 +197,7 @@ def table(
 
 
 def _averages(scores: Mapping[str, np.ndarray], resamples: int, means: bool) -> dict[str, Estimate]:
-    """Interquartile means, or means, of [runs, games] each, the games drawn within each run by rliable; repeatable."""
+    """Interquartile means, or means, of [runs, games]; rliable draws games within each run, repeatably."""
     from rliable import library, metrics
 
     def statistic(values: np.ndarray) -> np.ndarray:
@@ -213,7 +214,7 @@ def _averages(scores: Mapping[str, np.ndarray], resamples: int, means: bool) -> 
 
 
 def _above(own: _Runs, others: _Runs, key: str, resamples: int) -> Estimate:
-    """The difference of two methods, over the runs and games of both; runs of the same seeds are pairs."""
+    """The difference of two methods over runs and games; runs of the same seed are pairs."""
     generator, (seeds, other_seeds) = np.random.default_rng(0), _compared(own, others)
     first, other = _scores(own, seeds, key), _scores(others, other_seeds, key)
 
@@ -236,9 +237,9 @@ def tables(
     resamples: int,
     measures: Sequence[str],
 ) -> str:
-    """Markdown: a table for each title of `methods`, which are compared with the first of them, and what its intervals carry.
+    """Markdown: a table for each title of `methods`, compared with the title's first method, and the basis of its intervals.
 
-    Columns are those of `measures` that all runs of a table have; `seeds` is the number of the whole study.
+    Columns are those of `measures` that all runs of a table have; `seeds` is the number of seeds of the whole study.
     """
     made = {title: table(rows, names, resamples, measures) for title, names in methods.items()}
     return "\n\n".join(_table(rows, _name(title), methods[title], seeds, of) for title, of in made.items())
@@ -309,7 +310,7 @@ def _sign(value: float) -> str:
 def claims(
     rows: Sequence[Mapping[str, Any]], stated: Sequence[Claim], resamples: int
 ) -> tuple[str, list[Claim]]:
-    """Markdown with a line for each claim, and the claims that fail; a claim without lines of its runs is neither."""
+    """Markdown with a line per claim, and the claims that fail; a claim without runs does not fail."""
     from rliable import metrics
 
     lines, missed = ["Claims (95 % intervals of the paired differences):", ""], []
@@ -331,7 +332,7 @@ def claims(
 
 
 def check_page(path: Path) -> None:
-    """Raises UserError for a page that is not there, or has no place for the tables."""
+    """Raises UserError for a page that is missing or lacks the marks of the tables."""
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
         raise UserError(

@@ -1,4 +1,4 @@
-"""Learning curves of a study's runs: kept in a run's line as means over stretches of steps, drawn over seeds as `compare` does."""
+"""Learning curves of a study: stored in a run's line as means over stretches of steps, drawn over seeds as in `compare`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from motif_jax.support.files import atomic_write_bytes
 from motif_jax.support.metric_files import Curve, read_episodes
 
 KEY = "curves"
-# Those that a training's episodes have; messages are counted in evaluated games alone.
+# Measures of a training's episodes; only evaluated games count messages.
 MEASURES = {name: what for name, what in study.MEASURES.items() if name not in ("judged", "gathered")}
-# Of a run's steps.
+# Stretches of a run's steps.
 _STRETCHES = 50
 
 
 def of_run(run: Path) -> dict[str, dict[str, list[float]]]:
-    """The stored curves of a training: measure -> {"step": [stretches], "mean": [stretches]}, for the measures of its episodes."""
+    """The stored curves of a training: measure -> {"step": [stretches], "mean": [stretches]}."""
     episodes = read_episodes(run)
     kept: dict[str, dict[str, list[float]]] = {}
     for name in MEASURES:
@@ -37,7 +37,7 @@ def of_run(run: Path) -> dict[str, dict[str, list[float]]]:
 
 
 def plot(rows: Sequence[Mapping[str, Any]], methods: Sequence[str], measure: str) -> Plot | None:
-    """A line for each method that has runs with curves of `measure` (one of MEASURES); None if there is none."""
+    """A line per method that has runs with curves of `measure` (one of MEASURES); None without any."""
     lines = []
     for name in methods:
         curves = [
@@ -55,7 +55,7 @@ def plot(rows: Sequence[Mapping[str, Any]], methods: Sequence[str], measure: str
 def write(
     page: Path, rows: Sequence[Mapping[str, Any]], curves: Mapping[str, tuple[Sequence[str], str]]
 ) -> list[str]:
-    """Draws PNG files beside `page`, of those of `curves` (table -> its methods, measure) that have runs; returns Markdown for each."""
+    """Draws PNG files beside `page` for the `curves` (table -> its methods, measure) with runs; returns Markdown for each."""
     shown = []
     for title, (methods, measure) in curves.items():
         if (picture := plot(rows, methods, measure)) is not None:

@@ -1,4 +1,4 @@
-"""The share of episodes that an agent solves, beside others: the verdict on a run whose task pays for success alone."""
+"""Compares success rates, for the verdict on a run whose task rewards only success."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from motif_jax.rollouts.policies import FIXED, RANDOM
 
 
 def is_of_babyai(evaluation: Mapping[str, Any]) -> bool:
-    """Whether it is an evaluation in a level of BabyAI-Text."""
+    """Whether the evaluation is of a level of BabyAI-Text."""
     return str(evaluation["plan"]["environment"]).startswith(PREFIX)
 
 
 def rates(data: RunData) -> dict[str, Estimate]:
-    """The success rate of each evaluation; empty unless all are of levels of BabyAI-Text."""
+    """The success rate of each evaluation; {} unless all are of levels of BabyAI-Text."""
     if not all(map(is_of_babyai, data.evaluations.values())):
         return {}
     found = {name: summaries(evaluation) for name, evaluation in data.evaluations.items()}
@@ -29,7 +29,7 @@ def rates(data: RunData) -> dict[str, Estimate]:
 
 
 def task_alone(data: RunData) -> bool:
-    """Whether no reward but the task's was used in play or training."""
+    """Whether play and training used no reward but the task's."""
     paid = any(evaluation["plan"].get("reward") for evaluation in data.evaluations.values())
     rewarded = data.reward_train or data.dataset or data.learned is not None or data.reward_reads
     known = bool(data.evaluations or data.episodes or data.metrics or data.text)
@@ -37,9 +37,9 @@ def task_alone(data: RunData) -> bool:
 
 
 def standing(found: Mapping[str, Estimate]) -> tuple[list[str], list[str], str]:
-    """Evaluations whose intervals lie wholly below the first's, those wholly above, and the kind of the verdict.
+    """Evaluations wholly below the first one's interval, those wholly above it, and the kind of the verdict.
 
-    Good where the first lies above all others, bad where it lies below some and above none, else ''.
+    Good if the first lies above all others, bad if it lies below some and above none, else ''.
     """
     first, *others = found
     below = [name for name in others if found[first].low > found[name].high]
@@ -49,7 +49,7 @@ def standing(found: Mapping[str, Estimate]) -> tuple[list[str], list[str], str]:
 
 
 def headline(data: RunData) -> tuple[str, str]:
-    """The rates side by side and what they say; returns (text, kind as of `Verdict`). Needs two evaluations."""
+    """The rates side by side and the verdict: (text, kind as of `Verdict`). Needs two evaluations."""
     found = rates(data)
     first = next(iter(found))
     level = f"{100 * data.evaluations[first]['confidence']:g} %"
@@ -85,7 +85,10 @@ def headline(data: RunData) -> tuple[str, str]:
 
 
 def _is_earlier(first: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether it is of an earlier checkpoint of the same agent. Both may solve nearly all episodes: the return counts steps too."""
+    """Whether `other` evaluates an earlier checkpoint of the first's agent.
+
+    Both may solve nearly all episodes; their returns still differ, since they count steps.
+    """
     one, two = first["plan"], other["plan"]
     same = all(one.get(key) == two.get(key) for key in ("policy", "options"))
     return same and (two.get("checkpoint") or 0) < (one.get("checkpoint") or 0)

@@ -1,4 +1,4 @@
-"""An episode on the terminal: the map in colour, the reward as a bar, what the policy thinks."""
+"""An episode on the terminal: the map in colour, the reward as a bar, the policy's probabilities."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from motif_jax.reports.movie import BACK, COLOURS
 from motif_jax.rollouts.watching import Sight
 from motif_jax.support.errors import printable
 
-# The game is shown on its own dark ground: its colours cannot be read on a light terminal.
+# The game has a dark background of its own: its colours are illegible on a light terminal.
 _GROUND = "rgb({},{},{})".format(*BACK)
 _STYLES = [Style(color=f"rgb({r},{g},{b})", bgcolor=_GROUND) for r, g, b in COLOURS]
 TOP_MESSAGES = 100
 BAR_RANGE = 4.0
-# Lines that everything takes besides the screen's rows.
+# Lines of the full view, without the screen's rows.
 _FULL_HEIGHT = 14
 
 
@@ -140,10 +140,10 @@ def _facts(sight: Sight, totals: RewardTotals, names: Sequence[str]) -> Text:
 def view(
     sight: Sight, totals: RewardTotals, names: Sequence[str], title: str, state: str, keys: str, height: int
 ) -> Group:
-    """Returns everything about one moment for a terminal of 80 columns and `height` lines.
+    """Draws one step for a terminal of 80 columns and `height` lines.
 
-    Where the lines do not suffice the numbers share one, rows of the screen that can be spared are left out, and at last
-    the keys. `state` (paused, speed) is always shown.
+    If lines are short, the numbers share one line, then empty rows of the screen are left out, and at last the keys.
+    `state` (paused, speed) is always shown.
     """
     frame = sight.frame
     names = [printable(name) for name in names]
@@ -178,10 +178,9 @@ def view(
 
 
 def message_tables(tallies: Sequence[MessageTally], title: str, most: int = TOP_MESSAGES) -> list[Table]:
-    """The messages of an episode by count, and with a reward by what they paid in all.
+    """The messages of an episode by count, and with a reward also by their sum of rewards.
 
-    Columns: the message, how often it was seen, its normalised reward, and what it paid after threshold and count
-    discount in the whole episode.
+    Columns: message, count, normalised reward, and the episode's sum after threshold and count discount.
     """
 
     def cells(tally: MessageTally) -> tuple[str, ...]:

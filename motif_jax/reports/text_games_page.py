@@ -1,4 +1,4 @@
-"""The page of an evaluation's first games: dialogues token by token, with what policy and values said of each token."""
+"""The page of an evaluation's first games: dialogues by token, with policy and values of each token."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from motif_jax.reports.token_page import TokenText
 
 _POLICY, _STEERED = "log π (nats)", "log p of the draw (nats)"
 _Q, _V, _A = "Q", "V", "advantage Q − V"
-# What tasks write for a colour of one letter.
+# Colours in tasks' texts -> kind of `TokenText.kinds`.
 _COLOURS = {"<g>": "here", "<y>": "elsewhere", "<b>": "absent"}
 _MARK = 3
 
 
 def dialogue_of(row: Mapping[str, Any]) -> Dialogue:
-    """The dialogue that a row of the journal keeps."""
+    """The dialogue of a row of the journal."""
     given = row["dialogue"]
     rewards = tuple(None if reward is None else float(reward) for reward in given["rewards"])
     return Dialogue(tuple(given["texts"]), rewards, bool(given["terminal"]), {"index": row["index"]})
 
 
 def render(rows: Sequence[Mapping[str, Any]], plan: Mapping[str, Any]) -> str:
-    """The page of some rows of the journal; the plan says who spoke."""
+    """The page of `rows` of the journal; `plan` names the speakers."""
     texts = [text_of(row, bool(plan.get("values"))) for row in rows]
     decode = plan.get("decode")
     how = "" if decode is None else f", decoded by {_said(decode)}"
@@ -56,7 +56,7 @@ class _Piece(NamedTuple):
 
 
 def text_of(row: Mapping[str, Any], values: bool = True) -> TokenText:
-    """One game as `token_page` shows it; actions token by token where the row has their tokens, in their colours where they have some."""
+    """One game for `token_page`; actions are split and coloured if the row has their tokens and colours."""
     dialogue, said = dialogue_of(row), iter(row.get("tokens", ()))
     pieces: list[_Piece] = []
     for text, reward, following in zip(

@@ -1,4 +1,4 @@
-"""What a run's page says of agents that speak: their returns, and return against divergence from the policy."""
+"""Sections of a run's page on text agents: their returns, and return against divergence from the policy."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from motif_jax.reports.run_data import RunData
 
 
 def is_text(evaluation: Mapping[str, Any]) -> bool:
-    """Whether it is one of `evaluate_text`."""
+    """Whether `evaluate_text` made the evaluation."""
     return "decode" in evaluation["plan"]
 
 
 def headline(data: RunData) -> tuple[str, str] | None:
-    """What the evaluations of a text task say of the return, (text, kind as of `Verdict`); None where there are none.
+    """Compares the returns of evaluations of a text task: (text, kind as of `Verdict`); None without such evaluations.
 
-    The share of successes, where the task has it, stands beside the return and is no part of the verdict.
+    The text has the success rate too, if the task has one, but the verdict ignores it.
     """
     if not data.evaluations or not all(map(is_text, data.evaluations.values())):
         return None
@@ -39,7 +39,7 @@ def headline(data: RunData) -> tuple[str, str] | None:
 
 
 def _side_by_side(row: MeasureRow, title: str, yardsticks: Sequence[str]) -> tuple[str, str]:
-    """A measure of all evaluations, where the first one stands in it, and the kind of the verdict."""
+    """A measure of all evaluations compared with the first: (text, kind of the verdict)."""
     first = next(iter(row.of))
     means = ", ".join(f"{name} {format_estimate(row.of[name].mean)}" for name in row.of)
     judged = {name: summary.mean for name, summary in row.of.items() if name not in yardsticks}
@@ -54,7 +54,7 @@ def _side_by_side(row: MeasureRow, title: str, yardsticks: Sequence[str]) -> tup
 
 
 def divergence_section(data: RunData) -> Section | None:
-    """Return against divergence from the policy, a line over advantage weights for each agent and way to decode; None without both."""
+    """Return against divergence from the policy: a line over advantage weights per agent and decoding; None without both."""
     found: dict[str, list[tuple[float, float, float, float, float]]] = {}
     for evaluation in data.evaluations.values():
         measures, plan = evaluation["measures"], evaluation["plan"]

@@ -1,4 +1,4 @@
-"""Tables as Markdown, LaTeX and on the terminal."""
+"""Formats tables as Markdown, as LaTeX and for the terminal."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _LATEX = {
 
 
 def latex_escape(text: str) -> str:
-    """Returns `text` so that LaTeX sets it as it is."""
+    """Escapes `text` for LaTeX."""
     return "".join(_LATEX.get(character, character) for character in text)
 
 
 def markdown_escape(text: str) -> str:
-    """Returns `text` so that Markdown shows it as it is: no element of HTML, no link, in one line."""
+    """Escapes `text` for Markdown: no HTML, no links, one line."""
     shown = printable(" ".join(text.split("\n")))
     return shown.replace("&", "&amp;").replace("<", "&lt;").replace("](", "]\\(")
 
 
 def csv_cell(text: str) -> str:
-    """Returns `text` for a table that people open: what a spreadsheet would take for a formula has a ' before it."""
+    """Puts a ' before text that a spreadsheet would read as a formula."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
@@ -58,7 +58,7 @@ def latex(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str, la
     """A LaTeX table (packages booktabs, graphicx): first column left, others right, no wider than the line."""
 
     def line(cells: Sequence[str]) -> str:
-        # A bracket at the start of a row would be read as an argument of the end of the row before.
+        # LaTeX would read a bracket at the start of a row as an argument of the row end before it.
         escaped = [("{}" if cell.startswith(("[", "*")) else "") + latex_escape(cell) for cell in cells]
         return " & ".join(escaped) + r" \\"
 
@@ -90,12 +90,10 @@ def terminal(
     caption: str = "",
     text_first: bool = False,
 ) -> Table:
-    """A rich table; cells are shown literally, markup in them is not interpreted.
+    """A rich table; the first column is left-aligned, the others right-aligned; markup in cells is not interpreted.
 
     Args:
-      header, rows: of the table; the first column stands left, the others right.
-      text_first: the first column holds text of any length, which wraps; else the others do, an interval '[a, b]'
-        below its value.
+      text_first: the first column holds long text, which wraps; else the others wrap, an interval '[a, b]' below its value.
     """
 
     def shown(text: str) -> Text:
@@ -110,7 +108,7 @@ def terminal(
             justify="left" if first else "right",
             no_wrap=first != text_first,
             overflow="fold",
-            # No narrower than its longest word, unless that alone fills a line.
+            # At least as wide as its longest word, unless that fills a line.
             min_width=min(24, max(map(len, words), default=0)),
         )
     for row in rows:

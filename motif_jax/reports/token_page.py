@@ -1,4 +1,4 @@
-"""A page of texts token by token, with log-probability, entropy, values and advantages."""
+"""A page of texts by token, with log-probability, entropy, values and advantages."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from motif_jax.reports.charts import Plot, Series
 from motif_jax.reports.html import TableCell
 from motif_jax.reports.page import Fold, Section, Table
 
-# Tokens of a text from which on its table opens in part.
+# A text with more tokens has a table that opens in part.
 SHOWN = 50
 # More texts than this have no menu.
 _MENU = 12
-# Tokens that end a line are shown so, and do end it.
+# How a token that ends a line is shown; the line does end there.
 _LINE_END = "⏎"
 _BEGINS = "begins"
 
@@ -28,14 +28,14 @@ class TokenText:
     """One text.
 
     Attributes:
-      pieces: each token as people read it.
-      rows: by name (with units), a number for each token; NaN where there is none. Coloured are those of the first row, until another is chosen.
-      start: tokens of a prompt among them, drawn fainter.
+      pieces: the text of each token.
+      rows: name with unit -> a number per token, or NaN. The first row colours the tokens until the reader selects another.
+      start: number of the prompt's tokens, which are drawn fainter.
       note: a line below the heading.
-      kinds: a word for each token, '' for none, by which `tokens.css` shows it: here, elsewhere, absent (Wordle's colours), before (said by others); with 'begins' it starts
-        a line.
-      under: names of rows whose numbers stand below each token that has one.
-      words: by name, a text for each token, '' for none: shown below it too.
+      kinds: a style of `tokens.css` per token, or '': here, elsewhere, absent (Wordle's colours), before (said by others);
+        with 'begins' the token starts a line.
+      under: names of rows whose numbers stand below each token.
+      words: name -> a text per token, shown below it, or ''.
     """
 
     title: str
@@ -49,7 +49,7 @@ class TokenText:
 
 
 def render(texts: Sequence[TokenText], title: str, subtitle: str) -> str:
-    """The page of the texts, in this order. Raises ValueError: a row has not as many numbers as its text has tokens."""
+    """The page of the texts, in order. Raises ValueError: the numbers of a row do not match the tokens of its text."""
     for text in texts:
         for name, values in [*text.rows.items(), *text.words.items()]:
             if len(values) != len(text.pieces):
@@ -61,7 +61,7 @@ def render(texts: Sequence[TokenText], title: str, subtitle: str) -> str:
     sections = [_section(text, f"text-{number}", scales) for number, text in enumerate(texts)]
     before = [f"<style>{html.asset('tokens.css')}</style>", _chooser(scales), _legend(texts)]
     before += [] if texts else [html.nothing("no text")]
-    # The script reads what stands above it.
+    # The script comes last since it reads the elements above.
     after = (
         html.embed_json({"scales": scales}, "token-scales") + f"<script>{html.asset('tokens.js')}</script>"
     )
@@ -156,5 +156,5 @@ def _table(text: TokenText, name: str) -> Table:
 
 
 def _cell(value: float) -> TableCell:
-    # What has no number sorts below all others.
+    # NaN sorts below all numbers.
     return TableCell(f"{value:.4g}", value) if np.isfinite(value) else TableCell("–", -1e300)

@@ -24,7 +24,7 @@ from motif_jax.reports.run_data import LikedMessage, RunData
 from motif_jax.reports.smoothing import smooth
 from motif_jax.support.metric_files import Curve
 
-# Title -> unit, and the legend of each metric, in the order of the page; docs/metrics.md says what each is.
+# Title -> (unit, metric -> legend), in the page's order; docs/metrics.md explains the metrics.
 Groups = Mapping[str, tuple[str, Mapping[str, str]]]
 METRIC_GROUPS: Groups = {
     "speed": ("environment steps per second", {"throughput/env_steps_per_second": ""}),
@@ -62,7 +62,7 @@ def _both(name: str) -> dict[str, str]:
     return {f"{side}{name}": legend for side, legend in _SIDES.items()}
 
 
-# The same of a language model's training.
+# The same for a language model's training.
 LANGUAGE_GROUPS: Groups = {
     "loss": ("cross-entropy (nats a token)", _both("loss")),
     "perplexity": ("perplexity", _both("perplexity")),
@@ -70,13 +70,13 @@ LANGUAGE_GROUPS: Groups = {
     "learning rate": ("learning rate", {"optimizer/learning_rate": ""}),
     "gradient": ("norm before the clip", {"train/gradient_norm": ""}),
 }
-# Of an agent that learns from dialogues: metrics whose every name is a chart; all but the first are those of PPO.
+# Prefixes of metrics of an agent that learns from dialogues, a chart for each metric; all but the first are PPO's.
 _SHOWN = ("games/", "episode/", "reference/", "policy/", "loss/", "value/")
 _STEPS, _UPDATES = "environment steps", "step of the optimiser"
 
 
 def metric_plots(curves: Mapping[str, Curve], groups: Groups, x_label: str, file: str = "") -> list[Plot]:
-    """A chart for each group of which there are metrics; its file's name begins with `file`, '' for none."""
+    """A chart per group that has metrics; its file's name begins with `file`, '' for no file."""
     plots = []
     for title, (unit, members) in groups.items():
         shown = {name: smooth(curves[name], 120, band=False) for name in members if name in curves}
@@ -89,7 +89,7 @@ def metric_plots(curves: Mapping[str, Curve], groups: Groups, x_label: str, file
 
 
 def episode_plots(data: RunData, keys: Iterable[str], file: str = "") -> list[Plot]:
-    """A chart for each of `keys` that the training's episodes have a number for."""
+    """A chart for each of `keys` that the training's episodes have."""
     plots = []
     for key in keys:
         if key in data.episodes and np.isfinite(data.episodes[key].y).any():
@@ -101,7 +101,7 @@ def episode_plots(data: RunData, keys: Iterable[str], file: str = "") -> list[Pl
 
 
 def training_section(data: RunData) -> Section:
-    """The agent's training; metrics that are in no group follow in a part that opens on a click."""
+    """The agent's training; metrics without a group follow in a fold."""
     if not data.metrics and not data.episodes:
         return Section("Agent training", "training", [html.nothing("no agent run was given")])
     shown = {name for _, members in METRIC_GROUPS.values() for name in members}
@@ -116,13 +116,13 @@ def training_section(data: RunData) -> Section:
 
 
 def language_section(curves: Mapping[str, Curve]) -> Section | None:
-    """The training of a language model; None where none was given."""
+    """The training of a language model; None without curves."""
     plots = metric_plots(curves, LANGUAGE_GROUPS, _UPDATES, "language")
     return Section("Language model training", "language", plots) if curves else None
 
 
 def dialogues_section(curves: Mapping[str, Curve]) -> Section | None:
-    """The training of an agent that learns from dialogues; None where none was given."""
+    """The training of an agent that learns from dialogues; None without curves."""
     names = [name.removeprefix(side) for side in reversed(_SIDES) for name in curves if name.startswith(side)]
     ranges = [name.removesuffix("_mean") for name in names if name.endswith("_mean")]
     parts = ("max", "mean", "min")
@@ -136,9 +136,9 @@ def dialogues_section(curves: Mapping[str, Curve]) -> Section | None:
 
 
 def _by_epoch(name: str, table: Mapping[str, np.ndarray], column: str, scale: float = 1.0) -> list[Series]:
-    """A column of a published CSV file over epochs, [] where it is missing.
+    """A column of a published CSV file over epochs; [] if it is missing.
 
-    There is a row an epoch; the validation file has one more, before the first, and counts updates in its own column.
+    The file has a row per epoch; the validation file has one more, before the first, and a column that counts updates.
     """
     if column not in table:
         return []
@@ -188,7 +188,7 @@ def _ranked_rows(liked: Sequence[LikedMessage]) -> list[tuple[TableCell, ...]]:
 
 
 def _paid_rows(tallies: Sequence[MessageTally]) -> list[tuple[TableCell, ...]]:
-    # Without what cost something: where rewards can be negative the sum of all may be nothing, or less.
+    # Only positive sums: with negative rewards the sum of all may be 0 or negative.
     gains = sum(max(t.total or 0.0, 0.0) for t in tallies)
     rows: list[tuple[TableCell, ...]] = []
     for t in sorted(tallies, key=lambda t: -(t.total or 0.0)):
@@ -202,7 +202,7 @@ def _paid_rows(tallies: Sequence[MessageTally]) -> list[tuple[TableCell, ...]]:
 
 
 def messages_section(data: RunData, top: int = 25) -> Section:
-    """The messages that the reward likes most and least, all of them to search, and what paid in play."""
+    """The messages with the highest and the lowest rewards, a table of all to search, and rewards paid in play."""
     parts: list[Any] = []
     if data.reward_reads:
         parts.append(
@@ -224,7 +224,7 @@ def messages_section(data: RunData, top: int = 25) -> Section:
         parts.append(Plot("reward by message over its training", *axes, lines, file="reward_by_message"))
     for number, (name, tallies) in enumerate(data.seen.items()):
         title = f"what paid most in the evaluation: {name}"
-        # Of a reward that reads more, a message has no number of its own.
+        # A reward that reads more than the message gives no number to a message alone.
         columns = len(_PAID) - bool(data.reward_reads)
         paid, empty = [row[:columns] for row in _paid_rows(tallies)], "no message paid anything"
         parts.append(Table(f"paid-{number}", _PAID[:columns], paid, title, limit=top, empty=empty))
@@ -240,7 +240,7 @@ def messages_section(data: RunData, top: int = 25) -> Section:
 
 
 def hacking_section(data: RunData) -> Section:
-    """Reward against progress, with the verdict in one line."""
+    """Reward against progress, with the verdicts."""
     verdicts = hacking.judge_run(data)
     parts: list[Any] = [html.verdict(verdict.line, verdict.kind) for verdict in verdicts]
     parts += episode_plots(data, (hacking.REWARD, *progress_keys(data.episodes)))

@@ -27,10 +27,10 @@ def _style(color: int) -> bytes:
 
 
 def _draw(chars: np.ndarray, colors: np.ndarray, before: tuple[np.ndarray, np.ndarray] | None) -> bytes:
-    """What brings a terminal from `before` (None: unknown) to the screen [rows, columns]."""
+    """Terminal output that turns the screen `before` (None: unknown) into this screen [rows, columns]."""
     if before is None:
         parts = [b"\x1b[0m\x1b[2J"]
-        # A cell that was cleared holds a blank of colour 0.
+        # A cleared cell is a blank of colour 0.
         changed = (chars != _BLANK[0]) | (colors != _BLANK[1])
     else:
         parts = []
