@@ -15,9 +15,9 @@ from motif_jax.support.capacity import available_memory
 from motif_jax.support.errors import UserError
 
 _ROWS = 1024
-# Of one piece, and of a row.
+# Most bytes of a piece, and of a row.
 _PIECE_BYTES, ROW_BYTES = 1 << 28, 1 << 30
-# Of an entry: where a text ends, or a number of a kind that is not among these.
+# Bytes of an entry besides its text, and of a number whose kind is not in _WIDTHS.
 _ENTRY = 8
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT_8": 1, "UINT_8": 1, "INT_16": 2, "UINT_16": 2}
 
@@ -25,7 +25,7 @@ _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT_8": 1, "UINT_8": 1, "INT_1
 def batches(
     path: str | os.PathLike[str], columns: Sequence[str], rows: int = _ROWS
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a file, at most `rows` and 256 MiB at once, or one row.
+    """Yields the rows of a file, at most `rows` and 256 MiB at once; a larger row comes alone.
 
     Raises:
       UserError: a row has more than `ROW_BYTES`, or a group of rows takes more than the memory that is left.
@@ -49,7 +49,7 @@ def read(path: str | os.PathLike[str], columns: Sequence[str]) -> pa.Table:
 
 
 def _encoded(path: str | os.PathLike[str], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The groups of rows, in which a text that is repeated stands once."""
+    """Yields groups of rows in which a repeated text is stored once."""
     with pq.ParquetFile(path) as file:
         about = file.metadata
         leaves = [about.schema.column(number) for number in range(about.num_columns)]
@@ -65,7 +65,7 @@ def _encoded(path: str | os.PathLike[str], columns: Sequence[str]) -> Iterator[p
         )
         _require(path, f"group {number} of its rows", size, free)
     with pq.ParquetFile(path, read_dictionary=texts) as file:
-        # Each group has its own texts, which every batch of it would hold again.
+        # Group by group: each batch holds all texts of its groups.
         for number in range(about.num_row_groups):
             rows = max(1, about.row_group(number).num_rows)
             yield from file.iter_batches(rows, [number], list(columns))
@@ -99,7 +99,7 @@ def _size(batch: pa.RecordBatch) -> int:
 
 
 def _bytes(column: Any) -> int:
-    """Memory of a column if each of its texts stands by itself."""
+    """Memory of a column that stores every text, also repeated ones."""
     if pa.types.is_dictionary(column.type):
         lengths = pc.binary_length(column.dictionary).fill_null(0).to_numpy()
         places = column.indices.drop_null().to_numpy()
@@ -116,7 +116,7 @@ def _bytes(column: Any) -> int:
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     columns = [column.cast(_plain_type(column.type)) for column in batch.columns]
     made = pa.RecordBatch.from_arrays(columns, batch.schema.names)
-    made.validate(full=True)  # that texts are UTF-8
+    made.validate(full=True)  # checks that texts are UTF-8
     return made
 
 

@@ -1,4 +1,4 @@
-"""Memory that this machine has left."""
+"""Measures the memory that this machine has left, and refuses workers that need more."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 from motif_jax.support.errors import UserError
 
-# Of a worker process with one game, beside what it shares with the others (measured: 29 MB); more for each further game.
+# Memory of a worker process with one game, without what workers share (measured: 29 MB); each further game adds to it.
 WORKER_BYTES = 32 << 20
 GAME_BYTES = 4 << 20
 
@@ -44,20 +44,20 @@ def available_memory(root: Path = Path("/")) -> int | None:
     for group in _groups(root):
         ceiling, used = _number(group / "memory.max"), _number(group / "memory.current")
         if ceiling is not None and used is not None:
-            # What is cached of files counts as used, and is given up as soon as memory is wanted.
+            # Cached files count as used, but the system frees them on demand.
             stat = _fields(group / "memory.stat")
             left.append(ceiling - used + stat.get("inactive_file", 0) + stat.get("active_file", 0))
     return max(0, min(left))
 
 
 def _groups(root: Path) -> Iterator[Path]:
-    """The visible control groups (version 2) that limit this process: its own, which Slurm or systemd may limit, and all above it."""
+    """The visible control groups (version 2) that limit this process: its own and all above it."""
     try:
         lines = (root / "proc/self/cgroup").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
         lines = []
     own = PurePosixPath(next((line[3:].lstrip("/") for line in lines if line.startswith("0::")), ""))
-    if ".." in own.parts:  # of a group outside of what this process sees
+    if ".." in own.parts:  # the group lies outside of what this process sees
         own = PurePosixPath()
     for group in dict.fromkeys((own, *own.parents)):
         yield root / "sys/fs/cgroup" / group

@@ -49,8 +49,8 @@ def read_lines(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields (key, object) of the sound lines of a file whose key is in `wanted` (None: all of them).
 
-    Give a set or a dict as `wanted`. Lines that begin at byte `end` or behind it are left out. A file that is not there
-    holds nothing.
+    Give a set or a dict as `wanted`. Lines that begin at byte `end` or behind it are left out. A missing file
+    has no lines.
     """
     with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
         begin = 0
@@ -135,7 +135,7 @@ class LineWriter:
             raise _unwritable(self.path, error) from None
 
     def close(self) -> None:
-        """Lets go of the file; the second call does nothing."""
+        """Closes and unlocks the file; may be called twice."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)

@@ -11,21 +11,21 @@ from jax.experimental import multihost_utils
 
 # Stands in an abstract tree for an item that was given as plain JSON-able data.
 JSON = "json"
-# Stands there for an item that is taken as it was saved, whatever it is.
+# Stands in an abstract tree for an item that is restored as it was saved.
 ANY = "any"
 
 
 def pack(item: Any) -> Any:
-    """A tree of arrays as numpy arrays of its whole, copied to this host; anything else as JSON."""
+    """Copies a tree of arrays to this host, as whole numpy arrays; turns anything else into JSON."""
     leaves = jax.tree.leaves(item)
     if leaves and all(isinstance(leaf, np.ndarray | np.generic | jax.Array) for leaf in leaves):
         return jax.tree.map(np.array, jax.device_get(jax.tree.map(_whole, item)))
-    # As bytes in an array: Orbax keeps arrays, and a tree of nothing but a string makes it complain.
+    # Bytes in an array: Orbax stores arrays and rejects a tree of one string.
     return {JSON: np.frombuffer(json.dumps(item).encode(), np.uint8)}
 
 
 def _whole(leaf: Any) -> Any:
-    """The whole of an array of which each host has a part; others as they are."""
+    """Gathers an array that is split over hosts; returns any other leaf unchanged."""
     if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable or leaf.is_fully_replicated:
         return leaf
     return multihost_utils.process_allgather(leaf, tiled=True)
@@ -39,7 +39,7 @@ def unpack(loaded: Any, item: Any) -> Any:
 
 
 def as_host_arrays(tree: Any) -> Any:
-    """Numpy arrays of the shapes and dtypes of a tree, as which Orbax is to read it."""
+    """Numpy arrays with a tree's shapes and dtypes, which make Orbax restore numpy arrays."""
     return jax.tree.map(lambda leaf: np.empty(leaf.shape, leaf.dtype), tree)
 
 

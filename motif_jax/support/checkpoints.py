@@ -28,7 +28,7 @@ from motif_jax.support.locks import GONE
 _REMOVED = ".removed-"
 _STAGING = ".saving"
 _METRICS = "metrics/metrics"
-# So long a host waits to see what the first one has written.
+# Longest time that a host waits to see what the first one has written.
 _SEEN_SECONDS = 600.0
 
 orbax_messages.silence()
@@ -71,10 +71,10 @@ class Checkpoints:
         self._thread = ThreadPoolExecutor(1, "checkpoints")
         self._pending: tuple[int, Future[None]] | None = None
         self._failed = False
-        # What `save` leaves alone. Not decided by the folder at that moment: processes may see it differently, and all of them
-        # take part in a save, or none.
+        # Steps that `save` skips. They are read once: either all processes take part in a save or none, and each may see the
+        # folder change at another time.
         self._there, self._saved = set(self.steps()), set[int]()
-        # Steps that were compared with their digests -> their damage.
+        # Step -> its damage (None: intact), of steps that were compared with their digests.
         self._damages: dict[int, str | None] = {}
 
     def _open_for_writing(self) -> Any:
@@ -137,7 +137,7 @@ class Checkpoints:
         staged, target = self._folder / _STAGING / str(step), self._folder / str(step)
         if jax.process_index() == 0:
             digests.seal(staged)
-            if target.exists():  # a damaged one that the run went back behind
+            if target.exists():  # a damaged one: the run resumed from an earlier one
                 os.rename(target, self._folder / f"{_REMOVED}{step}")
             os.rename(staged, target)
             sync(self._folder)

@@ -1,4 +1,4 @@
-"""Which host of a run a process is: by `config.hosts`, or by Slurm's environment. Free of jax."""
+"""Finds which host of a run this process is, from `config.hosts` or Slurm's environment, without jax."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class HostPosition:
 
 
 def place(config: ConfigDict, environment: Mapping[str, str] | None = None) -> HostPosition:
-    """Reads from `config.hosts`, or from Slurm's environment where it says so, which host this is.
+    """This process's host, read from `config.hosts`, or with coordinator 'slurm' from Slurm's environment.
 
     Args:
       config: with `hosts.coordinator` None, 'HOST:PORT' (then `hosts.count` and `hosts.index` are needed) or
@@ -40,7 +40,7 @@ def place(config: ConfigDict, environment: Mapping[str, str] | None = None) -> H
       environment: in place of the process's own.
 
     Raises:
-      UserError: values that do not go together, or Slurm's variables are not there.
+      UserError: values do not fit together, or Slurm's variables are missing.
     """
     given, environment = config.hosts, os.environ if environment is None else environment
     if given.coordinator in (None, SLURM):

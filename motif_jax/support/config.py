@@ -1,4 +1,4 @@
-"""What config files and the checks of their values share."""
+"""Helpers of config files and of the checks of their values."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def dotted(config: ConfigDict, key: str) -> Any:
 
 
 def has(config: ConfigDict, key: str) -> bool:
-    """Whether `config` has what a dotted `key` leads to."""
+    """Whether `config` has a dotted `key`."""
     value: Any = config
     for part in key.split("."):
         if not isinstance(value, ConfigDict) or part not in value:
@@ -56,7 +56,7 @@ def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def listed(text: str) -> list[str]:
-    """The names in `text`, which has commas between them."""
+    """Splits comma-separated names."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
@@ -94,7 +94,7 @@ def is_natural(text: str) -> bool:
 
 
 def is_finite(value: Any) -> bool:
-    """Whether `value` is a finite number that a float can hold: whole numbers, as JSON has them, may have any digits."""
+    """Whether `value` is a finite number that a float can hold; whole numbers of JSON may be too large."""
     try:
         return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:

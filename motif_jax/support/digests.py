@@ -31,7 +31,7 @@ def of_file(path: str | os.PathLike[str]) -> str:
 
 
 def of_input(path: str | os.PathLike[str]) -> str:
-    """The digest of a large file that this process reads, made once unless its size or time of change is another."""
+    """The digest of a large file that this process reads, computed again only where its size or modification time changed."""
     about = os.stat(path)
     return _of_version(os.fspath(path), about.st_size, about.st_mtime_ns)
 
@@ -54,7 +54,7 @@ def of_tensors(text: str, tensors: Mapping[str, np.ndarray]) -> str:
 def safetensors_of(name: str, text: str, tensors: Mapping[str, np.ndarray]) -> bytes:
     """A safetensors file of contiguous arrays, with `text` under `name` and the digest of all in its header.
 
-    The same bytes each time: the library lists a header's texts in an order of chance.
+    Equal inputs give equal bytes, although the library orders a header's texts at random.
     """
     data = save(dict(tensors), {name: text, "digest": of_tensors(text, tensors)})
     size = int.from_bytes(data[:8], "little")
@@ -84,8 +84,7 @@ def damage(folder: Path, part: str = "") -> str | None:
     """Describes the damage of a sealed folder's files, None if they are intact; later files are ignored.
 
     Args:
-      folder: the folder.
-      part: looks only at files whose path in the folder begins so.
+      part: only files whose path in the folder begins with it are read.
     """
     if not (folder / FILE).exists():
         return f"{FILE} is missing"
@@ -98,6 +97,6 @@ def damage(folder: Path, part: str = "") -> str | None:
         try:
             if of_file(folder / name) != digests[name]:
                 return f"{name} is not as it was written"
-        except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        except (OSError, ValueError) as error:  # ValueError: no file can have this name
             return f"{name} cannot be read: {getattr(error, 'strerror', error)}"
     return None if digests else f"{FILE} is damaged"

@@ -77,7 +77,7 @@ def load(key: str, name: str) -> Any:
       name: 'module:Class'; the module is found as Python finds any (the folder of the command, PYTHONPATH, packages).
 
     Raises:
-      UserError: it is not trusted, there is no such module or class, or the module is no Python or imports what is not there.
+      UserError: it is not trusted, there is no such module or class, or the module cannot be imported.
     """
     _require(key, name, not _trusted().isdisjoint((name, name.partition(":")[0])))
     return own(key, name)
@@ -94,7 +94,7 @@ def load_module(key: str, name: str) -> ModuleType:
 
 
 def own(key: str, name: str) -> Any:
-    """Imports a 'module:Class' that code names, no config and no data.
+    """Imports a 'module:Class' that the package's code names, which needs no trust.
 
     Raises:
       UserError: there is no such module or class.

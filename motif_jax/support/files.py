@@ -22,21 +22,21 @@ import numpy as np
 from motif_jax.support.errors import UserError
 
 _TAKE_OUT = "take out that line, which loses what it says, or restore a copy of the file"
-# What numpy raises of a file that is not an array, or no archive of arrays, whatever has become of it.
+# What numpy may raise for a file that holds no array or archive of arrays.
 NO_ARRAY = (
     OSError, ValueError, EOFError, SyntaxError, TokenError, KeyError, TypeError, NotImplementedError, OverflowError, MemoryError,
     RecursionError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
-# What the system says of a path that is there and cannot be used.
+# Errors of a path that exists and cannot be used.
 UNUSABLE = (
     errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP, errno.ENAMETOOLONG, errno.EIO,
 )  # fmt: skip
-# What the system says where there is no room: on the disk, in a quota, below a limit of the process (ulimit -f).
+# Errors of a full disk, a full quota, or the process's limit of a file (ulimit -f).
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # The process's umask. It can only be read by setting it, so this is done once, before there are threads.
 _UMASK = os.umask(0)
 os.umask(_UMASK)
-# Of what numpy says of a file: it may quote a header of any length.
+# Most characters of numpy's message that are shown: it may quote a header of any length.
 _LONGEST_REASON = 200
 
 
@@ -118,8 +118,8 @@ def new_array(path: str | os.PathLike[str], dtype: Any, shape: tuple[int, ...]) 
 
 
 def full_disk(error: BaseException | None) -> OSError | None:
-    """The error of a full disk that `error` is or comes of, None for any other."""
-    seen: list[BaseException] = []  # a thread's error that was raised again and again may be its own context
+    """The error of a full disk among `error` and its causes, None without one."""
+    seen: list[BaseException] = []  # an error that a thread raised again may be its own context
     while error is not None and not (isinstance(error, OSError) and error.errno in NO_ROOM):
         seen.append(error)
         error = next((e for e in (error.__cause__, error.__context__) if e not in (None, *seen)), None)
@@ -127,7 +127,7 @@ def full_disk(error: BaseException | None) -> OSError | None:
 
 
 def no_room(error: BaseException | None, folder: str | os.PathLike[str]) -> str | None:
-    """The line for an error that comes of a full disk, None for any other; `folder` where no file is named."""
+    """The line for an error that a full disk caused, None for any other; names `folder` where the error names no file."""
     error = full_disk(error)
     if error is None:
         return None
@@ -141,7 +141,10 @@ def no_room(error: BaseException | None, folder: str | os.PathLike[str]) -> str 
 
 
 def system_error(error: BaseException, folder: str | os.PathLike[str]) -> str | None:
-    """The line for a system error that the user can put right; None for any other. `folder` is used where it names no file."""
+    """The line for a system error that the user can put right, None for any other.
+
+    Names `folder` where the error names no file.
+    """
     if full := no_room(error, folder):
         return full
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
@@ -197,7 +200,10 @@ def atomic_write_text(path: str | os.PathLike[str], text: str) -> None:
 
 
 def atomic_write_lines(path: str | os.PathLike[str], lines: Iterable[bytes]) -> None:
-    """Writes `lines`, each with its end, one by one to `path` as `atomic_write_bytes` does; they may be read from the file that was there."""
+    """Writes `lines`, each with its end, one by one to `path` as `atomic_write_bytes` does.
+
+    `lines` may read the old file meanwhile.
+    """
     _atomic(path, lambda file: file.writelines(lines))
 
 
@@ -215,8 +221,7 @@ def read_json(path: str | os.PathLike[str], remedy: str, kind: type = dict, keys
     """The value of a JSON file.
 
     Args:
-      path: the file.
-      remedy: what the user can do about a file that is damaged, as the end of a sentence.
+      remedy: what the user can do about a damaged file, as the end of a sentence.
       kind: of the value: dict, list, ...
       keys: what an object must have.
 
@@ -271,11 +276,10 @@ def read_json_lines(
     whole_numbers: Iterable[str] = (),
     remedy: str = _TAKE_OUT,
 ) -> Iterator[dict[str, Any]]:
-    """Yields the objects of a file with one on each line; a last line torn by a kill is left out; no file has none.
+    """Yields the object of each line; skips a last line that a kill has torn. A missing file has none.
 
     Args:
-      path: the file.
-      whole_numbers: keys that every line has a whole number under, such as a step.
+      whole_numbers: keys whose values must be whole numbers on every line, such as a step.
       remedy: as in `read_json`.
 
     Raises:
@@ -296,7 +300,7 @@ def read_json_lines(
 
 
 def parse_json(data: bytes | str, kind: type = object) -> Any:
-    """The value in `data`, which anybody may have written; ValueError says why there is none of this kind."""
+    """The value in untrusted `data`. Raises ValueError, with the reason, where it holds none of this kind."""
     try:
         value = json.loads(data)
     except RecursionError:
@@ -318,7 +322,7 @@ def require_whole_characters(text: str, where: str) -> None:
 
 @contextlib.contextmanager
 def replaced_file(target: Path) -> Iterator[Path]:
-    """A path beside `target` to write to; the file takes the place of `target` once it is whole."""
+    """Yields a path beside `target` to write to; the file replaces `target` when the block ends well."""
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.tmp")
     part.unlink(missing_ok=True)  # which might be a link
@@ -331,7 +335,7 @@ def replaced_file(target: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def replaced_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
-    """Gives an empty folder to write into, which takes the place of `target` when the block ends well."""
+    """Yields an empty folder to write into, which takes the place of `target` when the block ends well."""
     target = Path(target)
     part = target.with_name(f"{target.name}.part")
     shutil.rmtree(part, ignore_errors=True)
@@ -342,6 +346,6 @@ def replaced_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def remove_temporaries(folder: str | os.PathLike[str]) -> None:
-    """Removes what writers that were killed left in `folder` (names as `atomic_*` gives them)."""
+    """Removes the temporary files that killed `atomic_*` writers left in `folder`."""
     for leftover in Path(folder).glob(".*.tmp"):
         leftover.unlink(missing_ok=True)

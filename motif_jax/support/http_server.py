@@ -17,10 +17,10 @@ from aiohttp import web
 
 from motif_jax.support.errors import UserError
 
-# Method, path and body of a request -> status and what the reply holds, as JSON has it.
+# Method, path and body of a request -> status and JSON-able body of the reply.
 Handle = Callable[[str, str, bytes], tuple[int, Any]]
 _BODY_SECONDS = 60.0
-# How long requests in progress are waited for at the end; 0 would mean forever.
+# Longest wait for requests in progress at the end; 0 would wait forever.
 _SHUTDOWN_SECONDS = 0.05
 
 
@@ -39,7 +39,7 @@ def run(
       port: 0 for a free one.
       latency_seconds: from a POST request to its reply.
       listening: called with the port when it is open.
-      key: that each request must bear (`Authorization: Bearer KEY`); '' for none.
+      key: required in each request (`Authorization: Bearer KEY`); '' for none.
       open_to_all: whether an address that other machines reach needs no key.
 
     Raises:
@@ -56,7 +56,7 @@ def run(
 
     try:
         asyncio.run(main())
-    except (OSError, UnicodeError) as error:  # UnicodeError: a name that no host can have
+    except (OSError, UnicodeError) as error:  # UnicodeError: no host can have this name
         number = error.errno if isinstance(error, OSError) else None
         reason = os.strerror(number) if number and number > 0 else str(error)
         if isinstance(error, socket.gaierror | UnicodeError) or number == errno.EADDRNOTAVAIL:

@@ -21,7 +21,7 @@ SCHEME = "hf://"
 FORM = "hf://OWNER/NAME[@REVISION][/PATH]"
 _FORM = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([^/@]+))?(?:/(.+))?")
 MODEL_FILES = ("*.json", "*.safetensors")
-# Of rewards and agents: a `*` stands for folders, too.
+# Files of rewards and agents: `*` matches folders, too.
 _FILES = (*MODEL_FILES, "*.jsonl", "*.npy", "checkpoints/*", "*/checkpoints/*")
 _CODE = ("*.py", "*.pkl", "*.pickle", "*.bin", "*.pt", "*.pth")
 _REWARD = "reward.safetensors"  # of export_reward
@@ -68,7 +68,7 @@ def local(place: Any, key: str = "", before: Any = None) -> Any:
 
 
 def localise(config: ConfigDict, workdir: Path | None) -> None:
-    """Puts the local copy in the place of every value of `config` that names something on a hub; UserError as of `local`.
+    """Replaces every value of `config` that names something on a hub by its local copy; raises as `local`.
 
     Args:
       config: is changed.
@@ -80,7 +80,7 @@ def localise(config: ConfigDict, workdir: Path | None) -> None:
         try:
             before = flat(parse_json((workdir / "config.json").read_bytes()))
         except (ValueError, AttributeError):
-            before = {}  # the stage says that the file is damaged
+            before = {}  # the stage reports the damaged file
     for key, value in named.items():
         config.update_from_flattened_dict({key: local(value, key, before.get(key))})
 
@@ -89,7 +89,7 @@ def snapshot(name: str, revision: str | None, where: str, files: Sequence[str]) 
     """The folder of the local copy of a repository's `files` (patterns), fetched where it is not there.
 
     Raises:
-      UserError: begins with `where`; as of `local`.
+      UserError: as `local`; the message begins with `where`.
     """
     try:
         import huggingface_hub
@@ -115,5 +115,5 @@ def snapshot(name: str, revision: str | None, where: str, files: Sequence[str]) 
 
 
 def _first_line(error: Exception) -> str:
-    """What is wrong: the client's errors have several lines."""
+    """The line that names the fault: the client's errors have several."""
     return (str(error).strip() or type(error).__name__).split("\n")[0]

@@ -1,7 +1,6 @@
-"""import.json records the origin of an import: the same one is made once, another one refused.
+"""Records the origin of an import in import.json: the same import is made once, another one is refused.
 
-The config.json beside it is that of the model or dataset, since a folder that was imported is used like one
-made here.
+The config.json beside it describes the model or dataset, as in a folder that a stage made.
 """
 
 from __future__ import annotations
@@ -39,13 +38,12 @@ def check(workdir: Path, config: ConfigDict, files: Iterable[str], whole: bool) 
     """Whether the import that `config` describes has been made in `workdir`.
 
     Args:
-      workdir: the folder.
       config: of an import stage.
       files: its keys that name a file. Where the files lie does not matter, their content does.
       whole: whether `workdir` holds a whole model or dataset.
 
     Raises:
-      UserError: the folder holds a run or dataset of another origin, or another import that came to its end.
+      UserError: the folder holds a run or dataset of another origin, or another import that has ended.
     """
     path = workdir / FILE
     if not path.exists():

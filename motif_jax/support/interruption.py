@@ -1,6 +1,6 @@
 """Stops on request: finish the step, save, exit with a code that means "start me again".
 
-`Interruption` is for stages that continue where they were. What else a Ctrl-C may hit ends on the spot with one line
+`Interruption` is for stages that can save. Outside of it, Ctrl-C ends the process at once with one line
 (`leave_at_interrupt`).
 """
 
@@ -22,11 +22,11 @@ INTERRUPTED = "error: interrupted before the end; start it again with the same c
 
 
 class StoppedError(Exception):
-    """A start was interrupted before it began; the next start continues with what is left of it."""
+    """A stop was requested before the work was done; the next start continues."""
 
 
 def never() -> bool:
-    """Says that nobody asks to stop."""
+    """False: the `stopped` of callers that never stop."""
     return False
 
 
@@ -37,7 +37,7 @@ class Interruption:
     SIGINT raises KeyboardInterrupt. Use it in the main thread, as Python's signal handlers demand.
 
     Args:
-      quiet: says nothing, for a caller that has to restore a screen first. SIGHUP, of a terminal that is closed, is a request, too.
+      quiet: prints nothing, for a caller that has to restore a screen first; SIGHUP (a closed terminal) counts, too.
     """
 
     SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)

@@ -55,9 +55,9 @@ def _locked(file: IO[str]) -> bool:
 def FolderLock(
     folder: str | os.PathLike[str], name: str = ".lock", patience: float | None = None
 ) -> Iterator[None]:
-    """Holds `folder` for this process; the system lets go of it however the process ends.
+    """Holds `folder` for this process; the system unlocks it however the process ends.
 
-    Another holder is waited for `patience` seconds; None: as Slurm's restarts need.
+    Waits `patience` seconds for another holder; None: as long as Slurm's restarts need.
 
     Raises:
       UserError: another process holds it (its host and process id are named), it cannot be made or locked, or, at the end of a

@@ -1,4 +1,4 @@
-"""One line of error where Python or JAX is refused memory: what happened, and what to make smaller."""
+"""Explains refused memory in one line: what Python or JAX was refused, and what to make smaller."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def explained(what: str, config: ConfigDict) -> str:
-    """The line for people: `what` was refused, and which keys of `config` make the stage smaller."""
+    """The line for the user: `what` was refused, and which keys of `config` make the stage smaller."""
     from motif_jax.support.config import dotted, has
 
     values = {key: dotted(config, key) for key in _GROWS_WITH if has(config, key)}

@@ -117,7 +117,7 @@ class _Events:
     def __init__(self, folder: Path, purge_step: int | None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}"
-        # What a start before wrote within the same second stays.
+        # Keeps the file of an earlier start within the same second.
         number = next(n for n in itertools.count() if not (folder / f"{name}.{n}").exists())
         self._path = folder / f"{name}.{number}"
         self._writer = RecordWriter(str(self._path))

@@ -1,4 +1,4 @@
-"""What every training does with a step that is not finite: the config's policy, and the batch kept for inspection."""
+"""Handles a step that is not finite: reads the config's policy, and writes the batch for inspection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOLDER = "nonfinite"
 
 
 def most_skips(config: ConfigDict) -> int:
-    """How many steps of a run may be left out before it ends."""
+    """How many steps a run may skip before it ends."""
     return config.nonfinite.most_skips if config.nonfinite.policy == "skip" else 0
 
 
@@ -32,7 +32,7 @@ def write_batch(workdir: str | os.PathLike[str], step: int, arrays: Mapping[str,
     Args:
       workdir: the run folder.
       step: the update's number, from 0.
-      arrays: what it was computed from and what came out, by name.
+      arrays: name -> inputs and results of the step.
     """
     path = path_of(workdir, step)
     buffer = io.BytesIO()

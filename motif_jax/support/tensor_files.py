@@ -16,6 +16,6 @@ def save(
     path: str | os.PathLike[str],
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Writes contiguous `tensors` by name; what the library writes (0.8) nobody else could read."""
+    """Writes contiguous `tensors` by name; the library (0.8) writes files that only their owner can read."""
     save_file(dict(tensors), path, None if metadata is None else dict(metadata))
     share(path)

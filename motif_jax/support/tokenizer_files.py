@@ -31,10 +31,10 @@ def read(path: str | os.PathLike[str]) -> Tokenizer:
 
 @contextlib.contextmanager
 def working(source: str) -> Iterator[None]:
-    """Raises UserError where the tokenizer `source` panics in the block, as a regular expression does that backtracks without end."""
+    """Raises UserError where the tokenizer `source` panics in the block, as on a regular expression that backtracks forever."""
     try:
         yield
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # of the compiled library, which does not export it
+        if type(error).__name__ != "PanicException":  # the compiled library does not export its class
             raise
         raise UserError(f"{source} cannot be used: one of its regular expressions fails ({error})") from None
