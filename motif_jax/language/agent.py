@@ -1,6 +1,6 @@
 """A language model as an agent: it reads a prompt, scores the actions' words, and has a value (Carta et al. 2023, GLAM).
 
-All of the model is learned, or low-rank additions to a frozen base in whatever precision (`config.lora`).
+Training changes the whole model, or low-rank additions to a frozen base of any precision (`config.lora`).
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ TOKENS, CANDIDATES = "tokens", "candidates"
 SCORE, ACTIONS = "score", "actions"
 POLICIES = (SCORE, ACTIONS)
 DTYPES = ("float32", "bfloat16")
-# Round what the tokenizer's special tokens stand; `compat.glam_end_token`: round the candidates too.
+# Which texts get the tokenizer's special tokens; with `compat.glam_end_token` the candidates get them too.
 PROMPT, NOWHERE = "prompt", "nowhere"
 _SWITCHES = {"glam_raw_logit_score": RAW_LOGIT, "glam_scaled_probability_score": SCALED_PROBABILITY}
 _EMBEDDINGS = ("embed", "shared")
 
 
 def check(config: ConfigDict) -> None:
-    """Checks the values of a `config.network` whose kind is 'language', of `config.lora`, and the switches of its scores.
+    """Checks a `config.network` of kind 'language', `config.lora`, and the switches of the scores.
 
     Raises:
-      UserError: a value is not allowed; says the key and what is.
+      UserError: a value is not allowed; the message names the key and the allowed values.
     """
     widths = tuple(config.network.head_widths)
     checks.require(bool(widths), "network.head_widths", widths, "whole numbers above 0, such as (1024, 1024)")
@@ -60,10 +60,10 @@ def check(config: ConfigDict) -> None:
 
 
 def form_of(config: ConfigDict) -> str:
-    """The form of the score that `config.network.score` names, or a switch of `config.compat`.
+    """The form of the score, from `config.network.score` or a switch of `config.compat`.
 
     Raises:
-      UserError: they name different ones.
+      UserError: the two disagree.
     """
     named = [(switch, form) for switch, form in _SWITCHES.items() if config.compat.get(switch)]
     score = config.network.score
@@ -78,20 +78,18 @@ def form_of(config: ConfigDict) -> str:
 class LanguageAgent:
     """Implements `networks.policy.PolicyNetwork`.
 
-    The logits of the policy are scores of the actions' words after the prompt, or those of a head on the same state that the
-    value is read from: the one from which a candidate's first token is predicted.
+    The policy's logits are scores of the actions' words after the prompt, or outputs of a head. Value and action head read the
+    state that predicts a candidate's first token.
 
     Attributes:
-      spec: of the environment, which shows `tokens` int32 [L], -1 behind the prompt. Where it shows `candidates` int32 [A, S], -1
-        behind each, these are the actions of that prompt; those without a token are not there.
-      model: the network.
+      spec: the observation has `tokens` int32 [L], -1 behind the prompt. It may have `candidates` int32 [A, S], -1 behind each:
+        the actions of that prompt; a row without tokens is no action.
       heads: 'value', and 'actions' where the policy is a head.
       candidates: tokens of the actions of all prompts; None where each prompt has its own.
-      form, by_length, pad_plus_one: of the scores, see `candidate_scores`.
-      source: folder of the model's weights; None: fresh ones.
-      keep_embedding: of a fresh model, whether the embeddings are those of the folder all the same.
-      dropout: whether the model leaves out what its config says, in acting and in learning (`compat.glam_untrained_dropout`).
-      adaptation: what is learned of the model.
+      form, by_length, pad_plus_one: see `candidate_scores`.
+      source: folder of the model's weights; None: fresh weights.
+      keep_embedding: folder whose embeddings a fresh model gets; None: fresh embeddings.
+      dropout: whether dropout is on, in acting and in learning (`compat.glam_untrained_dropout`).
     """
 
     spec: EnvironmentSpec
@@ -111,7 +109,7 @@ class LanguageAgent:
         return (TOKENS,) if self.candidates is not None else (TOKENS, CANDIDATES)
 
     def init(self, key: jax.Array) -> Any:
-        """Returns what is learned, float32: fresh 'heads', and the parameters 'model' of the network or 'additions' to it."""
+        """Trained parameters, float32: fresh 'heads', and 'model' or low-rank 'additions' to it."""
         model_key, head_key = jax.random.split(key)
         heads = self.heads.init(head_key)
         if self.adaptation.spec is not None:
@@ -126,7 +124,7 @@ class LanguageAgent:
         return {"model": params, "heads": heads}
 
     def frozen(self) -> dict[str, Any]:
-        """What is read and never learned: nothing, or the base of low-rank additions, numpy arrays."""
+        """The frozen base of low-rank additions, numpy arrays; empty without additions."""
         if self.adaptation.spec is None:
             return {}
         assert self.source is not None
@@ -137,17 +135,17 @@ class LanguageAgent:
         return params
 
     def cropped(self, observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """Prompts without the padding that all of them have behind them, up to a length of few (`tokens.bucket`)."""
+        """See `cropped_prompts`."""
         return cropped_prompts(observation)
 
     def initial_state(self, batch_size: int) -> Any:
-        """No state: what came before stands in the prompt. An array of nothing, int32 [batch_size, 0]."""
+        """An empty array, int32 [batch_size, 0]: the prompt holds the history."""
         return jnp.zeros((batch_size, 0), jnp.int32)
 
     def apply(
         self, params: Any, observation: Mapping[str, jax.Array], state: Any, first: jax.Array
     ) -> tuple[jax.Array, jax.Array, Any]:
-        """See `PolicyNetwork.apply`; `params` is what is learned and what is frozen, as one."""
+        """See `PolicyNetwork.apply`; `params` has the trained and the frozen parameters in one dict."""
         rows = {name: observation[name].reshape(-1, *observation[name].shape[2:]) for name in self.fields}
         chex.assert_rank([observation[TOKENS], first], [3, 2])
         logits, value = self.rows(params, rows[TOKENS], rows.get(CANDIDATES))
@@ -162,7 +160,7 @@ class LanguageAgent:
         """
         valid = tokens >= 0
         prompt = jnp.maximum(tokens, 0)
-        # A row of nothing, as programs are compiled with, reads one token.
+        # An empty row, as in compilation, reads one token.
         valid = valid.at[:, 0].set(True)
         model = self.model.with_dropout(_dropout_key(params, tokens)) if self.dropout else self.model
         with contextlib.ExitStack() as stack:
@@ -188,7 +186,7 @@ class LanguageAgent:
 
 
 def cropped_prompts(observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-    """Fields whose `tokens` are no longer than the longest prompt in them, up to a length of few (`tokens.bucket`)."""
+    """Cuts the `tokens` behind the longest prompt, to one of a few lengths (`tokens.bucket`) so that few programs are compiled."""
     tokens = observation[TOKENS]
     there = np.flatnonzero((tokens >= 0).reshape(-1, tokens.shape[-1]).any(axis=0))
     longest = int(there[-1]) + 1 if len(there) else 1
@@ -196,7 +194,7 @@ def cropped_prompts(observation: Mapping[str, np.ndarray]) -> Mapping[str, np.nd
 
 
 def _opening_states(model: LanguageModel, params: Any, prompt: jax.Array, valid: jax.Array) -> jax.Array:
-    """The states [N, D] from which the first token of any candidate would be predicted."""
+    """The states [N, D] that predict a candidate's first token."""
     states, context = model.prefill(params, prompt, valid)
     if not model.config.encoder_layers:
         return scoring.last_state(states, valid).after
@@ -205,9 +203,9 @@ def _opening_states(model: LanguageModel, params: Any, prompt: jax.Array, valid:
 
 
 def _dropout_key(params: Any, tokens: jax.Array) -> jax.Array:
-    """The key of what one call leaves out: other rows and other parameters draw again, the same ones again the same.
+    """The dropout key of one call, a hash of rows and parameters.
 
-    A policy has no random numbers of its own, and with a key made so a run that is resumed leaves out what it would have.
+    `PolicyNetwork.apply` receives no key, and a resumed run draws the same masks again.
     """
     places = jnp.arange(1, tokens.size + 1, dtype=jnp.uint32) * jnp.uint32(2654435761)
     seen = jnp.sum((tokens.reshape(-1).astype(jnp.uint32) + 1) * places, dtype=jnp.uint32)
@@ -217,10 +215,10 @@ def _dropout_key(params: Any, tokens: jax.Array) -> jax.Array:
 
 
 def make(config: ConfigDict, spec: EnvironmentSpec) -> LanguageAgent:
-    """Builds the agent of a config (its `network`, `lora` and `compat`) for an environment; reads no weights.
+    """Builds the agent from a config's `network`, `lora` and `compat`; reads no weights.
 
     Raises:
-      UserError: the model's folder lacks something, or its candidates or prompts do not fit it.
+      UserError: the model's folder lacks a file, or candidates or prompts do not fit the model.
     """
     chosen = config.network
     if TOKENS not in spec.observation:
@@ -276,18 +274,13 @@ def _candidate_rows(
 
 
 def _adaptation(config: ConfigDict, model: LanguageModel) -> finetune_params.Adaptation:
-    """What `config.lora` says is learned.
-
-    Raises:
-      UserError: a pattern without a match, or a base that cannot be quantised.
-    """
-    # Nothing is computed: hosts are joined only after this, before the first computation.
+    # Shapes only: hosts join after this, and jax must not compute before they do.
     finetune_params.check(config, jax.eval_shape(lambda: model.init(jax.random.key(0))))
     return finetune_params.Adaptation(model, finetune_params.spec_of(config), config.base)
 
 
 def _with_embeddings(params: Any, found: Any) -> Any:
-    """`params` with every tensor whose name holds one of `_EMBEDDINGS` in the place of the fresh one."""
+    """`params` with the tensors of `found` whose names hold one of `_EMBEDDINGS`."""
 
     def take(path: Any, fresh: jax.Array, kept: np.ndarray) -> jax.Array:
         names = "/".join(str(entry.key) for entry in path)

@@ -1,7 +1,7 @@
-"""Attention over keys and values that several continuations of one prompt share, and over their own.
+"""Attention of several continuations of a prompt to its keys and values, which they share, and to their own.
 
-Everything here has three leading axes: rows [B], continuations of each row [N], and tokens [S]. Keys that all continuations
-of a row share have no axis N: they are computed and kept once, in the forward pass and in the gradient.
+Arrays have three leading axes: rows [B], continuations of each row [N], and tokens [S]. Shared keys have no axis N: they are
+computed and kept once, in the forward pass and in the gradient.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from motif_jax.language.config import Rotary
 
-# Added to the score of a key that must not be looked at; finite, so that a row without any key has no NaN.
+# Added to the scores of masked keys; finite, so that a row without any key has no NaN.
 MASKED = -1e9
 
 
@@ -25,7 +25,7 @@ class Keys(NamedTuple):
     Attributes:
       keys, values: [B, G, K, D] where a row's continuations share them, else [B, N, G, K, D]; G is the number of
         key-value heads. Heads stand before tokens: each head's keys are one matrix, which is multiplied as it lies.
-      bias: float32, added to the scores: broadcasts to [B, N, H, S, K].
+      bias: float32, added to the scores; broadcasts to [B, N, H, S, K].
     """
 
     keys: jax.Array
@@ -44,13 +44,12 @@ def attend(
     scale: float,
     drop: Callable[[jax.Array], jax.Array] = lambda weights: weights,
 ) -> jax.Array:
-    """Attention of queries over all segments together, one softmax, computed in float32.
+    """Attention of queries over all segments together, with one softmax in float32.
 
     Args:
       query: [B, N, S, H, D]; H is a multiple of the segments' G.
-      segments: what they look at.
-      scale: the scores are multiplied by it.
-      drop: leaves some of the weights [B, N, G, H / G, S, K of all segments] out.
+      scale: factor of the scores.
+      drop: dropout of the weights [B, N, G, H / G, S, K of all segments].
 
     Returns:
       [B, N, S, H, D] in the dtype of `query`.
@@ -95,16 +94,7 @@ def causal(length: int) -> jax.Array:
 
 
 def rotate(x: jax.Array, positions: jax.Array, rotary: Rotary) -> jax.Array:
-    """Rotary positions of queries or keys (Su et al. 2021, in the halves' order of Llama).
-
-    Args:
-      x: [B, N, S, H, D].
-      positions: int32 [B, N, S].
-      rotary: wavelengths and their scaling.
-
-    Returns:
-      The same shape and dtype.
-    """
+    """Applies rotary positions int32 [B, N, S] to `x` [B, N, S, H, D] (Su et al. 2021; halves in Llama's order)."""
     half = x.shape[-1] // 2
     angles = positions[..., None, None].astype(jnp.float32) * rotary_frequencies(rotary, x.shape[-1])
     sine, cosine = jnp.sin(angles), jnp.cos(angles)
@@ -114,12 +104,12 @@ def rotate(x: jax.Array, positions: jax.Array, rotary: Rotary) -> jax.Array:
 
 
 def rotary_frequencies(rotary: Rotary, width: int) -> jax.Array:
-    """Angles a position, float32 [width / 2]."""
+    """Radians per position, float32 [width / 2]."""
     frequencies = rotary.theta ** -(jnp.arange(0, width, 2, dtype=jnp.float32) / width)
     if rotary.kind == "linear":
         return frequencies / rotary.factor
     if rotary.kind == "llama3":
-        # Long waves are stretched, short ones kept, those between mixed.
+        # Long waves are stretched, short ones kept, those in between interpolated.
         turns = rotary.original_length * frequencies / (2 * jnp.pi)
         low, high = rotary.low_frequency_factor, rotary.high_frequency_factor
         kept = jnp.clip((turns - low) / (high - low), 0.0, 1.0)
@@ -133,10 +123,10 @@ def relative_buckets(
     """Buckets of the distances from queries to keys (Raffel et al. 2020, section 2.1): exact when near, then logarithmic.
 
     Args:
-      query: int32 [S], places of the queries.
-      key: int32 [K].
-      buckets, distance: how many buckets, and from which distance on all fall into the last.
-      both_ways: whether keys behind the query have buckets of their own (encoders).
+      query, key: int32 [S] and [K], positions.
+      buckets: their number.
+      distance: from here on all keys fall into the last bucket.
+      both_ways: keys behind the query have buckets of their own (encoders).
 
     Returns:
       int32 [S, K] in [0, buckets).

@@ -1,10 +1,10 @@
 """Beam search in one compiled loop, by the rules of ILQL or of transformers.
 
-ILQL's: a beam that has ended stays among the K, its probability unchanged.
+ILQL: a beam that has ended stays among the K, its probability unchanged.
 
-Those of transformers' `generate` (`apart`): of (1 + stops) K candidates, at least 2 K, the best K without a stop token continue. A
-candidate that ends is kept, with its log-probability divided by its length, if it is among the best K. The search of a row stops when
-no running beam can still beat the worst kept one.
+transformers' `generate` (`apart`): of (1 + stops) K candidates, at least 2 K, the best K without a stop token continue. A candidate
+that ends is kept if it is among the best K; its score is its log-probability divided by its length. The search of a row stops when
+no running beam can beat the worst kept one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Beams(NamedTuple):
       tokens: int32 [B, K, M], padded behind the end.
       valid: bool [B, K, M].
       scores: float32 [B, K], log-probability; with `apart` divided by the length.
-      carry: the step's; with `apart` that of the beams that still ran.
+      carry: of the step; with `apart` that of the beams that had not ended.
     """
 
     tokens: jax.Array
@@ -67,12 +67,11 @@ def search(
 
     Args:
       step: see `generation.Step`.
-      reorder: (carry, int32 [B, K]) -> the carry with beam index[b, k] in the place of the k-th.
-      carry: of the step, behind the prompts.
+      reorder: (carry, index int32 [B, K]) -> the carry whose k-th beam is beam index[b, k].
+      carry: of the step, after the prompts.
       logits: [B, K, V] of the first tokens, the same for the beams of a row.
-      limits: where a beam ends.
-      pad: stands behind the end.
-      ended: bool [B, K], whole rows for which nothing is searched; None: none.
+      pad: the token behind the end.
+      ended: bool [B, K], True for whole rows without a search; None: all are searched.
       apart: by the rules of transformers.
     """
     chex.assert_rank(logits, 3)
@@ -130,7 +129,7 @@ def search(
 
 
 def _best(a: _Texts, b: _Texts) -> _Texts:
-    """As many of both as `a` has, best first."""
+    """The best of both, as many as `a` has, best first."""
     tokens, length, scores = (jnp.concatenate(leaves, axis=1) for leaves in zip(a, b, strict=True))
     scores, index = jax.lax.top_k(scores, a.scores.shape[1])
     return _Texts(taken(tokens, index, 1), taken(length, index, 1), scores)

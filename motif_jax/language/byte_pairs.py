@@ -1,7 +1,7 @@
-"""Byte-pair tokenizers made from texts (Sennrich et al. 2016, on bytes as GPT-2 has them): whatever is written has tokens.
+"""Trains byte-pair tokenizers (Sennrich et al. 2016, on bytes as in GPT-2, so that any text has tokens).
 
-Merges stay inside words, or, for `phrases`, run over words up to the end of a sentence or line, or of what a regular expression says: what
-is said again and again becomes one token, and a game of few sentences few tokens long.
+Merges stay inside words, or, with `phrases`, inside the matches of a regular expression, such as sentences: a frequent sentence becomes
+one token.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from motif_jax.support.files import atomic_write_json, atomic_write_text
 
 SENTINELS = 100
 BYTES = 256
-# A sentence or a line, with what divides it from the next.
+# A sentence or a line, with the punctuation and blanks at its end.
 SENTENCES = r"[^\n.!?]*(?:[.!?]+[ \n]*|\n+|$)"
 _LONGEST_PHRASE = 64
 _LONGEST_WORD = 1000
 
 
 class Specials(NamedTuple):
-    """Tokens that no text has, by their texts; they have the first numbers, in the order of `all`."""
+    """Special tokens by their texts; they have the first numbers, in the order of `all`."""
 
     start: str
     pad: str
@@ -35,17 +35,16 @@ class Specials(NamedTuple):
 
     @property
     def all(self) -> list[str]:
-        """Each once."""
         return list(dict.fromkeys((self.start, self.pad, self.end, *self.others)))
 
     @property
     def numbers(self) -> dict[str, int]:
-        """Numbers of `start`, `pad` and `end` in a tokenizer that is trained with them."""
+        """Numbers of `start`, `pad` and `end` in a tokenizer trained with them."""
         return {name: self.all.index(getattr(self, name)) for name in ("start", "pad", "end")}
 
 
 def specials(architecture: str) -> Specials:
-    """Those of an architecture."""
+    """The special tokens of an architecture."""
     if architecture == "t5":
         more = ("<unk>", *(f"<extra_id_{number}>" for number in range(SENTINELS)))
         return Specials("<pad>", "<pad>", "</s>", more)
@@ -55,12 +54,12 @@ def specials(architecture: str) -> Specials:
 
 
 def smallest(architecture: str) -> int:
-    """Tokens without any merge."""
+    """The size of a vocabulary without merges."""
     return BYTES + len(specials(architecture).all)
 
 
 def _short_words(texts: Iterable[str]) -> Iterator[str]:
-    """`texts`, in pieces those with a word or a blank so long that the trainer, quadratic in its length, would not end."""
+    """Cuts texts with very long words or blanks: the trainer is quadratic in their length."""
     for text in texts:
         long = re.search(rf"\S{{{_LONGEST_WORD}}}|\s{{{_LONGEST_WORD}}}", text)
         length = _LONGEST_WORD if long else max(1, len(text))
@@ -76,16 +75,16 @@ def check_phrase(pattern: str) -> None:
 
 
 def train(texts: Iterable[str], architecture: str, vocab_size: int, phrases: str = "") -> Tokenizer:
-    """A tokenizer of at most `vocab_size` tokens (fewer where the texts have no more pairs), the same for the same texts.
+    """Trains a tokenizer of at most `vocab_size` tokens; the same texts give the same tokenizer.
 
     Args:
-      texts: that it is made of.
-      architecture: of its special tokens.
-      vocab_size: tokens at most.
-      phrases: a regular expression of the pieces that merges stay inside, such as `SENTENCES`; '' for words.
+      texts: to train on.
+      architecture: its special tokens are taken.
+      vocab_size: most tokens; fewer where the texts have no more pairs.
+      phrases: regular expression of the pieces that merges stay inside, such as `SENTENCES`; '' for words.
 
     Raises:
-      UserError: fewer tokens than there are bytes and special tokens.
+      UserError: `vocab_size` is below the number of bytes and special tokens.
     """
     least, named = smallest(architecture), specials(architecture)
     if vocab_size < least:
@@ -113,7 +112,7 @@ def train(texts: Iterable[str], architecture: str, vocab_size: int, phrases: str
 
 
 def save(folder: Path, tokenizer: Tokenizer, architecture: str) -> None:
-    """Writes tokenizer.json, and tokenizer_config.json as transformers' AutoTokenizer wants it; the former last."""
+    """Writes tokenizer_config.json, which transformers' AutoTokenizer reads, and then tokenizer.json."""
     named = specials(architecture)
     described = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
     described |= {"bos_token": named.start, "pad_token": named.pad, "eos_token": named.end}

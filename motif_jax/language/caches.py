@@ -1,4 +1,4 @@
-"""Caches between turns: candidates branch from a row's text, and the chosen one becomes part of it."""
+"""Changes to caches between turns: candidates branch from a row's text, and the chosen one becomes part of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from motif_jax.language.model import Cache, EncodedPrompt
 
 
 def taken(leaf: jax.Array, index: jax.Array, axis: int) -> jax.Array:
-    """`leaf` with `index` int32 [B, M] taken along `axis`, before which stands B."""
+    """Takes `index` int32 [B, M] along `axis` of `leaf`; axis - 1 is B."""
     lead = (1,) * (axis - 1)
     return jnp.take_along_axis(
         leaf, index.reshape(*lead, *index.shape, *[1] * (leaf.ndim - axis - 1)), axis=axis
@@ -18,7 +18,7 @@ def taken(leaf: jax.Array, index: jax.Array, axis: int) -> jax.Array:
 
 
 def picked(cache: Cache, index: jax.Array) -> Cache:
-    """The cache with continuation `index[b, n]` (int32 [B, M]) in the place of the n-th, as beams need it."""
+    """The cache whose n-th continuation is continuation `index[b, n]` of `cache`; `index` int32 [B, M]."""
     keys, valid, written = jax.tree.map(
         lambda leaf: taken(leaf, index, 1), (cache.keys, cache.valid, cache.written)
     )
@@ -26,7 +26,7 @@ def picked(cache: Cache, index: jax.Array) -> Cache:
 
 
 def beside(a: Cache, b: Cache) -> Cache:
-    """Continuations of two caches of the same rows as one; the slot is the later's."""
+    """Joins the continuations of two caches of the same rows; `slot` is that of `b`."""
     keys, valid, written = jax.tree.map(
         lambda x, y: jnp.concatenate([x, y], axis=1),
         (a.keys, a.valid, a.written),
@@ -36,14 +36,14 @@ def beside(a: Cache, b: Cache) -> Cache:
 
 
 def as_prompt(cache: Cache) -> EncodedPrompt:
-    """A row's text as what its candidates share."""
+    """Turns each row's text into the prompt of its candidates."""
     return EncodedPrompt(
         jax.tree.map(lambda leaf: leaf[:, 0], cache.keys), cache.valid[:, 0], cache.written[:, 0]
     )
 
 
 def grown(cache: Cache, more: Cache) -> Cache:
-    """A cache with the slots of another one, of the same rows, behind what is in it."""
+    """Appends the slots of `more`, a cache of the same rows."""
 
     def put(old: jax.Array, new: jax.Array) -> jax.Array:
         return jax.lax.dynamic_update_slice(old, new, (0, 0, 0, cache.slot, 0))
@@ -57,20 +57,20 @@ def grown(cache: Cache, more: Cache) -> Cache:
 
 
 def shortened(cache: Cache, keep: jax.Array) -> Cache:
-    """A cache of the first `keep` int32 [B] tokens of each row."""
+    """Keeps the first `keep` int32 [B] tokens of each row."""
     order = jnp.cumsum(cache.valid, axis=2)
     valid = cache.valid & (order <= keep[:, None, None])
     return cache._replace(valid=valid, written=jnp.minimum(cache.written, keep[:, None]))
 
 
 def rows_of(cache: Cache, places: jax.Array) -> Cache:
-    """A cache with the rows `places`."""
+    """Takes the rows `places`."""
     keys, valid, written = jax.tree.map(lambda leaf: leaf[places], (cache.keys, cache.valid, cache.written))
     return Cache(keys, valid, cache.slot, written)
 
 
 def squeezed(cache: Cache, capacity: int) -> Cache:
-    """The cache without the padding between its tokens, with `capacity` slots."""
+    """Removes the padding between tokens; the result has `capacity` slots."""
     order = jnp.argsort(~cache.valid, axis=2, stable=True)
 
     def move(leaf: jax.Array, axis: int) -> jax.Array:

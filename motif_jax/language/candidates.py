@@ -1,4 +1,4 @@
-"""Several ways to continue with each text, with their log-probabilities and the mean of all states up to their ends."""
+"""Draws several continuations of each text, with their log-probabilities and the mean of all states up to their ends."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class WrittenCandidates(NamedTuple):
 
     Attributes:
       tokens: int32 [B, N, M].
-      valid: bool [B, N, M], up to and with the token that ends one.
-      log_probs: float32 [B, N], under what they were drawn from.
-      means: float32 [B, N, D], of the states after the last norm of all tokens, the text's and the continuation's.
-      counts: int32 [B, N], of those tokens.
+      valid: bool [B, N, M], True up to and with the stop token.
+      log_probs: float32 [B, N], under the filtered logits.
+      means: float32 [B, N, D], mean state after the last norm over the tokens of text and continuation.
+      counts: int32 [B, N], number of those tokens.
     """
 
     tokens: jax.Array
@@ -44,16 +44,13 @@ def write(
     sampling: Sampling,
     pad: int,
 ) -> WrittenCandidates:
-    """Draws continuations of texts.
+    """Draws continuations of texts by a decoder.
 
     Args:
-      model, params: of a decoder.
       tokens: int32 [B, T].
       valid: bool [B, T], False for padding.
-      keys: [B, N], of each continuation.
-      limits: where one ends.
-      sampling: how tokens are drawn; `pad` never is.
-      pad: the token of padding.
+      keys: [B, N], one for each continuation.
+      pad: the token of padding, which is never drawn.
     """
     chex.assert_rank(keys, 2)
     states, prompt = model.prefill(params, tokens, valid)

@@ -1,7 +1,7 @@
-"""Applies functions to rows in chunks, so that wide results are never whole in memory.
+"""Applies functions to rows in chunks, so that memory never holds all logits of a batch.
 
-The logits of a batch are [tokens, vocabulary]: 8 texts of 2,048 tokens and 128,256 entries are 8 GB in float32, and as much again in the
-gradient. In chunks of 1,024 tokens they are 0.5 GB, computed again in the backward pass.
+Logits are [tokens, vocabulary]: 8 texts of 2,048 tokens with 128,256 entries take 8 GB in float32, and as much again in the gradient.
+A chunk of 1,024 tokens takes 0.5 GB; the backward pass computes it again.
 """
 
 from __future__ import annotations
@@ -21,13 +21,9 @@ def in_chunks(function: Callable[..., Any], rows: Any, chunk: int | None) -> Any
     """Computes `function(rows)` a chunk at a time; the backward pass computes each chunk again.
 
     Args:
-      function: from a tree of arrays [R, ...] to a tree of arrays [R, ...], each row by itself. What else it needs, parameters too, it
-        may close over: they get their gradients.
-      rows: the tree.
-      chunk: rows at a time; None: all of them at once, and nothing is computed again.
-
-    Returns:
-      What `function(rows)` gives.
+      function: from a tree of arrays [R, ...] to a tree of arrays [R, ...], row by row. Parameters that it closes over get gradients.
+      rows: arrays [R, ...].
+      chunk: rows at a time; None: all at once, and nothing is computed again.
     """
     leaves = jax.tree.leaves(rows)
     chex.assert_equal_shape_prefix(leaves, 1)
@@ -37,7 +33,7 @@ def in_chunks(function: Callable[..., Any], rows: Any, chunk: int | None) -> Any
     parts = -(-count // chunk)
 
     def split(leaf: jax.Array) -> jax.Array:
-        # What fills the last chunk up is a row that is there: nothing can come of it that does not come of that.
+        # A row that exists fills up the last chunk, so that no NaN can come of the padding alone.
         filled = jnp.concatenate(
             [leaf, jnp.broadcast_to(leaf[-1:], (parts * chunk - count, *leaf.shape[1:]))]
         )
@@ -50,16 +46,14 @@ def in_chunks(function: Callable[..., Any], rows: Any, chunk: int | None) -> Any
 def log_probs(
     model: LanguageModel, params: Any, states: jax.Array, tokens: jax.Array, chunk: int | None = None
 ) -> jax.Array:
-    """Log-probabilities of tokens without the logits [..., V] of all of them being there at once.
+    """Log-probabilities float32 [...] of tokens, with the logits of one chunk at a time.
 
     Args:
-      model, params: of the network.
+      model: gives the logits.
+      params: of the model.
       states: [..., D] after the last norm, each before its token.
       tokens: int32 [...].
       chunk: tokens at a time, see `in_chunks`.
-
-    Returns:
-      float32 [...].
     """
     chex.assert_equal_shape_prefix([states, tokens], tokens.ndim)
 

@@ -1,7 +1,7 @@
-"""The architecture of a language model, from a checkpoint's config.json or given here.
+"""The architecture of a language model, read from a checkpoint's config.json.
 
-The architectures are those of transformers' model types t5, gpt2, llama, qwen2 and roberta. What a config asks for and these
-modules do not do (sliding windows, other rotary scalings) is refused, never ignored.
+Architectures are transformers' model types t5, gpt2, llama, qwen2 and roberta. A config with an unsupported feature (sliding
+windows, other rotary scalings) is refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from motif_jax.support.files import parse_json, regular_file
 FILE = "config.json"
 ARCHITECTURES = ("t5", "gpt2", "llama", "qwen2", "roberta")
 ACTIVATIONS = ("relu", "gelu", "gelu_new", "silu")
-# Larger than of any model that there is.
+# Larger than any existing model.
 _MOST, _MOST_LAYERS = 1 << 24, 1 << 12
 _ACTIVATION_NAMES = {"gelu_pytorch_tanh": "gelu_new", "gelu_fast": "gelu_new", "swish": "silu"}
 
@@ -28,8 +28,7 @@ class Rotary:
 
     Attributes:
       theta: base of the wavelengths.
-      kind: 'default', 'linear' or 'llama3'.
-      factor, low_frequency_factor, high_frequency_factor, original_length: of the scaling.
+      kind: of the scaling, 'default', 'linear' or 'llama3'; the other fields are its parameters.
     """
 
     theta: float = 10000.0
@@ -42,13 +41,13 @@ class Rotary:
 
 @dataclasses.dataclass(frozen=True)
 class Dropout:
-    """Shares of numbers that are left out at random while training, where dropout is asked for (Srivastava et al. 2014).
+    """Dropout rates in [0, 1) (Srivastava et al. 2014).
 
     Attributes:
-      embeddings: of the embeddings that go into a stack.
-      attention: of the weights of attention.
-      outputs: of what attention and feed-forward add to the states.
-      inner: of the states inside a feed-forward layer (T5).
+      embeddings: of a stack's input.
+      attention: of the attention weights.
+      outputs: of the residual branches.
+      inner: inside a feed-forward layer (T5).
       final: of the states after the last norm (T5).
     """
 
@@ -68,21 +67,18 @@ class ModelConfig:
       vocab_size: rows of the embedding table.
       width: of the hidden states.
       layers: of the decoder, or of the encoder where there is no decoder.
-      heads, key_value_heads, head_width: of attention.
       feed_forward: width inside the feed-forward layers.
       activation: one of `ACTIVATIONS`; `gated`: whether a second projection multiplies it.
-      max_length: most positions; None where there is no table of them.
+      max_length: most positions; None without a position table.
       encoder_layers: of the encoder before a decoder (T5), 0 without one.
       tied: the output head is the embedding table.
       scaled_head: states are divided by the root of their width before the head (T5 v1.0).
-      norm_epsilon: of the norms.
       attention_bias, output_bias, feed_forward_bias: which projections have a bias (Llama and Qwen2).
       rotary: None without rotary positions.
       relative_buckets, relative_distance: of T5's relative positions.
-      dropout: what is left out while training.
-      initializer: standard deviation of fresh weights; of T5 a factor of what its shapes say.
-      pad_id, start_id: special tokens; start_id is a decoder's first token.
-      end_ids: tokens that end a text, one or several.
+      initializer: standard deviation of fresh weights; for T5 a factor of the standard deviation that follows from the shapes.
+      start_id: a decoder's first token.
+      end_ids: tokens that end a text.
     """
 
     architecture: str
@@ -114,12 +110,11 @@ class ModelConfig:
 
     @property
     def has_decoder(self) -> bool:
-        """Whether the model writes text."""
         return self.architecture != "roberta"
 
 
 def require_decoder(config: ModelConfig, does: str) -> None:
-    """Raises UserError for a model that has no decoder; `does` says what it is wanted for."""
+    """Raises UserError for a model without a decoder; `does` names the purpose."""
     if not config.has_decoder:
         raise UserError(f"a {config.architecture} model {does} no text: it has no decoder")
 
@@ -128,7 +123,7 @@ def read(folder: str | Path) -> ModelConfig:
     """Reads the config.json of a checkpoint folder.
 
     Raises:
-      UserError: no such file, an unknown architecture, or something that these modules do not do.
+      UserError: no such file, an unknown architecture, or an unsupported feature.
     """
     path = Path(folder) / FILE
     try:
@@ -158,7 +153,7 @@ def parse(values: Mapping[str, Any], source: str = "the config") -> ModelConfig:
 
 
 def _sensible(config: ModelConfig, source: str) -> ModelConfig:
-    """The config; UserError where a size is not one of any model's, before anything of that size is made."""
+    """Raises UserError for sizes that no model has, before arrays of that size are made; returns the config."""
     most = {"layers": _MOST_LAYERS, "encoder_layers": _MOST_LAYERS, "max_length": 1 << 31}
     for field in "vocab_size width layers heads key_value_heads head_width feed_forward max_length encoder_layers".split():
         size, least = getattr(config, field), int(field != "encoder_layers")
@@ -177,7 +172,7 @@ def _special(values: Mapping[str, Any], name: str, default: int) -> int:
 
 
 def _ends(values: Mapping[str, Any], default: int) -> tuple[int, ...]:
-    """The tokens that end a text: configs name one, or a list."""
+    """The tokens that end a text; configs have one, or a list."""
     found = values.get("eos_token_id")
     if found is None:
         return (default,)
@@ -197,7 +192,7 @@ def _t5(values: Mapping[str, Any], source: str) -> ModelConfig:
     name = projection.removeprefix("gated-")
     # transformers reads 'gated-gelu' as the approximation by tanh that T5 v1.1 was trained with.
     activation = "gelu_new" if gated and name == "gelu" else _activation(name, source)
-    # Before transformers 5 one key said both; since then T5 is tied unless its file has a head of its own.
+    # Before transformers 5 one key meant both; since then T5 is tied unless its file has a head of its own.
     tied = values.get("tie_word_embeddings", True)
     return ModelConfig(
         architecture="t5",

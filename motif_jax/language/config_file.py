@@ -1,4 +1,4 @@
-"""The config.json of a checkpoint folder, written as `transformers` reads it; `config.read` is the way back."""
+"""Writes a checkpoint's config.json as transformers reads it; `config.read` reads it back."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def to_values(config: ModelConfig) -> dict[str, Any]:
     """The entries of config.json for a model.
 
     Raises:
-      UserError: the model has what a config.json of its architecture has no words for; it is named.
+      UserError: config.json of this architecture cannot express the model; the message names the field.
     """
     writers = {"t5": _t5, "gpt2": _gpt2, "llama": _llama, "qwen2": _llama, "roberta": _roberta}
     values = {

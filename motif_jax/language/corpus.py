@@ -1,4 +1,4 @@
-"""Texts out of files, an item at a time, however long the files are."""
+"""Reads texts from files of any length, an item at a time."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ _DIALOGUES = ("texts", "rewards")
 
 
 class Item(NamedTuple):
-    """A text, and what stands before it that is read and not learned, if anything.
+    """A text to learn, with an optional prompt.
 
     Attributes:
-      text: of the item.
-      prompt: before it.
-      place: bytes of its file that are read with it, about.
-      parts: what the text is made of where tokens are to end where a part does; empty: of itself.
+      prompt: precedes the text; the model reads it but is not trained to predict it.
+      place: bytes that the item takes in its file, approximately.
+      parts: pieces of the text that are tokenised one by one; empty: the text is tokenised as a whole.
     """
 
     text: str
@@ -33,14 +32,14 @@ class Item(NamedTuple):
 
 
 def find(names: str, key: str = "texts") -> list[Path]:
-    """The files that are named, and those below the folders that are, sorted.
+    """The named files and the files below the named folders, sorted.
 
     Args:
-      names: files and folders, with commas between them.
+      names: files and folders, separated by commas.
       key: of the config, for errors.
 
     Raises:
-      UserError: one is not there or of another kind, or there is no text in all of them.
+      UserError: a file is missing or of another kind, or all are empty.
     """
     found: list[Path] = []
     for name in filter(None, (part.strip() for part in names.split(","))):
@@ -57,16 +56,15 @@ def find(names: str, key: str = "texts") -> list[Path]:
 
 
 def read(paths: list[Path], split: str) -> Iterator[Item]:
-    """The items of files in their order; what is nothing but space is none.
+    """The items of files in their order; blank texts are skipped.
 
     Args:
-      paths: .jsonl files of objects with `text`, and `prompt` if they like; .parquet files with such columns, or of
-        dialogues: each action is an item with what was said until the next, what was said before it is its prompt; .txt
-        and .md files.
-      split: what an item of a file of mere text is: a 'paragraph' (empty lines divide them), a 'line' or the 'file'.
+      paths: .jsonl files of objects with `text` and optionally `prompt`; .parquet files with such columns, or with dialogues,
+        see `_dialogues`; .txt and .md files.
+      split: the items of .txt and .md files: 'paragraph' (separated by empty lines), 'line' or 'file'.
 
     Raises:
-      UserError: a file or line that cannot be read.
+      UserError: a file or line cannot be read.
     """
     for path in paths:
         try:
@@ -133,9 +131,9 @@ def _parquet(path: Path) -> Iterator[Item]:
 
 
 def _dialogues(batches: Iterable[Any], share: int) -> Iterator[Item]:
-    """Items of a dialogue, one an action: the text before it, and the action with the text up to the next.
+    """One item for each action of a dialogue: text is the action and the replies up to the next, prompt is all before it.
 
-    An agent chooses between actions by themselves: in tokens that run over their ends it would never have learned to say them.
+    An action is a part of its own: no token may run over its end, since an agent scores and writes actions alone.
     """
     for batch in batches:
         for row in batch.to_pylist():

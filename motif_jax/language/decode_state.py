@@ -1,4 +1,4 @@
-"""The state of texts that are written on: keys and values in every trunk, and what heads read of them."""
+"""The decoding state of texts: keys and values in every trunk, and the states that heads read."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from motif_jax.language.stacked_trunks import StackedModels, over_trunks
 
 
 class DecodeState(NamedTuple):
-    """N continuations of each of B texts, in C trunks; a text by itself is one continuation of nothing.
+    """N continuations of each of B texts, in C trunks; a text alone is one continuation without a prompt.
 
     Attributes:
-      cache: of all trunks, of the continuations alone.
+      cache: of all trunks, for the continuations alone.
       last: float32 [C, B, N, D], the states of each last token; 0 before the first.
-      total: float32 [C, B, N, D], the sum of all tokens' states after the last norm, of the text and its continuation.
+      total: float32 [C, B, N, D], sum of the states after the last norm over the tokens of text and continuation.
     """
 
     cache: Cache
@@ -29,7 +29,7 @@ class DecodeState(NamedTuple):
 
     @classmethod
     def start(cls, models: StackedModels, params: Any, batch: int, capacity: int) -> DecodeState:
-        """B texts without a token."""
+        """`batch` empty texts with room for `capacity` tokens."""
         nothing = jnp.zeros((models.count(params), batch, 1, models.model.config.width))
         return cls(models.start(params, batch, 1, capacity), States(nothing, nothing), nothing)
 
@@ -42,7 +42,7 @@ class DecodeState(NamedTuple):
         valid: jax.Array,
         embeddings: jax.Array | None = None,
     ) -> DecodeState:
-        """With more tokens int32 [B, N, S]; see `StackedModels.extend`. Continuations without a valid one stay as they are."""
+        """Appends tokens int32 [B, N, S], see `StackedModels.extend`; a continuation without valid tokens stays as it is."""
         states, cache = models.extend(params, prompt, tokens, valid, self.cache, embeddings)
         states = States(*(leaf.astype(jnp.float32) for leaf in states))
         index = valid.shape[2] - 1 - jnp.argmax(valid[..., ::-1], axis=2)[None, ..., None, None]
@@ -56,7 +56,7 @@ class DecodeState(NamedTuple):
         return DecodeState(cache, jax.tree.map(last, states, self.last), self.total + added)
 
     def branch(self, models: StackedModels, params: Any, width: int, capacity: int) -> DecodeState:
-        """`width` continuations of each text, without a token; their prompt is `prompt`."""
+        """`width` empty continuations of each text, whose prompt is `prompt`."""
 
         def wide(leaf: jax.Array) -> jax.Array:
             return jnp.broadcast_to(leaf, (*leaf.shape[:2], width, leaf.shape[3]))
@@ -65,22 +65,22 @@ class DecodeState(NamedTuple):
         return DecodeState(cache, jax.tree.map(wide, self.last), wide(self.total))
 
     def prompt(self) -> EncodedPrompt:
-        """Texts as what their continuations share."""
+        """The texts as prompts of their continuations."""
         prompt: EncodedPrompt = over_trunks(caches.as_prompt, self.cache)
         return prompt
 
     def grow(self, chosen: DecodeState) -> DecodeState:
-        """Texts with one continuation each as a part of them."""
+        """Appends one chosen continuation to each text."""
         return chosen._replace(cache=over_trunks(caches.grown, self.cache, chosen.cache))
 
     def pick(self, index: jax.Array) -> DecodeState:
-        """With continuation `index[b, n]` (int32 [B, M]) in the place of the n-th."""
+        """Takes continuations `index` int32 [B, M] of each text."""
         take = functools.partial(caches.taken, index=index, axis=2)
         cache = over_trunks(lambda cache: caches.picked(cache, index), self.cache)
         return DecodeState(cache, jax.tree.map(take, self.last), take(self.total))
 
     def beside(self, other: DecodeState) -> DecodeState:
-        """The continuations of both, of the same texts."""
+        """Joins the continuations of two states of the same texts."""
         cache = over_trunks(caches.beside, self.cache, other.cache)
         last, total = jax.tree.map(
             lambda a, b: jnp.concatenate([a, b], axis=2), (self.last, self.total), (other.last, other.total)
@@ -88,17 +88,17 @@ class DecodeState(NamedTuple):
         return DecodeState(cache, last, total)
 
     def rows(self, places: jax.Array) -> DecodeState:
-        """These texts alone, in this order."""
+        """Takes the texts `places`."""
         cache = over_trunks(lambda cache: caches.rows_of(cache, places), self.cache)
         return DecodeState(cache, States(*(leaf[:, places] for leaf in self.last)), self.total[:, places])
 
     def shorten(self, keep: jax.Array) -> DecodeState:
-        """The first `keep` int32 [B] tokens of each text; the total of a text that loses some is 0."""
+        """Keeps the first `keep` int32 [B] tokens of each text; the total of a shortened text is 0."""
         total = jnp.where((keep[:, None] < self.cache.written)[..., None], 0.0, self.total)
         cache = over_trunks(lambda cache: caches.shortened(cache, keep), self.cache)
         return self._replace(cache=cache, total=total)
 
     def squeeze(self, capacity: int) -> DecodeState:
-        """Without the padding between tokens, with `capacity` slots."""
+        """Removes the padding between tokens; the result has `capacity` slots."""
         cache = over_trunks(lambda cache: caches.squeezed(cache, capacity), self.cache)
         return self._replace(cache=cache)

@@ -1,4 +1,4 @@
-"""Steers a policy's tokens by values (Snell et al. 2022, ILQL), a token or a whole candidate at a time."""
+"""Steers a policy by values (Snell et al. 2022, ILQL), token by token or among whole candidates."""
 
 from __future__ import annotations
 
@@ -19,22 +19,20 @@ FORMS = ("exp", "sign")
 
 @dataclasses.dataclass(frozen=True)
 class Decoding:
-    """Settings of how an action is written.
+    """Settings of decoding an action.
 
     Attributes:
-      kind: 'sample', 'greedy' (the likeliest token by the steered logits), 'beam' (the likeliest action of `width` beams by them), or
-        'rerank' (of `batches` x `width` samples the one with the best score).
-      max_tokens: of an action.
+      kind: 'sample', 'greedy' (most likely token by the steered logits), 'beam' (best of `width` beams by them), or 'rerank' (the
+        sample with the best score of `batches` x `width`).
       width: beams, or samples of a batch.
-      batches: of samples.
       temperature, top_k, top_p: of the policy's logits, before they are steered.
       advantage_weight: w.
-      advantage_clip: what is added is at most this; None: any.
+      advantage_clip: upper bound of the added term; None: no bound.
       advantage_form: 'exp': w A is added; 'sign': log w where A is above 0, else log (1 - w).
       logits, advantages: whether the policy's logits and the advantages count.
-      rerank_advantage_weight, rerank_log_prob_weight: of the sums over a candidate's tokens in its score.
-      log_prob_weight: of the policy's log-probability in the score where a candidate has one value (utterance ILQL).
-      target_return: what a decision transformer is conditioned on.
+      rerank_advantage_weight, rerank_log_prob_weight: a1 and a2 of `candidate_scores`.
+      log_prob_weight: of the policy's log-probability in `utterance_scores`.
+      target_return: the return that a decision transformer is conditioned on.
     """
 
     kind: str = "sample"
@@ -86,21 +84,20 @@ class Decoding:
 
     @property
     def sampling(self) -> Sampling:
-        """The filters of the policy's logits."""
+        """Filters of the policy's logits."""
         return Sampling(False, self.temperature, self.top_k, self.top_p)
 
     @property
     def draws(self) -> Sampling:
-        """The draw of a token from steered, filtered logits."""
+        """How a token is drawn from steered logits, which are filtered already."""
         return Sampling(greedy=self.kind == "greedy")
 
     @property
     def candidates(self) -> int:
-        """The number of an action's candidates."""
         return self.width * self.batches if self.kind == "rerank" else 1
 
     def require_vocabulary(self, size: int) -> None:
-        """Raises UserError where beams are wider than the vocabulary."""
+        """Raises UserError for more beams than tokens."""
         if self.kind == "beam" and self.width > size:
             raise UserError(
                 f"config.decode.width={self.width}: must be at most {size}, the size of the vocabulary"
@@ -123,8 +120,8 @@ class TokenOutputs(NamedTuple):
     """An agent's outputs at a state.
 
     Attributes:
-      logits: float32 [..., V], the policy's.
-      q: float32 [..., V], the smaller of both target Qs of every token; None without values.
+      logits: float32 [..., V], of the policy.
+      q: float32 [..., V], the smaller target Q of every token; None without values.
       v: float32 [...]; None without values.
     """
 
@@ -134,7 +131,7 @@ class TokenOutputs(NamedTuple):
 
 
 def perturbation(advantages: jax.Array, decoding: Decoding) -> jax.Array:
-    """The term that advantages float32 [..., V] add to logits: w A, or the log of w or 1 - w by their signs; clipped from above."""
+    """The term that advantages float32 [..., V] add to logits, see `Decoding.advantage_form`; clipped from above."""
     weight = decoding.advantage_weight
     if decoding.advantage_form == "exp":
         added = weight * advantages
@@ -145,22 +142,15 @@ def perturbation(advantages: jax.Array, decoding: Decoding) -> jax.Array:
 
 
 def without(logits: jax.Array, token: int) -> jax.Array:
-    """Logits [..., V] by which `token` is not drawn."""
+    """Logits [..., V] with `token` masked."""
     return jnp.where(jnp.arange(logits.shape[-1]) == token, IMPOSSIBLE, logits)
 
 
 def steered(outputs: TokenOutputs, decoding: Decoding, pad: int) -> jax.Array:
-    """The logits that a token is drawn from.
+    """The logits float32 [..., V] that a token is drawn from.
 
-    z / temperature, filtered by top-k and top-p, plus `perturbation` of Q - V; either part may be left out. Padding is never drawn.
-
-    Args:
-      outputs: of the states [...].
-      decoding: how.
-      pad: the token of padding.
-
-    Returns:
-      float32 [..., V].
+    They are z / temperature, filtered by top-k and top-p, plus `perturbation` of Q - V; `decoding` may turn either part off. `pad` is
+    never drawn.
     """
     logits = without(outputs.logits.astype(jnp.float32), pad)
     total = filtered(logits, decoding.sampling) if decoding.logits else without(jnp.zeros_like(logits), pad)
@@ -172,13 +162,13 @@ def steered(outputs: TokenOutputs, decoding: Decoding, pad: int) -> jax.Array:
 
 
 class TokenFacts(NamedTuple):
-    """Numbers of written tokens, all [...].
+    """Numbers of generated tokens, all [...].
 
     Attributes:
-      steered: float32, log-probability by what they were drawn from.
-      policy: float32, log-probability by the policy alone, without filters.
+      steered: float32, log-probability under the steered logits.
+      policy: float32, log-probability under the policy alone, without filters.
       q, v: float32, of the token, and of the state before it; 0 without values.
-      by_policy, by_values: int32, the tokens that the policy, or the values, alone would say.
+      by_policy, by_values: int32, the best token by the policy alone, and by the values alone.
     """
 
     steered: jax.Array
@@ -210,7 +200,7 @@ def token_facts(outputs: TokenOutputs, full: jax.Array, tokens: jax.Array, pad: 
 
 
 def candidate_scores(facts: TokenFacts, valid: jax.Array, decoding: Decoding) -> jax.Array:
-    """Scores float32 [...] of candidates whose tokens [..., M] are `valid`: a1 sum A + a2 sum log p, p being what they were drawn from."""
+    """Scores float32 [...] of candidates of tokens [..., M]: a1 sum A + a2 sum log p, with p from the steered logits."""
     chex.assert_equal_shape([facts.q, valid])
     advantages = jnp.where(valid, facts.q - facts.v, 0.0).sum(-1)
     log_probs = jnp.where(valid, facts.steered, 0.0).sum(-1)
@@ -218,17 +208,17 @@ def candidate_scores(facts: TokenFacts, valid: jax.Array, decoding: Decoding) ->
 
 
 def utterance_scores(values: jax.Array, facts: TokenFacts, valid: jax.Array, decoding: Decoding) -> jax.Array:
-    """Scores float32 [...] of candidates that have a value [...] each: it, plus `log_prob_weight` times log pi of tokens [..., M]."""
+    """Scores float32 [...] of candidates with one value [...] each: value plus `log_prob_weight` times log pi of the tokens [..., M]."""
     chex.assert_equal_shape([facts.policy, valid])
     chex.assert_shape(values, valid.shape[:-1])
     return values + decoding.log_prob_weight * jnp.where(valid, facts.policy, 0.0).sum(-1)
 
 
 def divergence(facts: TokenFacts, valid: jax.Array, decoding: Decoding) -> jax.Array:
-    """The published estimate of how far an action is from the policy, in nats, float32 [...].
+    """The published estimate of an action's divergence from the policy, nats, float32 [...].
 
-    log p - log pi of the tokens [..., M] that were drawn from p; for the best of n plus log n - (n - 1) / n. Of beams -log pi, as
-    they are no draw.
+    It is log p - log pi of the tokens [..., M], drawn from p; the best of n adds log n - (n - 1) / n. Beams are not drawn: theirs is
+    -log pi.
     """
     policy = jnp.where(valid, facts.policy, 0.0).sum(-1)
     if decoding.kind == "beam":

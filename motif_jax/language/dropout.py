@@ -1,12 +1,10 @@
-"""Dropout keys whose bits cost some ten operations a number.
+"""Dropout keys whose bits cost about ten operations a number.
 
-Bits of jax.random's own keys are a hundred operations a number, and so is every key that is made of another. XLA writes them out on CPU,
-once more in every loop that uses a mask, forwards and backwards. The keys here are hashes of 32 bits (Wellons' lowbias32, each of whose
-bits depends on all of its input), the same on every device and however an array is split. They are good enough to leave numbers out, and
-for nothing else.
+Bits of jax.random's keys cost about a hundred operations, and on CPU XLA computes them again in every loop that uses a mask. The keys here
+are 32-bit hashes (Wellons' lowbias32), the same on every device and for every split of an array. They are good enough for dropout only.
 
-On 2 cores with other work beside it a training step of a GPT-2 of 3 layers and width 96, dropout .1, batch 32 x 100 took 0.81 (0.66 to 0.94 in
-ten turns) of its time with keys of jax.random, and compiled in 0.79 and 0.85 of the time.
+On 2 busy cores a training step of a GPT-2 (3 layers, width 96, dropout .1, batch 32 x 100) took 0.81 (0.66 to 0.94 in ten turns) of its
+time with jax.random's keys; compilation took 0.79 and 0.85.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from jax.extend import random as extended
 
 
 def _mixed(x: jax.Array) -> jax.Array:
-    """A hash of uint32 numbers, one to one."""
+    """Hashes uint32 numbers, one to one."""
     x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
     x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
     return x ^ (x >> 16)
@@ -38,7 +36,7 @@ def _fold_in(words: jax.Array, data: Any) -> jax.Array:
 
 
 def _places(shape: Sequence[int]) -> jax.Array:
-    """The number of each place, uint32 of that shape."""
+    """The flat index of each element, uint32 of that shape."""
     place = jnp.zeros(shape, jnp.uint32)
     for axis in range(len(shape)):
         step = jnp.uint32(math.prod(shape[axis + 1 :]) % 2**32)
@@ -68,5 +66,5 @@ _HASH = extended.define_prng_impl(
 
 
 def key(seed: int) -> jax.Array:
-    """A key for `LanguageModel.with_dropout`, of a seed below 2^32; it folds and splits as others do."""
+    """A key for `LanguageModel.with_dropout` from a seed below 2^32; jax.random can fold and split it."""
     return jax.random.key(seed, impl=_HASH)

@@ -1,7 +1,7 @@
-"""DRRN, a baseline of GLAM: the worth of each action's words after a prompt, from two small recurrent encoders (He et al. 2016).
+"""DRRN, a baseline of GLAM: Q of each action's words after a prompt, from two small recurrent encoders (He et al. 2016).
 
-Words are embedded, a GRU reads the prompt and another one the action, and two layers give Q of both together; actions are drawn with
-probabilities proportional to exp Q. Sizes and initialisation are those of the published agent.
+One GRU reads the prompt, another the action, and two layers compute Q from both; actions are drawn with probabilities proportional to
+exp Q. Sizes and initialisation are those of the published agent.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from motif_jax.networks.layers import Dense
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
-# What is stored of a token is its number and 1, 0 behind a prompt, in two bytes where all fit.
+# A memory stores token + 1, 0 behind a prompt, in two bytes where the vocabulary fits.
 _TWO_BYTES = 1 << 16
 
 
 def check(config: ConfigDict) -> None:
-    """Checks the values of a `config.network` whose kind is 'drrn'.
+    """Checks a `config.network` of kind 'drrn'.
 
     Raises:
-      UserError: a value is not allowed; says the key and what is.
+      UserError: a value is not allowed; the message names the key and the allowed values.
     """
     name = config.algorithm.name
     checks.require(
@@ -47,10 +47,10 @@ def check(config: ConfigDict) -> None:
 
 
 def tokenizer_file(config: ConfigDict) -> Path:
-    """The file that `config.network.tokenizer` names, by the name that it has there: the hub's copies are links to files of other names.
+    """The file of `config.network.tokenizer`; links stay unresolved, since the hub's copies link to files of other names.
 
     Raises:
-      UserError: there is none.
+      UserError: the file is missing.
     """
     named = config.network.tokenizer
     path = Path(named) / FILE if Path(named).is_dir() else Path(named)
@@ -63,7 +63,7 @@ class Drrn(nn.Module):
     """Q float32 [N, A] of actions int32 [A, S] after prompts int32 [N, L], -1 behind each.
 
     Attributes:
-      vocabulary: tokens that there are.
+      vocabulary: number of tokens.
       embedding: width of a token's embedding.
       hidden: width of the recurrent states and of the layer before Q.
     """
@@ -88,7 +88,7 @@ class Drrn(nn.Module):
 
 
 def _last(core: Core, table: jax.Array, rows: jax.Array) -> jax.Array:
-    """The state [N, H] behind the last token of each row, at least one."""
+    """The state [N, H] after the last token of each row; an empty row reads one token."""
     number, length = rows.shape
     start = jnp.zeros((number, core.hidden_size))
     states, _ = core(table[jnp.maximum(rows, 0).T], start, jnp.zeros((length, number), bool))
@@ -98,11 +98,10 @@ def _last(core: Core, table: jax.Array, rows: jax.Array) -> jax.Array:
 
 @dataclasses.dataclass(frozen=True)
 class DrrnAgent:
-    """Implements `networks.policy.PolicyNetwork`: the logits are Q, the value is the greatest of them.
+    """Implements `networks.policy.PolicyNetwork`: the logits are Q, the value is the largest Q.
 
     Attributes:
-      spec: of the environment, which shows `tokens` int32 [L], -1 behind the prompt.
-      module: the network.
+      spec: the observation has `tokens` int32 [L], -1 behind the prompt.
       candidates: tokens of the actions.
     """
 
@@ -132,7 +131,7 @@ class DrrnAgent:
         return cropped_prompts(observation)
 
     def initial_state(self, batch_size: int) -> Any:
-        """No state: what came before stands in the prompt. An array of nothing, int32 [batch_size, 0]."""
+        """An empty array, int32 [batch_size, 0]: the prompt holds the history."""
         return jnp.zeros((batch_size, 0), jnp.int32)
 
     def apply(
@@ -148,22 +147,22 @@ class DrrnAgent:
         return self.module.apply({"params": params}, tokens, self._actions)  # type: ignore[return-value]
 
     def stored(self, observation: Mapping[str, jax.Array]) -> jax.Array:
-        """What a memory keeps of observations [..., l]: unsigned integers [..., L], the whole length, 0 behind each prompt."""
+        """Packs observations [..., l] for a memory: unsigned integers [..., L], padded to the full length, 0 behind each prompt."""
         tokens = observation[TOKENS]
         room = self.spec.observation[TOKENS].shape[0] - tokens.shape[-1]
         filled = jnp.pad(tokens, [(0, 0)] * (tokens.ndim - 1) + [(0, room)], constant_values=-1)
         return (filled + 1).astype(jnp.uint16 if self.module.vocabulary < _TWO_BYTES else jnp.uint32)
 
     def shown(self, stored: jax.Array) -> jax.Array:
-        """Tokens int32 [..., L] of what `stored` has made."""
+        """Unpacks the result of `stored` to tokens int32 [..., L]."""
         return stored.astype(jnp.int32) - 1
 
 
 def make(config: ConfigDict, spec: EnvironmentSpec) -> DrrnAgent:
-    """Builds the agent of a config (its `network`) for an environment.
+    """Builds the agent from `config.network`.
 
     Raises:
-      UserError: the environment shows no tokens, or its actions have the same or none.
+      UserError: the environment shows no tokens, or an action has no tokens or those of another.
     """
     if TOKENS not in spec.observation:
         raise UserError(

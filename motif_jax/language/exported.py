@@ -1,4 +1,4 @@
-"""A trained agent as a model folder for transformers and vLLM: what `folder` writes, and the files that they read beside it."""
+"""Exports a trained agent as a model folder for transformers and vLLM."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def write(folder: Path, settings: ModelConfig, params: Any, generation: Mapping[
     """Writes the model, its generation config and its card.
 
     Args:
-      folder: is empty, or has the tokenizer.
+      folder: empty, or with a tokenizer.
       settings, params: of the network, host arrays.
-      generation: what generation_config.json says besides the special tokens.
+      generation: entries of generation_config.json besides the special tokens.
       card: the text of README.md.
 
     Raises:
-      UserError: config.json has no words for the model.
+      UserError: config.json cannot express the model.
     """
     folders.write(folder, settings, params)
     if not (folder / weights.INDEX).exists():
@@ -53,7 +53,7 @@ def write(folder: Path, settings: ModelConfig, params: Any, generation: Mapping[
 
 
 def write_tensors(path: Path, tree: Any, about: Mapping[str, Any]) -> None:
-    """Writes a tree of arrays; a tensor's name is its path with dots, the metadata's `about` the JSON of `about`."""
+    """Writes a tree of arrays; a tensor's name is its path with dots, and the metadata has `about` as JSON."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     flat = {".".join(part.key for part in place): np.ascontiguousarray(leaf) for place, leaf in leaves}
     tensor_files.save(flat, path, metadata={"about": json.dumps(about)})
@@ -77,9 +77,9 @@ def write_tokenizer_config(folder: Path, settings: ModelConfig, special: tuple[s
 
 
 def split_at_special_tokens(path: Path) -> None:
-    """Rewrites a tokenizer.json so that a text with special tokens has the tokens of its parts, as dialogues are tokenised.
+    """Rewrites a tokenizer.json so that it tokenises each part between special tokens as a text of its own, as dialogues are.
 
-    Nothing is put round a text, and a part behind a special token begins as a text does.
+    It adds no special tokens round a text.
     """
     values = parse_json(path.read_bytes(), dict)
     values |= {"post_processor": None, "padding": None, "truncation": None}
@@ -94,7 +94,7 @@ def _steps(part: dict[str, Any] | None) -> list[dict[str, Any]]:
 
 
 def opening(settings: ModelConfig, prompt: str, tags: str) -> tuple[str, str]:
-    """The front matter of a card, and how transformers and vLLM open the folder and write behind `prompt`."""
+    """The front matter of a card, and example code for transformers and vLLM that continues `prompt`."""
     pipeline, kind = (
         ("text2text-generation", "AutoModelForSeq2SeqLM")
         if settings.encoder_layers

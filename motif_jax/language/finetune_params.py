@@ -1,4 +1,4 @@
-"""Which parameters are trained: all, or low-rank additions to a base in any precision."""
+"""Chooses the trained parameters: all, or low-rank additions to a frozen base of any precision."""
 
 from __future__ import annotations
 
@@ -21,15 +21,13 @@ _BLOCKS = ("*/block_*",)
 
 
 def spec_of(config: ConfigDict) -> lora.Spec | None:
-    """The low-rank additions that a config's section `lora` asks for; None: the whole model is learned."""
+    """The low-rank additions of a config's section `lora`; None: the whole model is trained."""
     patterns = tuple(part.strip() for part in config.patterns.split(",") if part.strip())
     return lora.Spec(patterns, config.rank, config.alpha) if patterns else None
 
 
 def check(config: ConfigDict, shapes: Any) -> None:
-    """Raises UserError where a config's section `lora` does not fit a model of these shapes: patterns without a match, or a base that
-    cannot be quantised.
-    """
+    """Raises UserError where a pattern of section `lora` matches no layer of these shapes, or the base cannot be quantised."""
     spec = spec_of(config)
     if spec is not None:
         linear.matching(shapes, spec.patterns)
@@ -47,15 +45,16 @@ def check(config: ConfigDict, shapes: Any) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Adaptation:
-    """How a model is learned. What is learned and what is frozen are dicts that together have `model` (parameters, without the kernels that
-    are quantised), `kernels` (those), `additions` (low-rank) and `masked_head` (RoBERTa's).
+    """How a model is trained.
+
+    Trained and frozen parameters are dicts that together have `model` (without quantised kernels), `kernels` (the quantised ones),
+    `additions` (low-rank) and `masked_head` (RoBERTa's).
 
     Attributes:
-      model: the network.
-      spec: of the additions; None: everything is learned.
-      base: what a frozen base is kept in, one of `BASES`; int8 and nf4 are for the layers of its blocks.
-      chunk: tokens whose logits are there at once; None: all.
-      dropout: whether steps leave out what the config says.
+      spec: of the additions; None: everything is trained.
+      base: precision of a frozen base, one of `BASES`; int8 and nf4 apply to the layers of its blocks.
+      chunk: tokens whose logits are in memory at once; None: all.
+      dropout: whether training uses the config's dropout.
     """
 
     model: LanguageModel
@@ -65,10 +64,10 @@ class Adaptation:
     dropout: bool = False
 
     def arrange(self, params: Any, head: Any, key: jax.Array) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Divides read or fresh parameters into trained and frozen ones; `key` draws the additions.
+        """Divides parameters into trained and frozen ones; `key` draws the additions.
 
         Raises:
-          UserError: a pattern without a match, or a base that cannot be quantised.
+          UserError: a pattern matches no layer, or the base cannot be quantised.
         """
         heads = {} if head is None else {"masked_head": head}
         if self.spec is None:
@@ -81,7 +80,7 @@ class Adaptation:
         return learned, {"model": jax.tree.map(lambda leaf: np.asarray(leaf, jnp.dtype(self.base)), params)}
 
     def sums(self, learned: Any, frozen: Any, batch: TokenBatch, key: Any) -> TokenSums:
-        """Numerators and denominators of a micro-batch; a `training.SumsOf`."""
+        """Implements `training.SumsOf`."""
         parts = {**(frozen or {}), **learned}
         model = self.model.with_dropout(key) if self.dropout and key is not None else self.model
         with contextlib.ExitStack() as stack:
@@ -100,7 +99,7 @@ class Adaptation:
             return training.token_sums(logits_of, states, batch.targets, batch.weights, self.chunk)
 
     def whole(self, learned: Any, frozen: Any) -> tuple[Any, Any]:
-        """The parameters of a model that computes the same, float32 on the host, and its head for masked tokens or None."""
+        """Merged parameters, float32 on the host, and the head for masked tokens or None."""
         learned, frozen = jax.device_get((learned, frozen))
         parts = {**(frozen or {}), **learned}
         params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), parts["model"])

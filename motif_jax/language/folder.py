@@ -1,4 +1,4 @@
-"""A checkpoint folder in the layout of transformers: config.json, weights, and the heads that this package adds."""
+"""Reads and writes checkpoint folders in transformers' layout: config.json, weights, and the heads that this package adds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from motif_jax.language import config, config_file, heads, weights
 from motif_jax.language.config import ModelConfig
 from motif_jax.language.heads import Heads
 
-# What belongs to a tokenizer, copied as it is.
+# Copied as they are.
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 
 
@@ -20,9 +20,8 @@ class Folder(NamedTuple):
     """The contents of a folder.
 
     Attributes:
-      config: of the model.
       params: of the network, numpy arrays.
-      heads: by name, with their parameters; none where the folder has none.
+      heads: empty where the folder has none.
       head_params: numpy arrays.
     """
 
@@ -33,14 +32,10 @@ class Folder(NamedTuple):
 
 
 def read(folder: str | Path, dtype: Any = None) -> Folder:
-    """Reads a folder.
-
-    Args:
-      folder: of the checkpoint.
-      dtype: of the network's parameters; None: float32.
+    """Reads a folder; `dtype` is that of the network's parameters, None: float32.
 
     Raises:
-      UserError: something is missing, unknown or does not fit together.
+      UserError: a file is missing, its content is unknown, or files do not fit together.
     """
     settings = weights.settle_head(folder, config.read(folder))
     params = weights.load(folder, settings, dtype)
@@ -57,17 +52,17 @@ def write(
     tokenizer: str | Path | None = None,
     shard_bytes: int = weights.SHARD_BYTES,
 ) -> None:
-    """Writes a folder that `read` and transformers open; the config comes last, so that a part of it is never taken for the whole.
+    """Writes a folder that `read` and transformers open; config.json comes last, so that an incomplete folder is refused.
 
     Args:
-      folder: is made where it is not there.
+      folder: is created if missing.
       settings, params: of the network.
-      added, head_params: heads, if there are any.
-      tokenizer: a folder whose tokenizer is copied.
+      added, head_params: heads and their parameters; None: no heads.
+      tokenizer: a folder whose tokenizer is copied; None: no tokenizer.
       shard_bytes: most bytes of a file of weights.
 
     Raises:
-      UserError: config.json has no words for the model.
+      UserError: config.json cannot express the model.
     """
     config_file.to_values(settings)
     folder = Path(folder)

@@ -1,7 +1,7 @@
-"""Memory of training on each device, computed from shapes alone.
+"""Computes the memory of training on each device from shapes alone.
 
 The arrays that a backward pass keeps are counted in the traced program. Layers are alike, and so are rows: traces of one and two layers
-and of one and two rows give the count for any model and batch. Temporary buffers of the compiler are not in it: leave a tenth to spare.
+and of one and two rows give the count for any model and batch. The compiler's temporary buffers are not counted: leave a tenth to spare.
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ class Footprint:
     """Bytes on each device.
 
     Attributes:
-      parameters: of the model, as they are kept.
-      gradients: of what is trained.
+      gradients: of the trained parameters.
       optimizer: its state.
-      activations: what the backward pass keeps, and what one layer and a chunk of logits need besides while they are computed.
+      activations: arrays that the backward pass keeps, and working memory of one layer and one chunk of logits.
     """
 
     parameters: int
@@ -52,13 +51,13 @@ class Footprint:
         return f"{self.total / 1e9:.2f} GB a device ({', '.join(parts)})"
 
     def require(self, available: int | None, remedy: str) -> None:
-        """Raises UserError where it needs more than `available` bytes a device; None: not known, nothing is said."""
+        """Raises UserError where more than `available` bytes a device are needed; None: unknown, no check."""
         if available is not None and self.total > available:
             raise UserError(f"this takes {self}, and a device has {available / 1e9:.2f} GB: {remedy}")
 
 
 def device_memory() -> int | None:
-    """Bytes that the first device gives to programs; None where it does not say (a CPU)."""
+    """Bytes of the first device that programs may use; None where it does not report them (a CPU)."""
     found = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
     return None if found is None else int(found)
 
@@ -76,14 +75,13 @@ def of_training(
     """Memory of a training step with Adam.
 
     Args:
-      model: with the dtype of the computation and the rematerialisation that are asked for.
+      model: its dtype and rematerialisation count.
       batch: rows of a micro-batch, over all devices.
-      length: tokens of a row (of what an encoder reads).
+      length: tokens of a row (of an encoder's input, where there is an encoder).
       written: tokens of a row that a decoder behind an encoder predicts.
-      trained: shapes of what is trained in the place of the parameters (low-rank additions); None: the parameters.
-      chunk: tokens whose logits are there at once, see `chunks`; None: all.
+      trained: shapes of low-rank additions, which alone are trained; None: all parameters are.
+      chunk: tokens whose logits are in memory at once, see `chunks`; None: all.
       sizes: devices along the axes of the mesh, see `sharding`.
-      params_dtype: of the parameters.
     """
     config = model.config
     params = _params(config, params_dtype)
@@ -95,14 +93,14 @@ def of_training(
     )
     fixed, a_row = kept(remat=model.remat, drops=model.dropout is not None)
     layers = config.layers + config.encoder_layers
-    if model.remat:  # a layer at a time is computed again
+    if model.remat:  # the backward pass computes one layer at a time again
         plain_fixed, plain_row = kept(remat=False, drops=False)
         fixed += max(0, plain_fixed - fixed) // layers
         a_row += max(0, plain_row - a_row) // layers
     tokens = rows * (written if config.encoder_layers else length)
-    # A chunk's logits with their softmax and gradient; where all are there at once, they are among what is kept.
+    # A chunk's logits with their softmax and gradient; without chunks the kept arrays include them.
     logits = 4 * config.vocab_size * (tokens if chunk is None else 3 * min(chunk, tokens))
-    # Weights in the dtype of the computation lie as the parameters do.
+    # Weights in the dtype of the computation are split as the parameters are.
     fixed = fixed * sizes[DATA] // math.prod(sizes.values())
     return Footprint(
         split_bytes(params, config, sizes),
@@ -126,7 +124,7 @@ def _shapes(config: ModelConfig) -> Any:
 def _kept_by_layers(
     config: ModelConfig, dtype: Any, length: int, written: int, chunked: bool, remat: Remat, drops: bool
 ) -> tuple[int, int]:
-    """Bytes that a backward pass keeps: of what has no rows, and of each row."""
+    """Bytes that a backward pass keeps: a fixed part, and a part for each row."""
     model = LanguageModel(config, dtype, remat, jax.random.key(0) if drops else None)
 
     def kept(rows: int, layers: int = 1, encoder_layers: int = 1) -> int:
@@ -166,12 +164,7 @@ def _loss(
 
 
 def kept_bytes(function: Callable[..., Any], *arguments: Any) -> int:
-    """Bytes of the arrays that the backward pass of a function keeps, its arguments left out.
-
-    Args:
-      function: of trees of arrays.
-      arguments: arrays or their shapes.
-    """
+    """Bytes that the backward pass of a function keeps besides its arguments, trees of arrays or shapes."""
     traced = jax.make_jaxpr(lambda *inner: jax.tree.leaves(jax.vjp(function, *inner)[1]))(*arguments)
     given = set(traced.jaxpr.invars)
     kept = {v for v in traced.jaxpr.outvars if not isinstance(v, Literal) and v not in given}
