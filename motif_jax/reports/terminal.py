@@ -185,7 +185,7 @@ def message_tables(tallies: Sequence[MessageTally], title: str, most: int = TOP_
 
     def cells(tally: MessageTally) -> tuple[str, ...]:
         paid = ("", "") if tally.reward is None else (f"{tally.reward:+.3f}", f"{tally.total:+.3f}")
-        return (tally.text or "(no message)", f"{tally.count:,}", *paid)
+        return (tally.text.replace("\\x0a", " ") or "(no message)", f"{tally.count:,}", *paid)
 
     rewarded = any(tally.reward is not None for tally in tallies)
     header = ("message", "times", "reward", "paid") if rewarded else ("message", "times")

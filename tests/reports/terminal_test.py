@@ -9,6 +9,7 @@ from rich.console import Console
 
 from motif_jax.envs import registry
 from motif_jax.reports import terminal
+from motif_jax.reports.messages import MessageTally, as_text
 from motif_jax.rollouts import watching
 from tests.made_up_films import MadeUpPolicy, MadeUpRater
 
@@ -44,3 +45,9 @@ def test_status_lines_numbers_and_state_fit(shown, height):
 def test_names_of_actions_are_neither_markup_nor_escape_sequences(shown):
     text = "".join(shown(38, ["[/a]\x1b[2J"] * 100))
     assert "[/a]\\x1b[2J" in text
+
+
+def test_the_lines_of_a_message_stand_side_by_side_in_the_tables() -> None:
+    console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(*terminal.message_tables([MessageTally(as_text(b"a wall\na key\x1b"), 2)], "episode 0"))
+    assert "a wall a key\\x1b" in console.export_text()
