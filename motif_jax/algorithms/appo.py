@@ -56,10 +56,10 @@ class Output(NamedTuple):
     Attributes:
       logits: of the policy, with gradient.
       raw_value: of the value head, with gradient, in normalised units where values are normalised.
-      value: in units of reward, without gradient.
+      value: V in units of reward, without gradient.
       ratio: clamped probability ratio, with gradient.
       targets: of value (units of reward) and advantage, without gradient.
-      legal: bool [T, B, A], the actions that there are; None where there are all.
+      legal: bool [T, B, A], the actions that can be taken; None where all can.
     """
 
     logits: Array
@@ -71,10 +71,10 @@ class Output(NamedTuple):
 
 
 def check(config: ConfigDict) -> None:
-    """Checks what relates values of `config.algorithm` to each other.
+    """Checks that values of `config.algorithm` fit together.
 
     Raises:
-      UserError: a value is not allowed; says the key and what is.
+      UserError: a value is not allowed; names the key and what is allowed.
     """
     needed = config.algorithm.value_normalisation != "none" or config.algorithm.advantage_scale == BATCH
     allowed = (
@@ -131,7 +131,7 @@ def run_network(
 
 
 def in_units_of_reward(params: Any, statistics: ValueStatistics) -> Any:
-    """Parameters like those of a state with such statistics, whose values are in units of reward: with PopArt they act."""
+    """A copy of `params` whose values are in units of reward; with PopArt this copy acts."""
     return rescale_value_head(params, value_normalisation.moments(statistics), (jnp.zeros(()), jnp.ones(())))
 
 
@@ -150,8 +150,8 @@ def compute_loss(
 ) -> tuple[Array, Metrics]:
     """The global loss and its terms.
 
-    Advantages are normalised over all recorded rows, those too old to learn from included; the terms are
-    means over the rows that are recorded and not too old.
+    Advantages are normalised over all recorded rows, including those too old to learn from. The terms are
+    means over the recorded rows that are not too old.
     """
     settings = config.algorithm
     recorded, valid = trajectory.recorded(batch), _valid(settings, state, batch)
@@ -190,7 +190,7 @@ def _valid(config: ConfigDict, state: AppoTrainState, batch: TrajectoryBatch) ->
 def describe(
     config: ConfigDict, state: AppoTrainState, batch: TrajectoryBatch, output: Output, axis_name: str | None
 ) -> Metrics:
-    """What else there is to say about an update; `config` is `config.algorithm`."""
+    """Further metrics of an update; `config` is `config.algorithm`."""
     recorded, valid = trajectory.recorded(batch), _valid(config, state, batch)
     ratio, high = output.ratio, 1 + config.clip_ratio
     outside = (ratio < 1 / high) | (ratio > high)
@@ -225,7 +225,7 @@ def gradient(
     """Gradient of the global loss before clipping, equal on all devices of `axis_name`.
 
     Returns:
-      The gradient (a tree like the parameters), the metrics, and what the network gave.
+      The gradient (a tree like the parameters), the metrics, and the output of `run_network`.
     """
 
     def loss(params: Any) -> tuple[Array, tuple[Metrics, Output]]:

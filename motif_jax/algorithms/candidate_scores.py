@@ -1,4 +1,4 @@
-"""From a language model's logits over candidate texts to the logits of a policy: the three published forms.
+"""Turns a language model's logits over candidate texts into the logits of a policy, in three published forms.
 
 Source: Carta et al. 2023 (GLAM), and the code of its releases, which differ; see `FORMS`.
 """
@@ -19,8 +19,8 @@ SCALED_PROBABILITY = "scaled_probability"
 # released code's since May 2023, the sum of their logits. scaled_probability (`compat.glam_scaled_probability_score`): the
 # first release's, the product of their probabilities over the greatest of the candidates'.
 FORMS = (LOG_PROBABILITY, RAW_LOGIT, SCALED_PROBABILITY)
-# Where no probability reached 1e-45, the published code found no candidate likelier than another. In logarithms, because
-# processors that round such small numbers to zero do not hold it.
+# Where no probability reached 1e-45, the published code made all candidates equally likely. This is its logarithm: some
+# processors round numbers as small as 1e-45 to zero.
 _LEAST_LOG_PROBABILITY = -103.28
 
 
@@ -38,12 +38,12 @@ def candidate_scores(
     Args:
       logit: float32 [..., K, T], the model's logit of each candidate's token at its place.
       log_normaliser: float32 [..., K, T], the logarithm of the sum of all exponentiated logits there.
-      valid: bool [..., K, T], False where a candidate is padded. One without any token is not there.
+      valid: bool [..., K, T], False for padding. A candidate without any token is padding, too.
       by_length: divides sums by the number of tokens.
       pad_plus_one: `compat.glam_pad_plus_one`: adds 1 for each padded place.
 
     Returns:
-      float32 [..., K]; `MASKED` for candidates that are not there.
+      float32 [..., K]; `MASKED` for candidates without tokens.
 
     Raises:
       ValueError: there is no such form.

@@ -1,7 +1,7 @@
-"""Offline RL over whole utterances that a frozen policy proposes (Verma et al. 2022, CHAI), its Q on the mean of all states so far.
+"""Offline RL over whole utterances that a frozen policy proposes (Verma et al. 2022, CHAI); Q reads the mean of all states so far.
 
-Q of an utterance is learned at its last token. In each state the policy has written N candidates: the best of those in the next state
-is what Q bootstraps from, and those of this state, with as many vectors at random, keep it from being too high (Kumar et al. 2020).
+Q of an utterance is learned at its last token. In each state the policy has written N candidates. Q bootstraps from the best of
+those in the next state. Those of this state, and as many random vectors, keep Q from being too high (Kumar et al. 2020).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Candidates(NamedTuple):
     Attributes:
       states: float32 [B, K + 1, N, D], the mean of the dialogue's states up to the end of each candidate (`compat.chai_scores`: the
         sum, where they were written for this step).
-      log_probs: float32 [B, K + 1, N], of the candidates under what they were drawn from.
-      seeds: uint32 [B], of the vectors at random.
+      log_probs: float32 [B, K + 1, N], of the candidates under the policy that they were drawn from.
+      seeds: uint32 [B], of the random vectors.
     """
 
     states: Any
@@ -47,7 +47,7 @@ def conservative(
     """Log of a mean of exp(Q) / p over candidates, minus Q of the action in the data.
 
     Args:
-      q: float32 [...], of what was said.
+      q: float32 [...], Q of the utterance in the data.
       sampled: float32 [..., N], Q of the candidates.
       log_probs: float32 [..., N], log p of each.
       noise: float32 [..., N], Q of vectors uniform in (-1, 1)^D, whose density is 2^-D.

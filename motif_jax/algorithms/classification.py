@@ -2,7 +2,7 @@
 
     L = mean over labels of  - sum_k q_k log softmax(z)_k
 
-q is the target distribution over (no, yes): one-hot for a label, or the annotator's own probability.
+q is the target distribution over (no, yes): one-hot for a label, or the annotator's probability.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from motif_jax.algorithms import ensembles
 from motif_jax.algorithms.ensembles import EnsembleState
 from motif_jax.networks.classifier import MessageClassifier
 
-# An array of jax, on the host of numpy.
+# A jax array; on the host a numpy array.
 Field = Any
 
 
@@ -40,13 +40,13 @@ class LabelBatch(NamedTuple):
 def cross_entropy(logits: jax.Array, targets: jax.Array) -> jax.Array:
     """-sum_k q_k log softmax(logits)_k float32 [...] of logits [..., 2] and the probability of yes, [...]."""
     chex.assert_equal_shape_prefix([logits, targets], targets.ndim)
-    # By the difference alone, as the softmax of two is.
+    # A softmax of two depends on their difference alone.
     difference = logits[..., 1] - logits[..., 0]
     return targets * jax.nn.softplus(-difference) + (1.0 - targets) * jax.nn.softplus(difference)
 
 
 def correct(logits: jax.Array, targets: jax.Array) -> jax.Array:
-    """Which classes [..., 2] are those of the targets [...]: bool [...]. Equal logits mean no, as argmax does."""
+    """Whether logits [..., 2] choose the class of the targets [...]: bool [...]. Equal logits mean no, as with argmax."""
     return (logits[..., 1] > logits[..., 0]) == (targets > 0.5)
 
 

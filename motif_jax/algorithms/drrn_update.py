@@ -1,7 +1,7 @@
-"""The update of `algorithm.name=drrn`: Q-learning from a memory of all that was played (He et al. 2016; GLAM's baseline).
+"""The update of `algorithm.name=drrn`: Q-learning from a replay memory (He et al. 2016; GLAM's baseline).
 
-A batch goes into the memory, then a step is taken on some of all that lies there: Q(s, a) moves towards r + gamma max_a' Q(s', a') of the
-same parameters, by the Huber loss. The network is `motif_jax.language.drrn.DrrnAgent`, or one with its methods.
+A batch is added to the memory, then the update learns from steps drawn from it: Q(s, a) moves towards r + gamma max_a' Q(s', a') of
+the same parameters, by the Huber loss. The network is `motif_jax.language.drrn.DrrnAgent`, or one with its methods.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from motif_jax.support import config as checks
 
 Array = jax.Array
 Metrics = dict[str, Array]
-# Prompts of a draw are read up to one of few lengths, each a half of the next.
+# The shortest of the few lengths to which a draw's prompts are cut; each length is half of the next.
 _SHORTEST = 64
 
 
@@ -30,7 +30,7 @@ class DrrnTrainState(NamedTuple):
     """See `update.initial`.
 
     Attributes:
-      memory: a `replay.ReplayMemory` of what was played, () before `with_memory`; it takes a batch also where the step on it is left out.
+      memory: a `replay.ReplayMemory`, () before `with_memory`; a skipped update adds its batch, too.
     """
 
     params: Any
@@ -46,7 +46,7 @@ def check(config: ConfigDict) -> None:
     """Checks the values of `config.algorithm` and the coefficients of `config.reward`.
 
     Raises:
-      UserError: a value is not allowed; says the key and what is.
+      UserError: a value is not allowed; names the key and what is allowed.
     """
     kind = config.network.get("kind")
     checks.require(kind == "drrn", "network.kind", kind, "'drrn' for config.algorithm.name=drrn")
@@ -65,7 +65,7 @@ def make_state(
 
 
 def with_memory(state: DrrnTrainState, network: Any, config: ConfigDict) -> DrrnTrainState:
-    """The state with the empty memory of a training config."""
+    """The state with an empty memory of the size in `config`."""
     fields = {
         name: jnp.zeros(network.spec.observation[name].shape, network.spec.observation[name].dtype)
         for name in network.fields
@@ -77,11 +77,11 @@ def with_memory(state: DrrnTrainState, network: Any, config: ConfigDict) -> Drrn
 
 
 def errors(values: Array, after: Array, steps: ReplaySteps, gamma: float) -> tuple[Array, Array]:
-    """How far Q is from its targets: float32 [N], with gradient through `values` alone, and the targets.
+    """Q less its targets, float32 [N], with gradient through `values` alone; and the targets.
 
     Args:
       values: float32 [N, A], Q before the steps, with gradient.
-      after: float32 [N, A], Q behind them.
+      after: float32 [N, A], Q after them.
       gamma: discount in [0, 1].
     """
     chex.assert_equal_shape([values, after])
@@ -125,7 +125,7 @@ def make_update(
             return current, {**metrics, **norms}
 
         filled = replay.steps_in(memory).astype(jnp.float32)
-        # What is learned alone is carried, so that the memory is written where it lies.
+        # The loop carries only what is learned: a carried memory would be copied.
         small, metrics = jax.lax.scan(step, state._replace(memory=()), jnp.stack(draws))
         return small._replace(memory=memory, key=key), {**update.joined(metrics), "replay/steps": filled}
 
@@ -147,7 +147,7 @@ def _segments(network: Any, batch: TrajectoryBatch, reward: Array, axis_name: st
 
 
 def _own_part(steps: ReplaySteps, axis_name: str | None) -> ReplaySteps:
-    """This device's part of a draw; those that do not divide evenly are taken once all the same."""
+    """This device's part of a draw; where it does not divide evenly, each step is still taken once."""
     if axis_name is None:
         return steps
     devices, count = jax.lax.axis_size(axis_name), len(steps.action)
@@ -187,7 +187,7 @@ def _gradient(
 
 
 def _lengths(longest: int) -> list[int]:
-    """To which prompts may be cut, ascending, the last being all of them."""
+    """The lengths to which prompts may be cut, ascending; the last one cuts none."""
     found = [longest]
     while found[0] > _SHORTEST:
         found.insert(0, -(-found[0] // 2))

@@ -1,4 +1,4 @@
-"""The training state and the optimiser step of a model, or of an ensemble whose members do not touch each other."""
+"""The training state and the optimiser step of a model, or of an ensemble of independent members."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 
 def all_finite(*trees: Any) -> jax.Array:
-    """Whether every number in `trees` is finite: bool scalar. Leaves that cannot be otherwise (integers, keys) pass."""
+    """Whether every floating-point number in `trees` is finite: bool scalar. Other leaves (integers, keys) do not count."""
     checks = [
         jnp.all(jnp.isfinite(leaf))
         for leaf in jax.tree.leaves(trees)
@@ -28,8 +28,8 @@ def keep_if(finite: jax.Array, new: Any, old: Any) -> Any:
 def update_if(finite: jax.Array, update: Callable[..., Any], old: Any, *others: Any) -> Any:
     """`update(old, *others)` where `finite` (bool scalar) holds, else `old`.
 
-    On CPU a branch, which XLA does not fuse with what follows: of a chain of them (moments, parameters, targets) each is
-    computed in the memory of `old`. As selects, all read the old values, and XLA copies these first.
+    On CPU it is a branch, which XLA does not fuse with what follows: in a chain (moments, parameters, targets) each result
+    takes the memory of `old`. Selects would all read the old values, which XLA would copy first.
     """
 
     def branch(old: Any, *others: Any) -> Any:
@@ -42,10 +42,10 @@ def update_if(finite: jax.Array, update: Callable[..., Any], old: Any, *others: 
 
 
 def _computed_once(flag: jax.Array) -> jax.Array:
-    """`flag` (bool scalar), of which XLA's fusion on CPU sees no more than that it is there.
+    """`flag` (bool scalar), computed where XLA's fusion on CPU cannot see how.
 
-    Else it writes what the flag is made of, a term for each of n leaves, into each of the n programs that choose a leaf: a
-    text agent of 180 leaves took four times as long to compile. On GPUs, where the host would wait for it, nothing is gained.
+    Else XLA repeats its computation, a term for each of n leaves, in each of the n programs that choose a leaf: a text agent
+    of 180 leaves took four times as long to compile. On GPUs it would make the host wait, and gain nothing.
     """
     return jax.lax.cond(flag, lambda: jnp.array(True), lambda: jnp.array(False))
 

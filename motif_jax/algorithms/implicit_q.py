@@ -1,8 +1,8 @@
-"""Implicit Q-learning on text: the terms of its loss, of one device's part of a batch (Snell et al. 2022, section 4; Kostrikov et al. 2022).
+"""Implicit Q-learning on text: its loss on one device's part of a batch (Snell et al. 2022, section 4; Kostrikov et al. 2022).
 
-A dialogue of K actions (tokens of the agent's utterances, or whole utterances) has K + 1 states: one before each action, and that behind
-the last. All functions are pure; what is counted is said by masks, and `losses` gives sums, which the caller divides by `Counts` of
-the whole batch, wherever its parts lie.
+A dialogue of K actions (tokens of the agent's utterances, or whole utterances) has K + 1 states: one before each action, and one
+after the last. All functions are pure, and masks say what counts. `losses` returns sums; the caller divides them by the `Counts`
+of the whole batch.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class ImplicitQSettings:
     Attributes:
       discount: of a step from one action to the next (gamma).
       expectile: of the target Q that V estimates (tau); 0.5 is the mean.
-      beta: of the policy's weights (beta); 0: all actions count alike.
+      beta: of the policy's weights (beta); 0 weights all actions alike.
       exponential: weights are exp(beta A); else beta where A > 0 and 1 - beta elsewhere (exp_weights).
-      most_weight: to which weights are clipped (clip_weight); None: they are not.
-      context_weight: of tokens that are no action's (transition_weight).
-      q_min, q_max: to which target Q is clipped (value_min, value_max); None: it is not.
+      most_weight: upper limit of the weights (clip_weight); None for no limit.
+      context_weight: weight of tokens that belong to no action (transition_weight).
+      q_min, q_max: limits of the target Q (value_min, value_max); None for no limit.
       temperature: of the conservative term (cql_temp).
       margin: of the margin term (dm_margin).
-      monte_carlo: V estimates the return that followed in the place of the target Q (mc_returns).
+      monte_carlo: V estimates the observed return instead of the target Q (mc_returns).
       all_tokens: the policy's loss is divided by the number of all tokens, as published (`compat.ilql_policy_loss_norm`).
     """
 
@@ -58,17 +58,17 @@ class TextBatch(NamedTuple):
     Attributes:
       tokens: int32 [B, T].
       valid: bool [B, T], False for padding.
-      action_tokens: int32 [B, A], the position before each token of an action; 0 behind the last.
+      action_tokens: int32 [B, A], the position before each token of an action; 0 after the last.
       acts: bool [B, A], which of them the policy learns from.
       step_of: int32 [B, A], the action (0 to K - 1) that each of those tokens belongs to.
       states: int32 [B, K + 1], positions of the states.
-      actions: int32 [B, K], of the actions: by tokens the position before, of which the token behind is the action; by utterances
+      actions: int32 [B, K], positions of the actions: for tokens the position before the action's token; for utterances that of
         the utterance's last token.
       rewards: float32 [B, K].
       terminals: float32 [B, K + 1], 1 where a state is the end of a dialogue.
       live: bool [B, K], which actions count.
       returns: float32 [B], of the dialogue.
-      candidates: `chai.Candidates`, of the method that needs them.
+      candidates: `chai.Candidates` for CHAI.
     """
 
     tokens: Any
@@ -103,13 +103,13 @@ class Estimates(NamedTuple):
     """The networks' outputs on a batch.
 
     Attributes:
-      values: float32 [B, K + 1], V of every state; None where nothing but the policy is learned.
-      qs: of each online Q; none where none is learned.
+      values: float32 [B, K + 1], V of every state; None where only the policy is learned.
+      qs: one entry for each online Q; empty where none is learned.
       target_q: float32 [B, K], of the actions, from `target_of`.
-      next_values: float32 [B, K], what a Q bootstraps from, without the discount: V of the next state in ILQL.
+      next_values: float32 [B, K], that Q bootstraps from, without the discount: V of the next state in ILQL.
       log_probs: float32 [B, A], of the actions' tokens under the policy.
       context_log_probs: float32 [B, T - 1], of all tokens but the first; None unless `ImplicitQSettings.context_weight` is above 0.
-      advantages: float32 [B, K], what the policy's weights depend on; None: they do not.
+      advantages: float32 [B, K], for the policy's weights; None where these are constant.
       shifts: float32 [B, K], added to the rewards (log pi of the action in Psi-learning); None: nothing.
       entropies: float32 [B, A], of the policy at the actions' tokens, nats; None where no policy is learned.
     """
@@ -156,7 +156,7 @@ def action_q(
     Args:
       q: float32 [..., V], of all actions.
       actions: int32 [...], those taken.
-      conservative, margin: which terms are needed besides.
+      conservative, margin: whether these terms are computed.
 
     Returns:
       Terms [...]. Conservative (Kumar et al. 2020, with all tokens as actions): -log softmax(Q / temperature) of the action;
@@ -179,7 +179,7 @@ def target_of(qs: Sequence[Array], settings: ImplicitQSettings) -> Array:
 
 
 def clipped(q: Array, q_min: float | None, q_max: float | None) -> Array:
-    """Values of at least `q_min` and at most `q_max`, None: of any size."""
+    """Clips values to [q_min, q_max]; None for no limit."""
     return q if q_min is None and q_max is None else jnp.clip(q, q_min, q_max)
 
 
@@ -200,7 +200,7 @@ def next_value(q: Array, kind: str, prior_logits: Array | None = None) -> Array:
 
 
 def shifted(values: Array, behind: float = 0.0) -> Array:
-    """Numbers [B, K] shifted to the next action, with `behind` at the end, as published (`compat.ilql_next_q_zero`)."""
+    """`values` [B, K] of the next action, with `behind` at the end, as published (`compat.ilql_next_q_zero`)."""
     return jnp.concatenate([values[:, 1:], jnp.full_like(values[:, :1], behind)], axis=1)
 
 
@@ -211,7 +211,7 @@ def bellman_targets(rewards: Array, next_values: Array, next_terminals: Array, d
 
 
 def returns_to_go(rewards: Array, discount: float) -> Array:
-    """The discounted sum of this reward and those behind it: float32 [B, K] of rewards [B, K]."""
+    """The discounted sum of each reward and those after it: float32 [B, K] of rewards [B, K]."""
     chex.assert_rank(rewards, 2)
 
     def back(later: Array, reward: Array) -> tuple[Array, Array]:
@@ -239,7 +239,7 @@ def policy_weights(advantages: Array, settings: ImplicitQSettings) -> Array:
 
 
 def token_weights(batch: TextBatch, advantages: Array, settings: ImplicitQSettings) -> Array:
-    """The policy's weight of predicting the token behind each position, float32 [B, T] (published: `get_weights`).
+    """The policy's weight of predicting the token after each position, float32 [B, T] (published: `get_weights`).
 
     Args:
       advantages: float32 [B, K].
@@ -254,7 +254,7 @@ def token_weights(batch: TextBatch, advantages: Array, settings: ImplicitQSettin
 
 
 def next_tokens(batch: TextBatch) -> Array:
-    """The tokens of the actions, int32 [B, A]: those behind `batch.action_tokens`."""
+    """The tokens of the actions, int32 [B, A]: those after `batch.action_tokens`."""
     last = batch.tokens.shape[1] - 1
     return jnp.take_along_axis(batch.tokens, jnp.minimum(batch.action_tokens + 1, last), axis=1)
 
@@ -269,10 +269,10 @@ def counts(batch: TextBatch, settings: ImplicitQSettings) -> Counts:
 def losses(
     batch: TextBatch, estimates: Estimates, settings: ImplicitQSettings, huber: bool = False
 ) -> LossSums:
-    """The sums of the terms over a batch; all that is not an estimate of a live action may be anything, but finite.
+    """The sums of the terms over a batch. Estimates of actions that do not count may hold any finite number.
 
     Args:
-      huber: Q's errors are Huber's with delta 1 (Psi-learning) in the place of squares.
+      huber: the loss of Q is Huber's with delta 1 (Psi-learning) instead of the square.
     """
     zero = jnp.zeros(())
 
@@ -300,7 +300,7 @@ def losses(
 
 
 def _policy_sum(batch: TextBatch, estimates: Estimates, settings: ImplicitQSettings) -> Array:
-    """Weighted cross-entropy in nats of the actions' tokens, and of all others where they count too."""
+    """Weighted cross-entropy in nats of the actions' tokens, and of all others where `context_weight` is above 0."""
     advantages = estimates.advantages
     if advantages is None:
         advantages = jnp.zeros(batch.live.shape)
@@ -314,9 +314,9 @@ def _policy_sum(batch: TextBatch, estimates: Estimates, settings: ImplicitQSetti
 
 
 def _spoken(batch: TextBatch) -> Array:
-    """Which of the actions' tokens bool [B, A] the policy learns from and are there."""
+    """Which tokens of actions exist and teach the policy: bool [B, A]."""
     last = batch.tokens.shape[1] - 1
-    # That of an item without actions may stand in front of no token (`compat.ilql_padded_positions`).
+    # In an item without actions, a position may have no token after it (`compat.ilql_padded_positions`).
     there = jnp.take_along_axis(batch.valid, jnp.minimum(batch.action_tokens + 1, last), axis=1)
     return batch.acts & there
 

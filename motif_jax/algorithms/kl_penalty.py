@@ -1,7 +1,7 @@
-"""The divergence of a language policy from a reference as a part of its reward (Ziegler et al. 2019, section 2.1; TRL and OpenRLHF alike).
+"""Penalises a language policy's divergence from a reference (Ziegler et al. 2019, section 2.1; as in TRL and OpenRLHF).
 
-An action a in state s is paid r - beta (log pi(a|s) - log pi_ref(a|s)), whose expectation under pi is r - beta KL(pi || pi_ref). Of free text
-the term is paid token by token, where each stands; its sum over the tokens of an utterance is that utterance's.
+The reward of action a in state s is r - beta (log pi(a|s) - log pi_ref(a|s)), whose expectation under pi is r - beta KL(pi || pi_ref).
+In free text each token is paid its own term; the terms of an utterance's tokens add up to the utterance's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ml_collections import ConfigDict
 from motif_jax.support import config as checks
 
 Array = jax.Array
-# One update changes the coefficient as much as if the divergence were at most this share off its target.
+# Largest relative error of the divergence that changes the coefficient; larger ones are clipped.
 MOST_ERROR = 0.2
 
 
@@ -29,10 +29,10 @@ def check(config: ConfigDict, section: str) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Controller:
-    """How beta follows the divergence (Ziegler et al. 2019, section 2.2).
+    """Adapts beta to the divergence (Ziegler et al. 2019, section 2.2).
 
     Attributes:
-      target: nats an action; None: beta stays as it is.
+      target: nats an action; None keeps beta constant.
       horizon: in actions.
     """
 
@@ -54,6 +54,6 @@ class Controller:
 
 
 def penalty(log_prob: Array, reference: Array, coefficient: Array) -> Array:
-    """What is added to the rewards: -beta (log pi - log pi_ref); float32, of the shape of the log-probabilities [...], in nats."""
+    """The term -beta (log pi - log pi_ref) that is added to rewards; float32 [...] of log-probabilities [...] in nats."""
     chex.assert_equal_shape([log_prob, reference])
     return jax.lax.stop_gradient(-coefficient * (log_prob - reference))

@@ -135,7 +135,7 @@ def symmetric_kl_loss(
 def policy_metrics(
     ratio: Array, entropy: Array, outside: Array, valid: Array, axis_name: str | None
 ) -> dict[str, Array]:
-    """What there is to say of a policy by its ratios, entropies, and whether ratios are clipped, [...] each; float32 scalars."""
+    """Metrics, float32 scalars, of a policy's ratios, entropies, and which ratios are clipped (`outside`), [...] each."""
     return {
         "policy/entropy": reductions.mean(entropy, valid, axis_name),
         # The non-negative estimator of KL(behaviour || current) from samples of the behaviour policy.

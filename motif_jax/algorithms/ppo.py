@@ -1,7 +1,7 @@
-"""PPO over whole rollouts (Schulman et al. 2017), as GLAM trains a language model's policy and value with it.
+"""PPO over whole rollouts (Schulman et al. 2017), as GLAM trains a language model's policy and value.
 
-Targets are computed once, from the values that the rollout was played with; the losses are given row by row, so that a
-minibatch may be run in parts whose sums add up to the whole.
+Targets are computed once, from the values that the rollout was played with. Losses are returned row by row, so that a
+minibatch may run in parts whose sums add up.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Array = jax.Array
 
 
 class Samples(NamedTuple):
-    """What the loss reads of N played steps besides what the network gives now.
+    """What the loss reads of N played steps besides the network's present output.
 
     Attributes:
       action: int32 [N], index into the step's actions.
       behaviour_log_prob: float32 [N], of `action` under the policy that played it, in nats.
-      behaviour_value: float32 [N], the value that this policy gave; or [N, S], see `value_rows`.
+      behaviour_value: float32 [N], V of that policy's network; or [N, S], see `value_rows`.
       advantage: float32 [N].
-      target: float32, of the shape of `behaviour_value`: what the value is to become.
+      target: float32, of the shape of `behaviour_value`, for the value.
       valid: bool [N]; the rows that count.
     """
 
@@ -77,9 +77,8 @@ def value_rows(value: Array, behaviour_value: Array, target: Array, clip_value: 
 
     Args:
       value: float32 [N], with gradient.
-      behaviour_value: float32 [N]. With `compat.glam_value_broadcast` float32 [N, S], those of the S rows which one process
-        of the published system learns from together: each value is compared with all of them, and the row's term is
-        their mean.
+      behaviour_value: float32 [N]. With `compat.glam_value_broadcast` float32 [N, S], those of the S rows that one process
+        of the published system learns from together: the row's term is the mean over all of them.
       target: float32, of the shape of `behaviour_value`.
       clip_value: c, in units of the value.
     """
@@ -112,7 +111,7 @@ def loss_rows(
 
     Args:
       logits: float32 [N, A] of the policy over each step's actions, with gradient; -inf, or far below the others, where
-        there is no such action.
+        an action does not exist.
       value: float32 [N], with gradient.
       clip_ratio: c, so that 0.2 clips to [0.8, 1.2].
     """
@@ -162,13 +161,13 @@ def describe(
 
 
 def normalised(advantage: Array, valid: Array, axis_name: str | None = None, floor: float = 1e-8) -> Array:
-    """Advantages less their mean, over their standard deviation, both over the valid rows; float32 [N]."""
+    """(A - mean) / standard deviation of advantages, both over the valid rows; float32 [N]."""
     center, spread = reductions.mean_and_std(advantage, valid, axis_name)
     return (advantage - center) / jnp.maximum(spread, floor)
 
 
 def minibatches(key: Array, samples: int, size: int, epochs: int) -> Array:
-    """Which samples make up each minibatch: int32 [epochs, samples / size, size], in each epoch every one once.
+    """The samples of each minibatch, int32 [epochs, samples / size, size]; each epoch has every sample once.
 
     Raises:
       ValueError: the samples do not divide into minibatches of `size`.

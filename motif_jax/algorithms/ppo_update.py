@@ -1,8 +1,8 @@
 """The update of `algorithm.name=ppo`: several epochs of PPO over a batch of rollouts, in minibatches of steps or of sequences.
 
-Unlike `appo` it takes its targets once, from the values that the rollouts were played with, and shuffles single steps, for
-policies without memory such as language models that read all they need in their prompt, or sequences of `algorithm.recurrence` steps,
-for those with a memory: gradients run back through a sequence, which begins with the state that it was played from.
+Unlike `appo` it computes its targets once, from the values that the rollouts were played with. It shuffles single steps for
+policies without memory, such as language models, or sequences of `algorithm.recurrence` steps for those with a memory. Gradients
+run back through a sequence, which begins with the state that it was played from.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from motif_jax.support import config as checks
 
 Array = jax.Array
 Metrics = dict[str, Array]
-# With a KL limit: the share of the minibatches whose step was taken.
+# Metric of updates with a KL limit: the share of the minibatches whose step was taken.
 _TAKEN = "policy/minibatches_taken"
 
 
@@ -39,10 +39,10 @@ class PpoTrainState(NamedTuple):
     """See `update.initial`.
 
     Attributes:
-      frozen: what the network reads and never learns; an empty tuple for nothing. A checkpoint holds neither of the two.
-      reference: with a penalty for the divergence from it, the parameters at the start, of low-rank additions these alone; no checkpoint
-        holds them.
-      kl_coefficient: of that penalty, float32 scalar.
+      frozen: constant parameters, () for none; in no checkpoint.
+      reference: the parameters at the start (only the low-rank additions where these are learned), for the penalty on the
+        divergence from them; in no checkpoint.
+      kl_coefficient: beta of that penalty, float32 scalar.
     """
 
     params: Any
@@ -60,7 +60,7 @@ def check(config: ConfigDict) -> None:
     """Checks the values of `config.algorithm` and the coefficients of `config.reward`.
 
     Raises:
-      UserError: a value is not allowed; says the key and what is.
+      UserError: a value is not allowed; names the key and what is allowed.
     """
     if "kl" in config.algorithm:
         kl_penalty.check(config, "algorithm.kl")
@@ -87,7 +87,7 @@ def make_state(
 
 
 def with_reference(state: PpoTrainState, config: ConfigDict) -> PpoTrainState:
-    """A new state with what `config.algorithm.kl` needs: its parameters as the reference, in memory of their own."""
+    """A new state with what `config.algorithm.kl` needs: a copy of its parameters as the reference."""
     kl = config.algorithm.get("kl")
     if kl is None or not kl.coefficient:
         return state
@@ -169,7 +169,7 @@ def _penalty(
     batch: TrajectoryBatch,
     axis_name: str | None,
 ) -> tuple[Array, Any, Metrics]:
-    """What the divergence from the reference adds to the rewards [T, B], the coefficient after it, and what there is to say of it."""
+    """The penalty that is added to the rewards [T, B], the next coefficient, and metrics."""
     if not jax.tree.leaves(state.reference):
         return jnp.zeros(()), state.kl_coefficient, {}
     params = _whole(state.frozen, jax.lax.stop_gradient(state.reference))
@@ -194,7 +194,7 @@ def _penalty(
 def _until(
     step: Callable[..., tuple[PpoTrainState, Metrics]], state: PpoTrainState, order: Array
 ) -> tuple[PpoTrainState, Metrics]:
-    """Runs `step` over minibatches up to the first that it does not take; metrics are of those that were looked at."""
+    """Runs `step` over minibatches until it skips one; metrics cover the minibatches that it was called with."""
     shapes = jax.eval_shape(step, state, order[0])[1]
     sums = {name: jnp.zeros(()) for name in shapes}
     bounds = {jnp.min: jnp.inf, jnp.max: -jnp.inf}
@@ -222,18 +222,18 @@ def _until(
 
 
 def _flat(x: Array) -> Array:
-    """Rows of one rollout after the other: [T, B, ...] to [B T, ...]."""
+    """[T, B, ...] to [B T, ...], rollout by rollout."""
     return jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:])
 
 
 class Sequences(NamedTuple):
-    """S sequences of R steps; of single steps R is 1.
+    """S sequences of R steps; R is 1 for single steps.
 
     Attributes:
       observation: fields [S, R, ...].
       first: bool [S, R], the step begins an episode.
-      states: tree of [S, ...], of the network before each sequence.
-      samples: [S, R], or [S, R, peers] where each value has those of others beside it.
+      states: tree of [S, ...], the network's states before each sequence.
+      samples: [S, R], or [S, R, peers] where each value is compared with those of other rows, too.
     """
 
     observation: Mapping[str, Array]
@@ -245,7 +245,7 @@ class Sequences(NamedTuple):
 def _play_again(
     network: PolicyNetwork, params: Any, batch: TrajectoryBatch, length: int
 ) -> tuple[Array, Any]:
-    """Values [B] of the row behind the rollouts, and the states [B T / length, ...] before sequences of so many rows."""
+    """Values [B] of the row after the rollouts, and the states [B T / length, ...] before sequences of `length` rows."""
     rows = {name: batch.observation[name] for name in network.fields}
     after = {name: x[-1:] for name, x in rows.items()}
     state = batch.initial_state
@@ -308,7 +308,7 @@ def _gradient(
     minibatch: Sequences,
     axis_name: str | None,
 ) -> tuple[Any, Metrics]:
-    """Gradient of a minibatch's mean loss, run in parts that add up to it, and what there is to say of it."""
+    """Gradient of a minibatch's mean loss, summed over parts of it, and metrics."""
     valid = minibatch.samples.valid
     count = jnp.maximum(reductions.total(valid.astype(jnp.float32), axis_name), 1.0)
     length = valid.shape[1]

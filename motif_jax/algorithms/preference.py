@@ -21,7 +21,7 @@ from motif_jax.algorithms.ensembles import EnsembleState
 from motif_jax.networks.reward import RewardNetwork
 
 TIE = 2
-# An array of jax, on the host of numpy; where a batch is split, the number of an axis.
+# A jax array; on the host a numpy array; in a description of how to split a batch, the number of an axis.
 Field = Any
 
 
@@ -29,8 +29,8 @@ class PreferenceBatch(NamedTuple):
     """Pairs of one step on one device; every leaf may have leading axes of devices and steps.
 
     Attributes:
-      unique: int32 [U], which messages of the data set's distinct ones this part shows, padded with any.
-      inverse: int32 [B, 2, L], for each step of each sub-sequence its place in `unique`; where the model reads
+      unique: int32 [U], indices of this part's messages among the data set's distinct ones; any index as padding.
+      inverse: int32 [B, 2, L], for each step of each sub-sequence its index in `unique`; where the model reads
         no message only its shape matters.
       rows: the other observation fields that the model reads, [B, 2, L, ...] each.
       targets: float32 [B, 2], q.
@@ -57,13 +57,13 @@ def cross_entropy(rewards: jax.Array, targets: jax.Array) -> jax.Array:
       float32 [...].
     """
     chex.assert_equal_shape_suffix([rewards, targets], 1)
-    # By the difference alone, so that the gradients by the two rewards are opposite to the last bit.
+    # Computed from the difference alone, so that the gradients of the two rewards are opposite to the last bit.
     difference = rewards[..., 0] - rewards[..., 1]
     return targets[..., 0] * jax.nn.softplus(-difference) + targets[..., 1] * jax.nn.softplus(difference)
 
 
 def correct(rewards: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Which pairs the rewards order as the labels do.
+    """Whether the rewards order each pair as its label does.
 
     Args:
       rewards: float32 [B, 2].
@@ -96,7 +96,7 @@ def step_rewards(
     inputs = {name: rows.reshape(-1, *rows.shape[3:]) for name, rows in batch.rows.items()}
     if "message" in reads:
         features = network.message_features(params, messages[batch.unique], max_length)
-        # Taken in float32: the gradient of a message that many pairs show is then summed in float32.
+        # Gathered in float32, so that the gradients of a message that many pairs show are summed in float32.
         taken = features.astype(jnp.float32)[batch.inverse.reshape(-1)]
         inputs["message_features"] = taken.astype(features.dtype)
     return network.reward(params, inputs).reshape(batch.inverse.shape)
@@ -130,8 +130,8 @@ def pair_rewards(
     """Rewards of the sub-sequences: float32 [B, 2].
 
     The means of `step_rewards` over the length. A constant added to all rewards changes no loss, so the
-    gradient by the rewards of the distinct messages sums to 0, and here it does so without rounding: what
-    rounding would leave goes through parameters whose true gradient is 0, and Adam makes whole steps of it.
+    gradients of the distinct messages' rewards sum to 0, here without rounding. A rounded sum would give
+    parameters whose true gradient is 0 a small gradient, of which Adam makes whole steps.
     """
     if not network.architecture.message_only:
         return jnp.mean(step_rewards(network, params, messages, batch, max_length), axis=-1)

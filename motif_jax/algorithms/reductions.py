@@ -1,9 +1,8 @@
 """Sums and means over all rows of a batch, wherever its parts lie.
 
-With an `axis_name` the reductions go over the devices of that mapped axis too: sums of numerators and of
-denominators, so that devices with unequal numbers of valid rows agree with one device that has them all. A
-loss built from them is the GLOBAL loss on every device; its gradient is the pmean over the axis of what
-`jax.grad` gives.
+With an `axis_name` the reductions sum numerators and denominators over the devices of that mapped axis, too.
+So devices with unequal numbers of valid rows agree with one device that has them all. A loss built from them is
+the GLOBAL loss on every device; its gradient is the pmean over the axis of what `jax.grad` returns.
 """
 
 from __future__ import annotations

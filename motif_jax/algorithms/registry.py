@@ -16,11 +16,12 @@ from motif_jax.support import entry_points
 class Algorithm(Protocol):
     """What a training needs of an algorithm; `appo` and `ppo_update` are two.
 
-    Its state is a NamedTuple, all of which a checkpoint holds but `reward_params`. It has at least `params`, the network's;
-    `step`, int32 scalar, the updates done; and `reward_params`, those of a reward that is computed in the update. One with a field `memory`,
-    of what was played before, has a function `with_memory(state, network, config)` that makes it: it takes every batch, also where the
-    parameters that an update gives are left out (`drrn_update`). One with a field `reference`, of parameters at the start, has a function
-    `with_reference(state, config)` that makes it (`ppo_update`).
+    Its state is a NamedTuple; a checkpoint holds all of it but `reward_params`. It has at least `params` of the network; `step`,
+    int32 scalar, the number of updates; and `reward_params` of a reward that is computed in the update.
+
+    If the state has a field `memory` of played steps, a function `with_memory(state, network, config)` makes it; a skipped update
+    adds its batch, too (`drrn_update`). If it has a field `reference` of the parameters at the start, a function
+    `with_reference(state, config)` makes it (`ppo_update`).
     """
 
     def check(self, config: ConfigDict) -> None:
@@ -42,7 +43,7 @@ def algorithm_of(config: ConfigDict) -> Algorithm:
     """The algorithm that `config.algorithm.name` names.
 
     Raises:
-      UserError: there is none of that name, or the class outside this package is none.
+      UserError: no algorithm has that name, or the object outside this package is no algorithm.
     """
     name = config.algorithm.name
     if not entry_points.is_entry_point(name):

@@ -11,7 +11,7 @@ Array = jax.Array
 
 
 class ReplayMemory(NamedTuple):
-    """Up to C segments of T steps and the row behind them.
+    """Up to C segments of T steps, each with the row after them.
 
     Attributes:
       observation: [C, T + 1, ...].
@@ -19,7 +19,7 @@ class ReplayMemory(NamedTuple):
       reward: float32 [C, T].
       done: bool [C, T], nothing after the step counts for it.
       valid: bool [C, T], the step was an agent's.
-      added: int32 scalar, segments that were ever added, below 2^31.
+      added: int32 scalar, all segments added so far, below 2^31.
     """
 
     observation: Array
@@ -31,7 +31,7 @@ class ReplayMemory(NamedTuple):
 
 
 class ReplaySteps(NamedTuple):
-    """N steps of a memory: what was seen before and after each; `valid` bool [N]."""
+    """N steps of a memory, with the observations before and after each; `valid` bool [N]."""
 
     observation: Array
     action: Array
@@ -42,7 +42,7 @@ class ReplaySteps(NamedTuple):
 
 
 def empty(segments: int, length: int, observation: jax.ShapeDtypeStruct) -> ReplayMemory:
-    """A memory of so many segments of `length` steps; `observation` is the shape and dtype of one row."""
+    """A memory of `segments` segments of `length` steps; `observation` is the shape and dtype of one row."""
     rows = (segments, length)
     return ReplayMemory(
         observation=jnp.zeros((segments, length + 1, *observation.shape), observation.dtype),
@@ -55,7 +55,7 @@ def empty(segments: int, length: int, observation: jax.ShapeDtypeStruct) -> Repl
 
 
 def add(memory: ReplayMemory, segments: ReplayMemory) -> ReplayMemory:
-    """The memory with `segments` (B of them, at most C) in the place of nothing, or of the oldest."""
+    """Adds `segments` (B of them, at most C) in free places, then in those of the oldest."""
     capacity, new = len(memory.action), len(segments.action)
     places = (memory.added + jnp.arange(new)) % capacity
     count = memory.added + new
@@ -72,7 +72,7 @@ def steps_in(memory: ReplayMemory) -> Array:
 
 
 def draw(key: Array, memory: ReplayMemory, count: int) -> ReplaySteps:
-    """So many different steps, each set of them as likely as any other; there must be as many."""
+    """Draws `count` different steps, uniformly; the memory must have as many."""
     places = distinct(key, steps_in(memory), count)
     length = memory.action.shape[1]
     segment, row = places // length, places % length

@@ -15,12 +15,12 @@ from motif_jax.support.config import require
 
 Array = jax.Array
 SCHEDULES = ("constant", "linear", "cosine")
-# Steps of a run are counted in two int32: of 2^30, and the rest. One would overflow after 2.1 billion.
+# Two int32 count the steps of a run: multiples of 2^30, and the rest. One would overflow after 2.1 billion.
 _UNIT_BITS = 30
 
 
 class RateState(NamedTuple):
-    """What the optimiser knows of its learning rate.
+    """The optimiser's state of its learning rate.
 
     Attributes:
       steps: int32 scalar, optimiser steps taken.
@@ -32,7 +32,7 @@ class RateState(NamedTuple):
 
 
 def check_warmup(config: ConfigDict, total_steps: int) -> None:
-    """Raises UserError if a run of so many optimiser steps would end before its warm-up does."""
+    """Raises UserError if a run of `total_steps` optimiser steps would end before its warm-up."""
     warmup = config.optimizer.warmup_steps
     allowed = f"below the {total_steps:,} optimiser steps of the whole run"
     require(warmup == 0 or warmup < total_steps, "optimizer.warmup_steps", warmup, allowed)
@@ -50,7 +50,7 @@ def add_steps(count: Array, more: Array) -> Array:
 
 
 def share_done(count: Array, total: int) -> Array:
-    """Which share of `total` steps a count from `add_steps` is: float32 scalar."""
+    """A count from `add_steps` as a share of `total` steps: float32 scalar."""
     return count[0] * np.float32((1 << _UNIT_BITS) / total) + count[1] * np.float32(1 / total)
 
 
@@ -61,10 +61,10 @@ def learning_rate(config: ConfigDict, count: Any, share: Any) -> Array:
       config: `config.optimizer`: learning_rate, the peak; schedule 'constant', 'linear' or 'cosine'; warmup_steps, over
         which a factor rises to 1; final_fraction, the part of the peak at the end.
       count: optimiser steps taken before.
-      share: how much of the fall is over, from 0 to 1; more counts as 1.
+      share: part of the schedule that is over, from 0 to 1; more counts as 1.
 
     Returns:
-      float32 scalar, never below final_fraction of the peak but for the warm-up's factor.
+      float32 scalar, at least final_fraction of the peak, times the warm-up's factor.
     """
     left = jnp.clip(1.0 - jnp.asarray(share, jnp.float32), 0.0, 1.0)
     if config.schedule == "constant":
@@ -73,7 +73,7 @@ def learning_rate(config: ConfigDict, count: Any, share: Any) -> Array:
         left = jnp.square(jnp.sin(0.5 * jnp.pi * left))
     rate = config.learning_rate * (config.final_fraction + (1.0 - config.final_fraction) * left)
     if config.warmup_steps:
-        # The first step already moves: the ramp ends, not starts, with the steps that it counts.
+        # The first step already moves: its factor is 1 / warmup_steps, not 0.
         rate = rate * jnp.minimum((jnp.asarray(count, jnp.float32) + 1.0) / config.warmup_steps, 1.0)
     return rate
 
@@ -103,8 +103,8 @@ def make_optimizer(
     Args:
       config: `config.optimizer`: as `learning_rate`, and b1, b2, eps, max_gradient_norm (0 is no clip).
       total_steps: optimiser steps of the whole run. None: `update(..., share=...)` receives the share that is over.
-      decays: with it, weights decay by `config.weight_decay` times the learning rate (Loshchilov and Hutter 2019); says of a tree of
-        parameters which do.
+      decays: returns, for a tree of parameters, which of them decay by `config.weight_decay` times the learning rate (Loshchilov
+        and Hutter 2019); None for no decay.
 
     Returns:
       An optimiser; the last part of its state is a `RateState`.

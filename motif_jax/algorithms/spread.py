@@ -1,4 +1,4 @@
-"""Mean and range of numbers that are spread over micro-batches and devices."""
+"""Mean and range of numbers over micro-batches and devices."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _is_spread(node: Any) -> bool:
 
 
 def added(one: Any, other: Any) -> Any:
-    """The sum of two trees; spreads in them become those of all their numbers."""
+    """Adds two trees; joins the spreads in them."""
 
     def add(x: Any, y: Any) -> Any:
         if not _is_spread(x):
@@ -48,7 +48,7 @@ def added(one: Any, other: Any) -> Any:
 
 
 def nothing(tree: Any) -> Any:
-    """What `added` leaves as it is: of arrays or shapes, zeros, and spreads of no numbers."""
+    """The zero of `added` for a tree of arrays or shapes: zeros, and spreads of no numbers."""
 
     def none(leaf: Any) -> Any:
         if not _is_spread(leaf):
@@ -59,7 +59,7 @@ def nothing(tree: Any) -> Any:
 
 
 def over_devices(tree: Any, axis: str) -> Any:
-    """The same as `added`, of the trees of all devices."""
+    """Adds the trees of all devices, as `added` does."""
     if jax.lax.axis_size(axis) == 1:  # a sum over one device would be a copy
         return tree
 

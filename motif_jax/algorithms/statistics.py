@@ -29,7 +29,7 @@ def weighted_moments(values: np.ndarray, counts: np.ndarray) -> tuple[float, flo
     if total <= 0:
         raise ValueError("nothing is counted")
     mean = float((values * counts).sum() / total)
-    # The second pass keeps the small variances of fresh networks from cancelling.
+    # A second pass, since one pass loses the small variances of fresh networks to cancellation.
     return mean, float((np.square(values - mean) * counts).sum() / total)
 
 
@@ -38,7 +38,7 @@ class RunningMoments:
     """The published running mean and variance (compat.running_statistics).
 
     Starts at mean 0, variance 1 and a count of 1e-4, and merges batches by the parallel-variance rule
-    (Chan et al. 1979) with the UNBIASED variance of a batch times its size, so that it comes out a little off.
+    (Chan et al. 1979) with the UNBIASED variance of a batch times its size, which is a little too large.
     """
 
     mean: float = 0.0
@@ -46,10 +46,10 @@ class RunningMoments:
     count: float = 1e-4
 
     def update(self, batch: np.ndarray, decay: float = 1.0) -> None:
-        """Merges numbers [n], n >= 1; of a single number the variance counts as 0.
+        """Merges numbers [n], n >= 1; the variance of a single number counts as 0.
 
         Args:
-          decay: what went before counts so much of what it did, in (0, 1].
+          decay: factor on the weight of earlier numbers, in (0, 1].
         """
         self.count *= decay
         batch = np.asarray(batch, np.float64).reshape(-1)

@@ -1,4 +1,4 @@
-"""What one update of the learner reads: a batch of rollouts, time first."""
+"""A batch of rollouts, time first, as an update of the learner reads it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 Array = jax.Array
-# Of jax, on the host of numpy; in BATCH_AXES a number.
+# A jax array; on the host a numpy array; in BATCH_AXES a number.
 Field = Any
 
 
@@ -27,7 +27,7 @@ class TrajectoryBatch(NamedTuple):
       action: int32 [T, B].
       behaviour_log_prob: float32 [T, B], of `action` under the policy that chose it, in nats.
       behaviour_value: float32 [T, B], the value that this policy's network gave (with PopArt in units of reward).
-      parameter_version: int32 [T, B], number of updates behind the acting parameters; -1 is padding.
+      parameter_version: int32 [T, B], number of updates in the acting parameters; -1 is padding.
       reward: float32 [T, B], task reward of the action, before scale and clip.
       intrinsic_reward: float32 [T, B], normalised and thresholded, before count discount and coefficient.
       terminated: bool [T, B], the action ended the episode by a rule of the task.
@@ -67,10 +67,10 @@ BATCH_AXES = TrajectoryBatch(
 
 
 def done(batch: TrajectoryBatch) -> Array:
-    """Whether nothing after row t counts for row t: bool [T, B].
+    """Whether the return of row t ends with its action: bool [T, B].
 
-    True after a terminated action. A truncated action's value continues in the `last` row that follows it;
-    without such a row (the published handling of step limits) it is an end like any other.
+    True at a terminated action. After a truncated action the value continues in the `last` row that follows;
+    without such a row (the published handling of step limits) it ends, too.
     """
     return batch.terminated | (batch.truncated & ~batch.last[1:])
 

@@ -1,4 +1,4 @@
-"""The skeleton of an update of APPO, PPO and DRRN: rewards before the method's own steps, counters and metrics behind them."""
+"""The common part of the updates of APPO, PPO and DRRN: rewards, then the algorithm's own steps, then counters and metrics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ State = TypeVar("State", bound=Any)
 RewardFunction = Callable[[Any, Mapping[str, Array]], Array]
 # An optimiser's step: (state, gradients) -> (state, metrics).
 Apply = Callable[[Any, Any], tuple[Any, Metrics]]
-# Every other metric of several minibatches is their mean.
+# How these metrics of several minibatches are joined; every other one is averaged.
 EXTREMES = {"policy/ratio_min": jnp.min, "policy/ratio_max": jnp.max, "lag/max": jnp.max}
 
 
@@ -28,8 +28,9 @@ def initial(network: Any, optimizer: optax.GradientTransformation, key: Array) -
     """The fields that the states of all updates have; the same key gives the same values.
 
     Returns:
-      `params`; `opt_state`; `step`, int32 scalar, updates done and version of `params`; `env_steps`, int32 [2], learned from, as
-      `schedules.add_steps` counts them; `key`, moved on by updates that draw. A state also has `reward_params` of a `reward_fn`, or ().
+      `params`; `opt_state`; `step`, int32 scalar, the number of updates and version of `params`; `env_steps`, int32 [2], steps
+      learned from, as `schedules.add_steps` counts them; `key`, changed by updates that draw. A state also has `reward_params` of a
+      `reward_fn`, or ().
     """
     init_key, key = jax.random.split(key)
     params = network.init(init_key)
@@ -59,7 +60,7 @@ def make(
     Args:
       optimizer: from `schedules.make_optimizer` without a number of steps.
       config: the whole configuration; reads `algorithm.positive_reward` (negative rewards of the task count as 0), `reward` and
-        `train_for_env_steps`: the learning rate falls with the share of them that the batches before this one held.
+        `train_for_env_steps`: the learning rate falls with the share of them that earlier batches had.
       learn: (state, batch, reward [T, B], apply, axis_name) -> (state, metrics): takes the steps, each by `apply`. Its metrics replace
         those of the same name here.
       reward_fn: for rewards that the batcher does not compute: a pure function of `state.reward_params` and the fields [T, B, ...] of the

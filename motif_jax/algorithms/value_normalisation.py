@@ -1,9 +1,9 @@
 """Running scale of the value targets (van Hasselt et al. 2016, "PopArt").
 
 The network's value head predicts (V - mean) / std. With 'popart' the head is rescaled whenever the statistics
-move, so that V itself does not (`networks.agent.rescale_value_head`); with 'running' it is left to learn. The value that
-V is clipped round is V as it was played: with 'popart' in units of reward, which no move of the statistics changes, with
-'running' as the head gave it.
+move, so that V itself does not (`networks.agent.rescale_value_head`); with 'running' the head has to learn it. V is clipped
+around V as it was played: with 'popart' in units of reward, which do not depend on the statistics; with 'running' in the
+head's units of that time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ValueStatistics(NamedTuple):
 
 
 def initial() -> ValueStatistics:
-    """Statistics of nothing: mean 0 and standard deviation 1."""
+    """Statistics of no targets: mean 0 and standard deviation 1."""
     return ValueStatistics(*(jnp.zeros((), jnp.float32) for _ in range(3)))
 
 
