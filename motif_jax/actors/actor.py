@@ -1,7 +1,7 @@
-"""An actor process: it plays the environments of one group.
+"""Runs an actor process, which plays the environments of one group.
 
-A command arrives through a pipe for each row, and a record of the row that was written goes back. The process ends when nobody
-holds the writing end of its commands any more.
+For each row the process reads a command from a pipe and sends back a record of the row that it wrote. It ends when the
+writing end of the commands' pipe is closed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TRACEBACK_LIMIT = 3000
 
 
 class Descriptor:
-    """A file descriptor that an argument of a new process holds; the process gets one of its own."""
+    """Wraps a file descriptor in an argument of a new process, which receives a duplicate."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -53,18 +53,16 @@ def _received(passed: Any) -> Descriptor:
 
 @dataclass(frozen=True)
 class ActorOrders:
-    """What an actor process is started with.
+    """The arguments of an actor process.
 
     Attributes:
-      layout: of the slots.
-      group: whose environments it plays.
       generation: how many processes have played the group before.
-      resumes: environments that are remembered continue.
-      forget: they begin new episodes all the same: rebuilt, they have ended a process again.
-      variables: of the environment; a server has those of the moment at which it was started.
+      resumes: remembered episodes continue.
+      forget: remembered episodes do not continue: rebuilt, they have killed another process.
+      variables: the environment variables; those of a forkserver are of the time at which it started.
       temporary: folder for temporary files.
-      memory: of the slots.
-      commands, records: a pipe's reading end, and the writing end of another that all processes share.
+      memory: descriptor of the slots.
+      commands, records: the reading end of the process's pipe, and the writing end of the pipe that all processes share.
       reports: takes (kind, content).
     """
 
@@ -83,12 +81,12 @@ class ActorOrders:
 
 
 def serve(orders: ActorOrders) -> None:
-    """Plays until the pipe of commands ends; errors go to the pool, which shows one if a restart does not help."""
+    """Plays until the pipe of commands ends. Errors are sent to the pool, which raises one if restarts do not help."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     end_with_parent(parent.sentinel)
-    gc.freeze()  # forked processes share what was imported: the collector need not write there
-    os.dup2(2, 1)  # standard output is the pool's own: whatever an engine prints goes to the log
+    gc.freeze()  # keeps the collector from writing to the imported objects' memory, which forked processes share
+    os.dup2(2, 1)  # engines' prints go to the log: standard output belongs to the pool
     os.environ.update(orders.variables)
     tempfile.tempdir = orders.temporary
     try:
@@ -103,10 +101,8 @@ def serve(orders: ActorOrders) -> None:
                     orders.reports.send(_as_report(error, folder))
                 sys.exit(1)
     finally:
-        tempdirs.remove_own()  # a forked process calls nothing at its exit
-        if parent_is_gone(
-            parent.sentinel
-        ):  # a pool that was killed has left the folder of its server's socket
+        tempdirs.remove_own()  # a forked process does not run `atexit`'s functions
+        if parent_is_gone(parent.sentinel):  # a killed pool left the folder of its server's socket
             shutil.rmtree(util.get_temp_dir(), ignore_errors=True)
 
 
@@ -135,7 +131,7 @@ def _play(orders: ActorOrders) -> None:
     while len(command := os.read(commands, COMMAND.size)) == COMMAND.size:
         sender, slot, row = COMMAND.unpack(command)
         if sender < generation:
-            continue  # meant for a process before this one
+            continue  # meant for an earlier process
         if row != RESET_ROW:
             games.step(slot, row)
         elif resumes:
@@ -148,7 +144,7 @@ def _play(orders: ActorOrders) -> None:
 
 def _settle(config: ActorsConfig, worker: int) -> None:
     """Keeps the process to its worker's core, where the system lets it."""
-    with contextlib.suppress(OSError):  # one of the worker's groups need not preempt the other
+    with contextlib.suppress(OSError):  # the worker's groups need not preempt each other
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     if config.cores:
         with contextlib.suppress(OSError):
@@ -156,7 +152,7 @@ def _settle(config: ActorsConfig, worker: int) -> None:
 
 
 def _as_report(error: Exception, folder: str) -> tuple[str, Any]:
-    """A full disk as its number and the file (`folder` if none is named), any other error as a traceback."""
+    """The report of an error: of a full disk its number and file (`folder` if none is named), else a traceback."""
     if (full := full_disk(error)) is not None:
         return FULL_DISK, (full.errno, str(full.filename or folder))
     return ERROR, "".join(traceback.format_exception(error))[-_TRACEBACK_LIMIT:]

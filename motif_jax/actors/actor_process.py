@@ -19,7 +19,7 @@ from motif_jax.support.interruption import deaf_processes
 
 METHODS = ("auto", "fork", "exec")
 _STARTS, _PAUSE_SECONDS = 5, 0.2
-# What multiprocessing gives for a process whose server died.
+# The exit code that multiprocessing reports for a process whose server died.
 _SERVER_LOST = 255
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
@@ -73,9 +73,9 @@ class ActorProcess:
         context: Any = multiprocessing.get_context("forkserver" if self._forked else "spawn")
         if self._forked:
             context.set_forkserver_preload(self._modules)  # of a server that starts from now on
-            util.get_temp_dir()  # of its socket, which all processes know then
+            util.get_temp_dir()  # makes the folder of its socket, so that all processes know it
         with deaf_processes(signal.SIGUSR1):
-            resource_tracker.ensure_running()  # which lets SIGINT and SIGTERM through again
+            resource_tracker.ensure_running()  # its start unblocks SIGINT and SIGTERM
         for left in reversed(range(_STARTS)):
             self.reports, theirs = context.Pipe(duplex=False)
             given = ActorOrders(
@@ -97,7 +97,7 @@ class ActorProcess:
                 time.sleep(_PAUSE_SECONDS)
 
     def take_reports(self) -> Iterator[tuple[str, Any]]:
-        """Yields (kind, content) of what has been reported and not yet been read."""
+        """Yields (kind, content) of the reports that have not been read yet."""
         assert self.reports is not None
         with contextlib.suppress(EOFError, OSError):  # the process has ended
             while self.reports.poll():
@@ -109,11 +109,11 @@ class ActorProcess:
             os.kill(self.pid, signal.SIGKILL)
 
     def cause_of_death(self) -> str:
-        """Why the process has ended, in a line and what it reported."""
+        """Why the process has ended: one line, then its last report."""
         assert self.process is not None
         code = self.process.exitcode
         if code == _SERVER_LOST:
-            with contextlib.suppress(ProcessLookupError):  # it goes on, and nobody would see its end
+            with contextlib.suppress(ProcessLookupError):  # it still runs, unwatched
                 os.kill(self.pid, signal.SIGKILL)
             reason = "the process that it was forked from died"
         else:
@@ -144,9 +144,9 @@ class ActorProcess:
 
 @contextlib.contextmanager
 def _server_settings() -> Iterator[None]:
-    """A server that starts inside, and what it forks, has no thread pools of numeric libraries and no signals of a process group.
+    """A server that starts inside, and its forks, run numeric libraries in one thread and block a process group's signals.
 
-    The pool decides what those mean.
+    The pool decides what these signals mean.
     """
     before = {name: os.environ.get(name) for name in _ONE_THREAD}
     os.environ.update(_ONE_THREAD)

@@ -1,4 +1,4 @@
-"""Which core each worker's processes keep to.
+"""Assigns a core to each worker's processes.
 
 The processes of a worker play one after the other. Without a pinned core the scheduler would move each to any idle core with
 cold caches. A claim ends with the process that holds it, so trainings side by side use different cores.
@@ -23,7 +23,7 @@ class Cores:
         self._claims: list[socket.socket] = []
         allowed = sorted(os.sched_getaffinity(0), reverse=True) if hasattr(os, "sched_getaffinity") else []
         found: list[int] = []
-        for core in allowed[:-1]:  # one is left for everything else
+        for core in allowed[:-1]:  # leaves one for everything else
             if len(found) < count and (claim := _claim(core)) is not None:
                 found.append(core)
                 self._claims.append(claim)

@@ -16,7 +16,7 @@ from motif_jax.envs import spec
 from motif_jax.envs.spec import TERMINATED, TRUNCATED, EnvironmentGroup
 from motif_jax.support import seeds
 
-# Given for every finished episode: its numbers, and which env, episode and seed it was.
+# Called for every finished episode with its numbers, env, episode and seed.
 EpisodeSink = Callable[[dict[str, float]], None]
 
 
@@ -26,14 +26,14 @@ def episode_seed(seed: int, env: int, episode: int) -> int:
 
 
 def place_numbers(seed: int, first_env: int, count: int) -> list[int]:
-    """A number for each of `count` environments of a run with `seed`, see `registry.make_group`."""
+    """The `numbers` of `registry.make_group` for `count` environments of a run with `seed`."""
     return [seeds.derive(seed, "place", first_env + column) for column in range(count)]
 
 
 class _Views(NamedTuple):
-    """The memory of a row that a step reads and writes, as plain views where numpy is not needed.
+    """Views of the memory that a step reads and writes; plain ones where numpy is not needed.
 
-    The action and its reward are of the row before that of the observation.
+    The action and its reward belong to the row before that of the observation.
     """
 
     observation: spec.Row
@@ -50,8 +50,7 @@ class SlotGroup:
 
     Args:
       config: of the actors.
-      environments: the group.
-      slots: where rows are written; `slots.next_episode[group]` says which episodes come first.
+      slots: where rows are written; `slots.next_episode[group]` has the numbers of the first episodes.
       group: number of this group among those of the slots.
       on_episode: called with the numbers of every episode that ends.
     """
@@ -84,7 +83,7 @@ class SlotGroup:
         self._pack_rewards = struct.Struct(f"={environments.count}f").pack_into
 
     def _at(self, slot: int, row: int) -> _Views:
-        # Making the views costs as much as a few steps of a game; a group comes back to the same rows.
+        # Making the views takes as long as a few steps of a game, and a group returns to the same rows.
         views = self._views.get((slot, row))
         if views is None:
             slots, before = self._slots, max(row - 1, 0)
@@ -99,9 +98,8 @@ class SlotGroup:
         """Starts an episode everywhere and writes row 0 of `slot`.
 
         Args:
-          slot: the slot.
-          warmup_steps: when positive, every environment first plays a random number of random actions up to
-            this one, so that the episodes of the group do not run in step. An episode that began there is not
+          warmup_steps: when positive, every environment first plays a random number, up to this one, of random
+            actions, so that the episodes of the group do not run in step. Episodes that began with them are not
             reported.
         """
         for column in self._columns:
@@ -118,7 +116,7 @@ class SlotGroup:
     def resume(self, slot: int) -> None:
         """Resumes the remembered episodes and writes their observations to row 0 of `slot`.
 
-        After a process died, environments that are left continue and the others are rebuilt.
+        After a process died, surviving environments continue and the others are rebuilt.
         """
         assert self._history is not None
         if not self._running:
@@ -160,7 +158,7 @@ class SlotGroup:
                     self._ended.append(column)
 
     def forget(self) -> None:
-        """Environments that are rebuilt begin new episodes instead."""
+        """Makes environments begin new episodes instead of being rebuilt."""
         if self._history is not None:
             self._played[...] = -1
 
@@ -227,7 +225,7 @@ class SlotGroup:
         self._environments.start(column, episode_seed(self._seed, self._envs[column], episode))
 
     def _remember(self, actions: list[int], columns: Any) -> None:
-        """Notes an action after it was played: a step in which the process dies is not part of the episode."""
+        """Stores an action after it was played, so that a step that kills the process is not replayed."""
         assert self._history is not None
         for column in columns:
             count = self._played[column]
@@ -253,7 +251,7 @@ class SlotGroup:
                     self._begin(column)
 
     def _allowed(self, drawn: list[int]) -> list[int]:
-        """The drawn actions [envs], with those that a state does not have replaced."""
+        """The drawn actions [envs], in which actions that a state does not allow are replaced."""
         environment = self._environments.spec
         if environment.mask_field is None:
             return drawn

@@ -1,4 +1,4 @@
-"""Actors without processes: everything happens in the calling thread, in a fixed order (serial mode)."""
+"""Actors without processes: they play in the calling thread, in a fixed order (serial mode)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from motif_jax.support.interruption import StoppedError, never
 
 
 class InlineActors(Rollouts):
-    """All groups of `config` in this thread: a command is carried out at once."""
+    """Plays all groups of `config` in this thread, each command at once."""
 
     keeps_places = True
 
@@ -41,12 +41,12 @@ class InlineActors(Rollouts):
             self._groups.append(SlotGroup(config, environments, self.slots, group, self._episodes.append))
             if not self._resumes:
                 self._wants_start(group)
-            elif self._waiting.get(group, -1) is not None:  # else no game of the group had begun
+            elif self._waiting.get(group, -1) is not None:  # None: no game of the group had begun
                 self._groups[group].rebuild()
                 self.rebuilt += config.envs_per_group
 
     def state(self) -> dict[str, Any]:
-        """See `Rollouts.state`; with what was played and not yet reported."""
+        """See `Rollouts.state`; includes the records that no `ready` has returned."""
         return {**super().state(), "records": self._records}
 
     def restore(self, state: Mapping[str, Any], block: np.ndarray) -> bool:

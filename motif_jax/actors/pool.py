@@ -25,11 +25,11 @@ from motif_jax.support.interruption import StoppedError, never
 
 _WATCH_SECONDS = 0.1
 _CLOSE_SECONDS = 5.0
-# What counts at most of the time between two looks of the thread that watches: what is longer is a pause of this process.
+# Most time that counts between two looks of the watching thread: in a longer one this process was paused.
 _LONGEST_LOOK_SECONDS = 1.0
 _MOST_RECORDS = 2048
 _WAKE = RECORD.pack(-1, -1, 0, 0)
-# Open files of a process, and of everything else.
+# Open files for each process, and for everything else.
 _FILES_EACH, _OTHER_FILES = 6, 256
 
 
@@ -60,23 +60,25 @@ class ActorPool(Rollouts):
         self._news.register(self._records, select.POLLIN)
         self._cores: Cores | None = None
         self._pids: list[int] = []
-        # Deaths in each group, and how many there were when it was started. Commands carry that: one that was decided on before
-        # a process died must not be its successor's first.
+        # Deaths in each group, now and when its process was started. Commands carry the number, so that a process ignores
+        # commands that were meant for its predecessor.
         self._generation = [0] * config.groups
         self._started_generation = [0] * config.groups
-        # Seconds that this process has been seen to run; only the thread that watches moves it on.
+        # Seconds that this process has run, without pauses; only the watching thread advances it.
         self._clock = 0.0
-        # By that clock: the commands that have no answer yet, and the last time that no record was left unread.
+        # Times by that clock: of each command without an answer, and when the pipe of records was last empty.
         self._commanded_at: list[float | None] = [None] * config.groups
         self._all_read_at = 0.0
         self._slots_finished = [0] * config.groups
         self._episodes: list[dict[str, Any]] = []
-        self._failure: tuple[str, Exception | None] | None = None  # why, and what it comes of
+        self._failure: tuple[str, Exception | None] | None = None  # the message, and its cause
         self._closing = threading.Event()
         self._closed = False
         self._lock = threading.Lock()
         self._watcher = threading.Thread(target=self._watch, name="actor-watch", daemon=True)
-        atexit.register(self.close)  # before that of multiprocessing, which would wait for the processes
+        atexit.register(
+            self.close
+        )  # runs before multiprocessing's function, which would wait for the processes
 
     def start(self, stopped: Callable[[], bool] = never) -> None:
         if self.config.cores is None:
@@ -173,7 +175,7 @@ class ActorPool(Rollouts):
             group=group,
             generation=generation,
             resumes=self._resumes,
-            # Where the games that are remembered end the process again, others are begun.
+            # If the remembered games kill the process again, new ones begin.
             forget=process.failures > 1,
             memory=Descriptor(self.slots.descriptor),
             records=Descriptor(self._records_in),
@@ -212,14 +214,14 @@ class ActorPool(Rollouts):
         elif kind == UP:
             self._processes[group].is_up = True
             self._write_record(RECORD.pack(self._generation[group], group, -1, HELLO_ROW))
-        elif kind == FULL_DISK:  # no other process would have more room
+        elif kind == FULL_DISK:  # another process would have no more room
             number, file = content
             raise OSError(number, os.strerror(number), file)
         else:
             self._processes[group].error = content
 
     def _end_those_that_hang(self) -> None:
-        # Before the commands: those that were answered by then are gone.
+        # Read before the commands, so that answered ones are gone.
         config, all_read_at = self.config, self._all_read_at
         seconds = config.start_timeout_seconds
         for group, process in enumerate(self._processes):
@@ -234,7 +236,7 @@ class ActorPool(Rollouts):
                 process.kill(f"it did not answer for {config.timeout_seconds:g} seconds")
 
     def _replace(self, group: int) -> None:
-        """Starts another process for one that died; the group starts again when that is up."""
+        """Starts another process for one that died; the group starts again when the new one is up."""
         process = self._processes[group]
         reason = process.cause_of_death()
         process.failures = 0 if self._slots_finished[group] else process.failures + 1

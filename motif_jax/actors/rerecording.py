@@ -1,4 +1,4 @@
-"""Recordings made from seeds and actions."""
+"""Makes recordings from seeds and actions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Order(NamedTuple):
 
     Attributes:
       seed, actions: of the episode.
-      info: numbers of the episode when it was played; those that the replay has must be the same.
+      info: numbers of the episode when it was played; the replay must have the same.
       path: of the recording.
     """
 
@@ -28,7 +28,7 @@ class Order(NamedTuple):
 
 
 def record_actions(task: str, options: Mapping[str, Any], seed: int, actions: np.ndarray) -> Recording:
-    """Plays `actions` in the episode `seed` and returns its recording, with the digest of what was seen."""
+    """Plays `actions` in the episode `seed` and returns its recording, with the digest of the observations."""
     recorder = Recorder(task, **options)
     try:
         return _record(recorder, seed, actions)
@@ -44,7 +44,7 @@ def _record(recorder: Recorder, seed: int, actions: np.ndarray) -> Recording:
 
 
 def differences(info: Mapping[str, Any], written: Mapping[str, Any]) -> list[str]:
-    """Names the numbers that a replay has otherwise than was written: 'dlvl 3 written, 2 now'."""
+    """Names the numbers of a replay that differ from the written ones: 'dlvl 3 written, 2 now'."""
     return [
         f"{name} {written[name]:g} written, {value:g} now"
         for name, value in info.items()
@@ -53,9 +53,9 @@ def differences(info: Mapping[str, Any], written: Mapping[str, Any]) -> list[str
 
 
 class Rerecorder:
-    """A worker process that writes a recording for each `Order`.
+    """The work of a process that writes a recording for each `Order`.
 
-    Its answer is None, or why an episode could not be recorded: its replay had other numbers.
+    The answer is None, or why the episode could not be recorded: its replay had other numbers.
     """
 
     def __init__(self, setup: Mapping[str, Any]) -> None:

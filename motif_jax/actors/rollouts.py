@@ -1,7 +1,7 @@
-"""Assigns slots to groups of environments, and says when a group may continue.
+"""Assigns slots to groups of environments, and decides when a group may continue.
 
-`Rollouts` is what inference and the batcher see of the actors, whether these are processes (`pool`) or live in this
-thread (`inline`).
+`Rollouts` is the interface of the actors to inference and the batcher, for processes (`pool`) and for this thread
+(`inline`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from motif_jax.actors.slots import SlotLayout, Slots
 from motif_jax.envs import registry
 from motif_jax.support.interruption import never
 
-# The row of a command that starts episodes instead of playing actions, and of the record that says that a group's process is up.
+# The row in a command that starts episodes instead of playing actions, and in the record of a process that is up.
 RESET_ROW = -1
 HELLO_ROW = -2
 SlotListener = Callable[[int], None]
@@ -33,7 +33,7 @@ class ActorsConfig:
       env: registered name of the environment.
       options: its options, JSON-able.
       seed: seed of the run.
-      workers: so many cores play.
+      workers: number of cores that play.
       groups_per_worker: groups of a worker; with two, one is stepped while the other waits for its actions.
       envs_per_group: environments of a group.
       slots_per_group: slots of a group, at least 2.
@@ -43,14 +43,14 @@ class ActorsConfig:
       warmup_steps: at the start every environment plays a random number of random steps up to this one.
       warmup_seconds: at the start every worker sleeps a random time up to this one.
       timeout_seconds: a process that does not answer for so long is replaced.
-      start_timeout_seconds: so is one that is not up by then (its delay not counted).
+      start_timeout_seconds: a process that is not up after so long (without its delay) is replaced, too.
       max_failures: deaths of a process in a row, without a finished slot of its group, that end the run.
       mark_unwritten: fill every slot with `slots.MAGIC` before it is used again (tests, debugging).
       start_method: 'exec' starts each process by itself, 'fork' and 'auto' fork them from one, which is faster.
-      remembered: actions of an episode that are remembered, all that it can have: environments whose process dies, or whose run is
-        continued, are rebuilt from seeds and actions. 0: they begin new episodes.
-      cores: the core that each worker's processes keep to; None: cores that no other run has claimed, see `cores`; empty:
-        wherever the system puts them.
+      remembered: most actions of an episode, all of which are remembered: after the death of a process, or a resume, environments
+        are rebuilt from seeds and actions. 0: they begin new episodes.
+      cores: the core of each worker's processes; None: cores that no other run has claimed, see `cores`; empty: any, as the
+        system chooses.
     """
 
     env: str
@@ -103,7 +103,7 @@ class Rollouts(abc.ABC):
 
     Attributes:
       keeps_places: after `restore` groups continue in the middle of their slots; else each begins one.
-      begun_anew: groups that start again with the newest `ready`: entries of them that it or an earlier one returned are void.
+      begun_anew: groups that start again with the newest `ready`: entries of these groups from earlier calls are void.
     """
 
     keeps_places = False
@@ -122,7 +122,7 @@ class Rollouts(abc.ABC):
         per_group = config.slots_per_group
         self._free = [deque(range(g * per_group, (g + 1) * per_group)) for g in range(config.groups)]
         self._active: list[int | None] = [None] * config.groups
-        # Groups that can continue when one of their slots is free, and the full slot that they come from.
+        # Group that waits for a free slot -> its last, full slot; None for a group that starts again.
         self._waiting: dict[int, int | None] = {}
         shape = self.slots.next_episode.shape
         self.slots.next_episode[...] = 0
@@ -132,7 +132,7 @@ class Rollouts(abc.ABC):
         self.dropped_slots = 0
         self.restarts = 0
         self.rebuilt = 0
-        # Whether `restore` was called: the environments continue with the episodes that are remembered.
+        # Whether `restore` was called: remembered episodes continue.
         self._resumes = False
 
     def state(self) -> dict[str, Any]:
@@ -156,7 +156,7 @@ class Rollouts(abc.ABC):
         return slot // self.config.slots_per_group
 
     def first_env_of(self, slot: int) -> int:
-        """Number in the whole run of the environment of a slot's first column."""
+        """The number, in the whole run, of the environment in a slot's first column."""
         return self.config.first_env + self.group_of(slot) * self.config.envs_per_group
 
     def next_episode(self) -> list[int]:
@@ -181,7 +181,7 @@ class Rollouts(abc.ABC):
 
     @abc.abstractmethod
     def ready(self, timeout: float) -> list[Ready]:
-        """Groups that wait for actions, none if nothing happened for `timeout` seconds.
+        """Groups that wait for actions; [] if there were none for `timeout` seconds.
 
         Raises:
           RuntimeError: the actors cannot continue; the message holds the cause.
@@ -212,7 +212,7 @@ class Rollouts(abc.ABC):
         self.close()
 
     def _wants_start(self, group: int) -> None:
-        """The group starts again: its unfinished slot, if there is one, is dropped."""
+        """Starts the group again; drops its unfinished slot, if any."""
         unfinished = self._active[group]
         if unfinished is not None:
             self._free[group].append(unfinished)
@@ -222,7 +222,7 @@ class Rollouts(abc.ABC):
         self.begun_anew.add(group)
 
     def _written(self, group: int, slot: int, row: int) -> Ready | None:
-        """Row `row` has been written: the group is ready, or the slot is full and handed on."""
+        """Takes note that `row` has been written: the group is ready, or the full slot goes to the listeners."""
         if row < self.config.rollout:
             return Ready(group, slot, row)
         self._active[group] = None

@@ -18,12 +18,12 @@ from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.support import capacity
 from motif_jax.support.errors import UserError
 
-# Every byte of memory that nothing was written to. As float32 it is -2.87e-16, as int32 -1515870811.
+# Fills memory before it is written to. As float32 it is -2.87e-16, as int32 -1515870811.
 MAGIC = 0xA5
 _ALIGNMENT = 64
-# Arrays of the groups, beside those of the slots.
+# An array with a row for each group, not for each slot.
 _NEXT_EPISODE = "next_episode"
-# Of the groups too, where games are remembered: what was played of each environment's episode.
+# Likewise, where games are remembered: the running episode of each environment.
 _HISTORY, _PLAYED, _WARMED_UP = "history", "played", "warmed_up"
 _OF_GROUPS = (_NEXT_EPISODE, _HISTORY, _PLAYED, _WARMED_UP)
 
@@ -43,7 +43,7 @@ INFERENCE_FIELDS = {
     "behaviour_value": "float32",
     "parameter_version": "int32",
 }
-# What row T of a slot shares with row 0 of the group's next one.
+# Fields that row T of a slot shares with row 0 of the group's next slot.
 CARRIED_FIELDS = ("first", "last", "episode")
 
 
@@ -124,7 +124,7 @@ class Slots:
       next_episode: int32 [groups, envs], number of the episode that each environment starts next.
       history: int16 [groups, envs, remembered], the actions of each environment's running episode; None where games are not
         remembered.
-      played: int32 [groups, envs], how many these are; below 0 where no episode was begun.
+      played: int32 [groups, envs], the number of these actions; below 0 where no episode was begun.
       warmed_up: uint8 [groups, envs], whether the episode began with random steps.
       layout: the layout of the block.
       descriptor: file descriptor of the block, to be inherited by workers.
@@ -211,7 +211,7 @@ class Slots:
         return found
 
     def close(self) -> None:
-        """Closes the descriptor; the mapping goes when the last array does."""
+        """Closes the descriptor; the memory stays mapped until the last array is freed."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1

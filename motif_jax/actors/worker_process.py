@@ -1,4 +1,4 @@
-"""Worker processes that serve requests: watched, replaced, and their deaths counted."""
+"""Runs worker processes that serve requests: watches and replaces them, and counts their deaths."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from motif_jax.support.files import NO_ROOM
 from motif_jax.support.interruption import deaf_processes
 from motif_jax.support.parent_death import end_with_parent
 
-# A process that says nothing for so long hangs in the engine: it is killed and its episodes are replayed.
+# A process without an answer for so long hangs in the engine: it is killed, and its episodes are replayed.
 HANG_SECONDS = 300.0
-# An episode that ends so many processes cannot be played.
+# An episode that kills so many processes counts as unplayable.
 MAX_DEATHS = 3
 _CLOSE_SECONDS = 5.0
 _Job = TypeVar("_Job")
 
 
 class ProcessWork(Protocol):
-    """The work of a process; made in it from the setup that its parent gives."""
+    """The work of a process, which makes it from its parent's setup."""
 
     def answer(self, request: Any) -> Any:
-        """Serves one request. An EngineError ends the process like a crash of the engine, any other is shown to the user."""
+        """Serves one request. An EngineError ends the process like a crash of the engine; other errors reach the user."""
 
     def close(self) -> None:
         """Frees resources."""
@@ -41,7 +41,7 @@ class ProcessWork(Protocol):
 
 @dataclass(frozen=True)
 class WorkerFailure:
-    """An exception in a worker, which is not a crash of the engine: `user` its text if it is a UserError, else `trace`."""
+    """An exception in a worker that is no crash of the engine: `user` is the text of a UserError, `trace` of any other."""
 
     trace: str
     user: str = ""
@@ -54,7 +54,7 @@ class WorkerProcess:
         context = multiprocessing.get_context("spawn")
         self.connection, child = context.Pipe()
         self.process = context.Process(target=_serve, args=(make, child, dict(setup)), daemon=True)
-        resource_tracker.ensure_running()  # starting it would lift what holds SIGINT back
+        resource_tracker.ensure_running()  # a start inside the block would unblock SIGINT
         with deaf_processes():
             self.process.start()
         child.close()  # so that a dead worker's pipe reads as closed
@@ -69,9 +69,9 @@ class WorkerProcess:
 
         Raises:
           EOFError: the process died, or hung and was killed.
-          UserError: there was one in it.
-          OSError: there was no room for a file that it writes.
-          RuntimeError: there was another exception in it.
+          UserError: the process raised it.
+          OSError: the disk was full.
+          RuntimeError: the process raised another exception.
         """
         if not self.connection.poll(HANG_SECONDS):
             self.process.kill()
@@ -88,7 +88,7 @@ class WorkerProcess:
         return answer
 
     def close(self, timeout: float = _CLOSE_SECONDS) -> bool:
-        """Closes the pipe, on which the process ends; kills it after `timeout` seconds, and returns whether it did."""
+        """Closes the pipe, which ends the process. Kills it after `timeout` seconds; returns whether it had to."""
         self.connection.close()
         self.process.join(timeout)
         late = self.process.is_alive()
@@ -99,7 +99,7 @@ class WorkerProcess:
 
 
 def close_all(processes: Sequence[WorkerProcess]) -> None:
-    """Ends processes together; the folders of games of those that had to be killed are removed."""
+    """Ends processes together, and removes the temporary folders of those that had to be killed."""
     for process in processes:
         process.connection.close()
     deadline = time.monotonic() + _CLOSE_SECONDS
@@ -111,7 +111,7 @@ def close_all(processes: Sequence[WorkerProcess]) -> None:
 def _serve(make: Callable[[Any], ProcessWork], connection: Connection, setup: Mapping[str, Any]) -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
-    end_with_parent(parent.sentinel)  # a pipe that the parent holds open and writes nothing to
+    end_with_parent(parent.sentinel)  # a pipe that the parent holds open and never writes to
     # Until the parent closes the pipe or dies.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         try:
@@ -138,14 +138,14 @@ def _requests(connection: Connection) -> Iterator[Any]:
 
 
 class Deaths:
-    """Counts the deaths of workers by what they were at; `report` gets their number whenever there is one more."""
+    """Counts the deaths of workers by job; calls `report` with the number of all deaths after each."""
 
     def __init__(self, report: Callable[[int], None] | None = None) -> None:
         self._counts: Counter[int] = Counter()
         self._report = report
 
     def note(self, key: int) -> bool:
-        """Counts a death; whether `key` has had `MAX_DEATHS`."""
+        """Counts a death; returns whether `key` has reached `MAX_DEATHS`."""
         self._counts[key] += 1
         if self._report is not None:
             self._report(self._counts.total())
@@ -167,11 +167,11 @@ def run_jobs(
     A process that dies is replaced, and its job is done again, up to `MAX_DEATHS` times.
 
     Args:
-      make, setup: of the workers, see `WorkerProcess`.
-      jobs: asked for the next one whenever a process has nothing to do, so that it may end as soon as enough is there.
-      workers: number of processes at most.
+      make, setup: see `WorkerProcess`.
+      jobs: read whenever a process is idle, so that it may end as soon as enough answers have come.
+      workers: most processes.
       stop: an object whose attribute `requested`, once true, ends the generator early; or None.
-      lost: called for a job that ended `MAX_DEATHS` processes; if it raises nothing, the answer is None.
+      lost: called for a job that killed `MAX_DEATHS` processes; if it does not raise, the answer is None.
       patient: a job may take any time; else its process counts as hung after `HANG_SECONDS`.
       on_death: called with the number of deaths so far at each of them.
     """

@@ -163,7 +163,7 @@ class Annotator(abc.ABC):
 
 
 def annotator_class(name: str) -> type[Annotator]:
-    """The class that `config.annotator` names; UserError for an unknown one."""
+    """The class that `config.annotator` names. Raises UserError: there is none."""
     if name in BUILT_IN:
         return entry_points.own("annotator", BUILT_IN[name])
     if not entry_points.is_entry_point(name):

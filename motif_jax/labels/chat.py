@@ -17,7 +17,7 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import parse_json
 from motif_jax.support.seeds import derive
 
-# Enough for a verdict in any form; the structure or the end token stops it before.
+# Most tokens of a verdict, enough in any form; the structure or the end token stops the model earlier.
 VERDICT_TOKENS = 64
 TOO_LONG = "prompt too long for the model"
 IMPROBABLE = "the verdicts have little probability"
@@ -63,7 +63,7 @@ class Conversation:
     question: Question
     turns: Turns
     retried: bool = False
-    # Of prompts, answers, and the cached part of prompts.
+    # Tokens of prompts, of answers, and of the cached part of prompts.
     tokens: tuple[int, int, int] = (0, 0, 0)
 
     def cost(self, prompt: int, completion: int, cached: int) -> None:
@@ -81,7 +81,7 @@ class Conversation:
 
 
 class ChatAnnotator(Annotator):
-    """Conversations, parsing and the one retry; subclasses reach the model."""
+    """Holds conversations, parses answers, and retries once; subclasses reach the model."""
 
     forms = FORMS
     reads_prompt = True

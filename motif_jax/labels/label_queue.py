@@ -34,7 +34,7 @@ class Label(NamedTuple):
       probability: for one text that of yes; for two P(first) + P(tie) / 2; None if the annotator gives none.
       seconds: from sending the question to its answer; 0 for stored answers and equal texts.
       tokens: of prompts and answers together; 0 for what was not asked.
-      number: of the first batch that is paid with it.
+      number: index of the first batch that is paid with it.
       step: environment steps of the run before that batch.
       met: environment steps of the run before the batch that showed the text first.
     """
@@ -61,8 +61,8 @@ class _Interval:
 class LabelBookkeeper:
     """Counts and queue of a `LabelService`; thread safe.
 
-    Each distinct question is queued once, and not again while in flight or answered. Of two texts one order is asked, drawn
-    by their hash, and its answer serves both; equal texts are a tie, unasked. compat.oni_requeue: all as published.
+    Each distinct question is queued once, and not again while in flight or answered. Two texts are asked in one order, drawn
+    by their hash, whose answer serves both. Equal texts are a tie without asking. compat.oni_requeue: all as published.
     """
 
     def __init__(
@@ -79,10 +79,10 @@ class LabelBookkeeper:
         self._attempts = config.annotator.attempts
         self._budget = config.queue.budget
         self._lock = threading.Lock()
-        # Those in flight; all of them are True.
+        # Question in flight -> True, in the order of their sending.
         self._flight: dict[Pending, bool] = {}
         self._flying: dict[Items, Pending] = {}
-        # Hashes of the texts that are settled.
+        # Hashes of the texts with a label.
         self._settled: set[int] = set()
         self._ready: list[Label] = []
         self._step = 0
@@ -124,7 +124,7 @@ class LabelBookkeeper:
     def take(self, most: int) -> list[Pending]:
         """Up to `most` questions to be asked now, within the budgets."""
         with self._lock:
-            if self._published:  # a whole call after the other
+            if self._published:  # one whole call after another
                 most = 0 if self._flight else self._batch
             taken = self._queue.take(min(most, self._allowed()), time.monotonic())
             for pending in taken:
@@ -208,7 +208,7 @@ class LabelBookkeeper:
                 self._queue.shrink()
 
     def _land(self, pending: Pending) -> bool:
-        """Whether it was in flight until now."""
+        """Takes a question out of those in flight; returns whether it was there."""
         self._flying.pop(pending.items, None)
         return self._flight.pop(pending, False)
 
@@ -251,14 +251,14 @@ class LabelBookkeeper:
     def state(self) -> dict[str, Any]:
         """Queue and spent budgets for a checkpoint; JSON-able."""
         with self._lock:
-            # In the order of their arrival: a queue that asks the newest first does so again. The published one keeps no
-            # such number; of its entries the newest were taken first.
+            # In the order of their arrival, so that a queue that asks the newest first does so again. Entries of the
+            # published queue have no such number; it sent its newest first.
             waiting = sorted([*self._queue, *reversed(self._flight)], key=lambda pending: pending.met)
             # Answers not yet returned by `poll`; a resumed run looks up single texts without a label by itself.
             untaken = self._ready if self._form is PAIR else []
             return {
                 "pending": [
-                    # The steps were counted over all its forms together.
+                    # Only the first of its forms has the count, which is that of all together.
                     [list(item), 0 if place else pending.count, pending.score]
                     for pending in waiting
                     for place, item in enumerate(pending.met_as or (pending.items,))

@@ -31,23 +31,23 @@ if TYPE_CHECKING:
 
 # Most questions of a call of `poll` where an annotator answers at once.
 _MAX_AT_ONCE = 256
-# How often a thread that waits looks around: whether it is to end, and for questions that wait for a time or for steps of the agent.
+# How often a waiting thread checks whether to end, and whether delayed questions may be sent.
 _LOOK_SECONDS = 0.25
-# Between two tries to reach a server that is still starting.
+# Pause between two attempts to reach a server that is still starting.
 _AGAIN_SECONDS = 1.0
 # While a server is away, one question is sent after each pause, which doubles.
 _FIRST_PAUSE_SECONDS = 0.5
 _MAX_PAUSE_SECONDS = 10.0
-# Asked before any text arrives, to see whether an answer comes.
+# Questions asked before any text arrives, to see whether an answer comes.
 _FIRST = {"single": ("",), "pair": ("", "You kill the newt!")}
 # What wakes the thread: a question that was answered or failed, None for new questions, or the end.
 _Event = concurrent.futures.Future[Answer] | StoppedError | None
 
 
 class LabelService(LabelBookkeeper):
-    """Labels of texts. One thread may call `enqueue` while another calls `poll`.
+    """Labels texts. One thread may call `enqueue` while another calls `poll`.
 
-    A server's answers are on the disk before they are labels, and failed questions return to the queue. Other annotators
+    A server's answers are on the disk before they become labels, and failed questions return to the queue. Other annotators
     answer in `poll`, deterministically.
     """
 
@@ -59,7 +59,7 @@ class LabelService(LabelBookkeeper):
         self._store = AnswerStore(section.store_dir)
         folder = section.get("conversations_dir", "")
         self._conversations = ConversationLog(Path(folder), "online") if folder else None
-        # Guards the store, which is for one thread at a time.
+        # Guards the store, which one thread at a time may use.
         self._store_lock = threading.Lock()
         self._closed = False
         self._wait_seconds = section.wait_seconds
@@ -118,7 +118,7 @@ class LabelService(LabelBookkeeper):
 
     def close(self) -> None:
         """Ends the annotator; questions in flight are lost. The second call does nothing."""
-        with self._store_lock:  # from here on the thread asks nothing
+        with self._store_lock:  # the thread asks nothing any more
             if self._closed:
                 return
             self._closed = True

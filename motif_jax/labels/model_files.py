@@ -10,7 +10,7 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import parse_json
 
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf")
-# Small files that answers depend on, besides the weights.
+# Small files besides the weights that answers depend on.
 _SETTINGS = ("*.json", "*.jinja", "*.model", "*.txt")
 _SAMPLE = 1 << 20
 # Config key of a model or tokenizer -> key of its commit.

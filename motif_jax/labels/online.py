@@ -49,7 +49,7 @@ def in_section() -> Iterator[None]:
         yield
     except UserError as error:
         text = re.sub(r"\bconfig\.annotator=", "config.kind=", str(error))
-        # Keys of the section alone: an error may name files too, such as config.json.
+        # Only keys of the section: an error may also name files, such as config.json.
         keys = "|".join(defaults.ANNOTATOR)
         raise UserError(re.sub(rf"\bconfig\.(?=({keys})\b)", "config.annotator.", text)) from error
 

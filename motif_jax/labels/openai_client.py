@@ -1,7 +1,7 @@
-"""Language models behind any server with the OpenAI protocol: vLLM, llama.cpp, a hosted one.
+"""Asks language models behind any server with the OpenAI protocol: vLLM, llama.cpp, a hosted one.
 
-The conversation of one question, the faults of servers, and the loop that sends a request again, on an event loop in a
-thread. The key comes from the environment and never appears in messages.
+An event loop in a thread holds the conversations, handles servers' faults, and sends requests again. The key comes from the
+environment and never appears in messages.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ _HEARTBEAT_SECONDS = 0.25
 _MAX_PAUSE_SECONDS = 60.0
 # A server that asks for a longer wait ends the run, which can be resumed later.
 _MAX_RETRY_AFTER_SECONDS = 3600.0
-# After so many refusals without an answer the server is taken to refuse every question.
+# After so many refusals without an answer, the server counts as refusing every question.
 _MAX_REFUSED = 32
 _CHARACTERS_PER_TOKEN = 4
-# Names of the limit of an answer: of most servers, and of those that refuse the first.
+# Fields that limit an answer: the one of most servers, then that of servers that refuse it.
 _LIMITS = ("max_tokens", "max_completion_tokens")
 # Answers that another try may change.
 _MAY_PASS = frozenset({408, 409, 425, 429, *range(500, 600)})
@@ -171,7 +171,7 @@ class OpenAIAnnotator(ChatAnnotator):
         await self._client.aclose()
 
     def submit(self, question: Question, retries: int = 0) -> Future[Answer]:
-        """Asks in the background, a turn that fails again at most `retries` times; the future may raise `ServerError`."""
+        """Asks in the background; sends a failed turn again at most `retries` times. The future may raise `ServerError`."""
         return asyncio.run_coroutine_threadsafe(self._ask(question, retries), self._loop)
 
     def ping(self) -> Future[None]:
@@ -203,7 +203,7 @@ class OpenAIAnnotator(ChatAnnotator):
                 return self.soft(dialogue, masses, self._prefill)
             answer = self.read_answer(dialogue, choice["message"].get("content") or "")
             if answer is not None:
-                # The key is no verdict; what is kept of the conversation has none.
+                # The key is no verdict; it is removed from the conversation that is kept.
                 turns = ({**turn, "content": self._blotted(turn["content"])} for turn in answer.turns)
                 return dataclasses.replace(answer, turns=tuple(turns))
 
@@ -226,7 +226,7 @@ class OpenAIAnnotator(ChatAnnotator):
         raise AssertionError
 
     async def _send(self, request: dict[str, Any], dialogue: Conversation | None = None) -> Any:
-        """Sends a request once, whose cost `dialogue` bears: the choice of the reply; raises ServerError or _Refused."""
+        """Sends a request once and returns the reply's choice; adds the cost to `dialogue`. Raises ServerError or _Refused."""
         for most in [request.pop(name) for name in _LIMITS if name in request]:
             if self._limit is not None:
                 request[self._limit] = most
@@ -239,7 +239,7 @@ class OpenAIAnnotator(ChatAnnotator):
             if error.status in _MAY_PASS:
                 raise self._status(error) from error
             self._lasting(error, request)
-            return await self._send(request, dialogue)  # without what the server did not like
+            return await self._send(request, dialogue)  # without the option that the server refused
         except TimeoutError as error:
             what = f"hangs: no answer within {self._settings.timeout_seconds:g} s"
             raise self._failure(what, error, "no answer in time") from error
@@ -269,8 +269,8 @@ class OpenAIAnnotator(ChatAnnotator):
         text = str(error)
         too_long = LENGTH.search(text)
         if any(name in text for name in _LIMITS):
-            # Some name both where the context does not hold the longest answer besides the prompt, so the length comes first;
-            # without a limit the server sees to what is left.
+            # Where the context does not hold the prompt and the longest answer, some errors name both, so the length is
+            # checked first. Without a limit the server uses the room that is left.
             if too_long or ANSWER_LIMIT.search(text):
                 if self.mode == "analysis" and any(name in request for name in _LIMITS):
                     self._limit = None
@@ -301,7 +301,7 @@ class OpenAIAnnotator(ChatAnnotator):
         return f"refuses the request with HTTP {error.status}"
 
     def _refuse(self, error: StatusError | str) -> NoReturn:
-        """Raises: this question is unknown, unless the server refuses every one."""
+        """Raises `_Refused`, or ServerError once the server has refused every question."""
         self._refused += 1
         if self._refused >= _MAX_REFUSED and not self._answered:
             raise self._failure(f"refused all of {self._refused} questions by their content", error)

@@ -183,7 +183,7 @@ def load_prompt(path: Path, goal: str, mode: str, form: Form = PAIR) -> PromptTe
     except UserError as error:
         raise UserError(f"prompt file {path}: {error}") from None
     system = _text(tree, path, "system", empty=True)
-    # Not by its field: a goal may have a dot in its name.
+    # Not by a dotted name: a goal's name may have a dot.
     sentence = goals[goal]
     if not isinstance(sentence, str):
         raise UserError(f"prompt file {path}: the field goals.{goal} must be a text")

@@ -9,7 +9,7 @@ from typing import Any
 
 from motif_jax.support.errors import UserError, printable
 
-# Largest sum of probabilities of verdicts, which may be rounded; and more tokens than any reply has.
+# Largest sum of the verdicts' probabilities, which may be rounded; a number of tokens that no reply has.
 _MAX_MASS, _MAX_TOKENS = 1.01, 1 << 40
 # Words of a refusal that blames the content of a prompt, its length, or the longest answer asked for.
 CONTENT = re.compile(

@@ -37,7 +37,7 @@ class _Asked(NamedTuple):
 
 
 class ChatJudge:
-    """From a chat request to the body of its reply."""
+    """Makes the body of the reply to a chat request."""
 
     def __init__(self, config: ConfigDict) -> None:
         """`config`: annotator, the sections that it reads, prompt_file, and model, the name that clients ask for."""
@@ -159,7 +159,7 @@ def _log_probabilities(asked: _Asked, answer: Answer) -> dict[str, Any]:
     if answer.label == UNKNOWN:
         shares = [0.0] * len(shares)
     elif shares[answer.label] == max(shares) and shares.count(max(shares)) > 1:
-        # A tie is reported as it was decided.
+        # The lead makes the decided verdict the most probable one.
         shares[answer.label] += _LEAST
     tokens: list[dict[str, Any]] = [
         {"token": word, "logprob": math.log(max(share, _LEAST)), "bytes": None}

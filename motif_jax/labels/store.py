@@ -107,7 +107,7 @@ class AnswerStore:
         self._refresh_seconds, self._refreshed = refresh_seconds, -math.inf
         # Bytes read so far of each file, by name.
         self._positions: collections.Counter[str] = collections.Counter()
-        # By question id, for `get`; about 300 bytes each.
+        # Question id -> answer, for `get`; about 300 bytes each.
         self._answers: dict[bytes, StoredAnswer] = {}
 
     def find(self, ids: Collection[str]) -> dict[str, StoredAnswer]:

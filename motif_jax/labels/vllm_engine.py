@@ -29,8 +29,8 @@ from motif_jax.labels.chat import (
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
-# The queue is filled up when so large a part of it is free, with so many conversations at once at most: often enough that the
-# engine stays full where the queue is little longer than what it works on, and not for each single answer.
+# The queue is filled up when 1 / _REFILL of it is free, with at most _CHUNK conversations at once: not for each answer, but
+# often enough to keep the engine full where the queue is hardly longer than its batch.
 _REFILL = 8
 _CHUNK = 64
 
@@ -264,7 +264,7 @@ class VllmAnnotator(ChatAnnotator):
 
     def close(self) -> None:
         if self._llm is not None:
-            with contextlib.suppress(Exception):  # nothing of it is needed any more
+            with contextlib.suppress(Exception):  # the engine is not needed any more
                 self._llm.llm_engine.engine_core.shutdown()
             self._llm = None
 

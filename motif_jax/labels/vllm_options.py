@@ -16,9 +16,9 @@ _OPTIONS = (
     "max_num_seqs max_num_batched_tokens gpu_memory_utilization kv_cache_memory_bytes block_size enable_prefix_caching "
     "enforce_eager trust_remote_code download_dir"
 ).split()
-# Other options that say where, how fast and in how much memory the engine works, or what it logs of that: answers that were paid
-# for are found whatever these are. What is not listed is taken to change answers, options of vLLM to come included; `load_format` is
-# such a one, as "dummy" makes another model.
+# Other options that decide where, how fast and in how much memory the engine works, or what it logs. They are no part of the
+# identity, so that stored answers are found whatever their values. Any option that is not listed counts as changing answers,
+# also future ones of vLLM, and `load_format`, since "dummy" makes another model.
 _HOW_IT_RUNS = frozenset(
     """data_parallel_size data_parallel_size_local data_parallel_rank data_parallel_start_rank data_parallel_address
     data_parallel_rpc_port data_parallel_backend data_parallel_hybrid_lb data_parallel_external_lb
