@@ -1,7 +1,7 @@
-"""Writing text token by token in one compiled loop, with a cache, many continuations of each prompt at a time.
+"""Generates text token by token in one compiled loop with a cache, several continuations of each prompt at a time.
 
-The loop knows no model: it takes a step, a function of (carry, tokens) that returns the next logits. Several networks can run in
-one loop, each with its cache in the carry, and their logits can be combined in any way.
+The loop calls a step, a function of (carry, tokens) that returns the next logits. So several networks can run in one loop, each with its
+cache in the carry, and a step can combine their logits.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ Step = Callable[[Any, jax.Array, jax.Array], tuple[jax.Array, Any]]
 
 
 class Written(NamedTuple):
-    """Written continuations.
+    """Generated continuations.
 
     Attributes:
       tokens: int32 [B, N, M], padded behind each continuation's end.
       valid: bool [B, N, M], True up to and with the stop token.
       log_probs: float32 [B, N, M], of the drawn tokens under the filtered logits, 0 for padding.
       ended: bool [B, N], which continuations ended with a stop token.
-      logits: [B, N, V], of what comes next.
-      carry: the step's, for text that is resumed.
+      logits: [B, N, V], of the next tokens.
+      carry: of the step, for a later call that continues the text.
     """
 
     tokens: jax.Array
@@ -62,20 +62,19 @@ def write(
     ended: jax.Array | None = None,
     before: jax.Array | int = 0,
 ) -> Written:
-    """Draws tokens until every continuation has ended; the loop goes no further than that.
+    """Draws tokens until every continuation has ended.
 
-    What a continuation draws depends on its own key and its own tokens alone, whatever is written beside it, and in however many calls.
+    A continuation's draws depend on its own key and tokens alone, not on the others or on the number of calls.
 
     Args:
-      step: see `Step`; it receives which continuations are unfinished; ended ones get `pad`.
-      carry: of the step, behind the prompts.
+      step: its `valid` is True for unfinished continuations; ended ones receive `pad`.
+      carry: of the step, after the prompts.
       logits: [B, N, V], of the first tokens.
       key: of all draws, or one for each continuation [B, N].
-      limits: where a continuation ends; `max_new_tokens` is of this call.
-      sampling: how tokens are drawn.
-      pad: stands behind the end.
-      ended: bool [B, N], continuations of which nothing more is written; None: all continue.
-      before: int32 [], tokens that calls before this one have written.
+      limits: `max_new_tokens` counts for this call.
+      pad: the token behind the end.
+      ended: bool [B, N], continuations that have ended; None: none has.
+      before: int32 [], tokens that earlier calls have generated.
     """
     chex.assert_rank(logits, 3)
     shape = logits.shape[:2]
@@ -117,7 +116,7 @@ def write(
 
 
 def model_step(model: LanguageModel, params: Any, prompt: EncodedPrompt | None) -> Step:
-    """The step of one model whose carry is its continuations' `Cache`."""
+    """A step of one model; its carry is the continuations' `Cache`."""
 
     def step(cache: Cache, tokens: jax.Array, valid: jax.Array) -> tuple[jax.Array, Cache]:
         states, cache = model.extend(params, prompt, tokens[..., None], valid[..., None], cache)  # type: ignore[assignment]
@@ -134,17 +133,16 @@ def begin(
     branches: int,
     capacity: int,
 ) -> tuple[EncodedPrompt, Cache, jax.Array]:
-    """Runs prompts and gives what `write` needs behind them.
+    """Runs prompts and prepares a call of `write`.
 
     Args:
-      model, params: of the network.
       tokens: int32 [B, T].
       valid: bool [B, T], False for padding, on either side.
       branches: N, continuations of each prompt.
-      capacity: tokens that a continuation can have.
+      capacity: most tokens of a continuation.
 
     Returns:
-      The prompts, an empty cache (behind a decoder's start token where there is an encoder), and logits [B, N, V].
+      The prompts, an empty cache (with a decoder's start token where there is an encoder), and logits [B, N, V].
     """
     states, prompt = model.prefill(params, tokens, valid)
     batch = tokens.shape[0]
@@ -168,15 +166,11 @@ def generate(
     sampling: Sampling,
     branches: int = 1,
 ) -> Written:
-    """Continues prompts; a prompt's keys and values are shared by all of its continuations.
+    """Continues prompts; the continuations of a prompt share its keys and values.
 
     Args:
-      model, params: of the network.
       tokens: int32 [B, T].
       valid: bool [B, T], False for padding, on either side.
-      key: of all draws.
-      limits: where a continuation ends.
-      sampling: how tokens are drawn.
       branches: continuations of each prompt.
     """
     prompt, cache, logits = begin(model, params, tokens, valid, branches, limits.max_new_tokens)

@@ -1,8 +1,8 @@
 """Small networks on the states of a language model, by name: values, actions, Q of every token.
 
-GLAM (Carta et al. 2023): `HeadConfig(1, (1024, 1024), "sigmoid")` is its value, the same with as many outputs as actions its action
-head. ILQL (Snell et al. 2022): `HeadConfig(1, (2 * width,))` is V, `HeadConfig(vocab_size, (2 * width,))` is Q of every token; its
-other form is `kind="residual"` on the states before the last norm. Target copies are copies of the parameters (`targets.py`).
+GLAM (Carta et al. 2023): `HeadConfig(1, (1024, 1024), "sigmoid")` is the value; the action head has an output for each action.
+ILQL (Snell et al. 2022): `HeadConfig(1, (2 * width,))` is V, `HeadConfig(vocab_size, (2 * width,))` is Q of every token; its other
+form is `kind="residual"` on the states before the last norm. Target heads are copies of the parameters (`target_network`).
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class HeadConfig:
     """One head.
 
     Attributes:
-      outputs: numbers that it gives of a state.
-      widths: of its hidden layers, each followed by the activation.
-      activation: one of `ACTIVATIONS`, or one for each hidden layer (RoBERTa's pooler and a head on it are "tanh" and then "relu").
+      outputs: numbers for each state.
+      widths: of the hidden layers, each followed by the activation.
+      activation: one of `ACTIVATIONS`, or one for each hidden layer (RoBERTa's pooler with a head: "tanh" and "relu").
       kind: 'mlp': linear layers alone; 'residual': norm(x + linear(activation(linear(norm(x))))) with one hidden layer, then a
         linear output (ILQL's `advanced_mlp`).
-      state: which states it is made for, 'after' or 'before' the last norm.
-      dropout: share of what 'residual' adds that is left out, where `apply` is given a key.
-      constant: the output layer starts with weights 0 and this bias; None: as the others do.
+      state: it reads the states 'after' or 'before' the last norm.
+      dropout: rate in the residual branch, where `apply` receives a key.
+      constant: the output layer starts with weights 0 and this bias; None: it starts as the other layers do.
     """
 
     outputs: int
@@ -89,7 +89,7 @@ class Heads:
 
     Attributes:
       width: of the states, D.
-      configs: of each head, by its name.
+      configs: by the head's name.
       dtype: of the hidden layers' products; outputs are float32.
     """
 
@@ -98,7 +98,7 @@ class Heads:
     dtype: Any = jnp.float32
 
     def init(self, key: jax.Array) -> Any:
-        """Fresh parameters: weights and biases uniform in +-1 / sqrt(inputs), as PyTorch's linear layers start."""
+        """Fresh parameters: weights and biases uniform in +-1 / sqrt(inputs), as in PyTorch's linear layers."""
         keys = jax.random.split(key, len(self.configs))
         return {
             name: self._init(config, k) for k, (name, config) in zip(keys, self.configs.items(), strict=True)
@@ -134,8 +134,8 @@ class Heads:
         Args:
           params: of all heads.
           name: of the head.
-          states: [..., D], or both kinds of them, of which the config says the one that is taken.
-          dropout: key of what is left out; None: nothing is.
+          states: [..., D], or `States`, of which the head reads one by its `state`.
+          dropout: key; None: no dropout.
 
         Returns:
           float32 [..., outputs]; [...] where the head has one output.
@@ -153,7 +153,7 @@ class Heads:
         index: jax.Array,
         dropout: jax.Array | None = None,
     ) -> jax.Array:
-        """A head's outputs at `index` alone, one column each, without computing the others.
+        """A head's outputs at `index` alone; the other columns are not computed.
 
         Args:
           params, name, states, dropout: see `apply`.
@@ -195,7 +195,7 @@ class Heads:
 
 
 def _product(letters: str, x: jax.Array, kernel: jax.Array, dtype: Any) -> jax.Array:
-    """Float32, of factors in `dtype`."""
+    """A float32 product of factors in `dtype`."""
     return jnp.einsum(letters, x.astype(dtype), kernel.astype(dtype), preferred_element_type=jnp.float32)
 
 
@@ -225,15 +225,10 @@ def _with_tuples(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load(folder: str | Path, width: int, dtype: Any = jnp.float32) -> tuple[Heads, Any]:
-    """Reads the heads of a folder and their parameters; none where it has none.
-
-    Args:
-      folder: of a model.
-      width: of its states.
-      dtype: see `Heads`.
+    """Reads the heads of a model's folder and their parameters; empty where the folder has none.
 
     Raises:
-      UserError: they are made for other states, or a file is damaged.
+      UserError: the heads read states of another width, or a file is damaged.
     """
     folder = Path(folder)
     if not (folder / FILE).exists():

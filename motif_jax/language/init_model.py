@@ -1,4 +1,4 @@
-"""Fresh models by a few sizes, of any architecture."""
+"""Makes fresh models of any architecture from a few sizes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from motif_jax.language import config as configs
 from motif_jax.language.config import ModelConfig
 from motif_jax.support.errors import UserError
 
-# What a head's score of what it begins with is above that of the rest: e^6 outweighs the tokens of any short text.
+# Margin of a comparing head's score for its tokens over the others: e^6 outweighs the tokens of any short text.
 _SCORE = 6.0
 
 
@@ -22,10 +22,11 @@ class Sizes:
     """The sizes of a fresh model.
 
     Attributes:
-      width: of the states; layers: of the decoder, and of the encoder where there is one; heads: of attention.
-      key_value_heads: fewer than heads where several share them (Llama, Qwen2); None: as many.
+      width: of the states.
+      layers: of the decoder, and of the encoder where there is one.
+      key_value_heads: fewer than `heads` where query heads share them (Llama, Qwen2); None: as many.
       feed_forward: width inside; None: 4 times the width.
-      max_length: positions of the table, where there is one.
+      max_length: rows of the position table, where there is one.
     """
 
     width: int
@@ -36,7 +37,7 @@ class Sizes:
     max_length: int = 1024
 
     def check(self, architecture: str, section: str = "model") -> None:
-        """UserError names the size that does not fit, by its key in `section` of the config."""
+        """Raises UserError that names a size that does not fit by its key in `section` of the config."""
         if self.width % self.heads:
             raise UserError(
                 f"config.{section}.width={self.width}: must be a multiple of the {self.heads} heads"
@@ -58,11 +59,9 @@ def make(
     """The config of a fresh model.
 
     Args:
-      architecture: one of `config.ARCHITECTURES`; T5 as version 1.1, with tied heads all.
-      sizes: of it.
-      vocab_size: tokens.
+      architecture: one of `config.ARCHITECTURES`, with tied heads; T5 is version 1.1.
       tokens: numbers of the `start`, `pad` and `end` token.
-      section: of the config that the sizes are from, for errors.
+      section: of the config that has the sizes, for errors.
 
     Raises:
       UserError: an unknown architecture, or sizes that do not fit together.
@@ -99,17 +98,17 @@ def make(
 
 
 def with_dropout(config: ModelConfig, rate: float) -> ModelConfig:
-    """`config` with this share left out wherever its architecture has dropout; see `LanguageModel.with_dropout`."""
+    """Sets the dropout rate wherever the architecture has dropout; see `LanguageModel.with_dropout`."""
     places = {"t5": 5, "gpt2": 3, "roberta": 3}.get(config.architecture)
     dropout = configs.Dropout(attention=rate) if places is None else configs.Dropout(*[rate] * places)
     return dataclasses.replace(config, dropout=dropout)
 
 
 def with_comparing_heads(params: Mapping[str, Any], config: ModelConfig) -> dict[str, Any]:
-    """Parameters of a fresh T5 whose heads begin by comparing tokens, as those of trained models learn to (Olsson et al. 2022).
+    """Parameters of a fresh T5 whose heads compare tokens from the start, as trained heads do (Olsson et al. 2022).
 
-    The first half of all heads look at tokens that are equal to their own, or to a decoder's, since their keys begin as their queries; of the
-    others the first half look at the token before, the rest, in the encoder, at the token behind. All of it is learned on.
+    In the first half of the heads keys equal queries, so that a token attends to equal tokens. The other heads attend to the token
+    before; the last quarter of the encoder's to the token behind. Training changes all of them.
 
     Args:
       params: of `LanguageModel.init`.
@@ -117,7 +116,7 @@ def with_comparing_heads(params: Mapping[str, Any], config: ModelConfig) -> dict
     """
     made = copy.deepcopy(jax.device_get(params))
     half, quarter = config.heads // 2, config.heads // 4
-    ahead = config.relative_buckets // 2 + 1  # an encoder's second half of buckets is for what comes behind
+    ahead = config.relative_buckets // 2 + 1  # the second half of an encoder's buckets is for later tokens
     made["encoder"]["relative_bias"][1, half : half + quarter] = _SCORE
     made["encoder"]["relative_bias"][ahead, half + quarter :] = _SCORE
     made["decoder"]["relative_bias"][1, half:] = _SCORE

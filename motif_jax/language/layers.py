@@ -34,9 +34,9 @@ class Context(NamedTuple):
 
     Attributes:
       positions: int32 [B, N, S].
-      bias: float32, of the call's own tokens to what they look at among their own: [B, N, H, S, K].
+      bias: float32 [B, N, H, S, K], from the call's tokens to the continuations' own keys.
       prefix_bias: float32 [B, 1, 1, 1, P], of the shared prefix; None without one.
-      slot: int32 [], where the call's tokens go in the continuations' own cache; None without one.
+      slot: int32 [], the cache slot of the call's first token; None without a cache.
       cross_bias: float32 [B, 1, 1, 1, P], of the encoder's states; None without an encoder.
     """
 
@@ -74,7 +74,7 @@ class LayerNorm(nn.Module):
 
 
 class Linear(nn.Dense):
-    """A linear layer whose bias is added in float32, so that the bias's gradient, a sum over all tokens, is one of float32 numbers."""
+    """A linear layer that adds its bias in float32, so that the bias's gradient, a sum over all tokens, is summed in float32."""
 
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
@@ -89,8 +89,8 @@ class Linear(nn.Dense):
 def projection(config: ModelConfig, features: int, bias: bool, name: str, dtype: Any) -> Linear:
     """A linear layer with the config's initialisation.
 
-    T5's weights start with a standard deviation of 1 / sqrt(inputs); those of queries are smaller by sqrt(head_width), in the place of
-    a scale of the attention (Raffel et al. 2020).
+    T5's weights start with a standard deviation of 1 / sqrt(inputs). Those of queries are smaller by sqrt(head_width), since T5's
+    attention has no scale (Raffel et al. 2020).
     """
     init = nn.initializers.normal(config.initializer)
     if config.architecture == "t5":
@@ -143,7 +143,7 @@ class Attention(nn.Module):
         return KeyValues(keys, values)
 
     def look_at(self, x: jax.Array, fixed: KeyValues, bias: jax.Array) -> jax.Array:
-        """Looks at keys that are there already (an encoder's), [B, G, K, D]; returns [B, N, S, D]."""
+        """Attends to keys computed before (an encoder's), [B, G, K, D]; returns [B, N, S, D]."""
         return self._output(self._attend(self._query(x), [Keys(fixed.keys, fixed.values, bias)]))
 
     def __call__(
@@ -155,7 +155,7 @@ class Attention(nn.Module):
           x: [B, N, S, D].
           context: positions and biases.
           prefix: [B, G, P, D], shared by all continuations; None without one.
-          own: [B, N, G, K, D], the continuations' own cache; None: the tokens look at each other only.
+          own: [B, N, G, K, D], the continuations' own cache; None: the tokens attend to each other only.
 
         Returns:
           [B, N, S, D], and the keys and values of the call's tokens, or `own` with them written at `context.slot`.
@@ -192,13 +192,13 @@ class Attention(nn.Module):
 
 
 def own_bias(valid: jax.Array, slot: jax.Array | None, length: int, both_ways: bool = False) -> jax.Array:
-    """Which of their own tokens a call's tokens look at.
+    """The mask bias of a call's tokens over the continuations' own slots.
 
     Args:
       valid: bool [B, N, K], which slots hold a token (not padding), the call's own included.
-      slot: int32 [], the slot of the call's first token; None: the call's tokens are all there is, K = S.
+      slot: int32 [], the slot of the call's first token; None: no cache, K = S.
       length: S, the call's tokens.
-      both_ways: tokens see those behind them too (encoders).
+      both_ways: tokens see later tokens too (encoders).
 
     Returns:
       float32 [B, N, 1, S, K].

@@ -14,21 +14,21 @@ import jax
 
 from motif_jax.support.errors import UserError
 
-# Of a linear layer, by the names from the top: ('decoder', 'block_0', 'attention', 'query').
+# Names of a linear layer from the top: ('decoder', 'block_0', 'attention', 'query').
 Path = tuple[str, ...]
 
 
-# (module, x, plain) -> y; `plain()` is what the layer returns without it.
+# (module, x, plain) -> y; `plain()` computes the layer as it is.
 Layer = Callable[[nn.Dense, jax.Array, Callable[[], jax.Array]], jax.Array]
 _active: ContextVar[tuple[tuple[int, Layer], ...]] = ContextVar("layers", default=())
 
 
 @contextlib.contextmanager
 def computed_by(layer: Layer, order: int = 0) -> Iterator[None]:
-    """While active, what linear layers return is `layer(module, x, plain)`.
+    """While active, linear layers return `layer(module, x, plain)`.
 
-    Of several that are active the one with the lower `order` is asked first, and its `plain` asks the next, in whichever order they were
-    entered. It acts where a model is traced: inside the function that is transformed (grad, jit), not round it.
+    Among several active ones the lowest `order` is called first, and its `plain` calls the next. Enter it inside the function that is
+    transformed (grad, jit), not round it: it acts while the model is traced.
     """
     before = _active.get()
     token = _active.set(tuple(sorted((*before, (order, layer)), key=lambda one: one[0])))
@@ -59,14 +59,14 @@ def kernels(params: Mapping[str, Any], path: Path = ()) -> Iterator[tuple[Path, 
 
 
 def matching(params: Mapping[str, Any], patterns: Sequence[str]) -> list[Path]:
-    """The linear layers that a pattern matches, in the order of the model.
+    """The linear layers that any pattern matches, in the order of the model.
 
     Args:
       params: of a model, or their shapes.
-      patterns: with * for any text: '*/attention/query', 'decoder/block_0/*', '*'; a path's names have / between them.
+      patterns: paths joined by /, with * for any text: '*/attention/query', 'decoder/block_0/*', '*'.
 
     Raises:
-      UserError: a pattern matches none.
+      UserError: a pattern matches no layer.
     """
     there = {"/".join(path): path for path, _ in kernels(params)}
     for pattern in patterns:
@@ -79,7 +79,7 @@ def matching(params: Mapping[str, Any], patterns: Sequence[str]) -> list[Path]:
 
 
 def replaced(params: Mapping[str, Any], changed: Mapping[Path, Any]) -> Any:
-    """The parameters with other kernels at some paths; None takes a kernel away."""
+    """Replaces the kernels at some paths; None removes a kernel."""
 
     def walk(tree: Mapping[str, Any], path: Path) -> dict[str, Any]:
         found = {}

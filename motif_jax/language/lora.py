@@ -5,7 +5,7 @@
         model.prefill(params, ...)
     whole = lora.merged(params, additions, spec)
 
-Additions are a plain tree, which an optimiser takes: {"decoder/block_0/attention/query": {"a": [in, rank], "b": [rank, out]}}.
+Additions are a tree of arrays: {"decoder/block_0/attention/query": {"a": [in, rank], "b": [rank, out]}}.
 """
 
 from __future__ import annotations
@@ -28,12 +28,11 @@ Additions = Mapping[str, Mapping[str, Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """Which layers have an addition, and of what size.
+    """Layers with an addition, and its size.
 
     Attributes:
       patterns: of layers, see `linear.matching`.
       rank: columns of A.
-      alpha: the addition is multiplied by alpha / rank.
     """
 
     patterns: tuple[str, ...]
@@ -50,12 +49,9 @@ class Spec:
 
 
 def init(key: jax.Array, params: Any, spec: Spec) -> dict[str, dict[str, jax.Array]]:
-    """Fresh additions, float32: A uniform as in the paper's code, B zero, so that the model is at first the base exactly.
+    """Fresh additions, float32: A uniform as in the paper's code, B zero, so that training starts at the base exactly.
 
-    Args:
-      key: of A.
-      params: of the model, or their shapes.
-      spec: which layers.
+    `params` are parameters of the model, or their shapes.
 
     Raises:
       UserError: a pattern matches no layer.
@@ -73,7 +69,7 @@ def init(key: jax.Array, params: Any, spec: Spec) -> dict[str, dict[str, jax.Arr
 
 @contextlib.contextmanager
 def added(additions: Additions, spec: Spec) -> Iterator[None]:
-    """While active, the layers of any model that is run have their additions; see `linear.computed_by`."""
+    """While active, layers of all models use their additions; see `linear.computed_by`."""
 
     def layer(module: nn.Dense, x: jax.Array, plain: Callable[[], jax.Array]) -> jax.Array:
         y, addition = plain(), additions.get("/".join(module.path))
@@ -87,7 +83,7 @@ def added(additions: Additions, spec: Spec) -> Iterator[None]:
 
 
 def merged(params: Any, additions: Additions, spec: Spec) -> Any:
-    """The parameters of a model without additions that computes the same: numpy arrays of the kernels' dtype, added in float32."""
+    """Parameters with the additions merged in float32: numpy arrays of the kernels' dtype."""
     shapes, changed = dict(linear.kernels(params)), {}
     for name, addition in additions.items():
         path = tuple(name.split("/"))

@@ -1,4 +1,4 @@
-"""RoBERTa's head for masked tokens: a layer, a norm, and the table of embeddings with a bias, as transformers names and computes them."""
+"""RoBERTa's head for masked tokens, as in transformers: a layer, a norm, and the embedding table with a bias."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def load(folder: str | Path) -> dict[str, np.ndarray] | None:
 
 
 def add(folder: Path, head: Any) -> None:
-    """Puts the head into a folder with the weights of its model, which is then one for masked tokens."""
+    """Adds the head to the weights in its model's folder, which transformers then opens as a masked language model."""
     tensors = load_file(folder / SINGLE)
     for name, tensor in _NAMES.items():
         value = np.asarray(head[name])

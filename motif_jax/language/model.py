@@ -1,7 +1,7 @@
-"""One interface of all language models: a prompt is run once, continuations extend it.
+"""One interface of all language models: a prompt is run once, and continuations extend it.
 
-Pure functions of the parameters; they work under jit, grad, vmap over stacked copies of parameters, and on any devices. A prompt is
-what an encoder-decoder encodes, and what a decoder has read before its continuations part.
+Functions are pure and work under jit, grad and vmap over stacked parameters. A prompt is the input of an encoder, or the text that a
+decoder's continuations have in common.
 """
 
 from __future__ import annotations
@@ -51,13 +51,12 @@ class Cache(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class LanguageModel:
-    """A network and how prompts and continuations run through it.
+    """Runs prompts and continuations through a network.
 
     Attributes:
-      config: of the model.
       dtype: of the computation.
       remat: see `LanguageNetwork`.
-      dropout: key of what dropout leaves out, see `with_dropout`; None: dropout is off.
+      dropout: key, see `with_dropout`; None: dropout is off.
     """
 
     config: ModelConfig
@@ -70,10 +69,9 @@ class LanguageModel:
         return LanguageNetwork(self.config, self.dtype, self.remat, self.dropout is None)
 
     def with_dropout(self, key: jax.Array) -> LanguageModel:
-        """The model with the config's dropout on, for one step of training; `key` says what is left out.
+        """The model with the config's dropout on, for one training step.
 
-        Whatever takes a model (`scoring.score`, say) takes this one. Prompts, continuations and every turn of a cache have draws of
-        their own; a prompt's are shared by its continuations, as it is run once.
+        Prompts, continuations and every turn of a cache have draws of their own; continuations share those of their prompt.
         """
         return dataclasses.replace(self, dropout=key)
 
@@ -98,10 +96,9 @@ class LanguageModel:
         """Runs prompts.
 
         Args:
-          params: of the model.
           tokens: int32 [B, T]; None with `embeddings`.
           valid: bool [B, T], False for padding, on either side.
-          embeddings: [B, T, D] in the place of tokens.
+          embeddings: [B, T, D], instead of tokens.
 
         Returns:
           States [B, T, D] (the encoder's where there is one), and the prompt.
@@ -145,15 +142,14 @@ class LanguageModel:
         """Runs the next tokens of continuations.
 
         Args:
-          params: of the model.
-          prompt: what the continuations share; None: nothing (a decoder alone).
+          prompt: of the continuations; None: they have none (a decoder alone).
           tokens: int32 [B, N, S], N continuations of each of B prompts; None with `embeddings`.
           valid: bool [B, N, S], False for padding.
-          cache: the continuations' tokens before these, S slots of it free; None: these are their first, and no more follow.
-          embeddings: [B, N, S, D] in the place of tokens.
+          cache: earlier tokens of the continuations, with S free slots; None: there are none, and no call continues this one.
+          embeddings: [B, N, S, D], instead of tokens.
 
         Returns:
-          States [B, N, S, D], and the cache with the tokens in it (None without one).
+          States [B, N, S, D], and the cache with the new tokens (None without a cache).
         """
         chex.assert_rank(valid, 3)
         if embeddings is None:

@@ -1,6 +1,6 @@
 """The networks: T5, GPT-2, Llama, Qwen2 and RoBERTa out of one stack of blocks.
 
-T5: Raffel et al. 2020, and Shazeer 2020 for the gated ones; GPT-2: Radford et al. 2019; Llama: Touvron et al. 2023; Qwen2: Yang et al.
+T5: Raffel et al. 2020, and Shazeer 2020 for gated layers; GPT-2: Radford et al. 2019; Llama: Touvron et al. 2023; Qwen2: Yang et al.
 2024; RoBERTa: Liu et al. 2019. Dropout is off unless a network is made with `deterministic=False`; then it needs a key "dropout".
 """
 
@@ -32,7 +32,7 @@ Remat = bool | Callable[..., Any]
 
 
 class States(NamedTuple):
-    """Hidden states [..., D] before and after the last norm; what has no norm at its end has the same twice."""
+    """Hidden states [..., D] before and after the last norm; equal where a stack has no last norm."""
 
     before: jax.Array
     after: jax.Array
@@ -55,7 +55,7 @@ class Block(nn.Module):
         config = self.config
         absolute = config.architecture in ("gpt2", "roberta")
         bias = absolute or config.attention_bias
-        # T5 has its scale in the initialisation of the queries.
+        # T5's scale is part of the queries' initialisation.
         scale = 1.0 if config.architecture == "t5" else config.head_width**-0.5
         output_bias = absolute or config.output_bias
         self.attention = Attention(config, bias, output_bias, scale, self.dtype, self.deterministic)
@@ -77,7 +77,7 @@ class Block(nn.Module):
         own: KeyValues | None = None,
         encoded: KeyValues | None = None,
     ) -> tuple[jax.Array, KeyValues]:
-        """Returns the states [B, N, S, D] and what `Attention` gives of keys and values."""
+        """Returns the states [B, N, S, D], and keys and values as `Attention` does."""
         if self.config.architecture == "roberta":  # each norm behind its sum
             looked, keys = self.attention(x, context, prefix, own)
             x = self.attention_norm(x + self.drop(looked))
@@ -130,7 +130,7 @@ class Stack(nn.Module):
         own: tuple[KeyValues, ...] | None = None,
         encoded: tuple[KeyValues, ...] | None = None,
     ) -> tuple[States, tuple[KeyValues, ...]]:
-        """Runs all blocks; see `Attention` for the arguments, a tuple of layers each."""
+        """Runs all blocks; see `Attention` for the arguments, here tuples over the layers."""
         if self.config.architecture == "t5":
             context = context._replace(bias=context.bias + self._relative(x.shape[2], context))
         x, keys = self.drop_embeddings(x), []
@@ -161,10 +161,9 @@ class LanguageNetwork(nn.Module):
     """Embeddings, an encoder, a decoder or both, and the head that predicts tokens.
 
     Attributes:
-      config: what it is made of.
       dtype: of the computation; parameters keep theirs, norms and softmaxes are float32.
       remat: True: each layer keeps its input alone and computes the rest again in the backward pass; a policy of
-        `jax.checkpoint_policies` says what of it is kept besides (`dots_saveable`: the products); False: everything is.
+        `jax.checkpoint_policies` keeps more (`dots_saveable`: the products); False: everything is kept.
       deterministic: without dropout.
     """
 
@@ -213,7 +212,7 @@ class LanguageNetwork(nn.Module):
         """States [B, T, D] of an encoder.
 
         Args:
-          embeddings: [B, T, D] from `embed`, or any others in their place.
+          embeddings: [B, T, D].
           valid: bool [B, T], False for padding, on either side.
           positions: int32 [B, T].
         """

@@ -1,11 +1,11 @@
-"""Targets of rows of tokens: numpy batches for `training`, random by the given generator.
+"""Makes training batches (numpy) from rows of tokens.
 
-* causal: the next token; behind a prompt alone where there is one.
-* masked (Devlin et al. 2019, without the next sentence; Liu et al. 2019): 15 % of the tokens, of which 80 % are masked, 10 % another token and
-  10 % left as they are; of a prompt none.
-* spans (Raffel et al. 2020, section 3.1.4): spans of 3 tokens on average, 15 % in all, stand as sentinels before the encoder, and the decoder
-  writes each sentinel and its span.
-* prefix: an encoder reads the prompt, or a part of random length, and the decoder writes the rest.
+* causal: predict the next token; prompt tokens are no targets.
+* masked (Devlin et al. 2019, without the next sentence; Liu et al. 2019): predict 15 % of the tokens, of which 80 % are masked, 10 %
+  replaced and 10 % kept; prompt tokens are no targets.
+* spans (Raffel et al. 2020, section 3.1.4): sentinels replace spans of 3 tokens on average, 15 % in all, in the encoder's input; the
+  decoder predicts each sentinel and its span.
+* prefix: the encoder reads the prompt, or a part of random length; the decoder predicts the rest.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ NOISE, SPAN = 0.15, 3.0
 
 
 class Tokens(NamedTuple):
-    """Numbers of special tokens, and of all.
+    """Special tokens by their numbers.
 
     Attributes:
-      start: a decoder's first, and what stands before a row of RoBERTa's.
-      end, pad: behind a text; behind that.
+      start: first token of a decoder, and of RoBERTa's rows.
+      end: last token of a text.
+      pad: the token of padding.
       mask: -1 without one.
       sentinels: for spans, in the order of their use.
       size: of the vocabulary.
@@ -53,7 +54,7 @@ class ObjectiveRows(NamedTuple):
     Attributes:
       tokens: int32 [B, S].
       valid: bool [B, S], False for padding, on the right.
-      prompt: int [B], tokens of each that are its prompt; 0 without one.
+      prompt: int [B], length of each row's prompt; 0 without one.
     """
 
     tokens: np.ndarray
@@ -62,14 +63,14 @@ class ObjectiveRows(NamedTuple):
 
 
 def causal(rows: ObjectiveRows) -> TokenBatch:
-    """Predicts every token but a row's first, and those of prompts."""
+    """Predicts every token except a row's first and its prompt."""
     targets, there = rows.tokens[:, 1:], rows.valid[:, 1:]
     weights = there & (np.arange(1, rows.tokens.shape[1]) >= rows.prompt[:, None])
     return TokenBatch(rows.tokens[:, :-1], rows.valid[:, :-1], targets, weights.astype(np.float32))
 
 
 def masked(rows: ObjectiveRows, tokens: Tokens, rng: np.random.Generator) -> TokenBatch:
-    """Predicts a share of the tokens behind prompts from all others; at least one of each row. A start token is put in front of every row."""
+    """Predicts a share of the tokens behind prompts, at least one of each row; puts a start token in front of every row."""
     first = np.full((len(rows.tokens), 1), tokens.start, np.int32)
     targets = np.concatenate([first, rows.tokens], axis=1)
     valid = np.concatenate([rows.valid.any(axis=1, keepdims=True), rows.valid], axis=1)
@@ -90,10 +91,10 @@ def span_counts(length: int) -> tuple[int, int]:
 
 
 def span_window(length: int) -> int:
-    """The longest text whose encoder reads at most `length` tokens, sentinels and end included.
+    """Length of the longest text whose encoder input has at most `length` tokens, sentinels and end included.
 
     Raises:
-      UserError: there is none, or it has more spans than there are sentinels.
+      UserError: no text fits, or the longest has more spans than there are sentinels.
     """
     fits = [
         size
@@ -106,7 +107,7 @@ def span_window(length: int) -> int:
 
 
 def spans(rows: np.ndarray, tokens: Tokens, rng: np.random.Generator) -> TokenBatch:
-    """Spans of whole rows int32 [B, S]; all rows have inputs of one length, and targets of one."""
+    """Replaces spans of rows int32 [B, S] without padding; all inputs have one length, and all targets another."""
     noise, count = span_counts(rows.shape[1])
     if count > len(tokens.sentinels):
         raise UserError(
@@ -131,7 +132,7 @@ def spans(rows: np.ndarray, tokens: Tokens, rng: np.random.Generator) -> TokenBa
 
 
 def _parts(total: int, count: int, rng: np.random.Generator) -> np.ndarray:
-    """`total` in `count` random whole parts of at least 1."""
+    """Divides `total` into `count` random integers of at least 1."""
     cuts = np.sort(rng.choice(total - 1, count - 1, replace=False)) + 1
     return np.diff(np.concatenate([[0], cuts, [total]]))
 
@@ -139,13 +140,9 @@ def _parts(total: int, count: int, rng: np.random.Generator) -> np.ndarray:
 def prefix(
     rows: ObjectiveRows, widths: tuple[int, int], tokens: Tokens, rng: np.random.Generator
 ) -> TokenBatch:
-    """The rest of each row after its prompt; where it has none, after a random part of a quarter to three quarters.
+    """Predicts each row after its prompt; a row without a prompt is divided at a random place from a quarter to three quarters.
 
-    Args:
-      rows: of the batch.
-      widths: of the prompts and of the rests, to which they are padded.
-      tokens: special ones.
-      rng: of the lengths.
+    `widths` are the padded lengths of prompts and targets.
     """
     length = rows.valid.sum(axis=1)
     some = rng.integers(length // 4, np.maximum(length - length // 4, length // 4 + 1))
@@ -156,14 +153,14 @@ def prefix(
     most = rows.tokens.shape[1] - 1
     behind = np.minimum(cut[:, None] + inside[1], most)
     prompt = np.where(read, rows.tokens[:, np.minimum(inside[0], most)], np.int32(tokens.pad))
-    # An encoder without any token has nothing to look at.
+    # An encoder needs at least one token to attend to.
     read[:, 0] = True
     rest = np.where(wrote, np.take_along_axis(rows.tokens, behind, axis=1), np.int32(tokens.pad))
     return _sequence(prompt, read, rest, wrote, tokens)
 
 
 def prefix_widths(length: int) -> tuple[int, int]:
-    """Widths that hold whatever `prefix` makes of rows of `length` tokens without prompts."""
+    """Widths that are enough in `prefix` for rows of `length` tokens without prompts."""
     return length - length // 4, length - length // 4
 
 

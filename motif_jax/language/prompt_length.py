@@ -1,4 +1,4 @@
-"""Checks that texts fit a model, before anything is computed."""
+"""Checks that texts fit a model before it runs."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from motif_jax.support.errors import UserError
 
 
 def prompt_room(settings: ModelConfig, more: int) -> int | None:
-    """Tokens that a prompt may have where `more` follow it; None: any number."""
+    """Most tokens of a prompt that `more` tokens follow; None: no limit."""
     if settings.max_length is None:
         return None
-    # An encoder's prompt and a decoder's text have their positions apart.
+    # Encoder and decoder count positions apart.
     return settings.max_length - (0 if settings.encoder_layers else more)
 
 
 def require_prompts(
     texts: Sequence[str], rows: Sequence[Sequence[int]], settings: ModelConfig, more: int
 ) -> None:
-    """Raises UserError for a text without tokens, or one that leaves the model no room for `more`; `rows` are their tokens."""
+    """Raises UserError for a text without tokens, or without room for `more` tokens behind it; `rows` are the texts' tokens."""
     room = prompt_room(settings, more)
     for text, row in zip(texts, rows, strict=True):
         if not row:
@@ -33,7 +33,7 @@ def require_prompts(
 
 
 def each_prompts(prompts: Sequence[str], candidates: Any) -> list[tuple[str, ...]]:
-    """The candidates of each prompt, of texts for all or a list of them for each.
+    """The candidates of each prompt; `candidates` are texts for all prompts, or a list for each.
 
     Raises:
       UserError: there are not as many lists as prompts.
@@ -54,7 +54,7 @@ def require(
     candidates: Sequence[Sequence[str]] | None = None,
     most: int = 0,
 ) -> None:
-    """Raises UserError where prompts, with candidates (a list for each) or `most` new tokens behind them, do not fit the model."""
+    """Raises UserError where a prompt with its candidates, or with `most` new tokens, does not fit the model."""
     if candidates is not None:
         rows = {names: candidate_rows(tokenizer, names) for names in dict.fromkeys(map(tuple, candidates))}
         most = max(len(row) for found in rows.values() for row in found)

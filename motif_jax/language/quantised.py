@@ -1,10 +1,10 @@
-"""Frozen kernels in 8 or 4 bits, for a base that low-rank additions are trained on (QLoRA, Dettmers et al. 2023).
+"""Frozen kernels in 8 or 4 bits, as a base of low-rank additions (QLoRA, Dettmers et al. 2023).
 
     kernels, rest = quantised.split(params, "nf4", ("*/attention/*", "*/feed_forward/*"))
     with quantised.read(kernels):
         model.prefill(rest, ...)
 
-A layer's kernel is decoded where it is used and is gone after that. Codes have no gradient.
+Each use of a layer decodes its kernel, which is not kept. Codes have no gradient.
 
 * int8: one float32 scale for each output of a layer, the largest absolute weight over 127.
 * nf4: 16 levels at the quantiles of a normal distribution (appendix E of the paper), two codes a byte, one float32 scale for every 64 weights
@@ -37,7 +37,7 @@ _NF4 = np.array(
     np.float32,
 )  # fmt: skip
 
-# By the layer's path: codes and scales. Their dtype says the kind: int8, or uint8 for two codes of nf4.
+# Codes and scales by the layer's path. The codes' dtype tells the kind: int8, or uint8 for two codes of nf4.
 Kernels = Mapping[str, Mapping[str, Any]]
 
 
@@ -48,7 +48,7 @@ def encode(kernel: np.ndarray, kind: str) -> dict[str, np.ndarray]:
       int8: `codes` int8 [in, out], `scales` float32 [out]. nf4: `codes` uint8 [in / 2, out], `scales` float32 [in / 64, out].
 
     Raises:
-      UserError: a kind that there is not, or for nf4 a number of inputs that 64 does not divide.
+      UserError: an unknown kind, or for nf4 a number of inputs that 64 does not divide.
     """
     kernel = np.asarray(kernel, np.float32)
     if kind == "int8":
@@ -80,10 +80,10 @@ def decode(encoded: Mapping[str, Any], dtype: Any = jnp.float32) -> jax.Array:
 def split(
     params: Any, kind: str, patterns: Sequence[str] = ("*",)
 ) -> tuple[dict[str, dict[str, np.ndarray]], Any]:
-    """Quantises the layers that a pattern matches; returns their codes and scales, and the parameters without their kernels.
+    """Quantises the matching layers; returns their codes and scales, and the parameters without their kernels.
 
     Raises:
-      UserError: a pattern matches no layer, or see `encode`.
+      UserError: a pattern matches no layer, or `encode` raises.
     """
     there = dict(linear.kernels(params))
     chosen = linear.matching(params, patterns)
@@ -92,7 +92,7 @@ def split(
 
 
 def joined(kernels: Kernels, rest: Any) -> Any:
-    """The parameters of `split` as a whole again, float32 numpy arrays where they were quantised."""
+    """Reverts `split`; quantised kernels become float32 numpy arrays."""
 
     def put(tree: Any, path: Sequence[str], value: Any) -> Any:
         if not path:
@@ -106,7 +106,7 @@ def joined(kernels: Kernels, rest: Any) -> Any:
 
 @contextlib.contextmanager
 def read(kernels: Kernels) -> Iterator[None]:
-    """While active, the layers of any model that is run have these kernels; see `linear.computed_by`."""
+    """While active, layers of all models use these kernels; see `linear.computed_by`."""
 
     def layer(module: nn.Dense, x: jax.Array, plain: Callable[[], jax.Array]) -> jax.Array:
         encoded = kernels.get("/".join(module.path))
@@ -116,6 +116,6 @@ def read(kernels: Kernels) -> Iterator[None]:
         y = x.astype(dtype) @ jax.lax.stop_gradient(decode(encoded, dtype))
         return y + jnp.asarray(module.get_variable("params", "bias"), dtype) if module.use_bias else y
 
-    # In the place of the layer's own product: what is added to it is added to this one.
+    # It replaces the layer's product, so low-rank additions (order 0) come first and add to it.
     with linear.computed_by(layer, order=1):
         yield

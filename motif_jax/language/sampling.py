@@ -1,4 +1,4 @@
-"""Choosing tokens: filters of logits and draws, as functions of one step."""
+"""Filters logits and draws tokens."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Sampling:
     """How a token is drawn from logits; the filters apply in this order.
 
     Attributes:
-      greedy: take the most likely one, the others are not looked at.
+      greedy: take the most likely token; the other fields are ignored.
       temperature: logits are divided by it.
-      top_k: the k most likely stay; 0 keeps all.
-      top_p: the fewest most likely with at least this probability together stay; 1 keeps all.
+      top_k: keep the k most likely tokens; 0 keeps all.
+      top_p: keep the fewest most likely tokens whose probabilities sum to at least this; 1 keeps all.
     """
 
     greedy: bool = False
@@ -45,7 +45,7 @@ class Limits:
     """Where a text ends.
 
     Attributes:
-      stops: tokens after which it ends; they are part of it.
+      stops: tokens that end it; they are part of it.
     """
 
     max_new_tokens: int
@@ -53,7 +53,7 @@ class Limits:
 
 
 def filtered(logits: jax.Array, sampling: Sampling) -> jax.Array:
-    """Logits float32 [..., V] by temperature, with -inf for tokens that top-k and top-p (Holtzman et al. 2020) leave out."""
+    """Logits float32 [..., V] divided by the temperature; -inf where top-k or top-p (Holtzman et al. 2020) drops a token."""
     logits = logits.astype(jnp.float32) / sampling.temperature
     size = logits.shape[-1]
     if 0 < sampling.top_k < size:
@@ -62,7 +62,7 @@ def filtered(logits: jax.Array, sampling: Sampling) -> jax.Array:
     if sampling.top_p < 1:
         ordered = jnp.sort(logits, axis=-1, descending=True)
         probabilities = jax.nn.softmax(ordered, axis=-1)
-        # What lies before a token says whether it is still needed; the first always is.
+        # A token is needed where those before it sum to less than top_p; the first always is.
         needed = jnp.cumsum(probabilities, axis=-1) - probabilities < sampling.top_p
         least = jnp.min(jnp.where(needed, ordered, jnp.inf), axis=-1, keepdims=True)
         logits = jnp.where(logits < least, IMPOSSIBLE, logits)
@@ -73,9 +73,8 @@ def draw(key: jax.Array, logits: jax.Array, sampling: Sampling) -> tuple[jax.Arr
     """Draws a token from each row.
 
     Args:
-      key: of the random draws: one for all rows, or one for each [...].
+      key: one for all rows, or one for each [...].
       logits: [..., V].
-      sampling: how.
 
     Returns:
       Tokens int32 [...], and their log-probabilities float32 [...] under the filtered logits (greedy: under all).

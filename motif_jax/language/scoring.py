@@ -1,4 +1,4 @@
-"""Scores of candidate texts after a prompt that is run once, in the forward pass and in the gradient."""
+"""Scores candidates after a prompt, which is run once in the forward pass and in the gradient."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class CandidateScores(NamedTuple):
     """A model's scores of candidates.
 
     Attributes:
-      total: float32 [B, N], score of each candidate, its log-probability unless another form is asked for.
-      tokens: float32 [B, N, S], log-probability of each of its tokens, 0 for padding.
-      states: [B, D], the state after the last norm from which the first token of all candidates is predicted.
+      total: float32 [B, N], score of each candidate; its log-probability in the default form.
+      tokens: float32 [B, N, S], log-probabilities of its tokens, 0 for padding.
+      states: [B, D], the states after the last norm that predict the candidates' first tokens.
     """
 
     total: jax.Array
@@ -39,10 +39,9 @@ def score(
     form: str = LOG_PROBABILITY,
     pad_plus_one: bool = False,
 ) -> CandidateScores:
-    """Scores candidates; the prompt's keys and values are computed once and shared by all of them.
+    """Scores candidates, which share the prompt's keys and values.
 
     Args:
-      model, params: of the network.
       prompt: int32 [B, T].
       prompt_valid: bool [B, T], False for padding, on either side.
       candidates: int32 [B, N, S], or [N, S] where all prompts have the same.
@@ -68,7 +67,7 @@ def score(
     else:
         first = last_state(states, prompt_valid).after
         after = model.extend(params, context, before, candidate_valid[..., :-1])[0].after
-    # The first tokens of all candidates are predicted from one state: one row of logits a prompt.
+    # One state predicts the first tokens of all candidates: one row of logits a prompt.
     opening = model.logits(params, first)[:, None]
     logits = jnp.take_along_axis(opening, candidates[..., :1].swapaxes(1, 2), axis=-1).swapaxes(1, 2)
     normaliser = jnp.broadcast_to(jax.nn.logsumexp(opening, axis=-1, keepdims=True), logits.shape)
@@ -91,19 +90,18 @@ def look(
     text_valid: jax.Array,
     chunk: int = 256,
 ) -> tuple[jax.Array, jax.Array]:
-    """A model's outputs at each token of texts.
+    """Log-probabilities and entropies at each token of texts.
 
     Args:
-      model, params: of the network.
-      prompt: int32 [B, T], what an encoder reads; a decoder alone reads `text` and nothing else.
+      prompt: int32 [B, T], the encoder's input; a decoder alone ignores it.
       prompt_valid: bool [B, T].
       text: int32 [B, S].
       text_valid: bool [B, S], False for padding, on the right.
-      chunk: tokens whose logits are there at a time.
+      chunk: tokens whose logits are in memory at once.
 
     Returns:
-      Log-probabilities of the tokens and entropies (nats) of what was expected in their places, float32 [B, S]. A decoder's first token
-      has nothing before it: what stands there means nothing.
+      Log-probabilities of the tokens, and entropies (nats) of the predictions, float32 [B, S]. A decoder alone does not predict its
+      first token: ignore the numbers there.
     """
     chex.assert_equal_shape([text, text_valid])
     if model.config.encoder_layers:
@@ -127,7 +125,7 @@ def look(
 
 
 def last_state(states: States, valid: jax.Array) -> States:
-    """The states [B, D] of each row's last token that is no padding, of states [B, T, D] and bool [B, T]."""
+    """The states [B, D] of each row's last valid token, of states [B, T, D] and bool [B, T]."""
     chex.assert_rank(valid, 2)
     last = valid.shape[1] - 1 - jnp.argmax(valid[:, ::-1], axis=1)
     return States(*(jnp.take_along_axis(x, last[:, None, None], axis=1)[:, 0] for x in states))

@@ -1,8 +1,8 @@
-"""Writes text in segments; between them prompts whose texts have all ended are left out.
+"""Generates text in segments and drops prompts whose texts have all ended between them.
 
-A segment's loop runs on the device without stopping. After it the host may end texts by their words, which can have several tokens.
-When at most half of the prompts still run, these are moved together, so that ended ones cost nothing more. Programs are compiled for
-1, 2, 4, ... prompts when they are needed. The texts do not depend on any of this.
+A segment's loop runs on the device without stopping. After it the host may end texts at stop texts of several tokens. When at most half
+of the prompts still run, they are moved into a smaller program. Programs are compiled for 1, 2, 4, ... prompts when they are needed.
+The texts do not depend on any of this.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from motif_jax.language.sampling import Limits, Sampling
 
 # Tokens of a segment.
 SEGMENT = 32
-# A function of a text's tokens so far: whether it has ended.
+# (a text's tokens so far) -> whether it has ended
 HasEnded = Callable[[Sequence[int]], bool]
 
 
 class WrittenTexts(NamedTuple):
-    """Written texts, on the host.
+    """Generated texts, on the host.
 
     Attributes:
       tokens: int32 [B, N, M].
-      valid: bool [B, N, M], True up to and with what ended the text.
+      valid: bool [B, N, M], True up to and with the token that ended the text.
       log_probs: float32 [B, N, M], see `generation.Written`.
     """
 
@@ -41,7 +41,7 @@ class WrittenTexts(NamedTuple):
 
 
 class _Running(NamedTuple):
-    """The prompts that still run, on the device: all leaves but the cache's slot have them as leading axis."""
+    """The prompts that still run, on the device; they are the leading axis of all leaves but the cache's slot."""
 
     prompt: EncodedPrompt
     cache: Cache
@@ -54,10 +54,9 @@ class _Running(NamedTuple):
 
 
 class Segments:
-    """Writes with one model; keeps its compiled programs.
+    """Generates text with one model; keeps its compiled programs.
 
     Args:
-      model: the network.
       segment: tokens of a segment.
     """
 
@@ -66,7 +65,7 @@ class Segments:
         self._begin = jax.jit(
             functools.partial(generation.begin, model), static_argnames=("branches", "capacity")
         )
-        # The cache is written in place.
+        # Donation lets the program write the cache in place.
         self._write = jax.jit(
             self._go_on, static_argnames=("limits", "sampling"), donate_argnames=("cache", "logits")
         )
@@ -86,14 +85,11 @@ class Segments:
         """Continues prompts.
 
         Args:
-          params: of the network.
           tokens: int32 [B, T].
           valid: bool [B, T], False for padding, on either side.
           key: of all draws, or one for each text [B, N].
-          limits: where a text ends.
-          sampling: how tokens are drawn.
           branches: N, continuations of each prompt.
-          ends: called with each text after each segment.
+          ends: called for each text after each segment; None: texts end at `limits` alone.
         """
         parts = -(-limits.max_new_tokens // self._segment)
         segment = -(-limits.max_new_tokens // parts)
@@ -146,7 +142,7 @@ class Segments:
     def _narrow(
         self, running: _Running, ended: np.ndarray, places: np.ndarray
     ) -> tuple[_Running, np.ndarray]:
-        """Leaves out prompts whose texts have all ended, if that halves the program at least."""
+        """Drops prompts whose texts have all ended, if that halves the program at least."""
         alive = np.flatnonzero(~ended.all(axis=1))
         size = 1 << (len(alive) - 1).bit_length()
         if 2 * size > len(running.ended):
@@ -161,13 +157,13 @@ def _empty(shape: tuple[int, ...], pad: int) -> WrittenTexts:
 
 
 def _flags(ended: np.ndarray, rows: int) -> np.ndarray:
-    """Bool [rows, N]; rows that only fill the program up have ended."""
+    """Pads `ended` to bool [rows, N]; the added rows have ended."""
     more = np.ones((rows - len(ended), ended.shape[1]), bool)
     return np.concatenate([ended, more])
 
 
 def _ended(found: WrittenTexts, places: np.ndarray, ends: HasEnded) -> np.ndarray:
-    """Bool [rows, N], what `ends` says of the texts at `places`."""
+    """Calls `ends` for the texts at `places`: bool [rows, N]."""
     rows = [[ends(tokens[good].tolist()) for tokens, good in zip(*pair, strict=True)] for pair in
             zip(found.tokens[places], found.valid[places], strict=True)]  # fmt: skip
     return np.array(rows, bool)

@@ -1,8 +1,8 @@
-"""How parameters are split over devices, a table for each architecture.
+"""Splits parameters over devices by a table for each architecture.
 
-Devices stand in a mesh of three axes. Batches are split over `data` and `fsdp`. Parameters, their gradients and what an optimiser keeps of
-them are split over `fsdp` (Zhao et al. 2023: each device holds a part, the whole of a layer is there while it is computed) and over `tensor`
-(Shoeybi et al. 2019: each device computes its heads and its part of the feed-forward width). `data` alone holds copies.
+The mesh has three axes. Batches are split over `data` and `fsdp`. Parameters, gradients and optimiser states are split over `fsdp` (Zhao
+et al. 2023: each device holds a part and gathers a layer while computing it) and over `tensor` (Shoeybi et al. 2019: each device computes
+its heads and its part of the feed-forward width). Devices along `data` hold copies.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from motif_jax.language.config import ModelConfig
 
 DATA, FSDP, TENSOR = "data", "fsdp", "tensor"
 AXES = (DATA, FSDP, TENSOR)
-# What a batch's rows are split over.
+# Mesh axes that a batch's rows are split over.
 BATCH = (DATA, FSDP)
 
 
 class ShardingRow(NamedTuple):
-    """The parameters whose path ends like `pattern`, and the mesh axis of each of their own."""
+    """Parameters whose path ends like `pattern`, and a mesh axis or None for each of their axes."""
 
     pattern: str
     spec: tuple[str | None, ...]
@@ -47,10 +47,10 @@ _BIASES = (
 _EMBEDDING = (ShardingRow("embedding", (TENSOR, FSDP)),)  # [vocabulary, width]
 _HEAD = (ShardingRow("head/kernel", (FSDP, TENSOR)),)
 _POSITIONS = (ShardingRow("position_embedding", (None, FSDP)),)
-# Of `heads.Heads`: those of the vocabulary's width are as large as the model's own head.
+# `heads.Heads`: Q of every token is as large as the model's own head.
 _ADDED = (ShardingRow("hidden_*/kernel", (FSDP, TENSOR)), ShardingRow("output/kernel", (FSDP, TENSOR)))
 
-# The first row that fits says how; what none names (norms, small biases) is whole on every device.
+# The first matching row counts; parameters without one (norms, small biases) are whole on every device.
 TABLES: dict[str, tuple[ShardingRow, ...]] = {
     "t5": (
         *_BLOCK,
@@ -93,16 +93,15 @@ def spec_of(
     """The partition of one array.
 
     Args:
-      path: names from the top of whatever tree it lies in (parameters, an optimiser's state, a training's); its end is looked up.
-      shape: of the array. An axis that its mesh axis does not divide stays whole (GPT-2's 50,257 tokens divide by nothing:
-        `vocabulary.extend` makes more rows).
-      config: of the model.
+      path: names from the top of its tree (parameters, or an optimiser's or a training's state); only its end counts.
+      shape: of the array. An axis stays whole where its mesh axis does not divide it (GPT-2's 50,257 tokens: `vocabulary.extend` adds
+        rows).
       sizes: devices along each axis of the mesh.
     """
     names = "/".join(path).split(
         "/"
     )  # the keys of low-rank additions and quantised kernels are paths themselves
-    if names[-1] in ("codes", "scales"):  # of a quantised kernel, which they lie like
+    if names[-1] in ("codes", "scales"):  # split like the kernel that they encode
         names[-1] = "kernel"
     whole = "/" + "/".join(names)
     row = next((row for row in TABLES[config.architecture] if fnmatchcase(whole, f"*/{row.pattern}")), None)
@@ -116,12 +115,12 @@ def spec_of(
 
 
 def path_names(path: Sequence[Any]) -> tuple[str, ...]:
-    """The names on a path that jax gives of a tree."""
+    """The names on a jax key path."""
     return tuple(str(getattr(k, "key", getattr(k, "name", getattr(k, "idx", k)))) for k in path)
 
 
 def split_bytes(tree: Any, config: ModelConfig, sizes: Mapping[str, int]) -> int:
-    """Bytes of a tree of arrays, or of their shapes, that one device holds."""
+    """Bytes that one device holds of a tree of arrays or shapes."""
     total = 0
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
         spec = spec_of(path_names(path), leaf.shape, config, sizes)
@@ -131,7 +130,7 @@ def split_bytes(tree: Any, config: ModelConfig, sizes: Mapping[str, int]) -> int
 
 
 def describe(config: ModelConfig, sizes: Mapping[str, int]) -> list[str]:
-    """A line for each parameter of a model: name, shape, the mesh axes it is split over, its share on a device."""
+    """A line for each parameter: name, shape, the mesh axes that split it, and a device's share."""
     from motif_jax.language.model import LanguageModel
 
     lines, shapes = [], jax.eval_shape(LanguageModel(config).init, jax.random.key(0))

@@ -1,10 +1,9 @@
-"""Several sets of parameters of one network that write as one program.
+"""Runs several sets of parameters of one network in one program.
 
-ILQL (Snell et al. 2022) has three trunks: one for the policy, one for the values, and the values' target. On an accelerator their
-parameters are stacked, and each matrix product of theirs is one product over a leading axis [C]: many small products would leave it idle.
-A CPU is kept busy by one trunk, and its products over an axis of trunks are slower (by a fifth, for trunks of 96 to 256), so there the
-trunks follow each other within the program. Parameters are kept apart, by name, as optimisers, checkpoints and targets want them;
-`StackedModels.join` brings them together inside the program that runs them.
+ILQL (Snell et al. 2022) has three trunks: policy, values, and the values' target. On an accelerator their parameters are stacked, and
+each matrix product is one over a leading axis [C]: many small products would leave it idle. On a CPU such products are slower (by a fifth,
+for trunks of width 96 to 256), so there the trunks run one after the other. Optimisers, checkpoints and targets keep parameters apart, by
+name; `StackedModels.join` joins them inside the program that runs them.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from motif_jax.language.network import States
 
 @dataclasses.dataclass(frozen=True)
 class TrunkRoles:
-    """Which trunk plays which part; parts may share one, which is then run once.
+    """Assigns trunks to parts; parts that share a trunk run it once.
 
     Attributes:
-      trunk_of: the name of the trunk for each part, {"policy": "values", "values": "values", "target": "target"} say.
+      trunk_of: the trunk's name for each part, such as {"policy": "values", "values": "values", "target": "target"}.
     """
 
     trunk_of: Mapping[str, str]
@@ -37,31 +36,30 @@ class TrunkRoles:
         return tuple(dict.fromkeys(self.trunk_of.values()))
 
     def trees(self, trunks: Mapping[str, Any]) -> list[Any]:
-        """The parameters of the trunks in that order, for `StackedModels.join`."""
+        """The trunks' parameters in the order of [C], for `StackedModels.join`."""
         return [trunks[name] for name in self.trunks]
 
     def of(self, part: str, states: States) -> States:
-        """The states [...] of a part's trunk, of those of all [C, ...]."""
+        """The states [...] of a part's trunk, of the states [C, ...] of all trunks."""
         index = self.trunks.index(self.trunk_of[part])
         return States(*(leaf[index] for leaf in states))
 
 
 @dataclasses.dataclass(frozen=True)
 class StackedModels:
-    """A decoder with several sets of parameters, and caches of as many.
+    """A decoder with several sets of parameters.
 
-    Tokens, masks and positions are those of all trunks; each has its own keys.
+    Trunks share tokens, masks and positions; each has its own keys.
 
     Attributes:
-      model: the network.
-      together: each product is one over all trunks; False: they follow each other; None: as is quicker where the program runs.
+      together: each product is one over all trunks; False: trunks run one after the other; None: the quicker one for the platform.
     """
 
     model: LanguageModel
     together: bool | None = None
 
     def join(self, trees: Sequence[Any]) -> Any:
-        """The parameters of all trunks as the other methods take them."""
+        """The parameters of all trunks, in the form that the other methods receive."""
         together = jax.default_backend() != "cpu" if self.together is None else self.together
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees) if together else tuple(trees)
 
@@ -91,11 +89,10 @@ class StackedModels:
 
         Args:
           params: from `join`.
-          prompt: what the continuations share.
           tokens: int32 [B, N, S]; None with `embeddings`.
           valid: bool [B, N, S].
           cache: from `start` or an earlier call.
-          embeddings: [C, B, N, S, D] in the place of tokens.
+          embeddings: [C, B, N, S, D], instead of tokens.
 
         Returns:
           States [C, B, N, S, D], and the cache.
@@ -111,15 +108,15 @@ def over_trunks(function: Callable[..., Any], *arguments: Any) -> Any:
     """Maps a function of one trunk over all.
 
     Args:
-      function: of a trunk's part of the arguments; what it gives besides keys and states is the same for all trunks.
+      function: of one trunk's arguments; its results besides keys and states must be the same for all trunks.
       arguments: parameters from `StackedModels.join`, caches (at least one) and prompts, arrays [C, ...], None.
 
     Returns:
-      What the function gives, arrays with a leading axis [C].
+      The function's results, arrays with a leading axis [C].
     """
     cache = next(each for each in arguments if isinstance(each, Cache))
     if isinstance(cache.keys[0], KeyValues):
-        # Slots are the same number for all trunks: a slot for each would make a scatter of every update.
+        # All trunks share one slot number: a slot for each would turn every update into a scatter.
         found = jax.vmap(function, tuple(map(_axes, arguments)))(*arguments)
         return jax.tree.map(
             lambda each: type(each)(each.keys, *(leaf[0] for leaf in each[1:])) if _is_keyed(each) else each,

@@ -14,10 +14,10 @@ def soft_update(
     """The targets after a step of the optimiser, in the dtypes of `target`.
 
     Args:
-      target, online: trees of equal structure; float32, as small updates are lost in shorter numbers.
-      step: int32 [], steps of the optimiser with the one just taken: 1 after the first.
-      polyak: share of the way to `online` after every step (Lillicrap et al. 2016); 1: a copy each time, 0: never.
-      copy_every: steps between two whole copies (Mnih et al. 2015), besides; None: no copies.
+      target, online: trees of equal structure; float32, since lower precision loses small updates.
+      step: int32 [], steps taken, this one included: 1 after the first.
+      polyak: share of `online` in each update (Lillicrap et al. 2016); 1: copies, 0: no change.
+      copy_every: steps between additional copies (Mnih et al. 2015); None: no copies.
     """
     rate: Any = polyak
     if copy_every is not None:
