@@ -31,12 +31,12 @@ from motif_jax.support.errors import UserError
 
 
 class State(NamedTuple):
-    """What an agent remembers between two observations, and what it thought of the last one.
+    """An agent's memory between two observations, and its values and probabilities of the last one.
 
     Attributes:
-      memory: of the network.
+      memory: the network's recurrent state.
       values: float32 [N], estimated return of the last observations; a number for a single environment.
-      probabilities: float32 [N, A] of all actions, or [A].
+      probabilities: float32 [N, A] of all actions, or [A] for a single environment.
     """
 
     memory: Any
@@ -48,10 +48,10 @@ class Agent:
     """The policy of one checkpoint. Made by `load`.
 
     Attributes:
-      folder: of the run.
-      checkpoint: its step.
-      environment, options: what the agent was trained in.
-      spec: what that shows and takes.
+      folder: the run folder.
+      checkpoint: environment step of the checkpoint.
+      environment, options: of the training.
+      spec: the environment's observations and actions.
 
     Raises:
       UserError: no agent plays in the setup.
@@ -66,7 +66,7 @@ class Agent:
         self._rng = seeds.rng(seed, "agents.act")
 
     def __repr__(self) -> str:
-        """Which agent it is, and where it plays."""
+        """Names the agent and its environment."""
         return f"Agent({str(self.folder)!r}, checkpoint={self.checkpoint}, environment={self.environment!r})"
 
     def make_env(self, render_mode: str | None = None) -> gymnasium.Env:
@@ -86,10 +86,10 @@ class Agent:
         """Chooses an action for one environment, or one for each of several.
 
         Args:
-          observations: the fields of `spec.observation`, each [...] of a single environment or [N, ...]; more fields do no harm.
-          state: what the call before returned; None where episodes begin.
-          first: bool or bool [N], where an episode begins: what was remembered is forgotten. None: nowhere, but where
-            `state` is None.
+          observations: the fields of `spec.observation`, each [...] of a single environment or [N, ...]; other fields are ignored.
+          state: the state that the last call returned; None where episodes begin.
+          first: bool or bool [N], True where an episode begins, which resets the memory. None: everywhere if `state` is
+            None, else nowhere.
           greedy: the most likely action; else it is drawn.
 
         Returns:
@@ -149,7 +149,7 @@ def load(
     Args:
       folder: run folder of `train_agent` (also by configs/oni.py and configs/train_language_agent.py), or hf://OWNER/NAME.
       checkpoint: 'latest', 'best', or a step.
-      environment: plays there in place of the training's task; it must show the same fields.
+      environment: played instead of the training's task; it must show the same fields.
       seed: of the actions that `Agent.act` draws.
       trust: 'module:Class' of each part outside the package that the folder may import, which runs its code.
 
@@ -162,7 +162,7 @@ def load(
 def _open(
     folder: str | Path, checkpoint: str | int, environment: str | None, trust: Iterable[str]
 ) -> tuple[str | Path, EvalSetup]:
-    """The folder on this machine, and who plays where; arguments and errors as of `load`."""
+    """The local folder, and the setup of agent and environment; arguments and errors as of `load`."""
     entry_points.trust(trust)
     entry_points.trust(entry_points.named(environment))
     folder = hub.local(folder)

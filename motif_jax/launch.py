@@ -1,9 +1,9 @@
 """The one entry point: `python -m motif_jax.launch --config=configs/STAGE.py --workdir=DIR`.
 
 Reads a config file, checks every value before any work starts, and runs the stage that `config.stage` names.
-A problem that the user can solve, a full disk and too little memory among them, ends the program with one line and exit code 2. A stage that takes long and
-was asked to stop (SIGTERM, SIGUSR1, Ctrl-C) saves and ends with exit code 75: the same command continues it. Any other
-work that Ctrl-C interrupts, or a second one, ends with one line and exit code 130.
+A problem that the user can solve, such as a full disk or too little memory, ends the program with one line and exit code 2.
+A long stage that is asked to stop (SIGTERM, SIGUSR1, Ctrl-C) saves and ends with exit code 75: the same command continues it.
+A second Ctrl-C, or one during any other work, ends the program with one line and exit code 130.
 
 Spawned worker processes import this module again, so it imports nothing heavy at the top.
 """
@@ -74,15 +74,15 @@ def _fail(message: str) -> NoReturn:
 
 
 def _parse_flags(arguments: Sequence[str]) -> list[str]:
-    """absl's flag parsing, with every mistake told in one line."""
+    """Parses flags with absl, and reports every mistake in one line."""
     asked = [argument for argument in arguments if argument not in ("--help", "-h", "-help", "--helpfull")]
     for_help, arguments = len(asked) < len(arguments), asked
     if for_help and not _config_files(arguments):
         print(_usage())
         raise SystemExit(0)
-    # A run folder's versions.json tells the command; so it names the config file that was read.
+    # A run folder's versions.json has the command, which must name the config file that was read.
     sys.argv = arguments = _with_found_configs(arguments)
-    sys.argv, trusted = split_trusted(arguments)  # which the config's flags are read from
+    sys.argv, trusted = split_trusted(arguments)  # absl reads the config's flags from sys.argv
     stage = _check_config_file(sys.argv)
     valued, cleared = split_none(sys.argv)
     try:
@@ -110,7 +110,7 @@ def _parse_flags(arguments: Sequence[str]) -> list[str]:
 
 
 def _config_files(arguments: Sequence[str]) -> dict[int, str]:
-    """Place of an argument -> the config file, with its variant, that it names."""
+    """Index of an argument -> the config file, with its variant, that it names."""
     given = {place: argument.rpartition("=") for place, argument in enumerate(arguments) if place}
     return {
         place: value
@@ -120,7 +120,7 @@ def _config_files(arguments: Sequence[str]) -> dict[int, str]:
 
 
 def _with_found_configs(arguments: Sequence[str]) -> list[str]:
-    """`arguments`, in which config files that are not there, but come with the package, are named where they lie."""
+    """Replaces missing config files in `arguments` by the package's own of that name, with their paths."""
     found = list(arguments)
     for place, value in _config_files(arguments).items():
         path, colon, variant = value.partition(":")
@@ -131,7 +131,7 @@ def _with_found_configs(arguments: Sequence[str]) -> list[str]:
 
 
 def split_trusted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Splits arguments into those of all else and the names in `--config.trust=NAME,...`, which is no key of any config."""
+    """Splits off the names in `--config.trust=NAME,...`, which is no key of any config: (other arguments, names)."""
     rest: list[str] = []
     trusted: list[str] = []
     waiting = iter(arguments)
@@ -145,9 +145,9 @@ def split_trusted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def split_none(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Splits arguments into those for absl and the keys given as None, which no number's flag can be.
+    """Splits arguments into those for absl and the keys set to None, which absl does not accept for numbers.
 
-    Of several flags of one key the last decides, as with every flag.
+    The last of several flags of one key decides, as always.
     """
     joined: list[str] = []
     for argument in arguments:
@@ -186,7 +186,7 @@ def set_none(config: ConfigDict, keys: Sequence[str]) -> None:
 
 
 def _check_config_file(arguments: Sequence[str]) -> str | None:
-    """Tells a missing config file, a variant it does not have, and flags of what is no key of it, by name; returns its stage."""
+    """Refuses a missing config file, an unknown variant, and flags of unknown keys, by name; returns the config's stage."""
     stage = None
     for value in _config_files(arguments).values():
         path, config = value.partition(":")[0], _read_config_file(value)
@@ -205,19 +205,18 @@ def _check_config_file(arguments: Sequence[str]) -> str | None:
 
 
 def _check_lora(arguments: Sequence[str], config: ConfigDict) -> None:
-    """Refuses a size of low-rank additions where no layer has any."""
+    """Refuses `lora.rank` or `lora.alpha` where no layer has low-rank additions."""
     given = [each for each in arguments if re.match(r"--?config\.lora\.(rank|alpha)\b", each)]
     if given and not config.lora.patterns:
         _fail(f"{given[0]}: has no effect without --config.lora.patterns, the layers with low-rank additions")
 
 
 def _check_extent(argument: str, key: str, config: ConfigDict) -> None:
-    """Tells a flag of a whole section, whose other keys it would take away, and one of a part of a value, which none sets.
+    """Refuses a flag of a whole section, which would remove the section's other keys, and one of a part of a value.
 
     Args:
-      argument: the flag.
-      key: of the config, which it names, or (in brackets) something in it.
-      config: as it is without flags.
+      key: the key that the flag `argument` names, without an index in brackets.
+      config: without flags.
     """
     name = re.sub("^--?config[.]", "", argument.partition("=")[0])
     try:
@@ -268,7 +267,7 @@ def _print_config(config: Any) -> None:
 
 
 def _print_help(arguments: Sequence[str], config: ConfigDict) -> NoReturn:
-    """The description of the config file, and of every key what it means."""
+    """Prints the description of the config file and the meaning of every key."""
     *_, path = (value.partition(":")[0] for value in _config_files(arguments).values())
     tree = ast.parse(Path(path).read_text(encoding="utf-8"))
     print(ast.get_docstring(tree) or path, "", "Keys:", *schema.describe(config), sep="\n")
@@ -276,7 +275,7 @@ def _print_help(arguments: Sequence[str], config: ConfigDict) -> NoReturn:
 
 
 def _keys_of_stage(config: ConfigDict) -> dict[str, schema.Key]:
-    """The keys of the stage's own config file, of several that with the most names of `config`, for a user's plain one."""
+    """The keys of the stage's config file, for a user's plain config; of several files, that which shares the most names."""
     names = {name for name, _, key in schema.items(config) if key is None}
     files = (
         ("train_agent", "oni", "train_language_agent") if config.stage == "train_agent" else (config.stage,)
@@ -290,7 +289,7 @@ def _keys_of_stage(config: ConfigDict) -> dict[str, schema.Key]:
 
 
 def _hosts(config: ConfigDict) -> contextlib.AbstractContextManager[None]:
-    """Joins the other hosts of a run of several; jax is imported then."""
+    """Joins the other hosts of a run of several, which imports jax."""
     if "hosts" not in config or cluster.place(config).count == 1:
         return contextlib.nullcontext()
     from motif_jax.devices import hosts
@@ -300,7 +299,7 @@ def _hosts(config: ConfigDict) -> contextlib.AbstractContextManager[None]:
 
 def _main(arguments: Sequence[str]) -> int:
     del arguments
-    logging.set_verbosity(logging.WARNING)  # libraries tell every backend that they looked for
+    logging.set_verbosity(logging.WARNING)  # libraries log every backend that they look for
     config = _CONFIG.value
     if _PRINT_CONFIG.value:
         _print_config(config)
@@ -323,7 +322,7 @@ def _main(arguments: Sequence[str]) -> int:
             _remove_abandoned_games()
             return stage.run(config, workdir) or 0
     except UserError as error:
-        # Below `ulimit -v` a file that memory does not suffice for looks like a damaged one.
+        # Under `ulimit -v` a file that is too large for memory looks damaged.
         if memory_limit.limit() is not None and memory_limit.ran_out(error):
             _fail_for_memory(str(error), config)
         _fail(str(error))
@@ -341,7 +340,7 @@ def _main(arguments: Sequence[str]) -> int:
 
 
 def _remove_abandoned_games() -> None:
-    """Of commands that were killed; one that finds its work done starts no game that would do it."""
+    """Removes killed commands' temporary folders, also where this command's work is done already and starts no game."""
     from motif_jax.support import tempdirs
 
     tempdirs.remove_abandoned()
@@ -354,7 +353,7 @@ def _fail_for_memory(what: str, config: ConfigDict) -> NoReturn:
 
 def main() -> None:
     """Parses the flags of the command line and runs the stage."""
-    # XLA warns of each program that takes long to compile, in the middle of the line of progress; what fails is an exception.
+    # Else XLA warns, in the middle of the progress line, of each program that takes long to compile; failures are exceptions.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     app.run(_main, flags_parser=_parse_flags)
 

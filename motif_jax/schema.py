@@ -1,11 +1,11 @@
-"""The keys of configs: a key's default, type, range, choices and meaning stand in one place, its `Key`.
+"""Defines the keys of configs: a `Key` holds its default, type, range, choices and meaning.
 
 A config file lists its keys and sets its variants:
 
     KEYS = {"stage": "evaluate", "episodes": positive(100, "played in all"), "agent": {"dir": Key(None, "its run folder", str)}}
     get_config = configs(KEYS, {"smoke": {"episodes": 4}})
 
-A key keeps its meaning wherever its section goes, so that `validate` and `describe` need nothing but the config.
+A key of a config keeps its `Key` wherever its section is put, so that `validate` and `describe` need only the config.
 Sections that several configs have are in `motif_jax/sections.py`.
 """
 
@@ -21,8 +21,8 @@ from ml_collections import ConfigDict, FieldReference
 
 from motif_jax.support.config import dotted, is_finite, require, unknown_variant
 
-# The most that sizes of networks, lengths of sequences and sizes of batches may be: what is larger is a slip, and takes all memory
-# before it fails.
+# Upper limits of sizes of networks, lengths of sequences and sizes of batches: a larger number is a mistake, and would take all
+# memory before it fails.
 SIZE, LENGTH, BATCH = 1 << 16, 1 << 20, 1 << 24
 _TOO_LARGE = 1 << 63
 _TYPES = {int: "whole number", float: "number", str: "text", bool: "True or False"}
@@ -31,16 +31,16 @@ DTYPES = ("float32", "bfloat16")
 
 @dataclasses.dataclass(frozen=True)
 class Key:
-    """What a key of a config may be.
+    """The default, meaning and allowed values of a config's key.
 
     Attributes:
-      default: its value where nothing else is given; None, where that says something of its own, needs `type`.
-      help: what it means.
-      type: of its values; None for that of the default.
-      above, least, below, most: its range; each element's where it is a tuple.
-      multiple: what it is a multiple of.
-      choices: all that it may be; empty for any.
-      none: whether None is allowed; it is where the default is None.
+      default: needs `type` where it is None.
+      help: the meaning, for `--help`.
+      type: of the values; None for that of the default.
+      above, least, below, most: limits of the value, or of each element of a tuple.
+      multiple: the value is a multiple of it.
+      choices: the allowed values; empty for any.
+      none: whether None is allowed; always True where the default is None.
     """
 
     default: Any
@@ -56,12 +56,12 @@ class Key:
 
     @property
     def optional(self) -> bool:
-        """Whether None says something of its own."""
+        """Whether None is allowed."""
         return self.none or self.default is None
 
     @property
     def allowed(self) -> str:
-        """The values that it may have, in words; empty for any of its type."""
+        """The allowed values in words; '' for any of the type."""
         if self.choices:
             return "one of " + ", ".join(map(str, self.choices))
         if self.least == 0 and self.most == 1:
@@ -74,7 +74,7 @@ class Key:
         return found if self.multiple == 1 else f"{found}, a multiple of {self.multiple}"
 
     def require(self, name: str, value: Any) -> None:
-        """Raises UserError unless the key, which is called `name`, may be `value`."""
+        """Raises UserError unless `value` is allowed; `name` is the key's, for the error."""
         if value is None:
             return require(self.optional, name, value, self.allowed or "given")
         kind = self.type or type(self.default)
@@ -110,7 +110,7 @@ class Key:
 
 
 class Field(FieldReference):
-    """A key in a config: its value, and the `Key` that it belongs to."""
+    """A value in a config, with its `Key`."""
 
     def __init__(self, key: Key) -> None:
         super().__init__(key.default, field_type=key.type)
@@ -133,12 +133,12 @@ def fraction(default: Any, help: str, type: Any = None, **more: Any) -> Key:
 
 
 def size(default: Any, help: str, type: Any = None, **more: Any) -> Key:
-    """A number above 0 that a network has for a size."""
+    """A network's size: a number above 0, at most `SIZE`."""
     return positive(default, help, type, most=SIZE, **more)
 
 
 def count(default: Any, help: str, type: Any = None, **more: Any) -> Key:
-    """A number above 0 that something has for a length."""
+    """A length: a number above 0, at most `LENGTH`."""
     return positive(default, help, type, most=LENGTH, **more)
 
 
@@ -154,7 +154,7 @@ def section(keys: Mapping[str, Any]) -> ConfigDict:
 
 
 def with_defaults(keys: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:
-    """`keys` with other defaults for some of them, which there must be."""
+    """`keys` with other defaults for some of them. Raises KeyError for a key that is not among them."""
     unknown = defaults.keys() - keys.keys()
     if unknown:
         raise KeyError(f"no such key: {', '.join(sorted(unknown))}")
@@ -169,7 +169,7 @@ def with_defaults(keys: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:
 
 
 def update(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
-    """Sets keys, each of which there must be, by their dotted names or in mappings of sections; returns `config`."""
+    """Sets existing keys, by dotted names or in mappings of sections; returns `config`."""
     for name, value in values.items():
         *path, last = name.split(".")
         holder = dotted(config, ".".join(path)) if path else config
@@ -189,8 +189,7 @@ def configs(keys: Mapping[str, Any], variants: Mapping[str, Changes] = {}) -> Ca
     """The function `get_config` of a config file.
 
     Args:
-      keys: all of them.
-      variants: what differs in each, as `update` takes it; of several changes each is made in turn.
+      variants: name -> its changes, as `update` takes them; several changes are made in turn.
     """
 
     def get_config(variant: str | None = None) -> ConfigDict:
@@ -215,11 +214,10 @@ def items(config: ConfigDict, prefix: str = "") -> Iterator[tuple[str, Any, Key 
 
 
 def validate(config: ConfigDict, keys: Mapping[str, Key] = {}) -> None:
-    """Raises UserError for the first key that is not what it may be: its name, its value and what is allowed.
+    """Raises UserError for the first value that is not allowed; names the key, the value and what is allowed.
 
     Args:
-      config: of a stage.
-      keys: of those that have no `Key` of their own, by dotted name: a user's config may be a plain ConfigDict.
+      keys: dotted name -> `Key`, for values without one: a user's config may be a plain ConfigDict.
     """
     for name, value, key in items(config):
         key = key or keys.get(name)
@@ -243,7 +241,7 @@ def _can_be_written(text: str) -> bool:
 
 
 def describe(config: ConfigDict) -> Iterator[str]:
-    """Lines that tell of every key its value in `config`, its type, what it may be, and what it means."""
+    """Yields lines with every key's value in `config`, type, allowed values and meaning."""
     for name, value, key in items(config):
         if key is None:
             yield f"--config.{name}={value}"

@@ -24,7 +24,7 @@ from motif_jax.support.config import default_workers, unknown_variant
 
 
 def seed(default: int, most: int | None = None) -> Key:
-    """Of a stage."""
+    """The seed of a stage."""
     return Key(default, "of all that is drawn at random", least=None if most is None else 0, most=most)
 
 
@@ -111,7 +111,7 @@ OPTIMIZER = {
 }
 WEIGHT_DECAY = natural(0.0, "of matrices, times the learning rate")
 DROPOUT = Key(0.1, "share left out while training", least=0, below=1)
-# What a model is trained by, step by step.
+# Keys of trainings in steps.
 ACCUMULATE = positive(1, "micro-batches of a step, one after the other: changes memory alone", most=BATCH)
 CHUNK_STEPS = positive(8, "optimiser steps of one program", most=BATCH)
 EVALUATE_EVERY = positive(500, "steps")
@@ -122,7 +122,7 @@ LOGITS_CHUNK = positive(
     "positions whose numbers of all tokens (logits, Qs) are there at once; None: all of a micro-batch. Dropout of heads depends on it",
     int,
 )
-# A penalty for leaving the policy at the start (algorithms/kl_penalty.py).
+# The penalty on the divergence from the first policy (algorithms/kl_penalty.py).
 KL = {
     "coefficient": natural(0.0, "of log pi - log pi_ref in the reward, pi_ref at the start; 0: none"),
     "target": positive(
@@ -139,7 +139,7 @@ MODEL_SIZES = {
     "max_length": count(1024, "positions of the table"),
 }
 
-# Of episodes that are played.
+# Keys of stages that play episodes.
 WORKERS = positive(default_workers(), "processes that play")
 LANES = count(32, "episodes of an agent at a time; the network sees lanes / 2 at once", multiple=2)
 GREEDY = Key(False, "takes the most likely action instead of drawing one (networks only)")
@@ -153,7 +153,7 @@ POLICY = Key(
 )
 CHECKPOINT = Key("latest", "'latest', 'best' (by mean return in training), or a step; 0: before it")
 AGENT_DIR = Key(None, "run folder of train_agent; the random policy plays in its environment", str)
-# An agent keeps the options of its training, on another level without kind and distractors.
+# An agent keeps the options of its training; on another level without kind and distractors.
 PLAYED_LEVEL = Key(None, "None: the agent's, or BabyAI-MixedTrainLocal-v0", str)
 THREADS = size(1, "environments that answer at a time; more for those that wait for a server")
 MAX_EPISODE_STEPS = positive(None, "None: the agent's, or the environment's own", int)
@@ -232,7 +232,7 @@ DECODE = {
 }
 
 _COMMAND = "a config file and flags; {workdir} is the folder of the study, {run} that of a run"
-# Of the three configs of a study, which have sections of their own besides: what is done first, methods, tables and curves.
+# Keys that the three configs of studies share: first steps, methods, tables and curves.
 STUDY = {
     "stage": "study",
     "seed": Key(1, "of the first run of a method; the others follow"),
@@ -263,7 +263,7 @@ STUDY = {
 
 
 def study(base: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]) -> Callable[..., ConfigDict]:
-    """The function `get_config` of a study: `base`, with what a variant has in its place."""
+    """The function `get_config` of a study: `base`, with the changes of a variant."""
 
     def get_config(variant: str | None = None) -> ConfigDict:
         if (variant or "") not in variants:
@@ -324,16 +324,16 @@ COMPAT = {
 
 
 def compat(names: str) -> dict[str, Key]:
-    """The switches that a stage knows, by their names with spaces between, all off; KeyError for one that there is not."""
+    """The switches of a stage, all off, from their names with spaces between; KeyError for an unknown one."""
     return {name: Key(False, f"quirk of the published code: {COMPAT[name]}") for name in names.split()}
 
 
 def on(*names: str) -> dict[str, bool]:
-    """What turns these switches on in a variant."""
+    """The changes of a variant that turn these switches on."""
     return {f"compat.{name}": True for name in names}
 
 
-# What the trainings of language models from a dataset share.
+# Keys that the trainings of language models from a dataset share.
 TRAINING_FROM_TEXT = {
     "early_stopping": EARLY_STOPPING,
     "keep_checkpoints": KEEP_CHECKPOINTS,

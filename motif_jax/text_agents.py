@@ -1,4 +1,4 @@
-"""An agent that was trained on dialogues, in Python: it speaks, values tokens and ranks candidates.
+"""A trained agent for dialogues, in Python: it speaks, values tokens and ranks candidates.
 
 from motif_jax import text_agents
 
@@ -61,9 +61,9 @@ class TextAgent:
 
     Attributes:
       folder: of the agent.
-      method: it was trained with, 'ilql' say.
-      task: what it speaks about.
-      decoding: how it speaks unless it is asked for something else.
+      method: of its training, such as 'ilql'.
+      task: of its dialogues.
+      decoding: how it chooses tokens, from its config and `decode` of `load`.
     """
 
     def __init__(self, saved: agent_folder.SavedAgent, decode: Mapping[str, Any]) -> None:
@@ -78,13 +78,13 @@ class TextAgent:
         return f"TextAgent({str(self.folder)!r}, method={self.method!r}, task={self._saved.task_name!r})"
 
     def say(self, dialogue: Any, *, seed: int = 0, greedy: bool = False) -> str:
-        """What the agent says next.
+        """The agent's next utterance.
 
         Args:
-          dialogue: so far: a `Dialogue`; messages `{"role": "user" or "assistant", "content": text}`; or pairs
+          dialogue: the dialogue so far: a `Dialogue`; messages `{"role": "user" or "assistant", "content": text}`; or pairs
             (text, whether the agent said it). Empty where the agent begins.
-          seed: of the draws; equal seeds say the same.
-          greedy: the most likely token each time.
+          seed: of the draws; equal seeds give equal utterances.
+          greedy: takes the most likely token each time.
 
         Raises:
           UserError: the dialogue cannot be read, or has characters that the agent has no tokens for.
@@ -167,10 +167,10 @@ class _Observation:
 
 
 def as_dialogue(given: Any) -> Dialogue:
-    """A dialogue of what `TextAgent.say` takes.
+    """The `Dialogue` of any input that `TextAgent.say` accepts.
 
     Raises:
-      UserError: it is none of these.
+      UserError: `given` is no such input.
     """
     if isinstance(given, Dialogue):
         return given
@@ -222,7 +222,7 @@ def load(
       trust: classes outside the package that the folder may name, as 'module:Class'.
 
     Raises:
-      UserError: there is no agent, a file is damaged, or a key or value is not allowed.
+      UserError: the folder has no agent, a file is damaged, or a key or value of `decode` is not allowed.
     """
     entry_points.trust(trust)
     if dtype not in text_setup.DTYPES:

@@ -5,9 +5,9 @@
 
     env = wrappers.IntrinsicReward(gymnasium.make("NetHackScore-v0"), "runs/reward")
 
-What a step is paid belongs to the observation on which its action was chosen: the first observation of an episode is paid,
-the last one is not. The parts are: g of the text (normalised, 0 at or below the threshold), divided by the
-count of the text in the episode to a power, times a coefficient; and the task's reward, scaled and clipped, times another.
+A step's intrinsic reward belongs to the observation on which its action was chosen: the first observation of an episode is
+paid, the last one is not. The reward is the sum of two parts: g of the text (normalised, 0 at or below the threshold), divided
+by the text's count in the episode to a power, times a coefficient; and the task's reward, scaled and clipped, times another.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from motif_jax.support.errors import UserError
 PARTS = "reward_parts"
 EPISODE = "reward_episode"
 
-# Texts -> what each is paid, before the count.
+# Texts -> g of each, before the count.
 Pay = Callable[[Sequence[bytes]], np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
 class Terms:
-    """How rewards are put together; the defaults are those of `train_agent` on a score task.
+    """How the two rewards are combined; the defaults are those of `train_agent` on a score task.
 
     Attributes:
       quantile: normalised rewards at or below this quantile of the training messages become 0; 'auto': at or below the
@@ -57,7 +57,7 @@ class Terms:
     extrinsic_clip: float = 10.0
 
     def task(self, reward: Any) -> np.ndarray:
-        """The task's reward as it is learned from, before its coefficient: float32 [...]."""
+        """The task's reward, scaled and clipped, before its coefficient: float32 [...]."""
         scaled = np.float32(self.extrinsic_scale) * np.asarray(reward, np.float32)
         return np.clip(scaled, -np.float32(self.extrinsic_clip), np.float32(self.extrinsic_clip))
 
@@ -72,12 +72,12 @@ class Terms:
 
 
 class Parts(NamedTuple):
-    """What the reward of steps was made of, float32 [N] each (`visits`: int64).
+    """The parts of the rewards of N steps, float32 [N] each (`visits`: int64).
 
     Attributes:
-      extrinsic: the task's own reward, as the environment gave it.
+      extrinsic: the environment's own reward.
       intrinsic: g, normalised and thresholded.
-      visits: how often the text was seen in the episode, this time included.
+      visits: how often the text was seen in the episode, including this time.
       counted: g / visits^exponent.
       total: the wrapped environment's reward.
     """
@@ -101,14 +101,14 @@ class _Accounts:
         self.lengths = np.zeros(size, np.int64)
 
     def begin(self, column: int) -> None:
-        """An episode starts: nothing was seen in it."""
+        """Starts an episode."""
         self._counts[column] = {}
         self.lengths[column] = 0
         for values in self.sums.values():
             values[column] = 0
 
     def see(self, column: int, text: bytes, count: int | None) -> None:
-        """An observation is shown; `count` as the environment has it, None to count here."""
+        """Takes the text of an observation; `count` is the environment's, None to count here."""
         counts = self._counts[column]
         counts[text] = counts.get(text, 0) + 1
         self._text[column], self._count[column] = text, counts[text] if count is None else count
@@ -136,12 +136,12 @@ class _Reader:
     """Finds text and count in observations.
 
     Args:
-      text: field with the text, or a function of an observation (a batch of them: that gives a sequence).
+      text: field with the text, or a function of an observation (of a batch: it returns a sequence).
       count: field with the text's count in the episode, or None.
       space: of the observations.
 
     Raises:
-      UserError: they have no such field.
+      UserError: the observations have no such field.
     """
 
     def __init__(
@@ -166,12 +166,12 @@ class _Reader:
         return self._text(observation) if callable(self._text) else self._field(observation, self._text)
 
     def count(self, observation: Any) -> Any:
-        """Its count or counts, None where they are not shown."""
+        """The text's count, or those of a batch; None where the environment does not show it."""
         return None if self._count is None else self._field(observation, self._count)
 
 
 def _payment(reward: Any, terms: Terms) -> Pay:
-    """The function of texts that `reward` means."""
+    """The function of texts for the argument `reward` of the wrappers."""
     if isinstance(reward, str | Path):
         reward = rewards.load(reward)
     if isinstance(reward, rewards.RewardFunction):
@@ -186,22 +186,22 @@ def _payment(reward: Any, terms: Terms) -> Pay:
 
 
 class IntrinsicReward(gymnasium.Wrapper):
-    """A single environment whose reward is the task's and the intrinsic one, put together by `terms`.
+    """A single environment whose reward combines the task's and the intrinsic one as `terms` say.
 
-    `info["reward_parts"]` has every step's `Parts` as numbers, `info["reward_episode"]` at the end of an episode the sums:
+    `info["reward_parts"]` has every step's `Parts` as numbers. At the end of an episode `info["reward_episode"]` has its sums:
     extrinsic_return, intrinsic_return (g), counted_return, total_return, length.
 
     Args:
       env: any environment that shows text: NLE's own, MiniHack's, this package's.
-      reward: a folder of `train_reward` or a .safetensors file; what `rewards.load` returned; or a function of a
-        list of bytes that gives what each is paid (then `terms.quantile` and `terms.normalise` have no part in it).
+      reward: a folder of `train_reward` or a .safetensors file; an object from `rewards.load`; or a function of a
+        list of bytes that returns g of each (then `terms.quantile` and `terms.normalise` are not used).
       terms: coefficients, threshold, count.
       text: observation field with the text, as bytes (an array of integers up to 256 long, ended by zeros) or str; or a
         function of the observation.
       count: observation field with the count of the text in the episode; None: the wrapper counts.
 
     Raises:
-      UserError: no reward there, one that reads more than the text, or observations without the text.
+      UserError: there is no reward, it reads more than the text, or the observations have no text.
     """
 
     def __init__(
@@ -218,12 +218,12 @@ class IntrinsicReward(gymnasium.Wrapper):
 
     @classmethod
     def of_agent(cls, env: gymnasium.Env, folder: str | Path, trust: Iterable[str] = ()) -> Self:
-        """What the agent in a run folder of `train_agent` was paid when it was trained, to the threshold's last digit.
+        """The reward of the agent in a run folder of `train_agent` during its training, with the same threshold.
 
         `trust` is as in `agents.load`.
 
         Raises:
-          UserError: no agent there, one without intrinsic reward, or whose reward reads more than the text.
+          UserError: there is no agent, it had no intrinsic reward, or its reward reads more than the text.
         """
         entry_points.trust(trust)
         return cls(env, **_as_trained(folder, env.observation_space))
@@ -251,16 +251,16 @@ class IntrinsicReward(gymnasium.Wrapper):
 
 
 class VectorIntrinsicReward(VectorWrapper):
-    """The same for a vector of environments: one look-up for all of them, whatever their autoreset mode.
+    """`IntrinsicReward` for a vector of environments in any autoreset mode, with one look-up for all of them.
 
-    `infos["reward_parts"]` has `Parts` as arrays [N], `infos["reward_episode"]` the sums of the episodes that ended, each with the
-    mask beside it that gymnasium's infos have (`_reward_parts`, `_reward_episode`).
+    `infos["reward_parts"]` has `Parts` as arrays [N], `infos["reward_episode"]` the sums of the episodes that ended. Each has its
+    mask beside it, as always in gymnasium's infos (`_reward_parts`, `_reward_episode`).
 
     Args:
       env: the vector environment.
       reward: as in `IntrinsicReward`.
       terms: as in `IntrinsicReward`.
-      text: as in `IntrinsicReward`; a function gets the batch of observations and gives a sequence.
+      text: as in `IntrinsicReward`; a function receives the batch of observations and returns a sequence.
       count: as in `IntrinsicReward`.
     """
 
@@ -324,7 +324,7 @@ class VectorIntrinsicReward(VectorWrapper):
 
 
 def _as_trained(folder: str | Path, shown: gymnasium.Space) -> dict[str, Any]:
-    """The arguments of the wrappers that pay what the agent in `folder` is paid; counts that are not among what is `shown` they make."""
+    """The wrappers' arguments for the rewards of the agent in `folder`; they count texts where `shown` has no counts."""
     from motif_jax.rollouts import evaluation_setup, ratings
 
     folder = hub.local(folder)

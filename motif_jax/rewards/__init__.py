@@ -1,4 +1,4 @@
-"""From an observation to an intrinsic reward: frozen or changing, normalisation, threshold, message table.
+"""Intrinsic rewards of observations: frozen or changing, with normalisation, threshold and a table of messages.
 
 Three lines give the reward of any text:
 

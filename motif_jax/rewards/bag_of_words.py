@@ -20,9 +20,9 @@ from motif_jax.support.errors import UserError
 class BagOfWordsReward(FrozenTextReward):
     """Kind 'bag_of_words': cos(e(message), e(goal)) where it is above `similarity`, else 0.
 
-    e sums the vectors of a text's tokens, which lie between white space, with case and punctuation. Tokens without a
-    vector count as nothing; a text without any gives 0. `vectors` names the file of the vectors, without one they are
-    hashed; `goal` is a goal of the prompts, or a sentence.
+    e sums the vectors of a text's tokens, which white space separates; case and punctuation are kept. Tokens without a
+    vector do not count; a text without any gives 0. `vectors` names the file of the vectors, which are hashed without
+    one; `goal` is a goal of the prompts, or a sentence.
 
     Attributes:
       tokens, unknown: tokens of the distinct texts so far, and those among them that have no vector.

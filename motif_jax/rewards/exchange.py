@@ -1,4 +1,4 @@
-"""Reward models as one safetensors file with a JSON header, and back into a run folder."""
+"""Writes reward models as one safetensors file with a JSON header, and reads them back into a run folder."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _is_no_number(value: Any) -> bool:
 
 
 def _replace(tree: Any, which: Any, by: Any) -> Any:
-    """JSON data with `by` in place of the scalars that `which` chooses."""
+    """JSON data with `by` in place of the scalars for which `which` is true."""
     if isinstance(tree, Mapping):
         return {name: _replace(value, which, by) for name, value in tree.items()}
     if isinstance(tree, list | tuple):
@@ -204,14 +204,14 @@ def write_run_folder(reward: TrainedReward, workdir: str | Path) -> None:
         "config": config,
     }
     training_texts.copy_training_texts(Path(reward.folder), workdir)
-    # The checkpoint comes last: with it the folder is whole. What a killed import left is not taken for it.
+    # The checkpoint is written last, since it marks a whole folder; first, that of a killed import is removed.
     shutil.rmtree(workdir / "checkpoints", ignore_errors=True)
     with Checkpoints(workdir / "checkpoints", keep=None) as checkpoints:
         checkpoints.save(reward.step, items, asynchronous=False)
 
 
 def statistics_of(mean: float, variance: float, quantiles: list[float] | None) -> dict[str, Any]:
-    """The statistics of an imported model; without quantiles it can have no threshold."""
+    """The statistics of an imported model; without quantiles no threshold can be chosen."""
     return {
         "mean": mean,
         "variance": variance,

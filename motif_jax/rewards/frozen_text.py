@@ -1,4 +1,4 @@
-"""Shared parts of frozen rewards of the text."""
+"""The base of frozen rewards of the text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a training asks of an intrinsic reward, whether it is frozen or changes while the agent learns."""
+"""The interface of intrinsic rewards to a training, for frozen ones and those that change while the agent learns."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RunSetup:
 
     Attributes:
       config: the whole resolved config.
-      waiting: so many batches may be made ahead of the learner.
+      waiting: most batches that are made ahead of the learner.
     """
 
     config: ConfigDict
@@ -67,7 +67,7 @@ class BatchMessages(NamedTuple):
       texts: uint8 [N, L], each once; `observe` gets only those of rewarded rows.
       counts: int64 [N], rewarded rows with each text.
       steps: environment steps of the batch.
-      number: of the batch; as many updates of the run lie before the one that learns from it.
+      number: of the batch, which is the number of updates of the run before the one that learns from it.
       discounted: float64 [N], the sum of 1 / count ** exponent over those rows, by their count in the episode; None: `counts`.
     """
 
@@ -91,7 +91,7 @@ class IntrinsicReward:
 
     Attributes:
       fields: observation fields that it reads.
-      description: one line for people.
+      description: one line for the user.
       in_step: pure function (params, observation fields [T, B, ...]) -> float32 [T, B], or None.
       params: of `in_step`.
       keeps_state: whether checkpoints hold its `state`.
@@ -111,7 +111,7 @@ class IntrinsicReward:
 
     @classmethod
     def check_run(cls, config: ConfigDict, spec: ObservationSpec) -> None:
-        """Raises UserError for a resolved config of a training that this reward cannot be learned in."""
+        """Raises UserError for a training's resolved config in which this reward cannot be learned."""
 
     @classmethod
     def required_fields(cls, config: ConfigDict) -> tuple[str, ...]:
@@ -121,7 +121,7 @@ class IntrinsicReward:
 
     @classmethod
     def rates(cls, config: ConfigDict) -> bool:
-        """Whether `config.reward` alone determines what episodes are paid; False for a reward learned in its training."""
+        """Whether `config.reward` alone determines the rewards of episodes; False for one learned in its training."""
         del config
         return False
 
@@ -133,7 +133,7 @@ class IntrinsicReward:
 
     @classmethod
     def make(cls, setup: RewardSetup) -> Self | None:
-        """The reward of `setup`, None where its config means none. Raises UserError: it cannot be made of this."""
+        """The reward of `setup`, None where its config means none. Raises UserError: it cannot be made."""
         raise NotImplementedError
 
     def start(self) -> None:
@@ -144,7 +144,7 @@ class IntrinsicReward:
         """
 
     def close(self) -> None:
-        """Called at the end, also of a failed run, perhaps twice; the last save lies before it."""
+        """Called after the last save, also of a failed run, perhaps twice."""
 
     def pay(self, batch: BatchMessages) -> Values:
         """Values float32 [N] of the texts of a batch, and their version; observes them too."""
@@ -158,10 +158,10 @@ class IntrinsicReward:
         raise NotImplementedError
 
     def observe(self, batch: BatchMessages) -> None:
-        """Called with what each batch showed."""
+        """Called with the texts of each batch."""
 
     def swap(self, params: Any, version: int) -> None:
-        """Takes other values, in the form that the reward chooses; nothing is recompiled."""
+        """Replaces the values, in the form that the reward chooses, without a new compilation."""
         raise NotImplementedError
 
     def state(self) -> dict[str, Any]:

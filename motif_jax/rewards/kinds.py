@@ -32,7 +32,7 @@ class NoReward(IntrinsicReward):
         return None
 
 
-# By 'module:Class' where a kind stands above this package, because it trains.
+# 'module:Class' for the kinds that train: this package may not import their modules.
 KINDS: dict[str, type[IntrinsicReward] | str] = {
     MOTIF: MotifReward,
     "bag_of_words": BagOfWordsReward,

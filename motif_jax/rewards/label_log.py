@@ -1,7 +1,7 @@
-"""The label log of an online run: the labels that its reward learned from, in their order.
+"""Reads and writes the label log of an online run: the labels that its reward learned from, in their order.
 
-One append-only file of checksummed lines (`support/checked_lines.py`) is both table of labels and data set. Each line has the
-number of the batch before which it took effect.
+The append-only file of checksummed lines (`support/checked_lines.py`) is both the table of labels and the data set. Each line
+has the number of the first batch that is paid with the label.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def _decode(value: dict[str, Any]) -> Label:
 
 
 def read_log(path: Path, end: int | None = None) -> Iterator[Label]:
-    """Yields the labels of a log up to byte `end` (None: all), without torn lines; nothing where there is no file."""
+    """Yields the labels of a log up to byte `end` (None: all), without torn lines; none where there is no file."""
     return (_decode(value) for _, value in read_lines(path, end=end))
 
 
 def read_labels(path: Path, length: int, count: int, checkpoint: str, remedy: str) -> list[Label]:
-    """The labels of a log that a checkpoint knows.
+    """The labels of a log up to a checkpoint.
 
     Args:
       length, count: bytes and labels of the log at the checkpoint.

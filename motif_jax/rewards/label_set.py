@@ -1,4 +1,4 @@
-"""The labels of a run as a network is trained on them: distinct texts, and examples of one text or of two."""
+"""The labels of a run as training data: distinct texts, and examples of one text or of two."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Examples(NamedTuple):
       messages: uint8 [M, 256], distinct texts, padded with zeros.
       places: int32 [N, items], rows of `messages`.
       labels: int8 [N], a verdict's place in its form.
-      targets: float32 [N], the probability of yes, or of the first of two, that is to be learned.
+      targets: float32 [N], the probability of yes, or of the first of two, to be learned.
     """
 
     messages: np.ndarray
@@ -30,7 +30,7 @@ class Examples(NamedTuple):
 
 
 def as_bytes(text: str) -> np.ndarray:
-    """A text as networks read it, latin-1, uint8 [256], zeros behind; UserError if it has more than 256 bytes."""
+    """A text as networks read it: latin-1, uint8 [256], padded with zeros; UserError if it has more than 256 bytes."""
     data = text.encode("latin-1")
     if len(data) > WIDTH:
         raise UserError(f"a text of {len(data)} bytes: a reward network reads at most {WIDTH}")
@@ -43,7 +43,7 @@ class LabelSet:
     Args:
       items: texts of an example.
       certain: the target of each label.
-      soft: whether the annotator's own probability, where there is one, is the target.
+      soft: whether the annotator's probability, where there is one, is the target.
     """
 
     def __init__(self, items: int, certain: tuple[float, ...], soft: bool = False) -> None:
@@ -60,7 +60,7 @@ class LabelSet:
     def add(self, label: Label) -> None:
         size = self._size
         if size == len(self._labels):
-            # New arrays: a training reads the old ones meanwhile.
+            # New arrays, since a running training reads the old ones.
             self._places, self._labels = _doubled(self._places), _doubled(self._labels)
             self._targets = _doubled(self._targets)
         self._places[size] = [self._row(text) for text in label.items]

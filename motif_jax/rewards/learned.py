@@ -1,4 +1,4 @@
-"""Rewards that were learned online, read from checkpoints of the agent's run and frozen."""
+"""Reads rewards that were learned online from checkpoints of the agent's run, and freezes them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.config import is_finite
 
 RETRIEVAL, CLASSIFICATION, RANKING = KINDS = ("retrieval", "classification", "ranking")
-# As it is: nothing is normalised.
+# Statistics that normalise nothing.
 _PLAIN: dict[str, Any] = {
     "mean": 0.0, "variance": 1.0, "quantile_levels": [], "quantiles": [], "num_distinct": 0,
 }  # fmt: skip
@@ -44,7 +44,7 @@ def architecture_of_run(config: Mapping[str, Any]) -> tuple[RewardArchitecture, 
 
 
 def cautious(members: np.ndarray, deviations: float) -> np.ndarray:
-    """Mean less so many standard deviations over the members: float32 [N] of [members, N]."""
+    """Mean less `deviations` standard deviations over the members: float32 [N] of [members, N]."""
     return np.asarray(members.mean(axis=0) - deviations * members.std(axis=0), np.float32)
 
 
@@ -69,10 +69,10 @@ class LearnedReward(TrainedReward):
     """The reward of an online run at one of the agent's checkpoints, which `step` names.
 
     Attributes:
-      labels: what the annotator had said of single texts by then: the label, and the probability of yes or None.
+      labels: text -> the annotator's label by then, and the probability of yes or None.
       taken: gradient steps by then.
-      met: the texts that the agent had seen, with the number of steps that showed each.
-      earned: likewise, with the sum of what each was paid (`MessageStats.earned`).
+      met: text -> number of steps that had shown it to the agent.
+      earned: text -> sum of its rewards (`MessageStats.earned`).
     """
 
     labels: dict[str, tuple[int, float | None]] = dataclasses.field(default_factory=dict)
@@ -174,7 +174,7 @@ def read_learned(folder: Path, step: int | None, config: Mapping[str, Any]) -> L
         folder / FILE, book["length"], book["labels"], f"checkpoint {step}", "restore it from a copy"
     )
     architecture, members = architecture_of_run(config)
-    # What was imported from the published system does not say what was seen.
+    # Imports from the published system do not have the texts that were seen.
     seen = MessageStats.unpack(np.asarray(state["met"])) if "met" in state else MessageStats()
     own = book["own"] or {}
     mean, variance, _ = own.get("moments", (0.0, 1.0, 0.0))

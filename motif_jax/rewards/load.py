@@ -23,7 +23,7 @@ Messages = bytes | str | np.ndarray | Sequence[bytes | str]
 
 _ALLOWED = "a message is bytes, str or an array of integers from 0 to 255; several are a list of them or [..., length]"
 
-# Of the file that export_reward writes.
+# Suffix of the file that export_reward writes.
 FILE_SUFFIX = ".safetensors"
 # Texts in the table; beyond that it starts anew. A game of NetHack shows a few thousand.
 TABLE_CAPACITY = 1 << 18
@@ -32,8 +32,7 @@ TABLE_CAPACITY = 1 << 18
 class RewardFunction:
     """Rewards of messages under a trained model that reads the message alone.
 
-    The network computes a message once; after that it is looked up. What training said of it is a function of its bytes,
-    so that nothing can grow stale.
+    The network computes a message once; after that its reward is looked up.
 
     Attributes:
       trained: the model with its statistics.
@@ -43,7 +42,7 @@ class RewardFunction:
         trained.require_message_only()
         self.trained = trained
         self._raw: dict[bytes | str, float] = {}
-        # A method's own cache, so that the objects go with this one.
+        # A cache of this object, so that both are freed together.
         self._normalisation = functools.lru_cache(maxsize=32)(trained.normalisation)
 
     def __call__(self, messages: Messages) -> np.ndarray:
@@ -58,7 +57,7 @@ class RewardFunction:
           float32 [...], one number for each message, without axes for a single one.
 
         Raises:
-          UserError: it is nothing of these, a message is longer than 256 bytes, or not latin-1.
+          UserError: `messages` is none of these, a message is longer than 256 bytes, or not latin-1.
         """
         return np.asarray(self._normalisation().normalise(self.raw(messages)), np.float32)
 
@@ -96,10 +95,10 @@ class RewardFunction:
     def known(self, messages: Messages) -> np.ndarray:
         """Whether training knew each message: bool [...], as in `__call__`.
 
-        A message that training never showed has a reward, too; it is a guess of the network by its spelling.
+        The reward of a message that training never showed is the network's guess by its spelling.
 
         Raises:
-          UserError: as in `__call__`; or what was trained on was not written down, as in rewards of the published system.
+          UserError: as in `__call__`; or the reward has no record of its training's texts, as those of the published system.
         """
         rows, shape = as_rows(messages)
         return is_known(self._training_texts, rows).reshape(shape)
@@ -139,7 +138,7 @@ def load(folder: str | Path, step: int | None = None) -> RewardFunction:
         only its own.
 
     Raises:
-      UserError: no reward there, no such evaluation, or the reward reads more than the message.
+      UserError: there is no reward, no such evaluation, or the reward reads more than the message.
     """
     return RewardFunction(open_reward(hub.local(folder), step))
 
@@ -166,7 +165,7 @@ def open_reward(place: str | Path, step: int | None = None) -> TrainedReward:
 
 
 def as_rows(messages: Any) -> tuple[np.ndarray, tuple[int, ...]]:
-    """Turns what `RewardFunction` takes into (uint8 [N, 256], shape of the answer)."""
+    """Turns the input of `RewardFunction` into (uint8 [N, 256], shape of the answer)."""
     if isinstance(messages, bytes | bytearray | str):
         return _of_texts([messages]), ()
     if hasattr(messages, "__array__"):
@@ -197,7 +196,7 @@ def _as_bytes(array: np.ndarray) -> np.ndarray:
         raise UserError(f"an array {array.dtype} {list(array.shape)}: {_ALLOWED}")
     if array.size and (array.min() < 0 or array.max() > 255):
         raise UserError(f"an array with values from {array.min()} to {array.max()}: {_ALLOWED}")
-    return array.astype(np.uint8, order="C")  # whatever order the axes lie in: rows become names
+    return array.astype(np.uint8, order="C")  # C order, since rows are viewed as names
 
 
 def _of_texts(texts: Sequence[Any]) -> np.ndarray:
@@ -208,7 +207,7 @@ def _of_texts(texts: Sequence[Any]) -> np.ndarray:
 
 
 def encode(text: Any) -> bytes:
-    """The bytes of one message as the game has them, without trailing zeros; UserError if it is none."""
+    """The bytes of one message in latin-1, without trailing zeros; UserError if it is no message."""
     if isinstance(text, str):
         try:
             raw = text.encode("latin-1")

@@ -1,4 +1,4 @@
-"""Every text that an agent has seen, with its counts, its label and what it was paid."""
+"""Every text that an agent has seen, with its counts, its label and its rewards."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class MessageStats:
       first_time: float64 [room], seconds of the clock when it was made.
       label: int8 [room], NO_LABEL where there is none.
       probability: float32 [room], of yes, NaN where none is known.
-      used: bool [room], whether a batch was paid since it has its label.
+      used: bool [room], whether a batch with the text was paid since it has its label.
       earned: float64 [room], the sum of its rewards, each step discounted by its count in the episode, without coefficient.
     """
 
@@ -97,7 +97,7 @@ class MessageStats:
 
     @staticmethod
     def pack(columns: Mapping[str, Any]) -> np.ndarray:
-        """What `columns` gave as bytes, uint8 [n]."""
+        """The output of `columns` as bytes, uint8 [n]."""
         file, arrays = io.BytesIO(), dict(columns)
         texts = [text.encode() for text in arrays.pop("texts")]
         lengths = np.array([len(text) for text in texts], np.int64)

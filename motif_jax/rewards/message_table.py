@@ -15,7 +15,7 @@ ComputeTexts = Callable[[Any, np.ndarray], np.ndarray]
 
 
 class Values(NamedTuple):
-    """Rewards float32 [N] of texts, and the version of what they come from."""
+    """Rewards float32 [N] of texts, and the version of the parameters that computed them."""
 
     values: np.ndarray
     version: int
@@ -52,7 +52,7 @@ class MessageTable:
         return self._keys.size
 
     def swap(self, params: Any, version: int) -> None:
-        """Takes other parameters; values of the old ones are forgotten, nothing is recompiled."""
+        """Replaces the parameters and drops their values, without a new compilation."""
         with self._lock:
             self._set(params, version)
 
@@ -89,7 +89,7 @@ class MessageTable:
         if values.shape != (len(table),):
             raise ValueError(f"the reward gave shape {values.shape} for {len(table)} texts")
         first = np.unique(ids, return_index=True)[1]
-        # Of several texts with one hash only one can be kept; the others are computed each time.
+        # Only one of several texts with the same hash can be kept; the others are computed each time.
         new_keys, chosen = np.unique(keys[first], return_index=True)
         fresh = ~np.isin(new_keys, self._keys)
         new_keys, chosen = new_keys[fresh][: self._capacity], chosen[fresh][: self._capacity]

@@ -29,12 +29,12 @@ class MotifReward(IntrinsicReward):
     Without `dir` there is no intrinsic reward.
 
     Attributes:
-      table: the table behind `lookup`, with its counts of hits and misses; None where `in_step` is there.
+      table: the table of `lookup`, with its counts of hits and misses; None where `in_step` is used.
     """
 
     def __init__(self, trained: TrainedReward, normalisation: Normalisation, setup: RewardSetup) -> None:
         self._trained, self._normalisation = trained, normalisation
-        # A reward that was learned online has a threshold of its own, which is no quantile.
+        # A reward that was learned online has its own threshold, which is no quantile.
         learned = is_learned(trained.config)
         which, level = "checkpoint" if learned else "evaluation", threshold.level(setup.config)
         shown = "no threshold"
@@ -63,7 +63,7 @@ class MotifReward(IntrinsicReward):
 
     @classmethod
     def check(cls, config: ConfigDict) -> None:
-        """Reads the evaluation that `step` means, so that one that is missing is reported before a run folder is made."""
+        """Reads the evaluation that `step` means, so that a missing one is reported before a run folder is made."""
         whole = ConfigDict({"reward": config})
         if config.dir:
             check_place(whole, "reward.dir")

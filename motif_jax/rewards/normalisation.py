@@ -1,4 +1,4 @@
-"""From raw rewards of the model to what the agent gets: normalised, and only above a threshold."""
+"""Turns a model's raw rewards into the agent's: normalised, and 0 up to a threshold."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-# Levels of the quantiles that go with every evaluation of a reward model.
+# Levels of the quantiles that every evaluation of a reward model has.
 QUANTILE_LEVELS = tuple(round(0.05 * i, 2) for i in range(1, 20))
 
 
@@ -33,7 +33,7 @@ class Normalisation:
     enabled: bool = True
 
     def __post_init__(self) -> None:
-        # With a number that is not finite every reward would quietly be 0.
+        # With a number that is not finite every reward would be 0, without an error.
         numbers = (self.mean, self.variance, 0.0 if self.threshold is None else self.threshold)
         if not all(map(math.isfinite, numbers)) or self.variance < 0:
             raise ValueError(

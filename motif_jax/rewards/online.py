@@ -1,7 +1,7 @@
-"""A reward that learns from labels while the agent trains (Klissarov et al., ONI): what all its kinds share.
+"""The base of rewards that learn from labels while the agent trains (Klissarov et al., ONI).
 
-Before a batch is paid, the new labels take effect; then its texts are paid, and those without a label are asked about. One host
-learns it. A run resumes with the labels and parameters of its checkpoint.
+Before a batch is paid, the new labels take effect; then its texts are paid, and those without a label are queued as questions.
+One host learns the reward. A run resumes with the labels and parameters of its checkpoint.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class OnlineReward(IntrinsicReward):
 
     keeps_state = True
     form: Form = SINGLE
-    # Whether it is more unsure of some questions than of others.
+    # Whether it scores questions by its uncertainty.
     doubts = False
 
     def __init__(self, setup: RewardSetup) -> None:
@@ -58,13 +58,13 @@ class OnlineReward(IntrinsicReward):
         self._lock = threading.Lock()
         self.stats = MessageStats()
         self.step = self.version = 0
-        # Questions that were being asked when labels were collected last.
+        # Questions in flight when labels were last collected.
         self.asking = 0
         self._changed = self._labels = 0
         self.learning = LearningMetrics(self.form)
         self.source = LabelService(online.in_run(run.config, run.folder), self.form)
         self._log = LabelLog(run.folder / FILE)
-        # Labels that came after the checkpoint that the run resumes from.
+        # Logged labels from after the checkpoint that the run resumes from.
         self._later: list[Label] = []
         self._restored = False
 
@@ -98,7 +98,7 @@ class OnlineReward(IntrinsicReward):
     # Each kind defines:
 
     def take(self, labels: Sequence[Label]) -> list[Label]:
-        """Learns labels; returns those that changed the data set. Here those of single texts: the newest counts."""
+        """Learns labels; returns those that changed the data set. By default the newest label of a single text counts."""
         taken = []
         for label in labels:
             row = self.stats.rows(label.items, label.step, label.number)[0]
@@ -110,7 +110,7 @@ class OnlineReward(IntrinsicReward):
         return taken
 
     def advance(self, arrived: int) -> bool:
-        """Called before a batch is paid, after `arrived` labels: whether it is paid by newer parameters."""
+        """Called before each batch is paid, with the number of new labels; returns whether the parameters changed."""
         del arrived
         return False
 
@@ -149,7 +149,7 @@ class OnlineReward(IntrinsicReward):
             batch.texts[shown], batch.counts[shown], batch.steps, batch.number, discounted[shown]
         )
         stats, rows = self.stats, self.stats.rows(map(decode_message, seen.texts), self.step, batch.number)
-        # Two rows of a batch may be one text: they differ in bytes that annotators do not read.
+        # Two rows of a batch may be the same text: they differ in bytes that annotators do not read.
         np.add.at(stats.count, rows, seen.counts)
         self._learn(batch.number)
         begin = time.perf_counter()
@@ -178,7 +178,7 @@ class OnlineReward(IntrinsicReward):
         return Values(values, self.version)
 
     def _learn(self, number: int) -> None:
-        # Before the answers are taken: one that comes meanwhile is still counted as being asked.
+        # Before the answers are taken: an answer that comes meanwhile still counts as in flight.
         self.asking = self.source.in_flight()
         labels, self._later = [*self._later, *self.source.poll()], []
         taken = self.take([self._dated(label, number) for label in labels])
@@ -193,7 +193,7 @@ class OnlineReward(IntrinsicReward):
         return label._replace(number=number, step=self.step, met=int(self.stats.first_step[rows].max()))
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint holds; the log has reached the disk when it returns."""
+        """The state for a checkpoint; the log has reached the disk when this returns."""
         with self._lock:
             arrays, own = self.own_state() or (None, None)
             book = {
@@ -214,7 +214,7 @@ class OnlineReward(IntrinsicReward):
         return state if arrays is None else {**state, "own": arrays}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Resumes from a checkpoint, and cuts the label log to what it knows."""
+        """Resumes from a checkpoint, and removes later labels from the log."""
         try:
             self._restore(state)
         except UserError:

@@ -1,4 +1,4 @@
-"""Kind 'retrieval': a text is worth what the annotator said of it, and nothing until it has (ONI, section 4)."""
+"""Kind 'retrieval': a text's reward is its label, and 0 before it has one (ONI, section 4)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from motif_jax.rewards.online import OnlineReward
 
 
 class RetrievalReward(OnlineReward):
-    """A table of labels: 1 for a text that was called helpful, 0 for any other.
+    """A table of labels: 1 for a text with label yes, 0 for any other.
 
     With `config.value` 'probability' it is the probability of yes, where the annotator gave one.
     """

@@ -20,10 +20,10 @@ from motif_jax.support.files import read_json
 
 
 class TableReward(FrozenTextReward):
-    """Kind 'table': the number that the file `table` gives a text; 0 for texts that it does not have.
+    """Kind 'table': a text's number in the file `table`; 0 for texts that it does not have.
 
-    The file is a JSON object, text -> number. A text has at most 256 characters, of latin-1. In place of the file the folder
-    of a run may stand that learned its reward online: then its labels of single texts are the table, 1 for yes.
+    The file is a JSON object, text -> number. A text has at most 256 characters, of latin-1. `table` may also be the folder of a
+    run that learned its reward online: then its labels of single texts are the table, 1 for yes.
     """
 
     def __init__(self, values: dict[bytes, float], setup: RewardSetup) -> None:

@@ -21,8 +21,8 @@ from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 from motif_jax.support.metric_files import best_row
 
-# So many texts are computed at a time, never more or fewer: a program of another size rounds differently, and a text
-# whose reward lies at a threshold would be paid or not with those beside it.
+# Number of texts in every call of the network. A program of another size rounds differently: whether a text at a threshold
+# is paid would depend on the texts beside it.
 CHUNK = 32
 SHORT_MESSAGE = 96
 
@@ -33,7 +33,7 @@ class TrainedReward:
 
     Attributes:
       step: number of the evaluation: 0 before the first epoch, n after n epochs.
-      params: numpy; of an ensemble with a leading axis of its members.
+      params: numpy arrays; an ensemble's have a leading axis of members.
       members: size of the ensemble, 1 for a single model.
       statistics: JSON of the evaluation: mean, variance, quantile_levels, quantiles (exact), num_distinct, member_mean and
         member_variance (lists), ...
@@ -174,7 +174,7 @@ def in_chunks(
             padded[: part.size] = messages[part]
             with jax.default_device(cpu_device()):
                 running.append((part, program_of(length)(params, padded)))
-    # All are on their way before the first is waited for.
+    # All programs are launched before the first result is read.
     values = np.empty((members, len(messages)), np.float32)
     for part, outputs in running:
         values[:, part] = np.asarray(outputs)[:, : part.size]
@@ -245,9 +245,9 @@ def architecture_of(network: Any, compat: Any) -> RewardArchitecture:
 
 
 def default_step(checkpoints: Checkpoints, config: Mapping[str, Any]) -> int | None:
-    """The intact evaluation that is used where none is named; None if there is none yet.
+    """The intact evaluation that is used where no step is given; None if there is none yet.
 
-    It is the newest, or where the run stops early the best so far: there the newest is `patience` evaluations too late.
+    It is the newest one; in a run that stops early, whose newest is `patience` evaluations too late, the best one.
     """
     newest = checkpoints.latest()
     if newest is None or not config.get("early_stopping", {}).get("patience", 0):
@@ -261,7 +261,7 @@ _warned: set[tuple[Path, int]] = set()
 
 
 def tell_once(folder: Path, step: int, newest: int) -> None:
-    """Reports, once in a process, that another evaluation than the newest is used."""
+    """Reports, once in a process, that the evaluation `step` is used instead of the newest."""
     if step != newest and (folder, step) not in _warned:
         _warned.add((folder, step))
         print(
@@ -271,7 +271,7 @@ def tell_once(folder: Path, step: int, newest: int) -> None:
 
 
 def read_trained(folder: str | Path, step: int | None = None) -> TrainedReward:
-    """Reads evaluation `step` of the reward run in `folder` (None: `default_step`, said where it is not the newest).
+    """Reads evaluation `step` of the reward run in `folder` (None: `default_step`; reports it where it is not the newest).
 
     Raises:
       UserError: the folder is no reward run, has no such evaluation, or it is damaged.
@@ -297,7 +297,7 @@ def read_trained(folder: str | Path, step: int | None = None) -> TrainedReward:
 
 
 def saved_step(checkpoints: Checkpoints, folder: Path, step: int | None, what: str) -> int:
-    """`step` itself; raises UserError, with what there is, where no checkpoint of it is saved."""
+    """Returns `step`. Raises UserError, with the saved steps, where it has no checkpoint."""
     steps = checkpoints.steps()
     if step is None or step not in steps:
         have = f"{steps[0]} to {steps[-1]}" if steps else "none yet"

@@ -1,6 +1,6 @@
-"""The texts of a reward's training: 64-bit hashes beside its checkpoints, or in its .safetensors file.
+"""Reads and writes 64-bit hashes of a reward's training texts, beside its checkpoints or in its .safetensors file.
 
-Of a million texts, one in 10^13 others is mistaken for one of them.
+With a million texts, one in 10^13 other texts is mistaken for one of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def is_known(hashes: np.ndarray, texts: np.ndarray) -> np.ndarray:
 
 
 def write_training_texts(folder: Path, texts: np.ndarray) -> None:
-    """Writes which texts uint8 [M, 256] a run trains on, whole or not at all."""
+    """Writes the hashes of a run's training texts uint8 [M, 256], whole or not at all."""
     atomic_save_npy(folder / FILE, np.unique(hash_rows(texts)))
 
 
@@ -50,7 +50,7 @@ def read_training_texts(source: Path) -> np.ndarray:
     """Hashes of the texts that the reward in a run folder or .safetensors file was trained on: uint64 [M], ascending.
 
     Raises:
-      UserError: nothing was written there, or the file is damaged.
+      UserError: the reward has no hashes, or the file is damaged.
     """
     found = tensors_of(source)
     if not found:

@@ -1,4 +1,4 @@
-"""Vectors of words: from a text file in fastText's form, or hashed from the letters of the word."""
+"""Vectors of words, read from a text file in fastText's form or hashed from the letters of the word."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from motif_jax.support.files import new_array, sync
 from motif_jax.support.progress import Progress
 
 HASHED_SIZE = 1024
-_LETTERS = range(3, 6)  # in a row
+_LETTERS = range(3, 6)  # lengths of a run
 _PUNCTUATION = string.punctuation.encode()
 _BLOCK = 4096
 
@@ -38,10 +38,10 @@ def bare(word: bytes) -> bytes:
 
 
 class HashedVectors:
-    """A vector for any word, from its runs of three to five letters: words that look alike are alike.
+    """A vector for any word, from its runs of three to five letters: words with similar spelling have similar vectors.
 
-    Each run, and the word itself, adds 1 or -1 at a place, both by its hash. Nothing is known of what words mean. Tokens
-    of punctuation alone have no vector.
+    Each run, and the word itself, adds 1 or -1 at one index, both chosen by its hash. The vectors know nothing of what words
+    mean. Tokens of punctuation alone have none.
     """
 
     description = f"hashed letters, {HASHED_SIZE} numbers a word"
@@ -68,7 +68,7 @@ class FileVectors:
 
     Args:
       path: the text file.
-      folder: of the arrays; a folder of the user's cache by default. Another file, or one that changed, has others.
+      folder: of the arrays; by default a folder of the user's cache, another one for each file and version of it.
 
     Raises:
       UserError: the file is not there or not of this form; the line is named.
