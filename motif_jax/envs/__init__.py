@@ -1,1 +1,1 @@
-"""Environments: their contract, their registry and their replay; a game is a package of its own."""
+"""Environments: contract, registry and replay; each game is a package."""

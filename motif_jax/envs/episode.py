@@ -10,7 +10,7 @@ import numpy as np
 from motif_jax.envs.spec import RUNNING, Environment, empty_observation
 
 Observation = Mapping[str, np.ndarray]
-# Gives the action on an observation; StopIteration ends the episode early.
+# Observation -> action; StopIteration ends the episode early.
 Choose = Callable[[Observation], int]
 
 
@@ -41,11 +41,11 @@ def play(
 ) -> Iterator[Transition]:
     """Yields the transitions of one episode until it ends or `choose` raises StopIteration.
 
-    `rows` maps a step to the arrays its observation is written into; by default all steps share the same arrays.
+    `rows` maps a step to the arrays for its observation; by default all steps share the same arrays.
     """
     if rows is None:
         only = empty_observation(environment.spec)
-        rows = lambda _: only  # noqa: E731 - the shortest way to say it
+        rows = lambda _: only  # noqa: E731 - shorter than a def
     out = rows(0)
     environment.reset(seed, out)
     yield Transition(out, -1, 0.0, RUNNING)

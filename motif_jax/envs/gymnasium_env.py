@@ -1,10 +1,10 @@
-"""The environments of this package as gymnasium environments, in the namespace `motif_jax/`.
+"""Offers this package's environments to gymnasium, in the namespace `motif_jax/`.
 
     import gymnasium
     env = gymnasium.make("motif_jax:motif_jax/NetHackScore-v1")
 
 After `import motif_jax` the name alone is enough: `gymnasium.make("motif_jax/NetHackScore-v1")`. Names without the
-namespace belong to nle and minigrid: with a NetHackScore-v1 there, gymnasium would call nle's v0 out of date.
+namespace belong to nle and minigrid: a NetHackScore-v1 there would make gymnasium warn that nle's v0 is out of date.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class RegisteredEnv(gymnasium.Env):
 
 
 class StepLimit(gymnasium.Wrapper, gymnasium.utils.RecordConstructorArgs):
-    """Passes `max_episode_steps` of `gymnasium.make` on to the environment, as its own step limit.
+    """Passes `max_episode_steps` of `gymnasium.make` to the environment, as its own step limit.
 
     gymnasium's TimeLimit, which this wraps, cuts episodes off without the environment's knowledge. The environment's own
     limit (5,000 steps in NetHack) and its rules for the last step would then not match.
@@ -91,7 +91,7 @@ class StepLimit(gymnasium.Wrapper, gymnasium.utils.RecordConstructorArgs):
             cast(RegisteredEnv, self.unwrapped).limit(steps)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """TimeLimit marks a game that ended on its last step as truncated too; this keeps one end per episode."""
+        """Drops the mark `truncated` that TimeLimit sets for a game that also ends on its last step."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         return observation, reward, terminated, truncated and not terminated, info
 

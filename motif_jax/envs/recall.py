@@ -1,7 +1,7 @@
-"""Recall-v0: a small environment without a game, to see whether a system learns and remembers.
+"""Recall-v0: a small environment without a game, to test whether a system learns and remembers.
 
-The first observation shows a cue. After a few blank steps comes the question: the action that names the cue earns 1,
-any other 0, and the episode ends. The best expected return is 1 / cues without a memory and 1 with one.
+The first observation shows a cue. After a few blank steps comes the question: the action of the cue earns 1, any other 0,
+and the episode ends. The best expected return is 1 / cues without a memory and 1 with one.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _SIGN_LENGTH = 16
 
 
 class Recall:
-    """The environment that the module describes.
+    """The environment, see the module.
 
-    Observation: `features` float32 [cues + 1], the cue one-hot in the first step, then a flag that is 1 at the question;
+    Observation: `features` float32 [cues + 1], the cue one-hot in the first step, and a flag that is 1 at the question;
     `sign` uint8 [16], the same in words; `sign_count` int32 [], how often this sign was seen in this episode.
 
     Args:

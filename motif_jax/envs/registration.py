@@ -1,6 +1,6 @@
-"""Registers the environments with gymnasium once a process imports both.
+"""Registers the environments with gymnasium once a process has imported both packages.
 
-`import motif_jax` does not import gymnasium: it would cost each actor process 12 MB and 50 ms.
+`import motif_jax` does not import gymnasium, which would cost each actor process 12 MB and 50 ms.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def register_with_gymnasium() -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds gymnasium once, as the other finders do, with a loader that registers after loading."""
+    """Finds gymnasium once, through the other finders, with a loader that registers after loading."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None

@@ -20,8 +20,8 @@ from motif_jax.support import config as checks
 from motif_jax.support import entry_points
 from motif_jax.support.errors import UserError
 
-# name -> "module:class". A class is made with (name, **options) and has a static `make_spec(name, **options)`. Every one takes
-# the option max_episode_steps, and none is needed; fields, compat and others it takes where its spec says so.
+# name -> "module:class". A class is made with (name, **options) and has a static `make_spec(name, **options)`. All options
+# are optional: all classes take max_episode_steps, and fields, compat and others if their spec has them.
 _BABYAI_TEXT = "motif_jax.envs.babyai_text.environment:BabyAIText"
 _ENTRY_POINTS: dict[str, str] = {
     **dict.fromkeys(TASKS, "motif_jax.envs.nethack.environment:NetHackEnvironment"),
@@ -36,17 +36,17 @@ _GYM_KEYS = {
     "text": "",
     "text_bytes": 256,
     "modules": "",
-}  # of config.environment, for environments of gymnasium alone
+}  # of config.environment, only for gymnasium environments
 _KEY = "environment.name"
 
 
 def names() -> tuple[str, ...]:
-    """Every name that `make` knows, except minigrid's own BabyAI levels."""
+    """All names for `make`, without minigrid's own BabyAI levels."""
     return tuple(_ENTRY_POINTS)
 
 
 def options_of(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of `make` in a section `config.environment`, JSON-able; options that are None are left out.
+    """The options of `make` from a section `config.environment`, JSON-able, without those that are None.
 
     Raises:
       UserError: options for gymnasium environments are set for another environment.
@@ -66,7 +66,7 @@ def is_gym(name: str | None) -> bool:
 
 
 def check(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> None:
-    """Raises UserError for an unknown name; a gymnasium environment is made with `options` and played briefly."""
+    """Raises UserError for an unknown name; makes a gymnasium environment with `options` and plays it briefly."""
     if is_gym(name):
         importlib.import_module(_GYM_TASK).check(name, options)
     elif entry_points.is_entry_point(name):
@@ -92,7 +92,7 @@ def _load(name: str) -> Any:
 
 
 def require_text(name: str, text_field: str | None) -> str:
-    """The `text_field` of the environment `name`; UserError if it has no text."""
+    """The `text_field` of the environment `name`. Raises UserError: it has no text."""
     if is_gym(name):
         allowed = f"module:function, info:KEY or obs:KEY, for {name} shows no text without it"
         checks.require(text_field is not None, "environment.text", "", allowed)
@@ -102,7 +102,7 @@ def require_text(name: str, text_field: str | None) -> str:
 
 
 def make(name: str, **options: Any) -> Environment:
-    """Makes the environment; an option that its class does not have raises TypeError."""
+    """Makes the environment. Raises TypeError: its class lacks an option."""
     return _load(name)(name, **options)
 
 
@@ -111,7 +111,7 @@ def make_group(
 ) -> EnvironmentGroup:
     """Makes `count` environments that are stepped together; `options` as for `make`.
 
-    `places` gives each environment a number that stays the same across restarts of the run (see `spec.keeps_place`).
+    `places` has a number for each environment that stays the same when the run resumes (see `spec.keeps_place`).
     """
     made = spec(name, **options)
     if made.group is not None:
@@ -125,7 +125,7 @@ def spec(name: str, **options: Any) -> EnvironmentSpec:
     """The spec of `make(name, **options)`, without starting an engine.
 
     Raises:
-      UserError: the environment has no such option.
+      UserError: the environment lacks an option.
     """
     made = _load(name)
     entry_points.require_signature(_KEY, name, made.make_spec, name, **options)
@@ -133,7 +133,7 @@ def spec(name: str, **options: Any) -> EnvironmentSpec:
 
 
 def shared_modules(name: str, **options: Any) -> list[str]:
-    """Modules that load an environment of this package, which start no threads; none for another's."""
+    """Modules to import before a fork, which start no threads; [] for environments from outside the package."""
     if is_gym(name) or entry_points.is_entry_point(name):
         return []
     made = spec(name, **options)

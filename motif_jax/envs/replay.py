@@ -1,4 +1,4 @@
-"""Records an episode as its seed and actions, and plays it again byte for byte.
+"""Records an episode as seed and actions, and replays it byte for byte.
 
 recorder = Recorder("NetHackScore-v1", max_episode_steps=500)
 for moment in recorder.record(seed=7, choose=policy): ...
@@ -37,9 +37,9 @@ class Recording:
     Attributes:
         options: the environment's options without `fields`, which do not affect the game.
         actions: integers [steps].
-        digest: hash over every moment's reward, end and observation fields (those shown without options).
-        engine: version of nle that played it.
-        info: `episode_info` at the last moment.
+        digest: hash over every step's reward, end and default observation fields.
+        engine: version of nle.
+        info: `episode_info` at the last step.
     """
 
     task: str
@@ -85,7 +85,7 @@ class Recording:
 
 
 class Digest:
-    """A running hash over an episode's rewards, ends and the observation fields that the task shows without options."""
+    """A running hash over an episode's rewards, ends and default observation fields."""
 
     def __init__(self, task: str, options: Mapping[str, Any]) -> None:
         self._names = tuple(sorted(registry.spec(task, **_playable(options)).observation))
@@ -109,9 +109,9 @@ def not_the_recorded(recording: Recording) -> UserError:
 
 
 class Recorder:
-    """Plays episodes of one task and keeps the newest as `recording`.
+    """Plays episodes of one task; `recording` is the newest.
 
-    `options` are the environment's, `fields` included; `compat.seed_noop` cannot be recorded (UserError).
+    `options` are the environment's, with `fields`. Raises UserError: `compat.seed_noop` is on, which cannot be replayed.
     """
 
     def __init__(self, task: str, **options: Any) -> None:
@@ -148,10 +148,10 @@ class Recorder:
 def replay(
     recording: Recording, fields: tuple[str, ...] = _SCREEN, verify: bool = True
 ) -> Iterator[Transition]:
-    """Plays a recording again, with the screen fields added to the observation.
+    """Replays a recording, with the screen fields added to the observation.
 
     Raises:
-        UserError: at the end, if `verify` is set and the digest differs (another engine version, or a changed file).
+        UserError: at the end, if `verify` and the digest differs (another engine version, or a changed file).
     """
     options = _playable(dict(recording.options))
     digest = Digest(recording.task, options)

@@ -1,4 +1,4 @@
-"""The contract between environments and what plays them.
+"""The contract between environments and their players.
 
 No code outside an environment's package names its fields: slots, batcher, inference and learner follow its
 `EnvironmentSpec`.
@@ -15,9 +15,9 @@ import numpy as np
 RUNNING = 0
 TERMINATED = 1
 TRUNCATED = 2
-# Options that change what a network reads of a game, not the game.
+# Options that change observations but not the game.
 OBSERVED = ("fields", "tokenizer", "prompt_tokens", "special_tokens")
-# The logit of an action that `EnvironmentSpec.mask_field` rules out: far below any other, and finite.
+# The logit of an action that `EnvironmentSpec.mask_field` excludes: far below all others, but finite.
 MASKED = -1e9
 
 
@@ -35,29 +35,29 @@ class ArraySpec:
 
 @dataclasses.dataclass(frozen=True)
 class EnvironmentSpec:
-    """What an environment shows and takes, known before it is started.
+    """Observations, actions and options of an environment, known before it is started.
 
     Attributes:
         observation: field name -> shape and dtype of one step.
         num_actions: actions are integers 0 .. num_actions - 1.
         text_field: the bytes that a text reward reads; None without text.
-        count_field: how often this text was seen in this episode, this step included.
-        expert_field: optional field (unsigned integer) with a scripted player's action; the dtype's maximum where the
-            player has no answer. None without such a player.
-        mask_field: uint8 [num_actions], 0 for actions that this state does not have; policies follow it. None if every
-            state has all actions.
+        count_field: how often this text was seen in this episode, with this step.
+        expert_field: optional field (unsigned integer) with a scripted player's action, or the dtype's maximum if it has
+            none. None without such a player.
+        mask_field: uint8 [num_actions], 0 for actions that this state lacks; policies obey it. None if every state has
+            all actions.
         image_fields: pictures uint8 [height, width, channels] that a network reads with convolutions.
         episode_fields: numbers of `Environment.episode_info()` besides `return` and `length`.
-        family: agents can play other environments of the same family with the same fields; '' for none.
+        family: an agent can play other environments of its family that have the same fields; '' for none.
         action_names: display names; 'action N' by default.
         action_keys: the byte that each action sends to a terminal game; 0 by default.
         optional_fields: fields that the option `fields` can add to the observation.
-        quirks: switches of `config.compat` that the option `compat` takes, in the order in which they are logged.
+        quirks: switches of `config.compat` that the option `compat` takes, in logging order.
         section: the section of `config.environment` with this environment's options.
         renderer: 'module:Class' of its `Renderer`; None without one.
         group: 'module:Class' of an `EnvironmentGroup` made with (name, count, **options); None: `SingleEnvironments`.
-        keeps_place: whether the environment takes the option `place`, its number in the run, which fixes part of it.
-        modules: modules to import before actors are forked, besides its own; they start no threads.
+        keeps_place: whether the environment takes the option `place`, its number in the run, and depends on it.
+        modules: further modules to import before actors are forked; they start no threads.
         remark: a note for users on how it runs on this machine; '' for none.
     """
 
@@ -105,7 +105,7 @@ class EnvironmentSpec:
                 raise ValueError(f"{name} must be {count}, one for each action")
 
     def fits(self, trained: EnvironmentSpec) -> bool:
-        """Whether an agent trained with the spec `trained` finds its fields and the same actions here."""
+        """Whether an agent trained with the spec `trained` can play here: all its fields, and the same actions."""
         same = self.num_actions == trained.num_actions and self.mask_field == trained.mask_field
         return same and all(
             self.observation.get(name) == field for name, field in trained.observation.items()
@@ -118,18 +118,18 @@ class EnvironmentSpec:
 
 
 class Frame(NamedTuple):
-    """One observation as people see it.
+    """One observation as shown to people.
 
     Attributes:
         chars: uint8 [rows, columns], ASCII.
         colors: uint8 or int8 [rows, columns]; bits 0 to 3 are the terminal colour, bit 4 reverses it.
         cursor: row and column of the player, or None.
-        numbers: values to follow along an episode; the same names on every observation.
+        numbers: name -> value to display; the same names for all observations.
         spare_rows: rows that a low terminal may leave out.
-        cells: of a grid world uint8 [columns, rows, 4]: object, colour, state (minigrid's codes), and whether the agent
+        cells: for a grid world uint8 [columns, rows, 4]: object, colour, state (minigrid's codes), and whether the agent
             sees the cell; else None.
         pose: with cells, the agent's column, row and direction (0 right, 1 down, 2 left, 3 up).
-        notes: texts beside the picture; the same names on every observation.
+        notes: name -> text beside the picture; the same names for all observations.
         picture: uint8 [height, width, 3] instead of characters, or None.
     """
 
@@ -147,7 +147,7 @@ class Frame(NamedTuple):
 class Renderer(Protocol):
     """Draws observations for people; made with the environment's spec.
 
-    `fields` are the observation fields that it reads; optional ones are requested only where somebody watches.
+    `fields` are the observation fields that it reads; optional ones are requested only for viewers.
     """
 
     fields: tuple[str, ...]
@@ -162,12 +162,12 @@ class Environment(Protocol):
     spec: EnvironmentSpec
 
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
-        """Starts the episode that `seed` determines fully and writes its first observation; EngineError as for `step`."""
+        """Starts the episode of `seed`, which determines it fully, and writes its first observation. Raises EngineError."""
 
     def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
         """Plays `action`; returns (reward, end), end one of `RUNNING`, `TERMINATED`, `TRUNCATED`.
 
-        Writes every field of `out` completely; views of one row of a larger array are fine.
+        Writes every field of `out` completely; the fields may be views of a row of larger arrays.
 
         Raises:
             EngineError: the engine is broken.
@@ -182,19 +182,19 @@ class Environment(Protocol):
 
 
 class EnvironmentGroup(Protocol):
-    """Environments that are stepped together, a column each."""
+    """Environments that are stepped together; each is a column."""
 
     spec: EnvironmentSpec
     count: int
 
     def start(self, column: int, seed: int) -> None:
-        """Starts in `column` the episode that `seed` determines."""
+        """Starts the episode of `seed` in `column`."""
 
     def step(self, actions: Sequence[int], columns: Sequence[int]) -> tuple[list[float], list[int]]:
         """Plays `actions[column]` in each of `columns` (ascending); the others rest.
 
-        Returns the rewards and ends of all columns, 0 for resting ones. A column that has ended must be started again
-        before its next step.
+        Returns rewards and ends of all columns, 0 for resting ones. A column that has ended must be started again before its
+        next step.
         """
 
     def observe(self, out: Mapping[str, np.ndarray]) -> None:
@@ -210,8 +210,8 @@ class EnvironmentGroup(Protocol):
 class Row(dict[str, np.ndarray]):
     """The arrays of one row, field -> view.
 
-    `handles` caches what the writing environment derived from the arrays: the arrays must not be replaced, and only one
-    environment may write a row.
+    `handles` caches objects that the writing environment made from the arrays: never replace the arrays, and let only one
+    environment write a row.
     """
 
     __slots__ = ("handles",)

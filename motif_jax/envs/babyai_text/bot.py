@@ -1,4 +1,4 @@
-"""minigrid's scripted player, asked before every step and informed of the action that was played."""
+"""minigrid's scripted player, called before every step with the action played last."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ NO_ANSWER = 255
 
 
 class Bot:
-    """The bot of one episode, made from a level after its reset; it may run beside another player."""
+    """The bot of one episode, made from a level after its reset; another player may choose the actions."""
 
     def __init__(self, world: RoomGridLevel) -> None:
         self._bot: BabyAIBot | None = BabyAIBot(world)
@@ -17,7 +17,7 @@ class Bot:
     def action(self, played: int | None) -> int:
         """The bot's next action after `played` (None at the start).
 
-        `NO_ANSWER` where it has none, then for the rest of the episode.
+        Once the bot fails it returns `NO_ANSWER` for the rest of the episode.
         """
         if self._bot is None:
             return NO_ANSWER

@@ -1,4 +1,4 @@
-"""Names of levels, kinds of task, actions and what is held out for tests; minigrid is imported only to list its own levels."""
+"""Names of levels, kinds of task, actions and held-out pairs; minigrid is imported only to list its own levels."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 PREFIX = "BabyAI-"
 KINDS = ("goto", "pickup", "open", "putnext", "pick up seq go to")
-# Pairs that no Train mission names; a Test mission names nothing else.
+# Held out: no Train mission names these pairs; Test missions name only them.
 HELD_OUT = ("yellow box", "red key", "green ball")
-# The seventh action of minigrid changes nothing; whatever is listed beyond the sixth becomes it.
+# minigrid's seventh action changes nothing; all listed actions after the sixth play it.
 ACTIONS = ("turn left", "turn right", "go forward", "pick up", "drop", "toggle")
 NO_EFFECT = 6
-# Options that another level need not take.
+# Options that other levels may lack.
 OF_ONE_LEVEL = ("kind", "distractors")
 ENGLISH, FRENCH = "english", "french"
 LANGUAGES = (ENGLISH, FRENCH)
@@ -33,12 +33,11 @@ _TEST_EXCLUDED = tuple(
 
 
 class LevelRecipe(NamedTuple):
-    """How a level is made.
+    """The recipe of a level.
 
     Attributes:
       maker: a class in `levels`, or a name registered by minigrid.
-      options: of the class; the kind is one more.
-      kinds: kinds of task.
+      options: of the class, without the kind of task.
       language: default language of the clauses.
     """
 
@@ -57,7 +56,7 @@ def _go_to(rooms: tuple[int, int], doors_open: bool) -> LevelRecipe:
     return LevelRecipe("ColoredLevel", {**options, "instr_kinds": ("action",), "action_kinds": ("goto",)})
 
 
-# The levels of the published fork that its experiments use and minigrid does not have.
+# Levels of the published fork's experiments that minigrid lacks.
 LEVELS: dict[str, LevelRecipe] = {
     "BabyAI-MixedTrainLocal-v0": LevelRecipe(
         "MixedLocal", {"doors": _TRAIN_DOORS, "names_door": False, "excluded": _TRAIN_EXCLUDED}, KINDS
@@ -101,14 +100,14 @@ def minigrid_names() -> tuple[str, ...]:
 
 
 def find(name: str) -> LevelRecipe | None:
-    """The level of that name, or None."""
+    """The level called `name`, or None."""
     if name in LEVELS:
         return LEVELS[name]
     return LevelRecipe(name, {}) if name in minigrid_levels() else None
 
 
 def options_elsewhere(options: Mapping[str, Any], level: str, other: str) -> dict[str, Any]:
-    """`options` of the environment `level` for `other`: of another level without those of one level alone."""
+    """Adapts `options` of the environment `level` to `other`: another level drops those that other levels may lack."""
     if level == other or not level.startswith(PREFIX):
         return dict(options)
     return {key: value for key, value in options.items() if key not in OF_ONE_LEVEL}

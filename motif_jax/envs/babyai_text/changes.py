@@ -1,7 +1,7 @@
-"""Changes of a prompt that an agent is tested with: other words for things, colours and goals.
+"""Changes of a prompt for tests of an agent: other words for things, colours and goals.
 
-Source: the tests of generalisation in Carta et al. 2023 (GLAM), whose names these are. Whole words are replaced, published any letters:
-in English prompts that is the same, in French "gris" stands in "grise". The words of the actions stay.
+The names are those of the generalisation tests in Carta et al. 2023 (GLAM). Here whole words are replaced, in the published code
+any letters. English prompts are the same either way; in French "grise" contains "gris". Action names stay.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from motif_jax.envs.babyai_text.catalogue import ENGLISH, FRENCH, LANGUAGES
 
 NONE = "no_modification_test"
-# Not of words: the mission of another episode, or that and all that is seen in one, so that what the agent reads tells nothing of what it
-# is paid for. Ours, not published.
+# Ours, not published: another episode's mission, or its whole prompts, so that the text says nothing about the reward.
 OTHER_MISSION, OTHER_EPISODE = "other_mission", "other_episode"
 EXCHANGED = {OTHER_MISSION: "with another mission", OTHER_EPISODE: "with another episode's prompts"}
 Words = Mapping[str, str]
@@ -38,7 +37,7 @@ def _in_each(before: Mapping[str, str], english: str, french: str) -> dict[str, 
 
 _NOUNS = _in_each(_THINGS, _INVENTED_THINGS, _INVENTED_THINGS)
 _ADJECTIVES = _in_each(_COLORS, _INVENTED_COLORS, _INVENTED_COLORS)
-# Name -> language -> what stands in the place of what.
+# Name -> language -> word -> its replacement.
 CHANGES: dict[str, Mapping[str, Words]] = {
     NONE: {language: {} for language in LANGUAGES},
     "other_name_same_categories": _in_each(_THINGS, "chair table car", "chaise table voiture"),
@@ -62,11 +61,11 @@ CHANGES: dict[str, Mapping[str, Words]] = {
 
 
 class PromptChange:
-    """Rewrites prompts in `language`; `name` is one of `CHANGES`, and '' changes nothing."""
+    """Rewrites prompts in `language`; `name` is one of `CHANGES`, or '' for no change."""
 
     def __init__(self, name: str, language: str = ENGLISH) -> None:
         self._words = CHANGES[NONE if name in ("", *EXCHANGED) else name][language]
-        # Neither letter nor digit may stand beside what is replaced.
+        # Replaces whole words: no letter or digit may be next to a match.
         pattern = "|".join(rf"(?<!\w){re.escape(word)}(?!\w)" for word in self._words)
         self._pattern = re.compile(pattern) if self._words else None
 

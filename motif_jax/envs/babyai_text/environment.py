@@ -1,4 +1,4 @@
-"""BabyAI levels as environments: what is seen as codes, as sentences, and as the prompt of a language model."""
+"""BabyAI levels as environments, observed as codes, as sentences, and as the prompt of a language model."""
 
 from __future__ import annotations
 
@@ -25,13 +25,17 @@ from motif_jax.support.errors import UserError
 
 SECTION = "babyai_text"
 FRENCH_GOAL = "glam_french_goal"
-# Published: what is drawn once for each environment of a run.
+# Published: kinds are drawn once for each environment of a run.
 FIXED_KIND = "glam_fixed_kind_per_env"
-# Published of DRRN: the first observation of an episode is not in its prompts.
+# Published for DRRN: prompts leave out the first observation of an episode.
 NO_FIRST_OBSERVATION = "drrn_first_observation"
 INSTRUCTION = "instruction"
-MISSION_BYTES, TEXT_BYTES, PROMPT_BYTES = 256, 3072, 8192  # of a prompt for every three observations in it
-MOST_DISTRACTORS = 20  # with more, few rooms are left in which every object can be reached
+MISSION_BYTES, TEXT_BYTES, PROMPT_BYTES = (
+    256,
+    3072,
+    8192,
+)  # PROMPT_BYTES for every three observations in a prompt
+MOST_DISTRACTORS = 20  # with more, every object is reachable in few rooms only
 _OPTIONAL = {
     "bot_action": ArraySpec((), "uint8"),
     INSTRUCTION: ArraySpec((instructions.LENGTH,), "uint8"),
@@ -46,13 +50,13 @@ class LevelOptions:
       max_episode_steps: truncates episodes before the level's own limit.
       compat: `glam_french_goal` gives French goals as published.
       kind: kind of task; '' draws it for each episode.
-      language: of clauses and prompts; '' for the level's own.
-      observations: how many a prompt holds.
-      actions: their names in a prompt; those after the sixth change nothing.
+      language: of clauses and prompts; '' for the level's default.
+      observations: number of observations in a prompt.
+      actions: their names in a prompt; actions after the sixth change nothing.
       tokenizer: a tokenizer.json for the field `tokens` int32 [prompt_tokens], the prompt padded with -1; '' for none.
       prompt_tokens: tokens of the longest prompt.
       change: one of `changes.CHANGES`, '' for none; 'other_mission' and 'other_episode': see `exchange`.
-      distractors: objects besides those that a mission needs; None for the level's own number.
+      distractors: number of objects that the mission does not need; None for the level's default.
       special_tokens: whether the tokenizer's special tokens enclose a prompt.
     """
 
@@ -70,7 +74,7 @@ class LevelOptions:
 
 
 def make_spec(name: str, *, fields: Iterable[str] = (), **options: Any) -> EnvironmentSpec:
-    """The spec of `BabyAIText` with these `LevelOptions`; UserError for an invalid value."""
+    """The spec of `BabyAIText` with these `LevelOptions`. Raises UserError: a value is invalid."""
     chosen = LevelOptions(**options)
     level = catalogue.find(name)
     if level is None:
@@ -126,7 +130,7 @@ def _refuse(key: str, value: Any, allowed: str) -> None:
 
 
 def levels_in_words() -> str:
-    """The known levels, for error messages."""
+    """The names of levels, for error messages."""
     return f"choose one of {', '.join(catalogue.LEVELS)}, or one of minigrid's own BabyAI levels"
 
 
@@ -142,7 +146,7 @@ def _check(name: str, level: catalogue.LevelRecipe, chosen: LevelOptions) -> Non
     texts = not isinstance(actions, str) and all(isinstance(name, str) and name for name in actions)
     if not (texts and actions and len(set(actions)) == len(actions)):
         _refuse("actions", actions, "names of actions, each different and not empty")
-    # Prompts are kept in it.
+    # Prompts are stored in latin-1.
     if "".join(actions).encode("latin-1", "replace").decode("latin-1") != "".join(actions):
         _refuse("actions", actions, "of the letters of western Europe (latin-1)")
 
@@ -163,17 +167,17 @@ class BabyAIText:
     """A BabyAI level.
 
     Observation: `image` uint8 [7, 7, 3], the view in codes (column, row, then object, colour and state; the agent stands
-    at column 3, row 6); `mission` uint8 [256]; `text` uint8 [3072], the clauses of what is seen, a line each;
-    `text_count` int32, how often exactly this text was seen in this episode. Texts are latin-1, padded with zeros.
+    at column 3, row 6); `mission` uint8 [256]; `text` uint8 [3072], a clause per line; `text_count` int32, how often
+    exactly this text was seen in this episode. Texts are latin-1, padded with zeros.
 
-    Optional fields: `prompt` uint8 [8192] (as many again for every further three observations), what a language model
-    reads; `bot_action` uint8, the action of minigrid's bot (255: no answer); `instruction` uint8 [80], the mission by
-    `instructions`; `grid`, `lit` and `pose`, the world as people see it.
+    Optional fields: `prompt` uint8 [8192 for every three observations], input of a language model; `bot_action` uint8,
+    the action of minigrid's bot (255: no answer); `instruction` uint8 [80], the mission by `instructions`; `grid`, `lit`
+    and `pose`, for renderers.
 
-    The level, its kind of task and the seed determine an episode, in the published fork's draws. The kind is drawn from
-    the seed unless `kind` names one. The reward is 1 - 0.9 t / limit for success after t steps, else 0. An episode that
-    reaches its limit is truncated; success on the last step counts. `episode_info` adds success (0, 1), kind (its index)
-    and limit (the level's own, in steps).
+    The level, its kind of task and the seed determine an episode, with the draws of the published fork. The kind is drawn
+    from the seed unless `kind` names one. The reward is 1 - 0.9 t / limit for success after t steps, else 0. An episode
+    that reaches its limit is truncated; success on the last step counts. `episode_info` adds success (0, 1), kind (its
+    index) and limit (the level's, in steps).
 
     Args:
       fields: optional fields of the spec.
@@ -241,7 +245,7 @@ class BabyAIText:
         return self.play(min(action, catalogue.NO_EFFECT), self._actions[action], out)
 
     def mutter(self, said: str, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
-        """A step that changes nothing, for an utterance that is no action; returns (reward, end)."""
+        """Plays an utterance that is no action, which changes nothing; returns (reward, end)."""
         return self.play(catalogue.NO_EFFECT, said, out)
 
     def play(self, played: int, name: str, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
@@ -279,7 +283,7 @@ class BabyAIText:
 
     def _drawn_kind(self, seed: int) -> str | None:
         kinds = self._level.kinds
-        # From a stream of its own: the level's draws stay those of (level, kind, seed).
+        # A separate stream keeps the level's draws a function of (level, kind, seed).
         return kinds[int(seeds.rng(seed, "kind").integers(len(kinds)))] if kinds else None
 
     def _world_of(self, kind: str | None) -> Any:

@@ -1,9 +1,9 @@
-"""Shows another episode's mission or prompts in place of the episode's own.
+"""Shows another episode's mission or prompts instead of the episode's own.
 
-An agent that reads does worse by it; what it still earns does not depend on the mission.
+The return of an agent that reads falls; the rest of its return does not depend on the mission.
 
 * 'other_mission': prompts name another episode's mission.
-* 'other_episode': prompts are another episode's, played by the same actions; the next one follows when it ends.
+* 'other_episode': prompts come from another episode, played with the same actions; when it ends the next one begins.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Exchange:
       other: a `BabyAIText` of the same level and options.
 
     Attributes:
-      prompts: whether whole prompts are replaced; else the mission alone.
+      prompts: whether whole prompts are replaced, or only the mission.
     """
 
     def __init__(self, change: str, other: Any) -> None:
@@ -34,7 +34,7 @@ class Exchange:
         self._other, self._unread = other, empty_observation(other.spec)
 
     def begin(self, seed: int, goal: str) -> None:
-        """Begins another episode for the episode `seed`; UserError if none has another goal than `goal`."""
+        """Begins another episode for the episode `seed`. Raises UserError: no other episode has a goal besides `goal`."""
         self._seed, self._number = seed, 0
         self._reset()
         while not self.prompts and self.goal == goal:
@@ -45,7 +45,7 @@ class Exchange:
             self._reset()
 
     def add(self, played: int, name: str) -> None:
-        """Plays the same action there; after an end the next episode begins."""
+        """Plays the same action in the other episode; after its end the next one begins."""
         if self.prompts and self._other.play(played, name, self._unread)[1] != RUNNING:
             self._reset()
 

@@ -1,6 +1,6 @@
-"""Random play in hindsight: the steps that led to a thing would have been right, had the mission named it.
+"""Random play relabelled in hindsight: steps that led to a thing are right for a mission that names it.
 
-Source: Andrychowicz et al. 2017, hindsight experience replay, for imitation. Nothing in it is an expert's.
+Source: Andrychowicz et al. 2017, hindsight experience replay, here for imitation without an expert.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.envs.babyai_text import prompts
 from motif_jax.envs.text.contract import TextEnvironment, TextPolicy, interact
 
-# Longer ways of random play are mostly detours.
+# Longer paths of random play are mostly detours.
 MOST_STEPS = 6
 _THING = re.compile(r"You see a (\w+ (?:key|ball|box)) ([^,]+), ")
 _AT_HAND = "1 step forward"
@@ -23,7 +23,7 @@ _AT_HAND = "1 step forward"
 class HindsightSteps:
     """A `DialogueStream` of steps towards a thing that the agent reached, in prompts whose mission is to go to it.
 
-    Each has the prompt, the action, and where the agent saw the thing, if it did, with what is named after it.
+    Each has the prompt, the action, and the part of the observation from the thing on, if the agent saw it.
     """
 
     def __init__(self, environment: TextEnvironment, policy: TextPolicy) -> None:
@@ -35,7 +35,7 @@ class HindsightSteps:
             end, steps = interact(self._environment, self._policy, rng)
             read = [*(before.prompt for before, _, _ in steps), end.prompt]
             for thing, way in ways(read):
-                # Missions have either article, by how many such things there are in the world.
+                # The article of a mission depends on how many such things the world has.
                 goal = f"go to {('the', 'a')[int(rng.integers(2))]} {thing}"
                 for step in way:
                     there = step == way[-1]
@@ -52,10 +52,10 @@ def ways(read: Sequence[str]) -> Iterator[tuple[str, list[int]]]:
     """The paths of an episode that end in front of a thing.
 
     Args:
-      read: its English prompts, the last one after the last step.
+      read: the episode's English prompts; the last one follows the last step.
 
     Yields:
-      The thing and the numbers of at most `MOST_STEPS` steps up to it, without detours that led back to a seen view.
+      The thing and the numbers of at most `MOST_STEPS` steps up to it, without detours that return to an earlier view.
     """
     seen = [_newest(prompt) for prompt in read]
     at_hand = [{thing for thing, place in _things(prompt) if place == _AT_HAND} for prompt in read]

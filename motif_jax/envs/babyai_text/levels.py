@@ -36,23 +36,23 @@ from motif_jax.envs.babyai_text.catalogue import LevelRecipe
 
 
 def _say_nothing(*words: object) -> None:
-    """In place of `print`."""
+    """Replaces `print`."""
 
 
-# minigrid prints every mission that it draws again to the standard output, where programs put their results.
+# minigrid prints each redrawn mission to the standard output, which is for programs' results.
 roomgrid_level.print = _say_nothing  # type: ignore[attr-defined]
 
 
-# An instruction about one object.
+# The class of an instruction about one object.
 _About = Callable[[ObjDesc], ActionInstr]
 
 
 class LocalLevel(RoomGridLevel):
-    """One room of 8 x 8 cells with distractors, laid out again until its mission is allowed.
+    """One room of 8 x 8 cells with distractors, redrawn until its mission is allowed.
 
     Args:
       excluded: texts that no mission may contain.
-      distractors: objects besides those that the mission needs.
+      distractors: number of objects that the mission does not need.
       num_cols: rooms side by side.
     """
 
@@ -61,12 +61,12 @@ class LocalLevel(RoomGridLevel):
     ) -> None:
         self._excluded = tuple(excluded)
         self._distractors = distractors
-        # minigrid's validation of instructions looks at this name: no object needs another to be moved first.
+        # minigrid's validation of instructions reads this: no object blocks another.
         self.unblocking = False
         super().__init__(room_size=8, num_rows=1, num_cols=num_cols, **options)
 
     def _redraw_until_allowed(self, attempt: Callable[[], Instr]) -> Instr:
-        """Lays the rooms out again until every object can be reached and the mission names nothing excluded."""
+        """Redraws the rooms until every object is reachable and the mission has no excluded text."""
         while True:
             RoomGrid._gen_grid(self, self.width, self.height)
             instruction = attempt()
@@ -78,7 +78,7 @@ class LocalLevel(RoomGridLevel):
         return any(text in mission for text in self._excluded)
 
     def _scatter(self, extra: int) -> list[WorldObj]:
-        """Places the agent, the distractors and `extra` objects; returns whether all can be reached."""
+        """Places the agent and returns the distractors with `extra` objects; sets `_reachable`."""
         self.place_agent()
         objects = self.add_distractors(num_distractors=self._distractors + extra, all_unique=False)
         self._reachable = self.check_objs_reachable(raise_exc=False)
@@ -100,7 +100,7 @@ class LocalLevel(RoomGridLevel):
         return PutNextInstr(_described(first), _described(second))
 
     def _sequence(self, first: _About, second: _About, orders: tuple[str, ...]) -> Instr:
-        """`first`, then `second`, said in one of `orders`: 'before' (A, then B) or 'after' (B after you A)."""
+        """The mission to do `first`, then `second`, worded by one of `orders`: 'before' (A, then B) or 'after' (B after you A)."""
         one, other = self._two(self._scatter(2))
         before, after = first(_described(one)), second(_described(other))
         order = self._rand_elem(orders) if len(orders) > 1 else orders[0]
@@ -108,7 +108,7 @@ class LocalLevel(RoomGridLevel):
 
 
 class MixedLocal(LocalLevel):
-    """A mixture of five kinds of task; an instance has one.
+    """A level with one of five kinds of task.
 
     Args:
       kind: one of `catalogue.KINDS`.
@@ -123,7 +123,7 @@ class MixedLocal(LocalLevel):
         super().__init__(num_cols=2 if kind == "open" else 1, **options)
 
     def gen_mission(self) -> None:
-        # The published level draws the kind from a list of one.
+        # A draw of the published level, which picks the kind from a list of one.
         self._rand_elem([self.kind])
         attempts = {
             "goto": lambda: self._one(GoToInstr),
@@ -148,7 +148,7 @@ class MixedLocal(LocalLevel):
         return OpenInstr(ObjDesc("door", said))
 
     def _lock_room(self, color: str) -> tuple[Room, tuple[int, int]]:
-        """Locks a room with a door of `color` and puts the key into another; returns the room and the other's place."""
+        """Locks a room with a door of `color`; returns it, and the (column, row) of the other room that has the key."""
         while True:
             column, row, wall = (
                 self._rand_int(0, self.num_cols),
@@ -168,7 +168,7 @@ class MixedLocal(LocalLevel):
 
 
 class SequenceLocal(LocalLevel):
-    """Pick something up and go to, or pick up, something else.
+    """Missions to pick up an object and then go to, or pick up, another.
 
     `second` is 'goto' or 'pickup'; `orders` are the wordings of the mission, see `LocalLevel._sequence`.
     """
@@ -189,8 +189,8 @@ class ColoredLevel(LevelGen):
     """minigrid's generator of levels without a locked room, in which every description names a colour.
 
     Args:
-      distractors: objects besides those that the mission needs.
-      doors_open: whether all doors are opened once the mission is drawn.
+      distractors: number of objects that the mission does not need.
+      doors_open: whether all doors are open after the mission is drawn.
     """
 
     def __init__(self, *, distractors: int = 8, doors_open: bool = False, **options: Any) -> None:
@@ -212,7 +212,7 @@ class ColoredLevel(LevelGen):
     def rand_obj(
         self, types: Sequence[str] = OBJ_TYPES, colors: Sequence[str] = COLOR_NAMES, max_tries: int = 100
     ) -> ObjDesc:
-        """A colour and a type that some object has; RecursionError, which minigrid catches, after `max_tries`."""
+        """The colour and type of some object. Raises RecursionError (minigrid catches it): none after `max_tries`."""
         for _ in range(max_tries):
             description = ObjDesc(self._rand_elem(types), self._rand_elem(colors))
             if description.find_matching_objs(self)[0]:
@@ -221,9 +221,9 @@ class ColoredLevel(LevelGen):
 
 
 def build(level: LevelRecipe, kind: str | None, distractors: int | None = None) -> RoomGridLevel:
-    """Makes the level; `kind` for levels with kinds. Nothing is drawn before its first reset.
+    """Makes the level; `kind` is for levels with kinds. Nothing is drawn before the first reset.
 
-    `distractors` replaces the level's own number, where `distractors_of` knows one.
+    `distractors` replaces the level's default, if `distractors_of` has one.
     """
     options = dict(level.options) if kind is None else {**level.options, "kind": kind}
     if distractors is not None:
@@ -237,7 +237,7 @@ def build(level: LevelRecipe, kind: str | None, distractors: int | None = None) 
 
 
 def distractors_of(level: LevelRecipe) -> tuple[str, int] | None:
-    """The option of a level's number of distractors, and that number; None without such an option."""
+    """(option, default) of a level's number of distractors; None without such an option."""
     given, own = dict(level.options), _MAKERS.get(level.maker)
     if own is not None:
         takers: tuple[Any, ...] = inspect.getmro(own)

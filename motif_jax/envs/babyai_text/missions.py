@@ -1,4 +1,4 @@
-"""Missions of the levels in French: minigrid says them in English."""
+"""Translates minigrid's English missions into French."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _COLORS = {
     "yellow": "jaune",
     "grey": "grise",
 }
-# What is to be done, in the infinitive and in its past.
+# French verbs: infinitive and past infinitive.
 _VERBS = {
     "go to": ("aller à", "être allé à"),
     "pick up": ("ramasser", "avoir ramassé"),
@@ -33,10 +33,10 @@ _THING = re.compile(
 
 
 def in_french(mission: str, published: bool = False) -> str:
-    """A mission of minigrid in French; ValueError for another text.
+    """A mission of minigrid in French. Raises ValueError: another text.
 
-    With `published` (`compat.glam_french_goal`): always "aller à" the first thing named, whose article is "une" if the
-    letter a stands anywhere.
+    With `published` (`compat.glam_french_goal`) it is always "aller à" the first thing named, with the article "une" if the
+    text has a letter a.
     """
     if published:
         found = _THING.search(mission)

@@ -1,4 +1,4 @@
-"""Fixed situations that a language model is asked about: its action, and its action with one clause left out."""
+"""Fixed situations that probe a language model's action, with all clauses and with one left out."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Probe:
 
     Attributes:
       goal: in the language of the prompts.
-      observations: the clauses of each, oldest first.
-      actions: those between the observations, one fewer.
+      observations: clauses of each observation, oldest first.
+      actions: names of the actions between observations, one fewer.
       right: the action that leads to the goal; '' if unknown.
     """
 
@@ -45,13 +45,13 @@ class Probe:
         return window.prompt(self.goal, actions, language)
 
     def places(self) -> Iterator[tuple[int, int]]:
-        """(observation, clause) of every clause."""
+        """Indices (observation, clause) of every clause."""
         for place, clauses in enumerate(self.observations):
             yield from ((place, number) for number in range(len(clauses)))
 
 
 def read(which: str | os.PathLike[str]) -> list[Probe]:
-    """Reads probes from a JSON file, or the package's for 'own'.
+    """Reads probes from a JSON file; 'own' reads the package's.
 
     The file is a list of {"name", "goal", "observations": [[clause, ...], ...], "actions": [...]}, "right" optional.
 

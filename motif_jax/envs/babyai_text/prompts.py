@@ -1,6 +1,6 @@
-"""What a language model reads before it acts: possible actions, goal, and the last observations and actions.
+"""Prompts of a language model: possible actions, goal, and the last observations and actions.
 
-The format is lamorel's and BabyAI-Text's, to the blank: pretrained agents and trajectories depend on it; see NOTICE.
+The format equals lamorel's and BabyAI-Text's to the blank, since pretrained agents and trajectories depend on it; see NOTICE.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from motif_jax.support.errors import UserError
 
 _HEADS = {ENGLISH: "Possible action of the agent:", FRENCH: "Actions possibles pour l'agent:"}
 _REACHED = {ENGLISH: "The goal is reached.", FRENCH: "Le but est atteint."}
-TOO_LONG = "config.network.prompt_tokens="  # so begins the error of a prompt with more tokens
+TOO_LONG = "config.network.prompt_tokens="  # start of the error for a longer prompt
 _LINE = " \n "
 _GOALS = {ENGLISH: "Goal of the agent:", FRENCH: "But de l'agent:"}
 
 
 class Window:
-    """The newest observations of an episode (`observations` of them) and the actions between them, oldest first."""
+    """The newest `observations` observations of an episode and the actions between them, oldest first."""
 
     def __init__(self, observations: int) -> None:
         self._seen: collections.deque[Sequence[str]] = collections.deque(maxlen=observations)
@@ -43,7 +43,7 @@ class Window:
         self._seen.append(clauses)
 
     def prompt(self, goal: str, actions: Sequence[str], language: str = ENGLISH) -> str:
-        """The prompt up to where the next action stands; `goal` is in `language` already."""
+        """The prompt up to the next action; `goal` is in `language`."""
         parts = [
             f"{_HEADS[language]} {', '.join(actions)}",
             f" \n {_GOALS[language]} {goal}",
@@ -62,34 +62,34 @@ def with_goal(prompt: str, goal: str) -> str:
 
 
 def from_goal(seen: str) -> str:
-    """The rest of an English observation from the goal's place on, as no prompt has it."""
+    """The rest of an English observation from the goal on; no prompt has this form."""
     return f"{_LINE}Goal:\n{seen}"
 
 
 def observed(number: int, clauses: Sequence[str]) -> str:
-    """What a prompt says of one observation."""
+    """A prompt's text for one observation."""
     return "".join([f" \n Observation {number}: ", *(f"{clause}, " for clause in clauses)])
 
 
 def reached(language: str) -> str:
-    """What stands in place of the next observation once the goal is reached; no prompt has it."""
+    """Text that replaces the next observation once the goal is reached; no prompt has it."""
     return f" \n {_REACHED[language]}"
 
 
 def asked(number: int) -> str:
-    """What a prompt says before an action."""
+    """A prompt's text before an action."""
     return f"\n Action {number}: "
 
 
 @functools.lru_cache(maxsize=4)
 def _backend(file: str, changed: int) -> Tokenizer:
-    """Shared by all environments of a process: its cache of texts grows to 60 MB."""
-    del changed  # a file that is another one now is read anew
+    """One tokenizer for all environments of a process, since its cache grows to 60 MB."""
+    del changed  # only a cache key: a changed file is read again
     return tokenizer_files.read(file)
 
 
 class PromptTokens:
-    """Prompts as tokens, made in the environments' processes.
+    """Tokenizes prompts in the environments' processes.
 
     Args:
       file: a tokenizer.json.
@@ -102,7 +102,7 @@ class PromptTokens:
         self._most, self._special = most, special
 
     def write(self, prompt: str, out: np.ndarray) -> None:
-        """Writes the prompt's tokens into int32 [most], padded with -1; UserError if there are more."""
+        """Writes the prompt's tokens into int32 [most], padded with -1. Raises UserError: the prompt has more."""
         with tokenizer_files.working(self._file):
             tokens = self._backend.encode(prompt, add_special_tokens=self._special).ids
         if len(tokens) > self._most:

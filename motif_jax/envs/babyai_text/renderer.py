@@ -25,13 +25,13 @@ _LETTERS = {
 }
 _DOORS = "/+X"  # open, closed, locked
 _HERO = ">v<^"
-# Colours of a terminal, bright where there is a choice.
+# Terminal colours, bright if possible.
 _TERMINAL = {"red": 9, "green": 10, "blue": 12, "purple": 13, "yellow": 11, "grey": 7}
 _WHITE = 15
 
 
 class GridRenderer:
-    """A cell is two characters wide; empty cells that the agent sees show a dot."""
+    """Draws cells two characters wide; empty cells that the agent sees have a dot."""
 
     fields = ("grid", "lit", "pose", "prompt")
 

@@ -1,7 +1,7 @@
-"""What an agent sees, in clauses: the text of BabyAI-Text, in English and in French.
+"""Describes an agent's view in clauses: the text of BabyAI-Text, in English and in French.
 
-Source: the description of the published environment, as facts; see NOTICE. A clause is one thing seen; their order is
-the carried object, the walls straight ahead, left and right, then all else by column of the view and row.
+Source: the published environment's description, as facts; see NOTICE. Each clause is about one thing. The carried object
+comes first, then the walls ahead, left and right, then all else by column and row of the view.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ OBJECTS = ("unseen", "empty", "wall", "floor", "door", "key", "ball", "box", "go
 COLORS = ("red", "green", "blue", "purple", "yellow", "grey")
 VIEW = 7
 _UNSEEN, _EMPTY, _WALL, _DOOR = 0, 1, 2, 4
-# The agent stands in the middle of the view's last row and looks along its column.
+# The agent is in the middle of the view's last row and looks along its column.
 _COLUMN, _ROW = VIEW // 2, VIEW - 1
-# Directions in which a wall is looked for, as steps in (column, row).
+# Directions of walls, as steps in (column, row).
 _AHEAD, _LEFT, _RIGHT = (0, -1), (-1, 0), (1, 0)
 
 
@@ -42,7 +42,7 @@ def clauses(image: np.ndarray, carried: tuple[str, str] | None, language: str = 
 
 
 def _wall(cells: list, step: tuple[int, int]) -> int:
-    """Steps to the wall in one direction; 0 where something else comes first or none is in view."""
+    """Steps to the wall in one direction; 0 if something is in between or no wall is in view."""
     column, row, distance = _COLUMN, _ROW, 0
     while True:
         column, row, distance = column + step[0], row + step[1], distance + 1
@@ -54,11 +54,11 @@ def _wall(cells: list, step: tuple[int, int]) -> int:
 
 
 def _things(cells: list) -> Iterator[tuple[str, str, int, int, int]]:
-    """Type, colour, state, steps right (left if negative) and steps forward of everything but walls."""
+    """(type, colour, state, steps right, steps forward) of everything but walls; left is negative."""
     for column in range(VIEW):
         for row in range(VIEW):
             kind, color, state = cells[column][row]
-            # The agent's own cell shows what it carries, or the open door that it stands in: neither is described.
+            # Skips the agent's cell, which shows the carried object, or the open door around the agent.
             if kind > _WALL and (column, row) != (_COLUMN, _ROW):
                 yield OBJECTS[kind], COLORS[color], state, column - _COLUMN, _ROW - row
 
@@ -96,7 +96,7 @@ _FRENCH_DIRECTIONS = {"ahead": "devant", "left": "à gauche", "right": "à droit
 
 
 def _french_carry(kind: str, color: str) -> str:
-    # The published sentence keeps the English words.
+    # As published, this sentence has English words.
     return f"Tu portes une {kind} {color}"
 
 

@@ -1,7 +1,7 @@
-"""BabyAI-Text as a text task: prompts, actions and what is seen next, as texts.
+"""BabyAI-Text as a text task: prompts, actions and observations are texts.
 
-An episode's utterances are what an agent with an endless window reads. A step's are its prompt with a window, the
-action, and its result. No expert is involved unless the policy is one.
+A whole episode is one dialogue, the text of an unlimited window. A single step is a dialogue of a prompt with the task's
+window, the action and its result. Only an expert policy brings in an expert.
 """
 
 from __future__ import annotations
@@ -40,9 +40,8 @@ class Play(Observation):
     """An episode so far.
 
     Attributes:
-      prompt: what an agent with the task's window reads now.
+      prompt: the current prompt, with the task's window.
       begun: the first prompt.
-      steps: each step's utterance, reward and the clauses seen after it.
       terminal: whether an action ended it.
       over: whether it has ended, by an action or the step limit.
     """
@@ -63,7 +62,7 @@ class Play(Observation):
         texts: list[str] = [self.begun]
         rewards: list[float | None] = [None]
         for number, step in enumerate(self.steps, start=1):
-            # Behind the last observation of an episode no action is to stand.
+            # No action follows an episode's last observation.
             last = self.over and number == len(self.steps)
             texts += [
                 step.name,
@@ -82,7 +81,7 @@ class PlayedStep(NamedTuple):
 
 
 class PlayEnvironment(TextEnvironment):
-    """A level played by the names of its actions; any other utterance is a step that changes nothing."""
+    """A level played by action names; any other utterance is a step that changes nothing."""
 
     def __init__(self, level: str, options: Mapping[str, Any]) -> None:
         self._game = BabyAIText(level, fields=("prompt",), **options)
@@ -109,7 +108,7 @@ class PlayEnvironment(TextEnvironment):
         if said in self._names:
             reward, end = self._game.step(self._names.index(said), self._out)
         else:
-            # As much of it as a prompt has room for, in the letters that prompts have.
+            # Cut to the room in a prompt, in the prompts' encoding.
             said = said[:_MOST_SAID].encode("latin-1", "replace").decode("latin-1")
             reward, end = self._game.mutter(said, self._out)
         seen = tuple(filter(None, decoded(self._out["text"]).split("\n")))
@@ -130,7 +129,7 @@ class RandomPlay(TextPolicy):
 
 
 class PlayedSteps:
-    """A `DialogueStream` of steps: each has its prompt, its action, and what was seen next or that the goal is reached."""
+    """A `DialogueStream` of steps: prompt, action, and the next observation or that the goal is reached."""
 
     def __init__(
         self, environment: PlayEnvironment, policy: TextPolicy, observations: int, language: str
@@ -143,7 +142,7 @@ class PlayedSteps:
         for group in range(first, first + count):
             end, steps = interact(self._environment, self._policy, rng)
             for number, (before, action, reward) in enumerate(steps):
-                # The observations of a window are counted from 0, the next one comes behind them.
+                # A window counts its observations from 0; the next one has the following number.
                 seen = prompts.observed(min(number + 1, self._observations), end.steps[number].seen)
                 if reward > 0:
                     seen = prompts.reached(self._language)
@@ -177,9 +176,9 @@ KEYS: Mapping[str, Key] = {
 
 
 class BabyAITextTask(TextTask):
-    """Kinds: 'games', whole episodes; 'steps', a dialogue for each step; 'hindsight', see `HindsightSteps`.
+    """Kinds of data: 'games', whole episodes; 'steps', a dialogue per step; 'hindsight', see `HindsightSteps`.
 
-    For the last two `num_dialogues` counts episodes.
+    For 'steps' and 'hindsight' `num_dialogues` counts episodes.
     """
 
     name = "babyai_text"
@@ -197,7 +196,7 @@ class BabyAITextTask(TextTask):
         try:
             BabyAIText.make_spec(name, **self._made)
         except UserError as error:
-            # Here they have no section of an environment round them.
+            # In this config the options are not inside a section `environment`.
             raise UserError(str(error).replace("config.environment.", "config.")) from None
 
     def tokenizer(self) -> ByteTokenizer:

@@ -1,4 +1,4 @@
-"""The text that `config.environment.text` takes from each step of a gymnasium environment."""
+"""Extracts a text from each step of a gymnasium environment, as `config.environment.text` says."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from motif_jax.support.errors import UserError
 
 KEY = "environment.text"
 INFO, OBSERVATION = "info:", "obs:"
-# (observation, info, environment, last action: None after a reset) -> text
+# (observation, info, environment, last action or None after a reset) -> text
 Caption = Callable[[Any, Mapping[str, Any], Any, int | None], Any]
 
 
@@ -22,7 +22,7 @@ def make(text: str) -> Caption:
     A class is instantiated once per environment, so that it can keep state.
 
     Raises:
-        UserError: another form, or no such function.
+        UserError: `text` has another form, or the function does not exist.
     """
     if text.startswith((INFO, OBSERVATION)):
         of_info, keys = text.startswith(INFO), text.partition(":")[2].split(".")
@@ -49,10 +49,10 @@ def _found(values: Any, keys: list[str]) -> Any:
 
 
 def text_bytes_of(text: Any) -> bytes:
-    """The text in latin-1, '?' for other letters, without zeros; bytes and arrays up to their first zero; b"" for None.
+    """A text in latin-1 without zeros, '?' for other letters; bytes and arrays up to their first zero; b"" for None.
 
     Raises:
-        TypeError: not a text.
+        TypeError: `text` is no text.
     """
     if text is None:
         return b""

@@ -1,4 +1,4 @@
-"""`gym:ID`: a gymnasium environment as an environment of this package; see docs/environments.md.
+"""Wraps a gymnasium environment as the environment `gym:ID`; see docs/environments.md.
 
 --config.environment.name=gym:MiniGrid-DoorKey-8x8-v0 --config.environment.text=my_captions:tell
 """
@@ -29,16 +29,16 @@ from motif_jax.support.errors import UserError
 
 PREFIX = "gym:"
 TEXT, COUNT, CUT, FRAME = "caption", "caption_count", "captions_cut", "frame"
-# Numbers of an episode's row that are not the environment's; one of `info` that is called so gets 'info_' before its name.
+# Numbers of an episode's row that are not from `info`; a number in `info` with such a name gets the prefix 'info_'.
 _OURS = frozenset(
     "return length seed index env episode step end end_reason truncated session session_seconds actions messages "
     f"intrinsic_return intrinsic_return_uncounted player {CUT}".split()
 )
 _KEY = "environment.name"
 _NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
-_MOST_BYTES = 256  # that a reward reads
-_MOST_NUMBERS = 32  # of `info`, in an episode's row
-_PROBED = 200  # steps in which a key of `info` has to show itself
+_MOST_BYTES = 256  # of a text that a reward reads
+_MOST_NUMBERS = 32  # from `info` in an episode's row
+_PROBED = 200  # steps within which a key of `info` has to appear
 
 
 class GymTask:
@@ -49,8 +49,8 @@ class GymTask:
         text: see `captions.make`; '' for none.
         text_bytes: size of the text field.
         modules: modules that register environments, separated by commas.
-        max_episode_steps: truncates episodes; None for the environment's own limit alone.
-        fields: `FRAME` for the picture that people see.
+        max_episode_steps: truncates episodes; None for only the environment's limit.
+        fields: `FRAME` adds the rendered picture.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class GymTask:
         self._env = _make(name, modules, self._frames)
         self._caption = captions.make(text) if text else None
         self._text_bytes = text_bytes
-        self.spoke = False  # whether there has ever been a text, be it empty
+        self.spoke = False  # whether any step had a text, even an empty one
         self._limit = math.inf if max_episode_steps is None else max_episode_steps
         self._first_action = int(self._env.action_space.start)  # type: ignore[attr-defined]
         self._forget()
@@ -84,7 +84,7 @@ class GymTask:
         max_episode_steps: int | None = None,
         fields: Iterable[str] = (),
     ) -> EnvironmentSpec:
-        """Makes the environment once to read its spec; UserError where it is not supported."""
+        """Makes the environment once to read its spec. Raises UserError: it is not supported."""
         del max_episode_steps
         return _describe(name, text, text_bytes, modules, tuple(fields))[0]
 
@@ -116,7 +116,7 @@ class GymTask:
         return float(reward), TRUNCATED if truncated or self._steps >= self._limit else RUNNING
 
     def episode_info(self) -> dict[str, float]:
-        """Return, length, the newest value of each number in `info`, and how many texts were cut."""
+        """Return, length, the newest value of each number in `info`, and the number of cut texts."""
         cut = {} if self._caption is None else {CUT: float(self._cut)}
         return {"return": self._return, "length": float(self._steps), **cut, **self._numbers}
 
@@ -147,7 +147,7 @@ class GymTask:
 
 
 def _measure(name: str) -> str:
-    if name == "is_success":  # what robotics environments call it
+    if name == "is_success":  # its name in robotics environments
         return "success"
     return f"info_{name}" if name in _OURS else name
 
@@ -203,7 +203,7 @@ def _spec(
         found = tuple(leaves(shown, text_bytes))
     except UnsupportedSpaceError as error:
         raise UserError(f"config.{_KEY}={name}: its observation cannot be read: {error}") from None
-    # The field that is the text is not shown twice.
+    # The field that serves as the text is not shown twice.
     kept = tuple(leaf for leaf in found if text != f"{captions.OBSERVATION}{leaf.name}")
     if text.startswith(captions.OBSERVATION) and len(kept) == len(found):
         have = ", ".join(leaf.name for leaf in found)
@@ -248,7 +248,7 @@ def _frame_shape(env: gymnasium.Env, name: str) -> tuple[int, ...]:
 
 
 def _action_names(env: gymnasium.Env, count: int) -> tuple[str, ...]:
-    """The actions' names in minigrid or Atari, else ()."""
+    """Names of the actions in minigrid or Atari; () elsewhere."""
     meanings = getattr(env.unwrapped, "get_action_meanings", None)
     named = (
         meanings()
@@ -262,7 +262,7 @@ def check(name: str, options: Mapping[str, Any]) -> None:
     """Plays a few steps, so that an unsupported environment or caption function fails before training starts.
 
     Raises:
-        UserError: it cannot be made or played, or no text appears.
+        UserError: the environment cannot be made or played, or no text appears.
     """
     task, text = GymTask(name, **options), options.get("text", "")
     out, draws = empty_observation(task.spec), np.random.default_rng(0)

@@ -12,7 +12,7 @@ _NO_SCREEN = np.zeros((0, 0), np.uint8)
 
 
 class GymRenderer:
-    """Shows the picture that the environment draws."""
+    """Shows the environment's own picture."""
 
     fields = ("frame",)
 

@@ -1,4 +1,4 @@
-"""Gymnasium's observation spaces as the fields of an `EnvironmentSpec`."""
+"""Turns gymnasium's observation spaces into fields of an `EnvironmentSpec`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _INT32 = np.iinfo(np.int32)
 
 
 class UnsupportedSpaceError(ValueError):
-    """A space that the networks here cannot read."""
+    """A space that this package's networks cannot read."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Leaf:
     """A space without subspaces.
 
     Attributes:
-        path: dictionary keys and tuple indices that lead to it.
-        field: the array it is written into.
-        encode: its value in an observation -> the array's value.
+        path: dictionary keys and tuple indices that lead to the space.
+        field: shape and dtype of its array.
+        encode: value in an observation -> array.
         image: whether it is a picture uint8 [height, width, channels].
     """
 
@@ -51,7 +51,7 @@ def leaves(space: gymnasium.Space, text_bytes: int, path: tuple[Any, ...] = ()) 
     """The leaves of `space` in order; texts become bytes [text_bytes] divided by 255, discrete values one-hot.
 
     Raises:
-        UnsupportedSpaceError: not one of Box, Discrete, MultiDiscrete, MultiBinary, Text, Dict and Tuple.
+        UnsupportedSpaceError: a space is not Box, Discrete, MultiDiscrete, MultiBinary, Text, Dict or Tuple.
     """
     if isinstance(space, gymnasium.spaces.Dict):
         for key, part in space.spaces.items():
@@ -72,7 +72,7 @@ def _encoding(space: gymnasium.Space, text_bytes: int, name: str) -> tuple:
         return _one_hot(space.nvec.reshape(-1), np.asarray(space.start).reshape(-1), name)
     if isinstance(space, gymnasium.spaces.MultiBinary):
         return ArraySpec(tuple(space.shape), "uint8"), np.asarray
-    # minigrid's mission is a text, too, and no gymnasium.spaces.Text.
+    # minigrid's mission is a text, but its space is not gymnasium.spaces.Text.
     if isinstance(space, gymnasium.spaces.Text) or getattr(space.dtype, "kind", "") == "U":
         scale = np.float32(1 / 255)
         return ArraySpec(

@@ -1,1 +1,1 @@
-"""Minigrid levels whose steps come with a caption of what happened."""
+"""Minigrid levels with captions of each step's events."""

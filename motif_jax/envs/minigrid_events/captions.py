@@ -1,4 +1,4 @@
-"""Captions of steps: events only, never how far the goal is."""
+"""Captions of steps, which name events and never the distance to the goal."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class GridCell(NamedTuple):
 
 
 def caption(action: int, before: GridCell, after: GridCell, moved: bool) -> str:
-    """The caption of a step, '' where nothing happened.
+    """The caption of a step; '' without an event.
 
-    `before` and `after` are the cell in front of the agent; `moved` says whether the agent stands in it now.
+    `before` and `after` are the cell in front of the agent; `moved` says whether the agent is in it now.
     """
     thing, changed = OBJECTS[before.kind], before != after
     if action == FORWARD:

@@ -71,11 +71,11 @@ class MiniGridEvents:
     Observation: `view` uint8 [980], minigrid's view of 7 x 7 cells with the carried object, one-hot
     [column, row, object + colour + state]; `direction` uint8 [4], one-hot; `text` uint8 [64], the last step's caption,
     latin-1 padded with zeros; `text_count` int32, how often it was seen in this episode. The optional fields `grid`,
-    `lit` and `pose` show the world to people.
+    `lit` and `pose` are for renderers.
 
-    The reward is minigrid's: 1 - 0.9 t / the level's limit for success after t steps, else 0. `episode_info` adds
-    success (0, 1) and through_door (0, 1: it stepped into a doorway). `max_episode_steps` truncates before the level's
-    own limit.
+    The reward is minigrid's: 1 - 0.9 t / limit (the level's) for success after t steps, else 0. `episode_info` adds
+    success (0, 1) and through_door (1 if the agent stepped into a doorway). `max_episode_steps` truncates before the
+    level's limit.
     """
 
     make_spec = staticmethod(make_spec)
@@ -86,7 +86,7 @@ class MiniGridEvents:
         self.spec = make_spec(name, fields=fields)
         self._fields = frozenset(fields)
         self._world = _world(name)
-        # minigrid builds its observation at every step; `view.seen` takes its place.
+        # minigrid would build its observation at every step; `view.seen` replaces it.
         self._world.gen_obs = dict
         limit = self._world.max_steps
         self._limit = limit if max_episode_steps is None else min(limit, max_episode_steps)

@@ -10,7 +10,7 @@ from motif_jax.envs.babyai_text.environment import decoded
 from motif_jax.envs.babyai_text.renderer import GridRenderer
 from motif_jax.envs.spec import Frame
 
-_COLUMNS = 40  # at least: captions stand under the grid
+_COLUMNS = 40  # least width, for captions below the grid
 
 
 class EventsRenderer(GridRenderer):

@@ -10,7 +10,7 @@ from minigrid.core.constants import DIR_TO_VEC
 
 from motif_jax.envs.babyai_text.sentences import COLORS, OBJECTS, VIEW
 
-PAD = VIEW  # cells round the grid that a view may reach
+PAD = VIEW  # how far a view may reach beyond the grid, in cells
 STATES = 3
 CHANNELS = len(OBJECTS) + len(COLORS) + STATES
 _UNSEEN, _EMPTY, _WALL, _DOOR = (OBJECTS.index(name) for name in ("unseen", "empty", "wall", "door"))
@@ -48,7 +48,7 @@ def _one_hot() -> np.ndarray:
 
 @functools.cache
 def _clear() -> np.ndarray:
-    """Code -> whether the agent sees past such a cell: int64 [codes]."""
+    """Code -> whether the agent sees past the cell: int64 [codes]."""
     kind, _, state = np.unravel_index(np.arange(_CODES), (len(OBJECTS), len(COLORS), STATES))
     return ((kind != _WALL) & ((kind != _DOOR) | (state == 0))).astype(np.int64)
 
@@ -66,7 +66,7 @@ def _cells() -> tuple[np.ndarray, ...]:
 
 @functools.cache
 def _spread() -> tuple[list[int], list[int]]:
-    """How sight spreads along a row and to the next: [seen << VIEW | clear] -> seen cells of each, as bits."""
+    """How sight spreads within a row and to the next: [seen << VIEW | clear] -> seen cells of both rows, as bits."""
     along, ahead = [], []
     for seen in range(1 << VIEW):
         for clear in range(1 << VIEW):

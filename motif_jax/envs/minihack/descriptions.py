@@ -1,6 +1,6 @@
-"""Level descriptions (.des): those of MiniHack's files, and those that it writes for each of its tasks.
+"""Level descriptions (.des): MiniHack's files, and generated ones for its tasks.
 
-What is written here is, line for line, what MiniHack's LevelGenerator writes (Apache-2.0; see third_party/minihack/).
+Generated descriptions equal those of MiniHack's LevelGenerator line for line (Apache-2.0; see third_party/minihack/).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def from_file(name: str) -> str:
 
 
 def maze(rows: str, *lines: str, lit: bool = True, flags: str = "hardfloor") -> str:
-    """A level of a map, a row a line, and what is put into it."""
+    """A level with a map (a line per row) and the `lines` that fill it."""
     cells = rows.splitlines()
     width = max(map(len, cells))
     area = "".join(f"{row:{width}}\n" for row in cells)
@@ -93,14 +93,14 @@ def goal(place: Place | str = RANDOM) -> str:
 
 
 def start(first: Place, last: Place | None = None) -> str:
-    """The hero's start: a position, or anywhere in the rectangle between two."""
+    """The hero's start: a position, or anywhere in a rectangle."""
     x, y = first
     other = (0, 0) if last else (abs(x - 1), abs(y - 1))
     return "BRANCH:({},{},{},{}),({},{},{},{})".format(*first, *(last or first), *other, *other)
 
 
 def room(size: int, anywhere: bool = True, monsters: int = 0, traps: int = 0, lit: bool = True) -> str:
-    """A room with the stairs in it: `anywhere`, or in the corner across from the hero's."""
+    """A room with stairs, `anywhere` or in the corner opposite the hero's."""
     ends = [goal()] if anywhere else [goal((size - 1, size - 1)), start((0, 0))]
     return maze(floor(size, size), *ends, *[ANYONE] * monsters, *[_TELEPORT] * traps, lit=lit)
 
@@ -112,7 +112,7 @@ def key_room(size: int, closet: int, lit: bool = True) -> str:
 
 
 def river(monsters: int = 0, lava: bool = False, narrow: bool = False) -> str:
-    """A river, and boulders to fill it with."""
+    """A river, with boulders to fill it."""
     beds = ["LLL", "LLL", "WWW", "LLL", "WWW", "LLL", "LLL"] if lava else ["WW." if narrow else "WWW"] * 7
     return maze(
         "".join(f"{'.' * 18}{bed}....\n" for bed in beds),
@@ -131,7 +131,7 @@ def battle(lit: bool = True) -> str:
 
 
 def labyrinth(small: bool) -> str:
-    """One long way to the stairs."""
+    """A labyrinth with one long path to the stairs."""
     if small:
         return maze(_SMALL_LABYRINTH, start((9, 1)), goal((14, 5)))
     return maze(_LABYRINTH, start((19, 1)), goal((19, 7)))
@@ -151,7 +151,7 @@ def maze_walk(width: int, height: int, mapped: bool) -> str:
 
 
 def skill(thing: str, kind: str = "") -> str:
-    """A small room with `thing`, a line with its place left open; '' anywhere, 'Fixed' in a corner, 'Distr' beside others."""
+    """A small room with `thing`, a line without its place; `kind`: '' anywhere, 'Fixed' in a corner, 'Distr' beside others."""
     lines = [thing.format((0, 0) if kind == "Fixed" else RANDOM)]
     lines += {"Fixed": [start((2, 2))], "Distr": [ANYONE, _ANYTHING]}.get(kind, [])
     return maze(floor(5, 5), *lines)

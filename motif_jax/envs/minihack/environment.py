@@ -1,4 +1,4 @@
-"""MiniHack's tasks as environments: NetHack's observation on levels of their own."""
+"""MiniHack's tasks as environments, with NetHack's observations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from motif_jax.envs.nethack.observation import MAX_EPISODE_STEPS
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.support.errors import UserError
 
-# Any NetHack task shows what these show.
+# A NetHack task that gives the fields, which all of them share.
 _SHOWS = "NetHackScore-v1"
 _QUIRKS = ("crop_row_offset", "message_count_off", "timeout_as_terminal")
 _NETHACK_OPTIONS = (
@@ -32,7 +32,7 @@ def make_spec(
     max_episode_steps: int = MAX_EPISODE_STEPS,
     compat: Mapping[str, bool] | None = None,
 ) -> EnvironmentSpec:
-    """The spec of the task `name` for these options. Raises UserError for options that are not possible."""
+    """The spec of the task `name` with these options. Raises UserError: an option is invalid."""
     if name not in LEVELS:
         raise UserError(f"there is no MiniHack task {name!r}; docs/environments.md has their names")
     level = LEVELS[name]
@@ -59,8 +59,8 @@ def new_game(task: str, engine: b.Engine, max_steps: int, compat: Mapping[str, b
 
 
 def new_engine(task: str, buffers: b.Buffers) -> b.Engine:
-    """A game for `task` that is written into `buffers`, without monsters except the level's."""
-    # Imported here so that a spec can be had without loading the engine.
+    """An engine for `task` that writes into `buffers`; only the level has monsters."""
+    # Imported here so that a spec does not load the engine.
     from motif_jax.envs.minihack.game import INTERNAL, LETTERS, NAMES
     from motif_jax.envs.nethack.level_engine import LevelEngine
 

@@ -1,4 +1,4 @@
-"""One game of a MiniHack task: what solves it, what a step earns, and the step that unlocks a door."""
+"""One game of a MiniHack task: success, rewards, and the step that unlocks a door."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ from motif_jax.envs.nethack.level_engine import LevelEngine
 from motif_jax.envs.nethack.tasks import FROZEN_PENALTY, TaskRule
 
 SUCCESS_REWARD = 1.0
-# nle's observations that the rules read: the engine's own numbers, and what the hero carries.
+# nle's observations that the rules read: the engine's internal numbers, and the inventory.
 INTERNAL, LETTERS, NAMES = "internal", "inv_letters", "inv_strs"
-_ON_STAIRS_DOWN = 4  # place in the engine's own numbers
-# key -> columns and rows to the square in its direction, by rows.
+_ON_STAIRS_DOWN = 4  # index in the engine's internal numbers
+# key -> (column, row) offset of its direction, in row order.
 _AROUND = dict(
     zip(b"ykuhlbjn", [(-1, -1), (0, -1), (1, -1), (-1, 0), (1, 0), (-1, 1), (0, 1), (1, 1)], strict=True)
 )
-# So often a door that was unlocked is pulled at.
+# Most attempts to open an unlocked door.
 _PULLS = 1000
 
 
 class LevelRule:
     """MiniHack's rule.
 
-    The stairs down always end an episode as a success; they are paid only in tasks without an event. An event is paid also
-    on a deadly step, which is no success. A step without game time costs 0.01. Nothing succeeds on the last step.
-
-    `key` is that of the step's action.
+    The stairs down always end an episode as a success, but are rewarded only in tasks without an event. An event is
+    rewarded even on a deadly step, which is no success. A step without game time costs 0.01. Nothing succeeds on the last
+    step. `key` is the key of the step's action.
     """
 
     ends = True
@@ -95,7 +94,7 @@ class MiniHackGame(Game):
         super().start(seed)
 
     def _describe(self, message: bytes) -> list:
-        """No question is answered for the agent."""
+        """The agent answers all questions itself."""
         return [0, None, *events(message)]
 
     def _play(self, key: int) -> None:
@@ -107,7 +106,7 @@ class MiniHackGame(Game):
         self._send(key)
 
     def _unlock(self) -> None:
-        """Unlocks and opens a door beside the hero if he has a key; the action's own key follows, as published."""
+        """Unlocks and opens a door beside the hero if he has a key; then the action's key is pressed, as published."""
         letter, direction = self._letter_of_key(), self._way_to_door()
         if letter is None or direction is None:
             return

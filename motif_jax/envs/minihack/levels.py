@@ -14,7 +14,7 @@ KICK = 4
 APPLY = ord("a")
 NORTH_WEST = ord("y")
 PRAY, QUAFF = 0xF0, ord("q")
-# Glyphs of the map.
+# Glyph numbers of things on the map.
 CLOSED_DOORS = (2374, 2375)
 ALTAR, SINK = 2386, 2389
 
@@ -22,7 +22,7 @@ _COMPASS = (*b"kljhunby",)
 _NAVIGATE = (*_COMPASS, ord("o"), KICK, ord("s"))
 _KICK = (*_COMPASS, ord("o"), KICK)
 _KEY = (*_COMPASS, ord(","), APPLY)
-# All that nle counts as useful but the way up, in its order.
+# nle's useful actions without "up", in its order.
 _ALL = (
     *_COMPASS, *b"KLJHUNBY>.", 13, 0xE1, *b"a", 24, *b"CZ", 0xE3, *b"c", 0xE4, *b"dDeE", 0xE5, ESCAPE, *b"Ff", 0xE6, *b"iI",
     0xE9, 0xEA, KICK, *b":", 0xEC, 0xED, *b"mM", 0xEF, *b"op,", PRAY, *b"PqQrR", 0xD2, 0xF2, *b"gGs[=(^)!", 0xF3, *b"xTAt",
@@ -36,7 +36,7 @@ class SolvingEvent:
 
     Attributes:
         messages: any of these in the message.
-        key, place: `key` pressed while no glyph `place` is seen (the hero stands on it), then `NORTH_WEST`, which is yes.
+        key, place: or `key`, pressed while the glyph `place` is hidden (the hero stands on it), then `NORTH_WEST` for yes.
     """
 
     messages: tuple[bytes, ...] = ()
@@ -52,11 +52,11 @@ class MiniHackLevel:
         describe: episode seed -> level description.
         keys: the actions.
         character: the hero, in nle's notation.
-        autopickup: whether the hero picks up what he walks over.
+        autopickup: whether the hero picks up things that he walks over.
         asks: whether single-key questions are left for the agent to answer.
         unlocks: whether applying a key opens a locked door beside the hero in one step.
-        event: what solves the task; None for the stairs alone.
-        modules: what `describe` imports.
+        event: solves the task; None if only the stairs do.
+        modules: imports of `describe`.
     """
 
     describe: Callable[[int], str]
@@ -71,7 +71,7 @@ class MiniHackLevel:
 
 
 def _fixed(make: Callable[..., str], *arguments: object, **options: Any) -> Callable[[int], str]:
-    """The same description for every episode; the engine draws what is random."""
+    """The same description for every episode; the engine draws its random parts."""
     made = functools.cache(functools.partial(make, *arguments, **options))
     return lambda seed: made()
 

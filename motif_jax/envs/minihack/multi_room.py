@@ -1,4 +1,4 @@
-"""Rooms in a row, drawn by minigrid for each episode, as a level's description."""
+"""Describes levels of rooms in a row, which minigrid draws for each episode."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from minigrid.envs import MultiRoomEnv
 from motif_jax.envs.minihack.descriptions import ANYONE, Place, goal, maze, start
 from motif_jax.support import seeds
 
-# Of the map that minigrid draws: a terminal less its lines for messages and status, and less its edges.
+# Size of minigrid's map: a terminal without the lines for message and status, and without edges.
 _WIDTH, _HEIGHT = 76, 21
 _SEEDS = 1 << 31
 
@@ -19,7 +19,7 @@ def describe(
     """The level of the episode `seed`.
 
     Args:
-      room_size: the largest, walls included.
+      room_size: size of the largest room, with walls.
       doors: 'closed', 'locked' or 'open'.
       wall: '|', or 'L' for walls of lava.
     """
@@ -38,7 +38,7 @@ def describe(
 
 
 def _rows(grid: Grid, wall: str) -> tuple[str, int, dict[str, list[Place]]]:
-    """The map's rows that are not empty, the number of empty ones above, and where goal and doors are in it."""
+    """(non-empty rows of the map, number of empty rows above them, places of goal and doors)."""
     rows, above = "", 0
     found: dict[str, list[Place]] = {"goal": [], "door": []}
     for j in range(grid.height):
@@ -50,7 +50,7 @@ def _rows(grid: Grid, wall: str) -> tuple[str, int, dict[str, list[Place]]]:
             if kind in found:
                 found[kind].append((i, j - above))
         row = "".join({"wall": wall, "door": "+"}.get(kind, ".") for kind in kinds)
-        # What lies outside the first and the last wall is rock.
+        # Outside the first and the last wall is rock.
         row = row.replace(".", " ", row.index(wall))[::-1]
         rows += row.replace(".", " ", row.index(wall))[::-1] + "\n"
     return rows, above, found

@@ -1,4 +1,4 @@
-"""The keys that an agent may press, as byte values. Written out so that a spec needs no engine."""
+"""The keys of an agent, as byte values; literal, so that a spec needs no engine."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ QUIT = (0x80 | ord("q"), YES)
 # Return, the eight directions (k l j h u n b y) alone and as runs (upper case), up, down, wait, kick, eat, search.
 TASK_KEYS: tuple[int, ...] = (13, *b"kljhunby", *b"KLJHUNBY", *b"<>.", 4, *b"es")
 CAST = ord("Z")
-# Besides those: cast, drink, pray, pick up, pay.
+# Adds cast, drink, pray, pick up, pay.
 EXTENDED_KEYS: tuple[int, ...] = (*TASK_KEYS, CAST, ord("q"), 0x80 | ord("p"), ord(","), ord("p"))
-# Presses after which the game asks which one is meant: improving a skill (no action), and the first of what is offered.
+# Automatic keys: improve a skill, and select the first choice.
 ENHANCE = 0x80 | ord("e")
 FIRST_CHOICE = ord("a")
 
@@ -46,23 +46,23 @@ def action_names(keys: Iterable[int]) -> tuple[str, ...]:
 
 EAT_QUESTION = b"What do you want to eat?"
 DRINK_QUESTION = b"What do you want to drink?"
-# Says that the hero went down stairs; only with its full stop is it kept over the prompts that follow (as published).
+# The hero went down stairs; the message is kept over the prompts that follow only with its full stop, as published.
 STAIRS_SENTENCE = b"You descend the stairs"
-# A single-key question that holds one of these words is left for the agent to answer.
+# The agent answers single-key questions with one of these words.
 OPEN_QUESTIONS = (b"eat", b"attack", b"direction?", b"pray")
 EXTENDED_OPEN_QUESTIONS = (*OPEN_QUESTIONS, b"drink")
-# Says that a skill can be improved.
+# A skill can be improved.
 SKILL_SENTENCE = b"You feel more confident in"
-# Says that the hero killed something, in whatever case; as published, "You killed it." does not.
+# The hero killed something, in any case of letters; as published, "You killed it." does not count.
 KILL_PHRASE = b"you kill "
 
 _LETTERS = re.compile(rb"\[([A-Za-z]+)")
 
 
 def offered_letter(message: bytes, questions: tuple[bytes, ...] = (EAT_QUESTION,)) -> int | None:
-    """The key that stands for "yes" while `message` (256 bytes) is on the screen, None if it asks none of `questions`.
+    """The key that means "yes" to the question in `message` (256 bytes); None if it asks none of `questions`.
 
-    The first inventory letter that the question offers directly after its bracket, else SPACE, which lets go of it.
+    It is the inventory letter directly after the question's bracket, else SPACE, which cancels the question.
     """
     if not any(question in message for question in questions):
         return None

@@ -19,7 +19,7 @@ SCREEN_SHAPE = (24, 80)
 MESSAGE_LENGTH = 256
 PAD_ROWS = 8
 PADDED_SHAPE = (SCREEN_SHAPE[0] + 2 * PAD_ROWS, SCREEN_SHAPE[1])
-# What the map shows where nothing was seen yet.
+# Glyph of an unseen place.
 BLANK_GLYPH = 2359
 
 _STATUS_BYTES = NUM_STATUS * 8
@@ -104,7 +104,7 @@ class Buffers:
         message_memory: the 256 bytes of the message.
         low_words: the status numbers as int32 [27], as the engine has them (little-endian machines).
         blstats int64 [27], message uint8 [256], program_state int32 [6], glyphs int16 [21, 79], tty_chars uint8 [24, 80],
-        tty_colors int8 [24, 80]; padded_chars, padded_colors: uint8 [40, 80] around the last two.
+        tty_colors int8 [24, 80]; padded_chars, padded_colors: uint8 [40, 80], which contain the last two.
     """
 
     def __init__(self, memory: GameMemory | None = None, index: int = 0) -> None:
@@ -128,7 +128,7 @@ class Buffers:
         self.tty_colors = self.padded_colors[inside].view(np.int8)
 
     def clear(self) -> None:
-        """Zeroes everything: the engine writes only what changed, also when a new game starts."""
+        """Zeroes everything, since the engine writes only changes, even when a new game starts."""
         self.now.memory[:] = bytes(VIEW_BYTES)
         self.message.fill(0)
         self.program_state.fill(0)
@@ -141,7 +141,7 @@ class Buffers:
 
 
 class Engine(Protocol):
-    """An environment's interface to a game; tests replace it by given frames."""
+    """An environment's interface to a game; tests replace it by prepared frames."""
 
     buffers: Buffers
     step: Callable[[int], None]
@@ -149,7 +149,7 @@ class Engine(Protocol):
     in_normal_game: Callable[[], bool]
 
     def start(self, core: int, disp: int) -> None:
-        """Starts a game up to the hero's first action; EngineError if that is not reached."""
+        """Starts a game and plays to the hero's first action. Raises EngineError: the game does not get there."""
 
     def close(self) -> None:
         """Frees the game."""

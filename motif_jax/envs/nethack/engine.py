@@ -1,4 +1,4 @@
-"""The game engine: keys in, memory out; one object plays one game at a time."""
+"""The game engine: takes keys and writes memory; each object plays one game at a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from motif_jax.envs.spec import EngineError
 from motif_jax.support.tempdirs import own_folders
 
 _MAX_OPENING_PROMPTS = 1000
-# Files of an engine's folder that games add to. A death shows the best of `record`, the other two only grow.
+# Files in an engine's folder that grow with each game; a death shows the best of `record`.
 _SCORE_FILES = ("record", "logfile", "xlogfile")
 _BIRTHDAY = "ubirthday"
 
@@ -27,17 +27,17 @@ _BIRTHDAY = "ubirthday"
 class NetHackEngine:
     """NetHack through nle's compiled module, with reseeding off and the moon fixed.
 
-    `start` leaves no trace of an earlier game: the same seeds and keys give the same bytes. A game that is dropped without
-    quitting leaks about 6 kB.
+    A game does not depend on earlier ones: the same seeds and keys give the same bytes. A game dropped without quitting
+    leaks about 6 kB.
 
     Args:
-        buffers: where the game is written; own memory by default.
+        buffers: memory that the game writes into; new memory by default.
         shared_code: share the library's code among games and load its variables once, where possible (see `library`).
         more_fields: names of nle's observations for `more`, besides those of `buffers`.
         game: options of nle's game, such as `playername` and `options`.
 
     Attributes:
-        folder: the game's own, removed with it.
+        folder: the game's folder, removed with it.
         more: field -> array that the game writes.
     """
 
@@ -59,10 +59,10 @@ class NetHackEngine:
             self._library = KeptLibrary(DLPATH)
             Path(self._game.dlpath).write_bytes(self._library.stand_in())
             self._birthday = self._library.long(_BIRTHDAY)
-        # Also where nobody closes it: the game goes before the library that it runs in.
+        # Runs even without `close`: the game must be freed before its library.
         self._close = weakref.finalize(self, _close, self._game, self._library)
         self._close.atexit = False
-        engine = self._game._pynethack  # its public step adds tuples that nobody reads
+        engine = self._game._pynethack  # its public step builds unused tuples
         engine.set_buffers(**self.buffers.engine_arrays(), **self.more)
         self._end, self._reset = engine.close, engine.reset
         self.step = engine.step
@@ -77,7 +77,7 @@ class NetHackEngine:
             if os.stat(file).st_size:
                 os.truncate(file, 0)
         self._game.set_initial_seeds(core, disp, False)
-        # When the game began, by the clock of the wall: the price of worthless glass in shops depends on it.
+        # The game's start time, which sets the price of worthless glass in shops.
         birthday = 1 + core % (1 << 30)
         if self._library is None:
             self._reset()
@@ -91,7 +91,7 @@ class NetHackEngine:
         for _ in range(_MAX_OPENING_PROMPTS):
             if in_moveloop[0]:
                 return
-            # A scroll that turns to dust under the hero's feet is to be named; spaces would be its name for ever.
+            # Escapes a request for text: if a scroll turns to dust, the game asks for its name, and spaces would become the name.
             self.step(ESCAPE if self.buffers.misc[1] else SPACE)
             if self.done():
                 break

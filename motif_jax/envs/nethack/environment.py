@@ -22,9 +22,9 @@ def new_game(task: str, engine: b.Engine, max_steps: int, compat: Mapping[str, b
 
 
 def new_engine(task: str, buffers: b.Buffers) -> b.Engine:
-    """nle's engine, writing into `buffers`; the same for every task."""
+    """nle's engine, writing into `buffers`; it is the same for every task."""
     del task
-    # Imported here so that a spec can be had without loading the engine.
+    # Imported here so that a spec does not load the engine.
     from motif_jax.envs.nethack.engine import NetHackEngine
 
     return NetHackEngine(buffers)
@@ -46,7 +46,7 @@ class NetHackEnvironment:
 
     Args:
         fields: additional observation fields of glyphs, tty_chars, tty_colors.
-        max_episode_steps: the step on which an episode is truncated.
+        max_episode_steps: truncates episodes at this step.
         compat: published quirks, by switch; those not in `spec.quirks` are ignored. `message_count_off` fixes the count at
             1, as published when no intrinsic reward is trained on.
         engine: the game; a new one by default.
@@ -107,7 +107,7 @@ class NetHackEnvironment:
             out[field][...] = array
 
     def _handles(self, out: Mapping[str, np.ndarray]) -> tuple:
-        """A row's arrays as plain memory where numpy is not needed, which is faster."""
+        """A row's arrays as plain memory where possible, which is faster than numpy."""
         handles = (
             out["window_chars"],
             out["window_colors"],

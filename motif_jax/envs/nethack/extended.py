@@ -1,4 +1,4 @@
-"""The tasks with 28 actions: also cast, drink, pray, pick up and pay, with their automatic keys."""
+"""The tasks with 28 actions, which add cast, drink, pray, pick up and pay, and automatic keys."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from motif_jax.envs.nethack.actions import (
 )
 from motif_jax.envs.nethack.game import Game, events
 
-_KILL = 3  # place in a record
+_KILL = 3  # index in a record
 
 
 class ExtendedGame(Game):
     """A game with the 28 actions of the extended tasks.
 
-    * Casting casts the first spell that the hero knows: the letter follows the key at once, whatever the screen shows.
-    * A skill is improved at the end of the step whose message allows it, or after the answer to a question left open.
-    * "yes" to the question what to drink selects the first thing offered, as for eating.
+    * Casting casts the hero's first spell: its letter follows the key at once, whatever the screen shows.
+    * A skill is improved at the end of the step whose message allows it, or after the answer to an open question.
+    * "yes" to the question what to drink selects the first choice, as for eating.
 
     With the switch `oni_extended_steps`, as published:
 
-    * A skill message is missed if a cast caused it, or if it lies under the stairs' sentence kept over a prompt. After
-      a cast only the screen before the spell's letter is read, and only if a prompt follows.
+    * A skill message is missed if a cast caused it, or if the stairs' sentence kept over a prompt hides it. After a cast
+      only the screen before the spell's letter is read, and only if a prompt follows.
     * Improving a skill on the stairs hides their sentence, and so the success.
     * A kill is counted on the step after its message, and on each further step on which the message stays.
-    * Prompts are dismissed in one pass: what an escaped question leaves open stays for the next step.
+    * Prompts are dismissed in one pass: prompts after an escaped question stay for the next step.
     """
 
     __slots__ = ("_as_published", "_looks_away", "_skill_waits")
@@ -90,7 +90,7 @@ class ExtendedGame(Game):
         self._skill_waits |= SKILL_SENTENCE in self.buffers.message_memory.tobytes()
 
     def _look(self) -> None:
-        """As published: reads the screen at the start of each pass, except for the first after a cast."""
+        """Reads the screen at the start of each pass except the first after a cast, as published."""
         if self._as_published and not self._looks_away:
             self._skill_waits |= SKILL_SENTENCE in self.buffers.message_memory.tobytes()
         self._looks_away = False

@@ -39,7 +39,7 @@ END_LIMIT, END_RUNNING, END_DEATH, END_SUCCESS = -1, 0, 1, 2
 
 YES_ACTION = TASK_KEYS.index(YES)
 _MAX_PROMPTS = 10_000
-_KILL = 3  # place in a record
+_KILL = 3  # index in a record
 
 
 def game_seeds(seed: int) -> tuple[int, int]:
@@ -48,7 +48,7 @@ def game_seeds(seed: int) -> tuple[int, int]:
 
 
 def events(message: bytes) -> tuple[bool, bool]:
-    """Whether `message` (256 bytes) says that the hero went down stairs, and that he killed something."""
+    """Whether the hero went down stairs, and whether he killed something, by `message` (256 bytes)."""
     return STAIRS_SENTENCE in message, KILL_PHRASE in message.lower()
 
 
@@ -56,8 +56,8 @@ class Game:
     """The state of successive episodes on one engine, with the 23 actions.
 
     Attributes:
-        record: facts about the newest message, as a list: how often it was seen in this episode, the key that answers
-            its question what to eat with "yes" (else None), whether the hero went down stairs, whether he killed something.
+        record: list of facts about the newest message: its count in this episode, the key for "yes" to its question what to
+            eat (else None), whether the hero went down stairs, whether he killed something.
         status: the newest status, from `buffers.read_status`.
         length, total: steps and sum of rewards of the episode.
     """
@@ -100,7 +100,7 @@ class Game:
         self._engine = engine
         self._ask = engine.done
         self.press = self._send = engine.step
-        # By number; in a tuple a negative number would be another action.
+        # A dict, since a negative number would index a tuple from its end.
         self._keys = dict(enumerate(self.action_keys))
         self.buffers = engine.buffers
         self._misc = engine.buffers.misc
@@ -132,7 +132,7 @@ class Game:
         self._message = b""
 
     def start(self, seed: int) -> None:
-        """Starts the episode of `seed` (of no seed under `seed_noop`) and reads its first message."""
+        """Starts the episode of `seed` (unseeded under `seed_noop`) and reads its first message."""
         self.quit_ended()
         core, disp = game_seeds(seed) if self._seeded else (secrets.randbits(63), secrets.randbits(63))
         self._engine.start(core, disp)
@@ -145,8 +145,8 @@ class Game:
     def dismiss(self, leave_questions: bool = True) -> tuple[bool, bool]:
         """Dismisses prompts until the hero can act; returns (game over, in normal play).
 
-        With `leave_questions`, a single-key question for the agent stays. A message that the hero went down stairs is kept
-        over the prompts that follow it.
+        With `leave_questions`, single-key questions for the agent stay open. The message that the hero went down stairs is
+        kept over the prompts that follow it.
         """
         misc, press, message = self._misc, self._send, self.buffers.message_memory
         for _ in range(_MAX_PROMPTS):
@@ -175,7 +175,7 @@ class Game:
         return self.dismiss()
 
     def _look(self) -> None:
-        """Sees each screen while prompts are dismissed."""
+        """Called on each screen while prompts are dismissed."""
 
     def _leave_level(self) -> None:
         before = self.buffers.before
@@ -192,7 +192,7 @@ class Game:
         return self.judge()
 
     def act(self, action: int) -> None:
-        """The first half of `advance`: presses the key; the caller has kept the earlier view. ValueError as there."""
+        """The first half of `advance`: presses the key. The caller keeps the earlier view. Raises ValueError as `advance`."""
         try:
             key = self._keys[action]
         except KeyError:
@@ -204,11 +204,11 @@ class Game:
 
     def judge(self) -> tuple[float, int]:
         """The second half of `advance`: dismisses prompts and judges the step."""
-        # All in one piece: after each step of the engine this code is cold, and every call costs again.
+        # One function: the engine's step evicts this code from the caches, so each call would cost more.
         memory, record = self._now_memory, self.record
         now = b.read_status(memory)
         over, normal = False, True
-        # The game's end zeroes the clock, so the engine need not be asked on every step whether it is over.
+        # The game's end zeroes the clock, so no call to the engine is needed on every step.
         if now[7] or now[8] or not now[3]:
             over, normal = self._settle()
             now = b.read_status(memory)
@@ -226,7 +226,7 @@ class Game:
         elif (
             record[_KILL] and self.buffers.now.status[place.POINTS] > self.buffers.before.status[place.POINTS]
         ):
-            # A message that says the same as the one before it is another one where the hero learned from a kill.
+            # An equal message is a new one if the hero gained experience from a kill.
             self._tells_of_kill()
         record[0] += 1
         self.length = length = self.length + 1
@@ -270,7 +270,7 @@ class Game:
         return end
 
     def quit_ended(self) -> None:
-        """Quits a game that is still alive after its episode; dropping it would leak memory."""
+        """Quits a game that still runs after its episode; dropping it would leak memory."""
         if not self._quit_at_end:
             return
         self._quit_at_end = False

@@ -1,7 +1,7 @@
 """Several games of one task, stepped together.
 
-All engines step, then all rules judge, then all observations are copied out: this keeps each part's code in the
-processor's caches. The observations equal those of single environments byte for byte.
+All engines step, then all rules judge, then all observations are copied, which keeps each part's code in the processor's
+caches. Observations equal those of single environments byte for byte.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from motif_jax.envs.spec import RUNNING, Row
 class NetHackGroup:
     """`count` games of the task `name`; options as for `NetHackEnvironment`.
 
-    `make_engine` makes an engine that writes into given buffers, nle's by default.
+    `make_engine` makes an engine that writes into its buffers; by default nle's.
     """
 
     make_spec = staticmethod(make_spec)
@@ -51,7 +51,7 @@ class NetHackGroup:
         self._messages = memory.messages.reshape(-1).data
         offset = quirks.get("crop_row_offset", False)
         self._windows = [ScreenWindows(game.buffers, offset) for game in self._games]
-        # The windows of all games, characters and colours, from where each goes into a row in one piece.
+        # Windows of all games (characters, colours), copied to a row at once.
         gathered = np.zeros((2, count, WINDOW, WINDOW), np.uint8)
         self._chars, self._colors = (plane.reshape(-1).data for plane in gathered)
         self._columns = [

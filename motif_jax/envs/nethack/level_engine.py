@@ -1,4 +1,4 @@
-"""Games that begin on a level compiled from a description by the compilers that come with nle."""
+"""Games that begin on a level compiled by nle's compilers from a description."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from motif_jax.envs.nethack.engine import NetHackEngine
 from motif_jax.envs.spec import EngineError
 from motif_jax.support.tempdirs import own_folders
 
-# What a description calls its level.
+# Name of the level in descriptions.
 LEVEL = "mylevel"
 _DATA = "nhdat"
-# The first level of the dungeon is the one of that name; all else is as in the game.
+# The game's dungeon, with that level as its first.
 _DUNGEON_START = "ALIGNMENT:\tunaligned\n"
 _FIRST_LEVEL = f'LEVEL: "{LEVEL}" "none" @ (1,1)\n'
 
 
 class LevelEngine(NetHackEngine):
-    """A game whose first level is the one that was loaded last; arguments as of `NetHackEngine`."""
+    """A game that begins on the level loaded last; arguments as of `NetHackEngine`."""
 
     def __init__(self, buffers: Buffers, more_fields: Iterable[str] = (), **game: Any) -> None:
         super().__init__(buffers, more_fields=more_fields, **game)
         data = self.folder / _DATA
-        data.unlink()  # a link to the installed one
+        data.unlink()  # a link to the installed file
         data.write_bytes(data_library())
         self._description = ""
 
     def load(self, description: str) -> None:
-        """Makes the level of `description` (a .des file's text) the first of later games; EngineError if it does not compile."""
+        """Makes `description` (a .des file's text) the first level of later games. Raises EngineError: it does not compile."""
         if description != self._description:
             (self.folder / "level.des").write_text(description, encoding="latin-1")
-            # The game looks for a level beside its data file where that does not have it.
+            # The game reads a level beside its data file if the data file lacks it.
             _run("lev_comp", "level.des", folder=self.folder)
             self._description = description
 
 
 @functools.cache
 def data_library() -> bytes:
-    """The data file of games that begin on `LEVEL`, with what MiniHack's holds: the dungeon and the quest's texts."""
+    """The data file of games that begin on `LEVEL`, with the contents of MiniHack's: the dungeon and the quest's texts."""
     source = Path(HACKDIR, "dat", "dungeon.def").read_text(encoding="latin-1")
     if _DUNGEON_START not in source:
         raise EngineError("nle's dungeon.def has another form than that of NetHack 3.6")
@@ -62,7 +62,7 @@ def data_library() -> bytes:
 def _run(tool: str, *arguments: str, folder: Path) -> None:
     command = [str(Path(HACKDIR, tool)), *arguments]
     try:
-        # One pipe, and nothing else: a level is compiled for each episode of some tasks.
+        # Only one pipe, since some tasks compile a level for each episode.
         done = subprocess.run(
             command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False
         )

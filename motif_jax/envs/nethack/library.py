@@ -1,10 +1,10 @@
 """Shares one copy of nle's library code among all games of all processes, and loads it once.
 
-nle loads a private copy of its library for each game, because the game lives in the library's global variables. The
-processor's caches cannot share the equal code of those copies: with twenty games in turns a step costs three times as
-much. Two remedies:
+nle loads a private copy of its library for each game, because the game's state is in the library's global variables. The
+processor's caches cannot share the equal code of the copies: with twenty games in turns a step takes three times as long.
+Two remedies:
 
-* Pages that are never written are mapped from the one installed file, which gives back a third of the time.
+* Pages that are never written are mapped from the installed file, which saves a third of the time.
 * The library stays loaded from game to game; restoring its variables replaces reloading it (`KeptLibrary`).
 """
 
@@ -32,17 +32,17 @@ _ENTRY = struct.Struct("<qQ")
 _LOAD, _DYNAMIC, _STACK, _RELRO = 1, 2, 0x6474E551, 0x6474E552
 _EXECUTE, _WRITE, _READ = 1, 2, 4
 _END, _NEEDED, _STRINGS, _SYMBOLS, _STRINGS_SIZE, _SYMBOL_SIZE = 0, 1, 5, 6, 10, 11
-# Tags of the functions that the loader calls after loading and before unloading: a single one, a table of pointers, its bytes.
+# Tags of the loader's functions (after loading, before unloading): a single function, a table of pointers, its bytes.
 _INIT, _FINI = (12, 25, 27), (13, 26, 28)
 
 
 def no_use_of_keeping() -> str | None:
-    """Why engines here must be loaded again for each game, each with its own code; None if they need not be."""
+    """Why each game on this system needs a newly loaded copy of the code; None if a library can be kept."""
     if sys.platform != "linux" or os.uname().machine != "x86_64":
         return "only where Linux runs on x86-64 is it known how a library stays loaded"
     try:
         name = os.confstr("CS_GNU_LIBC_VERSION") or ""
-    except (ValueError, OSError):  # other libraries may know the question, and have no answer
+    except (ValueError, OSError):  # other C libraries may know the name but have no value
         name = ""
     if not name.startswith("glibc"):
         return "only of the GNU C library is it known how a library stays loaded"
@@ -51,7 +51,7 @@ def no_use_of_keeping() -> str | None:
 
 @functools.cache
 def _installed(path: str) -> int:
-    """The installed library, kept open: all copies map that open file, so it may be replaced while games are played."""
+    """The installed library, kept open for all copies to map, so that it may be replaced during games."""
     return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
@@ -65,7 +65,7 @@ def _libc() -> ctypes.CDLL:
 
 
 class _Loaded:
-    """Addresses of a loaded library, from the loader's record of it (`link_map`) and the library's own headers.
+    """Addresses of a loaded library, from the loader's record (`link_map`) and the library's headers.
 
     Attributes:
       read_only: (address, offset in the file, bytes, protection) of parts without variables, in whole pages.
@@ -78,7 +78,7 @@ class _Loaded:
         header = _HEADER.unpack(ctypes.string_at(self._base, _HEADER.size))
         headers = ctypes.string_at(self._base + header[5], header[10] * _SEGMENT.size)
         parts = list(_SEGMENT.iter_unpack(headers))
-        # The loader writes that only once, and then protects its whole pages.
+        # The loader writes this segment once and then protects its whole pages.
         protected = [
             (part[3], (part[3] + part[6]) // mmap.PAGESIZE * mmap.PAGESIZE)
             for part in parts
@@ -102,7 +102,7 @@ class _Loaded:
                 self.read_only.append((self._base + address - skew, offset - skew, length, protection))
 
     def functions(self, tags: tuple[int, int, int]) -> list[Callable[..., None]]:
-        """The functions that the loader calls by the entries `tags`: the single one first, then the table's."""
+        """The loader's functions at the entries `tags`: the single one first, then the table's."""
         entries, address = {}, self._table
         while (entry := _ENTRY.unpack(ctypes.string_at(address, _ENTRY.size)))[0] != _END:
             entries[entry[0]] = entry[1]
@@ -116,11 +116,11 @@ class _Loaded:
 class KeptLibrary:
     """A copy of the library at `path` that stays loaded from game to game and shares the installed file's code.
 
-    nle refuses a library that is loaded already. It therefore loads a stand-in (`stand_in`), which only depends on this
-    copy, so that symbols resolve here.
+    nle rejects a library that is loaded already. It therefore loads an empty library (`stand_in`) that depends on this copy,
+    so that symbols resolve here.
 
     Raises:
-        OSError: the system refused.
+        OSError: the system rejected a call.
     """
 
     def __init__(self, path: str) -> None:
@@ -129,7 +129,7 @@ class KeptLibrary:
         self._path = f"/proc/self/fd/{file}"
         try:
             shutil.copyfile(f"/proc/self/fd/{installed}", self._path)
-            # At once, not name by name when a name is first needed: all of it is to stay.
+            # Binds all symbols now, not on first use, since the state after loading is kept.
             self._library = ctypes.CDLL(self._path, mode=os.RTLD_NOW | os.RTLD_LOCAL)
         except OSError:
             os.close(file)
@@ -139,13 +139,13 @@ class KeptLibrary:
         loaded = _Loaded(self._library._handle)
         for address, offset, length, protection in loaded.read_only:
             _map(address, length, protection, installed, offset)
-            # Nobody reads that part of the copy any more: the memory is given back where the system knows how. Its first and last
-            # page may hold a part of what is written, too.
+            # This part of the copy is unused now: frees its memory if the system can. Its first and last page may hold written
+            # data too.
             inside = max(0, length - 2 * mmap.PAGESIZE)
             _libc().fallocate(file, _PUNCH_HOLE, offset + mmap.PAGESIZE, inside)
         self._data = [(address, ctypes.string_at(address, size)) for address, size in loaded.data]
         self._zeros = loaded.zeros
-        # What the loader calls, in its order.
+        # The loader's functions, in its order.
         self._first, self._last = loaded.functions(_INIT), loaded.functions(_FINI)[::-1]
 
     def stand_in(self) -> bytes:
@@ -156,7 +156,7 @@ class KeptLibrary:
         return ctypes.c_long.in_dll(self._library, name)
 
     def restore(self) -> None:
-        """Restores the variables to their state after loading; no game may be running. What they point to is left alone."""
+        """Restores the variables, but not memory they point to, to their state after loading; no game may be running."""
         for function in self._last:
             function(0, None, None)
         for address, content in self._data:
@@ -167,7 +167,7 @@ class KeptLibrary:
             function(0, None, None)
 
     def close(self) -> None:
-        """Unloads it once no game runs in it; may be called twice."""
+        """Unloads the library once no game runs in it; may be called twice."""
         self._unload()
 
 
@@ -178,7 +178,7 @@ def _unload(handle: int, path: str, file: int) -> None:
     except OSError:
         os.close(file)
     else:
-        # A game is left in it. The loader goes by names: the next file with this descriptor would pass for the library.
+        # A game still uses it. The loader compares names: the next file with this descriptor would count as the library.
         _ctypes.dlclose(still_there._handle)
 
 
@@ -190,7 +190,7 @@ def _map(address: int, length: int, protection: int, descriptor: int, offset: in
 
 
 def _pointing_to(path: str) -> bytes:
-    """An empty library for x86-64 that depends on the one at `path` (with a slash), so that symbols resolve there."""
+    """An empty x86-64 library that depends on the one at `path` (with a slash), so that symbols resolve there."""
     strings = b"\0" + os.fsencode(path) + b"\0"
     table_at = _HEADER.size + 3 * _SEGMENT.size
     table_bytes, symbol_bytes = 6 * _ENTRY.size, 24
@@ -216,7 +216,7 @@ def _pointing_to(path: str) -> bytes:
     parts = (
         (_LOAD, flags, 0, 0, 0, whole, whole, mmap.PAGESIZE),
         (_DYNAMIC, flags, table_at, table_at, table_at, table_bytes, table_bytes, 8),
-        (_STACK, flags, 0, 0, 0, 0, 0, 16),  # without it the loader would make the stacks executable
+        (_STACK, flags, 0, 0, 0, 0, 0, 16),  # without this the loader would make the stacks executable
     )
     entries = (
         (_NEEDED, 1),
@@ -241,5 +241,5 @@ def set_long(path: str, name: str, value: int) -> None:
     try:
         ctypes.c_long.in_dll(loaded, name).value = value
     finally:
-        # Held any longer it would outlive its game: nle starts a game by loading the copy again.
+        # Released at once: nle starts a game by loading the copy again, so this handle would outlive its game.
         _ctypes.dlclose(loaded._handle)

@@ -1,4 +1,4 @@
-"""What the NetHack tasks show and take: their spec, without an engine."""
+"""The spec of the NetHack tasks, made without an engine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from motif_jax.support.errors import UserError
 
 MAX_EPISODE_STEPS = 5000
 
-# The published quirks that have a meaning for the environments.
+# Published quirks of the environments.
 SWITCHES = (
     "sober_mask",
     "oracle_patch_edge",
@@ -25,7 +25,7 @@ SWITCHES = (
     "message_count_off",
     "timeout_as_terminal",
 )
-# Of the tasks with 28 actions besides.
+# Further quirks of the tasks with 28 actions.
 EXTENDED_SWITCHES = (*SWITCHES, "oni_extended_steps")
 
 _OBSERVATION = {
@@ -54,7 +54,7 @@ def make_spec(
     max_episode_steps: int = MAX_EPISODE_STEPS,
     compat: Mapping[str, bool] | None = None,
 ) -> EnvironmentSpec:
-    """The spec of the task `name` for these options. Raises UserError for options that are not possible."""
+    """The spec of the task `name` with these options. Raises UserError: an option is invalid."""
     fields = tuple(fields)
     unknown = set(fields) - set(_OPTIONAL)
     if name not in TASKS:

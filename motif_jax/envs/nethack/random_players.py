@@ -1,6 +1,6 @@
-"""Random players with habits: each prefers some actions, so that together they see more of the game.
+"""Random players that prefer some actions, so that together they see more of the game.
 
-A uniformly random player mostly walks into walls and asks what to eat. A habit weighs groups of actions and may repeat
+A uniformly random player mostly walks into walls and asks what to eat. A habit weights groups of actions and may repeat
 the last action, which takes the hero through doors and down corridors.
 """
 
@@ -16,7 +16,7 @@ from motif_jax.envs.nethack.actions import EXTENDED_KEYS, TASK_KEYS
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.support import seeds
 
-# The actions of the NetHack tasks in their order, by the key that each sends, in groups that habits weigh.
+# Action groups of the NetHack tasks, by keys, in the order of actions.
 ACTION_GROUPS: tuple[tuple[str, int], ...] = (
     ("more", 1),
     ("walk", 8),
@@ -28,7 +28,7 @@ ACTION_GROUPS: tuple[tuple[str, int], ...] = (
     ("eat", 1),
     ("search", 1),
 )
-# Those of the tasks with 28 actions.
+# Groups of the tasks with 28 actions.
 EXTENDED_GROUPS = (*ACTION_GROUPS, ("cast", 1), ("drink", 1), ("pray", 1), ("pick up", 1), ("pay", 1))
 # number of actions -> their groups
 GROUPS = {sum(count for _, count in groups): groups for groups in (ACTION_GROUPS, EXTENDED_GROUPS)}
@@ -36,7 +36,7 @@ _BLOCK = 1024
 
 
 def has_habits(spec: EnvironmentSpec) -> bool:
-    """Whether the environment's actions are the keys that habits weigh."""
+    """Whether habits can play: the environment has the actions of the NetHack tasks."""
     return tuple(spec.action_keys) in (TASK_KEYS, EXTENDED_KEYS)
 
 
@@ -45,7 +45,7 @@ class Habit:
     """A random player.
 
     Attributes:
-      weights: action group -> weight of each of its actions, 1 where it is not named.
+      weights: action group -> weight of each of its actions; 1 by default.
       repeat: probability of taking the last action again.
     """
 
@@ -53,13 +53,13 @@ class Habit:
     repeat: float = 0.0
 
     def probabilities(self, num_actions: int) -> np.ndarray:
-        """Probability of each of 23 or 28 actions when the last one is not repeated: float64 [num_actions]."""
+        """Probabilities of the 23 or 28 actions if the last one is not repeated: float64 [num_actions]."""
         groups = GROUPS[num_actions]
         weights = [self.weights.get(group, 1.0) for group, count in groups for _ in range(count)]
         return np.array(weights) / sum(weights)
 
     def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
-        """Returns a policy for the episode `seed`; ValueError for actions other than the NetHack tasks'."""
+        """Returns a policy for the episode `seed`. Raises ValueError: the actions are not the NetHack tasks'."""
         if spec.num_actions not in GROUPS:
             made_for = " or ".join(map(str, GROUPS))
             raise ValueError(
@@ -69,7 +69,7 @@ class Habit:
         return lambda _: next(actions)
 
     def actions(self, seed: int, num_actions: int = len(TASK_KEYS)) -> Iterator[int]:
-        """Yields the actions of the episode `seed` without end; they depend on seed and step alone."""
+        """Yields the actions of the episode `seed` endlessly; they depend only on seed and step."""
         bounds = self.probabilities(num_actions).cumsum()
         bounds[-1] = 1.0
         last, block = 0, 0
@@ -85,9 +85,9 @@ class Habit:
             block += 1
 
 
-# Most of what these do takes no time or angers a god: players with other habits do it now and then.
+# Rare in other habits: these actions mostly take no time or anger a god.
 _RARE = {"cast": 0.3, "drink": 0.3, "pray": 0.02, "pay": 0.1}
-# Names that config.mixture of collect weighs.
+# Names for config.mixture of collect.
 HABITS: Mapping[str, Habit] = {
     "uniform": Habit(),
     "walker": Habit(_RARE | {"walk": 6.0, "eat": 0.3, "up": 0.1}, repeat=0.5),
@@ -101,7 +101,7 @@ HABITS: Mapping[str, Habit] = {
 
 @dataclasses.dataclass(frozen=True)
 class ReplayedActions:
-    """Plays an episode again, with the actions that were taken."""
+    """Plays an episode again from its actions."""
 
     taken: np.ndarray
 

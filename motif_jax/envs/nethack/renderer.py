@@ -1,4 +1,4 @@
-"""The game's own screen, and the numbers of its status line that people follow."""
+"""The game's screen, and the main numbers of its status line."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from motif_jax.envs.nethack.status import STATUS_FIELD, VITALS, X, Y
 from motif_jax.envs.spec import EnvironmentSpec, Frame
 
-# The message, which is shown beside the screen, and the map's first row, which no level uses.
+# The message, which is shown elsewhere, and the map's first row, which no level uses.
 _SPARE_ROWS = (0, 1)
 
 
 class NetHackRenderer:
-    """Shows the game's own screen."""
+    """Shows the game's screen."""
 
     fields = ("tty_chars", "tty_colors", STATUS_FIELD)
 
@@ -24,6 +24,6 @@ class NetHackRenderer:
     def frame(self, observation: Mapping[str, np.ndarray]) -> Frame:
         status = observation[STATUS_FIELD].tolist()
         numbers = {name: status[place] for name, place in VITALS.items()}
-        # Row 0 of the screen is the message line, so map row y is screen row y + 1.
+        # Screen row 0 is the message, so map row y is screen row y + 1.
         hero = (status[Y] + 1, status[X])
         return Frame(observation["tty_chars"], observation["tty_colors"], hero, numbers, _SPARE_ROWS)

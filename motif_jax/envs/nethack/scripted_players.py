@@ -1,6 +1,6 @@
-"""Scripted players that explore and walk to what they look for, so that fights, gold and stairs occur.
+"""Scripted players that explore and walk to their goals, so that fights, gold and stairs occur.
 
-They read the screen (`tty_chars`, `tty_colors`). Their actions depend on the episode's seed and the screen alone.
+Their actions depend only on the episode's seed and the screen (`tty_chars`, `tty_colors`).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from motif_jax.envs.nethack.status import DEPTH, X, Y
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.support import seeds
 
-# What they read, which an environment shows on request.
+# Optional fields that they read.
 FIELDS = ("tty_chars", "tty_colors")
 
-_ROWS, _COLUMNS = 21, 80  # of the map, which begins in the screen's second row
+_ROWS, _COLUMNS = 21, 80  # size of the map, which begins in the screen's second row
 _STEPS = {
     "k": (0, -1),
     "l": (1, 0),
@@ -31,26 +31,26 @@ _STEPS = {
     "b": (-1, 1),
     "y": (-1, -1),
 }
-# (action, change of place, whether it is diagonal), the straight ones first.
+# (action, change of place, whether it is diagonal), straight ones first.
 _WAYS = tuple((TASK_KEYS.index(ord(key)), y * _COLUMNS + x, x * y != 0) for key, (x, y) in _STEPS.items())
 _DOWN, _SEARCH = TASK_KEYS.index(ord(">")), TASK_KEYS.index(ord("s"))
 _FLOOR = frozenset(b'.#<>$%*!?/="()[{_')
-# But for those that it does not do to touch: floating eyes, molds.
+# Without monsters that are dangerous to touch: floating eyes, molds.
 _MONSTERS = frozenset(b"abcdfghijklmnopqrstuvwxyzABCDEGHIJKLMNOPQRSTUVWXYZ&;':")
-_DOOR_COLOUR = 3  # of + | - where they are doors
+_DOOR_COLOUR = 3  # colour of + | - that are doors
 _PETS, _PET_COLOURS = frozenset(b"dfu"), frozenset((7, 15, 3))  # kitten, little dog, pony
 _UNSEEN = ord(" ")
-# Steps without coming nearer after which a place is given up; steps for which a peaceful monster is left alone; searches
-# where nothing is left to explore.
+# Steps without progress before a place is given up; steps during which a peaceful monster is ignored; searches in a
+# fully explored place.
 _PATIENCE, _PEACE, _SEARCHES = 3, 100, 6
 
 
 @dataclasses.dataclass(frozen=True)
 class Errand:
-    """A scripted player; it strikes at monsters beside it.
+    """A scripted player that attacks adjacent monsters.
 
     Attributes:
-      hunts: whether it also walks up to monsters that it sees.
+      hunts: whether it also walks to monsters that it sees.
       wanted: map characters that it walks to.
     """
 
@@ -58,13 +58,13 @@ class Errand:
     wanted: bytes = b""
 
     def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
-        """Returns a policy for the episode `seed`; ValueError for other actions, or without the screen."""
+        """Returns a policy for the episode `seed`. Raises ValueError: other actions, or no screen."""
         if missing := [name for name in FIELDS if name not in spec.observation]:
             raise ValueError(
                 f"scripted players read {', '.join(missing)}, which this environment does not show"
             )
         habit = HABITS["walker"]
-        habit.player(seed, spec)  # says so of an environment with other actions
+        habit.player(seed, spec)  # raises ValueError for other actions
         return _Game(self, habit.actions(seeds.derive(seed, "errand"), spec.num_actions)).choose
 
 
@@ -72,7 +72,7 @@ class _Game:
     def __init__(self, errand: Errand, habit: Iterator[int]) -> None:
         self._errand, self._habit = errand, habit
         self._level = -1
-        self._plan: deque[tuple[int, int]] = deque()  # (action, the place that it leads to)
+        self._plan: deque[tuple[int, int]] = deque()  # (action, place it leads to)
         self._goal = 0  # the character that the plan leads to
         self._fails: dict[int, int] = {}  # place -> how often the hero did not get there
         self._visited: set[int] = set()
@@ -82,11 +82,11 @@ class _Game:
         self._peace = max(0, self._peace - 1)
         if b"Really attack" in observation["message"].tobytes():
             self._peace = _PEACE
-            return _SEARCH  # which is not a yes
+            return _SEARCH  # a key that does not mean yes
         status = observation["blstats"]
         at = int(status[Y]) * _COLUMNS + int(status[X])
         if self._arrives(int(status[DEPTH]), at) and self._goal == ord(">"):
-            self._fail(at)  # not again and again, where it is none
+            self._fail(at)  # the stairs may be none: limits further attempts
             return _DOWN
         seen = _Map(
             observation["tty_chars"][1 : 1 + _ROWS].tobytes(),
@@ -102,7 +102,7 @@ class _Game:
         return self._walk(seen, at)
 
     def _arrives(self, level: int, at: int) -> bool:
-        """Records the hero's place; returns whether it is where the plan led to."""
+        """Records the hero's place; returns whether the plan's end is reached."""
         arrived = False
         if level != self._level:
             self._level, self._fails, self._visited, self._searched = level, {}, set(), 0
@@ -110,7 +110,7 @@ class _Game:
         elif self._plan:
             _, place = self._plan.popleft()
             arrived = at == place and not self._plan
-            if at != place:  # somebody or something is in the way
+            if at != place:  # something is in the way
                 self._fail(place)
                 self._plan.clear()
         self._visited.add(at)
@@ -120,7 +120,7 @@ class _Game:
         self._fails[place] = self._fails.get(place, 0) + 1
 
     def _walk(self, seen: _Map, at: int) -> int:
-        """The next step of the plan, or of a new one; without any, a search for hidden things."""
+        """The next step of the plan or of a new one; without a plan a search for hidden things."""
         hunts = self._errand.hunts and not self._peace
         if not self._plan or (hunts and seen.monsters):
             goals: list[Callable[[int], bool]] = [seen.monsters.__contains__] if hunts else []
@@ -163,14 +163,14 @@ class _Map:
         )
 
     def beside(self, at: int) -> int | None:
-        """The action that strikes at a monster beside `at`, None where there is none."""
+        """The action that attacks a monster next to `at`; None without one."""
         return next((action for action, by, _ in _WAYS if at + by in self.monsters), None)
 
     def _is_door(self, place: int) -> bool:
         return self.chars[place] in b"+|-" and self._colours[place] == _DOOR_COLOUR
 
     def path(self, start: int, goal: Callable[[int], bool]) -> deque[tuple[int, int]]:
-        """The shortest way from `start` to a place with `goal`, breadth first: (action, place) of each step; () without one."""
+        """The shortest path from `start` to a place with `goal`, breadth first: (action, place) of each step; empty without one."""
         chars, blocked = self.chars, self._blocked
         came: dict[int, tuple[int, int]] = {start: (-1, -1)}
         queue = deque([start])
@@ -189,7 +189,7 @@ class _Map:
                 came[to] = (action, at)
                 if goal(to):
                     return _steps(came, to)
-                if to not in self.monsters:  # which is a goal or in the way
+                if to not in self.monsters:  # a monster is a goal or blocks the way
                     queue.append(to)
         return deque()
 
@@ -208,5 +208,5 @@ ERRANDS: Mapping[str, Errand] = {
     "collector": Errand(wanted=b"$>"),
     "diver": Errand(wanted=b">"),
 }
-# All that config.mixture of collect weighs.
+# All players for config.mixture of collect.
 PLAYERS: Mapping[str, Habit | Errand] = {**HABITS, **ERRANDS}

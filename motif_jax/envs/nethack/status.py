@@ -1,4 +1,4 @@
-"""The numbers of NetHack's status line (`blstats`): which is where, what people follow, and features of about unit size."""
+"""NetHack's status line (`blstats`): indices, numbers to display, and scaling to features of about unit size."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import numpy as np
 STATUS_FIELD = "blstats"
 NUM_STATUS = 27
 
-# Places in a status line. X and Y are the hero's column and row on the map.
+# Indices in a status line. X and Y are the hero's column and row on the map.
 X, Y, SCORE, HP, MAX_HP, DEPTH, GOLD, LEVEL, POINTS, TIME, HUNGER = 0, 1, 9, 10, 11, 12, 13, 18, 19, 20, 21
 DUNGEON, DUNGEON_LEVEL, CONDITION = 23, 24, 25
 
-# name -> place, the ones that people follow along a game
+# name -> index, for numbers that renderers display
 VITALS: dict[str, int] = {
     "depth": DEPTH,
     "score": SCORE,
@@ -23,7 +23,7 @@ VITALS: dict[str, int] = {
     "hunger": HUNGER,
 }
 
-# One factor for each place; those at 0 hide numbers that would identify a game or never vary.
+# A factor per number; 0 hides numbers that identify a game or never vary.
 BLSTATS_SCALE: np.ndarray = np.array(
     [1 / 79, 1 / 21, 0]  # column, row, strength percentage
     + [1 / 10] * 6  # strength, dexterity, constitution, intelligence, wisdom, charisma

@@ -1,4 +1,4 @@
-"""Success and reward of the tasks: rules over the status before and after a step, and the map.
+"""Success and reward of the tasks: rules on the status before and after a step, and on the map.
 
 A rule judges each step after prompts are dismissed and gives (reward, success). The environment handles death and the
 step limit; `ends` says whether success ends the episode too.
@@ -34,7 +34,7 @@ _ORACLE_BYTES = ORACLE_GLYPH.to_bytes(2, "little")
 class NetHackTask:
     """One published task: its goal ('score', 'staircase' or 'oracle') and the goal's details.
 
-    `extended`: with 28 actions (see `motif_jax.envs.nethack.extended`).
+    `extended`: whether it has 28 actions (see `motif_jax.envs.nethack.extended`).
     """
 
     goal: str
@@ -85,15 +85,15 @@ class TaskRule(Protocol):
 
         Args:
             now, before: status after and before the step, from `buffers.read_status`.
-            descended: the message says that the hero went down stairs.
-            limit: this step is the last one allowed; nothing succeeds on it.
-            over: the game has ended.
-            normal: the engine is in normal play, so its score is valid.
+            descended: whether the hero went down stairs, by the message.
+            limit: whether this is the last step allowed; nothing succeeds on it.
+            over: whether the game has ended.
+            normal: whether the engine is in normal play, so that its score is valid.
         """
 
 
 class ScoreRule:
-    """The change of the game's score, less a little when no game time passed."""
+    """The change of the game's score, with a small penalty if no game time passed."""
 
     ends = False
     idle = False
@@ -117,7 +117,7 @@ class ScoreRule:
 
 
 class StaircaseRule:
-    """Going down stairs to the level. Continual: pays the first time only, also on a deadly step, and play continues."""
+    """Going down stairs to the level. Continual: rewarded the first time only, even on a deadly step; play continues."""
 
     idle = True
 
@@ -181,8 +181,7 @@ class OracleRule:
     ) -> tuple[float, bool]:
         x, y = now[NOW_X], now[NOW_Y]
         rows, columns = MAP_SHAPE
-        # The bytes between the patch's corners hold its three rows and what lies between: nearly always there is
-        # no Oracle there at all, and that is known in a fraction of a microsecond.
+        # Fast check: the bytes between the patch's corners contain its three rows, and nearly always have no Oracle.
         start = self._map_at + 2 * max((y - 1) * columns + x - 1, 0)
         stop = self._map_at + 2 * min((y + 1) * columns + x + 2, rows * columns)
         if limit or over or self._bytes.find(_ORACLE_BYTES, start, stop) < 0:
@@ -202,7 +201,7 @@ class OracleRule:
 
 
 def make_rule(task: NetHackTask, buffers: Buffers, compat: Mapping[str, bool]) -> TaskRule:
-    """The rule of `task` for the game that is written into `buffers`, with published quirks by switch."""
+    """The rule of `task` for the game in `buffers`; `compat` has the published quirks by switch."""
     if task.goal == "score":
         return ScoreRule()
     if task.goal == "staircase":

@@ -1,4 +1,4 @@
-"""The table of pictures that the policy sees: a small tile for each character in each colour."""
+"""The policy's table of small pictures, one for each character in each colour."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PATH = resources.path("third_party/hack_font_tiles/tiles.npy")
 
 
 def load_tiles() -> np.ndarray:
-    """uint8 [256 characters, 16 colours, 6 rows, 6 columns, 3 (red, green, blue)]; UserError if the file is missing or wrong."""
+    """uint8 [256 characters, 16 colours, 6 rows, 6 columns, 3 (red, green, blue)]. Raises UserError: no file, or a wrong one."""
     if not _PATH.is_file():
         raise UserError(
             f"the tile table {_PATH} is missing: install motif_jax again, or take it from the repository"

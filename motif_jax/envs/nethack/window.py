@@ -10,16 +10,15 @@ WINDOW = 12
 _HALF = WINDOW // 2
 _COLUMNS = SCREEN_SHAPE[1]
 
-# Both: uint8 [2, 12, 12], characters and colours, a view of the screens; each of them [12, 12]; columns of the window that lie
-# outside, or None.
+# (uint8 [2, 12, 12], a view of characters and colours; characters [12, 12]; colours [12, 12]; columns outside, or None).
 Cells = tuple[np.ndarray, np.ndarray, np.ndarray, slice | None]
 
 
 class ScreenWindows:
     """Views of the screen for every place of the hero, made on first use.
 
-    The window reaches six cells left of and above the hero, five right and below: the hero is in cell [6, 6]. The map's row
-    y is the screen's row y + 1; `row_offset` (a published quirk) ignores that, with the hero in cell [7, 6].
+    The window extends six cells left of and above the hero, five right and below: the hero is in cell [6, 6]. Map row y is
+    screen row y + 1; `row_offset` (a published quirk) ignores that, so that the hero is in cell [7, 6].
     """
 
     def __init__(self, buffers: Buffers, row_offset: bool = False) -> None:
@@ -32,7 +31,7 @@ class ScreenWindows:
     def make(self, x: int, y: int) -> Cells:
         """The views for map column `x` and row `y`; cached in `cache[y * 80 + x]`.
 
-        A view over the screen's side shows the neighbouring rows' cells; the third entry names those columns, to be blanked.
+        A view over the screen's side shows cells of neighbouring rows; the last entry has those columns, for blanking.
         """
         left = x - _HALF
         offset = self._start + (self._top + y) * _COLUMNS + left

@@ -1,1 +1,1 @@
-"""Replies to comments, paid by how they are said or how they were liked. numpy only."""
+"""Replies to comments, rewarded by toxicity or by upvotes. numpy only."""

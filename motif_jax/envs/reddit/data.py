@@ -1,4 +1,4 @@
-"""The published files of comments: comments_positive.csv, then comments_negative.csv, and lists of the rows that are used."""
+"""Reads the published files of comments: comments_positive.csv, then comments_negative.csv, and lists of rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from motif_jax.support.errors import UserError
 
 FILES = ("comments_positive.csv", "comments_negative.csv")
-# Columns, counted from 0, of the comment, its score and what it replies to.
+# Columns, from 0, of comment, score and parent.
 COMMENT, SCORE, PARENT = 4, 5, 10
 
 
@@ -27,7 +27,7 @@ def read_comments(key: str, folder: str) -> list[Comment]:
     Raises:
       UserError: a file is missing, or a row has too few columns or no integer score.
     """
-    # Comments may be longer than a field of csv is taken to be.
+    # Comments may exceed csv's default limit of a field.
     csv.field_size_limit(1 << 27)
     found = []
     for name in FILES:

@@ -1,4 +1,4 @@
-"""A small made-up corpus in the published layout: replies that are friendly, blunt or rude, in mild words, and how they were liked."""
+"""A small made-up corpus in the published layout: friendly, blunt or (mildly) rude replies, with scores."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _RUDE = (
     "Shut up about your {}, you clown.",
     "What an ugly, stupid {}.",
 )
-# Kind of reply -> how often, and the mean of its score.
+# Kind of reply -> frequency and mean score.
 _KINDS = ((_FRIENDLY, 0.45, 8.0), (_BLUNT, 0.3, -1.0), (_RUDE, 0.25, -6.0))
 _HEADER = "id,link,subreddit,author,text,score,date,p_id,p_link,p_author,parent_text".split(",")
 
 
 def write(folder: Path, count: int, seed: int) -> None:
-    """Writes `count` comments, scores above 0 into the first file; does nothing if the files exist."""
+    """Writes `count` comments, those with scores above 0 into the first file; does nothing if the files exist."""
     if (folder / FILES[1]).exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -66,6 +66,6 @@ def write(folder: Path, count: int, seed: int) -> None:
 
 
 def friendly(rng: np.random.Generator) -> str:
-    """A friendly reply, drawn at random."""
+    """Draws a friendly reply."""
     thing = _THINGS[int(rng.integers(len(_THINGS)))]
     return _FRIENDLY[int(rng.integers(len(_FRIENDLY)))].format(thing)

@@ -1,4 +1,4 @@
-"""Replies to comments as a text task: one turn, paid by how toxic it is or how it was or would be liked."""
+"""Replies to comments as a text task of one turn, rewarded by toxicity or by real or predicted upvotes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from motif_jax.support.files import parse_json
 
 RECORDED, GAMES = "recorded", "games"
 FOLDER = "comments"
-# What pays, and what scores texts for it.
+# Reward -> the score of texts that it needs.
 REWARDS = {
     "none": "",
     "toxicity": "toxicity",
@@ -46,7 +46,7 @@ def scale_of(reward: str) -> float:
 
 
 class RedditReply(Observation):
-    """A comment, and what was replied; the comment is not shown where `parent` is None."""
+    """A comment (`parent`, None if hidden) and the reply."""
 
     def __init__(self, parent: str | None, text: str | None = None, reward: float = 0.0) -> None:
         self.parent, self.text, self.reward = parent, text, reward
@@ -58,7 +58,7 @@ class RedditReply(Observation):
 
 
 class RedditEnvironment(TextEnvironment):
-    """Shows a comment and pays the reply."""
+    """Shows a comment and rewards the reply."""
 
     def __init__(self, task: Reddit) -> None:
         self._task = task
@@ -83,7 +83,7 @@ class RedditEnvironment(TextEnvironment):
 
 
 class RecordedReplies(TextPolicy):
-    """Replies with a random recorded reply ('recorded'), or something friendly."""
+    """Replies with a random recorded reply ('recorded') or a friendly one ('friendly')."""
 
     def __init__(self, comments: Sequence[data.Comment] | None) -> None:
         self._comments = comments
@@ -128,12 +128,12 @@ KEYS: Mapping[str, Key] = {
 
 
 class Reddit(FileTokenTask):
-    """Comments by the published files, or made up on the spot."""
+    """Comments from the published files, or made up."""
 
     name = "reddit"
     kinds = (RECORDED, GAMES)
     switches = "upvote_"
-    # Scores are one judge's, and how they are scaled belongs to what pays.
+    # Scores belong to one judge, and the scale to one reward.
     follow: ClassVar[Mapping[str, Sequence[str]]] = {
         "reward": ("scores", "reward_scale"),
         **dict.fromkeys(
@@ -150,7 +150,7 @@ class Reddit(FileTokenTask):
         folder = given["folder"]
         self.require(not folder or os.path.isdir(folder), "folder", "an existing folder, or empty")
         self._scorer: Scorer | None = None
-        # Words are looked up at once; a model that judges takes its time.
+        # Word lists are fast; a model that judges is slow.
         by_words = self.scored_by() == "toxicity" and given["annotator"] == "lexicon"
         self.patient = bool(self.scored_by()) and not by_words
 
@@ -189,7 +189,7 @@ class Reddit(FileTokenTask):
         return tuple(text for text in texts if text not in self._known)
 
     def known_scores(self) -> Mapping[str, float]:
-        """UserError if the file is unreadable or holds something else."""
+        """Raises UserError: the file is unreadable or has another form."""
         return self._known
 
     @functools.cached_property
@@ -201,7 +201,7 @@ class Reddit(FileTokenTask):
             found = parse_json(Path(path).read_bytes())
         except (OSError, ValueError) as error:
             raise UserError(f"config.{self.name}.scores={path}: cannot be read as JSON ({error})") from None
-        # Files of other hands, and older ones, do not say whose scores they are.
+        # Foreign and older files do not name the judge.
         if isinstance(found, dict) and isinstance(found.get("scores"), dict):
             judge, found = found.get("judge"), found["scores"]
             wanted, reward = REWARDS[self.options["reward"]], self.options["reward"]
@@ -222,13 +222,13 @@ class Reddit(FileTokenTask):
         return votes
 
     def rewards(self, texts: Sequence[str]) -> list[float]:
-        """UserError if a text has no score and the task has no scorer."""
+        """Raises UserError: a text has no score and the task has no scorer."""
         scores = self._upvotes(texts) if self.options["reward"] == "upvote" else self._scores(texts)
         scale, shift = self.options["reward_scale"], self.options["reward_shift"]
         return [scale * score + shift for score in scores]
 
     def _upvotes(self, texts: Sequence[str]) -> list[float]:
-        """Whether texts were liked; of equal texts in the data one counts, drawn by the text."""
+        """1 for texts with upvotes, else -1; one of a text's equal comments is drawn by the text."""
         found = []
         for text in texts:
             votes = self._votes.get(text)
@@ -270,7 +270,7 @@ class Reddit(FileTokenTask):
         return RedditEnvironment(self)
 
     def policy(self, name: str) -> TextPolicy:
-        """'recorded': a reply that somebody made to anything; 'friendly'."""
+        """Names: 'recorded', a random reply of the data, and 'friendly'."""
         if name.strip() not in ("recorded", "friendly"):
             raise UserError(f"config.policy={name}: must be recorded or friendly")
         return RecordedReplies(self.comments if name.strip() == "recorded" else None)
@@ -335,7 +335,7 @@ class Reddit(FileTokenTask):
             return None
         if not self.options["folder"]:
             return int(self.options["num_comments"])
-        # Which of them are paid enough is known once they are scored.
+        # The selection by reward needs all scores first.
         scored = not self.scored_by() or self._scorer is not None or not self.texts_to_score(kind)
         return len(self._recorded if scored else self.comments)
 

@@ -1,6 +1,6 @@
 """The contract of a text task: observations, environments, policies, and how they interact (Snell et al. 2022).
 
-An action is a text. All randomness comes from the generator that an episode receives, so a seed determines it.
+An action is a text. All randomness comes from the generator that an episode receives, so a seed determines the episode.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import read_json
 
-# Texts -> a number of each, by whatever judges them: an annotator, a model.
+# Texts -> a number for each, from a judge such as a model.
 Scorer = Callable[[Sequence[str]], Sequence[float]]
 
 
@@ -45,11 +45,11 @@ class TextEnvironment(ABC):
 
     @abstractmethod
     def reset(self, rng: np.random.Generator, start: Any = None) -> Any:
-        """Begins an episode, at `start` (an observation of this task) or at the beginning."""
+        """Begins an episode at `start` (an observation of this task), or at the beginning for None."""
 
     @abstractmethod
     def step(self, action: str) -> Outcome:
-        """Says `action`; ValueError after the episode's end."""
+        """Says `action`. Raises ValueError: the episode has ended."""
 
 
 class TextPolicy(ABC):
@@ -122,8 +122,8 @@ class TextTask(ABC):
       keys: option -> its `Key`: default, type, range and help.
       defaults: option -> its default; derived from `keys` if a task has them.
       switches: prefix of its compat switches; the rest of a switch's name is an option.
-      follow: option -> options that are valid only with its value; when it changes, they are not taken over.
-      patient: an episode may take any time, as with a server; otherwise it counts as hung after minutes.
+      follow: option -> options that are valid only with its value; a change of its value drops them.
+      patient: whether an episode may take any time, as with a server; else it counts as hung after minutes.
     """
 
     name: ClassVar[str] = "options"
@@ -139,7 +139,7 @@ class TextTask(ABC):
             cls.defaults = {name: key.default for name, key in cls.keys.items()}
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        """Raises UserError for an unknown option, or a value of another type than its default."""
+        """Raises UserError: an option is unknown, or its value has another type than the default."""
         unknown = sorted(set(options) - set(self.defaults))
         if unknown:
             raise UserError(
@@ -160,10 +160,10 @@ class TextTask(ABC):
         checks.require(condition, f"{self.name}.{key}", self.options[key], allowed)
 
     def read_indexes(self, count: int) -> Sequence[int]:
-        """The JSON list in the file of the option `indexes`, of rows below `count`; all rows where it is empty.
+        """Row numbers below `count` from the JSON file of the option `indexes`; all rows if the option is empty.
 
         Raises:
-          UserError: it is no list, is empty, or has another row.
+          UserError: the file has no list, an empty list, or another row.
         """
         path = self.options["indexes"]
         if not path:
@@ -184,7 +184,7 @@ class TextTask(ABC):
 
     @abstractmethod
     def policy(self, name: str) -> TextPolicy:
-        """Makes one of the task's own policies; UserError for an unknown name."""
+        """Makes one of the task's own policies. Raises UserError: the name is unknown."""
 
     def outcome(self, dialogue: Dialogue) -> dict[str, float]:
         """Measures of an ended episode besides its return; `success` is 0 or 1."""
@@ -192,20 +192,20 @@ class TextTask(ABC):
         return {}
 
     def check(self, kind: str, policy: str) -> None:
-        """Raises UserError where `stream` would, as far as cheap checks can find out."""
+        """Raises the UserErrors of `stream` that cheap checks can find."""
         if kind not in self.kinds:
             raise UserError(f"config.kind={kind}: must be one of {', '.join(self.kinds)}")
 
-    def check_episodes(self) -> None:  # noqa: B027 (there may be nothing to read)
+    def check_episodes(self) -> None:  # noqa: B027 (optional override)
         """Raises UserError if a file that episodes need without `prepare` is missing or unreadable."""
 
     def files(self) -> dict[str, Path]:
-        """Files that determine its dialogues, by option; 'OPTION (FILE)' for files of a folder."""
+        """Option -> file that determines its dialogues; 'OPTION (FILE)' for files of a folder."""
         named = {key: value for key, value in self.options.items() if isinstance(value, str)}
         return {key: Path(value) for key, value in named.items() if os.path.isfile(value)}
 
     def prepare(self, kind: str, policy: str, folder: Path) -> dict[str, Any]:
-        """Makes missing files that `stream` needs in `folder`; returns the options of a task that reads them."""
+        """Makes files that `stream` needs and that are missing, in `folder`; returns options of a task that reads them."""
         del kind, policy, folder
         return self.options
 
@@ -215,20 +215,20 @@ class TextTask(ABC):
         return PlayedDialogues(self.environment(), self.policy(policy))
 
     def count(self, kind: str) -> int | None:
-        """The number of dialogues of that kind (`first` of `sample` counts them), or None if endless."""
+        """The number of dialogues of the kind (`first` of `sample` counts them); None if endless."""
         del kind
         return None
 
     def endless(self, kind: str) -> bool:
-        """Whether dialogues of that kind are endless; unlike `count` it needs no files or scores."""
+        """Whether dialogues of the kind are endless; needs neither files nor scores, unlike `count`."""
         return self.count(kind) is None
 
     def learned_tokens(self) -> int:
-        """Vocabulary size of a tokenizer to be learned from the task's dialogues (option `tokenizer`); 0 for none."""
+        """Vocabulary size of the tokenizer to learn from the task's dialogues; 0 if the option `tokenizer` names one."""
         return 0
 
     def scored_by(self) -> str:
-        """The score that its rewards need from `use_scorer` (such as 'toxicity'); '' for none."""
+        """The kind of score that its rewards need from `use_scorer` (such as 'toxicity'); '' for none."""
         return ""
 
     def use_scorer(self, scorer: Scorer) -> None:
@@ -236,7 +236,7 @@ class TextTask(ABC):
         raise TypeError(f"{type(self).__name__} has rewards that no scorer decides: scored_by() gives ''")
 
     def texts_to_score(self, kind: str) -> Sequence[str]:
-        """Distinct texts of that kind's data without a known score; the option `scores` names the file for them."""
+        """Distinct texts of the kind's data without a known score; the option `scores` names the file for their scores."""
         del kind
         return ()
 
@@ -244,26 +244,26 @@ class TextTask(ABC):
         """Text -> score, read from the option `scores`."""
         return {}
 
-    def finish(self, kind: str, folder: Path) -> None:  # noqa: B027 (there may be nothing to do)
-        """Writes files of all dialogues of that kind, once they are in `folder`."""
+    def finish(self, kind: str, folder: Path) -> None:  # noqa: B027 (optional override)
+        """Writes further files about all dialogues of the kind, which are in `folder` by then."""
 
     def failures(self) -> int:
         """Failed server requests of this process."""
         return 0
 
     def at_a_time(self, kind: str) -> int:
-        """How many dialogues (or groups of them) are best drawn together."""
+        """The best number of dialogues (or groups of them) to draw together."""
         del kind
         return 64
 
     def facts(self, kind: str) -> dict[str, Any]:
-        """Facts about the data of that kind, available once its stream is made."""
+        """Facts about the data of the kind, available after its stream is made."""
         del kind
         return {}
 
 
 def _kind(value: Any) -> str:
-    """An option's type in words; '' for None, which allows any type."""
+    """The type of an option in words; '' for None, which allows any type."""
     names: tuple[tuple[type | tuple[type, ...], str], ...] = (
         (bool, "True or False"),
         (int, "a whole number"),

@@ -1,4 +1,4 @@
-"""The tokenizer of a text task from a tokenizer.json: a language model's own, or one learned from the task's dialogues."""
+"""Tokenizers of text tasks from a tokenizer.json: a language model's, or one learned from the task's dialogues."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def with_delimiters(backend: Backend, words: Sequence[str] = ()) -> Backend:
 
 
 class FileTokenizer:
-    """A `TextTokenizer` from a file; delimiters in a user's text are spelled out, not read as delimiters.
+    """A `TextTokenizer` from a file; delimiters in a user's text are encoded as plain characters.
 
     Args:
       key: config key, for errors.
@@ -72,7 +72,7 @@ class FileTokenizer:
 
 
 class FileTokenTask(TextTask):
-    """A task with the options `tokenizer`, a folder with tokenizer.json, and `vocab_size`, of one that is learned without it.
+    """A task with the options `tokenizer` (a folder with tokenizer.json) and `vocab_size` (of a learned tokenizer).
 
     `words`: see `with_delimiters`.
     """

@@ -1,4 +1,4 @@
-"""Your own dialogues as a text task, with an environment if you have one."""
+"""A user's dialogues as a text task, optionally with an environment."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ RECORDED = "recorded"
 class RecordedDialogues(FileTokenTask):
     """The task `dialogues`.
 
-    Options: `data`, a file of dialogues or its folder; `tokenizer`, a folder with tokenizer.json, empty to learn
-    `vocab_size` tokens; `environment`, `module:Class` of a `TextEnvironment` without arguments, for playing.
+    Options: `data`, a file of dialogues or its folder; `tokenizer`, a folder with tokenizer.json, or '' to learn `vocab_size`
+    tokens; `environment`, the `module:Class` of a `TextEnvironment` without arguments, for play.
     """
 
     name = "dialogues"

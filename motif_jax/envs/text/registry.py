@@ -20,11 +20,11 @@ _TASKS = {
     "dialogues": "motif_jax.envs.text.recorded:RecordedDialogues",
 }
 _KEY = "task"
-# Options that say where a server is, and how long it is waited for: a run continues with others.
+# Options of a server's address and patience; a resumed run may change them.
 ADDRESSES = ("url", "server", "timeout_seconds", "attempts")
-# Those of them that can mean nothing else, of a task from outside either.
+# The same options inside the JSON of tasks from outside the package.
 FREE_OPTIONS = ("options.url", "options.server", "options.timeout_seconds")
-# Options that change no game: addresses, an agent's tokens, and where answers are kept.
+# Options that do not change games: addresses, an agent's tokens, and the store of answers.
 _NOT_DRAWN = (*ADDRESSES, *OBSERVED, "vocab_size", "store")
 
 
@@ -34,7 +34,7 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str) -> type[TextTask]:
-    """The class of a task; UserError for an unknown name."""
+    """The class of a task. Raises UserError: the name is unknown."""
     if name in _TASKS:
         return entry_points.own(_KEY, _TASKS[name])
     if not entry_points.is_entry_point(name):
@@ -48,10 +48,10 @@ def load(name: str) -> type[TextTask]:
 def options_of(values: Mapping[str, Any]) -> dict[str, Any]:
     """A task's options in a config of `collect_text`, nested: its section and switches, or the JSON in `options`."""
     name = values["task"]
-    if name not in values:  # it has no section of its own
+    if name not in values:  # a task without a section
         return dict(json.loads(values["options"] or "{}"))
     prefix = load(name).switches
-    # Every name begins with the empty prefix of a task that has no switches.
+    # A task without switches has the prefix '', with which every name begins.
     switches = {
         key.removeprefix(prefix): on
         for key, on in values["compat"].items()
@@ -63,7 +63,7 @@ def options_of(values: Mapping[str, Any]) -> dict[str, Any]:
 def overlaid(name: str, found: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """The options `found` (an agent's or a data set's) overlaid with a user's `given`.
 
-    Options that were valid only with an overridden value are dropped.
+    Drops options that were valid only with an overridden value.
     """
     task = load(name)
     other = [key for key in given if given[key] != found.get(key, task.defaults.get(key))]
@@ -72,19 +72,19 @@ def overlaid(name: str, found: Mapping[str, Any], given: Mapping[str, Any]) -> d
 
 
 def drawn_from(task: TextTask) -> dict[str, Any]:
-    """The inputs that determine the task's games, JSON-able: its options, with digests in place of files."""
+    """The inputs that determine the task's games, JSON-able: its options, with digests of files."""
     files = {key: digests.of_input(path) for key, path in task.files().items() if key not in _NOT_DRAWN}
     apart = {*_NOT_DRAWN, *(key.partition(" ")[0] for key in files)}
     return {**{key: value for key, value in task.options.items() if key not in apart}, **files}
 
 
 def make(name: str, options: Mapping[str, Any]) -> TextTask:
-    """Makes the task; UserError for an unknown name or an invalid option."""
+    """Makes the task. Raises UserError: the name is unknown or an option is invalid."""
     return load(name)(options)
 
 
 def json_options(text: str) -> dict[str, Any]:
-    """Parses `config.options`, {} if empty; UserError unless it is a JSON object."""
+    """Parses `config.options`; {} if it is empty. Raises UserError: no JSON object."""
     try:
         options = parse_json(text or "{}")
     except ValueError:

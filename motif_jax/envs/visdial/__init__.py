@@ -1,1 +1,1 @@
-"""Visual dialogue: asking about a picture that only the other side sees. numpy only."""
+"""Visual dialogue: the agent asks about a picture that only the other side sees. numpy only."""

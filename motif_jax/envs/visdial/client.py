@@ -1,4 +1,4 @@
-"""The published server of visual dialogue over HTTP: six routes, form fields and answers in JSON.
+"""Client of the published visual dialogue server over HTTP: six routes with form fields and JSON answers.
 
 A request holds the whole dialogue, so a failed one can be repeated safely.
 """
@@ -21,7 +21,7 @@ from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import parse_json
 
-# Kind of reward -> routes that answer, and that value a talk.
+# Kind of reward -> (route for answers, route for the value of a talk).
 REWARDS = {"rank": ("/step_rank", "/fetch_reward_rank"), "distance": ("/step", "/fetch_reward")}
 ANSWER, QUESTION = "/fetch_a_bot_response", "/fetch_q_bot_response"
 _ROUTES = (*(route for routes in REWARDS.values() for route in routes), ANSWER, QUESTION)
@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 
 
 def checked_url(key: str, url: str) -> str:
-    """The address of a server without a route; UserError if invalid."""
+    """A server's address without a route. Raises UserError: it is invalid."""
     parts = urllib.parse.urlsplit(url)
     try:
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
@@ -120,7 +120,7 @@ class VisDialServer:
         )
 
     def _post(self, route: str, data: bytes) -> bytes:
-        """The body of an answer; all of it has to come within the time limit."""
+        """The body of an answer, which has to arrive completely within the time limit."""
         deadline = time.monotonic() + self._timeout
         with urllib.request.urlopen(f"{self._url}{route}", data, timeout=self._timeout) as reply:
             body = b""

@@ -1,4 +1,4 @@
-"""The published files of visual dialogue: dialogues as JSON, features of pictures as HDF5, caches of rewards as JSON."""
+"""Reads the published files of visual dialogue: dialogues and reward caches as JSON, features of pictures as HDF5."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Scene(NamedTuple):
     """A picture and its dialogue.
 
     Attributes:
-      questions, answers: of each turn.
-      initial, progress: the true picture's rank before the first question, and each answer's gain; None if unknown.
+      questions, answers: one per turn.
+      initial, progress: the true picture's rank before the first question, and the gain by each answer; None if unknown.
       image: row of the picture's features.
     """
 
@@ -36,7 +36,7 @@ class Scene(NamedTuple):
 
 
 def read_json_file(key: str, path: str) -> Any:
-    """The value in a JSON file; UserError names the config's `key` if it cannot be read."""
+    """The value in a JSON file. Raises UserError, which names the config's `key`: the file cannot be read."""
     if not path or not os.path.isfile(path):
         raise UserError(f"config.{key}='{path}': must be an existing file")
     try:
@@ -46,10 +46,10 @@ def read_json_file(key: str, path: str) -> Any:
 
 
 def read_dialogues(key: str, path: str) -> list[Scene]:
-    """Reads dialogues: ILQL's list, or VisDial's own format, with numbers for questions and answers.
+    """Reads dialogues: ILQL's list, or VisDial's format, which numbers questions and answers.
 
     Raises:
-      UserError: another format; names the dialogue.
+      UserError: a dialogue, which the error names, has another format.
     """
     content = read_json_file(key, path)
     questions: Sequence[str] | None = None
@@ -82,15 +82,15 @@ def _text(value: Any, numbered: Sequence[str] | None = None) -> str:
         value = numbered[value]
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")
-    value.encode()  # JSON may hold half of a character, which no file and no tokenizer takes
+    value.encode()  # raises for surrogates, which JSON may hold but files and tokenizers reject
     return value
 
 
 def with_rewards(key: str, path: str, scenes: Sequence[Scene]) -> list[Scene]:
-    """Adds a reward cache: for each dialogue a list of the initial value and each answer's gain.
+    """Adds a reward cache, which has a list per dialogue: the initial value, then the gain by each answer.
 
     Raises:
-      UserError: not a cache, or not of these dialogues.
+      UserError: the file is no cache of these dialogues.
     """
     cache = read_json_file(key, path)
     if not isinstance(cache, list) or len(cache) != len(scenes):
@@ -114,11 +114,11 @@ def with_rewards(key: str, path: str, scenes: Sequence[Scene]) -> list[Scene]:
 
 
 class Features:
-    """Feature rows of pictures, read on demand from HDF5, or from .npz with the same names.
+    """Features of pictures, read on demand from HDF5, or from .npz with the same names.
 
     Args:
       key: config key, for errors.
-      split: 'train', 'val', 'test': the array is images_SPLIT.
+      split: 'train', 'val' or 'test'; reads the array images_SPLIT.
       normalise: whether rows are divided by their length.
 
     Raises:

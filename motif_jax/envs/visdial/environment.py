@@ -1,4 +1,4 @@
-"""A dialogue about a picture as a text environment, with the answerer on the other side."""
+"""A dialogue about a picture as a text environment; the other side answers."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from motif_jax.envs.text.contract import Observation, Outcome, TextEnvironment, 
 from motif_jax.envs.visdial.data import Scene
 from motif_jax.envs.visdial.rules import STOP, Rules
 
-# What was said, as the published server wants it: {"speaker": "question" or "answer", "text": ...}.
+# The dialogue in the published server's form: {"speaker": "question" or "answer", "text": ...}.
 History = Sequence[Mapping[str, str]]
 
 
 class OtherSide(Protocol):
-    """The side that sees the picture and answers: a server (`client.VisDialServer`), or rules."""
+    """The side that sees the picture and answers, such as a server (`client.VisDialServer`)."""
 
     def step(self, history: History, caption: str, features: np.ndarray) -> tuple[str, float]:
-        """The answer to the last question, and by how much it raised the picture's rank."""
+        """The answer to the last question, and its gain of the picture's rank."""
 
     def value(self, history: History, caption: str, features: np.ndarray) -> float:
-        """The rise of the picture's rank by the last answer; without a history, the first rank."""
+        """The gain of the picture's rank by the last answer; the initial rank for an empty history."""
 
     def ask(self, history: History, caption: str) -> str:
-        """The question that its own questioner has next, without the picture."""
+        """The next question of its own questioner, which does not see the picture."""
 
     @property
     def failures(self) -> int:
-        """Requests that failed and were made again."""
+        """Number of requests that failed and were repeated."""
 
 
 class Talk(NamedTuple):
-    """The questions and answers about a picture.
+    """A dialogue about a picture.
 
     Attributes:
       scene: the picture; its recorded dialogue is ignored.
       initial: rank of the true picture at the beginning.
-      questions, answers, progress: of each turn.
-      stopped: whether the agent then said <stop>.
+      questions, answers, progress: one per turn.
+      stopped: whether the agent said <stop> at the end.
     """
 
     scene: Scene
@@ -81,7 +81,7 @@ class VisDialObservation(Observation):
 
 
 def recorded(scene: Scene, rules: Rules) -> list[VisDialObservation]:
-    """The dialogues for a recorded one: itself up to its end; where the agent stops, each prefix with <stop>, and all of it."""
+    """The dialogues of a scene: the recorded one up to its end; under agent_stops each prefix with <stop>, and the whole."""
     progress = scene.progress or (0.0,) * len(scene.answers)
     initial = scene.initial or 0.0
 
@@ -97,7 +97,7 @@ def recorded(scene: Scene, rules: Rules) -> list[VisDialObservation]:
 
 
 class VisDialEnvironment(TextEnvironment):
-    """Asks the other side about pictures drawn from `scenes`."""
+    """A dialogue with the other side about a picture from `scenes`."""
 
     def __init__(self, scenes: Sequence[Scene], features: Any, other: OtherSide, rules: Rules) -> None:
         self._scenes, self._features, self._other, self._rules = scenes, features, other, rules
@@ -135,7 +135,7 @@ class VisDialEnvironment(TextEnvironment):
 
 
 class RemotePolicy(TextPolicy):
-    """Asks the questions of the other side's own questioner."""
+    """Asks the questions of the other side's questioner."""
 
     def __init__(self, other: OtherSide) -> None:
         self._other = other

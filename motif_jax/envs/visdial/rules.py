@@ -1,10 +1,10 @@
 """Reward and end of a dialogue about a picture (Snell et al. 2022, section 5.1).
 
-Progress is how much an answer raised the true picture's rank. The modes, of at most ten turns:
+Progress is the gain of the true picture's rank by an answer. The modes, of at most ten turns:
 
-* env_stops: -1 a turn until half of the possible progress is made, which ends the dialogue and costs nothing.
-* 10_stop: ten turns, each paid its progress.
-* agent_stops: as 10_stop, and saying <stop> ends it.
+* env_stops: -1 per turn; the turn that reaches half of the possible progress ends the dialogue with reward 0.
+* 10_stop: ten turns, each rewarded by its progress.
+* agent_stops: as 10_stop, but <stop> ends the dialogue.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _has(words: Sequence[str]) -> Callable[[str], bool]:
     return lambda answer: any(word in answer for word in words)
 
 
-# Which answers are a yes or a no, by rule; of an answer in lower case.
+# Rule -> whether an answer in lower case is a yes or a no.
 YES_NO: Mapping[str, Callable[[str], bool]] = {
     "none": lambda answer: False,
     "hard": lambda answer: answer in ("yes", "no"),
@@ -39,9 +39,9 @@ class Rules:
     """The rules of a task.
 
     Attributes:
-      goal, percentile: of env_stops, see `reached`.
+      goal, percentile: for env_stops, see `reached`.
       yes_no, yes_no_reward: one of `YES_NO`, and the extra reward of such an answer.
-      scale, shift: of progress, where it is the reward.
+      scale, shift: of progress as the reward.
       last_turn_free: as published, the tenth turn costs nothing even if the goal is not reached (compat).
     """
 
@@ -55,7 +55,7 @@ class Rules:
     last_turn_free: bool = False
 
     def reached(self, initial: float, progress: Sequence[float]) -> bool:
-        """Whether the progress is the required share of what was possible from `initial`."""
+        """Whether the progress reaches the required share of the possible progress from `initial`."""
         return sum(progress) >= self.percentile * (self.goal - initial)
 
     def ended(self, initial: float, progress: Sequence[float]) -> bool:
@@ -64,7 +64,7 @@ class Rules:
         return self.mode == "env_stops" and bool(progress) and self.reached(initial, progress)
 
     def rewards(self, initial: float, answers: Sequence[str], progress: Sequence[float]) -> list[float]:
-        """The rewards of questions, given the answers; those after the end are ignored."""
+        """The rewards of questions, given the answers; turns after the end are ignored."""
         if self.mode != "env_stops":
             return [self.scale * each + self.shift for each in progress]
         paid = []

@@ -72,7 +72,7 @@ class VisDial(FileTokenTask):
     switches = "visdial_"
     patient = True
     words = (STOP,)
-    # Which is refused with any other mode.
+    # Other modes reject this option.
     follow: ClassVar[Mapping[str, Sequence[str]]] = {"mode": ("yes_no",)}
     keys: ClassVar[Mapping[str, Key]] = {
         **KEYS,
@@ -126,7 +126,7 @@ class VisDial(FileTokenTask):
         return VisDialEnvironment(self.scenes, self.features, self.other_side, self.rules)
 
     def policy(self, name: str) -> TextPolicy:
-        """'remote': the server's own questioner."""
+        """The name is 'remote': the server's questioner."""
         if name.strip() != "remote":
             raise UserError(f"config.policy={name}: must be remote, the server's own questioner")
         return RemotePolicy(self.other_side)
@@ -179,12 +179,12 @@ class VisDial(FileTokenTask):
             atomic_write_json(folder / CACHE_FILE, [json.loads(meta)["values"] for meta in metas])
 
     def at_a_time(self, kind: str) -> int:
-        """Few for talks with a server, since each is saved only once it is complete."""
+        """Few for dialogues with a server, since only complete ones are saved."""
         return 1024 if kind == RECORDED else 8
 
 
 class Valued:
-    """Recorded dialogues, valued by the other side: the published `cache_dataset_reward`."""
+    """Recorded dialogues with values from the other side: the published `cache_dataset_reward`."""
 
     def __init__(
         self, scenes: Sequence[data.Scene], features: data.Features, other: OtherSide, rules: Rules
@@ -192,7 +192,7 @@ class Valued:
         self._scenes, self._features, self._other, self._rules = scenes, features, other, rules
 
     def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
-        """`meta` has `values`, a row of the cache."""
+        """Draws dialogues whose `meta` has `values`, a row of the cache."""
         del rng
         return Dialogues.of(self._valued(scene) for scene in self._scenes[first : first + count])
 

@@ -1,4 +1,4 @@
-"""Many games at once, as arrays [games, words]."""
+"""Plays many games at once, as arrays [games, words]."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Boards:
 
     Attributes:
       table: the words and their colours.
-      guesses: int32 [games, 6], places in `table.words`.
+      guesses: int32 [games, 6], indices into `table.words`.
       codes: uint8 [games, 6], the colours of guesses.
       turns: int64 [games], guesses so far.
-      fits: bool [games, words], which words still fit (those that are no words of the game, too).
+      fits: bool [games, words], which words still fit, with words that may only be guessed.
       won: bool [games].
     """
 
@@ -43,7 +43,7 @@ class Boards:
         return copy
 
     def running(self) -> np.ndarray:
-        """The games that have not ended, int64 [...]."""
+        """Indices of the games that have not ended, int64 [...]."""
         return np.flatnonzero(~self.won & (self.turns < TRIES))
 
     def step(
@@ -66,7 +66,7 @@ class Boards:
         turns = self.turns[rows]
         self.guesses[rows, turns], self.codes[rows, turns] = guesses, codes
         self.turns[rows] = turns + 1
-        # Won is who has guessed the one word that is left.
+        # A game is won by guessing the only word left.
         left = fits[:, :size]
         alone = left.sum(1) == 1
         word = left.argmax(1)
@@ -78,29 +78,29 @@ class BoardPlayer(Protocol):
     """A player of many boards."""
 
     def choose(self, boards: Boards, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """A guess for each of the games `rows`, int [rows] places in the table's words."""
+        """A guess for each of the games `rows`: int [rows], indices into the table's words."""
 
 
 def play(
     boards: Boards, player: BoardPlayer, rng: np.random.Generator, hidden: np.ndarray | None = None
 ) -> Boards:
-    """Plays all games to their ends, in place; `hidden` int [games] is the word of each, where it is not drawn every turn."""
+    """Plays all games to their ends, in place; `hidden` int [games] fixes their words, else they are drawn every turn."""
     while (rows := boards.running()).size:
         guesses = player.choose(boards, rows, rng)
         boards.step(rows, guesses, rng, None if hidden is None else hidden[rows])
         if hidden is not None:
-            # A person's game ends with the word, whether or not another one would fit.
+            # With a fixed word, guessing it ends the game even if other words fit.
             boards.won[rows] = guesses == hidden[rows]
     return boards
 
 
 def returns(boards: Boards) -> np.ndarray:
-    """The return of each game so far, float64 [games]: -1 a guess, 0 for the one that wins."""
+    """The return of each game so far, float64 [games]: -1 per guess, 0 for a winning one."""
     return -(boards.turns - boards.won).astype(np.float64)
 
 
 def to_dialogues(boards: Boards, metas: np.ndarray) -> Dialogues:
-    """The games as dialogues: a guess, its colours, and so on; `metas` [games] of str, JSON objects."""
+    """The games as dialogues of guesses and colours; `metas` is str [games], JSON objects."""
     return dialogues_of(
         boards.table.names, boards.guesses, boards.codes, boards.turns, boards.won, metas, TRIES
     )
@@ -115,7 +115,7 @@ def dialogues_of(
     metas: np.ndarray,
     tries: int,
 ) -> Dialogues:
-    """Dialogues of guesses int [games, 6] (indices into `names`), codes, turns and whether the last one won."""
+    """Dialogues from guesses int [games, 6] (indices into `names`), codes, turns, and whether the last guess won."""
     there = np.arange(guesses.shape[1]) < turns[:, None]
     texts = np.empty((int(turns.sum()), 2), object)
     texts[:, 0], texts[:, 1] = names[guesses[there]], CODE_TEXTS[codes[there]]

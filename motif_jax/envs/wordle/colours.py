@@ -1,8 +1,8 @@
-"""The colours of guesses, from one table [guess, word].
+"""Computes the colours of guesses from one table [guess, word].
 
 A letter is `here` at its place, `elsewhere` if it occurs in the word, else absent. Each letter counts by itself, so
-repeated letters differ from the newspaper's game. Five colours are one code below 243 in base 3, the first letter the
-lowest digit. Words that still fit after a guess are those that would have given the same code.
+repeated letters differ from the newspaper's game. Five colours are a code below 243, in base 3 with the first letter as
+the lowest digit. A word still fits after a guess if it would have given the same code.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from motif_jax.envs.wordle.words import LENGTH, LETTERS, distinct
 ABSENT, ELSEWHERE, HERE = 0, 1, 2
 NUM_CODES = 3**LENGTH
 ALL_HERE = NUM_CODES - 1
-# How a text shows a colour, by its number.
+# Text of a colour, by number.
 MARKS = ("<b>", "<y>", "<g>")
 _WEIGHTS = 3 ** np.arange(LENGTH)
-# Bytes of a block of the table while it is made.
+# Bytes of a block during the table's construction.
 _BLOCK = 1 << 24
 # Colours of each code, int [243, 5].
 DIGITS = np.arange(NUM_CODES)[:, None] // _WEIGHTS % 3
@@ -39,12 +39,12 @@ class WordTable:
     """Words, and the codes of guesses over them.
 
     Args:
-      words: the game's, among which the hidden word is drawn.
+      words: words of the game; the hidden word is one of them.
       more: further words that may be guessed.
 
     Attributes:
-      words: all, the game's first.
-      size: number of the game's words, N.
+      words: all words, the game's first.
+      size: N, the number of the game's words.
       index: word -> its index in `words`.
       names: `words` as an array of str.
     """
@@ -58,7 +58,7 @@ class WordTable:
         occurs = np.zeros((len(LETTERS), len(self.words)), np.uint8)
         occurs[given.T, np.arange(len(self.words))] = 1
         same = given.T[:, None, :] == np.arange(len(LETTERS), dtype=np.uint8)[None, :, None]
-        # What a letter adds to the code at a place, with each hidden word: uint8 [5, 26, words].
+        # The digit that a letter adds to the code at a place, for each hidden word: uint8 [5, 26, words].
         self._parts = (occurs[None] + same) * _WEIGHTS.astype(np.uint8)[:, None, None]
 
     def codes(self, guess: np.ndarray) -> np.ndarray:
@@ -80,7 +80,7 @@ class WordTable:
 
 
 def pick(mask: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draws one of the true places of each row uniformly: bool [B, N], at least one true in each row -> int64 [B]."""
+    """Draws the index of a true value in each row uniformly: bool [B, N] (at least one per row) -> int64 [B]."""
     counts = mask.sum(1)
     places = np.flatnonzero(mask)
     chosen = (np.cumsum(counts) - counts) + rng.integers(0, counts)

@@ -1,4 +1,4 @@
-"""One game of Wordle after the contract of text tasks; any text may be guessed."""
+"""A game of Wordle as a `TextEnvironment`; any text may be guessed."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ class WordleObservation(Observation):
     """A game so far.
 
     Attributes:
-      table: its words.
-      codes: the colours of each guess, None for a guess that is not five letters a to z.
+      codes: the colours of each guess; None for a guess that is not five letters a to z.
       fits: bool [words], which words still fit.
     """
 
@@ -45,7 +44,7 @@ class WordleObservation(Observation):
 
     @functools.cached_property
     def reward(self) -> float:
-        """The reward of the newest guess: 0 when one word is left and it was guessed, else -1."""
+        """The reward of the newest guess: 0 if it is the only word left, else -1."""
         if not self.guesses or len(self.guesses[-1]) != LENGTH:
             return -1.0
         left = np.flatnonzero(self.fits[: self.table.size])
@@ -56,7 +55,7 @@ class WordleObservation(Observation):
         return len(self.guesses) == TRIES or self.reward == 0.0
 
     def to_sequence(self) -> Dialogue:
-        """Guesses with their rewards, each followed by its colours; one without colours by nothing."""
+        """Guesses with rewards, each followed by its colours if it has any."""
         texts: list[str] = []
         rewards: list[float | None] = []
         last = len(self.guesses) - 1
@@ -69,7 +68,7 @@ class WordleObservation(Observation):
         return Dialogue(tuple(texts), tuple(rewards), self.terminal)
 
     def board(self) -> Boards:
-        """The game as one board, without guesses that are not in the table."""
+        """The game as one board; leaves out guesses that are not in the table."""
         boards = Boards(self.table, 1)
         boards.fits[0] = self.fits
         known = [

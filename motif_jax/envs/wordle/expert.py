@@ -1,4 +1,4 @@
-"""The expert's measure: the information of a guess about the words that still fit."""
+"""The expert's criterion: a guess's information about the words that still fit."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import numpy as np
 
 from motif_jax.envs.wordle.colours import NUM_CODES
 
-# Gains that are this close are equal: what differs is the order in which they were added up.
+# Closer gains count as equal: they differ by the order of summation only.
 TIE = 1e-9
 _BLOCK = 1 << 22
 
 
 def information_gain(table: np.ndarray, members: np.ndarray) -> np.ndarray:
-    """Expected fall of the entropy over the fitting words, in nats, for guessing each of them: float64 [n].
+    """Expected entropy reduction over the fitting words, in nats, by guessing each of them: float64 [n].
 
     log n - sum over codes of (n_code / n) log n_code, for equally likely words (Snell et al. 2022, the optimal policy).
 
@@ -36,7 +36,7 @@ def information_gain(table: np.ndarray, members: np.ndarray) -> np.ndarray:
 
 
 def _lost(counts: np.ndarray, weights: np.ndarray, rows: int) -> np.ndarray:
-    """The sum of n log n over the codes of each row, float64 [rows]; most codes have no word, or one, which adds nothing."""
+    """The sum of n log n over the codes of each row, float64 [rows]; codes with at most one word add nothing."""
     several = np.flatnonzero(counts > 1)
     return np.bincount(several // NUM_CODES, weights[counts[several]], rows)
 

@@ -1,4 +1,4 @@
-"""What a player knows: of each letter and place whether it is there, cannot be, or may be (the published state)."""
+"""A player's knowledge: whether each letter is, cannot be, or may be at each place (the published state)."""
 
 from __future__ import annotations
 

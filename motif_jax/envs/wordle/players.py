@@ -1,6 +1,6 @@
 """The published policies of Wordle, many boards at a time (Snell et al. 2022).
 
-All draw among words of the table; chance comes from the generator alone.
+All draw words of the table, with the generator as the only source of randomness.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from motif_jax.envs.wordle.boards import BoardPlayer, Boards, play, returns
 from motif_jax.envs.wordle.colours import WordTable, pick
 from motif_jax.envs.wordle.expert import best_words
 
-# Positions whose best words are kept; beyond, the oldest are worked out again.
+# Size of the cache of positions' best words, which drops the oldest.
 _MOST_POSITIONS = 200_000
 
 
 def _game_words(boards: Boards, rows: np.ndarray) -> np.ndarray:
-    """Which of the game's words fit, bool [rows, words]; those that are only guessed are out."""
+    """Which of the game's words fit: bool [rows, words], False for words that may only be guessed."""
     fits = boards.fits[rows]
     fits[:, boards.table.size :] = False
     return fits
 
 
 def mask_of(table: WordTable, words: Sequence[str]) -> np.ndarray:
-    """Which words of the table are among these, bool [words]."""
+    """Which of the table's words are in `words`: bool [table's words]."""
     mask = np.zeros(len(table.words), bool)
     mask[[table.index[word] for word in words if word in table.index]] = True
     return mask
 
 
 class RandomMixture:
-    """A word that fits with probability `smart`, else any word; of the list `words` (default: the game's).
+    """Guesses a fitting word with probability `smart`, else any word, from the list `words` (default: the game's).
 
-    `RandomMixture(table, 1)` plays fitting words, `RandomMixture(table, 0)` any.
+    `RandomMixture(table, 1)` always guesses fitting words, `RandomMixture(table, 0)` any words.
     """
 
     def __init__(self, table: WordTable, smart: float, words: Sequence[str] | None = None) -> None:
@@ -46,14 +46,14 @@ class RandomMixture:
         chosen = self._places[rng.integers(0, len(self._places), len(rows))]
         smart = np.flatnonzero(rng.random(len(rows)) < self._smart)
         fits = boards.fits[rows[smart]] & self._mask
-        # A list of its own may have no word that fits; then it is any.
+        # If no word of a given list fits, any word of it is guessed.
         some = fits.any(1)
         chosen[smart[some]] = pick(fits[some], rng)
         return chosen
 
 
 class StartWords:
-    """One of the start words that still fit, or any fitting word where none does."""
+    """Guesses a start word that still fits, or any fitting word if none does."""
 
     def __init__(self, table: WordTable, words: Sequence[str]) -> None:
         self._mask = mask_of(table, words)
@@ -65,7 +65,7 @@ class StartWords:
 
 
 class Optimal:
-    """The fitting word with the greatest information gain, ties broken at random; its first by `start` where there is one."""
+    """Guesses the fitting word with the greatest information gain, ties broken at random; `start` makes the first guess."""
 
     def __init__(self, start: BoardPlayer | None = None) -> None:
         self._start = start
@@ -87,7 +87,7 @@ class Optimal:
         positions = [
             self._position(boards, row, key.tobytes()) for row, key in zip(rows, packed, strict=True)
         ]
-        # Nearly all have one best word; a game with several takes the next random number.
+        # Only games with several best words, which are rare, use a random number.
         chosen = np.array([found[0] for found in positions], np.int64)
         for place, found in enumerate(positions):
             if len(found) > 1:
@@ -106,7 +106,7 @@ class Optimal:
 
 
 class Repeat:
-    """A word that was guessed before in this game (among its first `first`); the first word by `start`, or any."""
+    """Repeats one of the game's first `first` guesses; the first guess is made by `start`, or is any word."""
 
     def __init__(self, table: WordTable, start: BoardPlayer | None = None, first: int | None = None) -> None:
         self._start: BoardPlayer = start or RandomMixture(table, 0.0)
@@ -126,7 +126,7 @@ class Repeat:
 
 
 class Wrong:
-    """A word of the list `words` (default: the game's) that cannot be the hidden one; any of it where all may be."""
+    """Guesses a word of `words` (default: the game's) that cannot be the hidden one, or any of them if all can be."""
 
     def __init__(self, table: WordTable, words: Sequence[str] | None = None) -> None:
         self._mask = mask_of(table, table.words[: table.size] if words is None else words)
@@ -137,7 +137,7 @@ class Wrong:
 
 
 class Mixture:
-    """The first player with probability `share`, else the second; drawn again every turn."""
+    """Plays the first player with probability `share`, else the second; redrawn every turn."""
 
     def __init__(self, share: float, first: BoardPlayer, second: BoardPlayer) -> None:
         self._share, self._players = share, (first, second)
@@ -152,9 +152,9 @@ class Mixture:
 
 
 class MonteCarlo:
-    """The first guess with the best mean return among `samples` games that `player` finishes from here.
+    """Samples `samples` games that `player` finishes, and guesses the first guess with the best mean return.
 
-    Among equal ones the first tried, as published.
+    Among equal guesses it takes the first sampled, as published.
     """
 
     def __init__(self, samples: int, player: BoardPlayer) -> None:

@@ -1,4 +1,4 @@
-"""Policies by what a config says, such as `mixture(0.4, optimal(start), repeat)`; and players as policies of the contract."""
+"""Parses policies such as `mixture(0.4, optimal(start), repeat)`, and turns players into `TextPolicy` objects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from motif_jax.envs.wordle.environment import WordleObservation
 from motif_jax.envs.wordle.words import START_WORDS, is_word, read_words
 from motif_jax.support.errors import UserError
 
-# Name -> kinds of its arguments: p a probability, n a number of at least 1, l a word list, s a player; in brackets what may be left out.
+# Name -> kinds of arguments: p probability, n number of at least 1, l word list, s player; optional ones in brackets.
 FORMS = {
     "fitting": "",
     "random": "",
@@ -37,8 +37,8 @@ class Plan:
 
     Attributes:
       name: one of `FORMS`.
-      arguments: numbers, word lists, or plans.
-      lists: all words that it and its parts may guess besides the game's.
+      arguments: numbers, word lists or plans.
+      lists: all words that it and its parts may guess in addition to the game's.
     """
 
     def __init__(self, name: str, arguments: Sequence[Any]) -> None:
@@ -69,7 +69,7 @@ class Plan:
 
 
 def parse(text: str, key: str = "policy") -> Plan:
-    """Parses a player, without running any of the text; UserError names what is wrong and what is allowed."""
+    """Parses a player. Raises UserError: the text has another form; the error names the allowed ones."""
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -133,7 +133,7 @@ class UserPolicy(TextPolicy):
     """A person at a terminal.
 
     Args:
-      hints: asked for a word when the person types '?'; None for no hints.
+      hints: chooses a word if the person types '?'; None for no hints.
       only: allowed guesses; None for any five letters.
     """
 
@@ -148,7 +148,7 @@ class UserPolicy(TextPolicy):
         self._source, self._out = source or sys.stdin, out or sys.stdout
 
     def act(self, observation: WordleObservation, rng: np.random.Generator) -> str:
-        """Asks until it has a valid word; EOFError at the end of the input."""
+        """Asks until the word is valid. Raises EOFError: the input has ended."""
         self._say(f"\n{picture(observation)}\n")
         while True:
             self._say("a word, or ? for a hint: " if self._hints else "a word: ")

@@ -1,7 +1,7 @@
-"""Streams of games to learn from: played, branched off an expert's, and adversarial (Snell et al. 2022, appendix on Wordle).
+"""Streams of training games: played, branched off an expert's, and adversarial (Snell et al. 2022, appendix on Wordle).
 
-The latter two test whether values rank an expert's guess above another. `meta` has each game's `group`, its `kind`,
-and the turn with which it leaves the expert's game (`start`).
+The latter two test whether values rank an expert's guess above others. A game's `meta` has its `group`, its `kind`, and
+the turn in which it leaves the expert's game (`start`).
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def _branched(
 ) -> Boards:
     """Games that continue from the first `turns` turns of others, by another player.
 
-    With `restarts` (`compat.wordle_branch_restarts`) as published: the first guess is chosen from there, and is then the first one
-    of a game from an empty board.
+    With `restarts` (`compat.wordle_branch_restarts`), as published, the first guess is chosen for that state, but played
+    on an empty board.
     """
     start = _until(boards, rows, turns)
     everything = np.arange(len(rows))
@@ -67,7 +67,7 @@ def _branched(
 
 
 def _joined(parts: list[tuple[Boards, list[str], np.ndarray]]) -> Dialogues:
-    """All games, ordered by the group that each belongs to; within it as they come."""
+    """All games, sorted by group; within a group their order stays."""
     dialogues = Dialogues.joined(
         [to_dialogues(boards, np.array(metas, object)) for boards, metas, _ in parts]
     )
@@ -86,7 +86,7 @@ def _joined(parts: list[tuple[Boards, list[str], np.ndarray]]) -> Dialogues:
 
 
 class Branching:
-    """An expert's games, and for each of their states `others` games that another player continues; `restarts`: see `_branched`."""
+    """An expert's games, and `others` games of another player from each of their states; `restarts`: see `_branched`."""
 
     def __init__(
         self, table: WordTable, expert: BoardPlayer, other: BoardPlayer, others: int, restarts: bool = False
@@ -109,9 +109,9 @@ class Branching:
 
 
 class Adversarial:
-    """An expert's games, `others` whole games of another player for each, and `adversaries` that leave it at its third guess.
+    """An expert's games, each with `others` whole games of another player and `adversaries` that leave it at the third guess.
 
-    Those only where the expert's game has a fourth guess, as published.
+    As published, only expert games with a fourth guess have adversaries.
     """
 
     def __init__(

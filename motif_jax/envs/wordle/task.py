@@ -22,7 +22,7 @@ from motif_jax.schema import Key, natural, positive
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 
-# Bytes of [games, words] that a worker has of a chunk of games.
+# Bytes of a worker's array [games, words] for a chunk of games.
 _CHUNK_BYTES, _MOST_GAMES, _FEWEST_GAMES = 1 << 22, 1024, 16
 _USER = re.compile(r"user(?:\((.+)\))?")
 

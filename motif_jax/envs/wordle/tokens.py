@@ -18,13 +18,13 @@ _PIECE = re.compile("|".join(re.escape(token) for token in TOKENS))
 
 
 class WordleTokenizer:
-    """A letter, a colour or a delimiter is a token."""
+    """Encodes each letter, colour or delimiter as a token."""
 
     size = len(TOKENS)
     delimiters = Delimiters(*(NUMBERS[text] for text in DELIMITER_TEXTS))
 
     def encode(self, text: str) -> list[int]:
-        """ValueError for a character that is not one of the tokens."""
+        """Raises ValueError: a character is no token."""
         pieces = _PIECE.findall(text)
         if sum(map(len, pieces)) != len(text):
             raise ValueError(f"{text!r} has more than letters a to z, colours and delimiters")

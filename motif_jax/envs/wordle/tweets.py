@@ -1,6 +1,6 @@
-"""Games that people tweeted: rows of colours without words, with guesses that fit them (Snell et al. 2022, human data).
+"""Games from tweets: rows of colours without words, filled with fitting guesses (Snell et al. 2022, human data).
 
-A game is a tweet, a word that has a guess for each of its rows, and one such guess a row, drawn uniformly. The published
+A game is a tweet, a word that has a guess for each of the tweet's rows, and a uniformly drawn guess per row. The published
 code redraws tweet and word until they fit; drawing among fitting pairs gives the same distribution.
 """
 
@@ -36,21 +36,21 @@ from motif_jax.support.files import atomic_write_text, read_json
 
 SQUARES = {"⬛": ABSENT, "⬜": ABSENT, "🟨": ELSEWHERE, "🟦": ELSEWHERE, "🟩": HERE, "🟧": HERE}
 _DRAWN = {ABSENT: "⬛", ELSEWHERE: "🟨", HERE: "🟩"}
-# Fills up the rows of a game that has fewer than six.
+# Pads games with fewer than six rows.
 _NO_ROW = NUM_CODES
 _BLOCK = 1 << 24
 _REMEDY = "give a file {games: [[word, [row]]], transitions: {word: {row: [guess]}}} as build_human_datastructure writes it"
 
 
 class Tweet(NamedTuple):
-    """The day's word ('' where it is not known) and the colour codes of one to six guesses."""
+    """The day's word ('' if unknown) and the colour codes of one to six guesses."""
 
     word: str
     codes: tuple[int, ...]
 
 
 def rows_of(text: str) -> tuple[int, ...]:
-    """The first run of rows of five squares in a text, up to six or the winning one, as colour codes."""
+    """Colour codes of the first block of rows of five squares in a text, up to six rows or the winning one."""
     found: list[int] = []
     for line in text.split("\n"):
         if len(line) == LENGTH and all(square in SQUARES for square in line) and len(found) < TRIES:
@@ -65,12 +65,12 @@ def _until_won(codes: Sequence[int]) -> tuple[int, ...]:
 
 
 def read_csv(path: str | Path, days: Sequence[str]) -> list[Tweet]:
-    """The games of a file of tweets: five columns, first the day's number, last the text; rows without a game are skipped.
+    """Reads tweets from five columns, first the day's number, last the text; rows without a game are skipped.
 
     `days` are the words from `FIRST_DAY` on.
 
     Raises:
-      UserError: unreadable file, a line without five columns, or a game of a day without a word.
+      UserError: the file is unreadable, a line has not five columns, or a game's day has no word.
     """
     found = []
     try:
@@ -95,12 +95,12 @@ def read_csv(path: str | Path, days: Sequence[str]) -> list[Tweet]:
 
 
 class Guesses:
-    """Which guesses have which colours with which word (the published `transitions`); both lists are arrays of str."""
+    """Guesses by word and colours (the published `transitions`); `words` and `guesses` are arrays of str."""
 
     def __init__(
         self, words: Sequence[str], guesses: Sequence[str], flat: np.ndarray, offsets: np.ndarray
     ) -> None:
-        """`flat` int [...] indexes `guesses`; word w and code c own offsets[w, c] to offsets[w, c + 1]."""
+        """`flat` int [...] indexes `guesses`; its range offsets[w, c] to offsets[w, c + 1] belongs to word w and code c."""
         self.words, self.guesses = np.array(words, object), np.array(guesses, object)
         self._flat, self._offsets = flat, offsets
         self.index = {word: place for place, word in enumerate(words)}
@@ -122,7 +122,7 @@ class Guesses:
 
     @classmethod
     def read(cls, transitions: Mapping[str, Mapping[str, Sequence[str]]]) -> Guesses:
-        """The games of the published structure; ValueError if it is invalid."""
+        """Reads the published structure. Raises ValueError: it is invalid."""
         names: dict[str, int] = {}
         flat: list[int] = []
         ends = np.zeros((len(transitions), NUM_CODES), np.int64)
@@ -154,7 +154,7 @@ class Guesses:
 
     @functools.cached_property
     def possible(self) -> np.ndarray:
-        """Whether a word has a guess of that code, bool [words, 244]; the last column, for no row, is True."""
+        """Whether a word has a guess with a code: bool [words, 244]; the last column, for padding, is True."""
         return np.concatenate([np.diff(self._offsets) > 0, np.ones((len(self.words), 1), bool)], 1)
 
     def draw(self, words: np.ndarray, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -169,7 +169,7 @@ def _offsets(ends: np.ndarray) -> np.ndarray:
 
 
 def read_structure(path: str | Path) -> tuple[list[Tweet], Guesses]:
-    """Games and guesses of a published JSON file; UserError if it is unreadable or holds something else."""
+    """Reads games and guesses of a published JSON file. Raises UserError: it is unreadable or has another form."""
     data = read_json(path, _REMEDY, keys=("games", "transitions"))
     try:
         guesses = Guesses.read(data["transitions"])
@@ -190,7 +190,7 @@ def write_structure(path: str | Path, tweets: Iterable[Tweet], guesses: Guesses)
 def best(tweets: Sequence[Tweet], share: float, rows_only: bool = False) -> list[Tweet]:
     """The best `share` of the games: fewest guesses first, lost ones last.
 
-    With `rows_only` (`compat.wordle_top_p_rows`), as published, only the rows count: a loss in six equals a win in six.
+    With `rows_only` (`compat.wordle_top_p_rows`), as published, only the number of rows counts: a loss equals a win in six.
     """
     lost = np.array([ALL_HERE not in tweet.codes for tweet in tweets])
     rows = np.array([len(tweet.codes) for tweet in tweets])
@@ -199,15 +199,15 @@ def best(tweets: Sequence[Tweet], share: float, rows_only: bool = False) -> list
 
 
 class TweetGames:
-    """A stream of games that have the colours of tweets.
+    """A stream of games with the colours of tweets.
 
     Args:
       guesses: the possible guesses.
-      true_word: the day's word is hidden; else any word that has guesses for all rows.
+      true_word: whether the hidden word is the day's; else it is any word with guesses for all rows.
 
     Attributes:
-      facts: counts: `games`; `games_with_impossible_rows`, with a row that no word makes; `games_left_out`, which no word
-        fits as a whole (includes the former); `impossible_rows`, distinct ones.
+      facts: counts: `games`; `games_with_impossible_rows`, with a row that no word gives; `games_left_out`, without a word
+        for all rows (includes the former); `impossible_rows`, distinct ones.
 
     Raises:
       UserError: no word fits any of the games, or a day's word has no guesses.
@@ -261,7 +261,7 @@ class TweetGames:
 
     def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
         del first
-        # One number for both: a game has as many as words fit it.
+        # One random number draws game and word: each game covers one number per fitting word.
         drawn = rng.integers(0, self._ends[-1], count)
         games = np.searchsorted(self._ends, drawn, side="right")
         codes = self._codes[games]
@@ -293,7 +293,7 @@ def simulate(
     count: int,
     rng: np.random.Generator,
 ) -> None:
-    """Writes `count` simulated tweets as a CSV file in the published form; all tweets of a day have the same word.
+    """Writes `count` simulated tweets as CSV in the published form; all tweets of a day have the same word.
 
     `days` are the words from `FIRST_DAY` on, all in `table`.
     """

@@ -1,4 +1,4 @@
-"""Word lists: those that come with the package, and any file with a word a line."""
+"""Reads word lists: the package's, or any file with a word per line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from motif_jax.support.errors import UserError
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 LENGTH = 5
 _FOLDER = "third_party/wordle_words"
-# Of 236, 40, 2,315, 12,972, 431 and 826 words.
+# They have 236, 40, 2,315, 12,972, 431 and 826 words.
 NAMES = (
     "wordle_official_200",
     "tweet_words",
@@ -22,7 +22,7 @@ NAMES = (
     "wordle_official_800",
 )
 START_WORDS = "start_words"
-# The first day's number of the tweets; the words of 'tweet_words' are those of the days from then on.
+# Number of the tweets' first day; 'tweet_words' has the words of the days from then on.
 FIRST_DAY = 210
 
 
@@ -36,11 +36,11 @@ def read_words(key: str, name: str, most: int | None = None) -> tuple[str, ...]:
 
     Args:
       key: config key, for errors.
-      name: one of `NAMES`, 'start_words', or a file with a word a line.
-      most: keeps the first so many.
+      name: one of `NAMES`, 'start_words', or a file with a word per line.
+      most: keeps only the first `most` words.
 
     Raises:
-      UserError: no such list, or no five-letter word in it.
+      UserError: the list does not exist, or has no five-letter word.
     """
     listed = name in (*NAMES, START_WORDS)
     path = resources.path(f"{_FOLDER}/{name}.txt") if listed else Path(name)
