@@ -36,12 +36,12 @@ _FILES_EACH, _OTHER_FILES = 6, 256
 class ActorPool(Rollouts):
     """Plays each group of `config` in a process; all share the slots.
 
-    A process gets commands through a pipe of its own and writes records to one that all share. One that dies is replaced: its
-    group's unfinished slot is dropped and the group's environments start new episodes; the other groups continue. The two groups
-    of a worker are on one core: one plays while the other waits for its actions.
+    Each process has its own pipe for commands; all write records to a shared one. A process that dies is replaced: its group
+    drops its unfinished slot and starts again, while the other groups continue. The two groups of a worker share a core: one
+    plays while the other waits for its actions.
 
-    A process hangs if the pipe of records has been read empty and its answer is still missing after `timeout_seconds`, by a clock
-    that stands still while this process does (Ctrl-Z, a debugger, a frozen container).
+    A process counts as hanging if the pipe of records is empty and its answer is missing for `timeout_seconds`, by a clock that
+    stops while this process is paused (Ctrl-Z, a debugger, a frozen container).
     """
 
     def __init__(

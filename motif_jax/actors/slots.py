@@ -57,7 +57,7 @@ class SlotLayout:
       rollout: T, steps of a slot; it has T + 1 rows.
       envs: environments of a group.
       observation: names of the observation fields.
-      arrays: where the arrays lie.
+      arrays: name -> position.
       size: bytes of the block.
     """
 

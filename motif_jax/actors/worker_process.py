@@ -112,7 +112,7 @@ def _serve(make: Callable[[Any], ProcessWork], connection: Connection, setup: Ma
     parent = multiprocessing.parent_process()
     assert parent is not None
     end_with_parent(parent.sentinel)  # a pipe that the parent holds open and never writes to
-    # Until the parent closes the pipe or dies.
+    # These errors mean that the parent has closed the pipe or died.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         try:
             with contextlib.closing(make(setup)) as server:

@@ -51,7 +51,7 @@ class AppoTrainState(NamedTuple):
 
 
 class Output(NamedTuple):
-    """What a rollout looks like to the current parameters, arrays [T, B] or [T, B, A].
+    """The current network's output on a rollout, and its targets; arrays [T, B] or [T, B, A].
 
     Attributes:
       logits: of the policy, with gradient.

@@ -64,6 +64,6 @@ def candidate_scores(
 
 def _scaled(log_probability: Array) -> Array:
     best = jnp.max(log_probability, axis=-1, keepdims=True)
-    # In logarithms, so that the gradient lives where the probabilities themselves would vanish.
+    # Computed in logarithms, so that there is a gradient where the probabilities would be rounded to 0.
     scaled = jnp.exp(log_probability - best)
     return jnp.where(best < _LEAST_LOG_PROBABILITY, 1.0, scaled)

@@ -26,7 +26,7 @@ class TrajectoryBatch(NamedTuple):
       last: bool [T+1, B], the row holds the final observation of an episode.
       action: int32 [T, B].
       behaviour_log_prob: float32 [T, B], of `action` under the policy that chose it, in nats.
-      behaviour_value: float32 [T, B], the value that this policy's network gave (with PopArt in units of reward).
+      behaviour_value: float32 [T, B], V of this policy's network (with PopArt in units of reward).
       parameter_version: int32 [T, B], number of updates in the acting parameters; -1 is padding.
       reward: float32 [T, B], task reward of the action, before scale and clip.
       intrinsic_reward: float32 [T, B], normalised and thresholded, before count discount and coefficient.

@@ -85,7 +85,7 @@ def position_bias(given: np.ndarray, reverse: np.ndarray) -> dict[str, float]:
     """How much verdicts follow the order of presentation.
 
     Args:
-      given: labels int [pairs] of the pairs as they stand.
+      given: labels int [pairs] of the pairs in their order.
       reverse: labels int [pairs] of the reversed pairs, as answered (FIRST is the caption shown first).
 
     Returns:

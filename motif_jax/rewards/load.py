@@ -25,7 +25,7 @@ _ALLOWED = "a message is bytes, str or an array of integers from 0 to 255; sever
 
 # Suffix of the file that export_reward writes.
 FILE_SUFFIX = ".safetensors"
-# Texts in the table; beyond that it starts anew. A game of NetHack shows a few thousand.
+# Most texts in the table, which is then emptied. A game of NetHack shows a few thousand.
 TABLE_CAPACITY = 1 << 18
 
 
@@ -133,7 +133,8 @@ def load(folder: str | Path, step: int | None = None) -> RewardFunction:
     """Loads a reward as a function of messages.
 
     Args:
-      folder: run folder of train_reward, or of an agent that learned its reward while it played; or the .safetensors file that export_reward writes; or hf://OWNER/NAME.
+      folder: run folder of train_reward, or of an agent that learned its reward while it played; or the .safetensors
+        file that export_reward writes; or hf://OWNER/NAME.
       step: which evaluation of the run; None for the newest, or the best of a run that stops early. A file has
         only its own.
 

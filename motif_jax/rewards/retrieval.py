@@ -11,7 +11,7 @@ from motif_jax.rewards.online import OnlineReward
 class RetrievalReward(OnlineReward):
     """A table of labels: 1 for a text with label yes, 0 for any other.
 
-    With `config.value` 'probability' it is the probability of yes, where the annotator gave one.
+    With `config.value` 'probability' it is the probability of yes, where the annotator has one.
     """
 
     form = SINGLE

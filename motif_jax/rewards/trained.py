@@ -159,7 +159,7 @@ def in_chunks(
     Args:
       program_of: the program (params, messages uint8 [CHUNK, 256]) -> [members, CHUNK] for messages whose bytes from a length
         on are zero (None: 256).
-      params: the programs run where they lie, or else on the CPU.
+      params: the programs run on their device, or else on the CPU.
     """
     messages = pad_messages(messages)
     if not len(messages):

@@ -99,7 +99,7 @@ class BatchStream:
                 return None
 
     def _hold(self, source: int) -> Callable[[Ready], bool] | None:
-        """On policy, the action at a slot's last observation is chosen by the next parameters."""
+        """Which groups wait: on policy, those at a slot's last observation wait for the next parameters; None for none."""
         system = self._system
         if not system.config.get("on_policy"):
             return None

@@ -23,9 +23,9 @@ _MOST_NAMES = 3
 class Guard:
     """Counts a run's skipped updates, and ends it where they are too many.
 
-    All hosts see the same: finiteness is reduced over all devices. The first host writes its part of the batch. Skipped updates
-    count as allowed after a resume with a lower limit; a run that an update ended resumes only where that one may be skipped,
-    too.
+    All hosts see the same: finiteness is reduced over all devices. The first host writes its part of the batch. A resume with a
+    lower limit accepts the updates that were skipped before. A run that ended at an update resumes only with a limit that lets
+    this update be skipped, too.
 
     Args:
       config: the whole config.

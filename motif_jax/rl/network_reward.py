@@ -31,7 +31,7 @@ _COUNTS = ("owed", "dropped", "come")
 class NetworkReward(OnlineReward):
     """An online reward with a network.
 
-    A kind gives `make_model`, `certain`, `compute`. Until the first training it pays nothing, unless
+    A kind defines `make_model`, `certain` and `compute`. Until the first training the reward is 0, unless
     `compat.oni_untrained_reward` lets a fresh network pay (published).
 
     Attributes:

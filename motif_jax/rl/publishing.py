@@ -27,7 +27,7 @@ class Publisher:
     memory the next update takes over.
 
     Args:
-      devices: those that act; for a split model, where its replicated part lies.
+      devices: those that act; for a split model, the sharding of its replicated part.
       prepare: pure function of what is published; its result acts (`AgentNetwork.prepare`).
       frozen: constant parameters, copied to each device; {} for none, or where `publish` gets them.
     """

@@ -46,7 +46,7 @@ class ActionCollector:
 
     def __init__(self, every: int) -> None:
         self._every = every
-        # By environment: the episode that is played, and its actions so far.
+        # Environment -> its running episode, and the actions so far.
         self._playing: dict[int, tuple[int, list[np.ndarray]]] = {}
 
     def add(self, batch: TrajectoryBatch, envs: np.ndarray, episode: np.ndarray) -> list[EpisodeActions]:
@@ -79,7 +79,7 @@ class EpisodeRecorder:
     """Records a training's games in a process of its own, which replays them.
 
     Not recorded: episodes with missing actions (begun with the random steps before the training, or a rollout lost with its
-    actor), and those that come faster than they can be replayed.
+    actor), and those that end faster than they can be replayed.
 
     Args:
       environment, options: of the games.

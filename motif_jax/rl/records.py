@@ -158,7 +158,7 @@ class Records:
         clock = self._clock
         # Without another checkpoint a resumed run plays these episodes again.
         reports = self._reports(clock.steps) if clock.steps > clock.saved_steps else []
-        # Where episodes resume in the middle, their returns come later.
+        # The returns of episodes that resume in the middle come later.
         goes_on = self._system.resumes_episodes and clock.steps < self._config.train_for_env_steps
         join = self._episodes.join if goes_on else self._episodes.join_rest
         self._keep(join(clock.steps, reports, stream.rest()))

@@ -8,7 +8,7 @@ import numpy as np
 
 from motif_jax.support import seeds
 
-# Published: from so many labels on, steps no longer follow arrivals.
+# Published: with at least so many labels, steps no longer follow arrivals.
 LARGE = 25_000
 # Most steps that are still to be taken; more are dropped, since labels come faster than training.
 MOST_OWED = 1024

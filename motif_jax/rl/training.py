@@ -150,7 +150,7 @@ class AgentTraining:
         """Waits for the running update; returns whether the hosts stop."""
         clock = self.clock
         system.learner.settle()
-        # Before anything is launched or saved: neither may come behind an update that ends the run.
+        # First of all: nothing may be launched or saved after an update that ends the run.
         records.read_update()
         agreed = agreement.result()
         if agreed is None:

@@ -20,7 +20,7 @@ def require_workers(key: str, workers: int, games_each: int = 1) -> None:
       games_each: games of each worker.
 
     Raises:
-      UserError: says what they need and what there is.
+      UserError: names the memory that they need and that is left.
     """
     needed = workers * (WORKER_BYTES + (games_each - 1) * GAME_BYTES)
     memory = available_memory()

@@ -49,7 +49,7 @@ def read_lines(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields (key, object) of the sound lines of a file whose key is in `wanted` (None: all of them).
 
-    Give a set or a dict as `wanted`. Lines that begin at byte `end` or behind it are left out. A missing file
+    `wanted` should be a set or a dict. Lines that begin at byte `end` or after it are left out. A missing file
     has no lines.
     """
     with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:

@@ -18,7 +18,7 @@ _SLURM_NAMES = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PR
 
 @dataclasses.dataclass(frozen=True)
 class HostPosition:
-    """Where this process stands among the hosts of a run.
+    """This process's place among the hosts of a run.
 
     Attributes:
       coordinator: 'HOST:PORT' at which the first host listens, or 'slurm'; None for a run of one host.

@@ -39,7 +39,7 @@ def check(workdir: Path, config: ConfigDict, files: Iterable[str], whole: bool) 
 
     Args:
       config: of an import stage.
-      files: its keys that name a file. Where the files lie does not matter, their content does.
+      files: its keys that name a file; files are compared by content, not by path.
       whole: whether `workdir` holds a whole model or dataset.
 
     Raises:

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 # EX_TEMPFAIL of sysexits.h: the work is not finished and the same command continues it.
 EXIT_CODE = 75
-# What a shell gives for a program that SIGINT ended.
+# A shell's exit code for a program that SIGINT ended.
 INTERRUPTED_CODE = 128 + signal.SIGINT
 INTERRUPTED = "error: interrupted before the end; start it again with the same command"
 
