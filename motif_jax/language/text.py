@@ -1,4 +1,4 @@
-"""A language model as functions of texts: scores of candidates, continuations, states."""
+"""Runs a language model on texts: scores of candidates, continuations, states."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class TokenLogProbs(NamedTuple):
     """A text token by token.
 
     Attributes:
-      pieces: each token as people read it, a decoder's prompt included.
-      log_probs: float32 [tokens], of each token behind those before; NaN for a decoder's first.
-      entropies: float32 [tokens], of what the model expected there, in nats.
-      start: tokens of the prompt among them.
+      pieces: each token as text; for a decoder the prompt's tokens come first.
+      log_probs: float32 [tokens]; NaN for a decoder's first token.
+      entropies: float32 [tokens], of the predictions, in nats.
+      start: number of prompt tokens among them.
     """
 
     pieces: list[str]
@@ -40,10 +40,7 @@ class TextModel:
     """A network, its parameters and its tokenizer.
 
     Args:
-      model: the network.
-      params: its parameters.
-      tokenizer: of its texts.
-      batch: prompts that are run at a time.
+      batch: prompts that run at once.
     """
 
     def __init__(self, model: LanguageModel, params: Any, tokenizer: Tokenizer, batch: int = 32) -> None:
@@ -66,15 +63,14 @@ class TextModel:
         """Log-probabilities of candidates after prompts.
 
         Args:
-          prompts: texts.
-          candidates: texts, the same for all prompts, or a list of them for each.
-          by_length: divide by the number of tokens of a candidate.
+          candidates: texts, the same for all prompts, or a list for each.
+          by_length: divide by the candidate's number of tokens.
 
         Returns:
           For each prompt float32 [candidates].
 
         Raises:
-          UserError: candidates that tokenise alike or to nothing, or a text too long for the model.
+          UserError: two candidates have the same tokens, one has none, or a text is too long for the model.
         """
         self._require_decoder("scores")
         each = prompt_length.each_prompts(prompts, candidates)
@@ -110,19 +106,18 @@ class TextModel:
         """Continues prompts.
 
         Args:
-          prompts: texts.
-          most: tokens at most.
-          sampling: how tokens are drawn; None: greedily.
+          most: most new tokens.
+          sampling: None: greedy.
           count: continuations of each prompt.
           search: search `count` beams instead of drawing.
-          stops: texts before which a continuation ends: tokens by their name (`</s>`), or anything that it may say.
-          seed: of the draws; a prompt's depend on its place in `prompts` too, on nothing else.
+          stops: texts that end a continuation and are cut off: special tokens (`</s>`) or any text.
+          seed: of the draws, which depend on it and the prompt's index alone.
 
         Returns:
-          For each prompt its continuations; of beams the best first.
+          The continuations of each prompt; of beams the best first.
 
         Raises:
-          UserError: a text too long for the model, a model without a decoder, or an empty stop.
+          UserError: a text is too long for the model, the model has no decoder, or a stop is empty.
         """
         self._require_decoder("writes")
         if "" in stops:
@@ -157,14 +152,14 @@ class TextModel:
         return any(stop in text for stop in stops)
 
     def look(self, prompts: Sequence[str], texts: Sequence[str]) -> list[TokenLogProbs]:
-        """The model's outputs at each token of texts after prompts; see `reports.token_page`.
+        """The model's log-probabilities and entropies at each token of texts; see `reports.token_page`.
 
         Args:
-          prompts: of each text; for a decoder alone it may be empty.
-          texts: what is looked at.
+          prompts: one for each text; for a decoder alone it may be empty.
+          texts: follow their prompts.
 
         Raises:
-          UserError: a text without tokens, too long for the model, or a model without a decoder.
+          UserError: a text has no tokens or is too long for the model, or the model has no decoder.
         """
         self._require_decoder("scores")
         found = []
@@ -192,7 +187,7 @@ class TextModel:
             rows = self._rows(texts, shown, 0)
             more = rows
         log_probs, entropies = (np.array(x) for x in self._looked(self.params, *rows, *more))
-        if not settings.encoder_layers:  # nothing stands before a first token
+        if not settings.encoder_layers:  # a decoder alone does not predict its first token
             log_probs[:, 0] = entropies[:, 0] = np.nan
         return [
             TokenLogProbs(
@@ -215,7 +210,7 @@ class TextModel:
         config.require_decoder(self.model.config, does)
 
     def _prompts(self, texts: list[str], more: int) -> TokenRows:
-        """Prompts as rows of a bucket's length, and so many that one program serves every part of a list."""
+        """Pads prompts to a bucket's length and to a full batch, so that one program serves every part of a list."""
         return self._rows(texts, self.tokenizer.encode(texts), more)
 
     def _rows(self, texts: list[str], encoded: list[list[int]], more: int) -> TokenRows:
@@ -229,7 +224,7 @@ class TextModel:
 
 
 def _before(text: str, stops: Sequence[str]) -> str:
-    """The text up to the first of the stops in it."""
+    """The text before the first stop in it."""
     return text[: min((place for stop in stops if (place := text.find(stop)) >= 0), default=len(text))]
 
 
@@ -239,10 +234,10 @@ def load(folder: str | Path, dtype: Any = jnp.float32, batch: int = 32) -> TextM
     Args:
       folder: of the checkpoint, or a model on the Hugging Face hub: OWNER/NAME or hf://OWNER/NAME@REVISION.
       dtype: of parameters and computation.
-      batch: prompts that are run at a time.
+      batch: prompts that run at once.
 
     Raises:
-      UserError: something is missing, unknown or does not fit together.
+      UserError: a file is missing, its content is unknown, or files do not fit together.
     """
     path = fetch(folder)
     settings = weights.settle_head(path, config.read(path))
@@ -252,10 +247,10 @@ def load(folder: str | Path, dtype: Any = jnp.float32, batch: int = 32) -> TextM
 
 
 def fetch(name: str | Path, key: str = "") -> Path:
-    """The folder of a checkpoint: `name` itself, or the hub's copy of it; errors name `key` of the config.
+    """The folder of a checkpoint: `name` itself, or a copy of the hub's model; errors name `key` of the config.
 
     Raises:
-      UserError: there is no such folder, and it is not a model of the hub either.
+      UserError: `name` is neither a folder nor a model on the hub.
     """
     if str(name) and Path(name).is_dir():
         return Path(name)

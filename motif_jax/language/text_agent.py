@@ -1,11 +1,11 @@
-"""An agent that speaks: a policy, and values of what it may say, on one to three trunks (Snell et al. 2022, section 4.2).
+"""A text agent: a policy, and values of its tokens or utterances, on one to three trunks (Snell et al. 2022, section 4.2).
 
 The policy is a language model. V, and one or two Q of every token (or of a whole utterance), are heads on the states of the trunk
 `values`; target Qs are copies of those heads on the states of the trunk `target`. Parameters are a tree
 
     {"trunks": {name: a model's}, "heads": {"v", "q1", "q2"}, "target_heads": {"q1", "q2"}, "prefix": {"kernel", "bias"}}
 
-of which a method has what it needs. A decoder runs the trunks as one program (`stacked_trunks`) and gives their states to
+whose entries depend on the method. Decoding runs the trunks as one program (`stacked_trunks`) and passes their states to
 `TextAgentNetwork.read`; `TextAgentNetwork.run` runs whole dialogues.
 """
 
@@ -32,17 +32,17 @@ V, QS = "v", ("q1", "q2")
 
 @dataclasses.dataclass(frozen=True)
 class Design:
-    """Which parts an agent has.
+    """The parts of an agent.
 
     Attributes:
-      q: what Q is of: 'token' (every token of the vocabulary), 'utterance' (the utterance that ends here), 'mean' (CHAI: the mean of the
-        states so far), or 'none': the agent is a policy alone.
-      v: whether there is a V.
-      double_q: two Qs, of which the targets' smaller one is taken.
+      q: 'token': Q of every token of the vocabulary; 'utterance': Q of the utterance that ends here; 'mean': Q of the mean of the
+        states so far (CHAI); 'none': the agent is a policy alone.
+      v: the agent has a V.
+      double_q: two Qs; the smaller of their targets counts.
       separate_policy: the policy has a trunk of its own; else it shares that of the values.
       separate_target: the target Qs have a trunk of their own.
-      residual: heads of the other form (`advanced_mlp`), on the states before the last norm.
-      prefix: an embedding in front of the tokens is made of a number (the decision transformer's return).
+      residual: heads of ILQL's other form (`advanced_mlp`), on the states before the last norm.
+      prefix: an embedding of the return precedes the tokens (decision transformer).
     """
 
     q: str = "token"
@@ -75,9 +75,9 @@ class Readout(NamedTuple):
 
     Attributes:
       logits: float32 [..., V] of the policy.
-      values: float32 [...], V; None where the agent has none.
-      qs: online Qs, float32 [..., V] each, [...] of utterances.
-      target_q: the smaller of the target Qs, as `qs`; None where there is none.
+      values: float32 [...], V; None without a V.
+      qs: online Qs, float32 [..., V] each; [...] of utterances.
+      target_q: the smaller target Q, shaped as `qs`; None without Q.
     """
 
     logits: jax.Array
@@ -92,7 +92,6 @@ class TextAgentNetwork:
 
     Attributes:
       model: of all trunks.
-      design: which parts there are.
       dtype: of the heads' products.
     """
 
@@ -107,7 +106,7 @@ class TextAgentNetwork:
         inner = 4 if design.residual else 2
         form: dict[str, Any] = {"widths": (inner * width,)}
         if design.residual:
-            # As much is left out as in the trunk, of which every architecture has that of attention.
+            # The trunk's rate: every architecture has that of attention.
             dropout = self.model.config.dropout.attention
             form |= {"kind": "residual", "activation": "gelu", "state": "before", "dropout": dropout}
         outputs = self.model.config.vocab_size if design.q == "token" else 1
@@ -122,7 +121,7 @@ class TextAgentNetwork:
         return Heads(heads.width, {name: c for name, c in heads.configs.items() if name in QS}, heads.dtype)
 
     def init(self, key: jax.Array) -> dict[str, Any]:
-        """Fresh parameters, float32; targets are copies of what they follow, heads and trunks alike."""
+        """Fresh parameters, float32; target heads and trunks are copies of the online ones."""
         keys = jax.random.split(key, 4)
         fresh = jax.jit(self.model.init)
         trunks = {}
@@ -135,7 +134,7 @@ class TextAgentNetwork:
             params["heads"] = self.heads.init(keys[2])
             params["target_heads"] = {name: params["heads"][name] for name in self.design.qs}
         if self.design.prefix:
-            # A linear layer of one input, as PyTorch's starts.
+            # As PyTorch initialises a linear layer of one input.
             kernel, bias = jax.random.uniform(keys[3], (2, self.model.config.width), minval=-1.0)
             params["prefix"] = {"kernel": kernel, "bias": bias}
         return params
@@ -154,17 +153,16 @@ class TextAgentNetwork:
         """Runs dialogues through the trunks of some parts, each trunk once.
 
         Args:
-          params: of the agent; `trunks` alone are read, and `prefix`.
+          params: of the agent; only `trunks` and `prefix` are read.
           tokens: int32 [B, T].
-          valid: bool [B, T], padding is on the right.
-          parts: those that are wanted; those that the agent does not have are left out.
-          returns: float32 [B], what the prefix is made of, where the agent has one.
-          additions: low-rank additions by the name of a trunk, with their `spec`.
-          spec: of the additions.
-          dropout: key of what is left out, by the name of a trunk; none: nothing is.
+          valid: bool [B, T], False for padding, on the right.
+          parts: to run; parts that the agent lacks are skipped.
+          returns: float32 [B], of the prefix, where the agent has one.
+          additions: low-rank additions by trunk, with their `spec`.
+          dropout: keys by trunk; a trunk without one has no dropout.
 
         Returns:
-          States [B, T, D] by part. With a prefix those of the tokens.
+          States [B, T, D] of the tokens, without the prefix, by part.
         """
         chex.assert_equal_shape([tokens, valid])
         trunk_of, found = self.design.roles.trunk_of, {}
@@ -183,7 +181,7 @@ class TextAgentNetwork:
         additions: Mapping[str, Any] | None = None,
         spec: lora.Spec | None = None,
     ) -> jax.Array:
-        """The policy's logits float32 [..., V] of its states [..., D] after the last norm; additions as of `run`, to the head."""
+        """The policy's logits float32 [..., V] of its states [..., D] after the last norm; for additions see `run`."""
         name = self.design.roles.trunk_of[POLICY]
         with _added(additions, spec, name):
             return self.model.logits(params["trunks"][name], states)
@@ -203,12 +201,12 @@ class TextAgentNetwork:
         return States(*(part[:, 1:] for part in states))
 
     def prefix(self, params: Any, returns: jax.Array) -> jax.Array:
-        """The embedding [B, D] in front of the tokens, of returns float32 [B] (a decision transformer's, Chen et al. 2021)."""
+        """The embedding [B, D] of returns float32 [B], which precedes the tokens (decision transformer, Chen et al. 2021)."""
         layer = params["prefix"]
         return (returns[:, None] * layer["kernel"] + layer["bias"]).astype(self.model.dtype)
 
     def read(self, params: Any, states: Mapping[str, States]) -> Readout:
-        """The agent's outputs at states [..., D] by part; for 'mean' (CHAI) `values` and `target` are means of states."""
+        """The agent's outputs at states [..., D] by part; with q 'mean' (CHAI) `values` and `target` are means of states."""
         design, logits = self.design, self.logits(params, states[POLICY].after)
         if not design.qs:
             return Readout(logits, None, (), None)
@@ -223,7 +221,7 @@ class TextAgentNetwork:
     def look(
         self, params: Any, tokens: jax.Array, valid: jax.Array, returns: jax.Array | None = None
     ) -> Readout:
-        """The agent's outputs at every position of dialogues int32 [B, T] about the next token: `Readout` [B, T]."""
+        """The agent's outputs for the next token at every position of dialogues int32 [B, T]: `Readout` [B, T]."""
         states = self.run(params, tokens, valid, returns=returns)
         if self.design.q == "mean":
             states |= {
@@ -236,14 +234,14 @@ class TextAgentNetwork:
 def _added(
     additions: Mapping[str, Any] | None, spec: lora.Spec | None, name: str
 ) -> contextlib.AbstractContextManager[None]:
-    """While active, the trunk's layers have their additions, where there are some."""
+    """While active, the trunk's layers use their additions, if it has any."""
     if spec is None or additions is None or name not in additions:
         return contextlib.nullcontext()
     return lora.added(additions[name], spec)
 
 
 def running_mean(states: jax.Array, valid: jax.Array) -> jax.Array:
-    """The mean of the states 0 to t of each t: [B, T, D] of states [B, T, D], padding left out."""
+    """Running means over T of states [B, T, D], without padding."""
     there = valid[..., None].astype(jnp.float32)
     total = jnp.cumsum(states.astype(jnp.float32) * there, axis=1)
     return (total / jnp.maximum(jnp.cumsum(there, axis=1), 1.0)).astype(states.dtype)

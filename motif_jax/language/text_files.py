@@ -1,4 +1,4 @@
-"""Files of prompts, and files of answers that continue line by line where a run was stopped."""
+"""Reads files of prompts, and writes files of answers, which a resumed run continues."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ def read_questions(path: str | Path | None, key: str) -> list[dict[str, Any]]:
 
     Args:
       path: a .jsonl file of objects with `prompt` (and `candidates`, a list of texts), or a text file with a prompt a line; None or '':
-        nobody has named one.
+        the config names no file.
       key: of the config, for errors.
 
     Returns:
       An object for each prompt.
 
     Raises:
-      UserError: no such file, no prompt in it, or a line that is none.
+      UserError: no file is named, it is missing or has no prompt, or a line is invalid.
     """
     if not path:
         raise UserError(f"config.{key} must name a file of prompts: .jsonl, or a text file with one a line")
     path = Path(path)
     try:
-        # Not splitlines: it takes other characters, which may stand inside a text, for ends of lines.
+        # Not splitlines, which also splits at characters that may be part of a text.
         lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except FileNotFoundError:
         raise UserError(f"config.{key}={path}: there is no such file") from None
@@ -81,7 +81,7 @@ def _question(line: str, where: str) -> dict[str, Any]:
 
 
 def pin(workdir: Path, folder: Path, name: str) -> None:
-    """Writes down which model answers, so that a run that is resumed has answers of one; a run from before there was such a file continues with it.
+    """Records digests of the model, so that all answers of a resumed run are of one model; older runs without the file get it now.
 
     Args:
       workdir: of the run.
@@ -89,7 +89,7 @@ def pin(workdir: Path, folder: Path, name: str) -> None:
       name: of the model, for errors.
 
     Raises:
-      UserError: the run was begun with another model.
+      UserError: the run started with another model.
     """
     path, remedy = workdir / PLAN, "restore a copy of it, or choose another --workdir"
     read = {"weights": weights.digest(folder)}
@@ -106,15 +106,14 @@ def pin(workdir: Path, folder: Path, name: str) -> None:
 
 
 class AnswerFile:
-    """A .jsonl file with a line for each question, in their order; what a kill left of a batch is written again.
+    """A .jsonl file with a line for each question, in order; a batch that a kill cut off is written again.
 
     Args:
-      path: the file.
-      questions: the questions that it answers, each with what its line repeats of it.
-      batch: questions that are answered at a time.
+      questions: fields that the answer's line repeats.
+      batch: questions that are answered at once.
 
     Attributes:
-      done: lines that are there.
+      done: lines in the file.
 
     Raises:
       UserError: a line answers another question.
@@ -125,7 +124,7 @@ class AnswerFile:
         for number, row in enumerate(rows, start=1):
             if number > len(questions) or {**row, **questions[number - 1]} != row:
                 raise UserError(f"{path} line {number} answers another question: choose another --workdir")
-        # Draws depend on the batch, so a run that is resumed begins with a whole one.
+        # Draws depend on the batch, so a resumed run starts with a whole one.
         self.done = len(rows) if len(rows) == len(questions) else len(rows) // batch * batch
         if path.exists():
             kept = path.read_bytes().split(b"\n")[: self.done]
@@ -141,7 +140,7 @@ class AnswerFile:
         self._file.close()
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Appends rows and waits until they are on the disk."""
+        """Appends rows and syncs them to disk."""
         for row in rows:
             self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
             self.done += 1

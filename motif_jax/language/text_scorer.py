@@ -1,4 +1,4 @@
-"""Whether texts are likely to be liked: a RoBERTa whose first state goes through a pooler and a head (Snell et al. 2022, the upvote model)."""
+"""Predicts whether texts are liked: a RoBERTa with a pooler and a head on its first state (Snell et al. 2022, the upvote model)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from motif_jax.language.tokens import Tokenizer, bucket, padded
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import read_json
 
-# Of the head in a folder's heads.
+# Name of the head.
 LIKED = "liked"
-# What a training writes beside the model, and in there the tokens of a text that counted.
+# The file that a training writes beside the model, and its key for the longest text.
 DESCRIPTION, LONGEST = "training.json", "max_len"
 _TOGETHER = 64
 
@@ -34,7 +34,7 @@ def heads_of(config: ModelConfig) -> Heads:
 
 @dataclasses.dataclass(frozen=True)
 class ScorerNetwork:
-    """Texts' tokens to a logit each.
+    """Maps the tokens of each text to a logit.
 
     Attributes:
       model: a RoBERTa.
@@ -58,9 +58,9 @@ class ScorerNetwork:
 
         Args:
           params, heads: of the model and of the head.
-          tokens: int32 [B, T], with what the tokenizer puts round a text.
+          tokens: int32 [B, T], with the tokenizer's special tokens.
           valid: bool [B, T], False for padding, on the right.
-          key: of dropout; None: there is none.
+          key: of dropout; None: no dropout.
         """
         model = self.model if key is None else self.model.with_dropout(key)
         states, _ = model.prefill(params, tokens, valid)
@@ -68,7 +68,7 @@ class ScorerNetwork:
 
 
 def with_pooler(heads: Any, folder: str | Path) -> Any:
-    """Heads whose first layer is the pooler of a checkpoint, where it has one."""
+    """Copies a checkpoint's pooler, if it has one, into the first layer of the heads."""
     pooler = weights.load_pooler(folder)
     return heads if pooler is None else {LIKED: {**heads[LIKED], "hidden_0": pooler}}
 
@@ -77,10 +77,10 @@ class TextScorer:
     """A trained network and its tokenizer.
 
     Args:
-      folder: as `train_upvote` writes it.
+      folder: written by `train_upvote`.
 
     Raises:
-      UserError: it is none.
+      UserError: the folder has no scorer.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -94,7 +94,7 @@ class TextScorer:
         self._score = jax.jit(lambda params, *given: jax.nn.sigmoid(network.logits(*params, *given)))
 
     def __call__(self, texts: Sequence[str]) -> list[float]:
-        """Probabilities; of long texts the first tokens count, as many as in the training."""
+        """Probabilities in [0, 1]; long texts are cut to the training's longest."""
         rows = encoded(self._tokenizer, texts, self._longest)
         found = np.zeros(len(rows), np.float32)
         order = np.argsort([len(row) for row in rows], kind="stable")
@@ -107,7 +107,7 @@ class TextScorer:
 
 
 def _longest(folder: Path, room: int | None) -> int | None:
-    """Tokens of a text that counted in the training; imports and older folders do not say, and there it is what the model has room for."""
+    """Most tokens of a text in the training; the model's `room` where the folder does not say (imports, older folders)."""
     path = folder / DESCRIPTION
     found = read_json(path, "restore a copy of it, or train it again") if path.exists() else {}
     most = found.get(LONGEST, room)
@@ -117,7 +117,7 @@ def _longest(folder: Path, room: int | None) -> int | None:
 
 
 def encoded(tokenizer: Tokenizer, texts: Sequence[str], longest: int | None) -> list[list[int]]:
-    """Tokens of texts with what goes round them; of those that are too long the last token is still the end's."""
+    """Tokens of texts with special tokens; a text that is cut keeps the end token."""
     rows = tokenizer.encode(texts)
     if longest is None:
         return rows

@@ -1,4 +1,4 @@
-"""Texts to tokens and back by a checkpoint's tokenizer.json, and rows of tokens to padded arrays."""
+"""Converts texts to tokens and back by a checkpoint's tokenizer.json, and rows of tokens to padded arrays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from motif_jax.support import tokenizer_files
 from motif_jax.support.errors import UserError
 
 FILE = "tokenizer.json"
-# Lengths to which rows are padded: few, so that few programs are compiled.
+# Smallest padded length of `bucket`.
 _SMALLEST = 16
 
 
@@ -42,11 +42,10 @@ class Tokenizer:
         """Reads tokenizer.json.
 
         Args:
-          folder: of a checkpoint.
-          vocab_size: rows of the model's embedding table; a tokenizer with more tokens is another model's.
+          vocab_size: rows of the model's embedding table; None: no check.
 
         Raises:
-          UserError: there is none, it cannot be read, or it has more tokens than the model.
+          UserError: the file is missing or damaged, or has more tokens than the model.
         """
         path = Path(folder) / FILE
         if not path.is_file():
@@ -67,7 +66,7 @@ class Tokenizer:
         return self._backend.get_vocab_size(with_added_tokens=True)
 
     def encode(self, texts: Sequence[str], special: bool = True) -> list[list[int]]:
-        """Tokens of each text; `special`: with those that the tokenizer puts round a text."""
+        """Tokens of each text; `special`: with the special tokens that the tokenizer adds."""
         with tokenizer_files.working(self._source):
             return [
                 found.ids for found in self._backend.encode_batch(list(texts), add_special_tokens=special)
@@ -81,11 +80,11 @@ class Tokenizer:
         return [self._backend.decode([int(token)], skip_special_tokens=False) for token in tokens]
 
     def find(self, text: str) -> int | None:
-        """The number of the token that is written so, a special one or any other; None where there is none."""
+        """The number of the token `text`, special or not; None if there is no such token."""
         return self._backend.token_to_id(text)
 
     def token(self, text: str) -> int:
-        """The number of one token, a special one or any other.
+        """The number of the token `text`, special or not.
 
         Raises:
           UserError: there is no such token.
@@ -101,10 +100,10 @@ class Tokenizer:
 
 
 def candidate_rows(tokenizer: Tokenizer, texts: Sequence[str], special: bool = False) -> list[list[int]]:
-    """Tokens of texts between which a model chooses; `special`: with those that the tokenizer puts round a text.
+    """Tokens of candidates; `special`: with the special tokens that the tokenizer adds.
 
     Raises:
-      UserError: there are none, one has no tokens, or two have the same.
+      UserError: there are no candidates, one has no tokens, or two have the same.
     """
     if not texts:
         raise UserError("there are no candidates to choose between")
@@ -120,7 +119,7 @@ def candidate_rows(tokenizer: Tokenizer, texts: Sequence[str], special: bool = F
 
 
 def bucket(length: int, most: int | None = None) -> int:
-    """The padded length for rows of `length` tokens: 16, 24, 32, 48, 64, 96, ..., at most `most`."""
+    """The padded length for rows of `length` tokens: 16, 24, 32, 48, 64, 96, ..., at most `most`. Few lengths mean few programs."""
     size = _SMALLEST
     while size < length:
         size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3

@@ -1,8 +1,7 @@
-"""Learning to predict tokens: losses as numerators and denominators, gradients added over micro-batches, one update.
+"""Trains token prediction: losses as sums and weights, gradients added over micro-batches, one update.
 
-Everything is a pure function of one device's part of a batch. What is added over micro-batches and devices are sums (`TokenSums`, and the
-gradient of the summed loss), divided once at the end by the number of tokens that count: a batch in one piece, in several, or on several
-devices with unequal numbers of tokens gives one result.
+Functions are pure and work on one device's part of a batch. Micro-batches and devices add sums (`TokenSums`, and the gradient of the summed
+loss), and the total is divided once by the weights' sum. So the result does not depend on how a batch is divided.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from motif_jax.language.sampling import token_log_probs
 
 
 class TokenBatch(NamedTuple):
-    """Rows of tokens and what is to be predicted at each of them; numpy or jax arrays, with any axes in front.
+    """Rows of tokens and their targets; numpy or jax arrays.
 
     Attributes:
-      tokens: int32 [..., B, S], what a decoder reads, or an encoder without one.
+      tokens: int32 [..., B, S], the decoder's input, or the encoder's without a decoder.
       valid: bool [..., B, S], False for padding.
-      targets: int32 [..., B, S], what is predicted at each place.
-      weights: float32 [..., B, S], how much each counts, 0 where nothing is predicted.
-      prompt, prompt_valid: int32 and bool [..., B, P], what an encoder before a decoder reads; None without one.
+      targets: int32 [..., B, S], the token to predict at each position.
+      weights: float32 [..., B, S], of the targets; 0 where nothing is predicted.
+      prompt, prompt_valid: int32 and bool [..., B, P], input of the encoder before a decoder; None without one.
     """
 
     tokens: Any
@@ -45,9 +44,9 @@ class TokenSums(NamedTuple):
 
     Attributes:
       loss: cross-entropy in nats, times the weights.
-      weight: the weights.
-      correct: weights of the tokens that are the likeliest.
-      counted: what `correct` is a part of; None: `weight`.
+      weight: of the targets.
+      correct: weight of the targets that are the most likely token.
+      counted: the denominator of `correct`; None: `weight`.
     """
 
     loss: jax.Array
@@ -60,8 +59,7 @@ class LanguageTrainState(NamedTuple):
     """The state that a step changes.
 
     Attributes:
-      params: what is learned, float32: a model's parameters, or low-rank additions to them.
-      opt_state: of the optimiser.
+      params: trained parameters, float32: a model's, or low-rank additions.
       step: int32 scalar, steps taken.
     """
 
@@ -70,12 +68,12 @@ class LanguageTrainState(NamedTuple):
     step: Any
 
 
-# (what is learned, what is frozen, a batch, a key for dropout or None) -> Sums
+# (trained parameters, frozen parameters, batch, dropout key or None) -> sums
 SumsOf = Callable[[Any, Any, TokenBatch, Any], TokenSums]
 
 
 def states_of(model: LanguageModel, params: Any, batch: TokenBatch) -> jax.Array:
-    """The states [B, S, D] after the last norm from which `batch.targets` are predicted."""
+    """The states [B, S, D] after the last norm that predict `batch.targets`."""
     chex.assert_rank([batch.tokens, batch.valid], 2)
     if not model.config.encoder_layers:
         return model.prefill(params, batch.tokens, batch.valid)[0].after
@@ -98,7 +96,7 @@ def token_sums(
       states: [B, S, D].
       targets: int32 [B, S].
       weights: float32 [B, S].
-      chunk: tokens whose logits are there at once, see `chunks.in_chunks`; None: all.
+      chunk: tokens whose logits are in memory at once, see `chunks.in_chunks`; None: all.
     """
     chex.assert_equal_shape([targets, weights])
     chex.assert_equal_shape_prefix([states, targets], 2)
@@ -119,11 +117,10 @@ def gradient_sums(
     """The gradient of the summed loss of all micro-batches, and their sums.
 
     Args:
-      sums_of: of one micro-batch, a `SumsOf` or anything like it: sums have a `loss`, and are added as `spread.added` does.
-      params: what is learned.
-      frozen: what is not.
+      sums_of: of one micro-batch, such as a `SumsOf`; sums have a `loss`, and `spread.added` adds them.
+      params, frozen: trained and frozen parameters.
       batches: leaves [A, B, ...], A micro-batches, run one after the other in the memory of one.
-      key: for dropout, another for each micro-batch; None: no dropout.
+      key: of dropout, folded for each micro-batch; None: no dropout.
     """
 
     def loss(params: Any, batch: Any, place: Any) -> tuple[jax.Array, Any]:
@@ -139,7 +136,7 @@ def gradient_sums(
     def add(total: Any, part: tuple[Any, jax.Array]) -> tuple[Any, None]:
         return spread.added(total, gradient(params, *part)), None
 
-    # All of them in the loop: one more beside it is a program of the same size again.
+    # The first one is in the loop too: outside, it would double the program.
     none = spread.nothing(jax.eval_shape(gradient, params, first, 0))
     return jax.lax.scan(add, none, (batches, jnp.arange(count)))[0]
 
@@ -150,17 +147,16 @@ def make_update(
     reduce: Callable[[Any], Any],
     key_of: Callable[[jax.Array], Any] | None = None,
 ) -> Callable[[LanguageTrainState, Any, TokenBatch], tuple[LanguageTrainState, dict[str, jax.Array]]]:
-    """One step of one device with its part of a batch.
+    """Makes the step of one device with its part of a batch.
 
     Args:
-      sums_of: of one micro-batch.
-      optimizer: takes the gradient of the mean loss a token.
+      optimizer: receives the gradient of the mean loss a token.
       reduce: adds a tree over devices: `psum` under pmap or shard_map, the identity under jit over sharded arrays.
-      key_of: key for dropout by step, not the same on two devices; None: no dropout.
+      key_of: (step) -> dropout key, different on each device; None: no dropout.
 
     Returns:
-      `update(state, frozen, batches) -> (state, metrics)`; `batches` as `gradient_sums` has them. Metrics: the mean `loss` a token, `accuracy`,
-      the sum of the weights (`tokens`), `gradient_norm` before any clip.
+      `update(state, frozen, batches) -> (state, metrics)`; for `batches` see `gradient_sums`. Metrics: the mean `loss` a token,
+      `accuracy`, the sum of the weights (`tokens`), `gradient_norm` before any clip.
     """
 
     def update(

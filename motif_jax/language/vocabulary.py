@@ -1,4 +1,4 @@
-"""Resizes a model's vocabulary: its embeddings, and its head if that is a table of its own."""
+"""Resizes a model's vocabulary: its embeddings, and its head if that is not tied."""
 
 from __future__ import annotations
 
@@ -13,21 +13,19 @@ from motif_jax.support.errors import UserError
 
 
 def extend(config: ModelConfig, params: Any, size: int, key: jax.Array) -> tuple[ModelConfig, Any]:
-    """Gives a model rows for more tokens; those that are there, and what the model says of them, stay as they are.
+    """Adds rows for new tokens; old rows and their logits stay as they are.
 
-    A fresh row is the mean of the old ones and a draw with a tenth of their spread: so a token that was never trained is neither the most
-    likely nor out of reach (Hewitt 2021, on new word embeddings of pretrained models).
+    A new row is the mean of the old ones plus noise with a tenth of their spread, so that an untrained token is neither the most likely
+    nor out of reach (Hewitt 2021, on new word embeddings of pretrained models).
 
     Args:
-      config, params: of the model.
-      size: tokens that the model is to have; rows that no token uses (so that the table divides over devices) do no harm.
-      key: of the draws.
+      size: rows of the larger model; it may have spare rows, for example to divide over devices.
 
     Returns:
-      The config and the parameters of the larger model; what did not change is shared.
+      The config and the parameters of the larger model; unchanged arrays are shared.
 
     Raises:
-      UserError: the model has more tokens already.
+      UserError: the model has more than `size` tokens.
     """
     more = size - config.vocab_size
     if more < 0:
@@ -45,14 +43,10 @@ def extend(config: ModelConfig, params: Any, size: int, key: jax.Array) -> tuple
 
 
 def cut(config: ModelConfig, params: Any, size: int) -> tuple[ModelConfig, Any]:
-    """The first `size` rows of a model, of which a checkpoint may have more than its tokenizer has tokens.
-
-    Args:
-      config, params: of the model.
-      size: tokens that are kept, at most those that the model has.
+    """Keeps the first `size` rows, since a checkpoint may have more rows than its tokenizer has tokens.
 
     Returns:
-      The config and the parameters of the smaller model; what did not change is shared.
+      The config and the parameters of the smaller model; unchanged arrays are shared.
     """
     if size == config.vocab_size:
         return config, params

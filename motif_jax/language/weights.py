@@ -1,7 +1,7 @@
-"""Parameters from and to safetensors files under the names of transformers, in shards where they are large.
+"""Reads and writes parameters as safetensors files under transformers' names, in shards if they are large.
 
-One table an architecture says which tensor is which parameter. Linear layers stand transposed in the files (PyTorch has
-[out, in]), GPT-2's do not, and its queries, keys and values are one tensor.
+A table for each architecture maps tensors to parameters. Linear layers are transposed in the files ([out, in] in PyTorch), except
+GPT-2's, whose queries, keys and values are one tensor.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class WeightEntry(NamedTuple):
     Attributes:
       path: of the parameter, names from the top.
       name: of the tensor.
-      transposed: whether the file has it the other way round.
-      part: which third of the tensor's last axis it is; None: all of it.
+      transposed: the file has it transposed.
+      part: the third of the tensor's last axis that it is, 0 to 2; None: the whole tensor.
     """
 
     path: tuple[str, ...]
@@ -145,7 +145,7 @@ class Tensors:
         """Opens the safetensors file or the index of its shards.
 
         Raises:
-          UserError: there are none, or one cannot be read; pickles are not opened.
+          UserError: no such files, or one cannot be read; pickles are not opened.
         """
         self._folder = Path(folder)
         self._files: dict[str, Any] = {}
@@ -182,16 +182,16 @@ class Tensors:
         return self._files[shard]
 
     def _place(self, name: str) -> str | None:
-        """The name that a tensor has in the files, with or without the model's prefix in front."""
+        """The tensor's name in the files, with or without the model's prefix."""
         return next((each for each in (name, name.partition(".")[2]) if each in self._places), None)
 
     def find(self, name: str) -> np.ndarray | None:
-        """The tensor of that name, with or without the model's prefix in front; None where there is none."""
+        """The tensor `name`, with or without the model's prefix; None if it is missing."""
         place = self._place(name)
         return None if place is None else self._open(self._places[place]).get_tensor(place)
 
     def shape(self, name: str) -> tuple[int, ...] | None:
-        """The shape of the tensor that `find` would read; None where there is none."""
+        """The shape of the tensor that `find` reads; None if it is missing."""
         place = self._place(name)
         return None if place is None else tuple(self._open(self._places[place]).get_slice(place).get_shape())
 
@@ -203,23 +203,23 @@ def digest(folder: str | Path, below: bool = False) -> str:
 
 
 def there(folder: str | Path) -> bool:
-    """Whether a folder holds weights; one that does not may be the shape of a fresh model."""
+    """Whether a folder holds weights; a folder with config.json alone describes a fresh model."""
     return any((Path(folder) / name).is_file() for name in (INDEX, SINGLE))
 
 
 def settle_head(folder: str | Path, config: ModelConfig) -> ModelConfig:
-    """T5's config with `tied` as its file has it: transformers 5 writes every T5 as tied, and ties what has no head."""
+    """T5's config with `tied` from its weights: transformers 5 writes every T5 as tied, and ties those without a head."""
     if config.architecture != "t5":
         return config
     return dataclasses.replace(config, tied=Tensors(folder).find("lm_head.weight") is None)
 
 
-# A parameter's path and its array -> what stands for it in the tree.
+# (a parameter's path, its array) -> the leaf of the tree
 Place = Callable[[tuple[str, ...], np.ndarray], Any]
 
 
 def load_pooler(folder: str | Path) -> dict[str, np.ndarray] | None:
-    """RoBERTa's pooler, kernel and bias float32 of the first hidden layer (tanh) of a head on it; None where the file has none."""
+    """RoBERTa's pooler, kernel and bias float32, as the first hidden layer (tanh) of a head; None where the file has none."""
     tensors = Tensors(folder)
     kernel, bias = (tensors.find(f"roberta.pooler.dense.{part}") for part in ("weight", "bias"))
     if kernel is None or bias is None:
@@ -228,7 +228,7 @@ def load_pooler(folder: str | Path) -> dict[str, np.ndarray] | None:
 
 
 def check(folder: str | Path, config: ModelConfig) -> None:
-    """Raises UserError where `load` would, without a tensor being read."""
+    """Raises UserError where `load` would, but reads no tensor."""
     tensors, wanted = Tensors(folder), dict(_flat(_shapes(config)))
     for entry in entries(config):
         found = tensors.shape(entry.name)
@@ -257,13 +257,12 @@ def load(
     """Reads the parameters of a checkpoint folder, one tensor at a time.
 
     Args:
-      folder: with safetensors files under the names of transformers.
-      config: of the model.
+      folder: with safetensors files under transformers' names.
       dtype: of the parameters; None: float32.
-      place: what is done with each parameter as soon as it is read, such as putting its parts on devices.
+      place: converts each parameter as soon as it is read, for example puts its parts on devices.
 
     Returns:
-      The tree of parameters, numpy arrays unless `place` makes others of them.
+      The tree of parameters, numpy arrays unless `place` converts them.
 
     Raises:
       UserError: a tensor is missing or has another shape.
@@ -278,12 +277,11 @@ def collect(
     dtype: Any = None,
     place: Place = lambda path, value: value,
 ) -> Any:
-    """The parameters of a model from tensors under the names of transformers.
+    """The parameters of a model from tensors under transformers' names; see `load`.
 
     Args:
-      find: gives the tensor of a name, None where there is none.
+      find: (name) -> tensor, or None if it is missing.
       source: of the tensors, for errors.
-      config, dtype, place: as of `load`, which says what comes back and what is raised.
     """
     shapes = dict(_flat(_shapes(config)))
     tree: dict[str, Any] = {}
@@ -304,9 +302,9 @@ def collect(
 
 
 def save(folder: str | Path, params: Any, config: ModelConfig, shard_bytes: int = SHARD_BYTES) -> None:
-    """Writes parameters as `transformers` opens them: one file, or shards of at most `shard_bytes` with their index.
+    """Writes parameters as transformers opens them: one file, or shards of at most `shard_bytes` with their index.
 
-    A shard is in memory at a time, whatever devices the parameters lie on. Weights that were in the folder are replaced.
+    The host holds one shard at a time. Weights that were in the folder are replaced.
     """
     folder, flat = Path(folder), dict(_flat(params))
     folder.mkdir(parents=True, exist_ok=True)
