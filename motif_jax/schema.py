@@ -36,7 +36,7 @@ class Key:
     Attributes:
       default: needs `type` where it is None.
       help: the meaning, for `--help`.
-      type: of the values; None for that of the default.
+      type: None for that of the default.
       above, least, below, most: limits of the value, or of each element of a tuple.
       multiple: the value is a multiple of it.
       choices: the allowed values; empty for any.

@@ -33,12 +33,12 @@ class ActorProcess:
 
     Attributes:
       writes_to: descriptor that commands are written to, the same for all processes of the group.
-      reports: what the running process reports.
+      reports: the pipe of the running process's reports.
       is_up: whether it has reported that its environments are made.
       is_killed: whether `kill` was called on the running process.
       started_at: by the pool's clock.
       failures: deaths since the group finished a slot.
-      error: what the process reported last, or why it was killed.
+      error: the process's last report of an error, or why it was killed.
     """
 
     def __init__(self, method: str, modules: Iterable[str]) -> None:

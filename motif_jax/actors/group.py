@@ -49,7 +49,6 @@ class SlotGroup:
     rows: the row after the end is the next episode's first, and a truncation counts as a termination.
 
     Args:
-      config: of the actors.
       slots: where rows are written; `slots.next_episode[group]` has the numbers of the first episodes.
       group: number of this group among those of the slots.
       on_episode: called with the numbers of every episode that ends.

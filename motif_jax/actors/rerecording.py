@@ -16,9 +16,7 @@ class Order(NamedTuple):
     """A recording to make.
 
     Attributes:
-      seed, actions: of the episode.
       info: numbers of the episode when it was played; the replay must have the same.
-      path: of the recording.
     """
 
     seed: int

@@ -54,11 +54,11 @@ class Output(NamedTuple):
     """The current network's output on a rollout, and its targets; arrays [T, B] or [T, B, A].
 
     Attributes:
-      logits: of the policy, with gradient.
-      raw_value: of the value head, with gradient, in normalised units where values are normalised.
+      logits: the policy's, with gradient.
+      raw_value: output of the value head, with gradient, in normalised units where values are normalised.
       value: V in units of reward, without gradient.
       ratio: clamped probability ratio, with gradient.
-      targets: of value (units of reward) and advantage, without gradient.
+      targets: value targets (units of reward) and advantages, without gradient.
       legal: bool [T, B, A], the actions that can be taken; None where all can.
     """
 

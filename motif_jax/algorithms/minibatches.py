@@ -23,7 +23,7 @@ def order(key: Array, config: ConfigDict, rollouts: int, axis_name: str | None) 
     Args:
       key: random key, the same on all devices.
       config: `config.algorithm`: epochs, in each of which every rollout is used once; minibatches of an epoch.
-      rollouts: of this device.
+      rollouts: number of this device's rollouts.
       axis_name: mapped axis over which the batch is split, in order; None where it is not.
 
     Returns:

@@ -45,8 +45,8 @@ class StepLosses(NamedTuple):
     Attributes:
       policy: the clipped surrogate, negative.
       value: the clipped square of the value's error.
-      entropy: of the policy, in nats.
-      ratio: of the probabilities now and as played.
+      entropy: the policy's, in nats.
+      ratio: probability now over that as played.
     """
 
     policy: Array

@@ -106,9 +106,9 @@ def make_update(
 
     Args:
       config: the whole configuration; reads `algorithm` (gamma, gae_lambda, clip_ratio, clip_value, value_coefficient,
-        entropy_coefficient, epochs, minibatch_size in steps of all devices, microbatch_size: so many of a device are run at a
-        time, kl_limit, normalise_advantage; broadcast_rows, see
-        `ppo.value_rows`; recurrence: steps of a sequence, 1 by default; kl, see `kl_penalty`), `compat.glam_value_broadcast` and what `update.make` reads.
+        entropy_coefficient, epochs, minibatch_size in steps of all devices, microbatch_size: most steps that a device runs at
+        a time, kl_limit, normalise_advantage; broadcast_rows, see `ppo.value_rows`; recurrence: steps of a sequence, 1 by
+        default; kl, see `kl_penalty`), `compat.glam_value_broadcast` and what `update.make` reads.
     """
     settings = config.algorithm
     limit, length = settings.get("kl_limit"), settings.get("recurrence", 1)

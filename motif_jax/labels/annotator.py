@@ -110,10 +110,10 @@ class Annotator(abc.ABC):
     `check` is called before. `start`, `preview`, `live`, `summary` and `close` are for annotators with a model.
 
     Attributes:
-      forms: of the class: the forms of verdict that it can give.
-      reads_items: of the class. True: a question is its texts, asked once however often they occur. False: each pair of
+      forms: class attribute, the possible forms of its verdicts.
+      reads_items: class attribute. True: a question is its texts, asked once however often they occur. False: each pair of
         a dataset is its own question.
-      reads_prompt: of the class: whether it reads config.prompt and config.answer.
+      reads_prompt: class attribute, whether it reads config.prompt and config.answer.
       identity: JSON-able; everything that an answer depends on besides the question (annotator, goal, model and revision,
         prompt texts, sampling, lexicon hash; for annotators that read the dataset's numbers also its content hash). Part
         of the manifest and of every question's id.

@@ -33,7 +33,7 @@ class Label(NamedTuple):
       label: one of the form's verdicts, never unknown.
       probability: for one text that of yes; for two P(first) + P(tie) / 2; None if the annotator gives none.
       seconds: from sending the question to its answer; 0 for stored answers and equal texts.
-      tokens: of prompts and answers together; 0 for what was not asked.
+      tokens: of prompts and answers together; 0 for questions that were not sent.
       number: index of the first batch that is paid with it.
       step: environment steps of the run before that batch.
       met: environment steps of the run before the batch that showed the text first.

@@ -36,7 +36,6 @@ class OnlineReward(IntrinsicReward):
     """A reward that learns from labels. A kind defines what a label changes (`take`) and what a text is worth (`values`).
 
     Attributes:
-      form: of the questions.
       stats: the texts that the agent has seen.
       step: environment steps of the run before the next batch.
       version: counts the changes of the reward.

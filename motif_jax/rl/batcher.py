@@ -51,7 +51,7 @@ class Batch(NamedTuple):
       trajectories: numpy arrays before `put`; the initial states lie on the device that acted.
       num_steps: environment steps in it.
       intrinsic_returns: of the episodes that ended in it.
-      num_bytes: sent to the devices.
+      num_bytes: number of bytes that `put` sends.
     """
 
     trajectories: TrajectoryBatch

@@ -82,7 +82,6 @@ class EpisodeRecorder:
     actor), and those that end faster than they can be replayed.
 
     Args:
-      environment, options: of the games.
       every: every Nth episode of each environment is recorded.
     """
 

@@ -69,8 +69,8 @@ class TrainingOutcome(NamedTuple):
 
     Attributes:
       state: (params, opt_state) after it.
-      means: of loss, accuracy and gradient_norm over the steps; the accuracy is that before each.
-      right, counted: of the examples in `job.new`, before any of the steps.
+      means: loss, accuracy and gradient_norm, averaged over the steps; the accuracy is measured before each step.
+      right, counted: of the examples in `job.new`, before the first step.
     """
 
     job: TrainingJob

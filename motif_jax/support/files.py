@@ -222,8 +222,8 @@ def read_json(path: str | os.PathLike[str], remedy: str, kind: type = dict, keys
 
     Args:
       remedy: what the user can do about a damaged file, as the end of a sentence.
-      kind: of the value: dict, list, ...
-      keys: what an object must have.
+      kind: required type of the value.
+      keys: required keys of an object.
 
     Raises:
       UserError: the file is not there, cannot be read, or holds something else; names it, and the remedy.

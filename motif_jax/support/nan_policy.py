@@ -30,7 +30,6 @@ def write_batch(workdir: str | os.PathLike[str], step: int, arrays: Mapping[str,
     """Writes the batch of a step that is not finite to `nonfinite/step-N.npz`; returns the path.
 
     Args:
-      workdir: the run folder.
       step: the update's number, from 0.
       arrays: name -> inputs and results of the step.
     """

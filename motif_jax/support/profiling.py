@@ -12,7 +12,6 @@ class Profiler:
     """Records steps [start, start + steps) into workdir/profile.
 
     Args:
-      workdir: the run folder.
       start: the first step to record, counted from the start of this process; None records nothing.
       steps: how many steps to record.
       server_port: when given, the profiler server listens there for the whole run, on this host.
