@@ -1,10 +1,10 @@
-"""Forms of verdicts about texts, and the codes and names of their labels."""
+"""Forms of verdicts on texts, and the codes and names of labels."""
 
 from __future__ import annotations
 
 import dataclasses
 
-# A label is the index of its verdict in the form; this one means that no verdict was found.
+# Label without a verdict; other labels are indices of verdicts in the form.
 UNKNOWN = 3
 UNKNOWN_NAME = "unknown"
 
@@ -14,9 +14,9 @@ class Form:
     """A form of verdict.
 
     Attributes:
-      items: names of the texts of a question, in their order: the placeholders of prompt files.
+      items: names of a question's texts in order, the placeholders of prompt files.
       verdicts: names of the verdicts; a verdict's label is its index.
-      undecided: the label where no verdict is more probable than all others.
+      undecided: the label if no verdict is more probable than all others.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The agent's network: encoder, recurrent core, heads of policy and value."""
+"""The agent's network: encoder, recurrent core, and heads for policy and value."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Trunk(nn.Module):
         """Returns the features [T, B, H] and the state after row T-1 [B, S]."""
         length, batch = first.shape
         rows = {name: x.reshape(length * batch, *x.shape[2:]) for name, x in observation.items()}
-        # A batch norm needs the rows of each step together.
+        # A batch norm needs to know which rows are of one step.
         steps = (length,) if isinstance(self.encoder, film.FilmEncoder) else ()
         features = self.encoder(rows, *steps)
         return self.core(features.reshape(length, batch, -1), state, first)
@@ -67,12 +67,11 @@ class ActorCritic(nn.Module):
     """Logits and values over a rollout.
 
     Attributes:
-      num_actions: width of the policy's head.
       actor: the trunk, shared by both heads if `critic` is None.
-      critic: a separate trunk for the value, or None. The recurrent state is then the actor's followed by the critic's.
+      critic: a separate trunk for the value, or None. With it the recurrent state is the actor's followed by the critic's.
       mask_field: the observation field that is 0 for invalid actions; their logits are `MASKED`.
-      head_sizes: widths of the layers, with tanh, before each head.
-      head_init: of the heads' weights.
+      head_sizes: widths of the tanh layers before each head.
+      head_init: initialiser of the heads' weights.
     """
 
     num_actions: int
@@ -128,7 +127,7 @@ class AgentNetwork:
         return isinstance(getattr(self.module.actor, "encoder", None), film.FilmEncoder)
 
     def cropped(self, observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """Removes padding common to all rows: that of instructions, for encoders that read words."""
+        """Removes instruction padding that all rows share, for encoders that read words."""
         return film.cropped(observation) if self._reads_instructions else observation
 
     def tracked(self, params: Params, observation: Mapping[str, Array]) -> Params:
@@ -147,10 +146,10 @@ class AgentNetwork:
         return film.seen(params, made[film.STATISTICS])
 
     def prepare(self, params: Params) -> Prepared:
-        """Computes once what `apply` computes from the parameters at every call.
+        """Computes arrays that `apply` would derive from the parameters at every call.
 
-        Worth it for parameters that act many times on few rows. The result replaces the parameters in `apply`; it holds
-        those passed in, not copies.
+        Saves time for parameters that act many times on few rows. The result replaces the parameters in `apply`; it holds
+        the same arrays, not copies.
         """
         _, made = self.module.apply({"params": params}, *self._one_row(), mutable=["tables"])
         return Prepared(params, made.get("tables", {}))
@@ -169,9 +168,9 @@ class AgentNetwork:
 
         Args:
           params: from `init` or `prepare`.
-          observation: raw fields of the specification, each [T, B, ...]; others are ignored.
+          observation: raw fields of the spec, each [T, B, ...]; others are ignored.
           state: float32 [B, state_size], before row 0.
-          first: bool [T, B]; the state is zeroed before row t where first[t] holds.
+          first: bool [T, B]; the state is zeroed before row t if first[t].
 
         Returns:
           logits float32 [T, B, actions], value float32 [T, B], the state after row T-1 float32 [B, state_size].
@@ -196,13 +195,13 @@ def make_agent_network(
 
     Args:
       config: `config.network`:
-        encoder 'nethack' (picture, status, message), 'tiles' (the same fields by embeddings, cheap), 'tiles_underfoot'
-        (plus the tile under the hero), 'flat' (all fields as numbers, pictures after a few convolutions), 'film' (BabyAI's
-        view and instruction) or 'auto';
+        encoder 'nethack' (picture, status, message), 'tiles' (embeddings of the same fields, cheap), 'tiles_underfoot' (and
+        the tile under the hero), 'flat' (all fields as numbers, pictures after convolutions), 'film' (BabyAI's view and
+        instruction) or 'auto';
         image_encoder one of image.IMAGE_ENCODERS; image_features, vector_features, message_features widths;
         flat_sizes layers of the flat encoder; obs_scale divides the pixels; nonlinearity;
         core 'gru', 'lstm' or 'none', hidden_size, core_layers; separate_critic;
-        first_convolution 'table', 'picture' or 'auto' ('table' on CPU); dtype 'float32' or 'bfloat16' of the computation;
+        first_convolution 'table', 'picture' or 'auto' ('table' on CPU); dtype of the computation 'float32' or 'bfloat16';
         head_sizes layers before the heads.
       batch_statistics: `of_batch` of a `film` encoder's `film.BatchNorm`.
 
@@ -268,9 +267,9 @@ def make_agent_network(
 
 
 def rescale_value_head(params: Params, old: tuple[Array, Array], new: tuple[Array, Array]) -> Params:
-    """Parameters whose values, denormalised by `new`, equal the old ones, denormalised by `old`.
+    """Rescales the value head so that values denormalised by `new` equal the old values denormalised by `old`.
 
-    van Hasselt et al. 2016, equation 9.
+    Source: van Hasselt et al. 2016, equation 9.
 
     Args:
       old, new: mean and standard deviation that turn the head's output into a value.

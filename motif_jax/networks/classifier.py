@@ -1,7 +1,7 @@
-"""The classifier of messages of an online reward: helpful or not (Zheng et al. 2024, ONI-classification).
+"""The classifier of an online reward: whether a message is helpful (Zheng et al. 2024, ONI-classification).
 
-The reward network's message encoder, two linear layers of 512 with ReLU, dropout, two logits. All layers have PyTorch's
-default initialisation. Golden numbers: oni_classifier.npz.
+It has the reward network's message encoder, two linear layers of 512 with ReLU, dropout, and two logits. All layers have
+PyTorch's default initialisation. Golden numbers: oni_classifier.npz.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class MessageClassifier:
     """The classifier as pure functions.
 
     Args:
-      message: the encoder, a name in `networks.message.SHAPES`.
-      dropout: probability, before the head, in training.
+      message: name of the encoder in `networks.message.SHAPES`.
+      dropout: probability of dropout before the head in training.
     """
 
     def __init__(self, message: str = "lt_cnn", dropout: float = DROPOUT) -> None:
@@ -69,12 +69,12 @@ class MessageClassifier:
         max_length: int | None = None,
         dropout_key: jax.Array | None = None,
     ) -> jax.Array:
-        """Logits of no and yes, float32 [N, 2].
+        """Logits (no, yes), float32 [N, 2].
 
         Args:
           messages: uint8 [N, 256].
-          max_length: bytes of the messages from here on are zero (static; None: 256).
-          dropout_key: for training; None turns dropout off.
+          max_length: bytes from this one on are zero in all messages (static; None: 256).
+          dropout_key: key for training; None turns dropout off.
         """
         chex.assert_rank(messages, 2)
         rngs = None if dropout_key is None else {"dropout": dropout_key}

@@ -1,4 +1,4 @@
-"""Recurrent cores over a rollout: GRU, LSTM or none, reset at the starts of episodes."""
+"""Recurrent cores over a rollout: GRU, LSTM or none, reset at episode starts."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ CORES = ("gru", "lstm", "none")
 
 
 def state_size(kind: str, hidden_size: int, layers: int) -> int:
-    """Width of the recurrent state; 1, unused, without memory."""
+    """Width of the recurrent state; without memory 1, which is unused."""
     return {"gru": hidden_size * layers, "lstm": 2 * hidden_size * layers, "none": 1}[kind]
 
 
 class Core(nn.Module):
     """Features [T, B, F] and a state [B, S] -> outputs [T, B, H] and the state after the last row.
 
-    The state is one array: the hidden vectors of a GRU's layers; all hidden vectors and then all cells of an LSTM. Gates are
-    in the order reset, update, new and input, forget, cell, output. Each layer has two bias vectors; a GRU's reset gate
-    multiplies the hidden part including its bias.
+    The state is one array: the hidden vectors of a GRU's layers, or all hidden vectors and then all cells of an LSTM. The
+    order of gates is reset, update, new (GRU) and input, forget, cell, output (LSTM). Each layer has two bias vectors; a
+    GRU's reset gate multiplies the hidden part with its bias.
 
     Attributes:
       hidden_size: H; without recurrence the outputs are the features.
-      dtype: of the matrix products; the state stays float32.
+      dtype: of the matrix products; the state is float32.
     """
 
     kind: str
@@ -89,8 +89,8 @@ def gru_step(state: tuple[Array], from_input: Array, from_hidden: Array) -> tupl
 
     Args:
       state: hidden vector, float32 [B, H].
-      from_input: [B, 3H], the input's part of the gates, biases included.
-      from_hidden: [B, 3H], the hidden vector's part, biases included.
+      from_input: [B, 3H], the input's part of the gates, with bias.
+      from_hidden: [B, 3H], the hidden vector's part, with bias.
     """
     reset_x, update_x, new_x = jnp.split(from_input.astype(jnp.float32), 3, axis=-1)
     reset_h, update_h, new_h = jnp.split(from_hidden.astype(jnp.float32), 3, axis=-1)
@@ -104,8 +104,8 @@ def lstm_step(state: tuple[Array, Array], from_input: Array, from_hidden: Array)
 
     Args:
       state: hidden vector and cell, float32 [B, H] each.
-      from_input: [B, 4H], the input's part of the gates, biases included.
-      from_hidden: [B, 4H], the hidden vector's part, biases included.
+      from_input: [B, 4H], the input's part of the gates, with bias.
+      from_hidden: [B, 4H], the hidden vector's part, with bias.
     """
     gates = from_input.astype(jnp.float32) + from_hidden.astype(jnp.float32)
     write, forget, candidate, read = jnp.split(gates, 4, axis=-1)

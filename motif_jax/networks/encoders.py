@@ -1,4 +1,4 @@
-"""Encoders: raw fields of an observation -> one feature vector for each row."""
+"""Encoders of observations: raw fields -> a feature vector per row."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class NetHackEncoder(nn.Module):
       image_encoder: one of `image.IMAGE_ENCODERS`.
       image_features, vector_features, message_features: widths of the three parts.
       obs_scale: divides the pixels.
-      look_up: use a table for the first convolution where possible.
+      look_up: whether to use a table for the first convolution if possible.
     """
 
     tiles: TileSet
@@ -66,9 +66,9 @@ class NetHackEncoder(nn.Module):
 
 
 class PictureEncoder(nn.Module):
-    """Pictures uint8 [N, H, W, C] -> [N, features]: 3x3 convolutions that halve the sides to at most 16, and two more.
+    """Pictures uint8 [N, H, W, C] -> [N, features]: 3x3 convolutions that halve the sides to at most 16, then two more.
 
-    The first is normalised, so that it reads a grid world's codes (0 to 10) as well as pixels (0 to 255).
+    The output of the first is normalised, so that it suits both a grid world's codes (0 to 10) and pixels (0 to 255).
     """
 
     features: int
@@ -90,11 +90,11 @@ class PictureEncoder(nn.Module):
 
 
 class FlatEncoder(nn.Module):
-    """Numeric fields, flattened and joined in the order of their names -> [N, features].
+    """Numeric fields, flattened and joined in order of their names -> [N, features].
 
     Attributes:
-      text_fields: those that are bytes of text, divided by 255.
-      image_fields: those that are pictures, each read by a `PictureEncoder`.
+      text_fields: fields of text bytes, which are divided by 255.
+      image_fields: pictures; each has a `PictureEncoder`.
     """
 
     fields: tuple[str, ...]

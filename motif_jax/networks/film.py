@@ -1,7 +1,7 @@
 """The symbolic agent's encoder of BabyAI: the view, modulated by the instruction (Chevalier-Boisvert et al. 2019).
 
-Convolutions of the view, and blocks whose channels the instruction scales and shifts (FiLM, Perez et al. 2018), in the
-sizes of the published `expert_filmcnn`.
+It has convolutions of the view, and blocks whose channels the instruction scales and shifts (FiLM, Perez et al. 2018), in
+the sizes of the published `expert_filmcnn`.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from motif_jax.networks.layers import ConvWeights, Dense, convolve, unit_rows
 
 Array = jax.Array
 FIELDS = IMAGE, INSTRUCTION = "image", "instruction"
-# Collection of one call's batch statistics; the moving ones are parameters.
+# Collection of a call's batch statistics; moving statistics are parameters.
 STATISTICS = "statistics"
 BLOCKS = 2
 _EPSILON = 1e-5
 _RATE = 0.1
-_WORDS = 8  # lengths of instructions are multiples of it
+_WORDS = 8  # instructions are cropped to multiples of this length
 
 
 class BatchNorm(nn.Module):
     """Batch normalisation (Ioffe and Szegedy 2015) of [T, B, H, W, C] over all but the first and the last axis.
 
-    By default moving statistics normalise each channel, in acting and in learning. So a row's features do not depend on
-    other rows, and the policy that plays is the policy that learns. The statistics are parameters without a gradient, which
-    `seen` updates. While they are collected (`STATISTICS` is mutable), and under `of_batch`, each step's rows give mean and
-    variance.
+    By default moving statistics normalise each channel, both in play and in learning. So a row's features do not depend on
+    other rows, and the policy that plays equals the policy that learns. The statistics are parameters without a gradient,
+    which `seen` updates. While they are collected (`STATISTICS` is mutable), and with `of_batch`, mean and variance are those
+    of each step's rows.
 
     Attributes:
-      of_batch: as published (`compat.symbolic_train_mode_batchnorm`).
+      of_batch: normalise by the batch, as published (`compat.symbolic_train_mode_batchnorm`).
     """
 
     of_batch: bool
@@ -60,7 +60,7 @@ class BatchNorm(nn.Module):
             mean = jnp.mean(y, axes, keepdims=True)
             variance = jnp.mean(jnp.square(y - mean), axes, keepdims=True)
         if looking:
-            # The mean over the steps of each step's statistics.
+            # Averages the statistics of all steps.
             self.variable(STATISTICS, "mean", jnp.zeros, channels).value = jnp.mean(mean, (0, 1, 2, 3))
             self.variable(STATISTICS, "variance", jnp.ones, channels).value = jnp.mean(variance, (0, 1, 2, 3))
         y = (y - mean) * jax.lax.rsqrt(variance + _EPSILON) * scale + bias
@@ -68,13 +68,13 @@ class BatchNorm(nn.Module):
 
 
 class FilmEncoder(nn.Module):
-    """The view and the instruction of BabyAI -> [N, features].
+    """BabyAI's view and instruction -> [N, features].
 
     Reads `image` uint8 [N, 7, 7, 3], raw numbers as published, and `instruction` uint8 [N, words], padded with 0.
 
     Attributes:
       features: channels of the convolutions, and width of the output.
-      instruction_features: width of the words' embeddings, and of the GRU that reads them.
+      instruction_features: width of the words' embeddings and of their GRU.
     """
 
     features: int
@@ -84,9 +84,9 @@ class FilmEncoder(nn.Module):
 
     @nn.compact
     def __call__(self, observation: Mapping[str, Array], steps: int = 1) -> Array:
-        """Encodes N rows: `steps` steps one after the other, each of N / steps rows."""
+        """Encodes N rows, which are `steps` consecutive steps of N / steps rows."""
         x = observation[IMAGE].astype(self.dtype)
-        # Columns come first in minigrid's views; the network can learn the same.
+        # minigrid's views have columns first, which makes no difference to learning.
         x = self._convolve(x, 2, "conv1")
         x = _pooled(nn.relu(self._norm(x, steps, "norm1")))
         x = _pooled(nn.relu(self._norm(self._convolve(x, 3, "conv2"), steps, "norm2")))
@@ -115,7 +115,7 @@ class FilmEncoder(nn.Module):
 
 
 class Instruction(nn.Module):
-    """A GRU's state float32 [N, features] after the words uint8 [N, L], padded with 0; zeros without words."""
+    """Words uint8 [N, L], padded with 0 -> the state float32 [N, features] of a GRU after them; zeros without words."""
 
     features: int
 
@@ -137,7 +137,7 @@ def _pooled(x: Array) -> Array:
 
 
 def cropped(observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-    """Crops the instructions of a batch to the longest of them, in multiples of 8 words."""
+    """Crops a batch's instructions to the longest, rounded up to a multiple of 8 words."""
     words = observation[INSTRUCTION]
     longest = int((words > 0).sum(axis=-1).max(initial=1))
     room = -(-longest // _WORDS) * _WORDS
@@ -145,13 +145,13 @@ def cropped(observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
 
 
 def seen(params: Any, found: Any) -> Any:
-    """Parameters with batch norms updated by one call's statistics.
+    """Parameters with batch norms updated by the statistics of a call.
 
-    A moving mean of rate 0.1; the plain mean of the first ten calls.
+    Statistics are the plain mean of the first ten calls, then a moving mean of rate 0.1.
 
     Args:
-      params: of a network with `BatchNorm` somewhere.
-      found: its collection `STATISTICS`, the same tree down to the batch norms.
+      params: of a network with `BatchNorm` modules.
+      found: the collection `STATISTICS`, the same tree down to the batch norms.
     """
     if not found:
         return params

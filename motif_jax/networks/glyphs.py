@@ -18,7 +18,7 @@ CHANNELS, LAST_CHANNELS, WIDTH = 16, 8, 3
 
 
 def crop(glyphs: jax.Array, column: jax.Array, row: jax.Array, size: int) -> jax.Array:
-    """Cuts a square window out of each map; glyph 0 stands for cells outside of the map.
+    """Cuts a square window out of each map; cells outside of the map have glyph 0.
 
     Args:
       glyphs: integers [N, 21, 79].
@@ -35,11 +35,11 @@ def crop(glyphs: jax.Array, column: jax.Array, row: jax.Array, size: int) -> jax
 
 
 def crop_interpolated(glyphs: jax.Array, column: jax.Array, row: jax.Array, size: int) -> jax.Array:
-    """The published window: glyph NUMBERS interpolated bilinearly at fractional places, then rounded.
+    """The published window: glyph numbers are interpolated bilinearly at fractional places, then rounded.
 
     Args:
       glyphs: integers [N, 21, 79].
-      column, row: float32 [N], as published the scaled status, so that the window lies at the top left.
+      column, row: float32 [N]; as published the scaled status, so that the window is at the top left.
 
     Returns:
       int32 [N, size, size], rows by columns.
@@ -71,11 +71,11 @@ def _pick(glyphs: jax.Array, rows: jax.Array, columns: jax.Array) -> jax.Array:
 
 
 class GlyphConvolutions(nn.Module):
-    """3x3 convolutions with padding 1 and ELU over embedded glyphs, flattened channel, column, row.
+    """3x3 convolutions with padding 1 and ELU over embedded glyphs, flattened in the order channel, column, row.
 
     Attributes:
       prefix: of the layers' names, 'crop' or 'glyph'.
-      num_layers: number of convolutions; 16 channels each, the last 8.
+      num_layers: number of convolutions; they have 16 channels, the last one 8.
     """
 
     prefix: str
@@ -113,9 +113,9 @@ class _Kernel(nn.Module):
 
 
 def convolve_embedded(glyphs: jax.Array, embedding: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
-    """Cross-correlation with padding 1 of embedded glyphs, by a table instead of embedding them.
+    """Cross-correlation with padding 1 of embedded glyphs, by a table.
 
-    Each of the 9 neighbours looks up a row of (embedding x kernel): 16 channels instead of all 128 of the embedding.
+    Each of the 9 neighbours looks up a row of (embedding x kernel), which has 16 channels where the embedding has 128.
 
     Args:
       glyphs: int32 [N, H, W], rows of `embedding`.
@@ -126,8 +126,7 @@ def convolve_embedded(glyphs: jax.Array, embedding: jax.Array, kernel: jax.Array
       [N, ceil(H / stride), ceil(W / stride), O] in the dtype of `embedding`.
     """
     num_glyphs, outputs = embedding.shape[0], kernel.shape[-1]
-    # In float32, so that gradients of frequent glyphs are summed in float32. The last row, zeros, is for the
-    # padding.
+    # In float32, so that gradients of frequent glyphs are summed in float32. The last row is zero, for the padding.
     table = jnp.einsum("ge,hweo->hwgo", embedding, kernel).astype(jnp.float32)
     table = jnp.pad(table, ((0, 0), (0, 0), (0, 1), (0, 0))).reshape(-1, outputs)
     padded = jnp.pad(glyphs, ((0, 0), (1, 1), (1, 1)), constant_values=num_glyphs)

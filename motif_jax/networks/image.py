@@ -15,7 +15,7 @@ from motif_jax.networks.tiles import TileSet, convolve_tiles, fits, tile_table
 Array = jax.Array
 Weights = dict[str, tuple[Array, Array]]
 
-# Of each convolution: output channels, side, stride.
+# (output channels, side, stride) of each convolution.
 CONVOLUTIONS: dict[str, tuple[tuple[int, int, int], ...]] = {
     "convnet_simple": ((32, 8, 4), (64, 4, 2), (128, 3, 2)),
     "convnet_impala": ((16, 8, 4), (32, 4, 2)),
@@ -23,7 +23,7 @@ CONVOLUTIONS: dict[str, tuple[tuple[int, int, int], ...]] = {
 RESIDUAL_STAGES: dict[str, tuple[int, ...]] = {"resnet_impala": (16, 32, 32)}
 IMAGE_ENCODERS = (*CONVOLUTIONS, *RESIDUAL_STAGES, "mlp")
 CHANNELS = 3
-# From so many rows on a table of the first convolution pays.
+# Least number of rows for which a table of the first convolution saves time.
 TABLE_ROWS = 256
 
 
@@ -31,10 +31,10 @@ class ImageEncoder(nn.Module):
     """Windows of characters -> features [N, features].
 
     Attributes:
-      kind: one of IMAGE_ENCODERS (Espeholt et al. 2018 for the two named impala).
+      kind: one of IMAGE_ENCODERS (the two named impala: Espeholt et al. 2018).
       scale: divides the pixels.
-      look_up: use a table (`networks.tiles`) for the first convolution where possible: the variable `tables` of
-        `AgentNetwork.prepare`, which has no gradient, or a new one for many rows.
+      look_up: whether to use a table (`networks.tiles`) for the first convolution if possible: the variable `tables` of
+        `AgentNetwork.prepare`, which has no gradient, or a new table for many rows.
       dtype: of the computation; the table is float32, so that its gradient is summed in float32.
     """
 
@@ -95,7 +95,7 @@ class ImageEncoder(nn.Module):
 
 
 def layers(kind: str) -> list[tuple[str, int, int, int]]:
-    """Name, input channels, output channels and side of each convolution of an encoder."""
+    """(name, input channels, output channels, side) of each convolution of an encoder."""
     found, inputs = [], CHANNELS
     for i, (channels, size, _) in enumerate(CONVOLUTIONS.get(kind, ()), start=1):
         found.append((f"image_conv{i}", inputs, channels, size))
@@ -109,10 +109,10 @@ def layers(kind: str) -> list[tuple[str, int, int, int]]:
 
 
 def residual_net(weights: Weights, x: Array, stages: int, act: Callable[[Array], Array]) -> Array:
-    """Stages of convolution, pooling and two residual blocks, and a final activation; [N, F], channels first.
+    """Stages of convolution, pooling and two residual blocks, then an activation; [N, F], flattened channels first.
 
-    The skip connection carries the ACTIVATED input of the block: the published network computes its first activation in
-    place, and exchanged weights fit only this form.
+    The skip connection carries the activated input of the block, since the published network computes its first activation
+    in place, and published weights fit only this form.
 
     Args:
       weights: kernel and bias by layer name.

@@ -18,8 +18,8 @@ Initializer = Callable[..., Array]
 def elu(x: Array) -> Array:
     """Exponential linear unit (Clevert et al. 2016): x above 0, exp(x) - 1 below.
 
-    Half the time of `jax.nn.elu` on CPU: exp(x) - 1 is accurate enough here without expm1, and the backward pass needs only
-    the output.
+    Takes half the time of `jax.nn.elu` on CPU: exp(x) - 1 is accurate enough here without expm1, and the backward pass needs
+    only the output.
     """
     return jnp.where(x > 0, x, jnp.exp(jnp.minimum(x, 0)) - 1)
 
@@ -34,7 +34,7 @@ ACTIVATIONS: dict[str, Activation] = {"elu": elu, "relu": nn.relu, "tanh": jnp.t
 
 
 def uniform(limit: float) -> Initializer:
-    """Initialiser: uniform in [-limit, limit]."""
+    """An initialiser, uniform in [-limit, limit]."""
 
     def init(key: Array, shape: tuple[int, ...], dtype: jnp.dtype = jnp.float32) -> Array:
         return jax.random.uniform(key, shape, dtype, -limit, limit)
@@ -43,7 +43,7 @@ def uniform(limit: float) -> Initializer:
 
 
 def orthogonal_output_first(key: Array, shape: tuple[int, ...], dtype: jnp.dtype = jnp.float32) -> Array:
-    """Initialiser: orthogonal with gain 1 of a kernel [..., in, out] (Saxe et al. 2014).
+    """An orthogonal initialiser with gain 1 for a kernel [..., in, out] (Saxe et al. 2014).
 
     The orthogonal matrix is [out, everything else], for dense and convolution kernels alike.
     """
@@ -51,27 +51,27 @@ def orthogonal_output_first(key: Array, shape: tuple[int, ...], dtype: jnp.dtype
 
 
 def unit_rows(key: Array, shape: tuple[int, ...], dtype: jnp.dtype = jnp.float32) -> Array:
-    """Initialiser: normal, each output's weights of a kernel [in, out] scaled to norm 1."""
+    """A normal initialiser for a kernel [in, out], with each output's weights scaled to norm 1."""
     drawn = jax.random.normal(key, shape, dtype)
     return drawn / jnp.sqrt(jnp.sum(jnp.square(drawn), axis=0, keepdims=True))
 
 
 def add_bias(y: Array, bias: Array) -> Array:
-    """Adds `bias` float32 [features] to `y` [..., features]; gives the dtype of `y`.
+    """Adds `bias` float32 [features] to `y` [..., features]; the result has the dtype of `y`.
 
     Adds in float32, so that the bias gradient, a sum over all rows, is a float32 sum. On some GPUs (Hopper) XLA sums
-    bfloat16 in bfloat16, and such a sum stalls at 256 times its terms.
+    bfloat16 in bfloat16, and such a sum stops growing at 256 times its terms.
     """
     return (y.astype(bias.dtype) + bias).astype(y.dtype)
 
 
 class Dense(nn.Module):
-    """Linear layer [..., in] -> [..., features], orthogonal weights and zero bias.
+    """A linear layer [..., in] -> [..., features] with orthogonal weights and zero bias.
 
     Attributes:
       dtype: of the matrix product; parameters are float32.
-      limit: when given, weights and bias start uniform in [-limit, limit] instead.
-      start: initialiser of the weights, without a limit.
+      limit: if not None, weights and bias start uniform in [-limit, limit].
+      start: initialiser of the weights if `limit` is None.
     """
 
     features: int
@@ -96,7 +96,7 @@ def flatten_channels_first(x: Array) -> Array:
 class ConvWeights(nn.Module):
     """Kernel [size, size, inputs, features] (orthogonal) and bias [features] (zero) of a 2-d convolution, float32.
 
-    With a `limit` both start uniform in [-limit, limit] instead.
+    With a `limit` both start uniform in [-limit, limit].
     """
 
     inputs: int

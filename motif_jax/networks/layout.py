@@ -1,7 +1,7 @@
 """Converts between PyTorch's parameter layout and this project's flax trees.
 
-A tensor's neutral name is LAYER/weight, LAYER/bias or LAYER/NAME_table, with the layer's name in the flax tree. Trees with
-a separate critic have actor/LAYER/... and critic/LAYER/... instead. Layouts:
+A tensor's neutral name is LAYER/weight, LAYER/bias or LAYER/NAME_table, with the layer's name in the flax tree. With a
+separate critic the names begin with actor/ or critic/. Layouts:
 
 | layer | PyTorch | flax |
 |---|---|---|
@@ -10,7 +10,7 @@ a separate critic have actor/LAYER/... and critic/LAYER/... instead. Layouts:
 | embedding | weight [entries, features] | embedding [entries, features] |
 | bias | bias [out] | bias [out] |
 
-Networks here flatten channels first and keep PyTorch's order of gates, so that no entries are permuted.
+Networks here flatten channels first and have PyTorch's order of gates, so that no entries are permuted.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ TRUNKS = ("actor", "critic")
 
 
 def from_torch(tensors: Mapping[str, np.ndarray], params: Any) -> Any:
-    """Fills a tree like `params` from tensors in PyTorch's layout; numpy arrays with the dtypes of its leaves.
+    """A tree like `params` with values from tensors in PyTorch's layout, as numpy arrays with the dtypes of the leaves.
 
     Args:
       tensors: neutral name -> array in PyTorch's layout.
       params: tree of arrays or shapes (`jax.eval_shape` of an init).
 
     Raises:
-      ValueError: names are missing or left over, or a shape does not fit.
+      ValueError: names are missing or superfluous, or a shape differs.
     """
     names = tensor_names(params)
     wanted, given = set(jax.tree.leaves(names)), set(tensors)

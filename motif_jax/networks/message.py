@@ -1,8 +1,8 @@
-"""Character networks that read a NetHack message: 256 bytes, zero padded.
+"""Character networks that read a NetHack message: 256 bytes, padded with zeros.
 
-Most of a message is padding. All activation columns whose receptive field lies in the padding are equal, so one of them
-is computed, and repeated where a layer needs it. `max_length` says how many leading bytes may be non-zero; values and
-gradients do not depend on it.
+Most of a message is padding. All activation columns whose receptive field is in the padding are equal, so one of them is
+computed and repeated if a layer needs it. At most the first `max_length` bytes are non-zero; values and gradients do not
+depend on it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class MessageShape:
     """Sizes of one character network.
 
     Attributes:
-      num_bytes: leading bytes of the message that are read.
+      num_bytes: number of leading bytes that are read.
       embedding: channels of the byte embedding.
       convolutions: (channels, width, whether a maximum over 3 columns follows) of each layer.
-      linear: units of the linear layers after flattening; the last is the feature size.
+      linear: units of the linear layers after flattening; the last number is the feature size.
     """
 
     num_bytes: int
@@ -37,7 +37,7 @@ class MessageShape:
 
     @property
     def columns(self) -> int:
-        """Columns after the last convolution."""
+        """Number of columns after the last convolution."""
         columns = self.num_bytes
         for _, width, pooled in self.convolutions:
             columns = columns - width + 1
@@ -58,7 +58,7 @@ SHAPES = {
 
 
 class EmbeddingTable(nn.Module):
-    """An embedding's table float32 [entries, features], standard normal at first; callers look it up themselves."""
+    """An embedding's table float32 [entries, features], initially standard normal; callers do the lookup."""
 
     entries: int
     features: int
@@ -91,7 +91,7 @@ class MessageEncoder(nn.Module):
     """Bytes -> embedding -> convolutions with ReLU and maxima over 3 -> linear layers with ReLU.
 
     Attributes:
-      orthogonal: of the linear layers' start; False: uniform in +-1 / sqrt(inputs), PyTorch's default.
+      orthogonal: whether linear layers start orthogonal, or uniform in +-1 / sqrt(inputs), PyTorch's default.
     """
 
     shape: MessageShape
@@ -102,7 +102,7 @@ class MessageEncoder(nn.Module):
     def __call__(self, messages: jax.Array, max_length: int | None = None) -> jax.Array:
         """Returns features [N, F] of `messages` uint8 [N, 256], whose bytes from `max_length` on are zero."""
         shape, full = self.shape, self.shape.num_bytes
-        # One column of padding has to stay, which stands for the rest.
+        # One column of padding stays, which represents the rest.
         size = full if max_length is None else min(full, max_length + 1)
         embedding = EmbeddingTable(256, shape.embedding, name="embedding")()
         # The padding byte's row counts as zero and gets no gradient.
@@ -116,7 +116,7 @@ class MessageEncoder(nn.Module):
             if pooled:
                 full = full // POOL
                 x = _max_pool(x, min(math.ceil((x.shape[1] - 1) / POOL) + 1, full))
-            # After the maximum, which commutes with it and leaves a third of the columns.
+            # After the maximum, which commutes with ReLU and leaves a third of the columns.
             x = nn.relu(x)
         x = _extend(x, full)
         # The published order of the flattened features: channel, then column.
@@ -129,13 +129,13 @@ class MessageEncoder(nn.Module):
 
 
 def _extend(x: jax.Array, columns: int) -> jax.Array:
-    """Cuts [N, T, C] to `columns`, or repeats its last column up to there."""
+    """Cuts [N, T, C] to `columns` columns, or extends it by repeating the last one."""
     if columns <= x.shape[1]:
         return x[:, :columns]
     return jnp.pad(x, ((0, 0), (0, columns - x.shape[1]), (0, 0)), mode="edge")
 
 
 def _max_pool(x: jax.Array, columns: int) -> jax.Array:
-    """Maxima of `columns` neighbouring groups of 3: three strided views are far faster on CPU than a window."""
+    """Maxima of `columns` groups of 3 columns; three strided views are far faster on CPU than a window."""
     x = _extend(x, columns * POOL)
     return jnp.maximum(jnp.maximum(x[:, 0::POOL], x[:, 1::POOL]), x[:, 2::POOL])

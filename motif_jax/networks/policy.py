@@ -1,4 +1,4 @@
-"""The interface of policy networks: all that inference, publishing and the learner use."""
+"""The interface of policy networks for inference, publishing and the learner."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class PolicyNetwork(Protocol):
     def frozen(self) -> Mapping[str, Any]:
         """Returns parameters that are never trained, numpy arrays; {} for none.
 
-        Otherwise `init` gives a dict, too, and `apply` takes the entries of both in one dict.
+        If there are any, `init` returns a dict too, and `apply` takes one dict with the entries of both.
         """
 
     def cropped(self, observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """Removes padding common to all rows from fields [..., *shape] of a batch on the host."""
+        """Removes padding that all rows share from fields [..., *shape] of a batch on the host."""
 
     def prepare(self, params: Any) -> Any:
-        """Returns what replaces the parameters in `apply` when they act many times; a pure function."""
+        """Returns a replacement for the parameters in `apply`, for many calls with few rows; a pure function."""
 
     def initial_state(self, batch_size: int) -> Any:
         """Returns the recurrent state before an episode, a tree of arrays [batch_size, ...]."""
@@ -46,24 +46,24 @@ class PolicyNetwork(Protocol):
         Args:
           params: from `init` with those of `frozen`, or from `prepare`.
           observation: the fields in `fields`, [T, B, ...] each.
-          state: before row 0; reset before row t where first[t] holds.
+          state: before row 0; reset before row t if first[t].
           first: bool [T, B].
 
         Returns:
-          logits float32 [T, B, A], `envs.spec.MASKED` where `spec.mask_field` is 0; values float32 [T, B]; the new state.
+          logits float32 [T, B, A], `envs.spec.MASKED` if `spec.mask_field` is 0; values float32 [T, B]; the new state.
         """
 
 
 def tracked(
     network: PolicyNetwork, params: Any, observation: Mapping[str, jax.Array], axis_name: str | None = None
 ) -> Any:
-    """The parameters after an update, with the network's statistics of its inputs updated, if it has any.
+    """Updates the network's statistics of its inputs in the parameters, if it has any.
 
-    Such a network has a pure function `tracked(params, observation) -> params`; its statistics are parameters without a
-    gradient.
+    A network with statistics, which are parameters without a gradient, has a pure function
+    `tracked(params, observation) -> params`.
 
     Args:
-      observation: the fields [T, B, ...] of the update, of one device.
+      observation: the update's fields [T, B, ...] on one device.
       axis_name: mapped axis over which rows are split; all devices get the statistics of all rows.
     """
     track = getattr(network, "tracked", None)

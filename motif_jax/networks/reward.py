@@ -1,6 +1,6 @@
 """The reward model: an observation -> one number (Klissarov et al. 2023, section 3).
 
-Branches for the status, the window around the hero, the map and the message are concatenated in this order; two linear
+Branches for the status, the window around the hero, the map and the message are concatenated in this order. Two linear
 layers and the reward head follow.
 """
 
@@ -33,12 +33,12 @@ class RewardArchitecture:
 
     Attributes:
       message: 'lt_cnn', 'lt_cnn_small' or 'none'.
-      status, crop, glyphs: whether to read the status, the window around the hero and the whole map.
+      status, crop, glyphs: whether to read the status, the window around the hero, and the whole map.
       hidden_dim: width of the encoder's output.
       embedding_dim: width of the glyph embedding.
       num_layers: convolutions of a map branch.
       dtype: of the computation ('float32', 'bfloat16'); parameters are always float32.
-      glyph_crop_centre: compat switch: the window is placed and interpolated as in the published code.
+      glyph_crop_centre: compat switch that places and interpolates the window as in the published code.
     """
 
     message: str = "lt_cnn"
@@ -54,12 +54,12 @@ class RewardArchitecture:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], **more: Any) -> RewardArchitecture:
-        """From a config's values; TypeError for other names."""
+        """Makes it from a config's values. Raises TypeError: a name is unknown."""
         return cls(**{**dict(values), **more})
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Observation fields that the model reads, of 'message', 'blstats', 'glyphs'."""
+        """The fields that the model reads, among 'message', 'blstats' and 'glyphs'."""
         wanted = {
             "message": self.message != "none",
             "blstats": self.status or self.crop,
@@ -72,7 +72,7 @@ class RewardArchitecture:
         return self.fields == ("message",)
 
     def problem(self) -> str | None:
-        """Why these values make no model; None if they do."""
+        """Why the values are invalid; None if they are valid."""
         if not self.fields:
             return "at least one of message, status, crop, glyphs must be read"
         if self.crop and not self.status:
@@ -81,11 +81,9 @@ class RewardArchitecture:
 
 
 def hero_window(architecture: RewardArchitecture, inputs: Mapping[str, jax.Array]) -> jax.Array:
-    """The window that the crop branch reads: glyph numbers int32 [N, side, side], rows by columns.
+    """The input of the crop branch: glyph numbers int32 [N, side, side], rows by columns.
 
-    Args:
-      architecture: its size, and the switch that places it as published.
-      inputs: blstats [N, 27] and glyphs integers [N, 21, 79].
+    `inputs` are blstats [N, 27] and glyphs integers [N, 21, 79].
     """
     blstats, size = inputs["blstats"], architecture.crop_dim
     if architecture.glyph_crop_centre:
@@ -123,7 +121,7 @@ class RewardModule(nn.Module):
     def branches(
         self, inputs: Mapping[str, jax.Array], max_length: int | None = None
     ) -> dict[str, jax.Array]:
-        """Features of every branch by name, in the order in which they are concatenated."""
+        """Branch -> features, in the order of concatenation."""
         a = self.architecture
         found = {}
         if a.status:
@@ -153,7 +151,7 @@ class RewardNetwork:
     """A reward model as pure functions.
 
     Raises:
-      ValueError: the values make no model (`RewardArchitecture.problem`).
+      ValueError: see `RewardArchitecture.problem`.
     """
 
     def __init__(self, architecture: RewardArchitecture) -> None:
@@ -184,9 +182,9 @@ class RewardNetwork:
         """Raw rewards float32 [N].
 
         Args:
-          inputs: for each of `architecture.fields` an array [N, ...]: message uint8 [N, 256], blstats numbers [N, 27]
-            (unscaled), glyphs integers [N, 21, 79]. `message_features` [N, F] may replace message.
-          max_length: bytes of the messages from here on are zero (static; None: 256).
+          inputs: an array for each of `architecture.fields`: message uint8 [N, 256], blstats numbers [N, 27] (unscaled),
+            glyphs integers [N, 21, 79]. `message_features` [N, F] may replace message.
+          max_length: bytes from this one on are zero in all messages (static; None: 256).
         """
         wanted = {
             "message_features" if n not in inputs and n == "message" else n for n in self.architecture.fields
@@ -197,12 +195,12 @@ class RewardNetwork:
     def message_features(
         self, params: Params, messages: jax.Array, max_length: int | None = None
     ) -> jax.Array:
-        """Features [N, F] of messages uint8 [N, 256], for `reward` as 'message_features'."""
+        """Features [N, F] of messages uint8 [N, 256], the input 'message_features' of `reward`."""
         chex.assert_rank(messages, 2)
         return self._apply(params, messages, max_length, method=RewardModule.encode_message)
 
     def encoder_output(self, params: Params, inputs: Mapping[str, jax.Array]) -> jax.Array:
-        """Input of the reward head, before its activation: [N, hidden_dim]."""
+        """The encoder's output before its activation, [N, hidden_dim]; the reward head follows."""
         return self._apply(params, inputs, method=RewardModule.encode)
 
     def branches(self, params: Params, inputs: Mapping[str, jax.Array]) -> dict[str, jax.Array]:

@@ -1,4 +1,4 @@
-"""Reward parameters by neutral name, in PyTorch's axis orders (see `layout`), as exchanged files hold them."""
+"""Reward parameters by neutral name, in PyTorch's axis orders (see `layout`), as in published files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from motif_jax.networks import layout
 from motif_jax.networks.reward import RewardNetwork
 
-# Order of the layers in the published network and its files.
+# Layers in the order of the published network and its files.
 ORDER = (
     "glyph_embedding blstats_fc1 blstats_fc2 glyph_conv1 glyph_conv2 glyph_conv3 glyph_conv4 crop_conv1 crop_conv2 "
     "crop_conv3 crop_conv4 embedding conv1 conv2 conv3 conv4 conv5 conv6 message_fc message_fc1 message_fc2 fc1 fc2 "
@@ -26,15 +26,15 @@ class Network(Protocol):
 
 
 def to_named(params: Any) -> dict[str, np.ndarray]:
-    """Maps the parameters of ONE network to neutral names ('conv1/weight') and PyTorch's axis orders."""
+    """Neutral name ('conv1/weight') -> array in PyTorch's axis order, for one network."""
     return layout.to_torch(params)
 
 
 def from_named(named: Mapping[str, np.ndarray], network: Network) -> Any:
-    """Parameters of `network`, numpy float32, from the arrays of `to_named`; other names are ignored.
+    """The inverse of `to_named`: parameters of `network`, numpy float32; other names are ignored.
 
     Raises:
-      ValueError: an array is missing or has another shape; names it and both shapes.
+      ValueError: an array is missing or has another shape; the error names it and both shapes.
     """
     abstract = jax.eval_shape(network.init, jax.random.key(0))
     wanted = set(jax.tree.leaves(layout.tensor_names(abstract)))

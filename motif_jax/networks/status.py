@@ -1,4 +1,4 @@
-"""NetHack's status line as the published networks read it: 27 scaled numbers."""
+"""Scales NetHack's status line to 27 numbers, as the published networks do."""
 
 from __future__ import annotations
 

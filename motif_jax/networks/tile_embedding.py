@@ -1,4 +1,4 @@
-"""A cheap encoder of NetHack: embeddings of the window's tiles and of beginnings of the message, without pictures."""
+"""A cheap encoder of NetHack: embeds the window's tiles and prefixes of the message, without pictures."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from motif_jax.networks.status import scale_status
 Array = jax.Array
 CHARACTERS, COLOURS = 256, 16
 TILE_FEATURES = 8
-# Lengths of the beginnings in bytes ("You kill", "You see here a"), up to the whole message.
+# Lengths of the prefixes in bytes ("You kill", "You see here a"), up to the whole message.
 BEGINNINGS = (8, 16, 32, 256)
-BUCKETS = 1024  # of the hash of each beginning
-# Odd multipliers make every byte count in the sum's upper bits.
+BUCKETS = 1024  # hash values of each prefix
+# Odd multipliers let each byte change the sum's upper bits.
 _FACTORS = np.random.default_rng(0).integers(0, 1 << 31, BEGINNINGS[-1], np.uint32) * 2 + 1
 
 
 def hash_beginnings(messages: Array) -> Array:
-    """Hashes the beginnings of messages uint8 [N, 256].
+    """Hashes prefixes of messages uint8 [N, 256] to int32 [N, prefixes].
 
-    int32 [N, beginnings] in [0, beginnings * 1024); each beginning has its own range.
+    Each prefix has its own range of 1024 values in [0, prefixes * 1024).
     """
     chex.assert_shape(messages, (None, BEGINNINGS[-1]))
-    # A byte squared and mixed: bytes that change places, or sums that agree, hash differently.
+    # Mixes the bits of each term, so that swapped bytes and equal sums hash differently.
     terms = (messages.astype(jnp.uint32) + 1) * _FACTORS
     terms = (terms ^ (terms >> 15)) * jnp.uint32(2654435761)
     sums, total, start = [], jnp.zeros(messages.shape[0], jnp.uint32), 0
@@ -45,8 +45,8 @@ class TileEmbeddingEncoder(nn.Module):
     """Window, status and message of NetHack -> [N, image + vector + 27 + message] features.
 
     Reads `window_chars` and `window_colors` uint8 [N, 12, 12], `blstats` [N, 27], `message` uint8 [N, 256]. A tile's
-    embedding is the sum of its character's, its colour's and one of both, so that rare tiles resemble others of their
-    letter. The features include the 27 scaled status numbers.
+    embedding is the sum of the embeddings of its character, its colour and the pair, so that rare tiles resemble others
+    with their character. The features include the 27 scaled status numbers.
 
     Attributes:
       image_features, vector_features, message_features: widths of the three parts.

@@ -1,9 +1,9 @@
-"""The first convolution over a picture made of tiles, without the picture.
+"""Computes the first convolution over a picture of tiles without drawing the picture.
 
-A tile is 6x6 pixels, the kernel 8x8 with stride 4. A tile touches three outputs in each direction; which ones depends only
-on the parity of its row and column. So a tile adds to its nine outputs a row of a table, one for each kind of tile and
-parity. A matrix product makes the table from the kernel once for all cells. A lookup and three sums replace 300 kB of
-patches a picture; the gradient does not need the picture either.
+A tile has 6x6 pixels, the kernel 8x8 with stride 4. A tile affects three outputs in each direction; which ones depends only
+on the parity of its row and column. So a tile adds a row of a table to its nine outputs; the table has a row per kind of
+tile and parity, and a matrix product makes it from the kernel once for all cells. A lookup and three sums replace 300 kB of
+patches per picture; the gradient does not need the picture either.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 Array = jax.Array
 TILE, SIZE, STRIDE = 6, 8, 4
-# Outputs that a tile touches in one direction: -1, 0, 1 from an even tile, 0, 1, 2 from an odd one.
+# Outputs that a tile affects in one direction: -1, 0, 1 for an even tile, 0, 1, 2 for an odd one.
 TOUCHED = 3
 
 
@@ -24,24 +24,24 @@ class TileSet:
 
     Attributes:
       pictures: uint8 [kinds, 6, 6, 3].
-      kind: int32 [characters, colours], the picture of a character in a colour.
+      kind: int32 [characters, colours], index of the picture of a character in a colour.
     """
 
     def __init__(self, tiles: np.ndarray) -> None:
-        """tiles: uint8 [characters, colours, 6, 6, 3]."""
+        """`tiles` is uint8 [characters, colours, 6, 6, 3]."""
         flat = tiles.reshape(-1, *tiles.shape[2:])
         self.pictures, kind = np.unique(flat, axis=0, return_inverse=True)
         self.kind: np.ndarray = kind.reshape(tiles.shape[:2]).astype(np.int32)
 
     def look_up(self, chars: Array, colors: Array) -> Array:
-        """Kinds int32 [...] of characters and colours, integers [...]."""
+        """Kinds int32 [...] from characters and colours, integers [...]."""
         _, of_char = self.kind.shape
-        # Other colours keep their low bits, as in a terminal.
+        # Only the low bits of a colour count, as in a terminal.
         index = chars.astype(jnp.int32) * of_char + colors.astype(jnp.int32) % of_char
         return jnp.take(jnp.asarray(self.kind).reshape(-1), index, mode="clip")
 
     def draw(self, kinds: Array) -> Array:
-        """Pictures uint8 [N, rows * 6, columns * 6, 3] of windows of kinds [N, rows, columns]."""
+        """Pictures uint8 [N, rows * 6, columns * 6, 3] from kinds [N, rows, columns]."""
         chex.assert_rank(kinds, 3)
         count, rows, columns = kinds.shape
         _, height, width, depth = self.pictures.shape
@@ -57,19 +57,19 @@ def fits(kernel_size: int, stride: int) -> bool:
 
 
 def tile_table(tiles: TileSet, kernel: Array) -> Array:
-    """What each kind of tile adds to its outputs, for a kernel [8, 8, 3, O].
+    """The summands that each kind of tile adds to its outputs, for a kernel [8, 8, 3, O].
 
-    [2, 2, kinds * 3, 3 * O]: parity of the tile's row and column, kind and output row, output column and channel.
+    Axes [2, 2, kinds * 3, 3 * O]: parity of the tile's row, of its column, kind and output row, output column and channel.
     """
     chex.assert_shape(kernel, (SIZE, SIZE, 3, None))
     features = kernel.shape[-1]
     pixels = jnp.asarray(tiles.pictures).reshape(len(tiles.pictures), -1).astype(kernel.dtype)
-    # With this margin every part of the kernel under a tile is a slice.
+    # The margin makes every part of the kernel over a tile a slice.
     margin = 2 * TILE
     wide = jnp.pad(kernel, ((margin, margin), (margin, margin), (0, 0), (0, 0)))
 
     def under(row: int, column: int, i: int, j: int) -> Array:
-        """The 6x6 part of the kernel of output (i, j) that lies on a tile of these parities."""
+        """The 6x6 part of the kernel that covers a tile of these parities for output (i, j)."""
         top = margin + TILE * row - STRIDE * (i - 1 + row)
         left = margin + TILE * column - STRIDE * (j - 1 + column)
         return wide[top : top + TILE, left : left + TILE]
@@ -84,11 +84,11 @@ def tile_table(tiles: TileSet, kernel: Array) -> Array:
 
 
 def convolve_tiles(table: Array, kinds: Array) -> Array:
-    """Cross-correlation, stride 4, of the pictures of windows of tiles; differentiable in `table`.
+    """Cross-correlation with stride 4 of pictures of tiles; differentiable in `table`.
 
     Args:
       table: `tile_table` of a kernel [8, 8, 3, O].
-      kinds: int32 [N, rows, columns], even numbers of rows and columns.
+      kinds: int32 [N, rows, columns]; rows and columns are even.
 
     Returns:
       [N, rows * 6 // 4 - 1, columns * 6 // 4 - 1, O].
@@ -103,6 +103,6 @@ def convolve_tiles(table: Array, kinds: Array) -> Array:
             index = cells[:, :, None, :] * TOUCHED + jnp.arange(TOUCHED)[:, None]
             added = jnp.take(table[row, column], index, axis=0, mode="clip")
             added = added.reshape(count, height, width, -1)
-            # An even tile's outputs begin one before those of the odd tile after it.
+            # Outputs of an even tile begin one before those of the next odd tile.
             total = total + added[:, 1 - row : height - row, 1 - column : width - column]
     return total

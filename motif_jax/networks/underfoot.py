@@ -1,6 +1,6 @@
 """Remembers the tile under NetHack's hero, which the screen hides.
 
-It is read from the window before the hero moved. Tiles outside of that window, and at a level's start, are unknown (0).
+The tile comes from the window before the hero moved. Tiles outside of that window, and at a level's start, are unknown (0).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MEMORY_SIZE = WINDOW * WINDOW + len(_PLACE) + 1
 
 
 class _Memory(NamedTuple):
-    """Of the newest row: the window [B, 144], the place [B, 4], the character under the hero [B, 1]; float32."""
+    """The newest row's window [B, 144], place [B, 4] and character under the hero [B, 1]; float32."""
 
     window: Array
     place: Array
@@ -34,12 +34,12 @@ def track(observation: Mapping[str, Array], memory: Array, first: Array) -> tupl
     """Finds the character under the hero in T rows of B environments.
 
     Args:
-      observation: reads `window_chars` uint8 [T, B, 12, 12] and `blstats` [T, B, 27].
-      memory: float32 [B, MEMORY_SIZE], from the previous call; ignored where an episode begins.
+      observation: `window_chars` uint8 [T, B, 12, 12] and `blstats` [T, B, 27].
+      memory: float32 [B, MEMORY_SIZE], from the previous call; ignored at an episode's start.
       first: bool [T, B].
 
     Returns:
-      int32 [T, B], 0 where unknown, and the memory after row T-1.
+      characters int32 [T, B], 0 if unknown, and the memory after row T-1.
     """
     chex.assert_shape(memory, (first.shape[1], MEMORY_SIZE))
     length, batch = first.shape
@@ -65,11 +65,11 @@ def track(observation: Mapping[str, Array], memory: Array, first: Array) -> tupl
 class UnderfootTrunk(nn.Module):
     """Encoder, core and the tile under the hero: observation [T, B, ...] -> [T, B, H + features].
 
-    The state is that of the core followed by the memory of `track`. The tile's embedding bypasses the core.
+    The state is the core's state followed by the memory of `track`. The tile's embedding bypasses the core.
 
     Attributes:
-      encoder: of rows [N, ...].
-      core: of features [T, B, F].
+      encoder: takes rows [N, ...].
+      core: takes features [T, B, F].
     """
 
     encoder: nn.Module

@@ -1,1 +1,1 @@
-"""Dialogues: what is said and paid, turn by turn; as parquet, as tokens with indices. numpy only."""
+"""Dialogues with rewards by turn, as parquet or as tokens with indices. numpy only."""

@@ -16,10 +16,11 @@ class Quirks:
     """Quirks of the published code, all off by default.
 
     Attributes:
-      padded_positions: a dialogue that is not terminal and shorter than the longest of its micro-batch has one more live
-        position; one without actions has a weight at position 0 (`compat.ilql_padded_positions`).
+      padded_positions: a truncated dialogue that is shorter than the longest of its micro-batch has one more live position;
+        a dialogue without actions has a weight at position 0 (`compat.ilql_padded_positions`).
       whole_rewards: truncates rewards of utterances to integers (`compat.ilql_utterance_int_reward`).
-      utterances_by_tokens: `max_len` keeps as many states of utterances as of tokens (`compat.ilql_utterance_truncation`).
+      utterances_by_tokens: `max_len` keeps equally many states of utterances and of tokens
+        (`compat.ilql_utterance_truncation`).
     """
 
     padded_positions: bool = False
@@ -48,8 +49,8 @@ class ActionSteps(NamedTuple):
 def truncated(item: TokenItem, max_len: int | None, quirks: Quirks = Quirks()) -> TokenItem:
     """The first `max_len` tokens of an item; its last state is the one after its last remaining action.
 
-    With `quirks.utterances_by_tokens`, states whose tokens were cut off point to the last remaining token. (The published
-    code reads their old positions and fails.)
+    With `quirks.utterances_by_tokens`, states of removed tokens point to the last remaining token. (The published code reads
+    their old positions and fails.)
     """
     if max_len is None or len(item.tokens) <= max_len:
         return item
@@ -82,8 +83,8 @@ def steps(
     """Pads the actions of items to one batch.
 
     Args:
-      by_utterance: an action is an utterance, not a token.
-      width: K; None: that of the item with the most actions.
+      by_utterance: whether an action is an utterance or a token.
+      width: K; None takes the most actions of an item.
       micro_batches: number of consecutive parts of equal size.
     """
     prefix = "utterance_" if by_utterance else ""
@@ -107,7 +108,7 @@ def steps(
         rewards = np.trunc(rewards)
     live = np.arange(most) < numbers[:, None]
     if quirks.padded_positions:
-        # However wide the arrays are: published, those of a micro-batch were as wide as its longest.
+        # The published arrays of a micro-batch are as wide as its longest dialogue; the width here may be larger.
         most_of = numbers.reshape(micro_batches, -1).max(axis=1, initial=0)
         live = (terminals[:, :most] == 0) & (
             np.arange(most) < np.repeat(most_of, count // micro_batches)[:, None]

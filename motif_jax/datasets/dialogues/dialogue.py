@@ -13,9 +13,9 @@ class Dialogue(NamedTuple):
     """One dialogue (a trajectory of Snell et al. 2022).
 
     Attributes:
-      texts: the utterances in their order, the agent's (actions) and the environment's (states).
-      rewards: of each utterance; None for those of the environment.
-      terminal: False where the dialogue was truncated.
+      texts: the utterances in order, the agent's (actions) and the environment's (states).
+      rewards: one per utterance; None for the environment's.
+      terminal: False if the dialogue was truncated.
     """
 
     texts: tuple[str, ...]
@@ -114,14 +114,14 @@ class DialogueStream(Protocol):
     """An endless source of dialogues."""
 
     def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
-        """The next dialogues, a function of `rng` alone.
+        """The next dialogues; they depend only on `rng`.
 
         Args:
-          count: of dialogues, or of groups of dialogues that belong together.
-          first: number of the first group, where `meta` numbers groups.
+          count: number of dialogues, or of groups of related dialogues.
+          first: number of the first group, if `meta` numbers groups.
         """
 
 
 def encode_meta(meta: Mapping[str, Any]) -> str:
-    """A dialogue's `meta` as text for `metas`; equal ones give equal texts."""
+    """A dialogue's `meta` as text for `metas`; equal values give equal texts."""
     return json.dumps(dict(meta), sort_keys=True, separators=(",", ":"))

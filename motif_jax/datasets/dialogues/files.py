@@ -19,10 +19,10 @@ SUFFIXES = (".parquet", ".jsonl", ".json")
 
 
 def find(value: str, key: str) -> Path:
-    """The file that the config's `key` names; in a folder dialogues.parquet, or its only file of dialogues.
+    """The file of the config's `key`; for a folder its dialogues.parquet, or its only file of dialogues.
 
     Raises:
-      UserError: there is none, or several.
+      UserError: the folder has none, or several.
     """
     path = Path(value)
     if path.is_dir() and (path / NAME).is_file():
@@ -42,10 +42,10 @@ def find(value: str, key: str) -> Path:
 
 
 def read(path: Path) -> Dialogues:
-    """All dialogues of a file: our parquet, parquet with a column `messages`, or JSON lines.
+    """Reads all dialogues of a file: our parquet, parquet with a column `messages`, or JSON lines.
 
     Raises:
-      UserError: it cannot be read, or holds no dialogue.
+      UserError: the file cannot be read, or has no dialogue.
     """
     try:
         names = pq.read_schema(path).names if path.suffix == ".parquet" else None
@@ -62,7 +62,7 @@ def read(path: Path) -> Dialogues:
 def _rows(path: Path, names: list[str]) -> Iterator[Dialogues]:
     first = 0
     for batch in bounded_parquet.batches(path, names):
-        # What JSON has no word for, such as a time, is kept as text.
+        # Values without a JSON form, such as a time, become text.
         rows = json.loads(json.dumps(batch.to_pylist(), default=str))
         yield Dialogues.of(json_lines.parsed(row, f"{path}: row {n}") for n, row in enumerate(rows, first))
         first += len(rows)

@@ -1,8 +1,8 @@
 """A dialogue as tokens, with the indices of its actions by token and by utterance (Snell et al. 2022, `DataPoint`).
 
-`<s>` begins a dialogue whose first utterance is the environment's, `<a>` one whose first is the agent's. `</s>` and
-`</a>` end utterances, `</eod>` a terminal dialogue. Position i predicts token i + 1: an action's positions go from the
-delimiter before it to its last token, and `</a>` is its last token.
+A dialogue begins with `<s>` if its first utterance is the environment's, or with `<a>` if it is the agent's. `</s>` and
+`</a>` end utterances, `</eod>` ends a terminal dialogue. Position i predicts token i + 1: an action's positions range from
+the delimiter before it to its last token, and `</a>` is its last token.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from motif_jax.datasets.dialogues.token_rewards import TokenReward
 
 
 class Delimiters(NamedTuple):
-    """Token numbers of the delimiters and of the padding."""
+    """Token numbers of delimiters and padding."""
 
     pad: int
     state_start: int
@@ -27,13 +27,13 @@ class Delimiters(NamedTuple):
     dialogue_end: int
 
 
-# Their texts, in the order of `Delimiters`.
+# Texts of the fields of `Delimiters`.
 DELIMITER_TEXTS = ("<|pad|>", "<s>", "<a>", "</s>", "</a>", "</eod>")
 _, _STATE_START, _ACTION_START, _STATE_END, _ACTION_END, _DIALOGUE_END = DELIMITER_TEXTS
 
 
 class TextTokenizer(Protocol):
-    """What `tokenise` needs of a tokenizer."""
+    """The tokenizer interface of `tokenise`."""
 
     @property
     def size(self) -> int: ...
@@ -48,7 +48,7 @@ class TextTokenizer(Protocol):
 
 
 class Vocabulary(NamedTuple):
-    """What a network has to know of a tokenizer, which may be trained later.
+    """A network's description of a tokenizer, which may be trained later.
 
     Attributes:
       digest: identifies the tokenizer; None before it is trained.
@@ -62,13 +62,13 @@ class Vocabulary(NamedTuple):
 
 
 class TokenItem(NamedTuple):
-    """A dialogue of T tokens, A of them tokens of actions, in U actions.
+    """A dialogue of T tokens with U actions, which have A tokens.
 
     Attributes:
       tokens: int32 [T].
       state_indices: int32 [A + 1], `action_indices` and the last position.
       action_indices: int32 [A], the position before each token of an action.
-      rewards: float64 [A], of each token; at an action's last token plus the action's reward.
+      rewards: float64 [A], one per token; the last token of an action adds the action's reward.
       terminals: int8 [A + 1], zeros; the last is 1 if the dialogue is terminal.
       utterance_state_indices: int32 [U + 1], the delimiter before each action, and the last position.
       utterance_action_indices: int32 [U], the `</a>` of each action.
@@ -88,7 +88,7 @@ class TokenItem(NamedTuple):
 
 
 def dialogue_text(dialogue: Dialogue) -> str:
-    """The dialogue as text with delimiters; a dialogue without utterances waits for an action."""
+    """The dialogue as text with delimiters; a dialogue without utterances ends before an action."""
     parts = [_STATE_START if _state_first(dialogue) else _ACTION_START]
     for text, reward in zip(dialogue.texts, dialogue.rewards, strict=True):
         parts += [text, _STATE_END if reward is None else _ACTION_END]
@@ -109,8 +109,8 @@ def tokenise(
 
     Args:
       token_reward: the reward of each token of an action.
-      written: tokens of the last actions as an agent sampled them, int32 [M] each, with `</a>` where it sampled that. They
-        replace the tokenizer's, and are the only actions. None: all actions count, in the tokenizer's tokens.
+      written: the tokens that an agent sampled for the last actions, int32 [M] each, with `</a>` if it sampled that. They
+        replace the tokenizer's, and are then the only actions. None: all actions count, in the tokenizer's tokens.
     """
     marks = tokenizer.delimiters
     tokens = [marks.state_start if _state_first(dialogue) else marks.action_start]
@@ -128,7 +128,7 @@ def tokenise(
             before.append(start)
             ends.append(len(tokens) - 1)
             paid.append(reward)
-        if tokens[-1] != marks.action_end:  # it was cut
+        if tokens[-1] != marks.action_end:  # the action was truncated
             tokens.append(marks.action_end)
     if dialogue.terminal:
         tokens.append(marks.dialogue_end)
@@ -148,7 +148,7 @@ def tokenise(
         terminals=terminals(len(actions), dialogue.terminal),
         utterance_state_indices=np.concatenate([np.array(before, np.int32), end]),
         utterance_action_indices=np.array(ends, np.int32),
-        # In this order: any other rounds differently than the published numbers.
+        # In the published order of additions, which gives the same rounding.
         utterance_rewards=np.array(
             [whole + sum(part.tolist()) for whole, part in zip(paid, parts)], np.float64
         ),
@@ -157,5 +157,5 @@ def tokenise(
 
 
 def terminals(count: int, terminal: bool) -> np.ndarray:
-    """Of `count` actions and the state behind them: `TokenItem.terminals`."""
+    """`TokenItem.terminals` for `count` actions and the state after them."""
     return np.array([0] * count + [int(terminal)], np.int8)

@@ -1,4 +1,4 @@
-"""Dialogues as JSON lines: LMRL-Gym's {sequence, reward, done}, or chat's {messages: [{role, content}, ...], reward}."""
+"""Reads JSON lines: LMRL-Gym's {sequence, reward, done}, or chat's {messages: [{role, content}, ...], reward}."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import parse_json
 
 _TOGETHER = 1024
-# Losses square rewards in float32.
+# Largest reward whose square fits float32, as losses need.
 _LARGEST_REWARD = 1e18
 AGENT, ROLES = "assistant", ("system", "user", "assistant", "tool")
 _FORM = (
@@ -25,7 +25,7 @@ def read(path: str | Path) -> Iterator[Dialogues]:
     """Yields the dialogues of a file in parts.
 
     Raises:
-      UserError: the file cannot be read, or a line is not a dialogue; names the line.
+      UserError: the file cannot be read, or a line, which the error names, is no dialogue.
     """
     part: list[Dialogue] = []
     try:
@@ -44,10 +44,10 @@ def read(path: str | Path) -> Iterator[Dialogues]:
 
 
 def parsed(content: Any, where: str) -> Dialogue:
-    """The dialogue in an object of either form, or in the object that a function returns.
+    """The dialogue from an object of either form, or from a function that returns the object.
 
     Raises:
-      UserError: it is not a dialogue; `where` names it.
+      UserError: the object is no dialogue; the error begins with `where`.
     """
     try:
         content = content() if callable(content) else content
@@ -60,7 +60,7 @@ def parsed(content: Any, where: str) -> Dialogue:
 
 
 def _sequence(content: Mapping[str, Any]) -> Dialogue:
-    """LMRL-Gym's form: `reward` has a number for each utterance, 0 for the environment's, or one for each action."""
+    """LMRL-Gym's form: `reward` has a number per utterance, 0 for the environment's, or a number per action."""
     sequence, paid, done = content["sequence"], content["reward"], content["done"]
     texts = [text for text, _ in sequence]
     actions = [bool(action) for _, action in sequence]
@@ -77,7 +77,7 @@ def _sequence(content: Mapping[str, Any]) -> Dialogue:
 def _messages(content: Mapping[str, Any]) -> Dialogue:
     """Chat's form: the assistant is the agent; `done` is true by default.
 
-    Rewards are by message, by action, or one at the end.
+    `reward` has a number per message, a number per action, or is one number for the end.
     """
     messages = content["messages"]
     if not isinstance(messages, Sequence) or not all(isinstance(each, Mapping) for each in messages):
@@ -119,7 +119,7 @@ def _dialogue(
         raise TypeError("a text is not a string")
     if not isinstance(done, bool):
         raise TypeError("done is neither true nor false")
-    "".join(texts).encode()  # half a character, as JSON may have it, is a ValueError that says so
+    "".join(texts).encode()  # raises ValueError for surrogates, which JSON may have
     if not all(checks.is_finite(reward) and abs(reward) <= _LARGEST_REWARD for reward in paid):
         raise ValueError(f"a reward is not a number from {-_LARGEST_REWARD:g} to {_LARGEST_REWARD:g}")
     if any(reward != 0 for reward, action in zip(paid, actions, strict=True) if not action):

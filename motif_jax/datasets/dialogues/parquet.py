@@ -1,7 +1,7 @@
 """Reads and writes dialogues as one parquet file.
 
-One row for each dialogue: `texts` (list of string), `rewards` (list of double, null for utterances of the environment),
-`terminal` (bool), `meta` (string, a JSON object).
+A row per dialogue: `texts` (list of string), `rewards` (list of double, null for the environment's utterances), `terminal`
+(bool), `meta` (string, a JSON object).
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ def _metadata(about: Mapping[str, Any]) -> dict[bytes, bytes]:
 
 
 def write(path: str | Path, parts: Iterable[Dialogues], about: Mapping[str, Any]) -> None:
-    """Writes `parts` as one file, a row group each, atomically.
+    """Writes `parts` to one file atomically, a row group per part.
 
     Args:
-      parts: the dialogues; need not fit into memory together.
-      about: where they come from, as JSON; kept in the file's metadata.
+      parts: the dialogues; all parts together may exceed the memory.
+      about: their origin as JSON, for the file's metadata.
     """
     metadata = _metadata(about)
     schema = SCHEMA.with_metadata(metadata)
@@ -64,17 +64,17 @@ def write(path: str | Path, parts: Iterable[Dialogues], about: Mapping[str, Any]
 
 
 def write_part(path: str | Path, dialogues: Dialogues, about: Mapping[str, Any] | None = None) -> None:
-    """Writes a small file at once; `about` as in `write`."""
+    """Writes a file of one part; `about` as in `write`."""
     sink = pa.BufferOutputStream()
     pq.write_table(_table(dialogues, _metadata(about or {})), sink, compression="zstd")
     atomic_write_bytes(path, sink.getvalue().to_pybytes())
 
 
 def read(path: str | Path) -> Dialogues:
-    """The dialogues of a file with the columns of `write`, from any writer.
+    """Reads a file with the columns of `write`, from any writer.
 
     Raises:
-      UserError: it is not a parquet file, a column is missing or of another type, or a row is inconsistent.
+      UserError: the file is no parquet file, lacks a column or has another type in it, or a row is inconsistent.
     """
     try:
         there = pq.read_schema(path).names
@@ -128,7 +128,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def about(path: str | Path) -> dict[str, Any]:
-    """What `write` recorded as `about`; {} for files from elsewhere."""
+    """The `about` of `write`; {} for files of other writers."""
     try:
         metadata = pq.read_schema(path).metadata or {}
     except (OSError, pa.ArrowException) as error:

@@ -1,7 +1,7 @@
-"""Dialogues as a tokens dataset (`datasets/tokens/`), with kinds and rewards of tokens.
+"""Stores dialogues as a tokens dataset (`datasets/tokens/`), with kinds and rewards of tokens.
 
 Columns of tokens: `kinds` uint8 (`CONTEXT`, `ACTION`, `ACTION_END`), `rewards` float32 (0 outside of actions). Columns of
-items: `terminal` bool, `return` float64, without the rewards of tokens.
+items: `terminal` bool, `return` float64 without rewards of tokens.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ITEM_COLUMNS: dict[str, Any] = {"terminal": "bool", "return": "float64"}
 
 
 def add(writer: TokensWriter, items: Iterable[TokenItem], returns: Iterable[float]) -> None:
-    """Appends items, and the return of each, to a dataset with these columns."""
+    """Appends items and their returns to a dataset with these columns."""
     for item, total in zip(items, returns, strict=True):
         kinds = np.zeros(len(item.tokens), np.uint8)
         rewards = np.zeros(len(item.tokens), np.float32)
@@ -34,7 +34,7 @@ def add(writer: TokensWriter, items: Iterable[TokenItem], returns: Iterable[floa
 
 
 def longest_action(dataset: TokensDataset) -> int:
-    """Tokens of the longest action, `</a>` included; 0 without actions."""
+    """Tokens of the longest action, with `</a>`; 0 without actions."""
     acted = np.flatnonzero(np.asarray(dataset.token_columns["kinds"]))
     ends = np.flatnonzero(np.asarray(dataset.token_columns["kinds"])[acted] == ACTION_END)
     return int(np.diff(ends, prepend=-1).max(initial=0))
@@ -55,7 +55,7 @@ def rebuilt(tokens: np.ndarray, kinds: np.ndarray, rewards: np.ndarray, terminal
     """The `TokenItem` with these columns."""
     acted = np.flatnonzero(kinds).astype(np.int32)
     ends = np.flatnonzero(kinds == ACTION_END).astype(np.int32)
-    # Of each action the number of its first token among all actions' tokens.
+    # Index of each action's first token among the tokens of all actions.
     firsts = np.concatenate([[0], np.searchsorted(acted, ends[:-1]) + 1]) if len(ends) else np.zeros(0, int)
     before, last = acted - 1, np.array([len(tokens) - 1], np.int32)
     paid = rewards[acted].astype(np.float64)

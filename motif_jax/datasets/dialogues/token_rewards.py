@@ -31,7 +31,7 @@ def from_file(path: str | Path, scale: float = 1.0, shift: float = 0.0) -> Token
     """`by_token` of a JSON object, token number -> value (such as its frequency).
 
     Raises:
-      UserError: the file is missing or holds something else.
+      UserError: the file is missing or has another form.
     """
     remedy = 'give a file such as {"262": 0.01}, the number of a token and its value'
     found: dict[int, float] = {}

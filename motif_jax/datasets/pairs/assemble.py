@@ -1,4 +1,4 @@
-"""Joins the chunks of a collection: draws the pairs of sub-sequences and fills the final arrays."""
+"""Joins the chunks of a collection: draws pairs of sub-sequences and fills the final arrays."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 
 from motif_jax.datasets.pairs.writer import PairsWriter
 
-# Arrays of a chunk that say which rows show the same caption; not part of the dataset.
+# A chunk's array with equal keys for rows with equal captions; it is not part of the dataset.
 CAPTION_KEY = "caption_key"
 
 
 def enough_episodes(counts: Callable[[int], int | None], rows: int) -> int | None:
     """The smallest number of episodes 0, 1, ... that together hold at least `rows` sub-sequences.
 
-    None while an earlier episode is missing. `counts` gives an episode's sub-sequences, None before it was played.
+    None if an earlier episode is missing. `counts` maps an episode to its number of sub-sequences, None before it is played.
     """
     total = episode = 0
     while total < rows:
@@ -31,11 +31,11 @@ def enough_episodes(counts: Callable[[int], int | None], rows: int) -> int | Non
 def draw_pairs(
     rows: int, num_pairs: int, rng: np.random.Generator, caption_keys: np.ndarray | None = None
 ) -> tuple[np.ndarray, int]:
-    """Shuffles all sub-sequences; neighbours form pairs.
+    """Shuffles all sub-sequences and pairs neighbours.
 
     Args:
       rows: number of sub-sequences, at least 2 * num_pairs.
-      num_pairs: how many pairs to keep, the first ones.
+      num_pairs: keeps the first `num_pairs` pairs.
       caption_keys: [rows], pairs with equal keys are left out; None keeps them.
 
     Returns:
@@ -49,7 +49,7 @@ def draw_pairs(
 
 
 def more_rows(rows: int, num_pairs: int, kept: int) -> int:
-    """The number of sub-sequences to collect in all, after `rows` of them gave only `kept` usable pairs."""
+    """The total number of sub-sequences to collect, after `rows` of them gave only `kept` usable pairs."""
     if kept == 0:
         return 4 * rows
     return max(rows + 2, math.ceil(1.05 * rows * num_pairs / kept))
@@ -64,8 +64,8 @@ def fill(
     """Copies the chunks of episodes 0, 1, ... into the arrays of `writer`; yields each episode when done.
 
     Args:
-      writer: made for len(pairs) pairs.
-      pairs: int64 [pairs, 2], rows counted through all episodes in order.
+      writer: a writer of len(pairs) pairs.
+      pairs: int64 [pairs, 2], row numbers over all episodes in order.
       load: episode -> arrays [rows of the episode, ...], by dataset name ('data/NAME', 'info/NAME').
     """
     offsets = np.concatenate([[0], np.cumsum(counts)])

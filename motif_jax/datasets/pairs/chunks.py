@@ -1,6 +1,6 @@
 """Chunk files: the sub-sequences that the collect stage drew from one episode.
 
-A file's name holds the episode's index and the number of sub-sequences (`00000012-000345.npz`).
+A file's name has the episode's index and the number of sub-sequences (`00000012-000345.npz`).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def draw_starts(
 ) -> np.ndarray:
     """Draws the first steps of an episode's sub-sequences.
 
-    As published, floor(steps / length) distinct starts are drawn uniformly (length 1: every step). `share` keeps that part
-    of them, so that more episodes fill a dataset of the same size.
+    As published, floor(steps / length) distinct starts are drawn uniformly (length 1: every step). `share` keeps a part of
+    them, so that more episodes fill a dataset of the same size.
 
     Args:
-      share: in (0, 1], 1 as published.
-      weights: float [steps - length + 1], relative probability of each start; None as published: uniform.
+      share: in (0, 1]; 1 as published.
+      weights: float [steps - length + 1], relative probability of each start; None draws uniformly, as published.
 
     Returns:
       int64 [starts], ascending; at least one unless the episode is shorter than a sub-sequence.
@@ -42,14 +42,14 @@ def draw_starts(
 
 
 def evenly(messages: np.ndarray, length: int) -> np.ndarray:
-    """Weights of starts that make every distinct message of an episode equally likely.
+    """Weights of starts that make each distinct message of an episode equally likely.
 
     Args:
       messages: uint8 [steps, bytes].
-      length: steps of a sub-sequence, which counts by its first message.
+      length: steps of a sub-sequence, whose first message counts.
 
     Returns:
-      float64 [steps - length + 1], 1 / how often the message begins one; [0] of an episode shorter than a sub-sequence.
+      float64 [steps - length + 1], 1 / (number of starts with the message); [0] if the episode is too short.
     """
     firsts = messages[: max(0, len(messages) - length + 1)]
     _, which, counts = np.unique(firsts, axis=0, return_inverse=True, return_counts=True)
@@ -72,7 +72,7 @@ def save(folder: str | Path, episode: int, count: int, arrays: Mapping[str, np.n
 
 
 def scan(folder: str | Path) -> dict[int, int]:
-    """Episode -> number of sub-sequences, of every chunk in `folder`."""
+    """Episode -> number of sub-sequences, for each chunk in `folder`."""
     matches = (_NAME.fullmatch(path.name) for path in Path(folder).glob("*.npz"))
     return {int(match[1]): int(match[2]) for match in matches if match}
 

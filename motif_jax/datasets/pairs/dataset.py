@@ -1,11 +1,11 @@
-"""Reads a pairs dataset: the published folder, or one of the collect stage.
+"""Reads a pairs dataset, published or from the collect stage.
 
-    data/NAME.npy        [pairs, 2, length, ...]  what the two sub-sequences of each pair show
+    data/NAME.npy        [pairs, 2, length, ...]  observations of the two sub-sequences of each pair
     info/NAME.npy        [pairs, 2]               numbers about each sub-sequence and its game
     preference/NAME.npy  int8 [pairs]             0 first, 1 second, 2 tie, 3 unknown
     dataset.json                                  origin, counts, digests (not in the published one)
 
-Arrays are memory-mapped and checked on first use; unused ones may be missing.
+Arrays are memory-mapped and checked on first use; unused arrays may be missing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PairsDataset:
     Attributes:
       data: name -> memory-mapped array [pairs, 2, length, ...].
       info: name -> memory-mapped array [pairs, 2].
-      meta: content of dataset.json, {} without one.
+      meta: content of dataset.json; {} without the file.
     """
 
     def __init__(self, folder: Path, meta: dict[str, Any], num_pairs: int, length: int) -> None:
@@ -46,8 +46,8 @@ class PairsDataset:
         """Opens `folder` and checks the arrays in `need` ('NAME' of data/, 'info/NAME' of info/).
 
         Raises:
-          UserError: not a pairs dataset; an array is missing, damaged, of a wrong dtype or shape, or does not match the
-            others.
+          UserError: the folder is no pairs dataset, or an array is missing, damaged, of a wrong dtype or shape, or does not
+            match the others.
         """
         folder = Path(folder)
         _check_folder(folder)
@@ -70,7 +70,7 @@ class PairsDataset:
         """Labels of annotation `name`: int8 [pairs] of 0 first, 1 second, 2 tie, 3 unknown.
 
         Raises:
-          UserError: no such file, not integers, another number of pairs, or labels outside 0..3.
+          UserError: the file is missing, has no integers, another number of pairs, or labels outside 0..3.
         """
         path = self.folder / "preference" / f"{name}.npy"
         if not path.exists():
@@ -92,12 +92,12 @@ class PairsDataset:
         return np.asarray(labels, dtype=np.int8)
 
     def content_hash(self) -> str:
-        """Hash of what annotators may read (messages, status, rewards, scores): 32 hexadecimal digits.
+        """Hash of the judges' inputs (messages, status, rewards, scores): 32 hexadecimal digits.
 
-        Independent of the folder, the annotations, screens and glyphs.
+        It does not depend on the folder, the annotations, screens or glyphs.
 
         Raises:
-          UserError: an array does not have the digest in dataset.json.
+          UserError: an array does not match its digest in dataset.json.
         """
         if self._content_hash is None:
             written = self.meta.get("digests", {})
@@ -198,7 +198,7 @@ def _read_meta(folder: Path) -> dict[str, Any]:
 
 
 def map_array(path: Path) -> np.ndarray:
-    """Memory-maps a .npy file; UserError where it is missing, damaged, empty or not numeric."""
+    """Memory-maps a .npy file. Raises UserError: it is missing, damaged, empty or not numeric."""
     if not path.exists():
         have = ", ".join(sorted(other.stem for other in path.parent.glob("*.npy"))) or "none"
         raise UserError(f"{path} is missing: the arrays in {path.parent.name}/ are {have}")

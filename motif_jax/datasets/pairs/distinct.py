@@ -1,4 +1,4 @@
-"""Finds the distinct rows of large byte arrays: a dataset has a million messages, few of them distinct."""
+"""Finds the distinct rows of large byte arrays: few of a dataset's million messages are distinct."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WORDS = np.random.default_rng(20231107).integers(0, 2**63, 1 << 10, np.uint64) 
 def hash_rows(rows: np.ndarray) -> np.ndarray:
     """Hashes rows uint8 [N, W] to uint64 [N]: equal rows have equal hashes, collisions are rare.
 
-    The same in every process and on every little-endian machine.
+    Hashes are the same in all processes and on all little-endian machines.
     """
     num, width = rows.shape
     padding = -width % 8
@@ -30,7 +30,7 @@ def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The distinct rows in the order of first occurrence, and the index of each row.
 
     Args:
-      rows: uint8 [N, W]; may be memory-mapped, is read block by block.
+      rows: uint8 [N, W], read block by block; may be memory-mapped.
 
     Returns:
       (table uint8 [M, W], ids int32 [N]) with table[ids] exactly equal to rows.

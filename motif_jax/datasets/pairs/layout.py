@@ -1,4 +1,4 @@
-"""The arrays of a pairs dataset: names, shapes, dtypes, and digests of their content."""
+"""The arrays of a pairs dataset: names, shapes, dtypes and digests."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 
 MESSAGE_BYTES = 256
 
-# Unfinished work of collect; a folder with it holds no complete dataset.
+# Folder of collect's unfinished work, which an incomplete dataset has.
 STAGING = ".staging"
 META = "dataset.json"
-# One line for each game that a dataset written here was drawn from.
+# A line per game of a dataset from this package.
 EPISODES = "episodes.jsonl"
 
-# Arrays that annotators may read; pictures of the same steps (tty_*, glyphs) do not identify a dataset.
+# Judges' inputs identify a dataset; pictures of the same steps (tty_*, glyphs) do not.
 CONTENT_ARRAYS = ("data/message", "data/blstats", "data/rewards", "info/score")
 
 _HASH_BLOCK = 1 << 24
@@ -28,8 +28,8 @@ class ArrayLayout:
 
     Attributes:
       steps: allowed shapes of one step.
-      kinds: numpy kinds that are read ('u' unsigned, 'i' signed, 'f' floating).
-      itemsize: bytes of an entry, None for any.
+      kinds: allowed numpy kinds ('u' unsigned, 'i' signed, 'f' floating).
+      itemsize: bytes of an entry; None for any.
     """
 
     steps: tuple[tuple[int, ...], ...]
@@ -52,9 +52,9 @@ DATA_ARRAYS: Mapping[str, ArrayLayout] = {
 
 
 def array_digest(array: np.ndarray) -> str:
-    """Digest of shape, dtype and content: 32 hexadecimal digits, the same on every machine.
+    """Digest of shape, dtype and content: 32 hexadecimal digits, the same on all machines.
 
-    A memory-mapped array is read block by block.
+    Reads a memory-mapped array block by block.
     """
     digest = hashlib.blake2b(f"{array.shape} {array.dtype.str}\n".encode(), digest_size=16)
     flat = array.reshape(-1)
@@ -65,7 +65,7 @@ def array_digest(array: np.ndarray) -> str:
 
 
 def combine_digests(digests: Mapping[str, str]) -> str:
-    """Content hash of a dataset from the digests of its arrays ('data/message': ...); absent ones are left out."""
+    """Content hash of a dataset from its arrays' digests ('data/message': ...); absent arrays are left out."""
     text = "".join(f"{name} {digests[name]}\n" for name in sorted(CONTENT_ARRAYS) if name in digests)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 

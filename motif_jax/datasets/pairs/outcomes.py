@@ -9,9 +9,9 @@ import numpy as np
 
 from motif_jax.datasets.pairs.targets import TIE
 
-# A goal that occurs on a smaller share of the steps teaches an agent next to nothing.
+# Share of steps below which a goal is too rare to teach an agent.
 RARE = 1e-3
-_WINS = 0.9  # share of a message's decided comparisons that it must win to count as what the goal asks for
+_WINS = 0.9  # least share of won decided comparisons of a message that the goal wants
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,19 +31,19 @@ class Outcomes:
 
     @property
     def wanted(self) -> np.ndarray:
-        """int64: messages that win nearly all of their decided comparisons and are not `tied`, the most frequent first."""
+        """int64: messages that are not `tied` and win nearly all of their decided comparisons, most frequent first."""
         decided = self.wins + self.losses
         chosen = np.flatnonzero((self.wins > 0) & (self.wins >= _WINS * decided) & ~self.tied)
         return chosen[np.argsort(-self.steps[chosen], kind="stable")]
 
 
 def count_outcomes(ids: np.ndarray, labels: np.ndarray, num_messages: int) -> Outcomes:
-    """Counts each message's outcomes, by step: all messages of a winning sub-sequence win.
+    """Counts each message's outcomes by step: all messages of a winning sub-sequence win.
 
     Pairs of equal texts do not count.
 
     Args:
-      ids: int [P, 2, L], which message each step of a pair shows.
+      ids: int [P, 2, L], index of each step's message.
       labels: int [P]: 0 first, 1 second, 2 tie; others are not counted.
     """
 
@@ -60,7 +60,7 @@ def count_outcomes(ids: np.ndarray, labels: np.ndarray, num_messages: int) -> Ou
 
 
 def describe(outcomes: Outcomes, messages: np.ndarray | Sequence[str], most: int = 5) -> str:
-    """One or two lines: the texts that win most with their steps, and a warning where they are rare."""
+    """One or two lines: the texts that win most, with their steps, and a warning if they are rare."""
     wanted = outcomes.wanted
     total = int(outcomes.steps.sum())
     if not wanted.size:

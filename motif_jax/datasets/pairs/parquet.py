@@ -1,4 +1,4 @@
-"""Converts a pairs dataset with its preferences to one parquet file and back, without loss."""
+"""Converts a pairs dataset with its preferences to one parquet file and back, losslessly."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from motif_jax.support.files import parse_json, replaced_file
 FORMAT, VERSION = b"motif_jax.pairs", 1
 ROWS_PER_GROUP = 2048
 SIDES = ("first", "second")
-# Names that a file may hold: none leads out of the dataset's folder.
+# Allowed names in a file; none leads out of the dataset's folder.
 _ARRAY = re.compile(r"(data|info)/[A-Za-z0-9_-]+")
 _ANNOTATION = re.compile(r"[A-Za-z0-9_+=-][A-Za-z0-9_+=.-]*")
 _MANIFEST = re.compile(_ANNOTATION.pattern + r"/[A-Za-z0-9_-]+\.json")
@@ -39,16 +39,16 @@ def array_names(dataset: PairsDataset) -> list[str]:
 def write(dataset: PairsDataset, path: str | Path, arrays: Sequence[str] | None = None) -> Iterator[int]:
     """Writes the file atomically; yields the number of pairs done so far.
 
-    Columns: `pair`; of each annotation `preference/NAME` (int8, 0 first, 1 second, 2 tie, 3 unknown) and
-    `probabilities/NAME` (first, second, tie); of each array `data/NAME/first` and `data/NAME/second`. Messages are bytes
-    without trailing zeros (lists of them for sub-sequences longer than 1), numbers are lists in C order. The metadata
-    holds shapes, dtypes and digests of the arrays, and the manifests of the annotations.
+    Columns: `pair`; for each annotation `preference/NAME` (int8, 0 first, 1 second, 2 tie, 3 unknown) and
+    `probabilities/NAME` (first, second, tie); for each array `data/NAME/first` and `data/NAME/second`. Messages are bytes
+    without trailing zeros (lists of bytes for sub-sequences longer than 1), numbers are lists in C order. The metadata has
+    shapes, dtypes and digests of the arrays, and the manifests of the annotations.
 
     Args:
       arrays: names from `array_names`; None for all.
 
     Raises:
-      UserError: an array is missing, damaged, or does not have the digest in dataset.json.
+      UserError: an array is missing, damaged, or does not match its digest in dataset.json.
     """
     names = list(arrays) if arrays is not None else array_names(dataset)
     columns = {name: _open(dataset, name) for name in names}
@@ -86,7 +86,7 @@ def write(dataset: PairsDataset, path: str | Path, arrays: Sequence[str] | None 
 
 
 def _manifests(folder: Path, annotation: str) -> dict[str, Any]:
-    """File name -> content, of all files that say how labels were made."""
+    """File name -> content, for the files that describe how labels were made."""
     paths = sorted((folder / "annotations" / annotation).glob("*.json"))
     try:
         return {path.name: json.loads(path.read_text(encoding="utf-8")) for path in paths}
@@ -114,7 +114,7 @@ def _table(
 
 
 def _numbers(values: np.ndarray) -> pa.Array:
-    """[N] as a column of numbers, [N, ...] as one of fixed-size lists."""
+    """A column of numbers from [N], or of fixed-size lists from [N, ...]."""
     if values.dtype.kind == "U":
         return pa.array(values.tolist())
     if values.ndim == 1:
@@ -124,7 +124,7 @@ def _numbers(values: np.ndarray) -> pa.Array:
 
 
 def _texts(values: np.ndarray) -> pa.Array:
-    """Messages uint8 [N, L, 256] as bytes, or lists of bytes where L > 1."""
+    """Messages uint8 [N, L, 256] as bytes, or as lists of bytes if L > 1."""
     rows = [[step.tobytes().rstrip(b"\0") for step in row] for row in values]
     if values.shape[1] == 1:
         return pa.array([row[0] for row in rows], pa.binary())
@@ -137,9 +137,9 @@ class Contents:
 
     Attributes:
       arrays: name -> (shape of one side of a pair, dtype).
-      labels, chances: annotations with labels, with probabilities.
-      digests: name of an array -> digest; incomplete in files of earlier versions.
-      manifests: annotation -> file name -> how its labels were made.
+      labels, chances: names of annotations with labels, and with probabilities.
+      digests: array -> digest; incomplete in files of earlier versions.
+      manifests: annotation -> file name -> description of how its labels were made.
     """
 
     path: Path
@@ -156,7 +156,7 @@ def contents(path: str | Path) -> Contents:
     """Reads a file's description, and checks that its rows and columns are complete.
 
     Raises:
-      UserError: it is not a file of `write`, or rows or columns are missing.
+      UserError: the file is not from `write`, or lacks rows or columns.
     """
     path = Path(path)
     try:
@@ -225,10 +225,10 @@ def _annotations(columns: set[str], prefix: str) -> list[str]:
 
 
 def read(path: str | Path, folder: str | Path) -> Iterator[int]:
-    """Makes a dataset folder of a file of `write`; yields the number of pairs done so far.
+    """Turns a file of `write` into a dataset folder; yields the number of pairs done so far.
 
     Raises:
-      UserError: not a file of `write`, damaged, not matching its digests; or the folder already holds a dataset.
+      UserError: the file is not from `write`, is damaged or fails its digests, or the folder has a dataset already.
     """
     found = contents(path)
     with PairsWriter(folder, found.num_pairs) as writer:

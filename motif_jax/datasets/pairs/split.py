@@ -14,7 +14,7 @@ def torch_permutation(num: int, seed: int) -> np.ndarray:
     i + raw_i mod (num - i), for i = 0..num-2.
 
     Raises:
-      ValueError: not 0 <= num < 2**32 / 20 (above, torch draws 64 bits an entry), or not 0 <= seed < 2**32.
+      ValueError: not 0 <= num < 2**32 / 20 (above it torch draws 64 bits per entry), or not 0 <= seed < 2**32.
     """
     if not 0 <= num < 2**32 // 20:
         raise ValueError(f"num={num}: 0 <= num < {2**32 // 20} expected")
@@ -34,8 +34,8 @@ def torch_permutation(num: int, seed: int) -> np.ndarray:
 def torch_split(num: int, seed: int, fraction: float = 0.8) -> tuple[np.ndarray, np.ndarray]:
     """Splits `num` labelled pairs as the published training does (ALGORITHMS: Motif, preference loss).
 
-    Indices count the pairs WITH a known label, in their order in the dataset. The training part has floor(fraction * num)
-    entries, plus one if rounding leaves one over.
+    Indices count only the pairs with a known label, in the dataset's order. The training part has floor(fraction * num)
+    entries, plus one if rounding leaves an entry over.
 
     Returns:
       (training indices, validation indices), int64, disjoint, together 0..num-1.
@@ -45,7 +45,7 @@ def torch_split(num: int, seed: int, fraction: float = 0.8) -> tuple[np.ndarray,
     """
     if not 0.0 < fraction < 1.0:
         raise ValueError(f"fraction={fraction}: 0 < fraction < 1 expected")
-    # Rounded so that 1 - 0.8 is the 0.2 that a person means, not 0.19999999999999996.
+    # Rounded so that 1 - 0.8 is 0.2, not 0.19999999999999996.
     num_validation = math.floor(num * round(1.0 - fraction, 12))
     num_train = math.floor(num * fraction)
     num_train += num - num_train - num_validation

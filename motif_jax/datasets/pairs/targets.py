@@ -18,8 +18,8 @@ class PairTargets:
     """Targets of all pairs of a dataset.
 
     Attributes:
-      labels: int8 [pairs], 0 first, 1 second, 2 tie, 3 unknown to every annotator.
-      targets: float32 [pairs, 2], wanted probability that the first, the second is better; sums to 1.
+      labels: int8 [pairs], 0 first, 1 second, 2 tie, 3 unknown to all judges.
+      targets: float32 [pairs, 2], target probabilities that the first and the second is better; they sum to 1.
       unsmoothed: float32 [pairs, 2], targets before label smoothing, for metrics.
       weights: float32 [pairs], weight in the loss; 0 for unknown and dropped pairs.
     """
@@ -31,7 +31,7 @@ class PairTargets:
 
     @property
     def known(self) -> np.ndarray:
-        """Indices int64 of the pairs with a known label, ties included, ascending."""
+        """Ascending indices int64 of the pairs with a known label, with ties."""
         return np.flatnonzero(self.labels != UNKNOWN)
 
 
@@ -44,7 +44,7 @@ def read_probabilities(dataset: PairsDataset, name: str) -> np.ndarray:
     """Probabilities float32 [pairs, 3] (first, second, tie) of annotation `name`, NaN where unknown.
 
     Raises:
-      UserError: there are none, or of another dataset.
+      UserError: the file is missing, or belongs to another dataset.
     """
     path = probabilities_path(dataset, name)
     if not path.exists():
@@ -83,17 +83,17 @@ def read_targets(
     ties: str = "half",
     annotator_weights: Sequence[float] = (),
 ) -> PairTargets:
-    """Combines annotations into targets, averaged over the annotators that know the pair.
+    """Averages annotations to targets, over the judges that label a pair.
 
-    The label, used by accuracies only, is the side that the average prefers; with one annotator it is that annotator's.
+    Only accuracies use the label: the side that the average prefers, or the label of a single judge.
 
     Args:
       names: annotations to use, at least one.
-      soft: learn the annotators' probabilities instead of their labels.
-      smoothing: share in [0, 1] of every target that is moved to one half each.
-      confidence: 'probability' weighs each annotator by the probability of its most likely answer.
+      soft: whether to use the judges' probabilities instead of their labels.
+      smoothing: share in [0, 1] of each target that moves to one half each.
+      confidence: 'probability' weights each judge by the probability of its most likely answer.
       ties: 'half' trains towards equal rewards, 'drop' leaves ties out of the loss.
-      annotator_weights: weight of each annotator; equal by default.
+      annotator_weights: weight of each judge; equal by default.
 
     Raises:
       UserError: an annotation or its probabilities are missing or damaged, or nothing is labelled.

@@ -1,4 +1,4 @@
-"""Advises a threshold of the reward from its dataset: above the texts that the judge labelled as ties."""
+"""Recommends a threshold of the reward that lies above the texts that the judge labelled as ties."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from typing import Any
 import numpy as np
 
 AUTO, QUANTILE = "auto", "quantile"
-# Deviations of the reward between the advised threshold and what it leaves unpaid.
+# Distance of the recommended threshold above unrewarded texts, in standard deviations of the reward.
 _MARGIN = 0.05
-# A rare text may be rated anywhere: the lump ends below this share of its steps.
+# Share of the ties' steps up to the ties' edge; not all of them, since a rare text may have any reward.
 _LUMP = 0.99
 
 
 def level(config: Mapping[str, Any]) -> float | str | None:
-    """The argument of `TrainedReward.normalisation` for a config's section `reward`: 'auto' or its quantile."""
+    """The argument of `TrainedReward.normalisation` for the section `reward` of a config: 'auto' or a quantile."""
     return AUTO if config.get("threshold") == AUTO else config["quantile"]
 
 
 def advise(
     normalised: np.ndarray, steps: np.ndarray, tied: np.ndarray, empty: np.ndarray, levels: np.ndarray
 ) -> dict[str, Any]:
-    """The share of the steps that each threshold pays, and a threshold that pays no ties.
+    """The share of steps that each threshold rewards, and a threshold that rewards no ties.
 
     Args:
       normalised: float [M], normalised reward of each distinct message.
       steps: int [M], steps that show it.
-      tied: bool [M], whether the judge called it a tie (`Outcomes.tied`).
-      empty: bool [M], whether it is the empty text.
+      tied: bool [M], `Outcomes.tied`.
+      empty: bool [M], whether the message is empty.
       levels: float [Q], the thresholds of the quantile table.
 
     Returns:
-      JSON-able: `paid_shares` of the steps, one for each level; `lump_share`, the ties' share of the steps; `lump_edge`, the
-      largest normalised reward of ties (None without ties); `threshold`, above ties and empty text (None without both);
-      `paid_share` of the steps above it.
+      JSON-able: `paid_shares`, the share of rewarded steps per level; `lump_share`, the ties' share of the steps; `lump_edge`,
+      the largest normalised reward of ties (None without ties); `threshold`, above ties and empty text (None without
+      both); `paid_share`, the share of steps above it.
     """
     total = max(1, int(steps.sum()))
 
@@ -58,10 +58,10 @@ def advise(
 
 
 def describe(statistics: Mapping[str, Any], quantile: float | None) -> str:
-    """Lines of text: the share of the dataset's steps that `quantile` pays, the advice, and a warning; '' without advice.
+    """Lines of text: the share of the dataset's steps that `quantile` rewards, the advice, a warning; '' without advice.
 
     Args:
-      statistics: of an evaluation of a reward: quantile_levels, quantiles, advice.
+      statistics: quantile_levels, quantiles and advice of a reward's evaluation.
       quantile: one of the levels, or None.
     """
     advice = statistics.get("advice")

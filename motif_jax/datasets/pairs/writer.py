@@ -20,13 +20,13 @@ PARTS = ("data", "info", "preference", "annotations")
 
 
 def check_folder(folder: str | Path, staging: str | Path | None = None) -> None:
-    """Refuses a folder with a dataset, whole or partial, unless a killed writer left it.
+    """Rejects a folder with a complete or partial dataset, unless a killed writer left it.
 
     Args:
-      staging: where a dataset is built; `folder`/.staging by default.
+      staging: folder where the dataset is built; `folder`/.staging by default.
 
     Raises:
-      UserError: the folder holds another dataset, such as the published one, which has no dataset.json.
+      UserError: the folder has another dataset, such as the published one, which has no dataset.json.
     """
     folder = Path(folder)
     if (folder / layout.META).exists():
@@ -42,15 +42,15 @@ def check_folder(folder: str | Path, staging: str | Path | None = None) -> None:
 class PairsWriter:
     """Arrays of known size, filled in any order and moved into place by `commit`.
 
-    The next writer with the same `staging` clears what a killed one left. dataset.json is written last and marks the dataset
-    as complete.
+    A writer clears the remains of a killed one with the same `staging`. dataset.json is written last and marks the dataset as
+    complete.
     """
 
     def __init__(self, folder: str | Path, num_pairs: int, staging: str | Path | None = None) -> None:
         """Prepares to write `num_pairs` pairs; `staging` has to be on the file system of `folder`.
 
         Raises:
-          UserError: the folder already holds a dataset, see `check_folder`.
+          UserError: see `check_folder`.
         """
         self._folder = Path(folder)
         self._num_pairs = num_pairs
@@ -75,7 +75,7 @@ class PairsWriter:
         """A writable array [pairs, 2, *shape] that becomes NAME.npy; name as 'data/message'.
 
         Raises:
-          OSError: the disk has no room for it.
+          OSError: the disk is full.
         """
         path = self._build / f"{name}.npy"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,7 @@ class PairsWriter:
         return self._arrays[name]
 
     def add(self, name: str, array: np.ndarray) -> None:
-        """Writes an array that is not part of the pairs, such as 'preference/NAME', to be moved with the others."""
+        """Writes an array outside the pairs, such as 'preference/NAME', which `commit` moves too."""
         path = self._build / f"{name}.npy"
         path.parent.mkdir(parents=True, exist_ok=True)
         atomic_save_npy(path, array)
@@ -104,7 +104,7 @@ class PairsWriter:
         dataset.json gets `meta`, `num_pairs`, `arrays` (shape, dtype), `digests` and `content_hash`.
 
         Raises:
-          UserError: an array holds numbers that are not finite.
+          UserError: an array has non-finite numbers.
         """
         for name, array in self._arrays.items():
             if (pair := layout.first_not_finite(array)) is not None:

@@ -1,1 +1,1 @@
-"""Texts as tokens: writing, reading, and the order in which a training goes through them. numpy only."""
+"""Texts as tokens: writing, reading, and their order in training. numpy only."""

@@ -21,13 +21,13 @@ class TokensDataset:
 
     Attributes:
       manifest: content of tokens.json.
-      tokens: uint16 or int32 [tokens], all items one after the other.
-      offsets: int64 [items + 1], where each begins.
+      tokens: uint16 or int32 [tokens], all items concatenated.
+      offsets: int64 [items + 1], the start of each item.
       token_columns: name -> [tokens].
       item_columns: name -> [items].
 
     Raises:
-      UserError: not a dataset of tokens, or a file is missing, damaged or not of the manifest's size.
+      UserError: the folder is no dataset of tokens, or a file is missing, damaged or has another size than in the manifest.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -61,7 +61,7 @@ class TokensDataset:
         of_items = name == layout.OFFSETS or name.startswith(layout.ITEM_COLUMNS)
         rows = manifest["items"] + (name == layout.OFFSETS) if of_items else manifest["tokens"]
         try:
-            # A file without rows cannot be memory-mapped.
+            # An empty array cannot be memory-mapped.
             array = load_array(path, mapped=rows > 0)
         except (OSError, ValueError) as error:
             raise UserError(f"{path} cannot be read ({error}): write the dataset again") from None
@@ -73,7 +73,7 @@ class TokensDataset:
         return array
 
     def check_digests(self) -> None:
-        """Reads every file; UserError names one that has changed."""
+        """Reads every file. Raises UserError: a file, which the error names, has changed."""
         for name, digest in self.manifest["digests"].items():
             path = self.folder / f"{name}.npy"
             if not path.is_file() or digests.of_file(path) != digest:

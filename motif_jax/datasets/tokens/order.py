@@ -1,4 +1,4 @@
-"""The items of each training step: a stateless function of seed and step."""
+"""Selects the items of each training step, as a stateless function of seed and step."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from motif_jax.support import seeds
 
 
 class TokenWindows:
-    """Windows of `length` tokens over all items laid end to end; each pass shuffles them and shifts their starts.
+    """Windows of `length` tokens over all items, concatenated; each pass shuffles the windows and shifts their starts.
 
-    Windows of successive passes follow each other: every step has batch_size windows, none is lost at the end of a pass.
+    Every step has batch_size windows: a step at the end of a pass continues with the next pass.
 
     Attributes:
-      per_pass: windows of one pass, 0 where the dataset is shorter than one.
+      per_pass: windows of a pass; 0 if the dataset is shorter than a window.
     """
 
     def __init__(self, num_tokens: int, length: int, batch_size: int, seed: int) -> None:
@@ -32,14 +32,14 @@ class TokenWindows:
         return rng.permutation(self.per_pass) * self._length + rng.integers(self._slack + 1)
 
     def starts(self, step: int) -> np.ndarray:
-        """First tokens of a step's windows, int64 [batch_size]."""
+        """Indices of the first tokens of a step's windows, int64 [batch_size]."""
         places = np.arange(step * self._batch_size, (step + 1) * self._batch_size)
         numbers, inside = np.divmod(places, self.per_pass)
         parts = [self._pass(int(number))[inside[numbers == number]] for number in np.unique(numbers)]
         return np.concatenate(parts)
 
     def gather(self, tokens: np.ndarray, step: int) -> np.ndarray:
-        """The windows of a step, int32 [batch_size, length], of the tokens [N] or a column of them."""
+        """The windows of a step, int32 [batch_size, length], of the tokens [N] or of a column [N]."""
         windows = tokens[self.starts(step)[:, None] + np.arange(self._length)]
         return windows.astype(np.int32) if windows.dtype.kind in "iu" else windows
 
@@ -58,13 +58,13 @@ class ItemRows(NamedTuple):
 class Buckets:
     """Groups items of similar length: `group` successive steps have items of one bucket, padded to its width.
 
-    Every pass draws the batches again and shuffles the groups. Items that do not fill a group move to the next wider bucket;
-    the last group of the widest has fewer items. If it has fewer items than steps, some occur twice in the pass.
+    Every pass redraws the batches and shuffles the groups. Items that do not fill a group move to the next wider bucket; the
+    last group of the widest bucket has fewer items. If it has fewer items than steps, some occur twice in the pass.
 
     Args:
-      lengths: int [items], tokens of each, at most the widest bucket.
-      widths: of the buckets, rising.
-      group: successive steps of one width: those of one program.
+      lengths: int [items], tokens of each item, at most the widest bucket.
+      widths: ascending widths of the buckets.
+      group: number of successive steps of one width, which one program runs.
 
     Attributes:
       steps_per_pass: a multiple of `group`.
@@ -88,12 +88,12 @@ class Buckets:
         self._pass = functools.lru_cache(maxsize=2)(self._drawn)
 
     def _drawn(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Items int64 [groups, group, batch_size] of a pass, -1 for empty rows, and the width of each group."""
+        """Items int64 [groups, group, batch_size] of pass `number`, -1 for empty rows, and the width of each group."""
         rng, size = seeds.rng(self._seed, "buckets", number), self._batch_size * self._group
         rest, found, widths = np.zeros(0, np.int64), [], []
         for place, groups in enumerate(self._groups):
             here = np.concatenate([rest, rng.permutation(np.flatnonzero(self._bucket == place))])
-            # Leftovers of narrower buckets come first, so that they do not move on again.
+            # Leftovers of narrower buckets come first, so that they do not move again.
             taken, rest = here[: groups * size], here[groups * size :]
             found.append(self._spread(taken, groups, rng))
             widths += [self._widths[place]] * groups
@@ -119,11 +119,11 @@ class Buckets:
 
 
 def gather(dataset: TokensDataset, items: np.ndarray, width: int, pad: int) -> tuple[np.ndarray, np.ndarray]:
-    """Items padded on the right: tokens int32 [B, width], and bool [B, width], False for padding.
+    """Items padded on the right: tokens int32 [B, width], and a mask bool [B, width], False for padding.
 
     Args:
       items: int64 [B], -1 for an empty row.
-      width: at least the length of the longest.
+      width: at least the length of the longest item.
     """
     there = items >= 0
     starts = np.where(there, dataset.offsets[items], 0)

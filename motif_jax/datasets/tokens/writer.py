@@ -1,4 +1,4 @@
-"""Writes a dataset of tokens item by item; resumes after a kill behind the last saved item."""
+"""Writes a dataset of tokens item by item; resumes after the last saved item."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class TokensWriter:
       vocab_size: upper bound of the tokens.
       token_columns: dtype of each column of tokens.
       item_columns: dtype of each column of items.
-      source: what the items are made from; a writer resumes one of the same source, tokenizer and columns.
+      source: origin of the items; a writer resumes one with the same source, tokenizer and columns.
 
     Attributes:
-      items: number of saved items, those of a resumed writer included.
+      items: number of saved items, with those of the resumed writer.
 
     Raises:
-      UserError: the folder already holds a dataset, or what a killed writer left is damaged.
+      UserError: the folder has a dataset already, or the files of a killed writer are damaged.
     """
 
     def __init__(
@@ -63,9 +63,9 @@ class TokensWriter:
         self.items, self._tokens = self._safe()
         claimed = {name: (dtype, self._tokens) for name, dtype in dtypes.items()}
         for name, dtype in of_items.items():
-            # One offset more than items.
+            # Offsets have one entry more than items.
             claimed[name] = (dtype, self.items + (name == layout.OFFSETS) if self.items else 0)
-        # Check all of them first: opening one changes it.
+        # All are checked before the first is opened, since opening changes a file.
         for name, (dtype, rows) in claimed.items():
             if rows and (wrong := _damage(self._staging / f"{name}.npy", dtype, rows)):
                 raise UserError(f"{self._staging / name}.npy {wrong}: {self._remedy}")
@@ -75,7 +75,7 @@ class TokensWriter:
         self._added = self.items
 
     def _safe(self) -> tuple[int, int]:
-        """Items and tokens that an equal writer saved; clears what a different one left."""
+        """(items, tokens) that an equal writer saved; clears the files of a different one."""
         progress = self._staging / _PROGRESS
         if progress.exists():
             there = read_json(progress, self._remedy, keys=("identity", "items", "tokens"))
@@ -102,10 +102,10 @@ class TokensWriter:
         token_columns: Mapping[str, Any] | None = None,
         item_columns: Mapping[str, Any] | None = None,
     ) -> None:
-        """Appends an item: its tokens, one number for each token in every token column, and one in every item column.
+        """Appends an item: tokens, a number per token in each token column, and a number in each item column.
 
         Raises:
-          ValueError: a token outside the vocabulary, or columns that do not fit.
+          ValueError: a token is outside the vocabulary, or columns do not match.
         """
         row = np.asarray(tokens)
         if row.ndim != 1 or (row.size and (row.min() < 0 or row.max() >= self._vocab_size)):
@@ -129,7 +129,7 @@ class TokensWriter:
         self.items = self._added
 
     def commit(self) -> str:
-        """Writes the manifest, moves all into place, and returns the content's digest."""
+        """Writes the manifest, moves all files into place, and returns the content's digest."""
         self.save()
         found = {name: digests.of_file(array.finish()) for name, array in self._arrays.items()}
         content = digests.of_bytes(repr((sorted(found.items()), self._identity["tokenizer"])).encode())
@@ -150,9 +150,9 @@ class TokensWriter:
 
 
 def _damage(path: Path, dtype: np.dtype[Any], rows: int) -> str | None:
-    """Describes the damage of an array that should hold `rows` saved rows, None if it is intact.
+    """Describes the damage of an array with `rows` saved rows; None if it is intact.
 
-    Its header says 0 rows while it grows, all of them where the writer was killed in `commit`.
+    The header has 0 rows while the array grows, or all rows if the writer was killed in `commit`.
     """
     try:
         with open(path, "rb") as file:
@@ -169,7 +169,7 @@ def _damage(path: Path, dtype: np.dtype[Any], rows: int) -> str | None:
 
 
 class _Growing:
-    """A .npy file of one axis to which rows are appended; `finish` writes their number into its header."""
+    """A one-dimensional .npy file that grows by rows; `finish` writes their number into the header."""
 
     def __init__(self, path: Path, dtype: np.dtype[Any], rows: int) -> None:
         self.path, self._dtype, self._rows = path.with_name(path.name + ".npy"), dtype, rows
@@ -184,7 +184,7 @@ class _Growing:
 
     def _header(self) -> bytes:
         buffer = io.BytesIO()
-        # numpy leaves room in the header for a first axis of any length.
+        # numpy's header has space for a first axis of any length.
         fields = {
             "descr": np.lib.format.dtype_to_descr(self._dtype),
             "fortran_order": False,

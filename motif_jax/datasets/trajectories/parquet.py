@@ -1,4 +1,4 @@
-"""Trajectories as one parquet file: one row for each step, the origin in its metadata."""
+"""Trajectories as one parquet file: a row per step, the origin in the metadata."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TrajectoryEpisode(NamedTuple):
     Attributes:
       number: index in the list of seeds.
       actions: indices into the list of actions.
-      rewards: the task's, unscaled.
+      rewards: of the task, unscaled.
     """
 
     number: int
@@ -38,7 +38,7 @@ class Pairs(NamedTuple):
 
     Attributes:
       actions: int, indices into `about['actions']`.
-      about: environment, options, actions and player of the trajectories; {} where unknown.
+      about: environment, options, actions and player of the trajectories; {} if unknown.
     """
 
     prompts: list[str]
@@ -80,7 +80,7 @@ def about(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The metadata of a file of `write`.
 
     Raises:
-      UserError: the file is missing or not one of `write`.
+      UserError: the file is missing or not from `write`.
     """
     import pyarrow
     import pyarrow.parquet
@@ -100,7 +100,7 @@ def read(path: str | os.PathLike[str]) -> Pairs:
     """Reads a file of `write`.
 
     Raises:
-      UserError: as `about`, or an action is not one of those that the file names.
+      UserError: as `about`, or an action is not in the file's list.
     """
     import pyarrow
 
