@@ -10,14 +10,13 @@ import contextlib
 import gc
 import multiprocessing
 import os
-import shutil
 import struct
 import sys
 import tempfile
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
-from multiprocessing import reduction, util
+from multiprocessing import reduction
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -94,16 +93,17 @@ def serve(orders: ActorOrders) -> None:
             os.environ["TMPDIR"] = folder
             try:
                 _play(orders)
-            except BrokenPipeError:  # the pool's process is gone
-                return
-            except Exception as error:
-                with contextlib.suppress(BrokenPipeError):
-                    orders.reports.send(_as_report(error, folder))
-                sys.exit(1)
+            finally:
+                tempdirs.remove_own()  # a forked process does not run `atexit`'s functions
+    except BrokenPipeError:  # the pool's process is gone
+        return
+    except Exception as error:
+        with contextlib.suppress(BrokenPipeError):
+            orders.reports.send(_as_report(error, orders.temporary))
+        sys.exit(1)
     finally:
-        tempdirs.remove_own()  # a forked process does not run `atexit`'s functions
-        if parent_is_gone(parent.sentinel):  # a killed pool left the folder of its server's socket
-            shutil.rmtree(util.get_temp_dir(), ignore_errors=True)
+        if parent_is_gone(parent.sentinel):  # a killed pool left its own folder
+            tempdirs.remove_abandoned()
 
 
 def _play(orders: ActorOrders) -> None:

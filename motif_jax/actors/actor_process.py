@@ -9,12 +9,13 @@ import signal
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from multiprocessing import resource_tracker, util
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 from motif_jax.actors.actor import ActorOrders, Descriptor, serve
+from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import deaf_processes
 
 METHODS = ("auto", "fork", "exec")
@@ -66,17 +67,16 @@ class ActorProcess:
         """Starts a process with `orders` of `ActorOrders`, besides its pipes.
 
         Raises:
-          RuntimeError: none could be started.
+          UserError: none could be started.
         """
         self._close_reports()
         self.started_at, self.is_up, self.is_killed, self.error = clock, False, False, ""
-        context: Any = multiprocessing.get_context("forkserver" if self._forked else "spawn")
-        if self._forked:
-            context.set_forkserver_preload(self._modules)  # of a server that starts from now on
-            util.get_temp_dir()  # makes the folder of its socket, so that all processes know it
         with deaf_processes(signal.SIGUSR1):
             resource_tracker.ensure_running()  # its start unblocks SIGINT and SIGTERM
         for left in reversed(range(_STARTS)):
+            context: Any = multiprocessing.get_context("forkserver" if self._forked else "spawn")
+            if self._forked:
+                context.set_forkserver_preload(self._modules)  # of a server that starts from now on
             self.reports, theirs = context.Pipe(duplex=False)
             given = ActorOrders(
                 **orders,
@@ -90,11 +90,17 @@ class ActorProcess:
                 with theirs, _server_settings():
                     self.process.start()
                 return
-            except (OSError, EOFError) as error:  # the server died, and the next attempt starts another
+            except (OSError, EOFError) as error:
                 self._close_reports()
                 if not left:
-                    raise RuntimeError(f"no actor process can be started: {error!r}") from error
-                time.sleep(_PAUSE_SECONDS)
+                    raise UserError(
+                        f"no actor process can be started: {error!r}: where this user may start no more (ulimit -u), lower "
+                        "config.actors.workers"
+                    ) from error
+                if self._forked and not isinstance(error, EOFError | ConnectionError):
+                    self._forked = False  # no server can be started: the path of its socket may be too long
+                else:  # the server died, and the next attempt starts another
+                    time.sleep(_PAUSE_SECONDS)
 
     def take_reports(self) -> Iterator[tuple[str, Any]]:
         """Yields (kind, content) of the reports that have not been read yet."""

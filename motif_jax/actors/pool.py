@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from multiprocessing import util
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -81,6 +82,8 @@ class ActorPool(Rollouts):
         )  # runs before multiprocessing's function, which would wait for the processes
 
     def start(self, stopped: Callable[[], bool] = never) -> None:
+        with tempdirs.own_folders():  # which is removed after a kill, too
+            util.get_temp_dir()  # makes the folder of the socket of the processes' server
         if self.config.cores is None:
             self._cores = Cores(self.config.workers)
             self.config = dataclasses.replace(self.config, cores=self._cores.numbers)

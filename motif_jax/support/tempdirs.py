@@ -5,7 +5,6 @@ The process removes its folder at its end; the next process removes that of a ki
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import fcntl
 import functools
@@ -14,6 +13,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
+from multiprocessing import util
 from pathlib import Path
 
 from motif_jax.support.errors import UserError
@@ -79,11 +79,8 @@ def _process_folder(process: int) -> Path:
     while hold(folder) is None:  # removed by another process before it was locked
         folder = Path(tempfile.mkdtemp(prefix=_prefix()))
 
-    @atexit.register
-    def remove() -> None:
-        if os.getpid() == process:
-            shutil.rmtree(folder, ignore_errors=True)
-
+    # After multiprocessing has removed its own folder, which may lie inside; not in forked children.
+    util.Finalize(None, shutil.rmtree, (folder,), {"ignore_errors": True}, exitpriority=-200)
     return folder
 
 

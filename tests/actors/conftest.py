@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from motif_jax.support import tempdirs
+
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder for temporary files; that of the processes' server lies elsewhere already."""
-    util.get_temp_dir()
+    """The folder for temporary files; that of this process lies elsewhere already."""
+    with tempdirs.own_folders():
+        util.get_temp_dir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path

@@ -16,11 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from motif_jax.actors import actor_process
+from motif_jax.actors import actor, actor_process
 from motif_jax.actors import pool as pool_module
+from motif_jax.actors.actor import ActorOrders
 from motif_jax.actors.pool import ActorPool
 from motif_jax.envs.recall import Recall
 from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.support import tempdirs
+from motif_jax.support.errors import UserError
 from motif_jax.support.files import no_room
 from tests.actors.pool_test import config, play
 from tests.processes import process_table, still_there, wait_until
@@ -248,6 +251,37 @@ def test_a_full_disk_in_an_actor_ends_the_run_at_once(
     assert str(no_room(raised.value, ".")).startswith(f"{full} cannot be written: No space left on device")
     assert pool.restarts == 0
     assert "Traceback" not in capfd.readouterr().err
+
+
+def serve_without_room(orders: ActorOrders) -> None:
+    """An actor process that finds no room for its folder."""
+
+    def full(process: int) -> Path:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), orders.temporary)
+
+    tempdirs._process_folder = full  # type: ignore[assignment]
+    actor.serve(orders)
+
+
+def test_no_room_for_the_folder_of_an_actor_ends_the_run_at_once(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(actor_process, "serve", serve_without_room)
+    with ActorPool(config(workers=1)) as pool:
+        pool.start()
+        with pytest.raises(RuntimeError, match="No space left"):
+            play(pool, lambda: False)
+    assert pool.restarts == 0
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_temporary_files_where_nothing_can_be_locked_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unlocked(process: int) -> Path:
+        raise UserError("lies on a file system without locks")
+
+    monkeypatch.setattr(tempdirs, "_process_folder", unlocked)
+    with ActorPool(config(workers=1)) as pool, pytest.raises(UserError, match="without locks"):
+        pool.start()
 
 
 def test_files_of_a_killed_engine_are_removed(temporary: Path) -> None:

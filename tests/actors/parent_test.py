@@ -9,6 +9,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ import pytest
 from motif_jax.actors.actor import RECORD
 from motif_jax.actors.pool import ActorPool
 from motif_jax.actors.rollouts import ActorsConfig, Rollouts
+from motif_jax.support import tempdirs
 from tests.actors.lives_test import clock_ahead
 from tests.processes import (
     REPOSITORY,
@@ -129,20 +131,46 @@ def test_signals_to_the_group_of_processes_are_the_parents_alone() -> None:
         assert [pid for pid in children if table.get(pid, (0, "Z"))[1] == "Z"] == []
 
 
-def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder for temporary files whose name leaves room for that of the server's socket."""
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="s") as folder:
+        yield Path(folder)
+
+
+@pytest.mark.parametrize("name", ["a", "a" * 100])  # too long a name for the server's socket
+def test_nothing_is_left_when_the_parent_is_killed(short: Path, name: str) -> None:
+    temporary = short / name
+    temporary.mkdir()
     shared_before = unused_shared_memory()
     orders = config(env="NetHackScore-v1", options={"max_episode_steps": 10})
-    with playing(orders, TMPDIR=str(tmp_path)) as parent:
+    with playing(orders, TMPDIR=str(temporary)) as parent:
         pids = asked(parent)["pids"]
         assert isinstance(pids, list)
         assert len(pids) == 4
         children = descendants(parent.pid)
-        assert len(list(tmp_path.glob("*/*/*"))) > 0, "the engine keeps files: they are to be removed"
+        assert len(list(temporary.glob("*/*/*"))) > 0, "the engine keeps files: they are to be removed"
         parent.kill()
         parent.wait()
         wait_until(lambda: not still_there(children), "the workers' end, and their server's")
     wait_until(lambda: unused_shared_memory() <= shared_before, "no shared memory is left")
-    assert list(tmp_path.iterdir()) == []
+    assert list(temporary.iterdir()) == []
+
+
+def test_the_next_run_removes_what_a_kill_of_all_processes_leaves(
+    short: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As at the end of a batch job."""
+    with playing(config(), TMPDIR=str(short)) as parent:
+        asked(parent)
+        children = descendants(parent.pid)
+        os.killpg(parent.pid, signal.SIGKILL)
+        parent.wait()
+        wait_until(lambda: not still_there(children), "their end")
+    assert list(short.iterdir())
+    monkeypatch.setattr(tempfile, "tempdir", str(short))
+    tempdirs.remove_abandoned()
+    assert list(short.iterdir()) == []
 
 
 def test_a_pool_that_is_closed_dismisses_its_workers(
