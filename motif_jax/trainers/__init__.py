@@ -1,1 +1,1 @@
-"""Learning from datasets: a trainer with exact resume, and the reward models that it trains."""
+"""Training on datasets: a trainer with exact resume, and its tasks."""

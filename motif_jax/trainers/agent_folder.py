@@ -1,13 +1,13 @@
-"""The folder of a text agent: its networks, and all that decoding and evaluation need.
+"""Reads and writes the folder of a text agent: its networks, and the settings for decoding and evaluation.
 
     agent/
       agent.json                 method, task, options, numbers of the method, design, digest of the vocabulary
-      trunks/NAME/               policy, values, target, as many as there are: config.json, model.safetensors (transformers opens them)
+      trunks/NAME/               one to three of policy, values, target: config.json, model.safetensors (transformers opens them)
       heads/, target_heads/      V, Q1, Q2 and the target Qs: heads.json, heads.safetensors
       prefix.safetensors         of the decision transformer
       tokenizer.json             of a task whose tokens are in a file
 
-`load` opens the run folder of `train_text` (its `agent/`), or such a folder itself.
+`load` opens such a folder, or the run folder of `train_text` that holds it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, read_json, replaced_folder
 
 AGENT, FILE, PREFIX, VERSION = "agent", "agent.json", "prefix.safetensors", 1
-# Of tasks whose tokens are in a file, which their option `tokenizer` names.
+# Copied for tasks whose option `tokenizer` names a file.
 TOKENIZER = "tokenizer.json"
 _KEYS = ("version", "method", "task", "options", "design", "vocabulary", "settings")
 
@@ -47,12 +47,11 @@ class SavedAgent:
     """An agent read from a folder.
 
     Attributes:
-      params: of all parts, numpy arrays; see `TextAgentNetwork`.
-      method: it was trained with, 'ilql' say.
-      settings: numbers of the method: `discount`, `max_len`, `q_min`, `q_max`, and what else it has.
+      params: of all parts, numpy arrays; see `text_agent`.
+      method: that trained it, such as 'ilql'.
+      settings: numbers of the method, such as `discount`, `max_len`, `q_min`, `q_max`.
       task_name, options: of `task`.
-      task: what it speaks about.
-      about: all that agent.json says.
+      about: the content of agent.json.
     """
 
     folder: Path
@@ -81,7 +80,7 @@ def _digest(texts: list[str], delimiters: Delimiters) -> str:
 
 
 def vocabulary_of(task: TextTask) -> Vocabulary:
-    """The vocabulary of a task; where its tokenizer is trained later, only its size and delimiters."""
+    """The vocabulary of a task; size and delimiters alone where its tokenizer is trained later."""
     if learned := task.learned_tokens():
         delimiters = Delimiters(*range(learned, learned + len(Delimiters._fields)))
         return Vocabulary(learned + len(delimiters), delimiters, None)
@@ -101,13 +100,13 @@ def write(
     tokenizer: TextTokenizer,
     extra: Mapping[str, Any] | None = None,
 ) -> None:
-    """Writes an agent atomically, in the place of what was there.
+    """Writes an agent atomically; replaces an earlier one.
 
     Args:
-      network, params: of it, host arrays, float32.
+      params: host arrays, float32.
       method, settings: see `SavedAgent`.
       task, options: of `envs.text.registry.make`.
-      extra: what else agent.json says.
+      extra: further entries of agent.json.
     """
     with replaced_folder(folder) as part:
         for name, trunk in params["trunks"].items():
@@ -119,7 +118,7 @@ def write(
             flat = {name: np.ascontiguousarray(value) for name, value in params["prefix"].items()}
             tensor_files.save(flat, part / PREFIX)
         options = dict(options)
-        if options.get("tokenizer"):  # a file: it goes with the agent
+        if options.get("tokenizer"):  # a file, copied with the agent
             file = Path(options["tokenizer"])
             shutil.copyfile(file / TOKENIZER if file.is_dir() else file, part / TOKENIZER)
             options["tokenizer"] = TOKENIZER
@@ -136,7 +135,7 @@ def write(
 
 
 def find(folder: str | Path, key: str) -> Path:
-    """The agent's folder, in a run folder or `folder` itself; UserError names the config's `key` where there is none."""
+    """The agent's folder: `folder` itself or inside this run folder. Without an agent UserError names the config's `key`."""
     for place in (Path(folder) / AGENT, Path(folder)):
         if (place / FILE).is_file():
             return place
@@ -146,10 +145,10 @@ def find(folder: str | Path, key: str) -> Path:
 
 
 def describe(folder: str | Path, key: str) -> dict[str, Any]:
-    """The content of agent.json; networks are not read.
+    """The content of agent.json.
 
     Raises:
-      UserError: there is no agent, or one of another version.
+      UserError: there is no agent, or it has another version.
     """
     place = find(folder, key)
     about = read_json(place / FILE, f"train {folder} again", keys=_KEYS)
@@ -169,16 +168,16 @@ def describe(folder: str | Path, key: str) -> dict[str, Any]:
 
 
 def options_of(about: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of the task that an agent was trained for, from `describe`."""
+    """The options of the task that an agent was trained for; `about` is from `describe`."""
     own = {"tokenizer": about["folder"]} if (Path(about["folder"]) / TOKENIZER).is_file() else {}
     return {**about["options"], **own}
 
 
 def options_for(task: str, folder: str | Path, key: str) -> dict[str, Any]:
-    """The options of the task `task` that the agent of a run, the value of the config's `key`, was trained for.
+    """The task options of the agent in `folder`, which is the value of the config's `key`.
 
     Raises:
-      UserError: there is no agent, or its task is another one.
+      UserError: there is no agent, or it was trained for another task.
     """
     about = describe(folder, key)
     if about["task"] != task:
@@ -189,7 +188,7 @@ def options_for(task: str, folder: str | Path, key: str) -> dict[str, Any]:
 
 
 def network_of(about: Mapping[str, Any], dtype: Any = jnp.float32) -> TextAgentNetwork:
-    """The networks of an agent, from `describe`; no weights are read.
+    """The network of an agent that `describe` read, without weights.
 
     Raises:
       UserError: a trunk's config cannot be read.
@@ -201,7 +200,7 @@ def network_of(about: Mapping[str, Any], dtype: Any = jnp.float32) -> TextAgentN
 
 
 def require_tokens(about: Mapping[str, Any], task: TextTask, folder: str | Path, key: str) -> None:
-    """Raises UserError where a task has other tokens than an agent was trained with; `folder` is the value of the config's `key`."""
+    """Raises UserError where task and agent have different tokens; `folder` is the value of the config's `key`."""
     if vocabulary_digest(task.tokenizer()) != about["vocabulary"]:
         raise UserError(
             f"config.{key}={folder}: was trained with other tokens than {type(task).__name__} has"
@@ -219,10 +218,10 @@ def load(
     Args:
       folder: run folder of train_text, or an agent's.
       key: of the config, for errors.
-      task: it is to speak about; None: that which it was trained for, with its options.
+      task: to use; None: the task and options that it was trained for.
 
     Raises:
-      UserError: there is no agent, a file is damaged, or the task has other tokens than it was trained with.
+      UserError: there is no agent, a file is damaged, or task and agent have different tokens.
     """
     about = describe(folder, key)
     place = Path(about["folder"])

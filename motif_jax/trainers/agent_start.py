@@ -1,4 +1,4 @@
-"""Initial parameters of an agent: fresh, a language model's, or another run's; and which are trained."""
+"""Initial parameters of an agent, fresh, from a language model or from another run, divided into trained and frozen ones."""
 
 from __future__ import annotations
 
@@ -26,16 +26,18 @@ from motif_jax.trainers.agent_folder import TOKENIZER, SavedAgent
 from motif_jax.trainers.text_objective import Objective
 
 _KEYS = ("policy", "value")
-# In which a checkpoint has to be like the runs that are started from.
+# In these sizes a checkpoint and the initial runs must agree.
 _SIZES = ("architecture", "width", "layers", "heads", "max_length", "vocab_size", "feed_forward")
 
 
 class Start(NamedTuple):
-    """Parameters at the beginning, host arrays; see `Objective.terms`.
+    """Initial parameters, host arrays; see `Objective.measured`.
 
     Attributes:
-      learned, target, frozen: what a step changes, what follows it, and what stays.
-      digests: of the files that they were read from.
+      learned: a step changes them.
+      target: copies that follow `learned`.
+      frozen: never change.
+      digests: of the files that the parameters were read from.
     """
 
     learned: dict[str, Any]
@@ -62,7 +64,7 @@ def model_config(config: ConfigDict, tokens: Vocabulary, design: Design) -> Mode
                 f"config.initial.{key}={run}: was trained with other tokens than the task {config.task} has"
             )
         _require_parts(config, key, about, design)
-        # What they left out in their trainings need not be the same.
+        # Their dropout rates may differ.
         found[key] = init_model.with_dropout(agent_folder.network_of(about).model.config, config.dropout)
     if len(set(found.values())) > 1:
         raise UserError(
@@ -112,10 +114,10 @@ def _of_checkpoint(config: ConfigDict, tokens: Vocabulary) -> ModelConfig:
 
 
 def _kept(config: ConfigDict, folder: Path, settings: ModelConfig, tokens: Vocabulary) -> int:
-    """The number of a checkpoint's rows to keep, without rows that only fill a larger table.
+    """The number of a checkpoint's embedding rows to keep, without spare rows.
 
     Raises:
-      UserError: the table is larger, and the task's tokens are not the checkpoint's and the delimiters.
+      UserError: the table is larger than the task's vocabulary, which does not start with the checkpoint's tokens.
     """
     if settings.vocab_size <= tokens.size:
         return settings.vocab_size
@@ -130,10 +132,10 @@ def _kept(config: ConfigDict, folder: Path, settings: ModelConfig, tokens: Vocab
 
 
 def start(config: ConfigDict, objective: Objective, tokens: Vocabulary, key: jax.Array) -> Start:
-    """The parameters at the beginning of a training.
+    """The initial parameters of a training.
 
     Raises:
-      UserError: a file is damaged, or low-rank patterns match nothing.
+      UserError: a file is damaged, or a low-rank pattern matches no layer.
     """
     agent = objective.agent
     params = jax.device_get(agent.init(key))
@@ -156,13 +158,13 @@ def start(config: ConfigDict, objective: Objective, tokens: Vocabulary, key: jax
 
 
 def _taken(params: dict[str, Any], saved: SavedAgent, name: str, objective: Objective) -> dict[str, Any]:
-    """`params` with the policy of a saved agent, or with its trunk and heads of values."""
+    """Replaces the policy in `params` by that of a saved agent, or the trunk and heads of the values."""
     design, theirs = objective.agent.design, saved.network.design
     trunks = dict(params["trunks"])
     if name == POLICY:
         place = design.roles.trunk_of[POLICY]
         trunks[place] = saved.params["trunks"][theirs.roles.trunk_of[POLICY]]
-        if place == VALUES and TARGET in trunks:  # it begins as what it follows
+        if place == VALUES and TARGET in trunks:  # the target starts as a copy
             trunks[TARGET] = trunks[VALUES]
         return {**params, "trunks": trunks, **({"prefix": saved.params["prefix"]} if theirs.prefix else {})}
     part = VALUES if theirs.qs else POLICY
@@ -191,7 +193,7 @@ def _arranged(
             target["trunks"] = {TARGET: trunks[TARGET]}
     else:
         keys = dict(zip(trunks, jax.random.split(key, len(trunks)), strict=True))
-        keys[TARGET] = keys.get(VALUES, key)  # the target begins as what it follows
+        keys[TARGET] = keys.get(VALUES, key)  # the target starts as a copy
         fresh = {
             name: jax.device_get(lora.init(keys[name], trunk, objective.spec))
             for name, trunk in trunks.items()
@@ -210,7 +212,7 @@ def _arranged(
 
 
 def whole(objective: Objective, learned: Any, target: Any, frozen: Any) -> dict[str, Any]:
-    """The parameters of the agent, additions merged: host arrays, float32."""
+    """The agent's parameters with additions merged: host arrays, float32."""
     learned, target, frozen = jax.device_get((learned, target, frozen))
     trunks = {**frozen.get("trunks", {}), **learned.get("trunks", {}), **target.get("trunks", {})}
     if objective.spec is not None:

@@ -1,4 +1,4 @@
-"""Batches of a dataset of tokens in which rows are of about one length."""
+"""Batches of token rows of similar length."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from motif_jax.language.tokens import bucket
 
 
 class BucketBatches:
-    """Batches whose order follows from the seed; inherit from it for what a row is.
+    """Batches whose order depends on the seed alone; subclasses define `batch`.
 
     Args:
       lengths: int [N], tokens that are used of each item.
-      longest: of all rows.
-      group: steps in a row that have rows of one width.
-      by_length: rows of about one length together; else all are padded to the longest.
+      longest: most tokens of a row.
+      group: consecutive steps with rows of one width.
+      by_length: batches have rows of similar length; else all are padded to the longest.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class BucketBatches:
         raise NotImplementedError
 
     def steps(self, items: Sequence[np.ndarray], width: int, first: int) -> Any:
-        """The items of the steps from `first` on: leaves [steps, batch_size, ...]."""
+        """The batches of these items, from step `first` on: leaves [steps, batch_size, ...]."""
         del first
         return stacked([self.batch(part, width) for part in items])
 
@@ -54,7 +54,7 @@ class BucketBatches:
         return self.steps([row.items for row in rows], max(row.width for row in rows), first)
 
     def whole(self, most: int) -> list[Any]:
-        """All items, or some of every length, in at most `most` batches [batch_size, ...]; the last filled up with empty rows."""
+        """All items, or a sample of every length, in at most `most` batches [batch_size, ...]; empty rows fill the last one."""
         found = []
         for number, items in enumerate(by_length(self.lengths, self.batch_size, most)):
             longest = int(self.lengths[items[items >= 0]].max())
@@ -64,12 +64,12 @@ class BucketBatches:
 
 
 def stacked(batches: Sequence[Any]) -> Any:
-    """Batches of equal shapes with an axis of steps in front."""
+    """Stacks batches of equal shapes along a leading axis of steps."""
     return jax.tree.map(lambda *leaves: np.stack(leaves), *batches)
 
 
 def by_length(lengths: np.ndarray, size: int, most: int) -> list[np.ndarray]:
-    """All items, or some of every length, in at most `most` batches of about one length: int64 [size] each, -1 behind the last."""
+    """All items, or a sample of every length, in at most `most` batches of similar length: int64 [size] each, -1 for empty rows."""
     order = np.argsort(lengths, kind="stable")
     order = order[np.linspace(0, len(order) - 1, min(len(order), most * size)).astype(np.int64)]
     filled = np.pad(order, (0, -len(order) % size), constant_values=-1)

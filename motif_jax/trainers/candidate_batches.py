@@ -1,4 +1,4 @@
-"""Batches of dialogues with candidates of a frozen policy in each of their states (CHAI)."""
+"""Adds candidates of a frozen policy to each state of batches of dialogues (CHAI)."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ FOLDER = "candidates"
 
 
 class Proposer:
-    """Candidates of texts, from the cache or written by the policy; those of a text follow from it and the seed alone.
+    """Candidates of texts, from the cache or drawn from the policy; they depend on the text and the seed alone.
 
     Args:
       model, params: the policy.
-      pad, end: the token of padding, and that which ends an action.
-      config: the section `candidates` of the run's.
+      pad, end: the token of padding, and the token that ends an action.
+      config: the section `candidates` of the run's config.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Proposer:
         return [found[key] for key in keys]
 
     def _written(self, texts: Mapping[bytes, np.ndarray], width: int) -> dict[bytes, CachedCandidates]:
-        """Writes candidates of a few texts of similar length, always as many in one program, so that none depends on the others."""
+        """Draws candidates of a few texts of similar length, in a program of constant batch size, so that none depends on the others."""
         rows = [text.tolist() for text in texts.values()]
         rows += [rows[-1]] * (self._together - len(rows))
         words = [np.frombuffer(key[:8], np.uint32) for key in texts]
@@ -89,12 +89,12 @@ class Proposer:
 
 
 class CandidateBatches:
-    """The batches of others, with candidates.
+    """The batches of `inner` with candidates.
 
     Args:
       width: of a state, D.
-      seed: of the vectors at random.
-      sums: candidates of the first pass over the data count by the sum of their states (`compat.chai_scores`).
+      seed: of the random states.
+      sums: in the first pass over the data candidates have the sum of their states, not the mean (`compat.chai_scores`).
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class CandidateBatches:
         return plain._replace(candidates=jax.tree.map(lambda *leaves: np.stack(leaves), *found))
 
     def whole(self, most: int) -> list[TextBatch]:
-        """Those of `inner`; not all of them where the stage was asked to stop."""
+        """See `BucketBatches.whole`; fewer batches after a request to stop."""
         plain, found = self._inner.whole(most), []
         with Progress(len(plain), "batches", "propose") as progress:
             for number, batch in enumerate(plain):
@@ -131,7 +131,7 @@ class CandidateBatches:
         return found
 
     def _of(self, batch: TextBatch, part: str, number: int, fresh: bool) -> Candidates:
-        """The candidates of a batch [B, ...]; zeros where a dialogue has no such state, or ends there."""
+        """The candidates of a batch [B, ...]; zeros at states that a dialogue does not have, and at its end."""
         rows, states = batch.states.shape
         there = np.concatenate([batch.live, np.zeros((rows, 1), bool)], axis=1)
         there[:, 1:] |= batch.live & (batch.terminals[:, 1:] == 0)
@@ -155,10 +155,10 @@ def with_candidates(
     batches: tuple[DialogueBatches, DialogueBatches],
     stopped: Callable[[], bool],
 ) -> tuple[CandidateBatches, CandidateBatches]:
-    """The batches of a run with candidates of its policy, which are kept in `workdir` unless `candidates.folder` says another.
+    """Adds candidates of the run's policy to its batches; their cache is in `workdir` or `candidates.folder`.
 
     Args:
-      start: its parameters, the policy's among those that are frozen.
+      start: the frozen parameters include the policy.
     """
     chosen, seed, width = (
         config.candidates,

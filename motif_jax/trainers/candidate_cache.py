@@ -1,4 +1,4 @@
-"""A file of bounded size for computed candidates: the oldest makes room, and a kill loses at most the last write."""
+"""A file of bounded size for computed candidates: new entries replace the oldest, and a kill loses at most the last write."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEY_BYTES = 16
 
 
 class CachedCandidates(NamedTuple):
-    """The candidates of a text: means float32 [N, D], log-probabilities float32 [N], and tokens up to their ends int32 [N]."""
+    """The candidates of a text: means float32 [N, D], log-probabilities float32 [N], numbers of tokens int32 [N]."""
 
     means: np.ndarray
     log_probs: np.ndarray
@@ -27,16 +27,16 @@ class CachedCandidates(NamedTuple):
 
 
 class CandidateCache:
-    """Records of one size in a ring. Several processes may have it open: what one wrote over another's is not found by the other.
+    """Records of one size in a ring. Several processes may open it; an entry that another process overwrote is not found.
 
     Args:
-      folder: where it lies; nothing else in the folder is touched.
-      about: what decides the entries; those of another are not found.
+      folder: holds the file; other files in it stay.
+      about: settings that decide the entries; entries of other settings are not found.
       count, width: N and D.
-      mebibytes: its size at most.
+      mebibytes: most size.
 
     Raises:
-      UserError: it has no room for a single entry.
+      UserError: an entry is larger than the cache.
     """
 
     def __init__(
@@ -53,13 +53,13 @@ class CandidateCache:
             raise UserError(
                 f"config.candidates.cache_mebibytes={mebibytes}: must be at least {-(-record.itemsize // 2**20)}, one state's candidates"
             )
-        # A record of other `about` is as good as torn.
+        # A record of another `about` fails the check, as a torn one does.
         self._salt = zlib.crc32(json.dumps({**about, "shape": [count, width]}, sort_keys=True).encode())
         self._path = folder / "candidates.bin"
         size = self.capacity * record.itemsize
         if not self._path.exists() or self._path.stat().st_size != size:
             _make(self._path, size)
-        # Read through memory, written as a file: on a full disk a write through memory would end the process.
+        # Memory-mapped for reading only: on a full disk a write to mapped memory would kill the process.
         self._file = open(self._path, "r+b", buffering=0, opener=regular_file)  # noqa: SIM115 - closed by the finalizer
         weakref.finalize(self, self._file.close)
         self._records = np.memmap(self._file, record, "r", shape=(self.capacity,))
@@ -71,7 +71,7 @@ class CandidateCache:
         self._written = int(sequences.max(initial=0))
 
     def find(self, key: bytes) -> CachedCandidates | None:
-        """The entry of a key; None where there is none, or it was torn."""
+        """The entry of a key; None if it is missing or torn."""
         place = self._places.get(key)
         if place is None:
             return None
@@ -81,7 +81,7 @@ class CandidateCache:
         return CachedCandidates(record["means"], record["log_probs"], record["counts"])
 
     def add(self, key: bytes, entry: CachedCandidates) -> None:
-        """Keeps an entry, in the place of the oldest where there is no room."""
+        """Adds an entry; a full cache drops its oldest."""
         place = self._written % self.capacity
         self._written += 1
         old = bytes(self._records["key"][place])
@@ -102,7 +102,7 @@ class CandidateCache:
 
 
 def _make(path: Path, size: int) -> None:
-    """An empty file in the place of what was there, which others may have open; it takes no room before it is written."""
+    """Replaces the file by an empty sparse one; processes that have the old one open keep it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with naming(path), open(fresh, "wb", opener=regular_file) as file:

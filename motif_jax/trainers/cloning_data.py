@@ -1,4 +1,4 @@
-"""Prompts and actions as cloning takes them: tokens to learn from and to measure with."""
+"""Data of cloning: tokenised prompts and actions, divided into a training and a held-out part."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from motif_jax.support import config as checks
 from motif_jax.support import digests
 from motif_jax.support.errors import UserError
 
-_TOGETHER = 1024  # prompts that are tokenised at a time
+_TOGETHER = 1024  # prompts that are tokenised at once
 
 
 class CloningData(NamedTuple):
     """The expert's steps, one a row.
 
     Attributes:
-      tokens: int32 [total], the prompts laid end to end.
-      offsets: int64 [N + 1], where each begins.
+      tokens: int32 [total], the prompts end to end.
+      offsets: int64 [N + 1], where each prompt begins.
       actions: int32 [N].
-      train, held_out: int64 [..], rows to learn from and to measure with.
+      train, held_out: int64 [..], rows of each part.
       digest: of the files.
     """
 
@@ -53,7 +53,7 @@ def files(config: ConfigDict) -> list[Path]:
     """The files that `config` names.
 
     Raises:
-      UserError: it names none, or two kinds of them.
+      UserError: it names no files, or files of two kinds.
     """
     folder, other = config.trajectories, config.published.dir
     allowed = "a folder of collect_trajectories, or None with config.published.dir"
@@ -66,7 +66,7 @@ def files(config: ConfigDict) -> list[Path]:
 
 
 def read(config: ConfigDict) -> Pairs:
-    """Prompts and actions; UserError where they are not what they should be."""
+    """Prompts and actions; UserError for invalid files."""
     paths = files(config)
     if config.trajectories:
         return parquet.read(paths[0])
@@ -75,20 +75,20 @@ def read(config: ConfigDict) -> Pairs:
 
 
 def about(config: ConfigDict) -> dict[str, Any]:
-    """What our trajectories say of themselves; {} of published ones."""
+    """The description of trajectories of this package; {} for published ones."""
     paths = files(config)
     return parquet.about(paths[0]) if config.trajectories else {}
 
 
 def load(config: ConfigDict, pairs: Pairs, actions: int, special: bool = True) -> CloningData:
-    """Tokenises the prompts and parts them.
+    """Tokenises the prompts and divides them into the two parts.
 
     Args:
-      config: reads trajectories, published, train_pairs, held_out_share, network.
-      special: whether the tokens that the tokenizer puts round a text stand round prompts, as where the agent plays.
+      config: of the run.
+      special: prompts get the tokenizer's special tokens, as in play.
 
     Raises:
-      UserError: there are too few pairs, an action that is not there, or a prompt that is too long.
+      UserError: there are too few pairs, an action is unknown, or a prompt is too long.
     """
     count = len(pairs.actions)
     numbers = np.array(pairs.actions, np.int64)

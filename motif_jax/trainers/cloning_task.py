@@ -1,4 +1,4 @@
-"""Behaviour cloning of a language model that acts, as a task of the offline trainer."""
+"""Behaviour cloning of a language agent, as a task of the offline trainer."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ class CloningBatch(NamedTuple):
 def targets(
     network: LanguageAgent, end: int, pad: int, length: int | None
 ) -> tuple[LanguageAgent, np.ndarray]:
-    """The network whose scores are of what cloning predicts, token by token, and how many tokens each action has.
+    """The network with the targets of cloning as its candidates, and the number of tokens of each.
 
     Args:
       end: the token behind an action, which is predicted too.
-      pad: stands behind it up to `length` tokens, which count (`compat.bc_pad_in_loss`).
-      length: None for no pads.
+      pad: the token behind `end`, predicted too (`compat.bc_pad_in_loss`).
+      length: tokens of a padded target; None: no padding.
     """
     assert network.candidates is not None
     words, there = (np.asarray(part) for part in network.candidates)
     rows = [[*row[valid].tolist(), end] for row, valid in zip(words, there, strict=True)]
     if length is not None:
         rows = [row + [pad] * (length - len(row)) for row in rows]
-    # Whatever the scores are that it acts by: what is predicted token by token has log-probabilities.
+    # The loss needs log-probabilities, whatever scores the agent acts by.
     spoken = dataclasses.replace(
         network, candidates=padded(rows), form=LOG_PROBABILITY, by_length=False, pad_plus_one=False
     )
@@ -66,13 +66,13 @@ def sums(
     batch: CloningBatch,
     key: Any = None,
 ) -> TokenSums:
-    """The losses of the rows of `batch` [N], and of how many the expert's action is the likeliest; a `training.SumsOf`.
+    """Sums of the losses of `batch` [N], and how often the expert's action is the most likely; a `training.SumsOf`.
 
     Args:
       network: its logits are the candidates' log-probabilities.
-      counts: tokens of each action: the loss is that of a token. None: it is the cross-entropy of the expert's action among
+      counts: tokens of each action, for a mean loss a token; None: the loss is the cross-entropy of the expert's action among
         the candidates.
-      batch: rows that are not valid count nothing.
+      batch: invalid rows have weight 0.
     """
     del key
     logits, _ = network.rows({**(frozen or {}), **learned}, batch.prompts)
@@ -92,7 +92,7 @@ def sums(
 
 
 class CloningBatches:
-    """Passes over the steps of `data`, shuffled by the seed unless `compat.bc_unshuffled`, and a held-out part in micro-batches."""
+    """Passes over the training rows of `data`, shuffled unless `compat.bc_unshuffled`, and the held-out rows in micro-batches."""
 
     def __init__(self, config: ConfigDict, data: CloningData) -> None:
         self._config, self._data = config, data
@@ -126,11 +126,11 @@ def _filled(rows: np.ndarray, size: int) -> np.ndarray:
 
 
 class CloningTask(SumsTask):
-    """One cloning.
+    """A training by behaviour cloning.
 
     Args:
-      network: the agent, whose parameters at the start are those of its folder.
-      special: the end token and the pad of the model's tokenizer.
+      network: training starts from its folder's parameters.
+      special: the end and the padding token of the model's tokenizer.
     """
 
     title, unit = "clone", "steps of the expert"
@@ -171,7 +171,7 @@ class CloningTask(SumsTask):
 
 
 def optimizer_of(config: ConfigDict, steps: int) -> ConfigDict:
-    """`config.optimizer` with its warm-up in steps: a share of the run's where that is None."""
+    """`config.optimizer` with its warm-up in steps; None there means a share of all steps."""
     optimizer = config.optimizer.copy_and_resolve_references()
     if optimizer.warmup_steps is None:
         with optimizer.unlocked():

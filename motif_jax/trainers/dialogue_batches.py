@@ -1,4 +1,4 @@
-"""Batches of dialogues by the number of a step: from a dataset of tokens, or drawn from a stream."""
+"""Batches of dialogues for each step, from a dataset of tokens or drawn from a stream."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 from motif_jax.trainers.bucket_batches import BucketBatches, stacked
 
-# A row that is there for its place alone.
+# An empty row of a batch.
 _NO_INTEGERS = np.zeros(0, np.int32)
 _NOTHING = TokenItem(
     _NO_INTEGERS, _NO_INTEGERS, _NO_INTEGERS, np.zeros(0), np.zeros(0, np.int8),
     _NO_INTEGERS, _NO_INTEGERS, np.zeros(0), np.zeros(0, np.int8),
 )  # fmt: skip
-# So many dialogues in a row may miss what is asked of them before a stream is given up.
+# So many rejected dialogues in a row end a run on a stream.
 _MOST_MISSES = 10_000
 _NO_QUIRKS = Quirks()
 
@@ -38,9 +38,9 @@ class ItemLayout:
     Attributes:
       pad: token of the padding.
       by_utterance: an action is an utterance, not a token.
-      max_len: tokens that are kept of an item; None: all.
+      max_len: most tokens of an item; None: no limit.
       quirks: of the published code.
-      micro_batches: that a batch is made of, one behind the other.
+      micro_batches: of a batch, one after the other.
     """
 
     pad: int
@@ -52,10 +52,9 @@ class ItemLayout:
     def batch(
         self, items: Sequence[TokenItem], width: int, most_tokens: int, most_utterances: int
     ) -> TextBatch:
-        """The items side by side.
+        """Pads items that are cut already.
 
         Args:
-          items: cut already.
           width: T.
           most_tokens: A.
           most_utterances: of a dialogue.
@@ -65,7 +64,7 @@ class ItemLayout:
         numbers = np.array([len(item.action_indices) for item in items])
         acts = np.arange(most_tokens) < numbers[:, None]
         if self.quirks.padded_positions and not self.by_utterance:
-            # Not that of a row which only fills the batch up.
+            # Not in empty rows.
             acts[:, :1] |= (numbers[:, None] == 0) & valid[:, :1]
         found, step_of = by_token, np.broadcast_to(np.arange(most_tokens, dtype=np.int32), acts.shape)
         if self.by_utterance:
@@ -88,8 +87,8 @@ class ListBatches(BucketBatches):
     """Batches of a dataset of tokens (`token_columns`).
 
     Args:
-      chosen: int64 [N], those that are used.
-      batch_size, seed, group, by_length: of `BucketBatches`.
+      chosen: int64 [N], items to use.
+      group, by_length: see `BucketBatches`.
     """
 
     def __init__(
@@ -110,7 +109,7 @@ class ListBatches(BucketBatches):
         self._most = self._most_actions(np.asarray(dataset.token_columns["kinds"]))
 
     def _most_actions(self, kinds: np.ndarray) -> dict[int, tuple[int, int]]:
-        """By width the most tokens of actions that a row has, and the most utterances."""
+        """For each width the most action tokens and the most utterances of a row."""
         found, most = {}, (1, 1)
         firsts = self.dataset.offsets[:-1][self._chosen]
         stops = firsts + self.lengths
@@ -134,11 +133,12 @@ class ListBatches(BucketBatches):
 
 
 class StreamBatches:
-    """Batches that are drawn from a stream, those of a step by a generator of its own; of groups that it gives whole some dialogues, at random.
+    """Batches drawn from a stream, for each step with a generator of its own.
+
+    A stream may yield groups of dialogues: if a group has too many, some are chosen at random.
 
     Args:
-      tokenizer, token_reward: what items are made with.
-      wanted: which dialogues are kept; others are drawn in their place.
+      wanted: whether to keep a dialogue; rejected ones are drawn again.
     """
 
     # A stream has no end, and no dialogue comes twice.
@@ -177,7 +177,7 @@ class StreamBatches:
                     f"config.filter: of {misses:,} dialogues in a row none is good enough; a lower cutoff is needed"
                 )
             missing = self.batch_size - len(found)
-            if len(kept) > missing:  # groups, of which the first alone would have given them all
+            if len(kept) > missing:  # otherwise the first of several groups would give all dialogues
                 kept = [kept[place] for place in rng.choice(len(kept), missing, replace=False)]
             found += [self._layout.cut(tokenise(each, self._tokenizer, self._token_reward)) for each in kept]
         return found

@@ -1,4 +1,4 @@
-"""Dialogues as a training takes them: a dataset that is tokenised once into the run folder, or a task's stream."""
+"""Dialogues of a training: a dataset that is tokenised once into the run folder, or a task's stream."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from motif_jax.trainers.text_methods import rule_of
 from motif_jax.trainers.tokenised import HELD_OUT, PARTS, TOKENS, TRAIN, Tokenisation
 
 _META = "dialogues.json"
-# The task of dialogues of one's own.
+# The task of a user's own dialogues.
 RECORDED = "dialogues"
-# Dialogues that are looked at before any is tokenised to stay.
+# Dialogues that are checked before the dataset is tokenised.
 _LOOKED_AT = 64
 
 
@@ -44,8 +44,8 @@ class DialogueSource(NamedTuple):
     Attributes:
       task, options: of `envs.text.registry.make`.
       path: of the dialogues; None: they are drawn from the task's stream.
-      held_out: of those that are measured with; None: a share of the others.
-      attach: gives a task the scorer of texts that it needs.
+      held_out: path of the held-out dialogues; None: a share of those in `path`.
+      attach: gives a task the text scorer that it needs.
     """
 
     task: str
@@ -56,10 +56,10 @@ class DialogueSource(NamedTuple):
 
 
 def source_of(config: ConfigDict) -> DialogueSource:
-    """Where a run's dialogues come from. Data of `collect_text` bring their task's options, which `config.options` overrides.
+    """The source of a run's dialogues. Data of `collect_text` have their task's options, which `config.options` overrides.
 
     Raises:
-      UserError: a file is not there, data of another task or with a damaged description, or options that are no JSON object.
+      UserError: a file is missing, data are of another task or have a damaged description, or options are no JSON object.
     """
     path = files.find(config.data, "data") if config.data else None
     held_out = files.find(config.held_out.data, "held_out.data") if config.held_out.data else None
@@ -95,7 +95,7 @@ def source_of(config: ConfigDict) -> DialogueSource:
 
 
 def _recorded(config: ConfigDict, path: Path | None) -> dict[str, Any]:
-    """Options of the task `dialogues`: its file, and the tokens of the model that it begins with."""
+    """Options of the task `dialogues`: its file, and the tokenizer of the initial model."""
     found = {} if path is None else {"data": str(path)}
     if config.network.checkpoint:
         found["tokenizer"] = str(fetch(config.network.checkpoint, "network.checkpoint"))
@@ -103,7 +103,7 @@ def _recorded(config: ConfigDict, path: Path | None) -> dict[str, Any]:
 
 
 def _spoken(config: ConfigDict) -> dict[str, Any]:
-    """The tokenizer of a run that is started from, where it has one in a file."""
+    """The tokenizer file of the initial run, if it has one."""
     for key, run in config.initial.items():
         if run:
             place = agent_folder.find(run, f"initial.{key}")
@@ -113,7 +113,7 @@ def _spoken(config: ConfigDict) -> dict[str, Any]:
 
 
 def token_reward_of(paid: Mapping[str, Any]) -> TokenReward:
-    """What `sections.TOKEN_REWARD` pays each token of an action: a constant, or a file's values."""
+    """The reward of each token of an action, by `sections.TOKEN_REWARD`: a constant, or a file's values."""
     if paid["file"]:
         return token_rewards.from_file(paid["file"], paid["scale"], paid["shift"])
     return token_rewards.constant(paid["constant"])
@@ -129,7 +129,7 @@ def split_tokens(
     """Tokenises dialogues into `folder`, or resumes.
 
     Returns:
-      Those to learn from and those held out; None where it was asked to stop.
+      The training and the held-out part; None after a request to stop.
 
     Raises:
       UserError: dialogues cannot be read or tokenised, or there are too few.
@@ -145,7 +145,7 @@ def split_tokens(
     dialogues, others = files.read(source.path), Dialogues.of(())
     if source.held_out is not None:
         others, held = files.read(source.held_out), np.zeros(len(dialogues), bool)
-    else:  # groups all or none
+    else:  # all of a group or none
         held = HeldOut.of(config.held_out.share, config.seed).holds(_units(dialogues))
     about["split"] = digests.of_bytes(held.tobytes())
     chosen = [(TRAIN, dialogues, ~held, "data"), (HELD_OUT, dialogues, held, "data")]
@@ -193,10 +193,10 @@ def _tokenised(
 
 
 def chosen_items(config: ConfigDict, dataset: TokensDataset) -> np.ndarray:
-    """The items of a part that `config.filter` keeps, int64 [N]: a share by return, at least one dialogue, or those above a cutoff.
+    """The items that `config.filter` keeps, int64 [N]: the share with the highest or lowest returns, and of it those from a cutoff on.
 
     Raises:
-      UserError: the filter leaves none.
+      UserError: the filter keeps none.
     """
     returns = np.asarray(dataset.item_columns["return"])
     kept = np.arange(len(returns))
@@ -215,7 +215,7 @@ def chosen_items(config: ConfigDict, dataset: TokensDataset) -> np.ndarray:
 
 
 def said_in(folder: Path, tokenizer: TextTokenizer) -> Iterator[Dialogue]:
-    """The dialogues of a tokenised part of a run, as text; tokens' own rewards are part of their actions'."""
+    """The dialogues of a run's tokenised part, as text; an action's reward includes those of its tokens."""
     dataset, marks = TokensDataset(folder), tokenizer.delimiters
     ends = (marks.state_end, marks.action_end)
     for index in range(dataset.num_items):
@@ -232,7 +232,7 @@ def said_in(folder: Path, tokenizer: TextTokenizer) -> Iterator[Dialogue]:
 
 
 def require_turns(config: ConfigDict, dialogues: Dialogues, key: str = "data") -> None:
-    """Raises UserError where dialogues, of the config's `key`, have no action."""
+    """Raises UserError where the dialogues of the config's `key` have no action."""
     if not dialogues.actions.any():
         raise UserError(
             f"config.{key}={checks.dotted(config, key)}: must have actions, utterances with a reward: there is none to learn from"
@@ -242,10 +242,10 @@ def require_turns(config: ConfigDict, dialogues: Dialogues, key: str = "data") -
 def require_actions(
     config: ConfigDict, tokenizer: TextTokenizer, dialogues: Dialogues, plan: ItemLayout, key: str = "data"
 ) -> None:
-    """Refuses dialogues without an action to learn from; looks at the first that have actions.
+    """Refuses dialogues without an action to train on; checks the first ones with actions.
 
     Raises:
-      UserError: dialogues, of the config's `key`, have no tokens of the task, or there is no action, or none before the layout cuts them off.
+      UserError: dialogues of the config's `key` do not fit the task's tokens, have no action, or are cut before the first one ends.
     """
     acting, reward = np.flatnonzero(dialogues.turns())[:_LOOKED_AT], token_reward_of(config.token_reward)
     require_turns(config, dialogues, key)
@@ -264,10 +264,10 @@ def require_actions(
 
 
 def longest_action(config: ConfigDict) -> int:
-    """The most tokens of an action of an agent that plays: `games.decode.max_tokens`, or that of the initial run.
+    """The most tokens of an action in play: `games.decode.max_tokens`, or that of the initial run.
 
     Raises:
-      UserError: neither says it.
+      UserError: neither is given.
     """
     given, run = config.games.decode.max_tokens, config.initial.policy
     if given is None and run:
@@ -282,10 +282,10 @@ class Data(NamedTuple):
     """Dialogues of a run.
 
     Attributes:
-      batches: of those to learn from and those held out; None where the agent plays its own episodes.
-      amount: how much there is, for people.
-      longest_action: tokens of the longest action, `</a>` included; of a stream that of some dialogues drawn beforehand.
-      options: of a task that has all files it needs.
+      batches: of the training and the held-out part; None where the agent plays its own episodes.
+      amount: size of the data, for messages.
+      longest_action: tokens of the longest action, `</a>` included; for a stream that of a sample.
+      options: of the task, with all files that it needs.
     """
 
     batches: tuple[DialogueBatches, DialogueBatches] | None
@@ -302,7 +302,7 @@ def open_data(
     plan: ItemLayout,
     stopped: Callable[[], bool],
 ) -> Data | None:
-    """The dialogues of a run; None where it was asked to stop."""
+    """The dialogues of a run; None after a request to stop."""
     task = registry.make(source.task, source.options)
     tokenizer = task.tokenizer()
     said = {"vocabulary": vocabulary_digest(tokenizer)}

@@ -1,4 +1,4 @@
-"""Builds a training of a language model: the model, its texts, the task, and the folder that is written."""
+"""Builds a training of a language model: the model, its texts, the task, and the exported folder."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ from motif_jax.trainers.tokenised import HELD_OUT, TOKENS, TRAIN
 
 MODEL, TOKENIZER = "model", "tokenizer"
 COMPARING = "comparing"
-# What a run folder has before anything was learned.
+# Files of a run folder before the first step.
 MADE = (TOKENS, TOKENIZER)
 _DESCRIPTION = "training.json"
 
 
 def architecture_of(config: ConfigDict) -> str:
-    """That of the folder that is fine-tuned, or of the config."""
+    """The architecture of the fine-tuned folder, or of the config."""
     return (
         configs.read(fetch(config.model.folder, "model.folder")).architecture
         if config.model.folder
@@ -59,7 +59,7 @@ def architecture_of(config: ConfigDict) -> str:
 
 
 def objective_of(config: ConfigDict) -> str:
-    """What is predicted; UserError: not by that architecture."""
+    """The objective, see `objectives`; UserError where it does not fit the architecture."""
     architecture = architecture_of(config)
     allowed = objectives.OF.get(architecture, ())
     found = config.objective or (allowed[0] if allowed else "")
@@ -69,20 +69,20 @@ def objective_of(config: ConfigDict) -> str:
 
 
 def sizes_of(config: ConfigDict) -> Sizes:
-    """Of a fresh model."""
+    """The sizes of a fresh model."""
     model = config.model
     most = model.max_length or config.length
     return Sizes(model.width, model.layers, model.heads, model.key_value_heads, model.feed_forward, most)
 
 
 def settings_of(config: ConfigDict, tokenizer_folder: Path | None) -> ModelConfig:
-    """The model's config; of a fresh one with the special tokens of its tokenizer.
+    """The model's config; a fresh one has the special tokens of its tokenizer.
 
     Args:
-      tokenizer_folder: None where it is still to be made: numbers as it will have them.
+      tokenizer_folder: None before the tokenizer is made: the config has the numbers that it will have.
 
     Raises:
-      UserError: sizes or an architecture that do not fit.
+      UserError: sizes do not fit together or the architecture.
     """
     if config.model.folder:
         path = fetch(config.model.folder, "model.folder")
@@ -103,7 +103,7 @@ def settings_of(config: ConfigDict, tokenizer_folder: Path | None) -> ModelConfi
 
 
 def check_shapes(config: ConfigDict, settings: ModelConfig) -> None:
-    """Raises UserError for patterns without a match, a base that cannot be quantised, or rows longer than the model."""
+    """Raises UserError for patterns without a match, a base that cannot be quantised, or rows longer than the model's positions."""
     finetune_params.check(config.lora, jax.eval_shape(LanguageModel(settings).init, jax.random.key(0)))
     most = settings.max_length
     if most is not None and config.length > most:
@@ -126,13 +126,13 @@ def special_tokens(settings: ModelConfig, tokenizer: Tokenizer, objective: str) 
 
 
 def longest_item(config: ConfigDict, objective: str) -> int | None:
-    """Tokens of an item at most, its end included; None where items are laid end to end."""
-    # A start token comes in front of what is masked.
+    """Most tokens of an item, its end included; None where windows run over items."""
+    # The masked objective adds a start token.
     return None if config.packing == "windows" else config.length - (objective == "masked")
 
 
 def check_memory(config: ConfigDict, settings: ModelConfig) -> None:
-    """Raises UserError where a step needs more memory than a device says that it has; quantised bases are not counted."""
+    """Raises UserError where a step needs more memory than a device reports; quantised bases are not counted."""
     available, spec = footprint.device_memory(), finetune_params.spec_of(config.lora)
     if available is None or config.lora.base in quantised.KINDS:
         return
@@ -159,10 +159,10 @@ def check_memory(config: ConfigDict, settings: ModelConfig) -> None:
 def build(
     config: ConfigDict, workdir: Path, parallel: DataParallel, stopped: Callable[[], bool] = never
 ) -> OfflineRun | None:
-    """Makes what is missing of tokenizer and tokens in `workdir`, and the run; None where it was asked to stop.
+    """Makes missing tokenizer and tokens in `workdir`, and the run; None after a request to stop.
 
     Raises:
-      UserError: texts, a tokenizer or a model that do not fit together.
+      UserError: texts, tokenizer and model do not fit together.
     """
     objective = objective_of(config)
     source = config.model.folder and fetch(config.model.folder, "model.folder")
@@ -172,7 +172,7 @@ def build(
     settings = settings_of(config, tokenizer_folder)
     tokenizer = Tokenizer.read(tokenizer_folder, settings.vocab_size)
     longest = longest_item(config, objective)
-    # As such a model reads prompts elsewhere: those of T5 end with its end token.
+    # Such a model always reads prompts with special tokens: T5's end with its end token.
     whole = objective == "prefix"
     data = text_data.prepare(config, workdir, tokenizer_folder, settings.end_ids[0], longest, stopped, whole)
     if data is None:
@@ -225,7 +225,7 @@ def _parameters(config: ConfigDict, model: LanguageModel, source: Path | None) -
 
 
 def _export(task: LanguageTask, adaptation: Adaptation, tokenizer: Path, workdir: Path) -> Path:
-    """Writes the model of the evaluation that summary.json means, as transformers opens it; returns its folder."""
+    """Writes the model of the evaluation chosen in summary.json, as transformers opens it; returns its folder."""
     target = workdir / MODEL
 
     def write(items: dict[str, Any], trained: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""A language model that learns to predict tokens, as a task of the offline trainer."""
+"""Training of a language model to predict tokens, as a task of the offline trainer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from motif_jax.trainers.text_batches import ItemBatches, WindowBatches
 
 
 class LanguageTask(SumsTask):
-    """One training."""
+    """A training of a language model."""
 
     title, unit = "train language model", "tokens"
 
@@ -61,5 +61,5 @@ class LanguageTask(SumsTask):
 
 
 def perplexity(loss: float) -> float:
-    """exp of a loss a token, infinity where that is no number."""
+    """exp of the loss a token; infinity on overflow."""
     return math.exp(loss) if not loss > 700 else math.inf

@@ -1,4 +1,4 @@
-"""A decoder in a Hugging Face folder as an agent: a policy without values, whose tokenizer has the delimiters of dialogues."""
+"""Opens a decoder in a Hugging Face folder as an agent: a policy without values; its tokenizer must have the delimiters of dialogues."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ METHOD = "bc"
 
 
 def is_model(folder: str | Path) -> bool:
-    """Whether it is such a folder; a run folder of `train_text` is not."""
+    """Whether it is a model's folder; a run folder of `train_text` is none."""
     place = Path(folder)
     saved = any((place / name).is_file() for name in (weights.SINGLE, weights.INDEX))
     return saved and (place / FILE).is_file() and not (place / agent_folder.FILE).exists()
 
 
 def describe(folder: str | Path, key: str) -> dict[str, Any]:
-    """Describes an agent as `agent_folder.describe`; the task is None, since the model fits any with its texts.
+    """Describes an agent as `agent_folder.describe`; the task is None, since the model fits any task.
 
     Raises:
-      UserError: the tokenizer lacks delimiters, or the model is not a decoder or has no embeddings for them.
+      UserError: the tokenizer lacks delimiters, or the model is no decoder or has no embeddings for them.
     """
     backend = tokenizer_files.read(Path(folder) / FILE)
     if missing := [text for text in DELIMITER_TEXTS if backend.token_to_id(text) is None]:
@@ -63,7 +63,7 @@ def network_of(folder: str | Path, dtype: Any = jnp.float32) -> TextAgentNetwork
 def load(
     folder: str | Path, key: str, name: str, task: TextTask, options: Any, dtype: Any = jnp.float32
 ) -> SavedAgent:
-    """Reads it as an agent that speaks in `task`, made from `name` and `options`; UserError as `describe`, or for damaged weights."""
+    """Reads an agent for `task`, made from `name` and `options`; UserError as in `describe`, or for damaged weights."""
     about, network = describe(folder, key), network_of(folder, dtype)
     params = {"trunks": {POLICY: folders.read(folder).params}}
     tokenizer = FileTokenizer(key, str(folder))
