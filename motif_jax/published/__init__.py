@@ -1,1 +1,1 @@
-"""Reads files of the published systems, PyTorch checkpoints and results, without running them."""
+"""Reads the published systems' files, such as PyTorch checkpoints and results, without running their code."""

@@ -1,6 +1,7 @@
-"""Logs of published ILQL evaluations: pickles {all_logs, eval_dump {results, entropies, ...}, config}; read without running anything of them.
+"""Reads and writes logs of published ILQL evaluations, without running their code.
 
-`results` has an item an episode, its second entry the steps, each (observation, action, reward, end); `entropies` a number an episode.
+A log is a pickle {all_logs, eval_dump {results, entropies, ...}, config}. `results` has an item per episode, whose second entry
+is a list of steps (observation, action, reward, end). `entropies` has a number per episode.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ _MOST_BYTES = 8 << 30
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationLog:
-    """The numbers of `distill_policy_eval` for a log.
+    """The numbers that the published `distill_policy_eval` computes from a log.
 
     Attributes:
       returns: float64 [episodes], finite.
-      entropies: float64 [episodes], or none; what the tool found, finite or not.
+      entropies: float64 [episodes] or [0], as the tool logged them; may be non-finite.
     """
 
     returns: np.ndarray
@@ -48,12 +49,12 @@ def read(path: str | os.PathLike[str]) -> EvaluationLog:
     """Reads a log.
 
     Raises:
-      UserError: the file cannot be read, is no such log, or its rewards are not finite.
+      UserError: the file cannot be read, is no such log, or has non-finite rewards.
     """
     path = Path(path)
     with reading(path, "a log of a published evaluation"):
         held = read_file(path, _MOST_BYTES, PickleReader(ARRAYS, unread=True))["eval_dump"]
-        # Results may be one and the same list many times over.
+        # Results may contain the same list many times.
         if sum(len(result[1]) for result in held["results"]) > path.stat().st_size:
             raise ValueError("it has more steps than bytes")
         returns = [sum(float(step[_REWARD]) for step in result[1]) for result in held["results"]]
@@ -66,14 +67,14 @@ def read(path: str | os.PathLike[str]) -> EvaluationLog:
 
 
 def _sum(value: Any) -> float:
-    """Of a number, an array, or a flat list of numbers: numpy would follow lists in lists without end."""
+    """The sum of a number, an array or a flat list of numbers; numpy would follow nested lists endlessly."""
     if isinstance(value, list | tuple):
         return sum(float(each) for each in value)
     return float(value.sum() if isinstance(value, np.ndarray) else value)
 
 
 def write(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> None:
-    """Writes rows of an evaluation's journal in that layout, as plain containers and numbers."""
+    """Writes rows of an evaluation's journal in this layout, as plain containers and numbers."""
     results, entropies = [], []
     for row in rows:
         texts, rewards = row["dialogue"]["texts"], row["dialogue"]["rewards"]

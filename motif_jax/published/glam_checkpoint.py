@@ -1,7 +1,7 @@
-"""GLAM's `.checkpoint` files, of trained and of cloned agents, as agents of this project. PyTorch is not needed, and nothing in a file is run.
+"""Imports GLAM's `.checkpoint` files of trained and cloned agents, without PyTorch and without running code of a file.
 
-They are dictionaries of tensors: the language model's under the names of transformers, behind `module._LLM_model.` in files of trainings, and
-there the heads of lamorel besides, `value_head_op` and `action_heads_op`, each three linear layers.
+The files are dictionaries of tensors. The language model's tensors have the names of transformers; files of trainings add the
+prefix `module._LLM_model.` and lamorel's heads `value_head_op` and `action_heads_op`, each of three linear layers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LAYERS = {"0": "hidden_0", "2": "hidden_1", "4": "output"}
 
 
 class Found(NamedTuple):
-    """An agent's parameters, and where they came from.
+    """An agent's parameters, with the origin of each.
 
     Attributes:
       names: parameter -> tensor of the file.
@@ -38,7 +38,7 @@ class Found(NamedTuple):
 
 
 def language_agent(checkpoint: TorchCheckpoint, network: LanguageAgent) -> Found:
-    """Makes parameters of `network` from a published checkpoint; a value head that it does not have (cloning) is fresh.
+    """Makes parameters of `network` from a published checkpoint; the value head is new if the file has none (cloning).
 
     Raises:
       UserError: a tensor is missing or has another shape.
@@ -97,6 +97,6 @@ def _head(
 
 
 def write(params: Any, config: ConfigDict, workdir: Path) -> None:
-    """Writes a run folder with this one checkpoint, which other stages take as an agent."""
+    """Writes a run folder with one checkpoint, which other stages read as an agent."""
     describe(workdir, as_plain(config))
     write_checkpoint(workdir, 0, {"params": params})

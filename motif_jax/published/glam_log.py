@@ -1,8 +1,8 @@
-"""The published tool's `log.csv`, as a training here writes it: a row an update, under its names.
+"""Writes the published tool's `log.csv`: a row per update, with its column names.
 
-Statistics are over the episodes that ended in the update, and over the newest before them where these are fewer than the environments;
-where there are none yet, zeros stand in their place, as published. The symbolic agent's log has one more column, `value`, here of
-the batch as it was played. DRRN has no policy's loss (0); its loss is that of Q.
+Statistics are over the episodes that ended in the update. If these are fewer than the environments, earlier episodes and then
+zeros fill them up, as published. The symbolic agent's log has one more column, `value`, here the mean value of the
+batch during play. DRRN has no policy loss (0); its value loss is that of Q.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _VALUE = "value"
 
 
 class GlamPosition(NamedTuple):
-    """Where a log continues.
+    """The position from which a log is resumed.
 
     Attributes:
-      updates: so far; rows of those that are done again are dropped.
+      updates: number of finished updates; rows of later ones are dropped.
       newest: rows of the newest episodes.
-      steps, seconds: of the environment and of the run.
+      steps, seconds: environment steps, and seconds of the run.
     """
 
     updates: int = 0
@@ -50,8 +50,8 @@ class GlamLog:
     """Writes `log.csv` in a folder.
 
     Args:
-      scale: what a reward is multiplied by in learning.
-      coefficients: of the value's loss and of the entropy in the whole loss.
+      scale: factor of rewards in learning.
+      coefficients: of the value loss and of the entropy in the whole loss.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class GlamLog:
             nonlocal columns
             update = line.partition(",")[0]
             if line.strip() == ",".join(COLUMNS):
-                columns = COLUMNS  # a log continues as it was begun
+                columns = COLUMNS  # a resumed log keeps its columns
             if update.isdigit() and int(update) < before.updates:
                 self._episodes = int(line.split(",")[1])
             return not update.isdigit() or int(update) < before.updates
@@ -91,7 +91,7 @@ class GlamLog:
         self._ended += episodes
 
     def write(self, update: int, frames: int, seconds: float, metrics: Mapping[str, float]) -> None:
-        """Writes the row of an update, the first being 0: after so many environment steps and seconds of the run."""
+        """Writes the row of an update (from 0); `frames` are environment steps and `seconds` of the run after it."""
         self._episodes += len(self._ended)
         rows = [*self._newest, *self._ended]
         rows = rows[-max(self._environments, len(self._ended)) :]

@@ -1,4 +1,4 @@
-"""The published tool's `distrib.csv`: what an agent said of probes before each update."""
+"""Reads the published tool's `distrib.csv`: an agent's action scores on probes before each update."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from motif_jax.support.errors import UserError
 
 FILE = "distrib.csv"
 _NUMBER = re.compile(r"_nbr_actions_(\d+)_")
-# What the experiments added to the six.
+# Actions that the experiments added to the first six.
 _MORE = ("sleep", "do nothing", "think")
 
 
 def actions_of(name: str) -> tuple[str, ...]:
-    """The actions of a run of that name: the published lists by their number, and 'action N' beyond them; six without one."""
+    """The actions of a published run by the number in its name (default six); 'action N' after the published lists."""
     found = _NUMBER.search(f"_{name}_")
     count = int(found[1]) if found else len(catalogue.ACTIONS)
     known = (*catalogue.ACTIONS, *_MORE)[:count]
@@ -26,20 +26,20 @@ def actions_of(name: str) -> tuple[str, ...]:
 
 
 def probabilities(scores: np.ndarray) -> np.ndarray:
-    """Probabilities of actions float64 [..., actions]: as given where they sum to 1, else by softmax."""
+    """Probabilities of actions float64 [..., actions]: the scores if they sum to 1, else their softmax."""
     given = (scores >= 0).all() and np.allclose(scores.sum(axis=-1), 1, atol=1e-3)
     powers = scores if given else np.exp(scores - scores.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
 def read_distributions(path: str | os.PathLike[str], actions: int) -> np.ndarray:
-    """Reads a file without a header, a row an update: of each probe a number for each action.
+    """Reads a file without a header; a row is an update and has, for each probe, a number per action.
 
     Returns:
-      float64 [updates, probes, actions]: probabilities in files of the first release, raw scores since.
+      float64 [updates, probes, actions]: probabilities in files of the first release, raw scores in later ones.
 
     Raises:
-      UserError: there is no such file, or its rows are not of a number for each action of some probes.
+      UserError: the file is missing, or its rows differ in length or have no multiple of `actions` numbers.
     """
     rows = []
     try:

@@ -1,4 +1,4 @@
-"""Results of GLAM's published tool: curves of `log.csv`, and returns of tests in `return_per_episode/*.npy`."""
+"""Reads results of GLAM's published tool: curves of `log.csv`, and returns of tests in `return_per_episode/*.npy`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from motif_jax.support.files import load_array
 from motif_jax.support.metric_files import Curve
 
 LOG = "log.csv"
-# What a measure is called there.
+# Measure -> its column in the log.
 _COLUMNS = {"return": "return_mean", "success": "success_rate", "length": "num_frames_mean"}
 
 
 def is_log(folder: str | os.PathLike[str]) -> bool:
-    """Whether it is a folder of the published tool with a log, and no run of ours."""
+    """Whether the folder has a log of the published tool and is no run of this package."""
     return (Path(folder) / LOG).is_file() and not (Path(folder) / "config.json").exists()
 
 
@@ -26,7 +26,7 @@ def read_curve(folder: str | os.PathLike[str], measure: str) -> Curve:
     """A measure ('return', 'success', 'length': means over the newest episodes) over environment steps.
 
     Raises:
-      UserError: the log is damaged, empty, or has no such column.
+      UserError: the log is damaged or empty, or lacks the column.
     """
     path = Path(folder) / LOG
     table = metric_files.read_csv(path)
@@ -43,7 +43,7 @@ def read_returns(path: str | os.PathLike[str]) -> np.ndarray:
     """The returns of a test's episodes, float64 [episodes].
 
     Raises:
-      UserError: it is not an array of numbers; arrays of Python objects, which would have to be unpickled, are refused.
+      UserError: the file has no array of numbers; arrays of Python objects, which need unpickling, are rejected.
     """
     try:
         found = load_array(path)

@@ -1,4 +1,4 @@
-"""The published ILQL code's model.pkl: up to three GPT-2 and the heads of V and Q, read without running anything of the file."""
+"""Reads the published ILQL code's model.pkl without running its code: up to three GPT-2 and the heads of V and Q."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from motif_jax.language.text_agent import POLICY, TARGET, VALUES, Design
 from motif_jax.published import torch_file, transformers_parts
 from motif_jax.support.errors import UserError
 
-# Trunks and heads here -> what their tensors' names begin with there. `pi` is another name of the policy's head.
+# Trunks and heads here -> prefix of their tensors' names in the file. `pi` is an alias of the policy's head.
 _TRUNKS = {VALUES: "model.", POLICY: "lm_policy.", TARGET: "lm_target."}
 _HEADS = {"v": "v.", "q1": "q.", "q2": "q2."}
 _TARGETS = {"q1": "target_q.", "q2": "target_q2."}
 _PREFIX = "reward_emb."
-# Masks that PyTorch's GPT-2 keeps among its tensors.
+# Attention masks, which PyTorch's GPT-2 saves as tensors.
 _MASK = re.compile(r"h\.\d+\.attn\.(masked_)?bias")
 
 
@@ -27,7 +27,7 @@ class PublishedAgent(NamedTuple):
     """The contents of a checkpoint.
 
     Attributes:
-      params: as `TextAgent` has them, numpy arrays.
+      params: those of a `TextAgent`, numpy arrays.
     """
 
     config: ModelConfig
@@ -37,13 +37,15 @@ class PublishedAgent(NamedTuple):
 
 
 def read(path: str | Path, heads: int = 0) -> PublishedAgent:
-    """Reads a checkpoint of BC (`model.` alone, or `lm_policy.` once it is converted), DT, ILQL, CQL, Psi, utterance ILQL, or CHAI (`lm_policy.` and heads of one output).
+    """Reads a checkpoint of BC, DT, ILQL, CQL, Psi, utterance ILQL or CHAI.
+
+    BC has only `model.`, or `lm_policy.` after conversion; CHAI has `lm_policy.` and heads of one output.
 
     Args:
-      heads: of attention; 0: one for 64 numbers of the width, as GPT-2 has.
+      heads: number of attention heads; 0: width / 64, as in GPT-2.
 
     Raises:
-      UserError: it is damaged, none of these, or its parts do not fit each other.
+      UserError: the file is damaged, is none of these, or has parts that do not match.
     """
     tensors = {
         name.removeprefix("module."): array
@@ -69,14 +71,14 @@ def _assembled(tensors: Mapping[str, np.ndarray], heads: int) -> PublishedAgent:
     alone = list(parts) == [POLICY]
     proposes = alone and bool(_part(tensors, _HEADS["q1"]))
     if alone:
-        # CHAI's only trunk is its policy's; `convert_bc` gives that name to a model of BC.
+        # CHAI has only the policy's trunk; `convert_bc` gives BC's model the same name.
         parts = {VALUES: parts[POLICY]}
     if VALUES not in parts:
         raise UserError("has no tensor named model.*")
     used = {name for name in tensors if name.startswith(tuple(_TRUNKS.values()))}
     params: dict[str, Any] = {}
     if not _part(tensors, _HEADS["q1"]):
-        # Without values the model is the policy itself.
+        # Without values the model is the policy.
         parts = {POLICY: parts[VALUES]}
         prefix = _part(tensors, _PREFIX)
         design = Design(q="none", prefix=bool(prefix))
@@ -109,13 +111,13 @@ def _assembled(tensors: Mapping[str, np.ndarray], heads: int) -> PublishedAgent:
     if any(other != config for other in configs.values()):
         raise UserError("its trunks are of different sizes")
     params["trunks"] = {name: trunk for name, (_, trunk) in found.items()}
-    # `pi` is an alias, saved beside what it stands for.
+    # `pi` is an alias, saved in addition to its original.
     left = tuple(name for name in tensors if name not in used and not name.startswith("pi."))
     return PublishedAgent(config, design, params, left)
 
 
 def _head(tensors: Mapping[str, np.ndarray], start: str) -> dict[str, Any]:
-    """A linear layer, ReLU, and another: numbers 0 and 2 of a sequence."""
+    """Two linear layers with ReLU between them: entries 0 and 2 of a sequence."""
     return {
         layer: transformers_parts.linear(tensors, f"{start}{place}")
         for layer, place in (("hidden_0", 0), ("output", 2))

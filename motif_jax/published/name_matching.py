@@ -1,4 +1,4 @@
-"""Matches a foreign file's tensors to layers by shape, order and names."""
+"""Matches a file's tensors to layers by shape, order and names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-# Words in a foreign name that speak for a layer, where shape and order leave a choice.
+# Layer -> words in a tensor's name that select the layer if shape and order leave a choice.
 HINTS: Mapping[str, tuple[str, ...]] = {
     "reward_head": ("reward",),
     "value_head": ("critic", "value"),
@@ -30,8 +30,8 @@ class Match:
 
     Attributes:
       names: neutral name -> name in the file.
-      left_over: names in the file that stand for nothing here.
-      notes: for people: every choice that was more than shape and order.
+      left_over: names in the file without a layer.
+      notes: messages to the user about choices by more than shape and order.
     """
 
     names: dict[str, str]
@@ -39,7 +39,7 @@ class Match:
     notes: tuple[str, ...]
 
     def tensors(self, tensors: Sequence[tuple[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        """The tensors of the file by their neutral names, float32."""
+        """Neutral name -> tensor of the file, float32."""
         arrays = dict(tensors)
         return {name: np.asarray(arrays[foreign], np.float32) for name, foreign in self.names.items()}
 
@@ -56,17 +56,16 @@ def match(
 ) -> Match:
     """Assigns tensors of a file to layers.
 
-    Tensors of one shape are assigned in the file's order to the layers of that shape in the network's. Where
-    names carry hints, a layer takes the first tensor that hints at it; where there are more tensors than
-    layers and no hint, the choice must be made by hand.
+    Tensors of one shape are assigned in the file's order to the layers of that shape in the network's order. If names have
+    hints, a layer takes the first tensor with its hint. With more tensors than layers and no hint, the user has to choose.
 
     Args:
       tensors: (name, array) in the file's order.
       wanted: neutral name -> shape, in the network's order.
-      chosen: neutral name -> name in the file, decided by hand.
+      chosen: neutral name -> name in the file, chosen by the user.
 
     Raises:
-      ValueError: a layer has no tensor of its shape, or too many without a hint; says which.
+      ValueError: a layer, which the error names, has no tensor of its shape, or too many without a hint.
     """
     shapes = {name: array.shape for name, array in tensors}
     names: dict[str, str] = {}
@@ -105,7 +104,7 @@ def _assign(layers: list[str], free: list[str], names: dict[str, str]) -> list[s
     spare = len(free) > len(layers)
     for neutral in layers:
         hinted = [foreign for foreign in free if _hinted(neutral, foreign)]
-        # A hint that all of them carry says nothing.
+        # A hint in all names does not select any.
         if hinted and len(hinted) < len(free):
             names[neutral] = hinted[0]
             free.remove(hinted[0])

@@ -1,4 +1,4 @@
-"""Reads a published ONI checkpoint's labels of messages and its classifier."""
+"""Reads the labels of messages and the classifier of a published ONI checkpoint."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _ORDER = "embedding conv1 conv2 conv3 conv4 conv5 conv6 message_fc classifier_fc
 
 
 def labels(checkpoint: TorchCheckpoint) -> dict[str, int] | None:
-    """The labels that the checkpoint holds, text -> 0 or 1; None where it holds none.
+    """The checkpoint's labels, text -> 0 or 1; None without labels.
 
-    They are the table of labels, and where there is none the examples of the classifier: of an object of the published
-    package, whose parts are read as data and which is never built.
+    They come from the table of labels, or without one from the classifier's examples, which are an object of the published
+    package. Its parts are read as data; the object is never built.
 
     Raises:
-      UserError: a text is not a message, or a label neither 0 nor 1.
+      UserError: a text is no message, or a label is neither 0 nor 1.
     """
     for name in (TABLE, DATASET):
         found = dict(_pairs(checkpoint.content.get(name)))
@@ -45,7 +45,7 @@ def labels(checkpoint: TorchCheckpoint) -> dict[str, int] | None:
 
 
 def _pairs(tree: Any, depth: int = 0, parts: Iterator[int] | None = None) -> Iterator[tuple[str, Any]]:
-    """Yields (text, label) from dictionaries of them and lists of pairs, wherever in `tree` they are."""
+    """Yields (text, label) from all dictionaries text -> label and lists of pairs in `tree`."""
     parts = parts or itertools.count(1)
     if next(parts) > torch_file.MOST_PARTS:
         raise UserError(
@@ -57,7 +57,7 @@ def _pairs(tree: Any, depth: int = 0, parts: Iterator[int] | None = None) -> Ite
         yield from _pairs(tree.arguments, depth + 1, parts)
     elif isinstance(tree, dict):
         if tree and all(isinstance(key, str) and _is_number(value) for key, value in tree.items()):
-            # An object's own attributes are such a dictionary too, where all of them are numbers.
+            # Excludes an object's attributes, which look the same if all are numbers.
             if depth == 0 or not all(key.isidentifier() for key in tree):
                 yield from tree.items()
         else:
@@ -93,10 +93,10 @@ def _label(checkpoint: TorchCheckpoint, name: str, text: str, value: Any) -> int
 
 
 def classifier(checkpoint: TorchCheckpoint) -> Any | None:
-    """The parameters of the classifier that the checkpoint holds; None where it holds none.
+    """The parameters of the checkpoint's classifier; None without one.
 
     Raises:
-      UserError: its tensors do not fit.
+      UserError: its tensors do not match the classifier.
     """
     tensors = list(torch_file.tensors(checkpoint.content.get(MODEL) or {}))
     if not tensors or DATASET not in checkpoint.content:
@@ -117,13 +117,13 @@ def _published_order(name: str) -> tuple[int, bool]:
 
 
 def reward_item(labels: dict[str, int], params: Any | None, workdir: Path) -> dict[str, Any]:
-    """Writes the label log of a run whose reward holds `labels`; returns the checkpoint's item of that reward.
+    """Writes the label log of a run with the reward's `labels`; returns the reward's item for the checkpoint.
 
     Args:
-      params: of the classifier, None for a reward that is the labels themselves.
+      params: of the classifier; None for a reward that equals the labels.
     """
     path = workdir / label_log.FILE
-    path.unlink(missing_ok=True)  # of an import that was killed
+    path.unlink(missing_ok=True)  # left by a killed import
     log = label_log.LabelLog(path)
     try:
         log.add(Label((text,), label) for text, label in labels.items())
@@ -133,6 +133,6 @@ def reward_item(labels: dict[str, int], params: Any | None, workdir: Path) -> di
         log.close()
     item: dict[str, Any] = {}
     if params is not None:
-        # The file does not say how often it was trained; a reward that never was would pay nothing.
+        # The file does not have the number of training steps; with 0 steps the reward would be 0.
         book["own"], item["own"] = {"taken": 1}, {"params": params}
     return {"book": np.frombuffer(json.dumps(book).encode(), np.uint8), **item}

@@ -1,9 +1,9 @@
-"""Reads pickles as data: nothing that a file names is imported, and no code of it runs.
+"""Reads pickles as data, without importing names of the file or running its code.
 
 Pickle is a language that can call any function; here its opcodes are only read. Containers, numbers, strings and numeric
-numpy arrays are built. Calls are looked up by name among those of the reader; one that is not there is refused, or
-becomes an inert `Unread` that says what it would have been. A few bytes can describe a tree of 2^60 parts: only text, whole
-numbers and bytes are hashed or printed, and what calls make together is bounded by the size of the file.
+numpy arrays are built. Calls are looked up by name in the reader's table. An unknown call is an error, or becomes an inert
+`Unread` that names it. A few bytes can describe a tree of 2^60 parts: therefore only text, whole numbers and bytes are
+hashed or printed, and the file's size bounds the total size of results of calls.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from motif_jax.support.files import regular_file
 
 @dataclasses.dataclass(frozen=True)
 class Unread:
-    """Stands for an object that is no plain data: its class or function, what it was given, nothing more."""
+    """Replaces an object that is no plain data; holds its class or function and the arguments."""
 
     name: str
     arguments: Any = None
@@ -37,21 +37,21 @@ class _Global:
 
 
 class Filled:
-    """Stands in for an object that a pickle makes empty and fills afterwards."""
+    """Replaces an object that a pickle makes empty and fills afterwards."""
 
     def take(self, state: Any) -> None:
         raise NotImplementedError
 
 
 class _DType(Filled):
-    """A numpy dtype in a pickle: its code, later its byte order."""
+    """A numpy dtype in a pickle: first its code, then its byte order."""
 
     def __init__(self, code: Any, *_: Any) -> None:
         self._code, self._plain = code, isinstance(code, str) and len(code) <= 8
         self._order: Any = "="
 
     def take(self, state: Any) -> None:
-        """The second part of a pickled dtype: (version, byte order, and what only unusual ones have, ...)."""
+        """Takes the second part of a pickled dtype: (version, byte order, fields of unusual dtypes, ...)."""
         self._order = state[1] if state[1] in ("<", ">") else "="
         self._plain &= all(part is None for part in state[2:5])
 
@@ -62,9 +62,9 @@ class _DType(Filled):
         return dtype.newbyteorder(self._order)
 
 
-# So many times its own size may a file describe: copies, tensors that share a storage, widened numbers.
+# Most bytes of results per byte of the file, for copies, tensors that share a storage, and widened numbers.
 _AMPLIFIED = 8
-# Of files too small to count, and of an entry of a container.
+# Bytes: an allowance for small files, and the size of a container's entry.
 _SMALL, _ENTRY = 1 << 16, 16
 _MARK = object()
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
@@ -92,7 +92,7 @@ def _empty_array(kind: _Global, *_: Any) -> np.ndarray:
 
 
 def _from_buffer(data: Any, dtype: _DType, shape: Any, order: Any, *axes: Any) -> np.ndarray:
-    """An array from its bytes, as pickles of protocol 5 spell it."""
+    """An array from its bytes, as in pickles of protocol 5."""
     if order not in ("C", "F") or any(axis is not None for axis in axes):
         raise ValueError("an unusual array")
     return np.frombuffer(_raw(data), dtype.real()).reshape(tuple(shape), order=order)
@@ -113,7 +113,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "_codecs.encode": _bytes,
     "collections.OrderedDict": _ordered,
 }
-# What makes arrays, for those who want them.
+# Calls that make arrays, for readers that allow them.
 ARRAYS: dict[str, Callable[..., Any]] = {"numpy.ndarray": _refused}
 for _inside in ("numpy.core", "numpy._core"):
     _CALLS[f"{_inside}.multiarray.scalar"] = lambda dtype, data: np.frombuffer(data, dtype.real(), 1)[0]
@@ -122,14 +122,14 @@ for _inside in ("numpy.core", "numpy._core"):
 
 
 class PickleReader:
-    """Follows the opcodes of one pickle with a stack and a memo.
+    """Interprets the opcodes of one pickle with a stack and a memo.
 
     Args:
-      calls: name of a function or class -> what stands in for it, besides numbers, bytes and dictionaries.
-      persistent: reads what the pickle refers to outside itself.
-      unread: whether a name that is not known becomes an `Unread`; else it is an error.
-      size: bytes of the file that the pickle is part of; by default it is the file. What calls make together may have
-        `_AMPLIFIED` times as many.
+      calls: name of a function or class -> its replacement, in addition to those of numbers, bytes and dictionaries.
+      persistent: reads objects outside the pickle by their references.
+      unread: whether an unknown name becomes an `Unread`; else it is an error.
+      size: bytes of the whole file, by default of the pickle. Results of calls may have `_AMPLIFIED` times as many bytes in
+        total.
     """
 
     def __init__(
@@ -145,10 +145,10 @@ class PickleReader:
         self._memo: dict[Any, Any] = {}
 
     def read(self, data: bytes) -> Any:
-        """Returns the object that `data` describes.
+        """Returns the object in `data`.
 
         Raises:
-          ValueError, LookupError, TypeError, AttributeError, ...: the pickle is damaged, or not of plain data.
+          ValueError, LookupError, TypeError, AttributeError, ...: the pickle is damaged or has more than plain data.
         """
         stack = self._stack
         self._left = _AMPLIFIED * (_SMALL + (len(data) if self._size is None else self._size))
@@ -243,7 +243,7 @@ class PickleReader:
             self._within(target)
 
     def _within(self, made: Any) -> Any:
-        """Gives what a call made, while there is room for it: a call of six bytes can copy the largest part of a file."""
+        """Returns a call's result and counts its size. A call of six bytes can copy the largest part of a file."""
         size = made.nbytes if isinstance(made, np.ndarray) else len(made) if hasattr(made, "__len__") else 0
         self._left -= size if isinstance(made, np.ndarray | bytes | str) else _ENTRY * size
         if self._left < 0:
@@ -263,12 +263,12 @@ class PickleReader:
 
 
 def name_of(function: Any) -> str:
-    """The name of what a pickle calls or refers to."""
+    """The name of a pickle's function or class."""
     return function.name if isinstance(function, _Global | Unread) else f"<{type(function).__name__}>"
 
 
 def _key(value: Any) -> Any:
-    """A key of a dictionary, or what is in a set: hashing or printing anything else can take for ever."""
+    """Checks a dictionary's key or a set's entry: hashing or printing other values can take forever."""
     if not isinstance(value, str | int | bytes):
         raise ValueError(f"a {type(value).__name__} as a key: keys are text, whole numbers or bytes")
     return value
@@ -284,7 +284,7 @@ def _pairs(values: list[Any]) -> Iterator[tuple[Any, Any]]:
 
 @contextlib.contextmanager
 def reading(path: Path, what: str, hint: str = "") -> Iterator[None]:
-    """Raises UserError for whatever a pickle that is damaged, or is not `what`, may raise."""
+    """Turns errors from a pickle that is damaged or is not `what` into UserError."""
     try:
         yield
     except OSError as error:
@@ -296,7 +296,7 @@ def reading(path: Path, what: str, hint: str = "") -> Iterator[None]:
 
 
 def read_file(path: Path, most: int, reader: PickleReader) -> Any:
-    """The data of a file of at most `most` bytes; errors as of `PickleReader.read`, and UserError for a larger one."""
+    """The data of a file. Raises the errors of `PickleReader.read`, and UserError for more than `most` bytes."""
     with open(path, "rb", opener=regular_file) as file:
         if os.fstat(file.fileno()).st_size > most:
             raise UserError(f"{path} is larger than {most >> 30} GiB, the most that is read of such a file")

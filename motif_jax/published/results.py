@@ -1,6 +1,6 @@
-"""Reads published curves from a `motif_results.pkl` without running any code from it.
+"""Reads published curves from a `motif_results.pkl` without running its code.
 
-The file is a pickle: a dictionary task -> method -> lists of time steps and mean returns for several seeds.
+The file is a pickled dictionary task -> method -> lists of time steps and mean returns for several seeds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def load_pickle(path: str | os.PathLike[str]) -> Any:
     """Reads a pickle of plain data.
 
     Raises:
-      UserError: the file cannot be read, or holds anything but containers, numbers, strings and numeric arrays.
+      UserError: the file cannot be read, or has more than containers, numbers, strings and numeric arrays.
     """
     hint = ": containers, numbers, strings and numeric numpy arrays are read, nothing else"
     with reading(Path(path), "a pickle of plain data", hint):
@@ -34,7 +34,7 @@ def load_pickle(path: str | os.PathLike[str]) -> Any:
 
 @dataclass(frozen=True)
 class PublishedResult:
-    """Curves of one method on one task, one per seed."""
+    """Curves of one method on one task, a curve per seed."""
 
     task: str
     method: str
@@ -44,11 +44,11 @@ class PublishedResult:
 def read_published(path: str | os.PathLike[str]) -> list[PublishedResult]:
     """Returns every method's curves of a `motif_results.pkl`.
 
-    Below task -> method lies a pair (steps, returns), or a dictionary of both, each a list over time or over seeds and time; or a list
-    or dictionary of such pairs, one a seed. All seeds may share their steps.
+    A method has a pair (steps, returns) or a dictionary of both, each a list over time or over seeds and time; or it has a list or
+    dictionary of such pairs, one per seed. Seeds may share their steps.
 
     Raises:
-      UserError: the file is something else; says where.
+      UserError: the file has another form; the error says where.
     """
     data = load_pickle(path)
     if not isinstance(data, Mapping) or not data:
@@ -69,9 +69,9 @@ def read_published(path: str | os.PathLike[str]) -> list[PublishedResult]:
 
 
 def _numbers(value: Any) -> np.ndarray | None:
-    """A one-dimensional array where `value` is a list of numbers, else None."""
+    """A one-dimensional array if `value` is a list of numbers, else None."""
     if isinstance(value, list | tuple):
-        # numpy would follow lists in lists to any depth.
+        # numpy would follow nested lists to any depth.
         plain = all(isinstance(each, int | float | np.number) for each in value)
         value = np.asarray(value) if plain else None
     if isinstance(value, np.ndarray) and value.ndim == 1 and value.size and value.dtype.kind in "iuf":
@@ -80,7 +80,7 @@ def _numbers(value: Any) -> np.ndarray | None:
 
 
 def _rows(value: Any) -> list[np.ndarray] | None:
-    """An array a seed where `value` is a list of lists of numbers, or one such list; else None."""
+    """An array per seed if `value` is a list of lists of numbers, or one list of numbers; else None."""
     if (single := _numbers(value)) is not None:
         return [single]
     rows = [_numbers(row) for row in value] if isinstance(value, list | tuple | np.ndarray) else []
@@ -88,7 +88,7 @@ def _rows(value: Any) -> list[np.ndarray] | None:
 
 
 def _pair(entry: Any) -> list[Curve] | None:
-    """The curves of (steps, returns), or of a dictionary of both; None where `entry` is something else."""
+    """The curves of (steps, returns), or of a dictionary of both; None if `entry` has another form."""
     if isinstance(entry, Mapping):
         entry = [next((entry[key] for key in keys if key in entry), None) for keys in (_STEPS, _RETURNS)]
     if not isinstance(entry, list | tuple | np.ndarray) or len(entry) != 2:
@@ -96,7 +96,7 @@ def _pair(entry: Any) -> list[Curve] | None:
     xs, ys = _rows(entry[0]), _rows(entry[1])
     if xs is None or ys is None:
         return None
-    # Two seeds, each with its own pair: in steps of two seeds, the second row never falls.
+    # A falling second row means two seeds with a pair each, since steps never fall.
     if len(xs) == len(ys) == 2 and (np.array_equal(xs[0], ys[0]) or (np.diff(xs[1]) < 0).any()):
         return None
     xs = xs * len(ys) if len(xs) == 1 else xs
@@ -108,7 +108,7 @@ def _pair(entry: Any) -> list[Curve] | None:
 
 
 def _curves(entry: Any) -> list[Curve]:
-    """The curves of a method, in their order; ValueError where there are none."""
+    """The curves of a method, in order. Raises ValueError: there are none."""
     if (found := _pair(entry)) is not None:
         return found
     parts = list(entry.values()) if isinstance(entry, Mapping) else entry

@@ -1,7 +1,7 @@
-"""Reads the tensors of a PyTorch checkpoint (.pth) without PyTorch and without running any of its code.
+"""Reads the tensors of a PyTorch checkpoint (.pth) without PyTorch and without running its code.
 
-A checkpoint is a zip archive: data.pkl describes objects in pickle's opcodes, data/0, data/1 ... hold the bytes of
-the tensors. The few calls that make a tensor are understood, every other one becomes an inert `Unread`.
+A checkpoint is a zip archive: data.pkl describes objects in pickle's opcodes; data/0, data/1, ... have the bytes of the
+tensors. The few calls that make a tensor are known; all others become an inert `Unread`.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _DEEPEST, MOST_PARTS, _LONGEST_NAME = 50, 10_000_000, 10_000
 
 
 def read_checkpoint(path: str | Path) -> Any:
-    """Reads the object that a checkpoint holds.
+    """Reads the object of a checkpoint.
 
     Args:
-      path: a file that `torch.save` wrote in its zip format (the default since PyTorch 1.6).
+      path: a file of `torch.save` in its zip format (the default since PyTorch 1.6).
 
     Returns:
-      Dictionaries, lists, tuples, strings, numbers, numpy arrays in place of tensors, and `Unread`.
+      Dictionaries, lists, tuples, strings, numbers, numpy arrays for tensors, and `Unread`.
 
     Raises:
       UserError: the file is not such an archive, is damaged, compressed or encrypted, or uses opcodes that no
@@ -78,7 +78,7 @@ def read_checkpoint(path: str | Path) -> Any:
 
 
 def _refuse_packed(path: Path, archive: zipfile.ZipFile) -> None:
-    """torch.save stores its members as they are; another's packing could swell to any size."""
+    """Rejects compressed members, which `torch.save` does not write, since they could expand to any size."""
     if sum(member.file_size for member in archive.infolist()) > path.stat().st_size:
         raise UserError(f"{path} is damaged: its members claim more bytes than it has")
     for member in archive.infolist():
@@ -91,14 +91,14 @@ def _refuse_packed(path: Path, archive: zipfile.ZipFile) -> None:
 
 
 class _Storages:
-    """The flat arrays that an archive holds beside its pickle."""
+    """The flat arrays of an archive."""
 
     def __init__(self, archive: zipfile.ZipFile, prefix: str) -> None:
         self._archive, self._prefix = archive, prefix
         self._read: dict[tuple[str, str], np.ndarray] = {}
 
     def read(self, reference: Any) -> np.ndarray:
-        """The flat array that ('storage', class, key, location, numel) names; each is read once."""
+        """The flat array of a reference ('storage', class, key, location, numel); each is read once."""
         kind, storage, key, _, numel = reference
         name = name_of(storage).rpartition(".")[2]
         if kind != "storage" or name not in STORAGES or not isinstance(key, str) or type(numel) is not int:
@@ -117,7 +117,7 @@ class _Storages:
 def _tensor(
     storage: np.ndarray, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *_: Any
 ) -> np.ndarray:
-    """A copy of the part of a flat storage that a tensor shows; strides in entries."""
+    """A copy of a tensor's part of a flat storage; strides are in entries."""
     if math.prod(shape) > storage.size:
         raise ValueError(f"a tensor of shape {list(shape)} repeats its storage of {storage.size}")
     last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
@@ -141,10 +141,10 @@ _CALLS: dict[str, Callable[..., Any]] = {
 
 
 def tensors(tree: Any) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields (dotted name, array) of all tensors in what `read_checkpoint` gives, in the file's order.
+    """Yields (dotted name, array) for all tensors in the result of `read_checkpoint`, in the file's order.
 
     Raises:
-      UserError: it is nested deeper, or has more parts, than any model, or contains itself.
+      UserError: the tree is deeper or larger than any model, or contains itself.
     """
     return _tensors(tree, "", 0, itertools.count(1))
 

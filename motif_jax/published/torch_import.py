@@ -1,4 +1,4 @@
-"""Turns checkpoints of the published PyTorch system into models of this project."""
+"""Imports checkpoints of the published PyTorch system."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_bytes
 from motif_jax.support.run_folder import as_plain, describe
 
-# The published network's modules in the order in which its files list them; the convolutions are those of any encoder of pictures.
+# Modules in the order of the published network's files, with the convolutions of all image encoders.
 AGENT_ORDER = (
     *dict.fromkeys(name for kind in image.IMAGE_ENCODERS for name, *_ in image.layers(kind)),
     *"image_fc image_fc1 image_fc2 vector_fc1 vector_fc2 message_fc1 message_fc2".split(),
     *"gru lstm value_head policy_head".split(),
 )
-# Layers that read the status, raw or in the features: a core's first, or both heads where there is no core.
+# Layers that read the status, raw or in the features: a core's first layer, or both heads without a core.
 _STATUS_READERS = ("vector_fc1", "gru_input", "lstm_input")
 _HEADS = ("value_head", "policy_head")
 
 
 @dataclasses.dataclass(frozen=True)
 class TorchCheckpoint:
-    """A checkpoint's tensors and what else it holds.
+    """The contents of a checkpoint.
 
     Attributes:
-      tensors: (name, array) of the model that was asked for, in the file's order.
-      content: everything, tensors as arrays.
+      tensors: (name, array) of the requested model, in the file's order.
+      content: the whole object, with tensors as arrays.
     """
 
     path: Path
@@ -55,7 +55,7 @@ class TorchCheckpoint:
     content: dict[str, Any]
 
     def number(self, name: str) -> float | None:
-        """The number `name` of the checkpoint, also where it is a tensor of one entry; None where it has none."""
+        """The number `name`, which may be a tensor of one entry; None if it is missing."""
         value = self.content.get(name)
         if value is None:
             return None
@@ -67,10 +67,10 @@ class TorchCheckpoint:
 
 
 def read(path: str | Path, *parts: str) -> TorchCheckpoint:
-    """Reads a checkpoint; UserError if the file is none, or holds no tensors.
+    """Reads a checkpoint. Raises UserError: the file is no checkpoint, or has no tensors.
 
     Args:
-      parts: where the tensors may lie in it, the first that is there; else they are all that it holds.
+      parts: keys of the model; the first key in the file counts. Without any in the file all tensors are the model's.
     """
     content = torch_file.read_checkpoint(path)
     content = content if isinstance(content, dict) else {"model": content}
@@ -82,7 +82,7 @@ def read(path: str | Path, *parts: str) -> TorchCheckpoint:
 
 
 def chosen_names(text: str) -> dict[str, str]:
-    """Parses 'LAYER/weight=NAME,...'; UserError if it is not of that form."""
+    """Parses 'LAYER/weight=NAME,...'. Raises UserError: the text has another form."""
     pairs = [part.partition("=") for part in text.split(",") if part.strip()]
     if any(not name or not foreign for name, _, foreign in pairs):
         raise UserError(f"config.names={text}: must be LAYER/weight=NAME IN THE FILE, with commas between")
@@ -99,16 +99,16 @@ def _match(checkpoint: TorchCheckpoint, wanted: Mapping[str, tuple[int, ...]], n
 
 
 def reward(checkpoint: TorchCheckpoint, config: ConfigDict) -> tuple[TrainedReward, Match]:
-    """Makes a reward of a published reward checkpoint.
+    """Makes a reward from a published reward checkpoint.
 
     Args:
-      checkpoint: keys model (of an agent with a learned reward: reward_model), reward_mean, reward_var, num_iter.
-      config: of the import stage: `reward` (a config of train_reward), names, quantiles, quantile_row, and mean
-        and variance, which come before those of the file.
+      checkpoint: keys model (reward_model for an agent with a learned reward), reward_mean, reward_var, num_iter.
+      config: of the import stage: `reward` (a config of train_reward), names, quantiles, quantile_row, and mean and variance,
+        which override those of the file.
 
     Raises:
-      UserError: its tensors do not fit the network, the quantile file is none, or the mean or the variance
-        stands neither in the file nor in the config.
+      UserError: tensors do not match the network, the quantile file has another form, or neither file nor config has the
+        mean or the variance.
     """
     network = RewardNetwork(architecture_of(config.reward.network, config.reward.compat))
     found = _match(checkpoint, reward_layout.named_shapes(network), config.names)
@@ -135,10 +135,10 @@ def _moment(checkpoint: TorchCheckpoint, theirs: str, config: ConfigDict, key: s
 
 
 def read_quantiles(path: str | Path, row: int) -> list[float]:
-    """Reads one row of the published quantile file: 19 numbers, after what else the row begins with.
+    """Reads one row of the published quantile file: its last 19 numbers.
 
     Raises:
-      UserError: no such file or row, or its rows are not of 19 numbers.
+      UserError: the file or row is missing, or rows do not have 19 numbers.
     """
     rows = []
     try:
@@ -152,7 +152,7 @@ def read_quantiles(path: str | Path, row: int) -> list[float]:
         raise UserError(f"config.quantiles={path}: {error.strerror}") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"config.quantiles={path}: no file of numbers ({error})") from None
-    # A header of the levels themselves reads as numbers too.
+    # A header of the quantile levels consists of numbers too.
     rows = [numbers for numbers in rows if len(numbers) == len(QUANTILE_LEVELS)]
     if rows and np.allclose(rows[0], QUANTILE_LEVELS):
         rows = rows[1:]
@@ -168,11 +168,10 @@ def read_quantiles(path: str | Path, row: int) -> list[float]:
 def agent(checkpoint: TorchCheckpoint, network: AgentNetwork, names: str) -> tuple[Any, Match]:
     """Makes parameters of `network` from a published agent checkpoint.
 
-    A file of an engine with 26 status numbers is read too: the 27th, which the network does not see, gets
-    weights of 0.
+    In files of engines with 26 status numbers, the 27th, which the network does not know, gets weights of 0.
 
     Raises:
-      UserError: its tensors do not fit the network.
+      UserError: tensors do not match the network.
     """
     abstract = jax.eval_shape(network.init, jax.random.key(0))
     empty = jax.tree.map(lambda leaf: np.empty(leaf.shape, np.bool_), abstract)
@@ -184,11 +183,11 @@ def agent(checkpoint: TorchCheckpoint, network: AgentNetwork, names: str) -> tup
 
 
 def _agent_order(name: str) -> tuple[int, int, str, int, bool, bool]:
-    """Sorts names as the published files do: a trunk after the other, modules as they are run, of a core's layer the weights first."""
+    """Sort key of the published files' order: by trunk, then modules in execution order; a core's layer has weights first."""
     *trunk, layer, kind = name.split("/")
     core = re.fullmatch(r"(gru|lstm)(\d*)_(input|hidden)", layer)
     module, number, part = core.groups() if core else (layer, "", "")
-    # The heads stand behind both trunks.
+    # The heads come after both trunks.
     first = layout.TRUNKS.index(trunk[0]) if trunk else len(layout.TRUNKS)
     place = AGENT_ORDER.index(module) if module in AGENT_ORDER else len(AGENT_ORDER)
     return first, place, module, int(number or 1), kind == "bias", part == "hidden"
@@ -197,8 +196,8 @@ def _agent_order(name: str) -> tuple[int, int, str, int, bool, bool]:
 def _with_27_status_numbers(
     checkpoint: TorchCheckpoint, shapes: Mapping[str, tuple[int, ...]]
 ) -> TorchCheckpoint:
-    """Widens the layers that read the status, where the file's have one input less than the network's."""
-    # Two trunks have layers of the same shapes.
+    """Widens layers that read the status and have one input less in the file than in the network."""
+    # Both trunks have layers of the same shapes.
     plain = {name.removeprefix("actor/").removeprefix("critic/"): shape for name, shape in shapes.items()}
     has_core = any(f"{core}/weight" in plain for core in _STATUS_READERS[1:])
     readers = _STATUS_READERS if has_core else (*_STATUS_READERS, *_HEADS)
@@ -210,7 +209,7 @@ def _with_27_status_numbers(
     for name, array in checkpoint.tensors:
         for rows, columns in wanted:
             if array.shape == (rows, columns - 1):
-                # The raw status stands before the message's features, at the end of the first layer's input.
+                # In the first layer's input, the raw status comes before the message's features, which are last.
                 messages = 0 if columns == NUM_STATUS else plain["message_fc2/weight"][0]
                 array = np.insert(array, columns - 1 - messages, 0.0, axis=1)
         widened.append((name, array))
@@ -220,9 +219,9 @@ def _with_27_status_numbers(
 def write_agent(
     params: Any, config: ConfigDict, step: int, workdir: Path, items: Mapping[str, Any] | None = None
 ) -> None:
-    """Writes an agent's run folder with this one checkpoint, which evaluate and visualize read, and a file.
+    """Writes an agent's run folder with one checkpoint, which evaluate and visualize read, and a file.
 
-    `items`: what the checkpoint holds besides the parameters.
+    `items` are the checkpoint's entries besides the parameters.
     """
     plain = as_plain(config)
     describe(workdir, plain)
@@ -234,8 +233,8 @@ def write_agent(
 
 
 def write_checkpoint(workdir: Path, step: int, items: Mapping[str, Any]) -> None:
-    """Writes the one checkpoint of an import, after all else: with it the folder is whole."""
-    # What a killed import left is not taken for it.
+    """Writes an import's only checkpoint, which completes the folder and therefore comes last."""
+    # Removes the remains of a killed import.
     shutil.rmtree(workdir / "checkpoints", ignore_errors=True)
     with Checkpoints(workdir / "checkpoints") as checkpoints:
         checkpoints.save(step, items, asynchronous=False)

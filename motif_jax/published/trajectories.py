@@ -1,7 +1,7 @@
-"""The published tool's trajectories: `.npy` arrays of prompts and actions. Nothing is unpickled.
+"""Reads and writes the published tool's trajectories, `.npy` arrays of prompts and actions, without unpickling.
 
-Source: github.com/flowersteam/Grounding_LLMs_with_online_RL (MIT), as facts. A file of number k holds what those before hold, too; files
-of LLM agents begin with empty objects, and such are refused.
+Source: github.com/flowersteam/Grounding_LLMs_with_online_RL (MIT), as facts. File k has the contents of the files before it too.
+Files of LLM agents begin with empty objects and are rejected.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def read_array(path: str | os.PathLike[str]) -> np.ndarray:
     """Reads an array of numbers or texts.
 
     Raises:
-      UserError: it is not there, no array, or one of objects.
+      UserError: the file is missing, has no array, or an array of objects.
     """
     try:
         return load_array(path)
@@ -45,10 +45,10 @@ def paths(folder: str | os.PathLike[str], name: str, number: int) -> tuple[Path,
 
 
 def read(folder: str | os.PathLike[str], name: str, number: int) -> tuple[list[str], list[int]]:
-    """Reads prompts and the actions taken on them; actions [steps, environments] are taken row by row.
+    """Reads prompts and the actions taken on them; actions [steps, environments] are flattened row by row.
 
     Raises:
-      UserError: a file is not there or holds something else, or there is not an action for each prompt.
+      UserError: a file is missing or has another form, or the numbers of actions and prompts differ.
     """
     texts, numbers = (read_array(path) for path in paths(folder, name, number))
     first, second = paths(folder, name, number)
@@ -70,7 +70,7 @@ def read(folder: str | os.PathLike[str], name: str, number: int) -> tuple[list[s
 def write(
     folder: str | os.PathLike[str], name: str, pairs: Iterable[tuple[str, int]], steps: int, longest: int
 ) -> None:
-    """Writes file 1 of prompts (texts of up to `longest` letters) and actions of `steps` steps, and status.json."""
+    """Writes file 1 of prompts (texts of at most `longest` characters) and actions of `steps` steps, and status.json."""
     prompts, actions = paths(folder, name, 1)
     parts = [path.with_name(f".{path.name}.tmp") for path in (prompts, actions)]
     texts = new_array(parts[0], f"<U{max(1, longest)}", (steps,))

@@ -1,4 +1,4 @@
-"""Parts of published models under the names of transformers and PyTorch, as this project has them."""
+"""Converts parts of published models from the names of transformers and PyTorch."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from motif_jax.support import tempdirs
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json
 
-# The width of a head of attention in every published size of GPT-2 and RoBERTa.
+# Width of an attention head in all published sizes of GPT-2 and RoBERTa.
 _HEAD_WIDTH = 64
 
 
 def linear(tensors: Mapping[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
-    """A linear layer, float32; PyTorch has kernels as [out, in]."""
+    """A linear layer, float32; PyTorch's kernels are [out, in]."""
     kernel, bias = (np.asarray(tensors[f"{name}.{part}"], np.float32) for part in ("weight", "bias"))
     return {"kernel": np.ascontiguousarray(kernel.T), "bias": bias}
 
 
 def layers(names: Iterable[str], pattern: str) -> int:
-    """How many layers there are whose number is the group of `pattern`."""
+    """The number of layers; the group of `pattern` matches a layer's number."""
     return 1 + max(int(found[1]) for name in names if (found := re.match(pattern, name)))
 
 
 def heads_of(width: int, heads: int) -> int:
-    """The heads of attention: `heads`, or one for 64 numbers of the width.
+    """The number of attention heads: `heads`, or width / 64 for 0.
 
     Raises:
-      UserError: the width does not divide into them.
+      UserError: the width is no multiple of it.
     """
     heads = heads or width // _HEAD_WIDTH
     if not heads or width % heads:
@@ -46,12 +46,12 @@ def heads_of(width: int, heads: int) -> int:
 
 
 def model(config: Mapping[str, Any], tensors: Mapping[str, np.ndarray], what: str) -> tuple[ModelConfig, Any]:
-    """A model's config and parameters, by way of a folder as transformers has it; `what` names it in errors.
+    """A model's config and parameters, read through a temporary folder in transformers' format; errors name `what`.
 
     Raises:
       UserError: a tensor is missing or has another shape.
     """
-    # In the folder of this process: where it is killed the next command removes what it leaves.
+    # In this process's temporary folder, which the next command removes if this process is killed.
     with tempdirs.own_folders(), tempfile.TemporaryDirectory() as folder:
         plain = {name: np.ascontiguousarray(np.asarray(value, np.float32)) for name, value in tensors.items()}
         save_file(plain, Path(folder) / SINGLE)

@@ -1,4 +1,4 @@
-"""The published upvote model, model.pkl: a RoBERTa with its pooler and a head, read without running anything of the file."""
+"""Reads the published upvote model, model.pkl, without running its code: a RoBERTa with its pooler and a head."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from motif_jax.support.errors import UserError
 
 
 class PublishedScorer(NamedTuple):
-    """The contents of a checkpoint: the model's config and parameters, and the head's, numpy arrays."""
+    """A checkpoint's model config, model parameters and head parameters, numpy arrays."""
 
     config: ModelConfig
     params: Any
@@ -28,11 +28,11 @@ def read(path: str | Path, heads: int = 0) -> PublishedScorer:
     """Reads a checkpoint.
 
     Args:
-      path: of model.pkl, with `model.*` (RoBERTa), `layers.0` and `layers.2`.
-      heads: of attention; 0: one for 64 numbers of the width, as RoBERTa has.
+      path: model.pkl with `model.*` (RoBERTa), `layers.0` and `layers.2`.
+      heads: number of attention heads; 0: width / 64, as in RoBERTa.
 
     Raises:
-      UserError: it is damaged, or no such checkpoint.
+      UserError: the file is damaged, or no such checkpoint.
     """
     tensors = {
         name.removeprefix("module."): np.asarray(array)

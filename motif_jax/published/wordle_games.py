@@ -1,4 +1,4 @@
-"""Wordle games of the published ILQL code's pickles, read without running anything of them."""
+"""Reads Wordle games from the published ILQL code's pickles without running their code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WHAT = "a pickle of published Wordle games"
 
 
 class _Object(Filled):
-    """A state, or what is known of one letter."""
+    """A state, or the knowledge of one letter."""
 
     def __init__(self, *given: Any) -> None:
         self.held: dict[str, Any] = {}
@@ -36,7 +36,7 @@ class _Object(Filled):
         self.held = state
 
 
-# A pickle may hold trees without end in the place of a text or a number: neither numpy nor str() may follow them.
+# A pickle may have an endless tree in place of a text or number, which numpy and str() would follow.
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"a {type(value).__name__} in place of a text")
@@ -62,7 +62,7 @@ def _known(state: Any) -> np.ndarray:
 
 
 def _meta(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The kind of a game, and with which of its guesses it leaves an expert's; histories are in the games themselves."""
+    """A game's kind, and the guess with which it leaves an expert's game; the games contain their histories."""
     found: dict[str, Any] = {"kind": _text(given["kind"])} if "kind" in given else {}
     if "start" in given:
         found["start"] = len(given["start"][1])
@@ -86,10 +86,10 @@ def read_games(path: str | os.PathLike[str], words: Sequence[str] | None = None)
 
     Args:
       path: a pickle {state_actions: [{state, actions, meta?}], vocab_path, ...}.
-      words: the game's; None for the list that the file names, if it is one of this package's.
+      words: the game's words; None for the list that the file names, if this package has it.
 
     Raises:
-      UserError: the file cannot be read, holds something else, or names a list that is not there.
+      UserError: the file cannot be read, has another form, or names an unknown list.
     """
     path = Path(path)
     calls: dict[str, Callable[..., Any]] = {
