@@ -1,4 +1,4 @@
-"""One offline training from its config to its folder, as the stages of all tasks run it."""
+"""Runs an offline training from its config to its folder, for the stages of all tasks."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from motif_jax.trainers.trainer import OfflineTrainer, TrainerSettings
 
 @dataclasses.dataclass(frozen=True)
 class OfflineRun:
-    """What a stage puts together.
+    """A task, and what a stage adds to it.
 
     Attributes:
-      about: what is learned from which data, one or more lines for people.
-      finish: writes what the training is for, and returns where, or a line about it; None: checkpoints are enough.
+      about: lines to log, on the trained model and its data.
+      finish: writes the result and returns its path, or a line to log; None: checkpoints are the result.
     """
 
     task: Task
@@ -45,14 +45,14 @@ def check(
     steps: int | None,
     free: Iterable[str] = (),
 ) -> None:
-    """Checks what the configs of all offline trainings have.
+    """Checks the keys that the configs of all offline trainings have.
 
     Args:
       identity, free: of `run_folder.check_identity`.
       steps: of the optimiser; None where the data decide them.
 
     Raises:
-      UserError: values that do not fit each other or the devices, or a folder of another run.
+      UserError: values do not fit each other or the devices, or the folder is of another run.
     """
     if workdir is not None:
         run_folder.check_identity(workdir, config, identity, free=free)
@@ -71,7 +71,7 @@ def mesh_sizes(config: ConfigDict) -> dict[str, int]:
 
 
 def devices_of(config: ConfigDict, settings: Callable[[], ModelConfig]) -> DataParallel:
-    """The devices that train, and whether each holds all (`config.sharding`); `settings` of the language model that is split."""
+    """The devices that train, with split parameters where `config.sharding` asks for it; `settings` is the model to split."""
     devices, sizes = sharding.training_devices(config), mesh_sizes(config)
     if sizes["data"] == len(devices):
         return DataParallel(devices)
@@ -80,7 +80,7 @@ def devices_of(config: ConfigDict, settings: Callable[[], ModelConfig]) -> DataP
 
 
 def numbers_in(tree: Any) -> int:
-    """How many numbers the arrays or shapes of a tree hold."""
+    """Number of elements of all arrays or shapes in a tree."""
     return sum(leaf.size for leaf in jax.tree.leaves(tree))
 
 
@@ -92,15 +92,15 @@ def run(
     build: Callable[[Callable[[], bool]], OfflineRun | None],
     free: Iterable[str] = (),
 ) -> int:
-    """Trains, or resumes, and writes what the training is for; returns 0, or 75 after a request to stop.
+    """Trains, or resumes, and writes the result; returns 0, or 75 after a request to stop.
 
     Args:
       config, workdir, identity, free: of `run_folder.prepare`.
       made: see `records.prepared`.
-      build: of whether to stop: makes missing files in `workdir` and the run; None where it was asked to stop.
+      build: (stopped) -> the run, or None after a request to stop; makes missing files in `workdir`.
 
     Raises:
-      UserError: see `records.prepared`; the hosts were given different configs or folders.
+      UserError: see `records.prepared`; hosts have different configs or folders.
     """
     hosts, built = Hosts(), list[OfflineRun | None]()
 
@@ -117,7 +117,7 @@ def run(
         with Interruption() as stop:
             if hosts.count > 1:
                 hosts.require_alike(config)
-            # On the first host and then, where its files lie ready, on the others.
+            # The first host makes the files, then the others read them.
             hosts.on_first(first)
             hosts.require_shared(workdir)
             if hosts.any(stop.requested):

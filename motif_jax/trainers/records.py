@@ -1,4 +1,4 @@
-"""The files of an offline training: a checkpoint an evaluation, one inside an epoch, and a summary."""
+"""The files of an offline training: a checkpoint for each evaluation, one inside an epoch, and a summary."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _POSITION = {"epoch", "step", "step_in_epoch", "sums", "skipped", "digests"}
 
 
 class RunFiles:
-    """The files of one run folder; all hosts save, and what is no checkpoint the first one writes.
+    """The files of one run folder. All hosts save checkpoints; the first one writes the other files.
 
-    Every checkpoint holds the task's items of the state, and of the trainer `position` and `curve`; that of an evaluation
-    also what the evaluation gives.
+    A checkpoint holds the task's items of the state, and `position` and `curve`; that of an evaluation also the evaluation's
+    items.
 
     Args:
-      keep: how many of the newest evaluations stay, with the best one; None: all.
+      keep: number of newest evaluations to keep besides the best one; None: all.
       save_every_seconds: between two saves inside an epoch.
     """
 
@@ -62,7 +62,7 @@ class RunFiles:
         """The newest state in the folder, of the shapes in `state`, and its position; None in a new folder.
 
         Raises:
-          UserError: the checkpoints are of another layout or of other shapes, or the data are not the same.
+          UserError: the checkpoints have another layout or other shapes, or the data have changed.
         """
         found = _newest(self._workdir, (self._evaluations, self._resume))
         if found is None:
@@ -107,7 +107,7 @@ class RunFiles:
         """Saves the evaluation that `position` ends with, then the task's own files."""
         score = position.rows[-1][self._task.criterion]
         items = {**self._items(state, position), **found.items}
-        # The first of equals is the best one: later ones do not take its place among those that are kept.
+        # Of equal evaluations the first one is the best, and stays.
         is_best = best_row(position.rows, self._task.criterion) == position.epoch and not math.isnan(score)
         metrics = {self._criterion: score} if self._keep is None or is_best else {}
         self._evaluations.save(position.epoch, items, metrics=metrics)
@@ -119,7 +119,7 @@ class RunFiles:
             self._task.write(self._workdir, rows)
 
     def write_summary(self, position: TrainingPosition, use_best: bool) -> None:
-        """Writes summary.json: the last evaluation, the best, and the one that is meant where none is named."""
+        """Writes summary.json: the last evaluation, the best one, and which of them is the default."""
         self._evaluations.wait()
         if not self._hosts.is_first:
             return
@@ -148,19 +148,21 @@ def prepared(
     made: Iterable[str],
     free: Iterable[str] = (),
 ) -> Iterator[None]:
-    """Makes the run folder or resumes it. Where the body refuses the data, a run keeps its config; a folder without one is cleared.
+    """Makes the run folder or resumes it.
+
+    If the body raises UserError, a run with checkpoints gets back its config, and a folder without checkpoints is cleared.
 
     Args:
       workdir: the run folder, locked.
       config, identity, free: of `run_folder.prepare`.
-      made: names of what a start writes before it trains. What lay in the folder before the first start is not removed.
+      made: names of files that the body writes and that clearing removes, unless they were there before the first start.
 
     Raises:
-      UserError: as `run_folder.prepare`, and what the body raises.
+      UserError: see `run_folder.prepare`; errors of the body.
     """
     begun = (workdir / run_folder.CONFIG).exists()
     kept = {path.name for path in workdir.iterdir()} if workdir.is_dir() and not begun else set()
-    # What binds the folder goes last: the start after a kill in between removes the rest.
+    # The files that bind the folder to its run go last: after a kill in between, the next start removes the rest.
     binding = [workdir / name for name in (run_folder.VERSIONS, run_folder.CONFIG)]
     bound = {path: path.read_bytes() for path in binding if path.exists()}
     run_folder.prepare(workdir, config, identity, free=free)
@@ -184,10 +186,10 @@ def _remove(path: Path) -> None:
 
 
 def read_summary(workdir: Path) -> dict[str, Any]:
-    """What `RunFiles.write_summary` wrote.
+    """The content of summary.json.
 
     Raises:
-      UserError: it is not there, or damaged.
+      UserError: the file is missing or damaged.
     """
     found: dict[str, Any] = read_json(
         workdir / "summary.json", "give the command again", keys=("used_evaluation", "used")
@@ -201,14 +203,14 @@ def export(
     wanted: Mapping[str, Any],
     write: Callable[[dict[str, Any], dict[str, Any]], None],
 ) -> Path:
-    """Writes the folder of `description` from the evaluation that summary.json means, unless it is there; returns that folder.
+    """Writes the folder of `description` from the evaluation chosen in summary.json, unless it exists; returns that folder.
 
     All hosts of a run call it, and the first one writes.
 
     Args:
-      description: a JSON file which says, by itself or under `trained`, of which evaluation its folder is.
+      description: a JSON file that names the evaluation of its folder, at the top or under `trained`.
       wanted: shapes of the checkpoint's items.
-      write: of those items, and of what the description is to say.
+      write: (items, entries for the description) -> None.
 
     Raises:
       UserError: summary.json or the description is damaged.
@@ -232,10 +234,10 @@ def export(
 
 
 def refuse_other_data(workdir: Path, digests: Mapping[str, str], source: str) -> None:
-    """Refuses to continue the run in `workdir` on other data than it was trained on; a new folder is always fine.
+    """Refuses to resume the run in `workdir` on other data; a new folder is always accepted.
 
     Raises:
-      UserError: names what is not the same.
+      UserError: digests differ; the message names them.
     """
     there = [folder for name in (CHECKPOINTS, RESUME) if (folder := workdir / name).is_dir()]
     with contextlib.ExitStack() as stack:
@@ -262,10 +264,10 @@ def _refuse_other_data(workdir: Path, place: Mapping[str, Any], now: Mapping[str
 
 
 def _newest(workdir: Path, folders: Sequence[Checkpoints]) -> tuple[Checkpoints, int, dict[str, Any]] | None:
-    """The intact checkpoint with the most steps: where it lies, its number and its position.
+    """The intact checkpoint with the most steps: its folder, number and position; None without checkpoints.
 
     Raises:
-      UserError: there are checkpoints and all of them are damaged, or one is of another layout.
+      UserError: all checkpoints are damaged, or one has another layout.
     """
     found = []
     for checkpoints in folders:

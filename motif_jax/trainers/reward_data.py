@@ -19,28 +19,28 @@ from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 from motif_jax.trainers.task import epoch_order
 
-# Observations of a chunk, besides the messages, take no more than this.
+# Most bytes of a chunk's observations besides the messages.
 _CHUNK_BYTES = 1 << 27
 _ROW_ARRAYS = {"blstats": np.float32, "glyphs": np.int16}
 
 
 def annotators(config: ConfigDict) -> list[str]:
-    """Names in `config.annotator`, which are separated by commas."""
+    """The names in `config.annotator`, separated by commas."""
     return [name.strip() for name in (config.annotator or "").split(",") if name.strip()]
 
 
 @dataclasses.dataclass(frozen=True)
 class RewardData:
-    """Everything that a reward training reads of a dataset.
+    """The data of a reward training.
 
     Attributes:
-      messages: uint8 [M, 256], its distinct messages ([1, 256] of zeros where none are read).
-      ids: int32 [pairs, 2, L], which message each step shows.
-      max_length: bytes of all messages from here on are zero.
+      messages: uint8 [M, 256], the distinct messages; zeros [1, 256] for a model that reads none.
+      ids: int32 [pairs, 2, L], index of each step's message.
+      max_length: from this byte on all messages are zero.
       train, validation: indices int64 of the labelled pairs of each part.
       score: int8 [pairs], the pair's label by game score (0, 1, 2 equal), or None without info/score.
       fields: observation fields that the model reads besides the message.
-      digests: of everything read that decides the training's course, by what it is ('data/message', 'labels').
+      digests: of all arrays that decide the training, by name ('data/message', 'labels').
     """
 
     dataset: PairsDataset
@@ -56,11 +56,11 @@ class RewardData:
 
     @property
     def counts(self) -> np.ndarray:
-        """The number of times each distinct message occurs in the training part: int64 [M]."""
+        """Occurrences of each distinct message in the training part: int64 [M]."""
         return np.bincount(self.ids[self.train].reshape(-1), minlength=len(self.messages))
 
     def unseen(self) -> tuple[np.ndarray, np.ndarray]:
-        """Which validation pairs show only (first) or any (second) messages that training does not: bool [V]."""
+        """Which validation pairs have only (first), or any (second), messages absent from training: bool [V] each."""
         new = (self.counts == 0)[self.ids[self.validation].reshape(len(self.validation), -1)]
         return new.all(axis=1), new.any(axis=1)
 
@@ -73,7 +73,7 @@ def open_dataset(config: ConfigDict, architecture: RewardArchitecture) -> PairsD
     """Opens the dataset with all arrays that the model reads.
 
     Raises:
-      UserError: it is not a dataset, lacks an array that the model reads, or an annotation is not there.
+      UserError: it is no dataset, or lacks an array or an annotation.
     """
     dataset = PairsDataset.open(config.dataset_dir, need=architecture.fields)
     names = annotators(config)
@@ -89,8 +89,8 @@ def load(config: ConfigDict, architecture: RewardArchitecture) -> RewardData:
     """Reads the dataset and labels that `config` names.
 
     Raises:
-      UserError: as `open_dataset`; no pair is labelled or too few are for a split; or an array differs from the
-        digest in dataset.json.
+      UserError: see `open_dataset`; no pair is labelled, or too few for a split; or an array differs from its digest in
+        dataset.json.
     """
     dataset = open_dataset(config, architecture)
     labels = config.labels
@@ -146,10 +146,10 @@ def _score_labels(dataset: PairsDataset) -> np.ndarray | None:
 
 
 class BatchPlan:
-    """The order of the training pairs in every epoch, and the arrays that a training step gets.
+    """The order of the training pairs in every epoch, and the batches.
 
     The order of an epoch depends on the seed and its number alone. All batches of a run have the same shapes:
-    the list of distinct messages is as long as the longest of any batch.
+    the list of distinct messages is padded to the longest of any batch.
     """
 
     def __init__(self, data: RewardData, config: ConfigDict, devices: int) -> None:
@@ -162,7 +162,7 @@ class BatchPlan:
         self.chunk_steps = min(config.chunk_steps, self.steps_per_epoch, fit)
         self.bucket = self._bucket()
         self._order = -1, np.empty((0, 0), np.int64)
-        # The sample of an ensemble's member belongs to the member and the pair, not to the epoch.
+        # A member's sample depends on the member and the pair, not on the epoch.
         self._draws = [
             seeds.rng(config.seed, "bootstrap", member).poisson(1.0, data.dataset.num_pairs)
             for member in range(config.ensemble.members if config.ensemble.bootstrap else 0)
@@ -202,8 +202,7 @@ class BatchPlan:
         """The batches of `pairs` int64 [steps, B] (-1 for none), with the parts of the devices side by side.
 
         Returns:
-          Leaves [steps, devices * bucket] (unique), [steps, members, B] (weights), [steps, B, ...] (others);
-          `AXES` says where to split them.
+          Leaves [steps, devices * bucket] (unique), [steps, members, B] (weights), [steps, B, ...] (others); see `axes`.
         """
         data, bucket = self._data, bucket or self.bucket
         steps, size = pairs.shape

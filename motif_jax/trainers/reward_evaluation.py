@@ -24,14 +24,14 @@ def cross_entropy(rewards: np.ndarray, targets: np.ndarray) -> np.ndarray:
 
 
 def accuracy(rewards: np.ndarray, labels: np.ndarray) -> tuple[float, int]:
-    """Share of the pairs without ties that `rewards` [N, 2] order as `labels` [N] do, and their number."""
+    """Share of the pairs without ties whose order by `rewards` [N, 2] is that of `labels` [N], and their number."""
     counted = labels < TIE
     right = rewards.argmax(axis=1)[counted] == labels[counted]
     return (float(right.mean()) if right.size else float("nan")), int(right.size)
 
 
 def mean_over_batches(values: np.ndarray, counted: np.ndarray, size: int) -> float:
-    """The published mean: of the means over batches of `size`, each over its counted entries."""
+    """The published mean: the mean over batches of `size` of the mean over their counted entries."""
     means = []
     for start in range(0, len(values), size):
         chosen = values[start : start + size][counted[start : start + size]]
@@ -44,13 +44,13 @@ def calibration(rewards: np.ndarray, labels: np.ndarray, bins: int = CALIBRATION
     """Expected calibration error: confidence against accuracy (Guo et al. 2017).
 
     Args:
-      rewards: numbers [N, 2].
+      rewards: [N, 2].
       labels: int [N]; ties are left out.
-      bins: equal parts of the confidence, which lies in [1/2, 1].
+      bins: equal parts of the confidence, which is in [1/2, 1].
 
     Returns:
-      `error`, the mean of |accuracy - confidence| over pairs by bins, and `bins`: rows of mean confidence,
-      accuracy and number of pairs, for those that have any.
+      `error`, the mean of |accuracy - confidence| of the bins, weighted by pairs; and `bins`: rows of mean confidence,
+      accuracy and number of pairs, without empty bins.
     """
     counted = labels < TIE
     difference = (rewards[counted, 0] - rewards[counted, 1]).astype(np.float64)
@@ -75,16 +75,15 @@ def reward_statistics(
     Args:
       member_rewards: raw rewards of each member: float32 [members, M] of the distinct messages if
         `message_only`, else [members, pairs, 2, L].
-      message_only: which of the two it is.
-      running: compat.running_statistics, mean and variance merged batch by batch.
+      running: compat.running_statistics: merge mean and variance batch by batch.
       batch_size: pairs of such a batch.
 
     Returns:
       JSON-able: mean, variance, quantile_levels, quantiles (of the normalised rewards of the distinct training
-      messages; of all training steps where the model reads more), num_distinct (values behind the quantiles
-      and the disagreement), num_steps (behind mean and variance), num_pairs (that these steps belong to),
-      member_mean, member_variance, disagreement (mean standard deviation over the members' normalised rewards), advice
-      (of `threshold.advise`; None where the model reads more than the message).
+      messages; of all training steps where the model reads more), num_distinct (number of these values), num_steps
+      (number of steps in mean and variance), num_pairs (of these steps), member_mean, member_variance, disagreement (mean
+      standard deviation over the members' normalised rewards), advice (of `threshold.advise`; None where the model reads
+      more than the message).
     """
     counts = data.counts
     if message_only:
@@ -132,13 +131,13 @@ def evaluate_pairs(rewards: np.ndarray, data: RewardData, batch_size: int) -> di
     """Losses and accuracies of pairs.
 
     Args:
-      rewards: float32 [pairs, 2], rewards of all sub-sequences of the data set.
+      rewards: float32 [pairs, 2], of all sub-sequences of the dataset.
       batch_size: of the published means over batches.
 
     Returns:
-      Numbers by name. `NAME_pairs` is the number of pairs behind NAME (for accuracies and the calibration:
-      without ties); what no pair stands behind is NaN. Losses are measured by the targets without label
-      smoothing, so that runs of different smoothing compare. `csv_*` are the published means over batches.
+      Numbers by name. `NAME_pairs` is the number of pairs that NAME is a mean of (accuracies and calibration: without
+      ties); a mean of no pairs is NaN. Losses are of targets without label smoothing, so that runs with different
+      smoothing can be compared. `csv_*` are the published means over batches.
     """
     labels, weights, wanted = data.targets.labels, data.targets.weights, data.targets.unsmoothed
     found: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Values of trained rewards on the messages of a dataset, now and over their training."""
+"""Rates the messages of a dataset by trained rewards, now and over their training."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class DatasetMessages:
     """The distinct messages of a dataset, or of a run.
 
     Attributes:
-      dataset: the dataset; None for the messages of a run, which only rewards of the message can rate.
+      dataset: None for the messages of a run, which only rewards of the message can rate.
       messages: uint8 [M, 256].
       ids: int32 [pairs, 2, L].
-      counts: int64 [M], how often each occurs.
+      counts: int64 [M], occurrences of each.
     """
 
     dataset: PairsDataset | None
@@ -37,7 +37,7 @@ class DatasetMessages:
 
 
 def read_messages(folder: str | Path) -> DatasetMessages:
-    """Reads the distinct messages of the dataset in `folder`; UserError if it is none."""
+    """Reads the distinct messages of the dataset in `folder`; UserError if it is no dataset."""
     dataset = PairsDataset.open(folder)
     messages, ids = distinct_rows(dataset.data["message"].reshape(-1, 256))
     ids = ids.reshape(dataset.num_pairs, 2, dataset.length)
@@ -45,7 +45,7 @@ def read_messages(folder: str | Path) -> DatasetMessages:
 
 
 def messages_met(met: Mapping[str, int]) -> DatasetMessages:
-    """The messages of a run, each with the number of its steps."""
+    """The messages of a run, from the number of steps that showed each."""
     rows, _ = as_rows(list(met))
     return DatasetMessages(None, rows, np.zeros((0, 2, 0), np.int32), np.array(list(met.values()), np.int64))
 
@@ -55,7 +55,7 @@ class Rating:
     """Rewards of N messages under one evaluation of a model.
 
     Attributes:
-      raw: float32 [N], of the members together.
+      raw: float32 [N], of the whole ensemble.
       normalised: float32 [N].
       disagreement: float32 [N], standard deviation of the members' normalised rewards; None for one member.
     """
@@ -75,8 +75,8 @@ def rate(reward: TrainedReward, members: np.ndarray) -> Rating:
 def rate_dataset(reward: TrainedReward, data: DatasetMessages, max_steps: int) -> Rating:
     """Rates the distinct messages of a dataset.
 
-    A model that reads more than the message is averaged over the steps that show it, over `max_steps` steps of
-    the dataset at most; messages that are on none of those get NaN.
+    For a model that reads more, a message's rating is the mean over its steps, among at most `max_steps` steps of the
+    dataset; it is NaN for messages outside these.
     """
     if reward.network.architecture.message_only:
         return rate(reward, reward.members_of_messages(reward.params, data.messages))
@@ -109,7 +109,7 @@ def history(
 ) -> tuple[np.ndarray, list[int]]:
     """Normalised rewards [E, M] at evaluations spread evenly over the training, and their numbers [E].
 
-    A model from a file has no others than itself.
+    A model from a file has one evaluation.
     """
     if reward.folder.suffix == ".safetensors":
         return rate_dataset(reward, data, max_steps).normalised[None], [reward.step]
@@ -121,7 +121,7 @@ def history(
 
 
 def facts(reward: TrainedReward) -> Sequence[tuple[str, str, str]]:
-    """(label, value, note) of a model for people."""
+    """Rows (label, value, note) about a model, for reports."""
     last: dict[str, Any] = reward.curve[-1] if reward.curve else {}
     found = [("evaluation", str(reward.step), f"{reward.members} network(s)")]
     for label, key in (

@@ -1,4 +1,4 @@
-"""The reward model as a task of the offline trainer: preferences of pairs, the model's statistics, the published files."""
+"""Training of the reward model, as a task of the offline trainer: preferences, statistics, and files in the published format."""
 
 from __future__ import annotations
 
@@ -31,10 +31,7 @@ _MESSAGE_BLOCK = 512
 
 
 class RewardTask(Task):
-    """One reward training.
-
-    A step names its pairs by index; the distinct messages lie on every device.
-    """
+    """A reward training. Batches hold indices of messages; every device holds the distinct messages."""
 
     title, unit, criterion = "train reward", "pairs", "validation/loss"
 
@@ -118,7 +115,7 @@ class RewardTask(Task):
         return {"loss": _mean(sums, "loss"), "accuracy": _mean(sums, "accuracy", "accuracy_batches")}
 
     def member_rewards(self, state: EnsembleState, messages: jax.Array) -> np.ndarray:
-        """Raw rewards of the data set.
+        """Raw rewards of the dataset.
 
         Returns:
           float32 [members, M] of the distinct messages if the model reads nothing else, else
@@ -177,7 +174,7 @@ class RewardTask(Task):
     def measure(
         self, state: EnsembleState, messages: jax.Array, step: int = 0
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Statistics of the rewards; losses and accuracies of the pairs. UserError: a reward is not finite."""
+        """Statistics of the rewards, and losses and accuracies of the pairs. UserError: a reward is not finite."""
         config, data = self.config, self.data
         rewards = self.member_rewards(state, messages)
         message_only = self.network.architecture.message_only

@@ -1,4 +1,4 @@
-"""Trainings by the gradient of a loss, and those whose loss is a sum over a batch divided by a count."""
+"""Base classes of tasks that train by gradients, and of those whose loss is a sum over a batch divided by a count."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from motif_jax.trainers.task import (
 
 
 class TrainingData(NamedTuple):
-    """What a training reads.
+    """The data of a training.
 
     Attributes:
-      train, held_out: batches to learn from and to measure with, such as `BucketBatches`; None where a task plays its own episodes.
-      digests: of everything read.
-      source: where it was read, for people.
+      train, held_out: batches of each part, such as `BucketBatches`; None where a task plays its own episodes.
+      digests: of all data.
+      source: their place, for messages.
     """
 
     train: Any
@@ -46,9 +46,9 @@ class GradientTask(Task):
     """A task with an optimiser, frozen parameters, and batches that are split into micro-batches.
 
     Args:
-      parameters: those that are learned and those that are frozen, numpy arrays.
-      drawn: whether devices draw numbers of their own.
-      optimizer: its config and the number of its steps; None: `config.optimizer`, a step each.
+      parameters: trained and frozen ones, numpy arrays.
+      drawn: whether devices draw random numbers of their own.
+      optimizer: its config and the number of its steps; None: `config.optimizer`, with one step for each step of the task.
     """
 
     criterion = "validation/loss"
@@ -70,14 +70,14 @@ class GradientTask(Task):
         self.remedy = smaller_steps(config)
         settings, updates = optimizer or (config.optimizer, config.get("max_steps") or config.steps)
         self.steps = updates
-        # Matrices decay, norms and biases do not; of additions both matrices do.
+        # Matrices decay, norms and biases do not; low-rank additions are matrices.
         decays = schedules.matrices if "weight_decay" in settings else None
         self.optimizer = schedules.make_optimizer(settings, updates, decays)
         self.schedule = schedules.make_schedule(settings, updates)
         self._key = dropout.key(seeds.derive(config.seed, "dropout") % 2**32)
 
     def start(self) -> tuple[Any, Any, Any]:
-        """The learned parameters, which are let go of here, the optimiser's state, and the number of steps, 0."""
+        """Trained parameters, the optimiser's state, and step 0; releases the parameters, so call it once."""
         learned, self._start = self._start, None
         return learned, jax.device_get(jax.jit(self.optimizer.init)(learned)), np.int32(0)
 
@@ -98,7 +98,7 @@ class GradientTask(Task):
         return step * self.config.batch_size
 
     def evaluation(self, row: dict[str, Any], text: str, position: TrainingPosition) -> Evaluation:
-        """An evaluation with what all trainings measure, and the config."""
+        """Adds the config and the numbers that all trainings measure."""
         row = {
             **row,
             "train/gradient_norm": position.mean("gradient_norm"),
@@ -108,7 +108,7 @@ class GradientTask(Task):
 
 
 class HeldOutMeans(NamedTuple):
-    """Mean loss in nats and accuracy of the held-out part, and how many the accuracy is a mean of."""
+    """Mean loss in nats and accuracy of the held-out part, and the number of items behind the accuracy."""
 
     loss: float
     accuracy: float
@@ -116,7 +116,7 @@ class HeldOutMeans(NamedTuple):
 
 
 class SumsTask(GradientTask):
-    """One training; inherit from it for what is evaluated.
+    """A training by a sum; subclasses define the evaluation.
 
     Args:
       sums: the loss, see `training.SumsOf`.

@@ -1,4 +1,4 @@
-"""The interface of a training for the offline trainer: a `Task`."""
+"""The interface of a training to the offline trainer: `Task`."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from motif_jax.devices.parallel import DataParallel
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 
-# A digest beside those of files: each device draws its own dropout.
+# Stands among the digests of files, since each device draws its own dropout.
 DEVICES = "number of devices"
 
 
 def drawn_by(devices: int, dropout: bool) -> dict[str, str]:
-    """The digest of the number of devices, where `dropout` makes the run depend on it; else none."""
+    """The digest of the number of devices where `dropout` makes the run depend on it; else {}."""
     return {DEVICES: str(devices)} if dropout else {}
 
 
 @dataclasses.dataclass
 class TrainingPosition:
-    """How far a training is; everything in it is JSON.
+    """The progress of a training, as JSON.
 
     Attributes:
-      step: steps taken, those included that were left out because they were not finite.
-      rows: one for each evaluation, the one before the first step included: what it found, by name.
-      sums: since the last evaluation, of `Task.tally`.
-      skipped: steps that were left out.
+      step: steps taken, skipped ones included.
+      rows: results by name of each evaluation, the one before the first step included.
+      sums: of `Task.tally`, since the last evaluation.
+      skipped: steps that were not applied because they were not finite.
     """
 
     step: int = 0
@@ -44,7 +44,7 @@ class TrainingPosition:
 
     @property
     def epoch(self) -> int:
-        """Epochs that are finished and evaluated."""
+        """Number of finished and evaluated epochs."""
         return max(0, len(self.rows) - 1)
 
     def mean(self, name: str, over: str = "steps") -> float:
@@ -53,7 +53,7 @@ class TrainingPosition:
         return self.sums[name] / count if count else math.nan
 
     def learning_rate(self, schedule: Callable[[int], Any]) -> float:
-        """That of the last step; NaN before the first."""
+        """The learning rate of the last step; NaN before the first."""
         return float(schedule(self.step - 1)) if self.step else math.nan
 
     def add(self, parts: Mapping[str, Any]) -> None:
@@ -66,9 +66,9 @@ class Evaluation:
     """The result of an evaluation.
 
     Attributes:
-      row: of the curve: numbers by name (those with a slash go to the metrics), and other JSON.
-      items: of its checkpoint besides the state: by name a tree of arrays, or JSON.
-      text: the line that is logged.
+      row: of the curve: numbers by name (names with a slash are logged as metrics), and other JSON.
+      items: of the checkpoint besides the state: by name a tree of arrays, or JSON.
+      text: the line to log.
     """
 
     row: dict[str, Any]
@@ -77,21 +77,21 @@ class Evaluation:
 
 
 class Task(Protocol):
-    """A dataset, a loss and an evaluation, as `OfflineTrainer` takes them; inherit from it for what has a default.
+    """A dataset, a loss and an evaluation, for `OfflineTrainer`; inherit from it for the defaults.
 
-    An epoch is what lies between two evaluations: a pass over the data, or any fixed number of steps. Nothing may depend
-    on anything but the seed, the data and the number of the step: a run that is killed then ends as one that is not.
+    An epoch is the part between two evaluations: a pass over the data, or a fixed number of steps. Results must depend on the
+    seed, the data and the step's number alone, so that a resumed run ends with the same bits.
 
     Attributes:
       title: of the progress line, such as 'train reward'.
-      unit: what progress counts, in the plural: 'pairs'.
+      unit: of progress, in the plural, such as 'pairs'.
       steps: of the whole run.
       steps_per_epoch: from one evaluation to the next; the last epoch may be shorter.
-      chunk_steps: steps of one program; their batches are made at once, while the chunk before is computed.
-      criterion: the number of an evaluation's row that says which is best: the smallest.
-      digests: of everything read that decides the course, by what it is; a run resumes with the same alone.
-      source: where that was read, for people.
-      remedy: what to do about a training that diverged, behind 'start it in another --workdir with'.
+      chunk_steps: steps of one program; their batches are made at once, while the previous chunk runs.
+      criterion: name in an evaluation's row; the smallest value is the best.
+      digests: of all data that decide the results, by name; a run resumes only with equal ones.
+      source: place of the data, for messages.
+      remedy: advice after divergence; follows 'start it in another --workdir with'.
     """
 
     parallel: DataParallel
@@ -106,18 +106,18 @@ class Task(Protocol):
     remedy: str
 
     def init_state(self) -> Any:
-        """The state before the first step, on the host: a NamedTuple of trees, a function of the seed. Asked for once."""
+        """The state before the first step, on the host: a NamedTuple of trees, a function of the seed. Called once."""
         ...
 
     def shared(self) -> Any:
-        """What lies on every device and is not learned (tables, frozen parameters), or None."""
+        """Arrays for every device that do not change (tables, frozen parameters), or None."""
         return None
 
     def step(self, state: Any, shared: Any, batch: Any) -> tuple[Any, dict[str, Any]]:
         """One step of one device with its part of a batch: (new state, metrics). Pure; traced once.
 
-        Both have to be equal on all devices: reduce over `devices.parallel.AXIS`. The metrics are scalars: the loss, the
-        gradient's norm, what else. A step whose metrics are not finite is never applied.
+        Both must be equal on all devices: reduce over `devices.parallel.AXIS`. Metrics are scalars, such as the loss and the
+        gradient's norm. A step whose metrics are not finite is not applied.
         """
         ...
 
@@ -126,19 +126,19 @@ class Task(Protocol):
     ) -> tuple[Any, dict[str, Any], jax.Array]:
         """`step` applied only if `goes_on` (bool scalar) and its metrics are finite: (state, metrics, whether they are)."""
         new, metrics = self.step(state, shared, batch)
-        # Not of the new state, which takes the old one's place: a gradient's norm is not finite where one number is not.
+        # Metrics, not the new state, which overwrites the old one: the gradient's norm is not finite if one of its numbers is not.
         finite = all_finite(metrics)
         return keep_if(finite & goes_on, new, state), metrics, finite
 
     def batches(self, first: int, count: int) -> Any:
-        """Batches of steps `first` to `first + count`, which lie in one epoch: numpy leaves [count, ...], of equal shapes.
+        """Batches of steps `first` to `first + count` of one epoch: numpy leaves [count, ...], of equal shapes.
 
-        Always those of a whole chunk, also where a run resumes in the middle of one: shapes may be the chunk's.
+        It is called for whole chunks, also when a run resumes within one, so shapes may depend on the chunk.
         """
         ...
 
     def batches_for(self, state: Any, shared: Any, first: int, count: int) -> Any:
-        """The same of a task whose data follow from the state on the devices, as those of an agent that plays; its `chunk_steps` is 1."""
+        """As `batches`, for tasks whose data depend on the state, such as an agent's own episodes; `chunk_steps` must be 1."""
         del state, shared
         return self.batches(first, count)
 
@@ -147,19 +147,19 @@ class Task(Protocol):
         return 1
 
     def evaluate(self, state: Any, shared: Any, position: TrainingPosition) -> Evaluation:
-        """Measures the state on the devices. UserError (`diverged`) if what it finds is not finite."""
+        """Evaluates the state on the devices. UserError (`diverged`) if a result is not finite."""
         ...
 
     def units(self, step: int) -> int:
-        """How many `unit`s `step` steps have gone through."""
+        """Number of `unit`s in `step` steps."""
         return step
 
     def tally(self, metrics: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """What is summed from one evaluation to the next, of the metrics [n] of n steps."""
+        """Sums over the metrics [n] of n steps, which are added up until the next evaluation."""
         return {"steps": metrics["loss"].size, **{n: np.sum(v, dtype=np.float64) for n, v in metrics.items()}}
 
     def logged(self, metrics: Mapping[str, np.ndarray], seconds: float) -> dict[str, float]:
-        """A row of metrics between evaluations, of the `metrics` [n] of the n steps since the last one; by default there is none."""
+        """A row to log between evaluations, from the `metrics` [n] of the n steps since the last row; by default empty."""
         del metrics, seconds
         return {}
 
@@ -168,43 +168,43 @@ class Task(Protocol):
         return {"loss": sums["loss"] / sums["steps"]} if sums.get("steps") else {}
 
     def items(self, state: Any) -> dict[str, Any]:
-        """The state as the items of a checkpoint, by name; of a state of `jax.ShapeDtypeStruct` too."""
+        """The state as items of a checkpoint, by name; also for a state of `jax.ShapeDtypeStruct`."""
         return state._asdict()
 
     def from_items(self, state: Any, items: Mapping[str, Any]) -> Any:
-        """`state` with what a checkpoint holds in place of its own."""
+        """Replaces parts of `state` by a checkpoint's items."""
         return state._replace(**items)
 
     def write(self, workdir: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Writes files of the task's own after every evaluation; by default there are none."""
+        """Writes the task's own files after every evaluation; by default none."""
         del workdir, rows
 
     def inspected(self, batch: Any) -> dict[str, Any]:
-        """A batch as arrays by name, for a person who looks for what was wrong in it."""
+        """A batch as arrays by name, to save for inspection."""
         return named_leaves(batch)
 
 
 def shapes_of(tree: Any) -> Any:
-    """Shapes and dtypes in place of arrays."""
+    """Shapes and dtypes of a tree's arrays."""
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree)
 
 
 def diverged(what: str, remedy: str) -> UserError:
-    """The error that ends a training: `what` is 'loss of step 3 not finite', say."""
+    """The error that ends a training; `what` is a phrase such as 'loss of step 3 not finite'."""
     return UserError(
         f"the training diverged: {what}; what was saved before stays; start it in another --workdir with {remedy}"
     )
 
 
 def smaller_steps(config: ConfigDict) -> str:
-    """The remedy for a training that diverged: what of `config.optimizer` makes its steps smaller."""
+    """The remedy after divergence: settings of `config.optimizer` that make steps smaller."""
     rate, clip = config.optimizer.learning_rate, config.optimizer.max_gradient_norm
     more = "" if clip else " or with --config.optimizer.max_gradient_norm=1"
     return f"a smaller --config.optimizer.learning_rate (it is {rate:g}){more}"
 
 
 def epoch_order(seed: int, epoch: int, rows: np.ndarray, batch_size: int) -> np.ndarray:
-    """`rows` [N] in an order of this seed and epoch alone: int64 [steps, batch_size], -1 where the last is not full."""
+    """Shuffles `rows` [N] by seed and epoch: int64 [steps, batch_size], -1 fills the last batch."""
     order = np.full(-(-rows.size // batch_size) * batch_size, -1, np.int64)
     order[: rows.size] = rows[seeds.rng(seed, "epoch", epoch).permutation(rows.size)]
     return order.reshape(-1, batch_size)

@@ -1,4 +1,4 @@
-"""Batches of tokens by the number of a step: windows or items, made into what is predicted."""
+"""Batches of a language model's training for each step, from windows or items of tokens."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from motif_jax.trainers.bucket_batches import BucketBatches, stacked
 
 
 def refuse_prompts(packing: str, where: str | Path) -> None:
-    """Refuses texts with prompts that are to be laid end to end: a window says nothing of where one begins and ends, and all of it is learned.
+    """Refuses texts with prompts for windows, which predict all tokens and do not know where a prompt ends.
 
     Raises:
-      UserError: `packing` is 'windows'; names what has the prompts.
+      UserError: `packing` is 'windows'; the message names `where`.
     """
     if packing == "windows":
         raise UserError(
@@ -33,19 +33,19 @@ def refuse_prompts(packing: str, where: str | Path) -> None:
 
 
 def check_prompts(packing: str, dataset: TokensDataset) -> None:
-    """Raises UserError where items of tokens have prompts for which `packing` has no place."""
+    """Raises UserError where items have prompts, which `packing` does not allow."""
     if np.any(dataset.item_columns.get("prompt", 0)):
         refuse_prompts(packing, dataset.folder)
 
 
 class TextRows(NamedTuple):
-    """What a row is.
+    """How rows are made.
 
     Attributes:
-      objective: what is predicted, see `objectives`.
-      packing: 'windows' of `length` tokens out of items laid end to end, or 'items', each a row of its own.
-      length: tokens that a row has at most.
-      tokens: special ones.
+      objective: see `objectives`.
+      packing: 'windows' of `length` tokens over items end to end, or 'items', each in a row of its own.
+      length: most tokens of a row.
+      tokens: special tokens.
     """
 
     objective: str
@@ -56,7 +56,7 @@ class TextRows(NamedTuple):
     def batch(
         self, rows: objectives.ObjectiveRows, widths: tuple[int, int], rng: np.random.Generator
     ) -> TokenBatch:
-        """What is to be predicted of rows; `widths` are those of prompts and rests where an encoder reads the prompt."""
+        """Makes inputs and targets; `widths` are the padded lengths of prompts and targets for objective 'prefix'."""
         if self.objective == "causal":
             return objectives.causal(rows)
         if self.objective == "masked":
@@ -67,13 +67,13 @@ class TextRows(NamedTuple):
 
 
 class WindowBatches:
-    """Windows of a dataset whose items are laid end to end.
+    """Windows over a dataset's items end to end.
 
     Args:
-      seed: of the order and of whatever is random.
+      seed: of the order and of the objective's draws.
 
     Raises:
-      UserError: a text shorter than a window, or prompts.
+      UserError: the dataset is shorter than a window, or has prompts.
     """
 
     def __init__(self, dataset: TokensDataset, rows: TextRows, batch_size: int, seed: int) -> None:
@@ -99,7 +99,7 @@ class WindowBatches:
         return self._rows.batch(rows, objectives.prefix_widths(self.width), _noise(self._seed, step))
 
     def whole(self, most: int) -> list[TokenBatch]:
-        """All of the dataset, in at most `most` batches [batch_size, ...], the last filled up with rows that count nothing."""
+        """The dataset in at most `most` batches [batch_size, ...]; rows of weight 0 fill the last one."""
         size, found, rows = self._batch_size, [], self._order.per_pass
         for number in range(min(most, -(-rows // size))):
             places = np.arange(number * size, (number + 1) * size)
@@ -112,7 +112,7 @@ class WindowBatches:
 
 
 class ItemBatches(BucketBatches):
-    """Items of a dataset, each a row of its own with its prompt; arguments as `WindowBatches`, and `group` of `BucketBatches`."""
+    """Items of a dataset, each with its prompt in a row of its own; for arguments see `WindowBatches` and `BucketBatches`."""
 
     def __init__(
         self, dataset: TokensDataset, rows: TextRows, batch_size: int, seed: int, group: int
@@ -139,7 +139,7 @@ def _noise(seed: int, step: int) -> np.random.Generator:
 
 
 def _prompt_widths(rows: list[objectives.ObjectiveRows]) -> tuple[int, int]:
-    """Of prompts and rests before and behind an encoder: of few sizes, so that few programs are compiled."""
+    """Padded lengths of prompts and targets for objective 'prefix': few values, so that few programs are compiled."""
     width = rows[0].tokens.shape[1]
     prompts = np.concatenate([row.prompt for row in rows])
     rests = np.concatenate([row.valid.sum(axis=1) for row in rows]) - prompts

@@ -20,7 +20,7 @@ from motif_jax.trainers import text_batches
 from motif_jax.trainers.held_out import HeldOut
 from motif_jax.trainers.tokenised import HELD_OUT, TOKENS, TRAIN, Tokenisation
 
-# Texts of a file that are looked at before any is tokenised.
+# Texts of a file that are checked before it is tokenised.
 _LOOKED_AT = 64
 
 
@@ -28,8 +28,7 @@ class TextData(NamedTuple):
     """Training data of texts.
 
     Attributes:
-      folder: where it lies.
-      train, held_out: tokens; every item ends with the end token, and the column `prompt` says how many of it are its prompt.
+      train, held_out: tokens; every item ends with the end token, and the column `prompt` is the number of its prompt's tokens.
     """
 
     tokenizer: Tokenizer
@@ -39,7 +38,7 @@ class TextData(NamedTuple):
 
 
 def look(config: ConfigDict) -> None:
-    """Looks at the first texts of each file of objects; UserError where one is none, or `config.packing` has no place for its prompt."""
+    """Checks the first texts of each file; UserError for an invalid one, or for a prompt that `config.packing` does not allow."""
     for names, key in ((config.texts, "texts"), (config.held_out.texts, "held_out.texts")):
         if names:
             paths = [path for path in corpus.find(names, key) if path.suffix in corpus.WITH_PROMPTS]
@@ -57,7 +56,7 @@ def _items(config: ConfigDict, paths: list[Path]) -> Iterator[Item]:
 
 
 def make_tokenizer(config: ConfigDict, architecture: str, folder: Path) -> Path:
-    """Makes the tokenizer of a run's texts, unless a start before has; returns its folder."""
+    """Makes the tokenizer of a run's texts, unless it exists; returns its folder."""
     if not (folder / FILE).is_file():
         paths, settings = corpus.find(config.texts), config.tokenizer
         items = _items(config, paths)
@@ -75,7 +74,7 @@ def open_tokens(folder: str | Path, tokenizer: Path, key: str) -> tuple[TokensDa
     """The two datasets below a folder, made by the tokenizer in the folder `tokenizer`.
 
     Raises:
-      UserError: one is missing, or made by another tokenizer; `key` is that of the config.
+      UserError: one is missing, or was made by another tokenizer; the message names the config's `key`.
     """
     found = TokensDataset(Path(folder) / TRAIN), TokensDataset(Path(folder) / HELD_OUT)
     for dataset in found:
@@ -95,19 +94,18 @@ def prepare(
     stopped: Callable[[], bool],
     whole_prompts: bool = False,
 ) -> TextData | None:
-    """Tokenises the texts into `workdir`/tokens, or continues where a start before has come to.
+    """Tokenises the texts into `workdir`/tokens, or resumes.
 
     Args:
-      tokenizer_folder: with tokenizer.json.
       end: the token behind every item.
-      longest: tokens of an item, its end included; longer ones are cut. None: any.
-      whole_prompts: a prompt is a text of its own, which an encoder reads: with what the tokenizer puts round a text.
+      longest: most tokens of an item, its end included; longer ones are cut. None: no limit.
+      whole_prompts: prompts get the tokenizer's special tokens, for an encoder.
 
     Returns:
-      The tokens; None where it was asked to stop.
+      The tokens; None after a request to stop.
 
     Raises:
-      UserError: a text cannot be read or has a prompt for which `config.packing` has no place, or there are too few.
+      UserError: a text cannot be read, has a prompt that `config.packing` does not allow, or there are too few.
     """
     tokenizer = Tokenizer.read(tokenizer_folder)
     if config.tokens:
@@ -155,7 +153,7 @@ def _add(
     whole_prompts: bool,
 ) -> None:
     encoded = tokenizer.encode([item.prompt for item in items], special=whole_prompts)
-    # What has no prompt has no tokens of one.
+    # An empty prompt has no tokens, not even special ones.
     prompts = [tokens if item.prompt else [] for item, tokens in zip(items, encoded, strict=True)]
     parts = [item.parts or (item.text,) for item in items]
     pieces = iter(tokenizer.encode([piece for of in parts for piece in of], special=False))

@@ -1,4 +1,4 @@
-"""The methods by which agents learn from dialogues, and how they differ."""
+"""The methods that train agents on dialogues."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from motif_jax.algorithms.implicit_q import Estimates, ImplicitQSettings, LossSu
 from motif_jax.support import config as checks
 from motif_jax.support import entry_points
 
-# What a Q bootstraps from: V of the next state; of the target Qs there the greatest, the log of the sum of their exponentials, or that
+# A Q bootstraps from V of the next state, or from its target Qs: their maximum, the log of the sum of their exponentials, or that sum
 # weighted by the policy.
 BOOTSTRAPS = ("value", "best", "soft", "prior")
 
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """How a method differs from the others; a method of your own is a subclass, made without arguments (docs/ilql.md).
+    """The choices of a method; a user's own method is a subclass, made without arguments (docs/ilql.md).
 
     Attributes:
       q: see `language.text_agent.Design.q`.
-      huber: Q's errors are Huber's.
-      prior_reward: log pi of the action is added to its reward.
+      bootstrap: one of `BOOTSTRAPS`.
+      huber: Q has Huber's loss.
+      prior_reward: add log pi of the action to its reward.
       prefix: the policy is conditioned on the return (decision transformer).
-      proposes: the policy stays as it is, and what it would say in each state is what Q is compared with.
-      online: the agent plays, and learns from its own episodes.
+      proposes: the policy is frozen, and Q is compared with Q of actions that it proposes in each state.
+      online: the agent plays, and is trained on its own episodes.
     """
 
     q: str = "token"
@@ -37,7 +38,7 @@ class Rule:
     online: bool = False
 
     def losses(self, batch: TextBatch, estimates: Estimates, settings: ImplicitQSettings) -> LossSums:
-        """The sums of the terms of the loss over a batch, which the caller divides and weighs; see `implicit_q.losses`."""
+        """Sums of the loss terms over a batch; the caller divides and weights them. See `implicit_q.losses`."""
         return implicit_q.losses(batch, estimates, settings, self.huber)
 
 
@@ -64,7 +65,7 @@ def rule_of(name: str) -> Rule:
     """The rule of a method: one of `RULES`, or an instance of 'module:Class'.
 
     Raises:
-      UserError: there is none of that name, the class is not trusted, or no `Rule`.
+      UserError: the name is unknown, or the class is not trusted or no `Rule`.
     """
     if not entry_points.is_entry_point(name):
         checks.require(name in RULES, "method.name", name, f"one of {', '.join(RULES)}, or module:Class")

@@ -1,7 +1,7 @@
-"""What a method minimises: an agent's networks run over a batch of dialogues, and their estimates put into the losses.
+"""The loss of a method: runs an agent's networks over a batch of dialogues and passes their estimates to `Rule.losses`.
 
-Heads are as wide as the vocabulary and weigh more than the trunk: they are computed at the positions of actions alone, a target Q of the
-token that was said alone, and what needs all tokens a chunk of positions at a time.
+Heads are as wide as the vocabulary and cost more than the trunk. So they are computed at the positions of actions alone, target Qs of the
+action's token alone, and outputs for all tokens in chunks of positions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from motif_jax.trainers.text_methods import Rule
 
 @dataclasses.dataclass(frozen=True)
 class Weights:
-    """Of the terms of the loss."""
+    """Weights of the loss terms."""
 
     q: float = 1.0
     v: float = 1.0
@@ -37,12 +37,12 @@ class Weights:
 
     @property
     def of_values(self) -> bool:
-        """Whether anything but the policy is learned."""
+        """Whether a term other than the policy's is trained."""
         return any((self.q, self.v, self.conservative, self.margin))
 
 
 class Part(NamedTuple):
-    """A micro-batch, and what each of its sums is divided by: that of the whole batch.
+    """A micro-batch, and the denominators of its sums, which are those of the whole batch.
 
     Attributes:
       counts: float32 scalars.
@@ -52,12 +52,12 @@ class Part(NamedTuple):
     counts: Counts
 
 
-# Names of the keys of dropout in heads, beside those of trunks.
+# Names of the heads' dropout keys, beside those of trunks.
 _HEADS, _TARGET_HEADS = "heads", "target_heads"
 
 
 class LossTerms(NamedTuple):
-    """The loss of a micro-batch and its terms, each divided already and without its weight; float32 scalars."""
+    """The loss of a micro-batch and its terms, divided but not weighted; float32 scalars."""
 
     loss: jax.Array
     q: jax.Array
@@ -68,7 +68,7 @@ class LossTerms(NamedTuple):
 
 
 class MeasuredLoss(NamedTuple):
-    """The terms of a micro-batch, and the numbers they are made of, see `implicit_q.spreads`."""
+    """The terms of a micro-batch, and statistics of the numbers behind them, see `implicit_q.spreads`."""
 
     terms: LossTerms
     spreads: dict[str, Spread]
@@ -85,11 +85,11 @@ class Objective:
     Attributes:
       reward_scale: rewards are divided by it.
       detach: parts ('v', 'q', 'policy') whose gradient does not reach the trunk.
-      spec: of low-rank additions; None: the trunks are learned whole.
-      chunk: positions whose outputs of all tokens are there at once; None: all.
-      dropout: whether steps leave out what the model's config says.
-      target_dropout: in the target trunk and in the policy's weights too (`compat.ilql_target_dropout`).
-      zero_behind: behind the last action stands a row of zeros to bootstrap from (`compat.ilql_next_q_zero`).
+      spec: of low-rank additions; None: whole trunks are trained.
+      chunk: positions whose outputs for all tokens are in memory at once; None: all.
+      dropout: whether training uses the model config's dropout.
+      target_dropout: also in the target trunk and in the policy's weights (`compat.ilql_target_dropout`).
+      zero_behind: the last action bootstraps from a row of zeros behind it (`compat.ilql_next_q_zero`).
       chai_scores: see `chai.conservative` (`compat.chai_scores`).
     """
 
@@ -124,12 +124,12 @@ class Objective:
         return self.measured(learned, frozen, part, key).terms
 
     def measured(self, learned: Any, frozen: Any, part: Part, key: jax.Array | None) -> MeasuredLoss:
-        """The loss of a micro-batch and what it is made of; what `language.training.gradient_sums` takes.
+        """The loss of a micro-batch with its terms and spreads, for `language.training.gradient_sums`.
 
         Args:
           learned: `trunks` (or `additions` to them), `heads`, `prefix`.
-          frozen: `trunks`, and of targets `target` with `trunks` or `additions`, and `heads`.
-          key: for dropout; None: there is none.
+          frozen: `trunks`, and `target` with `trunks` or `additions`, and `heads`.
+          key: of dropout; None: no dropout.
         """
         batch, counts = part
         if self.reward_scale != 1:
@@ -142,7 +142,7 @@ class Objective:
         return MeasuredLoss(LossTerms(loss, *terms), implicit_q.spreads(batch, estimates, self.settings))
 
     def estimates(self, learned: Any, frozen: Any, batch: TextBatch, key: jax.Array | None) -> Estimates:
-        """What the networks say of a batch; see `measured`."""
+        """The networks' outputs for a batch; see `measured`."""
         params, additions = joined(learned, frozen)
         keys = self._keys(key)
         states = self._run(params, additions, batch, keys, self._parts())
@@ -178,7 +178,7 @@ class Objective:
         )
 
     def _of_proposals(self, heads: Any, targets: Any, states: States, batch: TextBatch) -> Estimates:
-        """Q of means of states: of what was said, and of what the policy would have said (see `algorithms.chai`)."""
+        """Q of the mean states of actions in the data, and of actions that the policy proposes (see `algorithms.chai`)."""
         agent, there = self.agent, batch.candidates
         mean = _at(running_mean(states.after, batch.valid), batch.actions)
         count, width = there.states.shape[2:]
@@ -204,7 +204,7 @@ class Objective:
         return ((POLICY,) if policy else ()) + ((VALUES, TARGET) if of_values else ())
 
     def _keys(self, key: jax.Array | None) -> dict[str, jax.Array]:
-        """Keys of dropout by trunk: of those that are learned, and of the target's where it is asked for; and of the heads on them."""
+        """Dropout keys of trained trunks and their heads, and of the target's where `target_dropout` is set."""
         if key is None or not self.dropout or self.rule.proposes:
             return {}
         roles = self.agent.design.roles
@@ -224,7 +224,7 @@ class Objective:
         keys: Mapping[str, jax.Array],
         parts: tuple[str, ...],
     ) -> dict[str, States]:
-        """States by part; the targets' without gradient, those of a policy that is not learned too."""
+        """States by part; those of targets, and of a policy that is not trained, have no gradient."""
         arguments = (params, batch.tokens, batch.valid)
         found = self.agent.run(*arguments, parts, batch.returns, additions, self.spec, keys)
         shared = self.agent.design.roles.trunk_of.get(TARGET) != TARGET
@@ -236,7 +236,10 @@ class Objective:
     def _log_probs(
         self, params: Any, additions: Any, states: Mapping[str, States], batch: TextBatch
     ) -> tuple[jax.Array | None, jax.Array | None, jax.Array | None]:
-        """Log-probabilities of the actions' tokens [B, A], of all tokens but the first [B, T - 1] where they count, entropies [B, A]."""
+        """Log-probabilities of the actions' tokens [B, A], of all tokens but the first [B, T - 1] (None with weight 0), entropies [B, A].
+
+        All are None where the policy does not run.
+        """
         if POLICY not in states:
             return None, None, None
 
@@ -306,7 +309,7 @@ class Objective:
         batch: TextBatch,
         key: jax.Array | None,
     ) -> jax.Array:
-        """What target Qs of all tokens say of the next states, float32 [B, K]."""
+        """Values of the next states from the target Qs of all tokens, float32 [B, K]."""
         places = batch.actions if self.zero_behind else batch.states[:, 1:]
         agent, names = self.agent.target_heads, self.agent.design.qs
         at = _states_at(states[TARGET], places)
@@ -349,7 +352,7 @@ def _states_at(states: States, places: jax.Array, still: bool = False) -> States
 
 
 def joined(learned: Any, frozen: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The agent's trunks and prefix, and the additions to each trunk, wherever they lie."""
+    """The agent's trunks and prefix, and the additions to each trunk, from trained, frozen and target parameters."""
     target = frozen.get("target") or {}
     trunks = {**frozen.get("trunks", {}), **learned.get("trunks", {}), **target.get("trunks", {})}
     additions = {**learned.get("additions", {}), **target.get("additions", {})}
