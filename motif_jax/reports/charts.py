@@ -52,7 +52,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Interval:
-    """One row of an interval chart: a value with its confidence interval, NaN where it has none."""
+    """One row of an interval chart: a value with its confidence interval, whose bounds may be NaN."""
 
     name: str
     value: float

@@ -214,7 +214,7 @@ _NOT_DRAWN = (*OBSERVED, "text", "text_bytes", "change")
 
 
 def games(evaluation: Mapping[str, Any], key: str) -> dict[tuple[str, int], float]:
-    """Game -> the number `key`, for episodes that have it; a game is an environment with its level source, and a seed."""
+    """Game -> the number `key`, for episodes that have it; a game is an environment with its options, and a seed."""
     plan = evaluation["plan"]
     options = {name: value for name, value in (plan.get("options") or {}).items() if name not in _NOT_DRAWN}
     where = json.dumps([plan["environment"], plan.get("drawn_from", options)], sort_keys=True)

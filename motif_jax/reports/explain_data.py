@@ -14,7 +14,7 @@ class ExplainedReward:
     """One reward model's values of N messages; NaN for a message without a value.
 
     Attributes:
-      raw, normalised: [N] each; paid: the intrinsic reward [N], as an agent gets it.
+      raw, normalised: [N] each; paid: [N], the intrinsic reward of an agent.
       threshold: of the normalised reward, or None.
       disagreement: [N], standard deviation of an ensemble's normalised rewards; None for a single model.
       history: [E, N], normalised rewards at the E `evaluations` of the training, oldest first.

@@ -101,7 +101,7 @@ def _changed(learned: LabelLogReport, top: int) -> list[tuple[TableCell, ...]]:
 
 
 def _earned(learned: LabelLogReport, top: int) -> list[tuple[TableCell, ...]]:
-    """The texts with the largest sums of reward (or loss) up to the newest checkpoint, with their shares."""
+    """The texts with the largest absolute sums of rewards up to the newest checkpoint, with their shares."""
     paid = sorted((text for text in learned.texts if text.earned), key=lambda one: -abs(one.earned))
     total = sum(text.earned for text in paid)
     return [

@@ -20,7 +20,7 @@ RESAMPLES = 2000
 CONFIDENCE = 0.95
 # Values resampled at a time: limits a resampled table to 64 MB.
 _CHUNK = 8_000_000
-# The mean of more draws is very nearly normal, and is drawn from a normal distribution.
+# The mean of more draws than this is nearly normal, and is drawn from a normal distribution.
 _NORMAL = 20_000
 
 

@@ -30,11 +30,8 @@ FIXED_KIND = "glam_fixed_kind_per_env"
 # Published for DRRN: prompts leave out the first observation of an episode.
 NO_FIRST_OBSERVATION = "drrn_first_observation"
 INSTRUCTION = "instruction"
-MISSION_BYTES, TEXT_BYTES, PROMPT_BYTES = (
-    256,
-    3072,
-    8192,
-)  # PROMPT_BYTES for every three observations in a prompt
+# PROMPT_BYTES are for every three observations in a prompt.
+MISSION_BYTES, TEXT_BYTES, PROMPT_BYTES = 256, 3072, 8192
 MOST_DISTRACTORS = 20  # with more, every object is reachable in few rooms only
 _OPTIONAL = {
     "bot_action": ArraySpec((), "uint8"),

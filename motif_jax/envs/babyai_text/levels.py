@@ -88,7 +88,7 @@ class LocalLevel(RoomGridLevel):
         return instruction(_described(self._rand_elem(self._scatter(1))))
 
     def _two(self, objects: list[WorldObj]) -> tuple[WorldObj, WorldObj]:
-        """Two objects; the second is drawn again if it is the first, unless another one looks the same."""
+        """Draws two objects; redraws the second while it is the first, unless another object looks the same."""
         first, second = self._rand_elem(objects), self._rand_elem(objects)
         alike = sum((thing.type, thing.color) == (first.type, first.color) for thing in objects)
         while alike == 1 and second is first:

@@ -152,7 +152,7 @@ class StaircaseRule:
 class OracleRule:
     """The Oracle in one of the nine cells around the hero; sober: without hallucination.
 
-    `edge_quirk`: as published, nothing is found while the hero stands in the first row or column.
+    `edge_quirk`: as published, nothing is found if the hero is in the first row or column.
     `mask_quirk`: as published, hallucination does not count when another condition comes with it.
     """
 

@@ -224,7 +224,7 @@ class TextTask(ABC):
         return self.count(kind) is None
 
     def learned_tokens(self) -> int:
-        """Vocabulary size of the tokenizer to learn from the task's dialogues; 0 if the option `tokenizer` names one."""
+        """Vocabulary size of the tokenizer to learn from the task's dialogues; 0 if none is learned."""
         return 0
 
     def scored_by(self) -> str:
