@@ -55,8 +55,13 @@ class WorkerProcess:
         self.connection, child = context.Pipe()
         self.process = context.Process(target=_serve, args=(make, child, dict(setup)), daemon=True)
         resource_tracker.ensure_running()  # a start inside the block would unblock SIGINT
-        with deaf_processes():
-            self.process.start()
+        try:
+            with deaf_processes():
+                self.process.start()
+        except BlockingIOError as error:
+            raise UserError(
+                f"no further worker process can be started: {error.strerror}: choose fewer workers (ulimit -u)"
+            ) from error
         child.close()  # so that a dead worker's pipe reads as closed
 
     def send(self, request: Any) -> None:

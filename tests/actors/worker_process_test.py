@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import os
 import struct
 import termios
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 import pytest
@@ -46,6 +49,15 @@ def test_a_broken_engine_is_a_death_and_another_error_is_told(
     with pytest.raises(error, match=said):
         worker.receive()
     worker.close()
+
+
+def test_a_limit_on_processes_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(process: BaseProcess) -> None:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(BaseProcess, "start", refused)
+    with pytest.raises(UserError, match="no further worker process can be started: Resource temporarily"):
+        WorkerProcess(Toy, {})
 
 
 def test_an_answer_that_a_kill_has_cut_off_is_a_death() -> None:
