@@ -105,7 +105,7 @@ class Agent:
         begins = np.broadcast_to(np.asarray(state is None if first is None else first, bool), (size,))
         if state is not None and np.size(state.values) != size:
             raise UserError(
-                f"{size} environments, but the state is of {np.size(state.values)}: begin with state=None"
+                f"the observation is of {size} environments, the state of {np.size(state.values)}: begin with state=None"
             )
         logits, values, memory = self._policy.act(batch, begins, memory)
         logits = masked(logits, batch, self.spec)

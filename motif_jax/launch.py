@@ -180,7 +180,7 @@ def set_none(config: ConfigDict, keys: Sequence[str]) -> None:
             isinstance(field, schema.Field) and not field.key.optional
         ):
             raise UserError(
-                f"--config.{key}=None: this key needs a value; None is for keys whose help says what it means"
+                f"--config.{key}=None: this key needs a value; only keys whose help explains None may have it"
             )
         holder[name] = None
 

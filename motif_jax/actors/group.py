@@ -146,8 +146,8 @@ class SlotGroup:
                 if end and step + 1 < len(actions[column]):
                     env = self._envs[column]
                     print(
-                        f"environment {env} is not rebuilt: its episode {self._episode[column]} ended otherwise than "
-                        "before; it begins the next one",
+                        f"environment {env} is not rebuilt: its episode {self._episode[column]} did not replay as "
+                        "before; it begins the next episode",
                         file=sys.stderr,
                         flush=True,
                     )

@@ -213,8 +213,7 @@ class Hosts:
         named = [f"host {number} ({where})" for number, (where, _) in enumerate(places)]
         if others := [name for name, (_, seen) in zip(named, places, strict=True) if not seen]:
             raise UserError(
-                f"--workdir is not a folder that all hosts share: {' and '.join(others)} see nothing of what {named[0]} writes; "
-                "it has to lie on a file system that all see"
+                f"--workdir must lie on a file system that all hosts share: {' and '.join(others)} cannot see what {named[0]} writes"
             )
 
 

@@ -61,7 +61,7 @@ def mesh_of(sizes: Mapping[str, int], devices: Sequence[jax.Device]) -> Mesh:
     if math.prod(sizes.values()) != len(devices):
         product = " x ".join(f"{axis} {sizes[axis]}" for axis in AXES)
         raise UserError(
-            f"sharding {product} is for {math.prod(sizes.values())} devices, there are {len(devices)}"
+            f"sharding {product} needs {math.prod(sizes.values())} devices, there are {len(devices)}"
         )
     return Mesh(np.array(devices).reshape([sizes[axis] for axis in AXES]), AXES)
 

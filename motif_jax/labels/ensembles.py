@@ -152,7 +152,7 @@ def write_ensemble(
         old = manifests.read(path)
         if old is None or old.get("sources") != sources:
             raise UserError(
-                f"{annotation.preference_path} is there already and was made of something else: choose another "
+                f"{annotation.preference_path} exists already and was made from other labels: choose another "
                 "--config.name, or replace it with --config.restart=True"
             )
     with annotation.merging():

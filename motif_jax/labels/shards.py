@@ -79,7 +79,7 @@ class Annotation:
                 manifests.check_same(path, old, manifest)
         if not paths and self.preference_path.exists():
             raise UserError(
-                f"{self.preference_path} is there already and was not annotated here: choose another --config.name, "
+                f"{self.preference_path} exists already and was not written by annotate: choose another --config.name, "
                 "or replace it with --config.restart=True"
             )
 

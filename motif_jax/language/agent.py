@@ -237,7 +237,7 @@ def make(config: ConfigDict, spec: EnvironmentSpec) -> LanguageAgent:
     room = settings.max_length
     if room is not None and chosen.prompt_tokens + (0 if settings.encoder_layers else longest) > room:
         raise UserError(
-            f"config.network.prompt_tokens={chosen.prompt_tokens}: the model has {room} positions, for the actions too"
+            f"config.network.prompt_tokens={chosen.prompt_tokens}: prompt and action must fit the {room} positions of the model"
         )
     widths = tuple(chosen.head_widths)
     configs = {"value": HeadConfig(1, widths, "sigmoid")}

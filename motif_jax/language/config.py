@@ -221,7 +221,9 @@ def _t5(values: Mapping[str, Any], source: str) -> ModelConfig:
 
 def _gpt2(values: Mapping[str, Any], source: str) -> ModelConfig:
     if values.get("scale_attn_by_inverse_layer_idx") or not values.get("scale_attn_weights", True):
-        raise UserError(f"{source}: attention scaled otherwise than by the width of a head is not built in")
+        raise UserError(
+            f"{source}: attention must be scaled by the width of a head, other scales are not supported"
+        )
     ends = _ends(values, values["vocab_size"] - 1)
     return ModelConfig(
         architecture="gpt2",
@@ -249,7 +251,7 @@ def _gpt2(values: Mapping[str, Any], source: str) -> ModelConfig:
 def _llama(values: Mapping[str, Any], source: str) -> ModelConfig:
     qwen = values["model_type"] == "qwen2"
     if values.get("use_sliding_window"):
-        raise UserError(f"{source}: attention in sliding windows is not built in")
+        raise UserError(f"{source}: attention in sliding windows is not supported")
     bias = True if qwen else values.get("attention_bias", False)
     ends = _ends(values, 2)
     return ModelConfig(
@@ -283,7 +285,7 @@ def _rotary(values: Mapping[str, Any], source: str) -> Rotary:
     theta = scaling.get("rope_theta", values.get("rope_theta", 10000.0))
     kind = scaling.get("rope_type", scaling.get("type", "default"))
     if kind not in ("default", "linear", "llama3"):
-        raise UserError(f"{source}: rotary positions of type {kind!r} are not built in")
+        raise UserError(f"{source}: rotary positions of type {kind!r} are not supported")
     if kind == "default":
         return Rotary(theta)
     if kind == "linear":

@@ -49,7 +49,7 @@ def to_values(config: ModelConfig) -> dict[str, Any]:
     for key, value in here.items():
         if value != there[key]:
             raise UserError(
-                f"config.json of a {config.architecture} model cannot say {key}={value}: it would be read as {there[key]}"
+                f"config.json of a {config.architecture} model cannot hold {key}={value}: it would be read as {there[key]}"
             )
     return values
 

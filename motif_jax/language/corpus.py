@@ -51,7 +51,7 @@ def find(names: str, key: str = "texts") -> list[Path]:
             raise UserError(f"config.{key}={name}: must be a file or folder of {', '.join(SUFFIXES)} files")
         found += below
     if not any(path.stat().st_size for path in found):
-        raise UserError(f"config.{key}={names}: there is no text in it")
+        raise UserError(f"config.{key}={names}: holds no text")
     return found
 
 
@@ -146,7 +146,7 @@ def _dialogues(batches: Iterable[Any], share: int) -> Iterator[Item]:
 
 def _item(row: object, where: str, size: int) -> Item:
     if not isinstance(row, dict) or not isinstance(row.get("text"), str):
-        raise UserError(f'{where}: an object with a text under "text" was expected')
+        raise UserError(f'{where}: must be an object with a text under "text"')
     prompt = row.get("prompt") or ""
     if not isinstance(prompt, str):
         raise UserError(f'{where}: "prompt" must be a text')

@@ -70,7 +70,9 @@ class HeadConfig:
             if value not in allowed:
                 raise UserError(f"head: {name}={value!r} is not one of {', '.join(allowed)}")
         if len(self.activations) != len(self.widths):
-            raise UserError(f"head: activation={self.activation} for {len(self.widths)} hidden layers")
+            raise UserError(
+                f"head: activation={self.activation}: needs one activation for each of {len(self.widths)} hidden layers"
+            )
         if self.outputs < 1 or any(width < 1 for width in self.widths):
             raise UserError(f"head: outputs={self.outputs}, widths={self.widths}: all must be at least 1")
         if self.kind == "residual" and len(self.widths) != 1:
@@ -236,7 +238,7 @@ def load(folder: str | Path, width: int, dtype: Any = jnp.float32) -> tuple[Head
     values = read_json(folder / FILE, "save the heads again", keys=("width", "heads"))
     if values["width"] != width:
         raise UserError(
-            f"{folder / FILE}: heads for states of width {values['width']}, the model's are {width}"
+            f"{folder / FILE}: its heads read states of width {values['width']}, the model has width {width}"
         )
     try:
         configs = {name: HeadConfig(**_with_tuples(config)) for name, config in values["heads"].items()}

@@ -45,11 +45,11 @@ class Sizes:
         groups = self.key_value_heads or self.heads
         if self.heads % groups or (groups != self.heads and architecture not in ("llama", "qwen2")):
             raise UserError(
-                f"config.{section}.key_value_heads={groups}: must divide the {self.heads} heads, and be as many but in llama and qwen2"
+                f"config.{section}.key_value_heads={groups}: must divide the {self.heads} heads; only llama and qwen2 may have fewer than heads"
             )
         if architecture in ("llama", "qwen2") and self.width // self.heads % 2:
             raise UserError(
-                f"config.{section}.width={self.width}: a head of {self.width // self.heads} is odd, which rotary positions are not"
+                f"config.{section}.width={self.width}: gives heads of width {self.width // self.heads}; rotary positions need an even width"
             )
 
 

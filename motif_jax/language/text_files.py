@@ -59,7 +59,7 @@ def read_questions(path: str | Path | None, key: str) -> list[dict[str, Any]]:
             if lines != [""]
         ]
     if not found or lines == [""]:
-        raise UserError(f"config.{key}={path}: there is no prompt in it")
+        raise UserError(f"config.{key}={path}: holds no prompt")
     return found
 
 
@@ -69,7 +69,7 @@ def _question(line: str, where: str) -> dict[str, Any]:
     except ValueError as error:
         raise UserError(f"{where} cannot be read: {error}") from None
     if not isinstance(row, dict) or not isinstance(row.get("prompt"), str):
-        raise UserError(f'{where}: an object with a text under "prompt" was expected')
+        raise UserError(f'{where}: must be an object with a text under "prompt"')
     candidates = row.get("candidates")
     good = candidates is None or (
         isinstance(candidates, list) and candidates and all(isinstance(text, str) for text in candidates)

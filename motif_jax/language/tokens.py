@@ -56,7 +56,7 @@ class Tokenizer:
         size = backend.get_vocab_size(with_added_tokens=True)
         if vocab_size is not None and size > vocab_size:
             raise UserError(
-                f"{path} has {size} tokens, the model beside it {vocab_size}: it is another model's"
+                f"{path} has {size} tokens, the model beside it {vocab_size}: it belongs to another model"
             )
         return cls(backend, str(path))
 

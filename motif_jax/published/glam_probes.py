@@ -52,6 +52,6 @@ def read_distributions(path: str | os.PathLike[str], actions: int) -> np.ndarray
     if len(widths) != 1 or next(iter(widths)) % actions:
         said = ", ".join(map(str, sorted(widths))) or "no"
         raise UserError(
-            f"{path}: rows of {said} numbers, needed are rows of as many, a multiple of {actions} actions"
+            f"{path}: has rows of {said} numbers; all rows must have the same count, a multiple of {actions} actions"
         )
     return np.array(rows, np.float64).reshape(len(rows), -1, actions)

@@ -32,7 +32,7 @@ def read_curve(folder: str | os.PathLike[str], measure: str) -> Curve:
     table = metric_files.read_csv(path)
     column = _COLUMNS.get(measure)
     if column is None:
-        raise UserError(f"config.measure={measure}: {path} has {', '.join(_COLUMNS)}")
+        raise UserError(f"config.measure={measure}: must be one of {', '.join(_COLUMNS)} for {path}")
     if not {"frames", column} <= set(table):
         raise UserError(f"{path} has no row with frames and {column}: it is not a log of the published tool")
     order = np.argsort(table["frames"], kind="stable")

@@ -90,7 +90,7 @@ def match(
         free = candidates[shape]
         if len(free) < len(open_layers):
             raise ValueError(
-                f"{', '.join(open_layers)}: shape {list(shape)} is wanted {len(open_layers)} times, the file has it "
+                f"{', '.join(open_layers)}: shape {list(shape)} is needed {len(open_layers)} times, the file has it "
                 f"{len(free)} times"
             )
         notes += _assign(open_layers, free, names)

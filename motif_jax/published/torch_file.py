@@ -102,7 +102,7 @@ class _Storages:
         kind, storage, key, _, numel = reference
         name = name_of(storage).rpartition(".")[2]
         if kind != "storage" or name not in STORAGES or not isinstance(key, str) or type(numel) is not int:
-            raise ValueError(f"storage {name} is not read")
+            raise ValueError(f"storage {name} is not supported")
         if (name, key) not in self._read:
             flat = np.frombuffer(self._archive.read(f"{self._prefix}data/{key}"), STORAGES[name])
             if name == "BFloat16Storage":

@@ -28,11 +28,11 @@ def read_array(path: str | os.PathLike[str]) -> np.ndarray:
     try:
         return load_array(path)
     except FileNotFoundError:
-        raise UserError(f"{path} is not there") from None
+        raise UserError(f"{path} does not exist") from None
     except ValueError as error:
         if "pickle" in str(error).lower():
             raise UserError(
-                f"{path} holds Python objects, which only unpickling could read, and unpickling runs what a file says: "
+                f"{path} holds Python objects, which are not read since unpickling them could run code: "
                 "save it as an array of texts (array.astype(str))"
             ) from None
         raise UserError(f"{path} is not an array of numpy ({error})") from None

@@ -61,7 +61,7 @@ def require_measure(key: str, evaluations: Mapping[str, Mapping[str, Any]], give
     measured = in_order(key for evaluation in evaluations.values() for key in evaluation["measures"])
     known = list(dict.fromkeys([*BY_KEY, *measured]))
     if key not in known:
-        raise UserError(f"config.{given}={key}: must be of {', '.join(known)}")
+        raise UserError(f"config.{given}={key}: must be one of {', '.join(known)}")
 
 
 def parsed_claims(text: str, methods: Sequence[str]) -> list[Claim]:

@@ -111,7 +111,7 @@ def collect_scores(entries: Sequence[RunScore], unit: str) -> MethodScores:
         counts = {task: len(column) for task, column in zip(tasks, columns, strict=True)}
         if len(set(counts.values())) != 1:
             raise UserError(
-                f"config.methods: {method} needs equally many runs of every task, it has {counts}"
+                f"config.methods: {method} must have the same number of runs of every task, it has {counts}"
             )
         by_method[method] = np.array([[e.score for e in column] for column in columns], np.float64).T
         games[method] = [_mean_of_games([e.games for e in column]) for column in columns]

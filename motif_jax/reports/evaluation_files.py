@@ -180,11 +180,11 @@ def read_evaluation(folder: str | os.PathLike[str]) -> dict[str, Any]:
     rows = {row["index"]: row for row in found if row["index"] < episodes}
     if len(rows) != episodes:
         raise UserError(
-            f"{Path(folder) / JOURNAL} has {len(rows)} of the {episodes} episodes that {SUMMARY} is of: the same evaluate command plays the others again"
+            f"{Path(folder) / JOURNAL} has {len(rows)} of the {episodes} episodes of {SUMMARY}: the same evaluate command plays the others again"
         )
     if summary[_DIGEST] != _digest(summary, rows.values()):
         raise UserError(
-            f"{path} or {JOURNAL} is not as it was written, their digest differs: restore a copy, or evaluate into another --workdir"
+            f"{path} or {JOURNAL} was changed after it was written (another digest): restore a copy, or evaluate into another --workdir"
         )
     return {**summary, "rows": [rows[index] for index in sorted(rows)]}
 
@@ -194,7 +194,7 @@ _SUMMARY_KEYS = (
     *("plan", "episodes", "steps", "steps_per_second", "confidence", "intervals", "measures"),
     _DIGEST,
 )
-_ANEW = "the same evaluate command writes it anew"
+_ANEW = "the same evaluate command writes it again"
 
 
 def read_messages(folder: str | os.PathLike[str]) -> list[MessageTally]:

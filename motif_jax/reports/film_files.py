@@ -17,7 +17,7 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_bytes, atomic_write_json, read_json
 
 LEDGER = "films.json"
-_REMEDY = "remove it, and the films are made again"
+_REMEDY = "remove it, then the films are made again"
 
 
 @dataclass(frozen=True)

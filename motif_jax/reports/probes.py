@@ -19,7 +19,7 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import read_json, read_json_lines
 
 DESCRIPTION, LINES, CLAUSES = "probes.json", "probes.jsonl", "clauses.jsonl"
-_REMEDY = "take the file away, and probe_language_agent makes it of the run's checkpoints"
+_REMEDY = "remove the file, then probe_language_agent makes it from the run's checkpoints"
 _COLUMNS = 60  # most columns of a heatmap; more updates are thinned out
 
 

@@ -79,5 +79,5 @@ def read_reward_summary(folder: str | os.PathLike[str]) -> dict[str, Any]:
     path, remedy = Path(folder) / "summary.json", "the same command that made the run writes it again"
     used = read_json(path, remedy).get("used", {}) if path.exists() else {}
     if not isinstance(used, dict):
-        raise UserError(f"{path} is damaged (no object as used): {remedy}")
+        raise UserError(f"{path} is damaged (used is not an object): {remedy}")
     return used

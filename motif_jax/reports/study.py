@@ -146,8 +146,8 @@ def require_same_games(rows: Sequence[Mapping[str, Any]], methods: Sequence[str]
     for name, count in counts[1:]:
         if count != counts[0][1]:
             raise UserError(
-                f"config.rows: the line of {counts[0][0]} is of {counts[0][1]} games, and that of {name} of {count}: take out the "
-                "line that is wrong, and its run is made again"
+                f"config.rows: {counts[0][0]} has {counts[0][1]} games and {name} has {count}: take out the wrong line, "
+                "then its run is made again"
             )
 
 
@@ -336,7 +336,7 @@ def check_page(path: Path) -> None:
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
         raise UserError(
-            f"config.page={path}: must be a file with a line {BEGIN} and, behind it, a line {END}; or empty"
+            f"config.page={path}: must be a file with a line {BEGIN} and, after it, a line {END}; or empty"
         )
 
 

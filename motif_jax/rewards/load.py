@@ -161,7 +161,7 @@ def open_reward(place: str | Path, step: int | None = None) -> TrainedReward:
         return read_trained(place, step)
     trained = read_safetensors(place)
     if step is not None and step != trained.step:
-        raise UserError(f"{place} has no evaluation {step}: it is evaluation {trained.step} of its run")
+        raise UserError(f"{place} has no evaluation {step}: it holds evaluation {trained.step} of its run")
     return trained
 
 

@@ -29,7 +29,7 @@ from motif_jax.rewards.message_table import Values
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
-_LOG_REMEDY = "put it back from a copy, or start the run again in another --workdir"
+_LOG_REMEDY = "restore a copy of it, or start the run again in another --workdir"
 
 
 class OnlineReward(IntrinsicReward):
@@ -48,7 +48,9 @@ class OnlineReward(IntrinsicReward):
 
     def __init__(self, setup: RewardSetup) -> None:
         if setup.run is None:
-            raise UserError(f"config.reward.kind='{setup.config.kind}': is learned while an agent trains")
+            raise UserError(
+                f"config.reward.kind='{setup.config.kind}': must be another here: it is learned while an agent trains"
+            )
         assert setup.spec.text_field is not None
         run = setup.run
         self.config, self.run, self.fields = setup.config, run, (setup.spec.text_field,)

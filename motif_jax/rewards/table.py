@@ -65,7 +65,7 @@ def read_table(path: str | None) -> dict[bytes, float]:
 def _of_run(key: str, folder: Path) -> dict[bytes, float]:
     labels = list(read_log(folder / label_log.FILE))
     if any(len(label.items) != 1 for label in labels):
-        raise UserError(f"{key}: its labels are of pairs of texts, the rewards of a table are of single ones")
+        raise UserError(f"{key}: its labels compare pairs of texts, and a table needs a label of each text")
     return {_text(key, label.items[0]): float(label.label == YES) for label in labels}
 
 

@@ -88,7 +88,7 @@ class TrainedReward:
         threshold = (self.statistics.get("advice") or {}).get("threshold")
         if threshold is None:
             raise UserError(
-                f"config.reward.threshold=auto: {self.folder} advises none (no labelled ties, or it reads more than the "
+                f"config.reward.threshold=auto: {self.folder} recommends none (no labelled ties, or it reads more than the "
                 "message, or it was not trained here): use config.reward.quantile"
             )
         return float(threshold)
@@ -265,8 +265,8 @@ def tell_once(folder: Path, step: int, newest: int) -> None:
     if step != newest and (folder, step) not in _warned:
         _warned.add((folder, step))
         print(
-            f"{folder}: evaluation {step} of 0 to {newest}, the one with the best validation loss (the run stops early); "
-            "a step chooses another"
+            f"{folder}: uses evaluation {step} of 0 to {newest}, which has the best validation loss (the run stops early); "
+            "give a step for another"
         )
 
 

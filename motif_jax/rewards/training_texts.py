@@ -55,8 +55,8 @@ def read_training_texts(source: Path) -> np.ndarray:
     found = tensors_of(source)
     if not found:
         raise UserError(
-            f"{source} does not say what its reward was trained on: only runs of train_reward do, and files exported from them; "
-            f"where {FILE} is lost, the run's command given once more writes it"
+            f"{source} does not say what its reward was trained on: only runs of train_reward and files exported from them do; "
+            f"if {FILE} is lost, the run's command writes it again"
         )
     return found[TENSOR]
 

@@ -68,8 +68,8 @@ class Snapshot:
     def require_all_taken(self) -> None:
         if self._left:
             raise UserError(
-                f"{self._checkpoints.folder} checkpoint {self.step} holds {', '.join(sorted(self._left))}, which nothing in "
-                "this version and config takes up: continue it with what wrote it, or choose another --workdir"
+                f"{self._checkpoints.folder} checkpoint {self.step} holds {', '.join(sorted(self._left))}, which this "
+                "version and config do not use: continue with those that wrote it, or choose another --workdir"
             )
 
 

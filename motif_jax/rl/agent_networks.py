@@ -93,7 +93,7 @@ def refuse_changed(config: ConfigDict, learned_with: Mapping[str, str], where: s
     if changed:
         named = "tokenizer" if kind_of(config) == DRRN else "model"
         raise UserError(
-            f"{where} has learned with another {' and another '.join(changed)} than config.network.{named}={config.network[named]} "
+            f"{where} was trained with another {' and another '.join(changed)} than config.network.{named}={config.network[named]} "
             "has now: restore the previous one"
         )
 
@@ -108,7 +108,7 @@ def sharded(network: PolicyNetwork, sizes: Mapping[str, int], devices: Sequence[
     from motif_jax.language.sharding import spec_of
 
     if not isinstance(network, LanguageAgent):
-        raise UserError("config.sharding: language models are split over devices, networks of games are not")
+        raise UserError("config.sharding: only language models can be split over devices: leave it out")
     settings = network.model.config
     return Sharded(sizes, lambda path, shape: spec_of(path, shape, settings, sizes), devices)
 

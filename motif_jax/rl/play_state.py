@@ -54,7 +54,7 @@ def restore(
     layouts = [str(source.actors.config.layout()) for source in sources]
     if [each["actors"]["layout"] for each in plain["sources"]] != layouts:
         print(
-            "the environments are laid out otherwise than in the checkpoint: they begin new episodes",
+            "the checkpoint has another layout of environments: they begin new episodes",
             file=sys.stderr,
             flush=True,
         )

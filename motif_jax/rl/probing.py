@@ -25,7 +25,7 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import append_lines, atomic_write_json
 
 DESCRIPTION, LINES, CLAUSES, DISTRIB = "probes.json", "probes.jsonl", "clauses.jsonl", "distrib.csv"
-ENGLISH_ALONE = "config.probes.prompts='own': ours are in English, and this agent reads French; name a file of French ones"
+ENGLISH_ALONE = "config.probes.prompts='own': these prompts are in English, and this agent reads French: name a file of French ones"
 # Prompts at a time.
 _ROWS = 32
 
@@ -120,7 +120,7 @@ def make(config: ConfigDict, network: Any) -> Probing | None:
     if not chosen.prompts:
         return None
     if not isinstance(network, LanguageAgent) or network.candidates is None:
-        raise UserError("config.probes.prompts: agents with one list of actions for all prompts are probed")
+        raise UserError("config.probes.prompts: needs an agent with one list of actions for all prompts")
     language = config.environment.babyai_text.language or _language_of(config.environment.name)
     if chosen.prompts == OWN and language != catalogue.ENGLISH:
         return None

@@ -138,7 +138,7 @@ class EpisodeRecorder:
             self._process.close()
         if self._left_out:
             print(
-                f"{self._left_out} episodes were not recorded: they came faster than they could be played again; "
+                f"{self._left_out} episodes were not recorded: they came faster than they could be replayed; "
                 f"a larger record_every than {self._every} leaves none out",
                 file=sys.stderr,
                 flush=True,

@@ -242,5 +242,5 @@ def _with_frozen(state: Any, frozen: Mapping[str, Any]) -> Any:
     if not frozen:
         return state
     if "frozen" not in state._fields:
-        raise UserError("config.lora.patterns: low-rank additions are learned by config.algorithm.name=ppo")
+        raise UserError("config.lora.patterns: only config.algorithm.name=ppo trains low-rank additions")
     return state._replace(frozen=frozen)

@@ -68,8 +68,7 @@ def _act(
 def read_config(folder: str | Path) -> ConfigDict:
     """Returns the config of an agent run, with the reward's evaluation that it learns from.
 
-    What it plays does not depend on what is played beside it: `compat.symbolic_train_mode_batchnorm` and
-    `compat.glam_untrained_dropout` are of trainings alone.
+    `compat.symbolic_train_mode_batchnorm` and `compat.glam_untrained_dropout` are turned off: only training uses them.
 
     Raises:
       UserError: another folder, or a config that has lost some of its keys.
@@ -97,7 +96,7 @@ def read_config(folder: str | Path) -> ConfigDict:
     ]
     if wrong or not isinstance(config.environment.name, str):
         raise UserError(
-            f"{Path(folder) / 'config.json'} is damaged (what it has as {', '.join(wrong) or 'environment.name'}): restore a copy of the "
+            f"{Path(folder) / 'config.json'} is damaged (invalid: {', '.join(wrong) or 'environment.name'}): restore a copy of the "
             "file, or train in another folder"
         )
     for switch in (agent_networks.BATCH_STATISTICS, agent_networks.UNTRAINED_DROPOUT):
@@ -109,7 +108,7 @@ def read_config(folder: str | Path) -> ConfigDict:
 def environment_of(config: ConfigDict) -> tuple[str, dict[str, Any]]:
     """Returns name and options of the environment that a training config names.
 
-    Episodes that are judged or shown are always seeded: `compat.seed_noop` has no part in them.
+    `compat.seed_noop` is left out: episodes that are evaluated or shown always have seeds.
     """
     options = settings.environment_options(config)
     switches = {key: True for key, on in options.pop("compat", {}).items() if on and key != "seed_noop"}
@@ -119,7 +118,7 @@ def environment_of(config: ConfigDict) -> tuple[str, dict[str, Any]]:
 def choose_step(checkpoints: Checkpoints, which: str, folder: str | Path) -> int:
     """Returns the step that 'latest', 'best' or a number means.
 
-    Of a clone 'latest' is the evaluation that its summary.json uses: where it stops early the best so far, which is said.
+    A clone's 'latest' is the evaluation that its summary.json names; with early stopping this is the best so far, which is logged.
 
     Raises:
       UserError: there is no such checkpoint.
@@ -143,7 +142,7 @@ def choose_step(checkpoints: Checkpoints, which: str, folder: str | Path) -> int
 
 
 def find_step(folder: str | Path, which: str) -> int:
-    """The step of the checkpoint of an agent run that `which` means, as `choose_step` says."""
+    """Opens an agent run and returns `choose_step` of its checkpoints."""
     with open_checkpoints(folder) as checkpoints:
         return choose_step(checkpoints, which, folder)
 
@@ -154,7 +153,7 @@ def digest(folder: str | Path, step: int) -> str | None:
 
 
 def open_checkpoints(folder: str | Path) -> Checkpoints:
-    """The checkpoints of an agent run, to be read; the best is that of the highest return, of a clone that of the least held-out loss."""
+    """Opens the checkpoints of an agent run for reading; the best has the highest return, a clone's best the least held-out loss."""
     saved = Path(folder) / agent_checkpoints.FOLDER
     if run_folder.read_config(folder).get("stage") == _CLONE:
         return Checkpoints(saved, keep_best=_CLONE_METRIC, best_mode="min", read_only=True)
@@ -182,7 +181,7 @@ def load(
 
     Args:
       checkpoint: 'latest', 'best', or a step; 0 is the agent as it was before its first update.
-      environment: plays there in place of the training's task; it must show the same fields.
+      environment: replaces the training's task; it must show the same fields.
 
     Raises:
       UserError: no agent run, no such checkpoint, one that is not finite, or one that does not fit the environment.
@@ -198,7 +197,7 @@ def load(
 
 
 def restore(folder: str | Path, checkpoint: str, network: PolicyNetwork) -> tuple[Any, int]:
-    """Reads the parameters of `network` from an agent run, with what is frozen; returns them and the step of their checkpoint.
+    """Reads the parameters of `network`, frozen ones too, from an agent run; returns them and the checkpoint's step.
 
     Raises:
       UserError: see `load`, or it was learned with another tokenizer or base model.

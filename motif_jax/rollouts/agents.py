@@ -1,7 +1,7 @@
 """Agents as players of a collection: their checkpoints and actions.
 
 An agent's episode is its seed and its actions. The network plays in this process; a recording process plays the
-actions again at the speed of the engine, and only there are screens looked at.
+actions again at the speed of the engine, and only that process reads the screens.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class CollectingAgent:
 
 
 def resolve(agents: str) -> list[CollectingAgent]:
-    """The checkpoints that `config.agents` means now.
+    """The checkpoints that `config.agents` names at present.
 
     Args:
       agents: run folders separated by commas; RUN is its newest checkpoint, RUN@STEP, RUN@best, and RUN@all.
@@ -101,7 +101,7 @@ def play(
       actions_file: episode -> the file that its actions go to.
 
     Raises:
-      UserError: the checkpoint cannot be read, or the environment is none for it.
+      UserError: the checkpoint cannot be read, or does not fit the environment.
     """
     policy, switches = _load(agent, environment)
     skip = set(range(len(seeds))) - set(episodes)

@@ -1,4 +1,4 @@
-"""One collection of pairs: from the chunks that are there to the dataset."""
+"""Collects pairs: plays what chunks are missing, then writes the dataset."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Wanted:
     """The requirements of a dataset.
 
     Attributes:
-      plan: its seed is that of every draw, its folder holds the chunks meanwhile.
+      plan: its seed decides every draw, its folder holds the chunks.
       players: player -> weight.
       policies: player -> what chooses its actions, except for agents.
     """
@@ -49,10 +49,10 @@ class Wanted:
 
 
 class Collection:
-    """Plays, pairs and writes. What is in `staging` when it is made is not played again.
+    """Plays, pairs and writes; episodes with a chunk in `staging` are not played again.
 
     Args:
-      staging: where chunks and agents' actions are kept meanwhile; removed at the end.
+      staging: where chunks and agents' actions are kept; removed at the end.
       agents: name -> checkpoint (`agents.CollectingAgent`) of the players that are agents.
     """
 
@@ -95,8 +95,8 @@ class Collection:
                     break
                 if not kept and self._drawn >= _MOST_EQUAL:
                     raise UserError(
-                        f"config.drop_equal_captions=True: leaves out every pair, for the captions of {self._drawn:,} sub-sequences "
-                        "are equal; give False, or an environment or players that show more, with another --workdir"
+                        f"config.drop_equal_captions=True: leaves out every pair, since all {self._drawn:,} sub-sequences have equal "
+                        "captions; give False, or an environment or players that show more, with another --workdir"
                     )
                 progress.log(f"{kept:,} of {num_pairs:,} pairs have two different captions: playing on")
                 rows = assemble.more_rows(rows, num_pairs, kept)
@@ -195,7 +195,7 @@ class Collection:
         return max(self._counts) + 1 + min(max(needed, _FEWEST_AHEAD), _MOST_AHEAD)
 
     def _pair(self, episodes: int) -> tuple[np.ndarray, int]:
-        """Which of the first episodes' sub-sequences form which pair, and how many pairs there are at all."""
+        """Returns which sub-sequences of the first episodes form which pair, and the number of pairs."""
         rows = sum(self._counts[episode] for episode in range(episodes))
         keys = None
         if self._wanted.drop_equal_captions:

@@ -1,4 +1,4 @@
-"""A collection of dialogues: parts that worker processes draw, each from the seed and its number alone, then one file."""
+"""Collects dialogues: worker processes draw parts, each from the seed and its number alone, which become one file."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class DialoguePlan:
 
 
 class DialogueRecorder:
-    """A worker process that draws a part for each number and writes it; its answer is how many requests to a server failed."""
+    """A worker process that draws and writes a part for each number; it answers with the number of failed requests to a server."""
 
     def __init__(self, setup: Mapping[str, Any]) -> None:
         self._plan: DialoguePlan = setup["plan"]
@@ -86,7 +86,7 @@ def collect(
     """Draws what is missing, writes dialogues.parquet, calls `finish`, writes dialogues.json; False when stopped before that.
 
     Raises:
-      UserError: processes die of the same part again and again.
+      UserError: `MAX_DEATHS` processes died of the same part.
     """
     staging = Path(plan.folder)
     staging.mkdir(parents=True, exist_ok=True)
@@ -120,7 +120,7 @@ def _record(
     jobs = [part for part in range(plan.parts) if part not in done]
 
     def lost(part: int) -> None:
-        raise UserError(f"part {part} ended {MAX_DEATHS} processes that drew it: see their output above")
+        raise UserError(f"{MAX_DEATHS} processes died while they drew part {part}: see their output above")
 
     yield from run_jobs(DialogueRecorder, {"plan": plan}, jobs, workers, stop, lost, plan.patient)
 

@@ -29,10 +29,10 @@ class PlayedEpisode:
       texts: uint8 [D, L], the distinct texts seen, None where the environment has no text field.
       text_index: int32 [T], row of `texts`.
       text_count: int32 [T], how often that text was seen in the episode, this step included.
-      fields: further observation fields that were asked for, [T, ...] each.
+      fields: the observation fields of `keep_fields`, [T, ...] each.
       values: float32 [T], the policy's value estimate; None for policies that have none.
-      log_probs: float32 [T], log-probability of the chosen action under the policy; None likewise.
-      probabilities: float32 [T, A], of all actions where that was asked for, else None.
+      log_probs: float32 [T], of the chosen actions under the policy; None without a network.
+      probabilities: float32 [T, A], of all actions; None unless `keep_probabilities`.
     """
 
     index: int
@@ -156,8 +156,8 @@ class LaneServer:
     """A worker that holds an environment for each of its lanes; observations go to rows of shared memory.
 
     A request says which lanes are stepped with their shared actions, and which begin an episode: (lane, index, seed,
-    actions). The episode's first actions are played at once, which brings one back that another process was playing when it
-    died. The answer is (lane, episode) of those that ended.
+    actions). The given actions are played at once, which restores an episode of a process that died.
+    The answer is (lane, episode) of the episodes that ended.
     """
 
     def __init__(self, setup: Mapping[str, Any]) -> None:

@@ -1,9 +1,8 @@
 """Plays seeded episodes of a policy on all cores.
 
-What comes out is a function of (policy, environment, seeds, number of lanes) and not of the number of workers or
-of timing. Episode i is always played in lane i mod `lanes`, and the network always sees batches of lanes / 2
-rows, so that every row of a batch goes through the same arithmetic whatever the others hold; the draw of an action
-depends on the episode's seed and the step alone.
+Results depend on policy, environment, seeds and the number of lanes, not on the number of workers or on timing.
+Episode i is always played in lane i mod `lanes`, and the network always sees batches of lanes / 2 rows: a row's
+arithmetic does not depend on the other rows. The draw of an action depends on the episode's seed and the step alone.
 """
 
 from __future__ import annotations
@@ -135,7 +134,7 @@ class _LanePool:
         return finished
 
     def _replace(self, worker: int) -> None:
-        """Puts a new process in the place of a dead one and brings its episodes back to where they were."""
+        """Replaces a dead process and replays its episodes to where they were."""
         at = int(self._at[worker])
         if self._deaths.note(self.lanes[at].index if at >= 0 else -1):
             self._order.lost((self.lanes[at].index, self.lanes[at].seed) if at >= 0 else None)
@@ -269,14 +268,13 @@ def play_episodes(
 ) -> Iterator[PlayedEpisode]:
     """Yields episodes as they end, in no particular order.
 
-    A worker process that dies is replaced, and the episodes that it was playing are brought back from their seeds
-    and actions. Worker processes end with the generator: exhaust it or close it.
+    A worker process that dies is replaced, and its episodes are replayed from their seeds and actions. Worker processes end with the generator: exhaust it or close it.
 
     Args:
       episode_seeds: one seed an episode; its position is the episode's index.
-      skip: indices of episodes that are not played (they are there already).
+      skip: indices of episodes that exist already.
       stop: an object whose attribute `requested`, once true, ends the generator early.
-      on_death: called with the number of worker deaths so far at each of them.
+      on_death: called at each worker death with their number so far.
 
     Raises:
       UserError: an episode ended three worker processes.

@@ -1,4 +1,4 @@
-"""Who takes the tests of generalisation: random, bot, an agent run, a language model that was never trained, a class of your own."""
+"""Players of the tests of generalisation: random, bot, an agent run, an untrained language model, a class of your own."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ class EvalAgent:
 
 @dataclass(frozen=True)
 class AgentRequest:
-    """Who is asked to play BabyAI-Text.
+    """The player of BabyAI-Text to open.
 
     Attributes:
       policy: 'random', 'bot', 'zero_shot', an agent's run folder, or module:Class.
-      environment, network: sections of train_language_agent's config; an agent keeps its training's but for the level.
+      environment, network: sections of train_language_agent's config; an agent keeps its training's, except the level.
       seed: of the new parameters of 'zero_shot'.
     """
 
@@ -84,10 +84,10 @@ class AgentRequest:
 
 
 def open_pinned(request: AgentRequest, workdir: Path) -> EvalAgent:
-    """Opens the agent of `request`, with the checkpoint that a run in `workdir` began with: its training may resume meanwhile.
+    """Opens the agent of `request`, with the checkpoint that the run in `workdir` started with, even if there is a newer one.
 
     Raises:
-      UserError: as of `open_agent`, or files that it reads are not those that the run began with, or it cannot be greedy.
+      UserError: see `open_agent`; or a file that it reads changed since the run started, or it cannot be greedy.
     """
     path = workdir / PLAN
     before = read_json(path, _REMEDY, keys=("checkpoint", "read")) if path.exists() else {}
@@ -201,13 +201,13 @@ def _trained(request: AgentRequest, pinned: int | None) -> EvalAgent:
 
 
 def refused_after(config: ConfigDict) -> dict[str, str]:
-    """Which tests of generalisation an agent could not take that is trained by `config`, of those that `config.tests` means.
+    """The tests of `config.tests` that an agent trained by `config` could not take.
 
     Returns:
-      Test -> the reason, of those that 'all' means; nothing in an environment from outside, which has no tests.
+      Test -> the reason, for tests that 'all' means; {} for an environment from outside, which has no tests.
 
     Raises:
-      UserError: one that is named, or a prompt of the training itself has more tokens than there is room for.
+      UserError: a named test cannot be taken, or a prompt of the training itself is too long.
     """
     if catalogue.find(config.environment.name) is None:
         return {}

@@ -25,7 +25,7 @@ _MOTIF = "motif"  # the kind of reward that lies in a folder or file
 
 @dataclass(frozen=True)
 class RewardRequest:
-    """Which intrinsic reward episodes are rated by, see `sections.SCORING`.
+    """The intrinsic reward that rates episodes, see `sections.SCORING`.
 
     Attributes:
       dir: None for the agent's own, which keeps the other settings of its training; '' for none.
@@ -68,7 +68,7 @@ class EvalRequest:
 
 @dataclass(frozen=True)
 class PinnedVersions:
-    """What a resumed run keeps where trainings may have saved newer versions; None leaves it to the request.
+    """The versions that a resumed run keeps even if trainings saved newer ones; None: the request decides.
 
     Attributes:
       digests: of `EvalSetup`; those that are missing are not compared.
@@ -140,7 +140,7 @@ def check(request: EvalRequest, pins: PinnedVersions | None = None) -> EvalSetup
 
 
 def check_greedy(name: str, greedy: bool, policy: Any) -> None:
-    """Raises UserError where `greedy` is asked of a policy, called `name`, that draws its actions itself."""
+    """Raises UserError if `greedy` is set for a policy, called `name`, that draws its actions itself."""
     allowed = f"False: {name} chooses its actions itself, only a network's are drawn"
     checks.require(not (greedy and policy.in_workers), "greedy", greedy, allowed)
 
@@ -149,7 +149,7 @@ def open_setup(request: EvalRequest, pins: PinnedVersions | None = None) -> Eval
     """Loads what `request` names.
 
     Raises:
-      UserError: a folder is not what it should be, or not what it was when `pins` were made.
+      UserError: a folder cannot be used, or changed since `pins` were made.
     """
     pins, policy_name = pins or PinnedVersions(), request.policy
     is_outside = policies.is_outside(policy_name)
@@ -243,7 +243,7 @@ def _of_folder(request: EvalRequest, folder: str, plays: bool, pins: PinnedVersi
 
 
 def _with_reward_beside(reward: ConfigDict, folder: Path) -> ConfigDict:
-    """The reward of an agent, taken from the agent's folder if it is there and no longer where it was trained from."""
+    """An agent's reward; from the agent's folder if it no longer exists where the training found it."""
     beside = folder / Path(reward.dir or "").name
     if reward.dir and not Path(reward.dir).exists() and beside.exists():
         return ConfigDict({**reward, "dir": str(beside)})
@@ -278,13 +278,13 @@ def _refuse_changed(before: Mapping[str, str], now: Mapping[str, str], plan: Map
     for name, digest in before.items():
         if now.get(name) != digest:
             raise UserError(
-                f"config.{places.get(name, name)}: is not the one that the run started with: it was trained or written again: "
+                f"config.{places.get(name, name)}: was trained or written again since the run started: "
                 "restore the previous one, or choose another --workdir"
             )
 
 
 def rounded_threshold(trained: ConfigDict) -> bool | None:
-    """Whether an agent's config asks for the published two-decimal threshold; None: as its reward run says."""
+    """Whether an agent's config has the published two-decimal threshold; None: its reward run decides."""
     return bool(trained.compat.get("quantile_two_decimals")) or None
 
 
@@ -295,7 +295,7 @@ def choose_reward(
     two_decimals: bool | None = None,
     pinned: int | None = None,
 ) -> ConfigDict | None:
-    """Returns the reward to lay over episodes, its evaluation resolved, with the keys of `EvalSetup.reward`.
+    """Returns the reward that rates episodes, its evaluation resolved, with the keys of `EvalSetup.reward`.
 
     Args:
       own: the reward of what is played, None where it has none.
@@ -304,7 +304,7 @@ def choose_reward(
       pinned: this evaluation in place of the newest.
 
     Raises:
-      UserError: there is no such folder or evaluation, or settings are given of a reward that is not.
+      UserError: there is no such folder or evaluation, or there are settings without a reward.
     """
     if given.dir is None:
         _check_settings_unused(given, own, owner)
@@ -315,7 +315,7 @@ def choose_reward(
         return ConfigDict({**chosen, "two_decimals": None})
     if given.dir is None and not Path(chosen["dir"]).exists():
         raise UserError(
-            f"config.reward.dir=None: {owner} has the reward in {chosen['dir']}, which is not there: give "
+            f"config.reward.dir=None: {owner} used the reward in {chosen['dir']}, which does not exist: give "
             "--config.reward.dir=DIR, or --config.reward.dir= to go without"
         )
     from motif_jax.rewards.load import open_reward

@@ -1,4 +1,4 @@
-"""The best policy that reads nothing: shares of the actions, the same at every step, by which most is earned.
+"""The best policy that reads nothing: the shares of the actions, equal at every step, with the greatest return.
 
 Method: the policy gradient of REINFORCE (Williams 1992) on the logits of the shares, with the mean return as the baseline. The shares are
 those of the mean logits of the last rounds.
@@ -29,12 +29,12 @@ def fit(name: str, options: Mapping[str, Any], seed: int) -> tuple[float, ...]:
     """Shares of the actions of an environment, fitted on 5,760 episodes; about 45 s of a processor in BabyAI-Text.
 
     Raises:
-      UserError: not all actions are there at every step.
+      UserError: not all actions are allowed at every step.
     """
     played = {key: value for key, value in options.items() if key not in _UNREAD}
     if registry.spec(name, **played).mask_field is not None:
         raise UserError(
-            f"config.policy=fixed: must be another on {name}, which does not have all actions at every step"
+            f"config.policy=fixed: must be another for {name}, which does not allow all actions at every step"
         )
     return _fit(name, json.dumps(played, sort_keys=True), seed)
 

@@ -1,7 +1,6 @@
-"""Tests of generalisation on BabyAI-Text: what each changes, and to whom that means something (Carta et al. 2023, GLAM).
+"""Tests of generalisation on BabyAI-Text: what each changes, and which players it applies to (Carta et al. 2023, GLAM).
 
-A test is a level and options of the environment in the place of those that an agent was trained with. Every test of every
-agent plays the episodes of the same seeds.
+A test replaces the level and options that an agent was trained with. All tests of all agents play episodes of the same seeds.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ TRIED_EPISODES, _TRIED_STEPS = 16, 8
 
 @dataclass(frozen=True)
 class GeneralisationTest:
-    """One test: options of the environment that take the place of the base's.
+    """One test: options of the environment that replace the base's.
 
     Attributes:
       level: None for the base's.
@@ -157,7 +156,7 @@ def language(place: PlayedLevel) -> str:
 
 
 def language_options(base: PlayedLevel) -> dict[str, str]:
-    """Options by which other levels than that of `base` speak as it does: most speak English where nothing is said."""
+    """Options that make other levels speak the language of `base`; most speak English by default."""
     return {"language": catalogue.FRENCH} if language(base) == catalogue.FRENCH else {}
 
 
@@ -167,10 +166,10 @@ def chosen(
     """The tests that `names` means, the base first.
 
     Args:
-      names: of tests or of levels, or 'all' for every test that means something to the player.
+      names: of tests or of levels, or 'all' for every test that applies to the player.
 
     Raises:
-      UserError: there is no such test, or it means nothing to the player.
+      UserError: there is no such test, or it does not apply to the player.
     """
     there = every(base, own_names)
     wanted = [BASE]
@@ -232,11 +231,11 @@ def takeable(
     episode_seeds: Sequence[int],
     key: str = "prompt_tokens",
 ) -> tuple[list[tuple[GeneralisationTest, PlayedLevel]], dict[str, str]]:
-    """The tests that a player can take, with their places; and those which 'all' would mean, but it cannot take, with the reason.
+    """The tests that a player can take, with their places; and the tests of 'all' that it cannot take, with the reason.
 
     Args:
-      names: as the config has them: what is named, and the base, has to be taken.
-      make: the player in a place; it refuses actions whose words it cannot tell apart.
+      names: as the config has them; named tests and the base must be possible.
+      make: the player in a place; it refuses actions whose words have the same tokens.
 
     Raises:
       UserError: a test that is named cannot be taken.
@@ -260,7 +259,7 @@ def takeable(
 
 
 def may_be_left_out(test: GeneralisationTest, names: Sequence[str]) -> bool:
-    """Whether 'all' alone means it: what is named is asked for, and the base is what the others are compared with."""
+    """Whether only 'all' includes the test; named tests and the base are always taken."""
     return test.name not in (BASE, *names)
 
 
@@ -289,6 +288,6 @@ def require_room(
     longest = max(lengths)
     if longest > room:
         raise UserError(
-            f"config.{key}: a prompt of the test {test.name} has {longest} tokens, there is room for {room}: give more, "
-            "if the model has the positions, in another --workdir, or leave the test out of config.tests"
+            f"config.{key}: a prompt of the test {test.name} has {longest} tokens, and {room} are allowed: raise it in another "
+            "--workdir (if the model has the positions), or leave the test out of config.tests"
         )

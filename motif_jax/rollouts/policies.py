@@ -1,4 +1,4 @@
-"""Policies that episodes can be played with: what evaluation, collecting, watching and replay need of one.
+"""Policies that play episodes, for evaluation, collecting, watching and replay.
 
 A policy plays in one of two places, and says which. In the workers, beside the environments, it needs no device: it is
 pickled and sent there (`WorkerPolicy`: random actions, a bot). Or on the device, for a batch of environments at a time
@@ -71,7 +71,7 @@ class BatchPolicy(Policy, Protocol):
 
 @dataclass(frozen=True)
 class RandomPolicy:
-    """Every action that there is is equally likely; the draw depends on the episode's seed and the step alone."""
+    """Every allowed action is equally likely; the draw depends on the episode's seed and the step alone."""
 
     name: str = RANDOM
     in_workers: ClassVar[bool] = True
@@ -117,7 +117,7 @@ class BotPolicy:
 
 @dataclass(frozen=True)
 class FixedPolicy:
-    """Reads nothing: each action has the same probability at every step. What an agent is compared with that shall read.
+    """Reads nothing: each action has the same probability at every step. The baseline of agents that read.
 
     Attributes:
       shares: of the actions, in their order; they add up to 1.
@@ -142,7 +142,7 @@ def is_outside(policy: str) -> bool:
 
 
 def from_outside(name: str, spec: EnvironmentSpec, key: str = "policy") -> Any:
-    """Makes the policy 'module:Class' that `config.key` names; UserError when it is none of either kind."""
+    """Makes the policy 'module:Class' that `config.key` names; UserError if it is neither kind of policy."""
     made: Any = entry_points.load(key, name)
     if callable(made):
         entry_points.require_signature(key, name, made, spec)
@@ -161,7 +161,7 @@ def _expert(observation: Mapping[str, np.ndarray], spec: EnvironmentSpec) -> int
 
 
 def allowed(observation: Mapping[str, np.ndarray], spec: EnvironmentSpec) -> np.ndarray:
-    """Which actions the environment has on observations [..., *shape]: bool [..., A], or [A] where it has all in all."""
+    """Which actions the environment has on observations [..., *shape]: bool [..., A], or [A] if all are always allowed."""
     if spec.mask_field is None:
         return np.ones(spec.num_actions, bool)
     return observation[spec.mask_field] != 0
@@ -175,7 +175,7 @@ def log_softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def masked(logits: np.ndarray, observation: Mapping[str, np.ndarray], spec: EnvironmentSpec) -> np.ndarray:
-    """Returns `logits` [..., A] with `MASKED` in the place of actions that the environment has not."""
+    """Returns `logits` [..., A] with `MASKED` for actions that the environment does not allow."""
     return logits if spec.mask_field is None else np.where(allowed(observation, spec), logits, MASKED)
 
 
@@ -185,7 +185,7 @@ def choose_actions(
     """Draws one action per row by inverting the cumulative distribution.
 
     Args:
-      logits: float [B, A]; `MASKED` where there is no such action.
+      logits: float [B, A]; `MASKED` for actions that are not allowed.
       uniforms: float [B] in [0, 1).
 
     Returns:

@@ -1,4 +1,4 @@
-"""The intrinsic reward laid over episodes that were played."""
+"""Rates played episodes by an intrinsic reward."""
 
 from __future__ import annotations
 

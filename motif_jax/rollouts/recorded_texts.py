@@ -1,4 +1,4 @@
-"""What an agent says of recorded dialogues, as rows of an evaluation: the loss of its policy, its values, the numbers of each token."""
+"""Evaluates an agent on recorded dialogues: the loss of its policy, its values, the numbers of each token."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ END = "recorded"
 
 
 def wanted(request: TextRequest, data: str | None) -> bool:
-    """Whether recorded dialogues are looked at in place of episodes: `data` names some, or the agent's task has no environment."""
+    """Whether recorded dialogues replace episodes: `data` names some, or the agent's task has no environment."""
     if data:
         allowed = "None with config.policy, or without config.agent: an agent is looked at"
         checks.require(bool(request.agent) and not request.policy, "data", data, allowed)
@@ -46,7 +46,7 @@ def check(request: TextRequest, data: str | None) -> None:
 
 
 def dialogues_of(agent: str, data: str | None, saved: agent_folder.SavedAgent, count: int) -> Dialogues:
-    """The first `count` dialogues with actions in the file `data`, or of those that the training in the folder `agent` held out.
+    """The first `count` dialogues with actions of the file `data`, or of the held-out ones of the training in the folder `agent`.
 
     Raises:
       UserError: there are none, or they do not fit the agent.
@@ -63,13 +63,13 @@ def _read(
         held_out = Path(agent) / tokenised.TOKENS / tokenised.HELD_OUT
         if not held_out.is_dir():
             raise UserError(
-                f"config.data=None: {agent} has no held-out dialogues, name some: --config.data=FILE"
+                f"config.data=None: {agent} has no held-out dialogues: name some with --config.data=FILE"
             )
         given = dialogue_data.said_in(held_out, tokenizer)
     acting = (each for each in given if any(reward is not None for reward in each.rewards))
     found = Dialogues.of(itertools.islice(acting, count))
     if not len(found):
-        raise UserError(f"config.data={data}: must have actions, utterances of the agent: there is none")
+        raise UserError(f"config.data={data}: must hold actions (utterances of the agent), and has none")
     text_values.require_fit(network, tokenizer, found, f"config.data={data}")
     return found
 
@@ -77,7 +77,7 @@ def _read(
 def rows(
     saved: agent_folder.SavedAgent, dialogues: Dialogues, missing: Sequence[int], shown: int
 ) -> Iterator[dict[str, Any]]:
-    """A row of each dialogue in `missing`; those below `shown` with every token."""
+    """A row for each dialogue in `missing`; those below `shown` with every token."""
     chosen = Dialogues.of(dialogues[index] for index in missing)
     bounds = (saved.settings.get("q_min"), saved.settings.get("q_max"))
     valued = text_values.values_of(saved.network, saved.params, saved.tokenizer, chosen, *bounds)

@@ -226,7 +226,7 @@ class Sampler:
 
 @dataclass(frozen=True)
 class Sampled:
-    """One finished job: its number of sub-sequences and steps; `left_out` when it ended every process."""
+    """One finished job: its number of sub-sequences and steps; `left_out` if every process died of it."""
 
     job: EpisodeJob
     count: int
@@ -237,10 +237,10 @@ class Sampled:
 def record(
     jobs: Iterable[EpisodeJob], plan: SamplingPlan, workers: int, stop: Any, answered: bool = False
 ) -> Generator[Sampled, None, None]:
-    """Yields jobs as `run_jobs` records them into chunk files; an episode that ends several processes is left out.
+    """Yields jobs as `run_jobs` records them into chunk files; an episode in which several processes die is left out.
 
     Args:
-      answered: whether such processes have played an episode before: then those that die do so of theirs.
+      answered: whether such processes have played an episode before; if so, the episode is to blame for a death.
 
     Raises:
       UserError: the processes die before the first episode is played.

@@ -1,4 +1,4 @@
-"""Seeded episodes of a text task, many at a time: each turn, all that go on say something, and then all are answered."""
+"""Seeded episodes of a text task, many at a time: in each turn all running episodes act, then all environments answer."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class PolicyTextActor:
 
 
 class ActionTokens:
-    """A task's tokenizer that also knows what an agent wrote where no text of the task is, a delimiter within an action say."""
+    """A task's tokenizer that also encodes what an agent said that is no text of the task, such as a delimiter within an action."""
 
     def __init__(self, tokenizer: TextTokenizer) -> None:
         self._tokenizer, self._said = tokenizer, dict[str, list[int]]()
@@ -98,10 +98,10 @@ class ActionTokens:
 
 
 class AgentTextActor:
-    """An agent, all episodes in one program; what an episode draws does not depend on those beside it.
+    """An agent, all episodes in one program; an episode's draws do not depend on the other episodes.
 
     Args:
-      as_written: reads its own actions in the tokens that it wrote, not in those that the tokenizer makes of their texts.
+      as_written: reads its own actions as the tokens that it wrote, not as the tokenizer's tokens of their texts.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class PlayedText:
 
 
 def environment_seed(seed: int, index: int) -> int:
-    """The seed of all that an episode's environment draws."""
+    """The seed of an episode's environment."""
     return seeds.derive(seed, "evaluate_text", "environment", index)
 
 
@@ -193,10 +193,10 @@ def play(
     threads: int = 1,
     stop: Interruption | None = None,
 ) -> Iterator[PlayedText]:
-    """Plays episodes and yields each when it ends; episode i is the same one with the same seed, whatever is played beside it.
+    """Plays episodes and yields each when it ends; episode i depends on its seed alone, not on the other episodes.
 
     Args:
-      threads: so many environments answer at a time; for those that wait for a server.
+      threads: environments that answer at a time; for those that wait for a server.
 
     Raises:
       UserError: an environment cannot go on.

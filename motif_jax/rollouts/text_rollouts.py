@@ -1,4 +1,4 @@
-"""Episodes that an agent of text plays while it is trained: to be evaluated by, and to learn from."""
+"""Episodes that an agent of text plays during its training, for evaluations and to learn from."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def require_playable(task: TextTask, name: str) -> None:
     task.check_episodes()
     if not playable(task):
         raise UserError(
-            f"config.task={name}: must have an environment that needs neither a server nor a scorer with this method"
+            f"config.task={name}: with this method, its environment must need no server and no scorer"
         )
 
 
 @dataclass(frozen=True)
 class EvaluationEpisodes:
-    """The episodes of every evaluation of a training, the same ones each time.
+    """The episodes of a training's evaluations, the same at each.
 
     Attributes:
       count: 0 for none.
@@ -105,7 +105,7 @@ def rollout_player(
     reward: TokenReward,
     longest: int,
 ) -> Callable[[Any, int], EpisodeBatch]:
-    """What plays `count` new episodes for each step (parameters, step), by draws from the policy as it is.
+    """Returns a function (parameters, step) that plays `count` new episodes, sampled from the policy.
 
     `reward` is paid for each token of an action, of which there are `longest` at most.
     """
@@ -126,7 +126,7 @@ def rollout_player(
 def batch_of(
     episodes: list[PlayedText], tokenizer: TextTokenizer, layout: ItemLayout, reward: TokenReward
 ) -> EpisodeBatch:
-    """Episodes as a batch [B, ...]; what the layout cuts off is not learned from."""
+    """Episodes as a batch [B, ...], without what the layout cuts off."""
     items, log_probs, utterances = [], [], []
     for episode in episodes:
         written = [action.tokens for action in episode.actions if action.tokens is not None]

@@ -56,7 +56,7 @@ class TextSession:
     def read(self, rows: Sequence[Sequence[int]]) -> None:
         """Sets the texts to these tokens: keeps the common prefix and reads the rest.
 
-        A text that is too long for the model, with room for an action, is read from so much later on.
+        A text that is too long for the model, with room for an action, loses its beginning.
         """
         room = None if self._longest is None else self._longest - self._most - self._ahead
         wanted = [list(row if room is None else row[-room:]) for row in rows]
@@ -75,7 +75,7 @@ class TextSession:
         self.texts = wanted
 
     def write(self, keys: jax.Array, rows: np.ndarray) -> Actions:
-        """Writes an action behind each text of `rows` (bool [B]), which becomes part of it; `keys` [B] are of the draws."""
+        """Appends an action to each text of `rows` (bool [B]); `keys` [B] are for the draws."""
         self._make_room(self._most)
         self._now, written = self._programs.write(self._params, self._now, keys, jnp.asarray(rows))
         self._slots += self._most

@@ -1,4 +1,4 @@
-"""Who speaks, and in which task; rows of what was played."""
+"""Opens the speaker and the task of an evaluation of texts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def decoding_of(decode: Mapping[str, Any], about: Mapping[str, Any] | None) -> D
 
     Args:
       decode: kind, width and max_tokens may be None.
-      about: of `agent_folder.describe`; None without an agent, whose actions are written by a policy of the task.
+      about: from `agent_folder.describe`; None if a policy of the task writes the actions.
 
     Raises:
       UserError: a value is not allowed, or the length of an action is not known.
@@ -54,7 +54,7 @@ def decoding_of(decode: Mapping[str, Any], about: Mapping[str, Any] | None) -> D
     longest = about["settings"].get("longest_action")
     if longest is None and decode["max_tokens"] is None:
         raise UserError(
-            f"config.decode.max_tokens=None: {about['folder']} does not say how long the actions were that it learned from: "
+            f"config.decode.max_tokens=None: {about['folder']} does not say how long the actions of its training data were: "
             "give a number of tokens"
         )
     own = {"kind": kind, "width": width, "max_tokens": longest}
@@ -63,13 +63,13 @@ def decoding_of(decode: Mapping[str, Any], about: Mapping[str, Any] | None) -> D
 
 @dataclasses.dataclass(frozen=True)
 class TextRequest:
-    """What is asked for; the fields are keys of evaluate_text's config.
+    """The speaker and the task to open; the fields are keys of evaluate_text's config.
 
     Attributes:
       agent: a run folder of train_text, or the Hugging Face folder of a decoder.
       policy: of the task, in the agent's place.
       task: None for the agent's.
-      options: of the task, JSON, over those of the agent.
+      options: of the task, JSON; they replace the agent's.
       decode, token_reward: see `decoding_of`, `dialogue_data.token_reward_of`.
     """
 
@@ -92,10 +92,10 @@ class TextRequest:
 
 
 def named_task(request: TextRequest, about: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
-    """The task and its options: those of the agent, and what the request says over them.
+    """The task and its options: the agent's, replaced by the request's.
 
     Raises:
-      UserError: there is no task, `options` are no JSON object, or the agent's task is another one.
+      UserError: there is no task, `options` is not a JSON object, or the agent has another task.
     """
     own = registry.json_options(request.options)
     own_task = about["task"] if about else None
@@ -117,7 +117,7 @@ def named_task(request: TextRequest, about: Mapping[str, Any] | None) -> tuple[s
 
 
 def check(request: TextRequest) -> None:
-    """Raises UserError for what `open_setup` would refuse, as far as that is known without networks being read."""
+    """Raises UserError for what `open_setup` would refuse, without reading networks."""
     checks.require(
         bool(request.agent or request.policy),
         "agent",
@@ -213,7 +213,7 @@ def open_setup(request: TextRequest) -> TextEvalSetup:
         decoder.check(decoding)
         if saved.network.design.q in ("utterance", "mean") and decoding.kind != "rerank":
             print(
-                f"config.decode.kind={decoding.kind}: the values of {saved.method} are of whole actions and decide nothing; with rerank they do",
+                f"config.decode.kind={decoding.kind}: {saved.method} has values of whole actions only, which this kind does not use; rerank does",
                 flush=True,
             )
         actor = AgentTextActor(decoder, saved.params, tokenizer, decoding, request.seed)

@@ -63,7 +63,7 @@ def prepared(
 def _with_scores(
     name: str, options: dict[str, Any], kind: str, folder: Path, stopped: Callable[[], bool]
 ) -> dict[str, Any]:
-    """The options with a file of what is known and what judges say of all other recorded texts, where rewards depend on that."""
+    """Returns the options, with a file of the scores of all recorded texts if rewards depend on them; unknown texts go to judges."""
     task = registry.make(name, options)
     if not task.scored_by() or not (texts := task.texts_to_score(kind)):
         return options
@@ -84,7 +84,7 @@ def listed(
     folder: Path,
     stopped: Callable[[], bool] = never,
 ) -> Path:
-    """The file in `folder` with all dialogues of a kind that has an end, written unless a start before has; order and number are the task's.
+    """The file in `folder` with all dialogues of a finite kind, written unless it exists; the task decides order and number.
 
     Raises:
       StoppedError: `stopped` said so before all were written.
@@ -112,7 +112,7 @@ def listed(
 def with_tokenizer(
     task: TextTask, kind: str, policy: str, folder: Path, seed: int, stopped: Callable[[], bool]
 ) -> dict[str, Any]:
-    """Learns byte pairs into `folder`, where the task wants it and they are not there yet; returns its options, which name them.
+    """Learns byte pairs into `folder` if the task needs them and they do not exist; returns its options, which name them.
 
     Raises:
       UserError: the task wants fewer tokens than bytes need.
@@ -132,7 +132,7 @@ def with_tokenizer(
 
 
 def require_size(task: TextTask) -> None:
-    """Raises UserError where the vocabulary that a task wants to be learned is too small for any text."""
+    """Raises UserError if the vocabulary to be learned for a task is too small for any text."""
     if not (size := task.learned_tokens()):
         return
     from motif_jax.language import byte_pairs

@@ -22,9 +22,9 @@ _REPLACED = "\N{REPLACEMENT CHARACTER}"
 
 
 def plain(text: str) -> str:
-    """`text` of somebody else's as it may be written to a terminal: without what would move or colour there.
+    """Makes foreign `text` safe for a terminal: nothing in it moves the cursor or changes colours.
 
-    Control characters but ends of lines and tabs, what turns a line's direction, and halves of characters, which no terminal can show, are replaced.
+    Replaces control characters except line ends and tabs, characters that change the direction of a line, and halves of characters.
     """
     lines = text.replace("\r\n", "\n")
     return "".join(
@@ -49,7 +49,7 @@ class Terminal:
         """The line that the person types.
 
         Raises:
-          EOFError: there is no more to read.
+          EOFError: the input has ended.
         """
         self._out.write(prompt)
         self._out.flush()

@@ -82,7 +82,7 @@ def _look(
 def require_fit(
     network: TextAgentNetwork, tokenizer: TextTokenizer, dialogues: Dialogues, source: str
 ) -> None:
-    """Raises UserError where dialogues have what the tokenizer has no tokens for, or actions behind the network's last position."""
+    """Raises UserError for dialogues with texts that the tokenizer cannot encode, or actions after the network's last position."""
     longest, reward = network.model.config.max_length, constant(0.0)
     for number, dialogue in enumerate(dialogues):
         try:
@@ -125,7 +125,7 @@ def token_row(
     by_policy: Sequence[int] = (),
     by_values: Sequence[int] = (),
 ) -> dict[str, Any]:
-    """What a journal keeps of an action's tokens, JSON-able.
+    """The numbers of an action's tokens for a journal, JSON-able.
 
     Args:
       numbers: steered, policy, q and v, float [M] each.
@@ -187,7 +187,7 @@ def _ranked(sums: Mapping[str, Sequence[float]]) -> list[RankedUtterance]:
 
 
 class Pair(NamedTuple):
-    """Two dialogues of one beginning, which part with their action number `turn`: an expert's and another one.
+    """Two dialogues with the same beginning that differ from action `turn` on: an expert's and another one.
 
     expert and other are indices of dialogues.
     """

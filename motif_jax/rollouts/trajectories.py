@@ -1,4 +1,4 @@
-"""Episodes of BabyAI-Text as what was read and done at each step, from their seeds and actions."""
+"""Prompts and actions of episodes of BabyAI-Text, replayed from their seeds and actions."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from motif_jax.envs.spec import OBSERVED
 
 
 def text_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """`options` of BabyAI-Text without those that a network asked for."""
+    """`options` of BabyAI-Text without those that a network needs."""
     return {name: value for name, value in options.items() if name not in OBSERVED}
 
 
 def replayed(
     environment: str, options: Mapping[str, Any], games: Sequence[tuple[int, int, np.ndarray]]
 ) -> Iterator[TrajectoryEpisode]:
-    """Plays games (index, seed, actions) again and yields what was read in them.
+    """Replays games (index, seed, actions) and yields the prompts of each.
 
     Raises:
-      RuntimeError: a game does not play as it was written.
+      RuntimeError: a game does not replay as recorded.
     """
     env = registry.make(environment, **text_options(options), fields=("prompt",))
     try:

@@ -303,7 +303,7 @@ def film_recording(
       fields: observation fields that the rater reads besides those of the task.
 
     Raises:
-      UserError: the environment does not play the recorded episode: an observation, reward or final number differs.
+      UserError: the episode does not replay as recorded: an observation, reward or final number differs.
     """
     options = {key: value for key, value in recording.options.items() if key != "fields"}
     environment = registry.make(recording.task, **with_screen(recording.task, options, fields))

@@ -36,7 +36,7 @@ from motif_jax.support.progress import Progress
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for a bad value, a folder that is no dataset, or a model or prompt that is not there."""
+    """Raises UserError for a bad value, a folder that is no dataset, or a missing model or prompt."""
     run_folder.check_identity(workdir, config)
     inside = 0 <= config.shard_index < config.num_shards
     checks.require_key(config, "shard_index", inside, f"from 0 to num_shards - 1 = {config.num_shards - 1}")
@@ -51,7 +51,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> int:
-    """Annotates one shard, and merges when all shards are there."""
+    """Annotates one shard, and merges the shards when all are finished."""
     dataset = _open_dataset(config)
     annotator = make_annotator(config, dataset=dataset)
     questions = _list_questions(config, dataset, annotator)
@@ -173,7 +173,7 @@ def _ask(
 def _merge(
     annotation: shards.Annotation, questions: QuestionList, count: int, manifest: dict, dataset: PairsDataset
 ) -> dict[str, Any] | None:
-    """Writes the label file if all shards are there; returns its summary, or None."""
+    """Writes the label file if all shards are finished; returns its summary, or None."""
     with annotation.merging():
         answers, unfinished = annotation.read_answers(questions, count, manifest)
         if unfinished:

@@ -1,4 +1,4 @@
-"""Runs one benchmark and prints its JSON line last: null where there is no number (no bound, nothing measured)."""
+"""Runs one benchmark and prints its JSON line last; null stands for a number without a bound or a measurement."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NEEDS_WORKDIR = False
 
 
 def check(config: ConfigDict, workdir: Path | None) -> None:
-    """Raises UserError for a benchmark that does not exist, a bad number of repeats, or options that cannot be measured with."""
+    """Raises UserError for a benchmark that does not exist, a bad number of repeats, or bad options."""
     del workdir
     checks.choice(config, "name", benchmarks.names())
     checks.positive(config, "repeats")

@@ -1,4 +1,4 @@
-"""Says how often a reward that was learned online says of a message what its annotator says."""
+"""Measures how often a reward that was learned online agrees with its annotator about a message."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SHOWN = 10
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for a reward that says no yes or no, an evaluation that is not there, or bad values."""
+    """Raises UserError for a reward without yes and no, a missing evaluation, or bad values."""
     from motif_jax.rewards.learned import is_learned
 
     run_folder.check_identity(workdir, config)
@@ -53,7 +53,7 @@ class JudgeAgreement(NamedTuple):
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
-    """Compares, and writes what came out; UserError where they agree on fewer frequent messages than `config.minimum`."""
+    """Compares and writes agreement.json; UserError if they agree on a smaller share of frequent messages than `config.minimum`."""
     from motif_jax.rewards.load import open_reward
 
     with run_folder.opened(workdir, config):
@@ -73,14 +73,14 @@ def run(config: ConfigDict, workdir: Path) -> None:
             for name, part in (("met_often", known), ("never_labelled", new))
         }
         atomic_write_json(workdir / SUMMARY, {"step": reward.step, "least_met": config.least_met, **parts})
-        print(_said(known, f"labelled messages met at least {config.least_met} times"))
+        print(_said(known, f"labelled messages seen at least {config.least_met} times"))
         of = "" if config.evaluation else " (of the run itself)"
         print(_said(new, f"messages that were never labelled{of}"))
     if config.minimum is not None and (known.share is None or known.share.value < config.minimum):
         value = "none" if known.share is None else f"{known.share.value:.1%}"
         raise UserError(
             f"config.minimum={config.minimum:g}: the reward agrees with its annotator on {value} of the {known.messages:,} "
-            f"messages met at least {config.least_met} times; {workdir / SUMMARY} names those where it does not"
+            f"messages seen at least {config.least_met} times; {workdir / SUMMARY} names those where it does not"
         )
 
 
@@ -98,7 +98,7 @@ def _verdicts(reward: Any, texts: Sequence[str]) -> dict[str, bool]:
 def compare(
     met: Mapping[str, int], labels: Mapping[str, int], verdicts: Mapping[str, bool]
 ) -> JudgeAgreement:
-    """Compares the verdicts on the texts that were met so often with their labels."""
+    """Compares the reward's verdicts on texts with their labels."""
     wrong = [text for text in met if verdicts[text] != (labels[text] == YES)]
     wrong.sort(key=lambda text: (-met[text], text))
     if not met:
@@ -119,7 +119,7 @@ def _never_labelled(config: ConfigDict, reward: Any) -> dict[str, int]:
 
 
 def _ask(folder: Path, texts: Sequence[str], seconds: float) -> dict[str, int]:
-    """The labels of the run's annotator, as far as there are some within the time."""
+    """The labels that the run's annotator gives within the time."""
     if not texts:
         return {}
     run = run_folder.read_config(folder)

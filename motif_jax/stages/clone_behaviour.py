@@ -22,7 +22,7 @@ IDENTITY = (
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for bad values, trajectories or models that are not there, or a folder of another run."""
+    """Raises UserError for bad values, missing trajectories or models, or a folder of another run."""
     from motif_jax.trainers import cloning_data, cloning_task, offline_run
 
     run_folder.check_identity(workdir, config)
@@ -37,7 +37,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def _special(config: ConfigDict) -> bool:
-    """Whether special tokens stand round prompts where the agent plays."""
+    """Whether special tokens stand round prompts when the agent plays."""
     from motif_jax.rl import agent_networks
 
     return bool(agent_networks.environment_options(config).get("special_tokens", True))
@@ -52,7 +52,7 @@ def cloned(config: ConfigDict) -> ConfigDict:
 
 
 def resolved(config: ConfigDict) -> ConfigDict:
-    """A copy with the environment and the wording of the trajectories; UserError where neither says it, or both differ."""
+    """A copy with the environment and wording of the trajectories; UserError if config and trajectories name none, or differ."""
     from motif_jax.trainers import cloning_data
 
     config = config.copy_and_resolve_references()
@@ -77,7 +77,7 @@ def resolved(config: ConfigDict) -> ConfigDict:
 
 
 def _take_wording(config: ConfigDict, switches: Mapping[str, bool]) -> None:
-    """Lets the agent read what stands in its trajectories; of their `switches` those that are off need not be named."""
+    """Takes the wording of the trajectories; of their `switches` those that are off need not be named."""
     from motif_jax.envs.babyai_text import catalogue
     from motif_jax.envs.babyai_text.environment import FRENCH_GOAL, NO_FIRST_OBSERVATION
 
@@ -103,7 +103,7 @@ def _network(config: ConfigDict) -> LanguageAgent:
 
 
 def run(config: ConfigDict, workdir: Path) -> int:
-    """Clones, or continues where the folder stands; returns 0, or 75 after a request to stop."""
+    """Clones, or resumes; returns 0, or 75 after a request to stop."""
     from motif_jax.devices.parallel import DataParallel
     from motif_jax.devices.sharding import training_devices
     from motif_jax.language import config as language_config

@@ -127,12 +127,12 @@ def _check_disk(config: ConfigDict, workdir: Path, spec: EnvironmentSpec) -> Non
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
-    """Collects what is missing; returns the exit code of an interrupted stage when it was asked to stop."""
+    """Collects what is missing; returns 75 after a request to stop."""
     staging = workdir / layout.STAGING
     with run_folder.opened(workdir, config, IDENTITY):
         if (workdir / layout.META).exists():
             shutil.rmtree(staging, ignore_errors=True)
-            print(f"{workdir} is whole: {PairsDataset.open(workdir).num_pairs:,} pairs")
+            print(f"{workdir} is complete: {PairsDataset.open(workdir).num_pairs:,} pairs")
             return None
         spec = _spec(config)
         weights, scripted = _weights(config, spec), _scripted(config, spec)
@@ -172,7 +172,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 
 
 def _agents(config: ConfigDict, settled: Path) -> dict[str, Any]:
-    """The agents that take part, by name; UserError where one is missing, or not the one in the file `settled`."""
+    """The agents that play, by name; UserError if one is missing or differs from the one in the file `settled`."""
     if AGENTS not in _weights(config, _spec(config)):
         return {}
     from motif_jax.rollouts import agents  # imports jax
@@ -187,7 +187,7 @@ def _agents(config: ConfigDict, settled: Path) -> dict[str, Any]:
         for entry, agent in zip(entries, chosen, strict=True):
             if entry.get("digest") not in (None, agent.digest()):
                 raise UserError(
-                    f"config.agents={agent.name}: is not the one that the run started with: it was trained again: restore "
+                    f"config.agents={agent.name}: was trained again since the run started: restore "
                     f"the previous one, or {remedy}"
                 )
     else:

@@ -25,10 +25,10 @@ IDENTITY = "task kind policy options wordle visdial reddit babyai_text seed num_
 
 
 def options_of(config: ConfigDict) -> dict[str, Any]:
-    """The task's options: its own section with its switches, or for one from outside what `options` holds.
+    """The task's options: its section with its switches, or `options` for a task from outside.
 
     Raises:
-      UserError: `options` is no JSON object, or is given where the task has a section.
+      UserError: `options` is not a JSON object, or the task has a section of its own.
     """
     if config.task in config:  # a section of its own
         checks.require_key(
@@ -61,7 +61,7 @@ def _identity(config: ConfigDict) -> list[str]:
 
 
 def _with_options(config: ConfigDict, options: dict[str, Any]) -> dict[str, Any]:
-    """What decided the data, with the options that name the files that were made for it: `registry.options_of` gives the task back."""
+    """The config that decided the data, with options that name the files made for it; `registry.options_of` reads it."""
     plain = run_folder.as_plain(config)
     found = {key: plain[key] for key in IDENTITY}
     if config.task in config:  # a section of its own
@@ -97,7 +97,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
-    """Draws what is missing; returns the exit code of an interrupted stage when it was asked to stop."""
+    """Draws what is missing; returns 75 after a request to stop."""
     config = _said(config)
     staging, meta = workdir / dialogues.STAGING, workdir / dialogues.META
     with (
@@ -106,7 +106,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
     ):
         if meta.exists():
             shutil.rmtree(staging, ignore_errors=True)
-            print(f"{workdir} is whole: {_in_words(read_json(meta, 'remove it and collect again'))}")
+            print(f"{workdir} is complete: {_in_words(read_json(meta, 'remove it and collect again'))}")
             return None
         task = _task(config)
         given = (config.task, task.options, config.kind, config.policy, workdir, config.seed)

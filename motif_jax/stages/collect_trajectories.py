@@ -1,4 +1,4 @@
-"""Plays episodes of BabyAI-Text until there are enough steps, and writes what was read and done at each of them."""
+"""Plays episodes of BabyAI-Text until there are enough steps, and writes the prompt and action of each."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
-    """Plays what is missing and writes the files; returns 75 when it was asked to stop before the end."""
+    """Plays what is missing and writes the files; returns 75 after a request to stop."""
     with interruption.Interruption() as stop, run_folder.opened(workdir, config, IDENTITY):
         meta = workdir / parquet.META
         player = eval_agents.open_pinned(request_of(config), workdir)
@@ -59,7 +59,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 def _enough(
     config: ConfigDict, workdir: Path, player: eval_agents.EvalAgent, stop: interruption.Interruption
 ) -> list[dict[str, Any]] | None:
-    """The first episodes that have the steps which are asked for; None when it was asked to stop before that."""
+    """The first episodes that together have `config.steps` steps; None after a request to stop."""
     policy = player.policy(player.base)
     how = PlaySettings(workers=config.workers, lanes=config.lanes, greedy=config.greedy)
     count, folder, game = config.lanes, workdir / _EPISODES, (player.base.environment, player.base.options)

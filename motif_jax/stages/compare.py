@@ -86,7 +86,7 @@ def read_methods(text: str) -> dict[str, list[Path]]:
 
 
 def _check_folders(methods: dict[str, list[Path]], measure: str) -> None:
-    """Raises UserError for a folder that is no run, a run that would count twice, or runs that `measure` does not compare."""
+    """Raises UserError for a folder that is no run, a run that would count twice, or runs that `measure` cannot compare."""
     evaluations, runs = {}, []
     folders: dict[Path, tuple[str, Path]] = {}
     trainings: dict[tuple[str, str, Path], Path] = {}
@@ -118,7 +118,7 @@ def _check_folders(methods: dict[str, list[Path]], measure: str) -> None:
 
 
 def _require_one_reward(runs: Sequence[Path], measure: str) -> None:
-    """Raises UserError where trainings were paid by different rewards, as `require_comparable` does of evaluations."""
+    """Raises UserError if trainings had different rewards; `require_comparable` does this for evaluations."""
     rewards = {folder: _reward(folder) for folder in runs}
     for folder in runs[1:]:
         both = rewards[runs[0]], rewards[folder]
@@ -132,7 +132,7 @@ def _require_one_reward(runs: Sequence[Path], measure: str) -> None:
 
 
 def _reward(run: Path) -> dict[str, Any]:
-    """What a training's intrinsic reward is told by; the one that it learns while it plays is its own."""
+    """What identifies a training's intrinsic reward; one that is learned online is the run's own."""
     from motif_jax import rewards
     from motif_jax.rl import reward_choice
 
@@ -184,7 +184,7 @@ def _task_names(config: ConfigDict) -> dict[str, str]:
 
 
 def _single_evaluations(config: ConfigDict) -> dict[str, Mapping[str, Any]]:
-    """The evaluations of methods that have one and nothing else, by method; {} where no claim or measure is given."""
+    """The evaluations of methods with a single one, by method; {} without a claim or a measure."""
     if not (config.claims or config.measures):
         return {}
     found: dict[str, Mapping[str, Any]] = {
@@ -202,7 +202,7 @@ def _single_evaluations(config: ConfigDict) -> dict[str, Mapping[str, Any]]:
 def _read_claims(
     config: ConfigDict, evaluations: Mapping[str, Mapping[str, Any]]
 ) -> tuple[list[str], list[claims.Claim]]:
-    """The further measures of the claims' table, and the claims; UserError for those that cannot be judged."""
+    """The further measures of the claims' table, and the claims; UserError for those without a measure."""
     measures, found = checks.listed(config.measures), claims.parsed_claims(config.claims, list(evaluations))
     given = [*((key, "measures") for key in measures), *((claim.measure, "claims") for claim in found)]
     for key, name in given:

@@ -39,7 +39,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def request_of(config: ConfigDict) -> evaluation_setup.EvalRequest:
-    """What a config asks for, with the sections policy, agent, environment, reward and compat."""
+    """The request of a config with the sections policy, agent, environment, reward and compat."""
     return evaluation_setup.EvalRequest(
         policy=config.policy,
         agent_dir=config.agent.dir,
@@ -67,7 +67,7 @@ def checked_setup(
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
-    """Plays what is missing, then writes the tables; returns 75 when it was asked to stop before the end."""
+    """Plays what is missing, then writes the tables; returns 75 after a request to stop."""
     with interruption.Interruption() as stop, run_folder.opened(workdir, config, IDENTITY):
         return _evaluate(config, workdir, stop)
 
@@ -101,7 +101,7 @@ def _write(
 
 
 def _pinned(workdir: Path) -> evaluation_setup.PinnedVersions:
-    """Trainings that resume save newer ones: a resumed evaluation keeps the checkpoint and reward that it began with."""
+    """The checkpoint and reward that a resumed evaluation started with; a training may have saved newer ones."""
     path = workdir / PLAN
     if not path.exists():
         return evaluation_setup.PinnedVersions()
@@ -212,10 +212,10 @@ class _Evaluation:
 
 
 def agreement(actions: np.ndarray, expert: np.ndarray) -> float:
-    """The share of steps at which a scripted player would have done the same; steps where it knows nothing count as others.
+    """The share of steps at which the scripted player would have done the same; steps without its answer count as different.
 
     Args:
       actions: int [T].
-      expert: unsigned int [T], the greatest number of its type where it has no answer.
+      expert: unsigned int [T], the greatest number of its type for no answer.
     """
     return float(np.mean(actions == expert.astype(np.int64))) if len(actions) else 0.0

@@ -1,4 +1,4 @@
-"""Evaluates who speaks in a text task: seeded episodes, many at a time, then tables with intervals and a page."""
+"""Evaluates an agent or a policy in a text task: seeded episodes, many at a time, then tables with intervals and a page."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def request_of(config: ConfigDict) -> TextRequest:
-    """Who speaks in which task, as a config of this stage or of play_text says."""
+    """The request of a config of this stage or of play_text."""
     from motif_jax.rollouts.text_setup import TextRequest
 
     decode, token_reward = config.decode.to_dict(), config.token_reward.to_dict()
@@ -48,7 +48,7 @@ def request_of(config: ConfigDict) -> TextRequest:
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
-    """Plays what is missing, then writes the tables; returns 75 when it was asked to stop before the end."""
+    """Plays what is missing, then writes the tables; returns 75 after a request to stop."""
     with (
         interruption.Interruption() as stop,
         run_folder.opened(workdir, config, IDENTITY, free=registry.FREE_OPTIONS),
@@ -114,7 +114,7 @@ def _look(config: ConfigDict, workdir: Path, journal: evaluation_files.Journal) 
         index, before = row["index"], text_games_page.dialogue_of(row)
         if index < len(dialogues) and before != dialogues[index]._replace(meta=before.meta):
             raise UserError(
-                f"config.data={config.data}: dialogue {index} is not the one that {workdir} has, the file changed: choose another --workdir"
+                f"config.data={config.data}: the file changed since {workdir} started (dialogue {index} differs): choose another --workdir"
             )
     missing = [index for index in range(len(dialogues)) if index not in journal.done]
     title = f"look at {config.agent}"
@@ -129,7 +129,7 @@ def _pin(workdir: Path, plan: Mapping[str, Any]) -> None:
         before = read_json(path, "restore a copy of it, or evaluate into another --workdir")
         if before.get("digest") != plan["digest"]:
             raise UserError(
-                f"config.agent={plan['policy']}: is not the one that {workdir} began with, it was trained again: choose another --workdir"
+                f"config.agent={plan['policy']}: was trained again since {workdir} started: choose another --workdir"
             )
     atomic_write_json(path, dict(plan))
 

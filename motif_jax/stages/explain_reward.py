@@ -1,4 +1,4 @@
-"""Writes a table and a page of what a trained reward says about every distinct message of a dataset."""
+"""Writes a table and a page of a trained reward's values for all distinct messages of a dataset."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAGE, TABLE, TEXTS = "explain.html", "messages.csv", "texts.csv"
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for rewards or arrays that are not there, texts that cannot be rated, or bad values."""
+    """Raises UserError for missing rewards or arrays, texts that cannot be rated, or bad values."""
     run_folder.check_identity(workdir, config)
     place = config.reward.dir
     checks.require(bool(place), "reward.dir", place, "a reward: give it with --config.reward.dir=DIR")
@@ -56,13 +56,13 @@ def _open_models(config: ConfigDict) -> list[Any]:
 
 
 def _dataset_folder(config: ConfigDict, reward: Any) -> str | None:
-    """The dataset whose messages are rated; None: those that the reward's own run received while it learned."""
+    """The dataset whose messages are rated; None: the messages of the reward's own online run."""
     if not config.dataset_dir and getattr(reward, "met", None):
         return None
     folder = config.dataset_dir or reward.config.get("dataset_dir")
     if not folder or not Path(folder).is_dir():
         raise UserError(
-            f"config.dataset_dir={config.dataset_dir}: the reward's own dataset ({folder}) is not there; name one"
+            f"config.dataset_dir={config.dataset_dir}: the reward's own dataset ({folder}) does not exist; name one"
         )
     return folder
 
@@ -72,7 +72,7 @@ def _asked(config: ConfigDict) -> list[str]:
 
 
 def _rows_of_texts(config: ConfigDict, models: list[Any]) -> np.ndarray:
-    """The texts that were asked for as uint8 [N, 256]: UserError for one that cannot be rated."""
+    """The texts of `config.text` as uint8 [N, 256]; UserError for one that cannot be rated."""
     from motif_jax.rewards.load import as_rows
 
     asked = _asked(config)
@@ -91,7 +91,7 @@ def _rows_of_texts(config: ConfigDict, models: list[Any]) -> np.ndarray:
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
-    """Rates the messages, prints the texts that were asked for, and writes the files."""
+    """Rates the messages, prints the texts of `config.text`, and writes the files."""
     with run_folder.opened(workdir, config):
         _explain(config, workdir)
 
@@ -137,8 +137,8 @@ def _explain(config: ConfigDict, workdir: Path) -> None:
     for reward in rewards:
         if not reward.rated.all():
             print(
-                f"{reward.name}: {(~reward.rated).sum():,} of {len(data.messages):,} messages are on none of the "
-                f"{config.max_steps:,} steps that were looked at and have no reward: a larger --config.max_steps has them"
+                f"{reward.name}: {(~reward.rated).sum():,} of {len(data.messages):,} messages have no reward, since none of the "
+                f"{config.max_steps:,} steps read shows them: a larger --config.max_steps includes them"
             )
     print(threshold.describe(models[0].statistics, config.reward.quantile), end="")
     print(f"{len(data.messages):,} distinct messages; page: {(workdir / PAGE).resolve()}")

@@ -1,4 +1,4 @@
-"""Writes what was made here for others: pairs as parquet, a reward as safetensors, agents as folders for transformers and vLLM."""
+"""Exports pairs as parquet, a reward as safetensors, agents as folders for transformers and vLLM."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def write_language_agent(
 
     Args:
       folder: is filled.
-      network, params: of the agent, what is frozen among them.
+      network, params: of the agent, with the frozen ones.
       source: folder of its language model, whose tokenizer is copied.
       learned: where it was trained and for how long, for the card.
     """
@@ -235,12 +235,12 @@ _STAGES: Mapping[str, tuple[Callable[[ConfigDict], None], Callable[[ConfigDict, 
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError if what is to be exported is not there, or the work folder is another stage's."""
+    """Raises UserError if what to export does not exist, or the work folder is another stage's."""
     run_folder.check_identity(workdir, config)
     _STAGES[config.stage][0](config)
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
-    """Reads, and writes the files of `config.stage`."""
+    """Writes the files of `config.stage`."""
     with run_folder.opened(workdir, config):
         _STAGES[config.stage][1](config, workdir)

@@ -17,7 +17,7 @@ OUTPUT = "generated.jsonl"
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for values that cannot work, or files that are not there."""
+    """Raises UserError for values that cannot work, or missing files."""
     from motif_jax.language import prompt_length, text_files
     from motif_jax.language.sampling import Sampling
 
@@ -53,7 +53,7 @@ def stops(config: ConfigDict) -> tuple[str, ...]:
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
-    """Writes what is not written yet; returns 75 when it was asked to stop before the end."""
+    """Writes the missing lines; returns 75 after a request to stop."""
     from motif_jax import language
     from motif_jax.language import text_files
     from motif_jax.language.sampling import Sampling

@@ -86,8 +86,8 @@ def _write(config: ConfigDict, workdir: Path, begin: Begin) -> None:
     found = ilql_checkpoint.read(config.file, config.heads)
     if found.config.vocab_size != tokenizer.size:
         raise UserError(
-            f"config.file={config.file}: has {found.config.vocab_size:,} tokens, {config.task} {tokenizer.size:,}: name its task, and in "
-            "config.options its tokenizer"
+            f"config.file={config.file}: has {found.config.vocab_size:,} tokens, the task {config.task} has {tokenizer.size:,}: name the "
+            "file's task, and its tokenizer in config.options"
         )
     agent = TextAgentNetwork(LanguageModel(found.config), found.design)
     method = _method(config, found.design)
@@ -110,7 +110,7 @@ check, run = _STAGE.check, _STAGE.run
 
 
 def _method(config: ConfigDict, design: Any) -> str:
-    """The method that a file's parts are of; raises UserError where `config.method` is another one."""
+    """The method that fits a file's parts; UserError if `config.method` is another one."""
     from motif_jax.trainers.text_methods import RULES
 
     found = METHODS.get(design.q) or ("dt" if design.prefix else "bc")
@@ -123,12 +123,12 @@ def _method(config: ConfigDict, design: Any) -> str:
 
 
 def _require_fit(config: ConfigDict, agent: Any, params: Any) -> None:
-    """Raises UserError where the parts' shapes are not those of such an agent."""
+    """Raises UserError if the parts' shapes do not fit together."""
     import jax
 
     wanted = jax.tree.map(lambda leaf: leaf.shape, jax.eval_shape(agent.init, jax.random.key(0)))
     there = jax.tree.map(lambda leaf: leaf.shape, params)
     if wanted != there:
         raise UserError(
-            f"config.file={config.file}: its heads do not fit its trunks, as those of another method may not"
+            f"config.file={config.file}: its heads do not fit its trunks: its method may be another one"
         )

@@ -87,7 +87,7 @@ def _language_agent(config: ConfigDict, workdir: Path, begin: Begin) -> None:
     found = glam_checkpoint.language_agent(torch_import.read(config.file), language_network(config.agent))
     begin()
     for head in found.fresh:
-        print(f"note: the file has no head {head}: it is as it is drawn")
+        print(f"note: the file has no head {head}: it keeps its initial values")
     if found.left_over:
         print(printable(f"not used: {', '.join(found.left_over)}"))
     about = {"file": str(config.file), "names": found.names, "not_used": found.left_over}

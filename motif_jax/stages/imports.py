@@ -1,6 +1,6 @@
 """Imports of a pairs dataset, of dialogues and of a reward, and the frame of all imports.
 
-A folder holds one import: import.json says of which files, the same command again finds it done, another one is refused.
+A folder holds one import, of the files in import.json. The same command again finds it done, another one is refused.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ImportStage:
       file: `config.file` in words.
       is_whole: whether a folder holds a finished import.
       check_values: raises UserError for other keys; its last argument says whether the import is done.
-      write: reads the file, calls `Begin` when that went well, and writes the folder.
+      write: reads the file, calls `Begin` if it can be read, and writes the folder.
       files: keys that name a file.
     """
 
@@ -53,13 +53,13 @@ class ImportStage:
     files: tuple[str, ...] = ("file",)
 
     def check(self, config: ConfigDict, workdir: Path) -> None:
-        """Raises UserError for files that are not there, bad values, or a folder that holds something else."""
+        """Raises UserError for missing files, bad values, or a folder that holds something else."""
         is_there = bool(config.file) and Path(config.file).is_file()
         checks.require_key(config, "file", is_there, f"an existing file, {self.file}")
         self.check_values(config, workdir, self._is_done(config, workdir))
 
     def run(self, config: ConfigDict, workdir: Path) -> None:
-        """Writes the folder, unless that has been done."""
+        """Writes the folder, unless it is complete."""
         with FolderLock(workdir):
             if self._is_done(config, workdir):
                 print(f"{workdir} holds this import of {config.file} already")
@@ -124,7 +124,7 @@ def _write_dialogues(config: ConfigDict, workdir: Path, begin: Begin) -> None:
     dialogues_parquet.write(workdir / DIALOGUES, totals.counted(_read_dialogues(config)), about)
     if not totals.any:
         (workdir / DIALOGUES).unlink()
-        raise UserError(f"config.file={config.file}: there is no dialogue in it")
+        raise UserError(f"config.file={config.file}: holds no dialogues")
     meta = {**about, **totals.summary(), "digest": digests.of_file(workdir / DIALOGUES)}
     atomic_write_json(workdir / META, meta)
     counts = f"{meta['dialogues']:,} dialogues, {meta['actions']:,} actions"

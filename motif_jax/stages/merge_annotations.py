@@ -1,4 +1,4 @@
-"""Combines several annotations of a dataset into one, and prints how far they agree."""
+"""Combines several annotations of a dataset into one, and prints how much they agree."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from motif_jax.support.files import atomic_write_json, atomic_write_text
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for a bad value or annotations that are not there."""
+    """Raises UserError for a bad value or missing annotations."""
     run_folder.check_identity(workdir, config)
     checks.existing_folder(config, "dataset_dir")
     dataset = PairsDataset.open(config.dataset_dir, need=())

@@ -1,4 +1,4 @@
-"""A person and who speaks at the terminal: together, one after the other, or as two sides of a dialogue."""
+"""A person plays a text task at the terminal with an agent or a policy, against it, or as the other side."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
-    """Plays until the games are over, or there is no more to read."""
+    """Plays until the games are over or the input ends."""
     from motif_jax.rollouts import text_setup
     from motif_jax.rollouts.text_terminal import Terminal, TextTable
 
@@ -41,7 +41,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
             try:
                 found: list[dict[str, Any]] = table.play(game, config.mode)
             except EOFError:
-                print("\nno more to read: the game is left as it is")
+                print("\nend of input: this game is left out")
                 return
             with open(path, "a", encoding="utf-8", opener=regular_file) as file:
                 file.write(json.dumps({"game": game, "mode": config.mode, "dialogues": found}) + "\n")

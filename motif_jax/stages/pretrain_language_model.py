@@ -1,4 +1,4 @@
-"""Trains a language model on texts: a fresh one of any architecture, or one that is there, whole or by low-rank additions."""
+"""Trains a language model on texts: a fresh one of any architecture or an existing one, whole or by low-rank additions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IDENTITY = (
 
 
 def check(config: ConfigDict, workdir: Path | None) -> None:
-    """Raises UserError for bad values, texts or models that are not there, or a folder of another run."""
+    """Raises UserError for bad values, missing texts or models, or a folder of another run."""
     from motif_jax.trainers import offline_run
 
     offline_run.check(config, workdir, IDENTITY, config.steps)

@@ -1,4 +1,4 @@
-"""Ranks what was said by the values of agents, and measures whether they rank an expert's actions first."""
+"""Ranks utterances by the values of agents, and measures whether the values rank an expert's actions first."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _path(config: ConfigDict) -> Path:
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for agents that have no values of tokens, and data that is not there."""
+    """Raises UserError for agents without values of tokens, and for missing data."""
     from motif_jax.envs.text import registry
     from motif_jax.rollouts import text_values
     from motif_jax.trainers import agent_folder
@@ -56,7 +56,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
-    """Values the data by every agent and writes what came out."""
+    """Values the data by every agent and writes the results."""
     from motif_jax.rollouts import text_values
     from motif_jax.trainers import agent_folder
 

@@ -1,4 +1,4 @@
-"""Plays recorded episodes again, with a reward and an agent's opinion laid over them, and writes players and movies."""
+"""Replays recorded episodes with a reward's and an agent's values, and writes players and movies."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Game:
       title: of its film.
       task, options, seed, actions: which episode it is; actions as integers [steps].
       origin: where it was found, for errors.
-      load: gives the recording; UserError when it cannot be played as it was written.
+      load: gives the recording; UserError if it does not replay as written.
     """
 
     stem: str
@@ -85,7 +85,7 @@ def _plan(config: ConfigDict) -> dict[str, Any]:
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
-    """Writes every form that `config.forms` asks for of every episode; returns 75 when asked to stop before the end."""
+    """Writes the forms of `config.forms` for every episode; returns 75 after a request to stop."""
     with interruption.Interruption() as stop, run_folder.opened(workdir, config):
         plan = _plan(config)
         games, overlay = _games(config, plan), _Overlay(config, plan)
@@ -104,7 +104,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 
 
 class _Overlay:
-    """What an agent and a reward say of the episodes; `source` says which ones, JSON-able."""
+    """An agent's and a reward's values of the episodes; `source` names both, JSON-able."""
 
     def __init__(self, config: ConfigDict, plan: dict[str, Any]) -> None:
         folder, checkpoint = _agent(config, plan)
@@ -141,14 +141,14 @@ def _agent(config: ConfigDict, plan: dict[str, Any]) -> tuple[str | None, str]:
         return config.agent.dir, config.agent.checkpoint
     if not Path(plan["policy"]).is_dir():
         raise UserError(
-            f"config.agent.dir=None: the agent of {config.evaluation} was in {plan['policy']}, which is not there: give "
+            f"config.agent.dir=None: the agent of {config.evaluation} was in {plan['policy']}, which does not exist: give "
             "--config.agent.dir=DIR, or --config.agent.dir= to go without"
         )
     return plan["policy"], str(plan["checkpoint"])
 
 
 def _games(config: ConfigDict, plan: dict[str, Any]) -> list[_Game]:
-    """The episodes that the config names, each once; UserError where two of them would get the same file names."""
+    """The episodes that the config names, each once; UserError if two of them would get the same file names."""
     found: dict[str, _Game] = {}
     rows = _chosen_rows(config) if config.evaluation else []
     for game in (*map(_recorded, _recording_paths(config)), *(_written(config, plan, row) for row in rows)):

@@ -95,7 +95,7 @@ def folders_of(text: str) -> list[Path]:
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
-    """Reads the folders and writes the page; returns 1 where the first evaluation was to lead and does not."""
+    """Reads the folders and writes the page; returns 1 if `config.first_must_lead` and the first evaluation does not lead."""
     data = RunData(title=config.title, lead=config.lead)
     if config.dataset_dir:
         dataset = PairsDataset.open(config.dataset_dir)
@@ -178,7 +178,7 @@ def _write(config: ConfigDict, workdir: Path, data: RunData) -> None:
 
 
 def _evaluation_name(plan: Mapping[str, Any], taken: Container[str]) -> str:
-    """'random', 'fixed shares', 'bot', 'agent', 'before training', what is exchanged, or the folder's name where that is taken."""
+    """'random', 'fixed shares', 'bot', 'agent', 'before training', what is exchanged, or the folder's name if that name is taken."""
     policy = plan["policy"]
     name = {FIXED: "fixed shares"}.get(policy, policy if policy in (RANDOM, BOT) else "agent")
     change = (plan.get("options") or {}).get("change")
@@ -192,7 +192,7 @@ def _evaluation_name(plan: Mapping[str, Any], taken: Container[str]) -> str:
 
 
 def _other(name: str, taken: Container[str]) -> str:
-    """The name, with a number behind it where it is taken."""
+    """The name, with a number appended if it is taken."""
     number = 2
     while name in taken:
         name, number = f"{name.rstrip('0123456789 ')} {number}", number + 1
@@ -200,7 +200,7 @@ def _other(name: str, taken: Container[str]) -> str:
 
 
 def _more_than_the_message(folder: Path) -> tuple[str, ...]:
-    """What a reward reads if that is more than the message: then no message has a reward of its own."""
+    """The fields that a reward reads if they are more than the message; then a message has no reward of its own."""
     from motif_jax.rewards.trained import read_architecture
 
     architecture = read_architecture(folder)[0]
@@ -208,7 +208,7 @@ def _more_than_the_message(folder: Path) -> tuple[str, ...]:
 
 
 def learned(folder: Path) -> LabelLogReport | None:
-    """What the reward of an agent's run learned while it played, valued at its checkpoints; None for any other reward."""
+    """The labels that an online reward learned, valued at the run's checkpoints; None for any other reward."""
     from motif_jax import rewards
     from motif_jax.rewards.trained import saved_steps
 
@@ -246,7 +246,7 @@ def learned(folder: Path) -> LabelLogReport | None:
 def liked_messages(config: ConfigDict, dataset: PairsDataset, data: RunData) -> list[LikedMessage]:
     """Rates the dataset's distinct messages, the most frequent `config.max_messages` of them.
 
-    Leaves in `data.message_curves` how the rewards of the most and the least liked ones came about over training.
+    Sets `data.message_curves` to the rewards of the most and the least liked ones over training.
     """
     from motif_jax import rewards
 

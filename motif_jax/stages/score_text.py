@@ -25,7 +25,7 @@ PAGE = "tokens.html"
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for values that cannot work, or files that are not there."""
+    """Raises UserError for values that cannot work, or missing files."""
     from motif_jax.language import prompt_length, text_files
 
     run_folder.check_identity(workdir, config, IDENTITY)
@@ -44,7 +44,7 @@ def _candidates(config: ConfigDict, questions: Sequence[Mapping[str, Any]]) -> l
 
 
 def check_model(config: ConfigDict, does: str) -> tuple[Tokenizer, ModelConfig]:
-    """The tokenizer and the config of the model; raises UserError when `config.model` cannot be read or is none that `does` text, or another dtype is asked for."""
+    """The tokenizer and config of the model; UserError if `config.model` cannot be read or `does` no text, or the dtype is another."""
     from motif_jax.language import config as configs
     from motif_jax.language import weights
     from motif_jax.language.text import fetch
@@ -60,7 +60,7 @@ def check_model(config: ConfigDict, does: str) -> tuple[Tokenizer, ModelConfig]:
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
-    """Scores what is not scored yet; returns 75 when it was asked to stop before the end."""
+    """Scores the missing prompts; returns 75 after a request to stop."""
     import numpy as np
 
     from motif_jax import language

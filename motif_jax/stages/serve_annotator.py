@@ -19,7 +19,7 @@ NEEDS_WORKDIR = False
 
 
 def check(config: ConfigDict, workdir: Path | None) -> None:
-    """Raises UserError for a bad value, or an annotator that is no embedded one."""
+    """Raises UserError for a bad value, or an annotator that is not embedded."""
     del workdir
     checks.require_key(config, "host", bool(config.host.strip()), "an address or name, such as 127.0.0.1")
     _key(config)
@@ -57,7 +57,7 @@ def run(config: ConfigDict, workdir: Path | None) -> int:
 
 
 def _key(config: ConfigDict) -> str:
-    """The key that clients must send, '' where none is asked for; UserError where its variable holds none."""
+    """The key that clients must send, '' for none; UserError if its variable is empty."""
     key = os.environ.get(config.key_variable, "").strip()
     holds_one = not config.key_variable or (bool(key) and key.isprintable())
     allowed = "the name of an environment variable that holds a key, or empty"

@@ -49,7 +49,7 @@ class _Step(NamedTuple):
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for values that cannot work; the flags of all runs are checked before the first one begins."""
+    """Raises UserError for values that cannot work; the flags of all runs are checked before the first one starts."""
     run_folder.check_identity(workdir, config, ("stage",))
     checks.choice(config, "goal", load_lexicon(config.lexicon.file).goals)
     _require_known("table_order", listed(config.table_order), config.tables)
@@ -92,7 +92,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 
 
 def runs(config: ConfigDict, only: str = "") -> list[Run]:
-    """The runs of the study's tables, in order; of the methods in `only` where it names some."""
+    """The runs of the study's tables, in order; only of the methods in `only`, if given."""
     methods = dict.fromkeys(name for of in _tables(config).values() for name in of)
     return [
         Run(method, seed, f"{method}-{seed}", f"{config.training} {config.methods[method]}")

@@ -1,4 +1,4 @@
-"""Plays the tests of generalisation on BabyAI-Text and writes what each of them changes."""
+"""Plays the tests of generalisation on BabyAI-Text and writes the effect of each."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def request_of(config: ConfigDict) -> eval_agents.AgentRequest:
-    """Who plays, as a config of this stage or of collect_trajectories says."""
+    """The request of a config of this stage or of collect_trajectories."""
     environment, network = config.environment.to_dict(), config.network.to_dict()
     return eval_agents.AgentRequest(
         config.policy, config.agent.checkpoint, environment, network, config.seed, config.greedy
@@ -52,7 +52,7 @@ def request_of(config: ConfigDict) -> eval_agents.AgentRequest:
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
-    """Plays what is missing, then writes the tables; returns 75 when it was asked to stop before the end."""
+    """Plays what is missing, then writes the tables; returns 75 after a request to stop."""
     with interruption.Interruption() as stop, run_folder.opened(workdir, config, IDENTITY):
         player = eval_agents.open_pinned(request_of(config), workdir)
         eval_agents.pin(workdir, player)

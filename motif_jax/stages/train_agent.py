@@ -52,7 +52,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
-    """Trains; returns the exit code of a run that was asked to stop early."""
+    """Trains; returns 75 after a request to stop."""
     from motif_jax.devices.hosts import Hosts
     from motif_jax.rl import settings
     from motif_jax.rl.training import AgentTraining

@@ -64,7 +64,7 @@ def _check_annotators(config: ConfigDict, dataset: object) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> int:
-    """Trains, or continues where the folder stands; returns 0, or 75 after a request to stop."""
+    """Trains, or resumes; returns 0, or 75 after a request to stop."""
     from motif_jax.datasets.pairs import outcomes, threshold
     from motif_jax.devices.parallel import DataParallel
     from motif_jax.devices.sharding import training_devices

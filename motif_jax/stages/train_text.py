@@ -28,7 +28,7 @@ IDENTITY = (
 
 
 def check(config: ConfigDict, workdir: Path | None) -> None:
-    """Raises UserError for bad values, data, runs or models that are not there, or a folder of another run."""
+    """Raises UserError for bad values, missing data, runs or models, or a folder of another run."""
     from motif_jax.trainers import offline_run
 
     offline_run.check(config, workdir, IDENTITY, config.max_steps, registry.FREE_OPTIONS)
@@ -67,7 +67,7 @@ def _check_method(config: ConfigDict) -> None:
     takes = method.separate_policy or rule.prior_reward or rule.bootstrap == "prior"
     if takes and config.loss.policy == 0 and not config.initial.policy:
         raise UserError(
-            f"config.initial.policy=None: method {name} with config.loss.policy=0 takes a policy as it is: name a run, "
+            f"config.initial.policy=None: method {name} with config.loss.policy=0 uses a policy that it does not train: name its run, "
             "--config.initial.policy=RUN"
         )
 
@@ -78,7 +78,7 @@ def _check_proposals(config: ConfigDict) -> None:
     name, chosen = config.method.name, config.candidates
     if not config.initial.policy:
         raise UserError(
-            f"config.initial.policy=None: method {name} takes candidates of a policy as it is: name a run of bc, --config.initial.policy=RUN"
+            f"config.initial.policy=None: method {name} draws candidates from a policy that it does not train: name a run of bc, --config.initial.policy=RUN"
         )
     checks.require_key(config, "initial.value", not config.initial.value, f"None with method {name}")
     for key in ("policy", "margin"):
@@ -137,7 +137,7 @@ def _check_data(config: ConfigDict) -> None:
 
 
 def _prepared(config: ConfigDict, workdir: Path, stopped: Callable[[], bool]) -> DialogueSource:
-    """Where dialogues are from; makes the files that the task needs, and those of a kind that has an end. Raises StoppedError."""
+    """The source of dialogues; makes the files that the task or a finite kind of dialogues needs. Raises StoppedError."""
     from motif_jax.rollouts import text_scores, text_sources
     from motif_jax.trainers import dialogue_data
     from motif_jax.trainers.text_methods import rule_of
@@ -161,7 +161,7 @@ def _prepared(config: ConfigDict, workdir: Path, stopped: Callable[[], bool]) ->
 
 
 def _made(config: ConfigDict, workdir: Path) -> list[str]:
-    """What a run folder has before anything was learned; without `config.data` files of the task too, but for those that its options name."""
+    """The files of a run folder before training; without `config.data` also those of the task that its options do not name."""
     from motif_jax.rollouts import dialogues, text_sources
     from motif_jax.trainers import candidate_batches, dialogue_data, tokenised
 
@@ -195,7 +195,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
 
 
 def _built(config: ConfigDict, workdir: Path, stopped: Callable[[], bool]) -> TextRun | None:
-    """What is trained, its files made where they are missing; None where it was asked to stop."""
+    """The training, with its files made; None after a request to stop."""
     from motif_jax.trainers import offline_run, text_run
 
     try:
@@ -217,7 +217,7 @@ def _evaluation_episodes(config: ConfigDict) -> EvaluationEpisodes:
 
 
 def _let_play(config: ConfigDict, found: TextRun) -> None:
-    """Gives a training the episodes that it evaluates with, and one that learns from its own what plays those."""
+    """Gives a training the episodes of its evaluations, and PPO the player of its own episodes."""
     from motif_jax.rollouts import text_rollouts
     from motif_jax.trainers import dialogue_data, text_run
     from motif_jax.trainers.text_ppo import PpoTraining

@@ -17,7 +17,7 @@ IDENTITY = (
 
 
 def check(config: ConfigDict, workdir: Path | None) -> None:
-    """Raises UserError for bad values, comments or models that are not there, or a folder of another run."""
+    """Raises UserError for bad values, missing comments or models, or a folder of another run."""
     from motif_jax.envs.reddit.task import RECORDED
     from motif_jax.language import byte_pairs
     from motif_jax.language.text import fetch
@@ -37,7 +37,7 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> int:
-    """Trains, or continues where the folder stands, and writes the model; returns 0, or 75 after a request to stop."""
+    """Trains, or resumes, and writes the model; returns 0, or 75 after a request to stop."""
     from motif_jax.devices.parallel import DataParallel
     from motif_jax.devices.sharding import training_devices
     from motif_jax.trainers import offline_run, upvote_run

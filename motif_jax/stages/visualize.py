@@ -39,7 +39,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
-    """Plays `config.episodes` episodes; returns 75 when it was asked to stop before the end and nobody watches."""
+    """Plays `config.episodes` episodes; returns 75 after a request to stop while nobody watches."""
     console = Console()
     with run_folder.opened(workdir, config):
         stage = _Stage(config, workdir, console)
@@ -69,7 +69,7 @@ class _Stage:
             path = self._workdir / f"{_stem(index)}.json"
             source = [self._who.plan, self._who.digests, self._seed(index), bool(self._config.greedy)]
             if path.exists() and self._films.has(_stem(index), source):
-                self._console.print(f"there already: {path}", markup=False, highlight=False, soft_wrap=True)
+                self._console.print(f"exists already: {path}", markup=False, highlight=False, soft_wrap=True)
                 continue
             if stop.requested:
                 return interruption.EXIT_CODE

@@ -26,7 +26,7 @@ def require_workers(key: str, workers: int, games_each: int = 1) -> None:
     memory = available_memory()
     if memory is not None and needed > memory:
         raise UserError(
-            f"config.{key}={workers}: so many processes need about {needed / 2**20:,.0f} MiB of memory, "
+            f"config.{key}={workers}: these processes need about {needed / 2**20:,.0f} MiB of memory, "
             f"{memory / 2**20:,.0f} MiB are left: choose fewer"
         )
 

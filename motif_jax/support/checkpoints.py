@@ -165,8 +165,8 @@ class Checkpoints:
     def _unsaved(self, step: int, error: Exception) -> UserError:
         self._failed = True
         return UserError(
-            f"{self._folder}: checkpoint {step} could not be saved: {_reason(error, self._folder)}; those before it are as "
-            "they were: when the reason is gone, the same command resumes"
+            f"{self._folder}: checkpoint {step} could not be saved: {_reason(error, self._folder)}; earlier ones are "
+            "intact: remove the cause, then the same command resumes"
         )
 
     def _prune(self) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 
 from motif_jax.support.errors import UserError
 
-_TAKE_OUT = "take out that line, which loses what it says, or restore a copy of the file"
+_TAKE_OUT = "take out that line (its content is lost), or restore a copy of the file"
 # What numpy may raise for a file that holds no array or archive of arrays.
 NO_ARRAY = (
     OSError, ValueError, EOFError, SyntaxError, TokenError, KeyError, TypeError, NotImplementedError, OverflowError, MemoryError,

@@ -63,7 +63,7 @@ def run(
             raise UserError(
                 f"config.host='{host}': must be a name or an address of this machine: {reason}"
             ) from None
-        raise UserError(f"config.port={port}: cannot be had on {host}: {reason}") from None
+        raise UserError(f"config.port={port}: cannot be used on {host}: {reason}") from None
 
 
 async def serve(

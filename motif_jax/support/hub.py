@@ -96,7 +96,7 @@ def snapshot(name: str, revision: str | None, where: str, files: Sequence[str]) 
         from huggingface_hub import errors
     except ImportError:
         raise UserError(
-            f"{where}: the Hugging Face hub takes huggingface_hub: pip install 'motif-jax[hub]'"
+            f"{where}: the Hugging Face hub needs huggingface_hub: pip install 'motif-jax[hub]'"
         ) from None
     try:
         found = huggingface_hub.snapshot_download(

@@ -16,7 +16,7 @@ from motif_jax.support.files import regular_file
 
 _LEASE_SECONDS, _LOOK_SECONDS = 180.0, 0.5
 # The error about a folder that was removed during a run.
-GONE = "while it was in use, and what it held is lost: remove what is there now, and give the command again"
+GONE = "while it was in use, and its contents are lost: remove what is there now, then give the command again"
 # The error about a file that cannot be locked.
 NO_LOCKS = (
     "lies on a file system without locks: mount it with them (Lustre: -o flock), or choose another folder"

@@ -155,7 +155,7 @@ def describe(folder: str | Path, key: str) -> dict[str, Any]:
     entry_points.asked(place / FILE, about)
     if about["version"] != VERSION:
         raise UserError(
-            f"config.{key}={folder}: an agent of version {about['version']}, this one reads {VERSION}"
+            f"config.{key}={folder}: holds an agent of format {about['version']}, this version reads {VERSION}"
         )
     try:
         Design(**about["design"])
@@ -268,5 +268,5 @@ def _prefix(path: Path, width: int) -> dict[str, np.ndarray]:
     except (OSError, SafetensorError) as error:
         raise UserError(f"{path} cannot be read: {error}") from None
     if {name: array.shape for name, array in found.items()} != {"kernel": (width,), "bias": (width,)}:
-        raise UserError(f"{path} is none of a model of width {width}: train it again")
+        raise UserError(f"{path} does not fit a model of width {width}: train it again")
     return found

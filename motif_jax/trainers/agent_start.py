@@ -74,8 +74,8 @@ def model_config(config: ConfigDict, tokens: Vocabulary, design: Design) -> Mode
     if config.network.checkpoint:
         if tokens.digest is None:
             raise UserError(
-                f"config.network.checkpoint={config.network.checkpoint}: must be None where the task's tokens are still to be learned; name those "
-                'of the model, --config.options=\'{"tokenizer": "FOLDER"}\''
+                f"config.network.checkpoint={config.network.checkpoint}: must be None while the task learns its own tokens; name those "
+                'of the model with --config.options=\'{"tokenizer": "FOLDER"}\''
             )
         made = _of_checkpoint(config, tokens)
         if there is not None and any(getattr(made, size) != getattr(there, size) for size in _SIZES):

@@ -174,7 +174,7 @@ class StreamBatches:
             misses = 0 if kept else misses + len(drawn)
             if misses > _MOST_MISSES:
                 raise UserError(
-                    f"config.filter: of {misses:,} dialogues in a row none is good enough; a lower cutoff is needed"
+                    f"config.filter: none of {misses:,} dialogues in a row passes it: choose a lower cutoff"
                 )
             missing = self.batch_size - len(found)
             if len(kept) > missing:  # otherwise the first of several groups would give all dialogues

@@ -65,14 +65,14 @@ def source_of(config: ConfigDict) -> DialogueSource:
     held_out = files.find(config.held_out.data, "held_out.data") if config.held_out.data else None
     if held_out is not None and path is None:
         raise UserError(
-            f"config.held_out.data={config.held_out.data}: must be None without config.data, the stream gives them"
+            f"config.held_out.data={config.held_out.data}: must be None without config.data: held-out dialogues come from the stream"
         )
     own = registry.json_options(config.options)
     found: Mapping[str, Any] = {}
     if path is not None and path.name != _META and (path.parent / _META).is_file():
         drawn = read_json(path.parent / _META, "collect it again").get("config", {})
         if not isinstance(drawn, dict):
-            raise UserError(f"{path.parent / _META} is damaged (no object as config): collect it again")
+            raise UserError(f"{path.parent / _META} is damaged (config is not an object): collect it again")
         entry_points.asked(path.parent / _META, drawn)
         if drawn.get("task", config.task) != config.task:
             raise UserError(
@@ -209,7 +209,7 @@ def chosen_items(config: ConfigDict, dataset: TokensDataset) -> np.ndarray:
         kept = kept[returns[kept] >= wanted.cutoff]
     if not len(kept):
         raise UserError(
-            f"config.filter={wanted.to_dict()}: leaves no dialogue of {len(returns):,} in {dataset.folder}"
+            f"config.filter={wanted.to_dict()}: leaves none of {len(returns):,} dialogues in {dataset.folder}"
         )
     return kept
 
@@ -235,7 +235,7 @@ def require_turns(config: ConfigDict, dialogues: Dialogues, key: str = "data") -
     """Raises UserError where the dialogues of the config's `key` have no action."""
     if not dialogues.actions.any():
         raise UserError(
-            f"config.{key}={checks.dotted(config, key)}: must have actions, utterances with a reward: there is none to learn from"
+            f"config.{key}={checks.dotted(config, key)}: must have actions to learn from (utterances with a reward), and has none"
         )
 
 
@@ -256,10 +256,10 @@ def require_actions(
     least = min(int(item.utterance_action_indices[0]) + 2 for item in items)
     if config.max_len == plan.max_len:
         raise UserError(
-            f"config.max_len={config.max_len}: must be at least {least}, the end of a first action"
+            f"config.max_len={config.max_len}: must be at least {least}, where the shortest first action ends"
         )
     raise UserError(
-        f"config.network.max_length: the model has room for {plan.max_len} tokens of a dialogue and must have it for {least}, the end of a first action"
+        f"config.network.max_length: the model has room for {plan.max_len} tokens of a dialogue and needs {least}, where the shortest first action ends"
     )
 
 

@@ -75,8 +75,8 @@ class RunFiles:
         position = TrainingPosition(place["step"], rows, place["sums"], place["skipped"])
         if any(self._place(position)[key] != place[key] for key in ("epoch", "step_in_epoch")):
             raise UserError(
-                f"{self._workdir} stands at step {position.step:,} after {position.epoch} evaluations: it was written "
-                f"with another number of steps between two than {self._task.steps_per_epoch:,}"
+                f"{self._workdir} stands at step {position.step:,} after {position.epoch} evaluations: it was not "
+                f"written with {self._task.steps_per_epoch:,} steps between two evaluations"
             )
         self._write(rows)
         return self._task.from_items(state, items), position
@@ -252,7 +252,7 @@ def _refuse_other_data(workdir: Path, place: Mapping[str, Any], now: Mapping[str
     count, here = before.get(DEVICES), now.get(DEVICES)
     if count is not None and here is not None and count != here:
         raise UserError(
-            f"{workdir} was trained on {count} devices, config.num_devices takes {here} here, and each draws what dropout leaves out: let the "
+            f"{workdir} was trained on {count} devices, config.num_devices gives {here} here, and each has its own dropout: let the "
             f"process see {count} of them (CUDA_VISIBLE_DEVICES) to continue, or choose another --workdir"
         )
     changed = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]

@@ -135,8 +135,8 @@ def test_hosts_of_different_folders_say_so(tmp_path: Path) -> None:
     assert answers == [answers[0]] * 4
     node = socket.gethostname()
     assert answers[0] == (
-        f"--workdir is not a folder that all hosts share: host 2 ({other} on {node}) and host 3 ({tmp_path}/none on "
-        f"{node}) see nothing of what host 0 ({tmp_path}/run on {node}) writes; it has to lie on a file system that all see"
+        f"--workdir must lie on a file system that all hosts share: host 2 ({other} on {node}) and host 3 ({tmp_path}/none "
+        f"on {node}) cannot see what host 0 ({tmp_path}/run on {node}) writes"
     )
     assert [list(folder.iterdir()) for folder in (tmp_path / "run", other)] == [[], []]
 

@@ -206,7 +206,7 @@ def test_a_checkpoint_goes_on_on_another_mesh(tmp_path: Path) -> None:
 
 
 def test_sizes_that_do_not_make_up_the_devices_are_refused() -> None:
-    with pytest.raises(UserError, match="data 2 x fsdp 2 x tensor 2 is for 8 devices, there are 4"):
+    with pytest.raises(UserError, match="data 2 x fsdp 2 x tensor 2 needs 8 devices, there are 4"):
         mesh_of(sizes_of((2, 2, 2)), jax.devices()[:4])
     with pytest.raises(UserError, match="at least 1"):
         mesh_of({**sizes_of((4, 1, 1)), "tensor": 0}, jax.devices()[:4])

@@ -106,7 +106,7 @@ def test_labels_of_something_else_are_refused(dataset, run):
 def test_a_published_label_file_is_not_overwritten(dataset, run):
     (dataset / "preference").mkdir()
     np.save(dataset / "preference" / "mine.npy", np.full(400, 1, np.int8))
-    with pytest.raises(UserError, match="was not annotated here"):
+    with pytest.raises(UserError, match="was not written by annotate"):
         run(dataset, name="mine")
     assert (labels(dataset, "mine") == 1).all()
 

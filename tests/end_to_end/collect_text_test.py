@@ -49,7 +49,7 @@ def test_a_dataset(whole):
     ]  # fmt: skip
     assert not (whole / ".staging").exists()
     assert parquet.about(whole / "dialogues.parquet")["config"]["seed"] == 1
-    assert "is whole: 9,000 dialogues" in collect(whole, "wordle", GAMES)
+    assert "is complete: 9,000 dialogues" in collect(whole, "wordle", GAMES)
 
 
 def test_killed_again_and_again(whole, tmp_path):
@@ -97,7 +97,7 @@ def test_a_task_from_outside(tmp_path):
     said = collect(
         tmp_path / "b", "smoke", "--config.task=tests.toy_text:Fatal", "--config.policy=half", code=2
     )
-    assert "ended 3 processes that drew it" in said
+    assert "3 processes died while they drew part" in said
 
 
 def test_bad_input_is_one_line_before_work(tmp_path):

@@ -32,7 +32,7 @@ def test_labels_of_something_else_are_written_over_on_request_alone(dataset: Pat
 
     first = merge()
     assert (merge() == first).all()
-    with pytest.raises(UserError, match="was made of something else"):
+    with pytest.raises(UserError, match="was made from other labels"):
         merge(method="mean")
     assert (merge(method="mean", restart=True) != first).any()
 

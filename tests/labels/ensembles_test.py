@@ -81,7 +81,7 @@ def test_labels_of_something_else_stay_unless_asked(votes, tmp_path):
     path = ensembles.write_ensemble(tmp_path, "all", merged, {"names": ["a"]}, restart=False)
     np.testing.assert_array_equal(np.load(path), merged.labels)
     ensembles.write_ensemble(tmp_path, "all", merged, {"names": ["a"]}, restart=False)
-    with pytest.raises(UserError, match="was made of something else"):
+    with pytest.raises(UserError, match="was made from other labels"):
         ensembles.write_ensemble(tmp_path, "all", merged, {"names": ["b"]}, restart=False)
     ensembles.write_ensemble(tmp_path, "all", merged, {"names": ["b"]}, restart=True)
     assert json.loads((tmp_path / "annotations/all/ensemble.json").read_text())["sources"] == {"names": ["b"]}

@@ -147,7 +147,7 @@ def test_heads_are_saved_and_read_by_their_names(tmp_path: Path) -> None:
     found, params = heads.load(tmp_path, WIDTH)
     assert dict(found.configs) == dict(HEADS.configs)
     assert jax.tree.all(jax.tree.map(np.array_equal, params, jax.tree.map(np.asarray, PARAMS)))
-    with pytest.raises(UserError, match="width 6, the model's are 8"):
+    with pytest.raises(UserError, match="width 6, the model has width 8"):
         heads.load(tmp_path, 8)
     values = json.loads((tmp_path / heads.FILE).read_text())
     values["heads"]["q"]["outputs"] = VOCAB + 1

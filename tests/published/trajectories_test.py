@@ -28,7 +28,7 @@ def test_actions_of_several_environments_are_taken_step_by_step(tmp_path):
 def test_objects_are_refused_and_other_things_named(tmp_path):
     texts, actions = trajectories.paths(tmp_path, "trajectories", 1)
     np.save(actions, np.array([1]))
-    with pytest.raises(UserError, match=r"prompts_1.npy is not there"):
+    with pytest.raises(UserError, match=r"prompts_1.npy does not exist"):
         trajectories.read(tmp_path, "trajectories", 1)
     np.save(texts, np.array([None, "a"], object), allow_pickle=True)
     with pytest.raises(UserError, match=r"prompts_1.npy holds Python objects"):

@@ -33,7 +33,7 @@ def test_scores_are_arranged_by_run_and_task():
     assert scores.tasks == ("t1", "t2")
     assert scores.by_method["a"].shape == (4, 2)
     assert abs(scores.by_method["b"][:, 1].mean() - 40) < 2
-    with pytest.raises(UserError, match=r"config.methods: a needs equally many runs of every task"):
+    with pytest.raises(UserError, match=r"config.methods: a must have the same number of runs of every task"):
         collect_scores([*entries(), RunScore("a", "t1", 3.0, {})], "")
 
 

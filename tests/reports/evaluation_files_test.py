@@ -84,7 +84,7 @@ def test_a_flipped_bit_in_a_number_is_found(tmp_path, file):
     [
         ("evaluation.json", lambda text: '{"plan": {}}', "it has no episodes"),
         ("evaluation.json", lambda text: text.replace('"episodes": ', '"episodes": "x", "e": '), "ValueError"),
-        ("evaluation.json", lambda text: text.replace('"low"', '"lwo"'), "their digest differs"),
+        ("evaluation.json", lambda text: text.replace('"low"', '"lwo"'), "another digest"),
         ("episodes.jsonl", lambda text: text.replace("{", "\xff", 1), "line 1"),
         ("episodes.jsonl", lambda text: text.partition("\n")[2], "has 5 of the 6 episodes"),
         ("messages.json", lambda text: text.replace('"count"', '"cuont"'), "cuont"),

@@ -64,7 +64,7 @@ def test_only_games_of_the_evaluation_are_kept(tmp_path: Path) -> None:
 
 def test_lines_of_different_numbers_of_games_are_refused() -> None:
     lines = [row("none", 1, np.ones(3)), row("better", 1, np.ones(2))]
-    told = r"^config\.rows: the line of none of seed 1 is of 3 games, and that of better of seed 1 of 2: take out"
+    told = r"^config\.rows: none of seed 1 has 3 games and better of seed 1 has 2: take out"
     with pytest.raises(UserError, match=told):
         study.require_same_games(lines, ["none", "better"])
     study.require_same_games(lines, ["none"])

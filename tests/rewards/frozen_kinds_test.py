@@ -94,7 +94,7 @@ def test_the_labels_of_another_run_are_a_table(tmp_path):
     config = write(tmp_path / "single", *labels)
     rewards.check(config)
     np.testing.assert_array_equal(paid(config, b"You kill it!", b"", b"new")[1], np.float32([1, 0, 0]))
-    with pytest.raises(UserError, match="its labels are of pairs"):
+    with pytest.raises(UserError, match="its labels compare pairs"):
         rewards.check(write(tmp_path / "pairs", Label(("a", "b"), FIRST)))
 
 

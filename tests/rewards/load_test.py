@@ -60,7 +60,7 @@ def test_it_says_what_training_knew(trained, tmp_path) -> None:
         with pytest.raises(UserError, match="damaged"):
             rewards.load(trained).known("x")
         path.unlink()
-        with pytest.raises(UserError, match="given once more"):
+        with pytest.raises(UserError, match="the run's command writes it again"):
             rewards.load(trained).known("x")
     finally:
         path.write_bytes(whole)

@@ -123,7 +123,7 @@ def test_a_base_and_a_tokenizer_that_have_changed_are_refused(tmp_path: Path) ->
     made, run = config(tmp_path, **LORA), tmp_path / "run"
     train(made, run)
     talkers.write(tmp_path / "model", seed=1)
-    said = r"run has learned with another base model than config.network.model=.* has now: restore"
+    said = r"run was trained with another base model than config.network.model=.* has now: restore"
     with pytest.raises(UserError, match=said):
         agent_policy.load(run)
     longer = made.copy_and_resolve_references()

@@ -101,7 +101,7 @@ def test_what_no_part_takes_up_is_refused(tmp_path: Path) -> None:
     run = training(tmp_path, **FAMILIAR, serial=True, train_for_env_steps=200)
     assert run.run(Interruption())
     (tmp_path / "config.json").unlink()
-    with pytest.raises(UserError, match=r"holds reward, which nothing in this version and config takes up"):
+    with pytest.raises(UserError, match=r"holds reward, which this version and config do not use"):
         training(tmp_path, serial=True, train_for_env_steps=400).run(Interruption())
     other = tmp_path / "other"
     assert training(other, serial=True, train_for_env_steps=200).run(Interruption())

@@ -77,7 +77,7 @@ def test_an_agent_that_reads_french_is_not_asked_our_probes_in_english(
     french = config.copy_and_resolve_references()
     french.environment.name, french.environment.babyai_text.language = level, language
     assert probing.files(french, network, tmp_path, {}) is None
-    assert "ours are in English, and this agent reads French" in capsys.readouterr().err
+    assert "these prompts are in English, and this agent reads French" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
     french.probes.prompts = str(tmp_path / "own.json")
     probe = {

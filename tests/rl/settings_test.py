@@ -92,7 +92,7 @@ def test_rewards_of_texts_are_computed_beside_the_learner(monkeypatch: pytest.Mo
             {"batch_size": 8 * 9, "devices__learner": "0,1"},
             "config.batch_size=72: must be rollouts that divide",
         ),
-        ({"actors__workers": 10**8}, "config.actors.workers=100000000: so many processes need about"),
+        ({"actors__workers": 10**8}, "config.actors.workers=100000000: these processes need about"),
         ({"actors__cores": "0"}, "config.actors.cores='0': must be 'auto', '', or 2 different cores"),
         ({"devices__actor": "0,0"}, "config.devices.actor='0,0'"),
         ({"devices__actor": "0,1,2"}, "config.actors.workers=2: must be a multiple of the 3 devices"),

@@ -96,7 +96,7 @@ def test_a_setup_names_its_checkpoint_and_keeps_a_pinned_one(agent):
     (moved / "config.json").write_text(json.dumps(trained))
     (moved / "checkpoints").symlink_to(agent[0] / "checkpoints")
     config.agent.dir = str(moved)
-    with pytest.raises(UserError, match="has the reward in /gone, which is not there"):
+    with pytest.raises(UserError, match="used the reward in /gone, which does not exist"):
         opened(config)
     config.reward.dir = ""
     assert opened(config).rater is None

@@ -91,7 +91,9 @@ def test_what_was_trained_anew_is_not_what_was_begun_with(runs, tmp_path):
     assert opened(evaluate_config(policy=agent), pins).digests == begun.digests
     shutil.rmtree(agent)
     agent_run(tmp_path / "agent", runs / "text")
-    with pytest.raises(UserError, match=r"config.policy=.*/agent: is not the one that the run started with"):
+    with pytest.raises(
+        UserError, match=r"config.policy=.*/agent: was trained or written again since the run started"
+    ):
         opened(evaluate_config(policy=agent), pins)
     opened(evaluate_config(policy=agent), evaluation_setup.PinnedVersions(100, begun.reward.step))
 
@@ -233,5 +235,5 @@ def test_a_safetensors_file_is_a_reward_wherever_a_run_folder_is(runs, tmp_path)
     training = load_config("train_agent")
     training.reward.dir, training.reward.intrinsic_coefficient = str(file), 0.1
     rewards.check(training.reward)
-    with pytest.raises(UserError, match="has no evaluation 0: it is evaluation 1"):
+    with pytest.raises(UserError, match="has no evaluation 0: it holds evaluation 1"):
         evaluate.checked_setup(evaluate_config(**{"reward.dir": str(file), "reward.step": 0}))

@@ -107,7 +107,7 @@ def test_captions_that_are_all_equal_are_said_in_one_line(tmp_path, monkeypatch)
     config.environment.name, config.environment.max_episode_steps = "tests.toys:Silent", 20
     config.policy, config.screens, config.num_pairs, config.workers = "random", False, 10, 1
     config.length, config.start_share, config.drop_equal_captions = 1, 1.0, True
-    said = r"config\.drop_equal_captions=True: leaves out every pair, for the captions of \d+ sub-sequences are equal"
+    said = r"config\.drop_equal_captions=True: leaves out every pair, since all \d+ sub-sequences have equal captions"
     for _ in range(2):  # the same command says it again at once
         with pytest.raises(UserError, match=said):
             collect.run(config, tmp_path / "dataset")

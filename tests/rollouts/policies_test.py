@@ -50,7 +50,7 @@ def test_fixed_shares_are_kept_to_and_fitted_to_what_earns_most(monkeypatch):
     # Who has to face things turns and walks.
     assert found[:3].sum() > 0.8
     assert min(found[2], found[:2].sum()) > 0.1
-    with pytest.raises(UserError, match=r"config\.policy=fixed: must be another on tests\.toys"):
+    with pytest.raises(UserError, match=r"config\.policy=fixed: must be another for tests\.toys"):
         fixed_shares.fit("tests.toys:Corridor", {}, 1)
 
 

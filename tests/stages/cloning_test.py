@@ -66,7 +66,7 @@ def test_trajectories_are_what_was_read_and_done(collected):
 def test_what_cannot_be_cloned_is_refused(collected, model, tmp_path):
     for overrides, said in (
         ({"trajectories": None}, "config.trajectories=None: must be a folder of collect_trajectories"),
-        ({"trajectories": str(tmp_path)}, "trajectories.parquet is not there"),
+        ({"trajectories": str(tmp_path)}, "trajectories.parquet does not exist"),
         ({"train_pairs": 10**6}, "config.train_pairs=1000000: must be below the"),
         ({"network.prompt_tokens": 9}, "config.network.prompt_tokens=9: a prompt has"),
         ({"environment.name": "BabyAI-GoToObj-v0"}, "must be None, or BabyAI-GoToLocal-v0"),
@@ -124,7 +124,7 @@ def test_the_checkpoint_of_a_clone_is_that_of_its_summary(tmp_path, capsys, pati
     assert agent_policy.find_step(tmp_path, "latest") == latest
     assert agent_policy.find_step(tmp_path, "best") == 1
     assert agent_policy.find_step(tmp_path, "2") == 2
-    assert ("evaluation 1 of 0 to 3, the one with the best" in capsys.readouterr().out) == (latest == 1)
+    assert ("uses evaluation 1 of 0 to 3, which has the best" in capsys.readouterr().out) == (latest == 1)
 
 
 @pytest.mark.slow

@@ -102,7 +102,7 @@ def test_a_claim_that_the_games_do_not_carry_is_shown_and_fails(evaluations, tmp
         ),
         (
             {"claims": "combat > gold: glory"},
-            "config.claims=glory: must be of return, intrinsic_return",
+            "config.claims=glory: must be one of return, intrinsic_return",
         ),
     ],
 )

@@ -25,7 +25,9 @@ def test_a_damaged_plan_is_named(tmp_path, content):
 @pytest.mark.parametrize("content", ["[1]"])
 def test_a_damaged_list_of_films_is_named(tmp_path, content):
     (tmp_path / "films.json").write_text(content)
-    with pytest.raises(UserError, match=r"films.json is damaged .*: remove it, and the films are made again"):
+    with pytest.raises(
+        UserError, match=r"films.json is damaged .*: remove it, then the films are made again"
+    ):
         Films(tmp_path, tmp_path, Forms(**load_config("evaluate").forms))
 
 
@@ -72,7 +74,7 @@ def test_rows_of_a_reward_that_was_written_anew_are_not_handed_back(tmp_path):
     table.write_text('{"which cue?": 2}')
     for start in (evaluate.check, evaluate.run):
         with pytest.raises(
-            UserError, match=r"config.reward=table: is not the one that the run started with: .*again"
+            UserError, match=r"config.reward=table: was trained or written again since the run started"
         ):
             start(config, workdir)
 

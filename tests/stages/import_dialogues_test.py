@@ -67,7 +67,7 @@ def test_files_that_are_none(tmp_path):
     (tmp_path / "empty.jsonl").write_text("\n")
     config = config_of(tmp_path / "empty.jsonl")
     stage.check(config, tmp_path / "run")
-    with pytest.raises(UserError, match="there is no dialogue in it"):
+    with pytest.raises(UserError, match="holds no dialogues"):
         stage.run(config, tmp_path / "run")
     (tmp_path / "a.txt").write_text("")
     for path in (tmp_path / "a.txt", tmp_path / "none.jsonl"):

@@ -39,6 +39,7 @@ def test_faithful_batches_rates_and_weights_of_the_policy_are_the_published_ones
 
 def test_a_model_of_tokens_that_are_still_to_be_learned_is_refused() -> None:
     with pytest.raises(
-        UserError, match=r"config\.network\.checkpoint=gpt2: must be None .* still to be learned"
+        UserError,
+        match=r"config\.network\.checkpoint=gpt2: must be None while the task learns its own tokens",
     ):
         check("reddit_bc")

@@ -172,7 +172,7 @@ def test_a_filter_that_leaves_nothing_leaves_the_folder_to_a_corrected_command(
             run_folder.prepare(folder, wrong, stage.IDENTITY)
             (folder / "tokens").mkdir()
         stage.check(wrong, folder)
-        with pytest.raises(UserError, match="leaves no dialogue of"):
+        with pytest.raises(UserError, match="leaves none of"):
             stage.run(wrong, folder)
         assert {path.name for path in folder.iterdir() if not path.name.startswith(".")} == {note.name}
         stage.check(right, folder)

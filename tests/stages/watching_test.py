@@ -121,7 +121,7 @@ def test_an_agent_or_reward_that_has_moved_is_told(key, evaluation, tmp_path):
     rows = evaluation_files.read_rows(evaluation / evaluation_files.JOURNAL)
     evaluation_files.write_summary(evaluation, summary, rows)
     config = replay_config(evaluation=str(evaluation), episodes="1")
-    said = rf"config.{key}.dir=None: .*/gone/{key}, which is not there: give --config.{key}.dir=DIR, or --config.{key}.dir= "
+    said = rf"config.{key}.dir=None: .*/gone/{key}, which does not exist: give --config.{key}.dir=DIR, or --config.{key}.dir= "
     with pytest.raises(UserError, match=said):
         replay.check(config, tmp_path / "r")
     config[key].dir = ""

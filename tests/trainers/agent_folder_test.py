@@ -49,5 +49,5 @@ def test_a_prefix_of_another_width_is_told(tmp_path: Path) -> None:
     folder = text_agents.write(tmp_path / "run", Design(q="none", prefix=True), "dt") / "agent"
     agent_folder.load(folder)
     save_file({"kernel": np.zeros(3, np.float32)}, folder / agent_folder.PREFIX)
-    with pytest.raises(UserError, match=r"prefix\.safetensors is none of a model of width 16"):
+    with pytest.raises(UserError, match=r"prefix\.safetensors does not fit a model of width 16"):
         agent_folder.load(folder)

@@ -60,7 +60,7 @@ def test_a_stream_is_drawn_until_dialogues_are_good_enough_and_a_step_is_its_num
     assert not np.array_equal(good.tokens[0], good.tokens[1])
     assert not np.array_equal(good.tokens, drawn(2.0, seed=2).batches(3, 2).tokens)
     assert (drawn(0.0).batches(3, 2).returns < 2).any()
-    with pytest.raises(UserError, match="in a row none is good enough"):
+    with pytest.raises(UserError, match="dialogues in a row passes it"):
         drawn(4.0).batches(0, 1)
 
 

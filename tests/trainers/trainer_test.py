@@ -207,7 +207,7 @@ def test_a_folder_of_other_data_steps_or_layout_is_refused(tmp_path):
         trainer.run(tmp_path)
     trainer = make()
     trainer.task.steps_per_epoch = 7
-    with pytest.raises(UserError, match="another number of steps between two than 7"):
+    with pytest.raises(UserError, match="not written with 7 steps between two evaluations"):
         trainer.run(tmp_path)
     state, position, rows = saved(tmp_path)
     with Checkpoints(tmp_path / "later" / "checkpoints", keep=None) as checkpoints:
@@ -229,7 +229,7 @@ def test_a_run_with_dropout_goes_on_with_as_many_devices_alone(tmp_path):
 
     assert run(8, 2)
     with pytest.raises(
-        UserError, match=r"was trained on 2 devices, config\.num_devices takes 3 here.*dropout"
+        UserError, match=r"was trained on 2 devices, config\.num_devices gives 3 here.*dropout"
     ):
         run(12, 3)
     assert run(12, 2)

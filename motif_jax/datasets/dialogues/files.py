@@ -53,9 +53,9 @@ def read(path: Path) -> Dialogues:
             return parquet.read(path)
         parts = list(json_lines.read(path) if names is None else _rows(path, names))
     except (OSError, pa.ArrowException) as error:
-        raise UserError(f"{path} is not a parquet file that can be read: {error}") from None
+        raise UserError(f"{path} cannot be read as parquet: {error}") from None
     if not parts:
-        raise UserError(f"{path}: there is no dialogue in it")
+        raise UserError(f"{path} holds no dialogues")
     return Dialogues.joined(parts)
 
 

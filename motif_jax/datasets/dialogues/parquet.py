@@ -80,15 +80,15 @@ def read(path: str | Path) -> Dialogues:
         there = pq.read_schema(path).names
         if missing := [name for name in SCHEMA.names if name not in there]:
             raise UserError(
-                f"{path} has no column {', '.join(missing)}: dialogues have {', '.join(SCHEMA.names)}"
+                f"{path} has no column {', '.join(missing)}: a file of dialogues has {', '.join(SCHEMA.names)}"
             )
         table = bounded_parquet.read(path, SCHEMA.names)
     except (OSError, pa.ArrowException) as error:
-        raise UserError(f"{path} is not a parquet file that can be read: {error}") from None
+        raise UserError(f"{path} cannot be read as parquet: {error}") from None
     try:
         table = table.cast(SCHEMA).combine_chunks()
     except (pa.ArrowException, ValueError) as error:
-        raise UserError(f"{path}: a column is not what dialogues have ({error})") from None
+        raise UserError(f"{path}: a column has another type than in files of dialogues ({error})") from None
     if nulls := [name for name in SCHEMA.names if table.column(name).null_count]:
         raise UserError(f"{path}: values of {', '.join(nulls)} are missing")
     columns = [_whole(table.column(name)) for name in SCHEMA.names]
@@ -97,7 +97,7 @@ def read(path: str | Path) -> Dialogues:
     if not np.array_equal(
         starts - starts[0], np.asarray(rewards.offsets, np.int64) - rewards.offsets[0].as_py()
     ):
-        raise UserError(f"{path}: a dialogue has not as many rewards as texts")
+        raise UserError(f"{path}: each dialogue must have as many rewards as texts")
     flat_texts, flat_rewards = texts.flatten(), rewards.flatten()
     if flat_texts.null_count:
         raise UserError(f"{path}: {flat_texts.null_count} texts are missing")
@@ -132,8 +132,8 @@ def about(path: str | Path) -> dict[str, Any]:
     try:
         metadata = pq.read_schema(path).metadata or {}
     except (OSError, pa.ArrowException) as error:
-        raise UserError(f"{path} is not a parquet file that can be read: {error}") from None
+        raise UserError(f"{path} cannot be read as parquet: {error}") from None
     try:
         return parse_json(metadata.get(b"about", b"{}"), dict)
     except ValueError as error:
-        raise UserError(f"{path}: what it says of where it is from cannot be read ({error})") from None
+        raise UserError(f"{path}: its metadata about its origin cannot be read ({error})") from None

@@ -37,6 +37,6 @@ def from_file(path: str | Path, scale: float = 1.0, shift: float = 0.0) -> Token
     found: dict[int, float] = {}
     for token, value in read_json(path, remedy).items():
         if not (token.isascii() and token.isdigit() and checks.is_finite(value)):
-            raise UserError(f"{path}: {token}: {value} is not a value of a token: {remedy}")
+            raise UserError(f"{path}: {token}: {value} is not a token's number and a finite value: {remedy}")
         found[int(token)] = float(value)
     return by_token(found, scale, shift)

@@ -75,7 +75,7 @@ class PairsDataset:
         path = self.folder / "preference" / f"{name}.npy"
         if not path.exists():
             have = ", ".join(self.preference_names()) or "none"
-            raise UserError(f"{path} does not exist: annotations of this dataset are {have}")
+            raise UserError(f"{path} does not exist: this dataset has the annotations {have}")
         labels = map_array(path)
         if labels.dtype.kind not in "iu":
             raise UserError(f"{path}: dtype {labels.dtype}, expected int8")
@@ -169,7 +169,7 @@ def _check_folder(folder: Path) -> None:
         raise UserError(f"{folder} is not a pairs dataset: no such folder")
     if (folder / layout.STAGING).exists() and not (folder / layout.META).exists():
         raise UserError(
-            f"{folder} is not whole: {_maker(folder)} was interrupted, run the same command again"
+            f"{folder} is incomplete: {_maker(folder)} was interrupted, run the same command again"
         )
     if not (folder / "data").is_dir():
         nested = [child.name for child in sorted(folder.iterdir()) if (child / "data").is_dir()]
@@ -193,7 +193,7 @@ def _read_meta(folder: Path) -> dict[str, Any]:
         return {}
     found = read_json(path, remedy)
     if not isinstance(found.get("digests", {}), dict):
-        raise UserError(f"{path} is damaged (no object as digests): {remedy}")
+        raise UserError(f"{path} is damaged (digests is not an object): {remedy}")
     return found
 
 
@@ -207,5 +207,5 @@ def map_array(path: Path) -> np.ndarray:
     except (OSError, ValueError) as error:
         raise UserError(f"{path} is damaged, cut off or no .npy array of numbers: {error}") from None
     if array.size == 0:
-        raise UserError(f"{path}: no pairs in it")
+        raise UserError(f"{path} holds no pairs")
     return array

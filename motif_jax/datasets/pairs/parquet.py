@@ -204,10 +204,10 @@ def _check(found: Contents, columns: Mapping[str, pa.DataType], rows: int) -> No
             raise UserError(f"{found.path}: {name} {dtype} {list(shape)} is not an array of a dataset")
     for name in (*found.labels, *found.chances):
         if not _ANNOTATION.fullmatch(name):
-            raise UserError(f"{found.path}: {name} is not a name of an annotation")
+            raise UserError(f"{found.path}: {name} cannot be an annotation's name")
     for name in (f"{annotation}/{file}" for annotation, files in found.manifests.items() for file in files):
         if not _MANIFEST.fullmatch(name):
-            raise UserError(f"{found.path}: {name} is not a name of a manifest")
+            raise UserError(f"{found.path}: {name} cannot be a manifest's name")
     wanted = {f"{name}/{side}" for name in found.arrays for side in SIDES}
     if missing := sorted(wanted - set(columns)):
         raise UserError(f"{found.path}: the columns {', '.join(missing)} are missing")
@@ -217,7 +217,7 @@ def _check(found: Contents, columns: Mapping[str, pa.DataType], rows: int) -> No
         if there != [math.prod(shape)] * 2:
             raise UserError(f"{found.path}: {name} {list(shape)} does not fit its columns of {there} entries")
     if rows != found.num_pairs or not rows:
-        raise UserError(f"{found.path} has {rows:,} rows, and says that it holds {found.num_pairs:,} pairs")
+        raise UserError(f"{found.path} has {rows:,} rows, but its description says {found.num_pairs:,} pairs")
 
 
 def _annotations(columns: set[str], prefix: str) -> list[str]:

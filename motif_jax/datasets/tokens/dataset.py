@@ -77,7 +77,7 @@ class TokensDataset:
         for name, digest in self.manifest["digests"].items():
             path = self.folder / f"{name}.npy"
             if not path.is_file() or digests.of_file(path) != digest:
-                raise UserError(f"{path} is not as it was written: write the dataset again")
+                raise UserError(f"{path} was changed after it was written: write the dataset again")
 
     @property
     def num_items(self) -> int:

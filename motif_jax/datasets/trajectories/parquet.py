@@ -90,7 +90,7 @@ def about(path: str | os.PathLike[str]) -> dict[str, Any]:
         if not all(key in found for key in _NEEDED):
             raise ValueError(f"its metadata lack one of {', '.join(_NEEDED)}")
     except FileNotFoundError:
-        raise UserError(f"{path} is not there: collect_trajectories writes it") from None
+        raise UserError(f"{path} does not exist: collect_trajectories writes it") from None
     except (KeyError, TypeError, ValueError, OSError, pyarrow.ArrowException) as error:
         raise UserError(f"{path} holds no trajectories ({error}): collect_trajectories writes them") from None
     return found

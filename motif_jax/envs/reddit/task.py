@@ -234,8 +234,8 @@ class Reddit(FileTokenTask):
             votes = self._votes.get(text)
             if votes is None:
                 raise UserError(
-                    f"config.{self.name}.reward=upvote: pays comments of its data alone, and {text[:40]!r} is none: for new ones use "
-                    "upvote_model"
+                    f"config.{self.name}.reward=upvote: has rewards for the comments of its data only, and {text[:40]!r} is not one: "
+                    "use upvote_model for new comments"
                 )
             drawn = votes[int(self._draw(text).integers(len(votes)))]
             found.append(1.0 if drawn > 0 else -1.0)
@@ -279,7 +279,9 @@ class Reddit(FileTokenTask):
         super().check(kind, policy)
         if kind == GAMES:
             self.require(
-                not self._of_the_record, "reward", "another for games: this one knows recorded comments alone"
+                not self._of_the_record,
+                "reward",
+                "another for games: this one has rewards for recorded comments only",
             )
             checks.require(
                 policy.strip() in ("recorded", "friendly"), "policy", policy, "recorded or friendly"
@@ -305,8 +307,8 @@ class Reddit(FileTokenTask):
     def check_episodes(self) -> None:
         if self._of_the_record:
             raise UserError(
-                f"config.options: reward={self.options['reward']} knows recorded comments alone, and new replies are to be paid: give "
-                'another, {"reward": "upvote_model", "upvote_run": RUN}, RUN of train_upvote'
+                f"config.options: reward={self.options['reward']} has rewards for recorded comments only, and new replies need one: give "
+                '{"reward": "upvote_model", "upvote_run": RUN}, RUN a run of train_upvote'
             )
         self.require(
             bool(self.options["folder"]),
@@ -327,7 +329,7 @@ class Reddit(FileTokenTask):
             if least is None or reward >= least
         ]
         if not found:
-            raise UserError(f"config.{self.name}.cutoff={least}: no comment is paid so much")
+            raise UserError(f"config.{self.name}.cutoff={least}: no comment has so high a reward")
         return found
 
     def count(self, kind: str) -> int | None:

@@ -115,8 +115,8 @@ class VisDialServer:
                 last = f"no answer in {self._timeout:g} s" if _timed_out(reason) else f"no answer ({reason})"
             self.failures += 1
         raise UserError(
-            f"{self._url}{route} failed {self._attempts} times, at last: {last}: start the server again, then give the same "
-            "command to continue"
+            f"{self._url}{route} failed {self._attempts} times, the last time with {last}: start the server again, then give the "
+            "same command to continue"
         )
 
     def _post(self, route: str, data: bytes) -> bytes:

@@ -147,7 +147,7 @@ class Features:
             return _open_hdf5(self._key, self._path)[self._name]
         except KeyError:
             raise UserError(
-                f"config.{self._key}={self._path}: has no array {self._name}, which the split asks for"
+                f"config.{self._key}={self._path}: has no array {self._name}, which the split needs"
             ) from None
         except NO_ARRAY as error:
             raise UserError(f"config.{self._key}={self._path}: cannot be read ({error})") from None

@@ -72,7 +72,7 @@ class Wordle(TextTask):
         if given["num_words"] > len(self.words):
             held = len(self.words)
             raise UserError(
-                f"config.wordle.num_words={given['num_words']}: must be at most {held}, as the list has"
+                f"config.wordle.num_words={given['num_words']}: must be at most {held}, the words of the list"
             )
         self._facts: dict[str, Any] = {}
 

@@ -54,11 +54,11 @@ def test_parquet_of_others(tmp_path):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"rewards": [[None]]}, "not as many rewards as texts"),
+        ({"rewards": [[None]]}, "as many rewards as texts"),
         ({"rewards": [[None, float("nan")]]}, "not finite"),
         ({"texts": [["a", None]]}, "1 texts are missing"),
         ({"terminal": [None]}, "values of terminal are missing"),
-        ({"texts": [3]}, "is not what dialogues have"),
+        ({"texts": [3]}, "another type than in files of dialogues"),
         ({"meta": ["none"]}, "meta of row 0 must be a JSON object.*no JSON"),
         ({"meta": ["[1]"]}, "meta of row 0 must be a JSON object.*list"),
     ],
@@ -72,7 +72,7 @@ def test_damaged_files(tmp_path, change, why):
 
 def test_files_that_are_no_dialogues(tmp_path):
     (tmp_path / "d.parquet").write_text("nothing")
-    with pytest.raises(UserError, match="not a parquet file"):
+    with pytest.raises(UserError, match="cannot be read as parquet"):
         parquet.read(tmp_path / "d.parquet")
     pq.write_table(pa.table({"texts": [["a"]]}), tmp_path / "d.parquet")
     with pytest.raises(UserError, match="no column rewards, terminal, meta"):

@@ -178,7 +178,7 @@ def test_numbers_that_are_not_finite_are_not_written(tmp_path, number):
 def test_killed_writer_leaves_no_dataset(tmp_path):
     with PairsWriter(tmp_path, PAIRS) as writer:
         writer.create("data/message", (LENGTH, 256), np.uint8)[:] = 1
-    with refusal("is not whole"):
+    with refusal("is incomplete"):
         PairsDataset.open(tmp_path)
     with PairsWriter(tmp_path, PAIRS) as writer:
         writer.create("data/message", (LENGTH, 256), np.uint8)[:] = 2

@@ -107,14 +107,14 @@ def describe_as(path, **values):
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        (lambda t: t.slice(0, 20), "has 20 rows, and says that it holds 50 pairs"),
+        (lambda t: t.slice(0, 20), "has 20 rows, but its description says 50 pairs"),
         (lambda t: t.drop_columns(["data/message/second"]), "columns data/message/second are missing"),
         (lambda t: column(t, "data/message/first", pa.array([b"x"] * 50)), "data/message is not what was exported"),
         (lambda t: column(t, "preference/test", pa.array([0] * 50, pa.int8())), "preference/test is not what"),
         (lambda t: column(t, "info/score/first", pa.array(["a"] * 50)), "column info/score/first"),
         (lambda t: column(t, "info/score/first", pa.array([None, *[1] * 49])), "1 values are missing"),
         (lambda t: column(t, "data/blstats/first", pa.array([[1]] * 50)), "data/blstats .* does not fit its columns"),
-        (lambda t: t.append_column("preference/../x", pa.array([0] * 50)), "not a name of an annotation"),
+        (lambda t: t.append_column("preference/../x", pa.array([0] * 50)), "cannot be an annotation's name"),
     ],
 )  # fmt: skip
 def test_a_file_that_is_not_what_was_exported_is_refused(tmp_path, exported, how, words):

@@ -68,7 +68,7 @@ def test_several_annotators(dataset):
 def test_what_is_missing_is_named(dataset):
     with pytest.raises(UserError, match=r"b/probabilities\.npy is missing"):
         read_targets(dataset, ["b"], soft=True)
-    with pytest.raises(UserError, match=r"annotations of this dataset are a, b, test"):
+    with pytest.raises(UserError, match=r"this dataset has the annotations a, b, test"):
         read_targets(dataset, ["c"])
     write_labels(dataset.folder, "none", np.full(6, 3, np.int8), np.full((5, 3), 0.1))
     with pytest.raises(UserError, match="no pair has a known label in none"):

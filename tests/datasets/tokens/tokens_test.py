@@ -130,7 +130,7 @@ def test_damaged_and_missing_files_are_named(tmp_path):
     path = tmp_path / "d" / "tokens.npy"
     whole = path.read_bytes()
     path.write_bytes(whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:])
-    with pytest.raises(UserError, match=r"tokens\.npy is not as it was written"):
+    with pytest.raises(UserError, match=r"tokens\.npy was changed after it was written"):
         TokensDataset(tmp_path / "d").check_digests()
     path.write_bytes(whole[:-2])
     with pytest.raises(UserError, match=r"tokens\.npy cannot be read"):

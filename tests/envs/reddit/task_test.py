@@ -84,7 +84,7 @@ def test_values_that_are_not_allowed(tmp_path, options):
     ):  # fmt: skip
         assert f"config.reddit.{option}=" in refused({**options, option: value})
     for reward in ("upvote", "upvote_model"):
-        assert "knows recorded comments alone" in refused({**options, "reward": reward}, "games")
+        assert "has rewards for recorded comments only" in refused({**options, "reward": reward}, "games")
     assert "config.reddit.scores=" in refused({**options, "reward": "upvote_model", "scores": ""})
     assert "config.policy='best'" in refused(options, "games", "best")
     for content in ('{"a": "b"}', '{"a": 1e999}', f'{{"a": {10**400}}}', '{"scores": {"a": null}}'):
@@ -93,7 +93,7 @@ def test_values_that_are_not_allowed(tmp_path, options):
     (tmp_path / "scores.json").write_text('{"thanks a lot": 1}')
     with pytest.raises(UserError, match="has no score of 'same words'"):
         recorded(options)
-    with pytest.raises(UserError, match="no comment is paid so much"):
+    with pytest.raises(UserError, match="no comment has so high a reward"):
         recorded({**options, "reward": "none", "cutoff": 1.0})
     with pytest.raises(UserError, match="lexicon nowhere"):
         text_scores.check(Reddit({**options, "lexicon": "nowhere"}), plays=True)
