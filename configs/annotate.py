@@ -8,7 +8,7 @@ asks the lexicon (a stand-in for a language model, seconds). A language model in
         --config.annotator=vllm --config.vllm.model=MODEL --config.vllm.tensor_parallel_size=8
 
 Hours for a 70B model and 500,000 pairs: `--config.dry_run` prints the conversations and an estimate, and asks nothing.
-What comes out: DATASET/preference/NAME.npy, DATASET/annotations/NAME/ and summary.json in the workdir. See
+Writes DATASET/preference/NAME.npy, DATASET/annotations/NAME/ and summary.json in the workdir. See
 docs/annotation.md. Variants: smoke (the same, seconds), quickstart, faithful (the published settings), minigrid (its own
 lexicon: docs/results_minigrid.md).
 """
@@ -28,20 +28,20 @@ KEYS = {
     "goal": defaults.GOAL,
     "name": Key("", "of the label file; empty: the published scheme, llama70b_msg_defaultgoal_default"),
     "num_shards": positive(1, "parts of the dataset, each a command of its own"),
-    "shard_index": natural(0, "which of them, below num_shards"),
+    "shard_index": natural(0, "which part this command does, below num_shards"),
     "restart": Key(False, "discards the labels of this name first; answers in the store stay"),
-    "attempts": positive(1, "how often a question is asked at most while no verdict is found"),
+    "attempts": positive(1, "times that a question is asked at most, until an answer has a verdict"),
     "orders": one_of(
         ("once", "given", "both"),
-        "once: of (a, b) and (b, a) one is asked. given: as the pairs stand. both: both orders, averaged",
+        "once: asks one of (a, b) and (b, a). given: asks in the dataset's order. both: asks both, averaged",
     ),
-    "captions": {"messages": Key(True, "are shown"), "status": Key(False, "the status line is shown")},
-    "flush_seconds": natural(2.0, "between writes of answers that come in"),
-    "limit": positive(None, "questions of this run at most (a pilot); None: all", int),
+    "captions": {"messages": Key(True, "shows messages"), "status": Key(False, "shows the status line")},
+    "flush_seconds": natural(2.0, "between writes of new answers"),
+    "limit": positive(None, "questions of this run at most, for a pilot; None: all", int),
     "keep_conversations": defaults.KEEP_CONVERSATIONS,
     "dry_run": Key(False, "prints the conversations of the first pairs and a cost estimate; asks nothing"),
-    "dry_run_pairs": positive(2, "whose conversations are printed"),
-    "measured_rate": positive(None, "questions a second, for the estimate; None: of the last run", float),
+    "dry_run_pairs": positive(2, "pairs whose conversations dry_run prints"),
+    "measured_rate": positive(None, "questions a second, for the estimate; None: the last run's", float),
     "prompt": defaults.PROMPT,
     "answer": defaults.ANSWER,
     "sampling": defaults.SAMPLING,

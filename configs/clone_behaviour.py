@@ -4,7 +4,7 @@
         --config.network.model=google/flan-t5-large
     python -m motif_jax.launch --config=configs/evaluate.py --workdir=runs/cloned_test --config.policy=runs/cloned
 
-Trajectories are those of collect_trajectories, or published .npy arrays (config.published). What comes out is an agent: evaluate, visualize,
+Trajectories are those of collect_trajectories, or published .npy arrays (config.published). The result is an agent: evaluate, visualize,
 test_language_agent and collect_trajectories take the folder. Files: checkpoints/EVALUATION/, resume/, metrics.jsonl, summary.json. A run that
 was killed resumes with the same command and ends bit for bit like one that was not.
 
@@ -25,7 +25,7 @@ KEYS = {
     "trajectories": Key(None, "folder of collect_trajectories", str),
     # Arrays of Python objects are refused.
     "published": {
-        "dir": Key(None, "or of published arrays: DIR/NAME_prompts_NUMBER.npy, NAME_actions_NUMBER.npy", str),
+        "dir": Key(None, "or published arrays: DIR/NAME_prompts_NUMBER.npy, NAME_actions_NUMBER.npy", str),
         "name": Key("trajectories", "see dir"),
         "number": natural(13, "see dir"),
     },
@@ -33,10 +33,10 @@ KEYS = {
     "held_out_share": Key(0.05, "of the steps, to measure with", above=0, most=0.5),
     "loss": one_of(
         ("tokens", "candidates"),
-        "'tokens': cross-entropy of each token of the action's words and of the end token behind them, as published. 'candidates': of the "
-        "action among all actions, as PPO acts",
+        "'tokens': cross-entropy of each token of the action's words and of the end token after them, as published. 'candidates': "
+        "cross-entropy of the action among all actions, as PPO acts",
     ),
-    "target_tokens": size(3, "with compat.bc_pad_in_loss: pads up to so many tokens count"),
+    "target_tokens": size(3, "with compat.bc_pad_in_loss: pads up to this many tokens count"),
     "batch_size": sections.batch(64, "steps of a batch"),
     "accumulate": sections.ACCUMULATE,
     "epochs": positive(1, "passes over the pairs"),
@@ -44,7 +44,7 @@ KEYS = {
     "evaluation_batches": positive(64, "of held-out steps, at most"),
     "chunk_steps": sections.CHUNK_STEPS,
     "num_devices": sections.NUM_DEVICES,
-    "warmup_share": fraction(0.01, "of the steps, where optimizer.warmup_steps is None"),
+    "warmup_share": fraction(0.01, "share of the steps that warm up, where optimizer.warmup_steps is None"),
     "optimizer": with_defaults(
         sections.OPTIMIZER, learning_rate=5e-4, schedule="cosine", warmup_steps=None, max_gradient_norm=0.0
     ),

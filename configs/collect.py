@@ -24,10 +24,10 @@ KEYS = {
     "num_pairs": positive(500_000, "of the dataset"),
     "length": count(1, "steps of a sub-sequence; 1 in the paper"),
     # Below 1, a dataset of the same size comes from more games.
-    "start_share": Key(1.0, "part of the published start points (steps / length)", above=0, most=1),
+    "start_share": Key(1.0, "share of the published start points (steps / length)", above=0, most=1),
     "spread": one_of(
         ("steps", "messages"),
-        "start points: all steps of a game alike, as published, or all distinct messages of it, however often each came",
+        "how start points are drawn: from all steps of a game alike, as published, or from its distinct messages alike",
     ),
     "drop_equal_captions": Key(False, "leaves out pairs with two equal captions, which are ties"),
     "environment": {
@@ -37,7 +37,7 @@ KEYS = {
     },
     "policy": one_of(
         ("mixture", "random", "scripted", "agents"),
-        "who plays: 'random' (all actions alike), 'mixture' (an episode's player is drawn by the weights), or one of the others alone",
+        "who plays: 'random' (all actions alike), 'mixture' (the weights draw each episode's player), or one of the others alone",
     ),
     "mixture": {
         "uniform": natural(2.0, _WEIGHT),
@@ -58,8 +58,8 @@ KEYS = {
     ),
     "scripted": Key("", "players of your own, module:Class (rollouts/policies.py), with commas between"),
     "lanes": sections.LANES,
-    "screens": Key(True, "data/tty_chars and data/tty_colors: most of a dataset's size, to look at it"),
-    "glyphs": Key(False, "data/glyphs, for rewards that read the map"),
+    "screens": Key(True, "writes data/tty_chars and data/tty_colors, to look at: most of a dataset's size"),
+    "glyphs": Key(False, "writes data/glyphs, for rewards that read the map"),
     # This one only hands out episodes, so all cores play.
     "workers": positive(available_cores(), "processes that play"),
 }

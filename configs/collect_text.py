@@ -32,10 +32,10 @@ KEYS = {
         "num_dialogues counts episodes of both",
     ),
     # Of 'branch' and 'adversarial' the expert's games, what branches off comes on top.
-    "num_dialogues": natural(100_000, "how many; 0: all of what is recorded"),
+    "num_dialogues": natural(100_000, "how many; 0: all recorded ones"),
     "policy": Key(
         NOISY_EXPERT,
-        "who plays; of 'branch' and 'adversarial' the expert; of 'tweets' the simulated people. Wordle: fitting, random, random_mixture(P, LIST), "
+        "who plays; for 'branch' and 'adversarial' the expert, for 'tweets' the simulated people. Wordle: fitting, random, random_mixture(P, LIST), "
         "start(LIST), optimal(START), repeat(START, FIRST_N), wrong(LIST), mixture(P, ONE, OTHER), monte_carlo(GAMES, PLAYER); LIST in quotes, a "
         "list's name or file",
     ),

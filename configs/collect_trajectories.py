@@ -1,10 +1,10 @@
-"""Plays episodes of BabyAI-Text and writes what was read and done at every step, for cloning.
+"""Plays episodes of BabyAI-Text and writes the prompt and the action of every step, for cloning.
 
     python -m motif_jax.launch --config=configs/collect_trajectories.py --workdir=runs/bot_trajectories --config.policy=bot \\
         --config.environment.name=BabyAI-GoToLocal-v0
     python -m motif_jax.launch --config=configs/collect_trajectories.py --workdir=runs/gflan_trajectories --config.policy=runs/gflan
 
-Out come trajectories.parquet (a row a step: episode, seed, step, prompt, action, reward), trajectories.json (counts, returns, digest; written
+It writes trajectories.parquet (a row a step: episode, seed, step, prompt, action, reward), trajectories.json (counts, returns, digest; written
 last), and with config.published the published arrays. Stopped at any moment and started again, it loses at most the episodes in flight. The bot
 makes 400,000 steps in a few minutes on two cores.
 """
@@ -19,8 +19,8 @@ KEYS = {
     "seed": sections.SEED,
     "policy": Key("bot", "as in configs/test_language_agent.py"),
     "agent": {"checkpoint": sections.CHECKPOINT},
-    "steps": positive(400_000, "whole episodes until there are so many"),
-    "successes": Key(False, "only episodes that reached their goal; 1,000 without one end the run"),
+    "steps": positive(400_000, "plays whole episodes until it has this many"),
+    "successes": Key(False, "only episodes with success; 1,000 without one end the run"),
     # 4 bytes a letter.
     "published": Key(False, "also writes {bot_,}trajectories_{prompts,actions}_1.npy and status.json"),
     "greedy": sections.GREEDY,

@@ -9,7 +9,7 @@ Out come comparison.html, comparison.md, comparison.tex, comparison.json and plo
 median with stratified bootstrap intervals, differences over runs and over games (paired where both methods played them),
 probability of improvement, performance profiles (rliable), claims about what agents do, learning curves, sample efficiency (of runs with several numbers of
 actions or distractors also against these). A run given twice is refused.
-Ends with exit code 1 where the games do not carry one of `claims`. Under a minute.
+Ends with exit code 1 where the games do not support one of `claims`. Under a minute.
 """
 
 from motif_jax import sections
@@ -24,11 +24,11 @@ KEYS = {
     "normalise_zero": Key(None, "method whose mean becomes 0 on every task", str),
     "normalise_one": Key(None, "method whose mean becomes 1 on every task", str),
     "published": Key(None, "a motif_results.pkl", str),
-    "published_tasks": Key("", "'theirs=ours, ...' where names differ; others are matched by name"),
+    "published_tasks": Key("", "'theirs=ours, ...' for names that differ; the others are matched by name"),
     "published_task": Key(
         None,
-        "methods may also name folders with a log.csv and .npy files of returns, as GLAM's published tool writes them, and logs (.pkl) of ILQL's "
-        "published evaluations; they are of this task",
+        "the task of published results in methods: folders with a log.csv and .npy files of returns (GLAM's tool), and logs (.pkl) of ILQL's "
+        "evaluations",
         str,
     ),
     "claims": Key(
@@ -38,11 +38,11 @@ KEYS = {
     ),
     "measures": Key(
         "",
-        "further ones of these methods side by side, with commas between: numbers of an episode (docs/evaluation.md), also those that only the "
-        "task reports; 'deaths'; counts of messages: 'fights', the hero's own attacks, 'finds', gold that he picked up; 'gathered': the pieces of "
-        "it, but for those of vaults, of which one has more than hundreds of games",
+        "further measures, with commas between: numbers of an episode (docs/evaluation.md), also those that only the "
+        "task reports; 'deaths'; counts of messages: 'fights' (the hero's own attacks), 'finds' (gold picked up); 'gathered': gold pieces, "
+        "without those of vaults (one vault has more than hundreds of games)",
     ),
-    "lexicon": {"file": Key("", "whose events are fights; empty: the built-in one")},
+    "lexicon": {"file": Key("", "a lexicon whose events count as fights; empty: the built-in one")},
     "efficiency_steps": positive(
         None,
         "sample efficiency is the mean of a curve up to here; None: the end of a task's shortest run",

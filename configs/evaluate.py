@@ -1,4 +1,4 @@
-"""Plays seeded episodes of an agent or of the random policy and writes what they reached.
+"""Plays seeded episodes of an agent or of the random policy and writes their results.
 
     python -m motif_jax.launch --config=configs/evaluate.py --workdir=runs/evaluation \\
         --config.policy=agent --config.agent.dir=runs/agent --config.episodes=100
@@ -24,11 +24,11 @@ KEYS = {
     "agent": {"dir": sections.AGENT_DIR, "checkpoint": sections.CHECKPOINT},
     "greedy": sections.GREEDY,
     "bot_agreement": Key(False, "measures at how many steps the scripted player would have done the same"),
-    "episodes": positive(100, "that are played in all"),
+    "episodes": positive(100, "episodes in all"),
     "workers": sections.WORKERS,
     "lanes": sections.LANES,
     "record_every": natural(0, "every Nth episode leaves a recording and a player; 0: none"),
-    "show_best": natural(0, "so many of the best and worst episodes do, by intrinsic return, else return"),
+    "show_best": natural(0, "also this many best and worst episodes, by intrinsic return, else return"),
     "resamples": sections.RESAMPLES,
     "confidence": sections.CONFIDENCE,
     "environment": sections.PLAYED_ENVIRONMENT,

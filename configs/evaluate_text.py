@@ -34,17 +34,17 @@ KEYS = {
         "policy without values, which needs config.task and decode.max_tokens",
         str,
     ),
-    "policy": Key(None, "in the agent's place, such as 'optimal'; with an agent, in its task", str),
+    "policy": Key(None, "plays in the agent's place, such as 'optimal'; with an agent, in its task", str),
     "task": Key(None, "None: the agent's; a text task or module:Class (docs/ilql.md)", str),
     "options": Key("", 'of the task as JSON, {"num_words": 100}; over those that the agent was trained with'),
     "data": Key(
         None,
-        "recorded dialogues to look at in place of playing (.jsonl, .parquet or a folder with one); None: of an agent of the task `dialogues` "
-        "without an environment those that its training held out",
+        "evaluates these recorded dialogues instead of playing (.jsonl, .parquet or a folder with one); None: plays, or, for the task "
+        "`dialogues` without an environment, takes those that the training held out",
         str,
     ),
-    "url": Key(None, "of the task's server, over that of the options; another may resume", str),
-    "episodes": positive(1024, "that are played in all"),
+    "url": Key(None, "of the task's server, replaces that of options; may change on resuming", str),
+    "episodes": positive(1024, "episodes in all"),
     "lanes": positive(1024, "played at a time, in one program", most=1 << 20),
     "threads": sections.THREADS,
     "decode": sections.DECODE,

@@ -20,10 +20,10 @@ KEYS = {
         "threshold": sections.THRESHOLD,
     },
     "other": {"dir": Key(None, "a second reward to compare with", str), "step": sections.REWARD_STEP},
-    "dataset_dir": Key(None, "whose messages; None: those that the reward was trained on", str),
+    "dataset_dir": Key(None, "whose messages are shown; None: those that the reward was trained on", str),
     "text": Key("", "messages to rate, with | between them"),
-    "max_evaluations": positive(12, "of the change over training, spread evenly"),
+    "max_evaluations": positive(12, "evaluations that show the change over training, spread evenly"),
     "max_rows": positive(None, "messages on the page, the most frequent ones; None: all", int),
-    "max_steps": positive(200_000, "a reward that reads more than the message is averaged over so many"),
+    "max_steps": positive(200_000, "steps to average a reward over that reads more than the message"),
 }
 get_config = configs(KEYS, {"smoke": {}, "quickstart": {}})

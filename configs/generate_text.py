@@ -20,8 +20,8 @@ KEYS = {
     "beams": Key(False, "searches `count` beams in place of drawing"),
     "stops": Key("", "texts before which a continuation ends, with | between them"),
     "sampling": {
-        "greedy": Key(True, "nothing is drawn, and the others are left as they are"),
-        "temperature": Key(1.0, "of what is drawn"),
+        "greedy": Key(True, "takes the most likely token; the other keys must keep their defaults"),
+        "temperature": Key(1.0, "of the draws"),
         "top_k": Key(0, "tokens that may be drawn; 0: all"),
         "top_p": Key(1.0, "probability of the tokens that may be drawn"),
     },

@@ -1,8 +1,8 @@
-"""Makes dialogues of a file of others, for train_text: JSON lines of LMRL-Gym, or Wordle games of the published ILQL code.
+"""Makes dialogues for train_text from a foreign file: JSON lines of LMRL-Gym, or Wordle games of the published ILQL code.
 
     python -m motif_jax.launch --config=configs/import_dialogues.py --workdir=runs/dialogues --config.file=train.jsonl
 
-Nothing of a pickle is run. The same command again finds it done, or after a kill makes it anew.
+No code of a pickle is run. The same command again finds it done, or starts over after a kill.
 """
 
 from motif_jax import sections

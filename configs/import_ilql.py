@@ -2,7 +2,7 @@
 
     python -m motif_jax.launch --config=configs/import_ilql.py --workdir=runs/published --config.file=outputs/wordle/model.pkl
 
-Nothing of the file is run. BC, DT, ILQL, CQL, Psi, utterance ILQL and CHAI are read. Of visual dialogue and comments, GPT-2's tokenizer is wanted:
+No code of the file is run. BC, DT, ILQL, CQL, Psi, utterance ILQL and CHAI are read. Agents of visual dialogue and comments need GPT-2's tokenizer:
 --config.task=reddit --config.options='{"tokenizer": "gpt2"}' with a folder gpt2 that has its tokenizer.json.
 """
 
@@ -13,7 +13,7 @@ KEYS = {
     "stage": "import_ilql",
     "seed": sections.SEED,
     "file": Key(None, "outputs/.../model.pkl", str),
-    "task": Key("wordle", "what it speaks about: wordle, visdial, reddit, or module:Class"),
+    "task": Key("wordle", "what it was trained for: wordle, visdial, reddit, or module:Class"),
     "options": Key("", "of the task as JSON"),
     "method": Key(
         "",
@@ -22,6 +22,6 @@ KEYS = {
     ),
     "tokenizer": Key(None, "of 'upvote': a folder with RoBERTa's tokenizer.json, or roberta-base", str),
     "discount": fraction(0.99, "of a step"),
-    "heads": natural(0, "of attention; 0: one for 64 numbers of the width, as GPT-2 has"),
+    "heads": natural(0, "of attention; 0: width / 64, as GPT-2 has"),
 }
 get_config = configs(KEYS)

@@ -41,7 +41,7 @@ REWARD = {
     "quantiles": Key(None, "the published quantile file beside it; None: no threshold", str),
     "mean": Key(None, "of the rewards; None: the file's reward_mean", float),
     "variance": natural(None, "of the rewards; None: the file's reward_var", float),
-    "quantile_row": Key(-1, "of that file, which belongs to this checkpoint; -1: the last"),
+    "quantile_row": Key(-1, "row of that file for this checkpoint; -1: the last"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Combine several annotators' labels of a dataset, and print how far they agree (Cohen's kappa, by goal).
+"""Combine several annotators' labels of a dataset, and print how much they agree (Cohen's kappa, by goal).
 
     python -m motif_jax.launch --config=configs/merge_annotations.py --workdir=runs/merge --config.dataset_dir=DATASET \
         --config.names=llama70b_msg_defaultgoal_default,llama13b_msg_defaultgoal_default --config.name=ensemble
@@ -20,6 +20,6 @@ KEYS = {
         ("majority", "mean"),
         "majority: the verdict with most votes, a draw is a tie. mean: of the probabilities, where annotators keep them",
     ),
-    "restart": Key(False, "replaces a label file of that name, and what annotate has answered under it"),
+    "restart": Key(False, "replaces a label file of that name, and annotate's answers for it"),
 }
 get_config = configs(KEYS)

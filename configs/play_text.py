@@ -20,7 +20,7 @@ KEYS = {
         "'with': each turn it proposes what to say, and you take it (Enter) or say something else; 'against': you play, then it plays from the "
         "same seed; 'answer': you are the other side, and it speaks to you",
     ),
-    "games": positive(1, "that are played"),
+    "games": positive(1, "games to play"),
     "decode": with_defaults(sections.DECODE, kind="greedy", advantage_clip=0.0),
     "token_reward": sections.TOKEN_REWARD,
     "dtype": sections.DTYPE,

@@ -1,4 +1,4 @@
-"""Trains a language model on texts: a fresh one of any architecture from a seed, or one that is there.
+"""Trains a language model on texts: a fresh one of any architecture, or an existing one.
 
     python -m motif_jax.launch --config=configs/pretrain_language_model.py --workdir=runs/language --config.texts=FILES
 
@@ -25,7 +25,7 @@ KEYS = {
     "text_item": one_of(("paragraph", "line", "file"), "of .txt and .md; empty lines divide paragraphs"),
     "tokens": Key(None, "in place of texts: tokens/ of another run, whose tokenizer is named below", str),
     "held_out": {
-        "share": Key(0.02, "of the items, evenly spread, that perplexity is measured on", above=0, most=0.5),
+        "share": Key(0.02, "of the items, evenly spread, on which perplexity is measured", above=0, most=0.5),
         "texts": Key(None, "in place of a share: files of their own", str),
     },
     "model": {
@@ -37,15 +37,15 @@ KEYS = {
         "max_length": count(None, "positions of the table; None: config.length", int),
         "attention": one_of(
             ("random", "comparing"),
-            "how that of a fresh model begins; 'comparing': heads of a T5 look at equal tokens and at neighbours (docs/glam.md)",
+            "how a fresh model's attention begins; 'comparing': heads of a T5 look at equal tokens and at neighbours (docs/glam.md)",
         ),
     },
     "tokenizer": {
-        "folder": Key(None, "with tokenizer.json; None: made of the texts", str),
+        "folder": Key(None, "with tokenizer.json; None: made from the texts", str),
         "vocab_size": positive(32_768, "at most"),
         "phrases": Key(False, "merges over spaces too, up to the end of a sentence or line"),
-        "phrase": Key("", "of phrases: a regular expression of one, in the place of a sentence or line"),
-        "most_texts": positive(1_000_000, "it is made of the first so many"),
+        "phrase": Key("", "a regular expression of a phrase; empty: up to the end of a sentence or line"),
+        "most_texts": positive(1_000_000, "texts that it is made from, the first ones"),
     },
     "objective": Key(
         None,

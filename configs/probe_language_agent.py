@@ -1,4 +1,4 @@
-"""Asks a language agent's checkpoints what they would do in fixed situations, and what they would without each clause of them.
+"""Asks a language agent's checkpoints what they would do in fixed situations, and what they would do without each clause.
 
     python -m motif_jax.launch --config=configs/probe_language_agent.py --workdir=runs/gflan_probes --config.policy=runs/gflan
 
@@ -16,8 +16,8 @@ KEYS = {
     "probes": {"prompts": Key("own", "11 of ours, or a JSON file as configs/probes/babyai_text.json is")},
     "must_be_right": Key(
         False,
-        "exit code 1 unless the newest checkpoint's most likely action is what the file says is `right`, wherever it does",
+        "exit code 1 unless the newest checkpoint's most likely action is the one that the file calls `right`, in all probes that have one",
     ),
-    "published_files": Key(True, "distrib.csv, too: a row a checkpoint"),
+    "published_files": Key(True, "also writes distrib.csv, a row a checkpoint"),
 }
 get_config = configs(KEYS)

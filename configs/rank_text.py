@@ -1,5 +1,5 @@
-"""Says what the values of agents hold for good: utterances and n-grams of greatest and least advantage; and, on branching and
-adversarial data, how often they rank the expert's tokens above the others'.
+"""Shows the utterances and n-grams of greatest and least advantage by agents' values; and, on branching and adversarial data,
+how often the values rank the expert's tokens above the others'.
 
     python -m motif_jax.launch --config=configs/rank_text.py --workdir=runs/ranks --config.agents=runs/sarsa,runs/ilql \\
         --config.data=runs/branch
@@ -17,7 +17,7 @@ KEYS = {
     "dialogues": positive(10_000, "of the data, from its start; groups stay whole"),
     "n_gram": positive(3, "tokens of an n-gram"),
     "shown": positive(20, "of the greatest and of the least"),
-    "least_count": positive(2, "what was said less often is left out of the lists"),
-    "tokens": positive(6, "from the end of an action, of ranking accuracy"),
+    "least_count": positive(2, "the lists leave out what was said less often"),
+    "tokens": positive(6, "last tokens of an action for which ranking accuracy is measured"),
 }
 get_config = configs(KEYS, {"smoke": {"dialogues": 20}})

@@ -27,16 +27,16 @@ KEYS = {
     "text": {"dir": Key(None, "run folder of train_text", str)},
     "evaluations": Key("", "folders of evaluations with commas between, the agent's first"),
     "tests": Key("", "folders of test_language_agent, with commas between"),
-    "yardsticks": Key("", "further evaluations, shown beside the first one, which is not judged by them"),
+    "yardsticks": Key("", "further evaluations to show; first_must_lead ignores them"),
     "first_must_lead": Key(
         False,
-        "exit code 1 unless the first one is better than all others: of BabyAI-Text each paired difference of success (to its own earlier "
-        "checkpoint of return) has its interval above 0, of text tasks the interval of its mean return lies above theirs",
+        "exit code 1 unless the first evaluation is better than all others. BabyAI-Text: the interval of each paired difference of success (to "
+        "its own earlier checkpoint: of return) lies above 0. Text tasks: the interval of its mean return lies above the others'",
     ),
     "lead": Key(
         0.0,
-        "with first_must_lead, of BabyAI-Text: how much more success than what does not read (random play, fixed shares, exchanged prompts) "
-        "it must have, with intervals apart",
+        "with first_must_lead, BabyAI-Text: its success must exceed that of play that does not read (random, fixed shares, exchanged "
+        "prompts) by this much, with intervals apart",
         least=0,
         below=1,
     ),

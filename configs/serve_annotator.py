@@ -13,12 +13,12 @@ KEYS = {
     "stage": "serve_annotator",
     "annotator": Key("lexicon", "or module:Class of your own, without a prompt"),
     "model": Key("lexicon", "the name that clients ask for"),
-    "host": Key("127.0.0.1", "an address that other machines reach wants a key, or open_to_all"),
+    "host": Key("127.0.0.1", "one that other machines reach needs a key, or open_to_all"),
     "key_variable": Key("", "environment variable that holds the key which clients must send; empty: none"),
     "open_to_all": Key(False, "answers whoever reaches the address, without a key"),
     "port": natural(8000, "0: any that is free; it is printed", below=1 << 16),
-    "latency_seconds": natural(0.0, "from a question to its answer, however many are asked together"),
-    "prompt_file": Key("", "of your own that is understood too"),
+    "latency_seconds": natural(0.0, "from a question to its answer, also of questions asked together"),
+    "prompt_file": Key("", "a prompt file of your own whose questions it answers too"),
     "lexicon": defaults.LEXICON,
 }
 get_config = configs(KEYS)

@@ -1,4 +1,4 @@
-"""Tests how far an agent of BabyAI-Text gets where words, actions, objects or tasks are not those of its training.
+"""Tests an agent of BabyAI-Text with words, actions, objects or tasks that its training did not have.
 
     python -m motif_jax.launch --config=configs/test_language_agent.py --workdir=runs/gflan_tests --config.policy=runs/gflan
     python -m motif_jax.launch --config=configs/test_language_agent.py --workdir=runs/before --config.policy=zero_shot \\
@@ -26,8 +26,8 @@ KEYS = {
     "agent": {"checkpoint": sections.CHECKPOINT},
     "tests": Key(
         "all",
-        "names with commas between, or levels; 'all': every one that means something to the policy (docs/glam.md lists them) and whose prompts "
-        "are not too long for it. The first is always no_modification_test, which the others are compared with",
+        "names with commas between, or levels; 'all': every test that applies to the policy (docs/glam.md lists them) and whose prompts "
+        "fit it. The first is always no_modification_test, which the others are compared with",
     ),
     "action_names": Key(
         (),

@@ -3,8 +3,8 @@
     python -m motif_jax.launch --config=configs/train_agent.py --workdir=runs/agent --config.reward.dir=runs/reward
 
 Only the task's reward: add --config.reward.intrinsic_coefficient=0 and leave reward.dir out. Only the intrinsic
-reward: --config.reward.extrinsic_coefficient=0. Stopped at any moment and started again with the same command it goes
-on from its last checkpoint, which is at most `save_every_seconds` old.
+reward: --config.reward.extrinsic_coefficient=0. Stopped at any moment and started again with the same command it resumes
+from its last checkpoint, which is at most `save_every_seconds` old.
 
 Out come checkpoints/ (Orbax: the newest `keep_checkpoints` and the one with the best mean return), metrics.jsonl,
 tensorboard/, episodes.jsonl (one line per finished game), and recordings/ where asked for. SIGTERM, SIGUSR1 and Ctrl-C save and end with exit
@@ -108,46 +108,46 @@ REWARD = {
     "threshold": sections.THRESHOLD,
     "table": Key(None, "of kind table: JSON {text: number}, or a run of configs/oni.py; others get 0", str),
     "vectors": Key(None, "of kind bag_of_words: word vectors of fastText; None: hashed letters", str),
-    "goal": Key("defaultgoal", "of kind bag_of_words: of the prompts' goals, or a sentence"),
+    "goal": Key("defaultgoal", "of kind bag_of_words: one of the prompts' goals, or a sentence"),
     "similarity": Key(-0.5, "of kind bag_of_words: the cosine above which a message is paid"),
     "count_exponent": sections.COUNT_EXPONENT,
     "intrinsic_coefficient": natural(0.1, "of the intrinsic reward"),
     "extrinsic_coefficient": natural(None, "None: 0.1 for the score tasks, 10 for the others", float),
     "extrinsic_scale": positive(0.1, "of the task's reward"),
-    "extrinsic_clip": positive(10.0, "after the scale, before the coefficient"),
+    "extrinsic_clip": positive(10.0, "clips the task's reward, after the scale and before the coefficient"),
 }
 ACTORS = {
-    "workers": positive(default_workers(), "cores of every host that play"),
+    "workers": positive(default_workers(), "processes that play, on every host"),
     "envs_per_worker": count(20, "environments of each"),
     "start_method": one_of(("auto", "fork", "exec"), "'exec': start each process by itself, more slowly"),
-    "cores": Key("auto", "one a worker: 'auto' (that no other run has claimed), '' for any, or '2,3,5'"),
+    "cores": Key("auto", "one a worker: 'auto' (claimed by no other run), '' for any, or '2,3,5'"),
     "groups_per_worker": positive(2, "one is stepped while the other waits for its actions"),
     "slots_per_group": positive(None, "rollouts a group can hold; None: as many as batches need", int),
-    "warmup_steps": natural(32, "every environment starts with up to so many random steps"),
-    "warmup_seconds": natural(0.0, "every worker starts with a random delay of up to so much"),
-    "timeout_seconds": positive(300.0, "a process that does not answer for so long is replaced"),
-    "start_timeout_seconds": positive(120.0, "a process that is not up so long after its start is replaced"),
+    "warmup_steps": natural(32, "every environment starts with up to this many random steps"),
+    "warmup_seconds": natural(0.0, "every worker starts with a random delay of up to this"),
+    "timeout_seconds": positive(300.0, "a process that does not answer for this long is replaced"),
+    "start_timeout_seconds": positive(120.0, "a process that takes longer than this to start is replaced"),
     # In serial runs nothing dies, and they are always remembered.
     "rebuild": Key(False, "games whose process died are replayed from seed and actions, in memory"),
-    "max_failures": positive(3, "deaths of a process in a row without a finished rollout that end the run"),
+    "max_failures": positive(3, "deaths of a process without a rollout between them until the run ends"),
 }
 DEVICES = {
     "learner": Key("all", "numbers of the devices that learn ('0,1'), or 'all'"),
-    "actor": Key("first", "of those that choose actions, or 'all', or 'first' (of the learner's)"),
-    "cpu_count": positive(None, "without a GPU: make so many devices of the CPU", int),
+    "actor": Key("first", "numbers of those that choose actions, 'all', or 'first' (of the learner's)"),
+    "cpu_count": positive(None, "without a GPU: splits the CPU into this many devices", int),
 }
 KEYS = {
     "stage": "train_agent",
     "seed": sections.seed(777),
     "train_for_env_steps": positive(2_000_000_000, "of the whole run"),
     "batch_size": sections.batch(4096, "steps of an update, of all hosts together"),
-    "rollout": count(32, "steps of a trajectory, also those that gradients run back through"),
-    "max_waiting_batches": positive(1, "batches that wait for the learner before the actors do: policy lag"),
+    "rollout": count(32, "steps of a trajectory; gradients run back through all of them"),
+    "max_waiting_batches": positive(1, "batches that wait for the learner until actors wait: policy lag"),
     # A run that is continued from a checkpoint plays its games on, from seeds and actions, and ends as one that was never
     # stopped (compat.seed_noop: it begins new games, which nobody can play again). On a GPU: docs/clusters.md, Precision.
     "serial": Key(False, "everything in one thread and in order: slow, and two runs are equal bit for bit"),
     # A batch has a rollout of every environment; actors play one group while the other's actions are chosen.
-    "on_policy": Key(False, "no step of a batch is played before the update that went before it"),
+    "on_policy": Key(False, "plays a batch only after the update before it"),
     "environment": {
         "name": Key("NetHackScore-v1", "or 'gym:ID' of gymnasium, or module:Class (docs/environments.md)"),
         **sections.GYM,
@@ -165,7 +165,7 @@ KEYS = {
     "save_every_steps": positive(10_000_000, "between checkpoints"),
     "save_every_seconds": sections.SAVE_EVERY_SECONDS,
     "keep_checkpoints": positive(5, "the newest, besides the best"),
-    "stats_episodes": positive(1000, "episode statistics are means over so many"),
+    "stats_episodes": positive(1000, "episodes over which statistics are means"),
     "record_every": natural(0, "every Nth game of each environment is recorded in recordings/; 0: none"),
     "log_every_seconds": positive(20.0, "between rows of metrics"),
     "matmul_precision": sections.MATMUL_PRECISION,

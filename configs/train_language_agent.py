@@ -58,9 +58,9 @@ ENVIRONMENT = {
     "babyai_text": {
         "kind": Key("", "of task in the Mixed levels; '' draws it for each episode"),
         "language": Key("", "'english', 'french', or '' for the level's own"),
-        "observations": positive(3, "in a prompt; of the actions between them one fewer"),
-        "actions": Key(ACTIONS, "their names; those beyond the sixth change nothing"),
-        "distractors": natural(None, "that no mission needs (published: 4, 8, 16); None: the level's", int),
+        "observations": positive(3, "in a prompt, with the actions between them"),
+        "actions": Key(ACTIONS, "names of the actions; those beyond the sixth do nothing"),
+        "distractors": natural(None, "objects without a use (published: 4, 8, 16); None: the level's", int),
         "change": Key("", "of the words of prompts (motif_jax/envs/babyai_text/changes.py); '' for none"),
     },
 }
@@ -68,8 +68,8 @@ NETWORK = {
     "kind": one_of(("language",), "of agent"),
     "model": Key("", "a folder, or a name of the Hugging Face hub"),
     "pretrained": Key(True, "False: fresh weights of the model's shapes"),
-    "keep_embedding": Key(False, "with fresh weights: the folder's embeddings all the same"),
-    "policy": one_of(("score", "actions"), "of the actions' words, or a head on the value's state"),
+    "keep_embedding": Key(False, "with fresh weights: still takes the folder's embeddings"),
+    "policy": one_of(("score", "actions"), "scores the actions' words, or has a head on the value's state"),
     "score": one_of(
         ("log_probability", "raw_logit", "scaled_probability"),
         "of actions by their words: the sum of their tokens' log-probabilities, or of their logits, or the product of their tokens' "
@@ -78,7 +78,7 @@ NETWORK = {
     "by_length": Key(False, "divides an action's sum by its number of tokens"),
     "special_tokens": one_of(
         ("prompt", "nowhere"),
-        "where those tokens stand that the tokenizer puts round a text, such as T5's end: round the prompt, as the model was pretrained, or "
+        "where the tokens that the tokenizer adds to a text (such as T5's end token) stand: round the prompt, as in pretraining, or "
         "nowhere, as in the released code",
     ),
     "head_widths": size((1024, 1024), "of the value's hidden layers, and the action head's"),
@@ -98,10 +98,10 @@ ALGORITHM = {
     "minibatch_size": sections.batch(64, "steps, of all devices together"),
     "microbatch_size": sections.batch(16, "steps of a minibatch at a time on a device: changes memory alone"),
     "recurrence": positive(1, "steps that gradients run back through; a language model has no memory: 1"),
-    "normalise_advantage": Key(False, "less their mean, over their standard deviation, of a batch"),
-    "kl_limit": positive(None, "nats from the policy that played that end an update; None: never", float),
+    "normalise_advantage": Key(False, "subtracts the batch's mean, divides by its standard deviation"),
+    "kl_limit": positive(None, "nats from the policy that played until an update ends; None: never", float),
     "kl": sections.KL,
-    "positive_reward": Key(True, "what a task takes away counts as 0, as published"),
+    "positive_reward": Key(True, "negative rewards of the task count as 0, as published"),
     "broadcast_rows": positive(16, "with compat.glam_value_broadcast: steps of a published process"),
 }
 _AGENT = resources.config_file("train_agent")["KEYS"]
@@ -112,17 +112,17 @@ KEYS = {
     "probes": {
         "prompts": Key(
             "own",
-            "what the agent would do in fixed situations is asked before every update: 'own' (11 of ours, in English; those with no more "
-            "observations than its prompts), '' for none, or a JSON file as configs/probes/babyai_text.json is",
+            "fixed situations in which the agent is asked what it would do, before every update: 'own' (11 built-in ones in English, those with "
+            "no more observations than its prompts), '' for none, or a JSON file like configs/probes/babyai_text.json",
         ),
-        "clauses_every": natural(50, "updates between what it does without each clause; 0: never"),
+        "clauses_every": natural(50, "updates between probes that leave out each clause in turn; 0: never"),
     },
     "tests": Key(
         "all",
-        "of generalisation that it is to take (docs/glam.md): their prompts and actions are tried before the training; one that is named "
-        "and would be refused ends the start, those of 'all' are told; '': the training's own prompts alone",
+        "tests of generalisation (docs/glam.md) whose prompts and actions are tried before the training; a named test that would be refused "
+        "is an error, one of 'all' is only reported; '': tries the training's own prompts alone",
     ),
-    "published_files": Key(True, "log.csv and distrib.csv under the published names and columns, too"),
+    "published_files": Key(True, "also writes log.csv and distrib.csv with the published columns"),
     "network": NETWORK,
     "lora": with_defaults(sections.LORA, rank=16, alpha=32.0) | {"base": sections.LORA_BASE},
     "sharding": sections.SHARDING,
@@ -208,9 +208,9 @@ _DRRN = {
     "algorithm": {
         "name": Key("drrn", ALGORITHM["name"].help),
         "gamma": fraction(0.9, "discount of a step"),
-        "epochs": positive(1, "steps of learning after each batch, each on a draw of its own"),
+        "epochs": positive(1, "steps of learning after each batch, each on its own draw"),
         # All of the published run.
-        "replay_steps": positive(1_500_000, "remembered, each in 2.5 bytes a network.prompt_tokens"),
+        "replay_steps": positive(1_500_000, "steps remembered, each in 2.5 bytes x network.prompt_tokens"),
         "replay_draw": positive(64, "steps of a draw, of all devices together"),
         "positive_reward": ALGORITHM["positive_reward"],
     },

@@ -30,8 +30,8 @@ _PUBLISHED = [name for name, (_, method) in _NAMES.items() if method != "ppo"]
 METHOD = {
     "name": Key("ilql", "of METHOD above, or module:Class (docs/ilql.md)"),
     "discount": fraction(0.99, "from one action (a token; of ilql_utterance an utterance) to the next"),
-    "expectile": Key(0.7, "of the target Q that V estimates; 0.5: the mean", above=0, below=1),
-    "polyak": fraction(0.005, "share of the way that targets go after every step"),
+    "expectile": Key(0.7, "expectile of the target Q that V estimates; 0.5: the mean", above=0, below=1),
+    "polyak": fraction(0.005, "share by which targets move to the Qs after every step"),
     "copy_every": positive(None, "steps between whole copies to the targets; None: no copies", int),
     "double_q": Key(True, "two Qs, of which targets take the smaller one"),
     "separate_policy": Key(True, "the policy has a trunk of its own; else that of the values"),
@@ -42,15 +42,15 @@ METHOD = {
     "detach_policy": Key(False, "no gradient of the policy reaches the trunk"),
     "q_min": Key(None, "target Qs are at least this", float),
     "q_max": Key(None, "target Qs are at most this", float),
-    "monte_carlo": Key(False, "V estimates the return that followed in the place of the target Q"),
+    "monte_carlo": Key(False, "V estimates the return that followed instead of the target Q"),
     "cql_temperature": positive(1.0, "of the conservative term's softmax"),
     "margin": natural(0.0, "of the margin term"),
     "reward_scale": positive(1.0, "rewards are divided by it"),
     "policy": {
-        "beta": natural(0.0, "an action counts exp(beta A); see exponential"),
-        "exponential": Key(True, "False: an action counts beta where A > 0, else 1 - beta"),
+        "beta": natural(0.0, "an action has weight exp(beta A); see exponential"),
+        "exponential": Key(True, "False: an action has weight beta where A > 0, else 1 - beta"),
         "most_weight": positive(None, "weights are clipped to it", float),
-        "context_weight": natural(0.0, "of tokens that the agent did not say"),
+        "context_weight": natural(0.0, "weight of tokens that the agent did not say"),
     },
 }
 CANDIDATES = {
@@ -60,8 +60,8 @@ CANDIDATES = {
     "temperature": Key(1.0, "of their draws"),
     "top_k": Key(0, "tokens that may be drawn; 0: all"),
     "top_p": Key(1.0, "probability of the tokens that may be drawn"),
-    "cache_mebibytes": positive(1024, "that are kept in candidates/ of the run, the oldest making room"),
-    "folder": Key(None, "where they are kept for several runs of one policy", str),
+    "cache_mebibytes": positive(1024, "kept in candidates/ of the run; the oldest are dropped"),
+    "folder": Key(None, "keeps candidates here, for several runs of one policy", str),
 }
 PPO = {
     "epochs": positive(4, "of method ppo: passes over the episodes of a step, batch_size of them"),
@@ -71,21 +71,21 @@ PPO = {
     "value_coefficient": natural(0.1, "of the value's loss"),
     "entropy_coefficient": natural(0.0, "of the entropy"),
     "gae_lambda": fraction(0.95, "of generalised advantage estimation"),
-    "normalise_advantage": Key(True, "less their mean, over their standard deviation, of a step's tokens"),
+    "normalise_advantage": Key(True, "subtracts the mean of a step's tokens, divides by their deviation"),
     "kl": sections.KL,
 }
 KEYS = {
     "stage": "train_text",
     "seed": sections.SEED_32,
     "task": Key("wordle", "a text task, or module:Class (docs/ilql.md)"),
-    "options": Key("", 'of the task, as JSON: {"num_words": 100}; those of data of collect_text are known'),
+    "options": Key("", 'of the task, as JSON: {"num_words": 100}; data of collect_text bring theirs'),
     "data": Key(None, "dialogues (.jsonl, .parquet) or their folder; None: drawn as by collect_text", str),
     "kind": Key("games", "of dialogues that are drawn"),
     "policy": Key("mixture(0.5, optimal, repeat(optimal))", "of dialogues that are drawn"),
     "held_out": {
         "share": Key(
             0.02,
-            "of the data (of groups), that losses are measured on: 1 of n where it is 1 / n",
+            "of the data (of groups) on which losses are measured: 1 of n where it is 1 / n",
             above=0,
             most=0.5,
         ),
@@ -94,7 +94,7 @@ KEYS = {
     "filter": {
         "top": Key(1.0, "%BC: only this best part of the data, by return, is learned from", above=0, most=1),
         "bottom": Key(1.0, "or the worst part", above=0, most=1),
-        "cutoff": Key(None, "or those with a return of at least this; token_reward is no part of it", float),
+        "cutoff": Key(None, "or those with a return of at least this, without token_reward", float),
     },
     "token_reward": sections.TOKEN_REWARD,
     "method": METHOD,
@@ -113,13 +113,13 @@ KEYS = {
     },
     "initial": {
         "policy": Key(None, "a run that the policy's parameters are taken from", str),
-        "value": Key(None, "a run that those of values are taken from", str),
+        "value": Key(None, "a run that the values' parameters are taken from", str),
     },
     "max_len": count(None, "tokens of a dialogue that are kept; None: what the model has room for", int),
-    "length_buckets": Key(True, "dialogues of about one length together; False: padded to the longest"),
+    "length_buckets": Key(True, "batches dialogues of similar length; False: pads to the longest"),
     "batch_size": sections.batch(64, "dialogues of a step"),
     "accumulate": sections.ACCUMULATE,
-    "average": one_of(("batch", "micro_batch"), "of a step's actions, or of micro-batches (published)"),
+    "average": one_of(("batch", "micro_batch"), "over a step's actions, or over micro-batches (published)"),
     "max_steps": positive(10_000, "of the training"),
     "evaluate_every": sections.EVALUATE_EVERY,
     "evaluation_batches": positive(16, "of held-out dialogues, at most"),

@@ -17,10 +17,10 @@ KEYS = {
     "stage": "train_upvote",
     "seed": sections.SEED_32,
     "reddit": {
-        "folder": Key("", "of comments_positive.csv and comments_negative.csv; empty: made up"),
+        "folder": Key("", "with comments_positive.csv and comments_negative.csv; empty: made up"),
         "indexes": Key("", "a JSON list of rows that are used (published: the test split); empty: all"),
         "num_comments": positive(2000, "that are made up"),
-        "data_seed": Key(1, "of those"),
+        "data_seed": Key(1, "seed of the comments that are made up"),
     },
     "cutoff": Key(0, "comments with a higher score were liked"),
     "held_out_share": Key(0.1, "of the texts, to measure with", above=0, most=0.5),
@@ -32,7 +32,7 @@ KEYS = {
     "vocab_size": positive(1024, "of the tokenizer that is learned for a fresh one"),
     "max_len": Key(
         256,
-        "tokens of a comment that count, with the two round it, wherever the model judges",
+        "tokens of a comment that the model reads, with the two round it",
         least=3,
         most=LENGTH,
     ),

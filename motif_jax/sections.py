@@ -45,20 +45,20 @@ HOSTS = {
     "coordinator": Key(None, "'HOST:PORT' of the first of several hosts, or 'slurm' under srun", str),
     "count": positive(None, "of hosts, one process each", int),
     "index": natural(None, "of this host", int),
-    "heartbeat_timeout_seconds": Key(100.0, "after a host fell silent for so long the others end", least=1),
-    "connect_timeout_seconds": positive(300.0, "so long the hosts wait for each other at the start"),
+    "heartbeat_timeout_seconds": Key(100.0, "the other hosts end when one is silent for this long", least=1),
+    "connect_timeout_seconds": positive(300.0, "how long the hosts wait for each other at the start"),
 }
-NUM_DEVICES = positive(None, "of each host; None: all. With dropout a run resumes with as many alone", int)
+NUM_DEVICES = positive(None, "of each host; None: all. With dropout a run resumes only with as many", int)
 NONFINITE = {
     "policy": one_of(
         ("stop", "skip"),
-        "where a loss, a gradient or a parameter is not finite, the step is not taken and its batch goes to nonfinite/step-N.npz: "
+        "if a loss, a gradient or a parameter is not finite, the step is not taken and its batch is written to nonfinite/step-N.npz: "
         "'stop' ends the training there, 'skip' continues",
     ),
-    "most_skips": positive(10, "'skip' ends a run after so many"),
+    "most_skips": positive(10, "'skip' ends a run after this many"),
 }
 EARLY_STOPPING = {
-    "patience": natural(0, "evaluations without a better held-out loss that end the run; 0: never")
+    "patience": natural(0, "evaluations without a better held-out loss until the run ends; 0: never")
 }
 WANDB = {
     "enabled": Key(False, "logs to Weights & Biases, too"),
@@ -68,16 +68,16 @@ WANDB = {
 SHARDING = {
     "fsdp": positive(
         1,
-        "for what does not fit one device: parameters and optimiser are split over fsdp x tensor of a host's devices, batches over the "
-        "others and fsdp (docs/language.md); 1 and 1: every device holds all",
+        "for models that do not fit one device: splits parameters and optimiser over fsdp x tensor devices of a host, batches over the "
+        "other devices and fsdp (docs/language.md); 1 and 1: every device holds all",
     ),
     "tensor": positive(1, "see fsdp; devices along tensor work on the same rows"),
 }
 LORA = {
     "patterns": Key(
         "",
-        "layers that get low-rank additions, '*/attention/query,*/attention/value' say (docs/language.md): these and the heads are "
-        "learned, everything else stays as it is; empty: all is learned",
+        "layers that get low-rank additions, such as '*/attention/query,*/attention/value' (docs/language.md); only they and the heads "
+        "are learned; empty: all is learned",
     ),
     "rank": size(8, "of the additions"),
     "alpha": positive(16.0, "additions are multiplied by alpha / rank"),
@@ -89,7 +89,7 @@ def profile(steps: int = 2) -> dict[str, Key]:
     """A trace of XLA."""
     return {
         "start": natural(None, "update after which a trace starts; None: no trace", int),
-        "steps": positive(steps, "updates that the trace is of"),
+        "steps": positive(steps, "updates in the trace"),
         "server_port": positive(
             None, "where TensorBoard can ask for a trace; None: none", int, below=1 << 16
         ),
@@ -112,14 +112,14 @@ OPTIMIZER = {
 WEIGHT_DECAY = natural(0.0, "of matrices, times the learning rate")
 DROPOUT = Key(0.1, "share left out while training", least=0, below=1)
 # Keys of trainings in steps.
-ACCUMULATE = positive(1, "micro-batches of a step, one after the other: changes memory alone", most=BATCH)
+ACCUMULATE = positive(1, "micro-batches of a step, one after the other: changes only memory", most=BATCH)
 CHUNK_STEPS = positive(8, "optimiser steps of one program", most=BATCH)
 EVALUATE_EVERY = positive(500, "steps")
 KEEP_CHECKPOINTS = positive(2, "the newest, besides the best")
 REMAT = Key(False, "computes activations again in the backward pass instead of keeping them")
 LOGITS_CHUNK = positive(
     None,
-    "positions whose numbers of all tokens (logits, Qs) are there at once; None: all of a micro-batch. Dropout of heads depends on it",
+    "positions whose logits and Qs of all tokens are in memory at once; None: all of a micro-batch. Dropout of heads depends on it",
     int,
 )
 # The penalty on the divergence from the first policy (algorithms/kl_penalty.py).
@@ -127,7 +127,7 @@ KL = {
     "coefficient": natural(0.0, "of log pi - log pi_ref in the reward, pi_ref at the start; 0: none"),
     "target": positive(
         None,
-        "nats an action (of free text an utterance) that the coefficient is adapted to; None: it is fixed",
+        "nats an action (free text: an utterance) to which the coefficient adapts; None: it is fixed",
         float,
     ),
     "horizon": positive(10_000, "actions over which the coefficient changes by the relative error"),
@@ -147,7 +147,7 @@ RESAMPLES = positive(2000, "of the bootstrap")
 CONFIDENCE = Key(0.95, "of the intervals", above=0, below=1)
 POLICY = Key(
     "random",
-    "'random'; 'fixed': the shares of actions that earn most at every step alike, fitted first; 'bot', where the environment has a "
+    "'random'; 'fixed': actions drawn at every step by the same shares, fitted first to earn most; 'bot', where the environment has a "
     "scripted player (BabyAI-Text); 'agent' (that of agent.dir); the folder of an agent run; or module:Class of your own "
     "(rollouts/policies.py)",
 )
@@ -155,7 +155,7 @@ CHECKPOINT = Key("latest", "'latest', 'best' (by mean return in training), or a 
 AGENT_DIR = Key(None, "run folder of train_agent; the random policy plays in its environment", str)
 # An agent keeps the options of its training; on another level without kind and distractors.
 PLAYED_LEVEL = Key(None, "None: the agent's, or BabyAI-MixedTrainLocal-v0", str)
-THREADS = size(1, "environments that answer at a time; more for those that wait for a server")
+THREADS = size(1, "environments that answer at a time; take more where they wait for a server")
 MAX_EPISODE_STEPS = positive(None, "None: the agent's, or the environment's own", int)
 PLAYED_ENVIRONMENT = {
     "name": Key(None, "None: the agent's, or NetHackScore-v1; else as in train_agent", str),
@@ -167,16 +167,16 @@ PLAYED_ENVIRONMENT = {
 }
 GYM = {
     "text": Key("", "of gym:ID: a step's text: 'module:function', 'info:KEY', 'obs:KEY'; empty: none"),
-    "text_bytes": positive(256, "of gym:ID: the most that a text has"),
+    "text_bytes": positive(256, "of gym:ID: bytes of a text at most"),
     "modules": Key("", "of gym:ID: modules that register environments, with commas between"),
 }
-REWARD_STEP = natural(None, "which of its checkpoints, with that one's quantiles; None: the newest", int)
+REWARD_STEP = natural(None, "checkpoint of the reward, with its quantiles; None: the newest", int)
 QUANTILE = fraction(0.5, "values at or below this quantile become 0; None: no threshold", none=True)
 THRESHOLD = one_of(
     ("quantile", "auto"),
     "'quantile', or 'auto': above the texts that the judge called ties and above the empty text (docs/rewards.md)",
 )
-NORMALISE = Key(True, "rewards less their mean, over their standard deviation")
+NORMALISE = Key(True, "subtracts the rewards' mean and divides by their standard deviation")
 COUNT_EXPONENT = natural(3.0, "a message's reward is divided by its count in the episode to this power")
 SCORING = {
     "dir": Key(
@@ -201,16 +201,16 @@ FORMS = {
     "every": positive(1, "see start"),
 }
 TOKEN_REWARD = {
-    "constant": Key(0.0, "what every token of an action is paid"),
+    "constant": Key(0.0, "reward of every token of an action"),
     "file": Key(None, "a JSON file {token: value} in place of the constant", str),
     "scale": Key(1.0, "the file's values are multiplied by it"),
-    "shift": Key(0.0, "and this is added"),
+    "shift": Key(0.0, "is added to the scaled values"),
 }
 DECODE = {
     "kind": Key(
         None,
-        "'sample', 'greedy', 'beam' (of `width`), or 'rerank': of `batches` x `width` samples the best (of utterance ILQL and CHAI by the value "
-        "of the whole action; else by sums over its tokens). None: as published, 'rerank' for these two methods, else 'sample'",
+        "'sample', 'greedy', 'beam' (of `width`), or 'rerank': the best of `batches` x `width` samples (utterance ILQL and CHAI: by the value "
+        "of the whole action; others: by sums over its tokens). None: as published, 'rerank' for these two methods, else 'sample'",
         str,
         choices=("sample", "greedy", "beam", "rerank"),
     ),
@@ -225,9 +225,9 @@ DECODE = {
     "advantage_form": one_of(("exp", "sign"), "'sign' adds log(weight) where Q > V, else log(1 - weight)"),
     "logits": Key(True, "False: values alone decide"),
     "advantages": Key(True, "False: the policy alone decides"),
-    "rerank_advantage_weight": Key(1.0, "of 'rerank', of the sum over an action's tokens"),
-    "rerank_log_prob_weight": Key(0.0, "of 'rerank', of the sum over an action's tokens"),
-    "log_prob_weight": Key(0.0, "utterance ILQL: of log pi, beside the action's value"),
+    "rerank_advantage_weight": Key(1.0, "of 'rerank': weight of the sum over an action's tokens"),
+    "rerank_log_prob_weight": Key(0.0, "of 'rerank': weight of the sum over an action's tokens"),
+    "log_prob_weight": Key(0.0, "utterance ILQL: weight of log pi beside the action's value"),
     "target_return": Key(-5.7, "what a decision transformer is conditioned on"),
 }
 
@@ -237,22 +237,22 @@ STUDY = {
     "stage": "study",
     "seed": Key(1, "of the first run of a method; the others follow"),
     "seeds": positive(3, "runs of each method"),
-    "rows": Key("", "file of runs that are there: one JSON line each"),
+    "rows": Key("", "file of finished runs: one JSON line each"),
     "page": Key("", "Markdown file, tables between <!-- study --> and <!-- /study -->; empty: printed"),
-    "only": Key("", "of these methods only, with commas between; empty: all"),
-    "most_runs": natural(None, "at most now; 0: only tables of what there is; None: all without a line", int),
-    "keep_runs": Key(False, "run folders stay when their line is written"),
+    "only": Key("", "runs only these methods, with commas between; empty: all"),
+    "most_runs": natural(None, "runs at most; 0: only writes the tables; None: all without a line", int),
+    "keep_runs": Key(False, "keeps run folders after their line is written"),
     "prepare_order": Key("", "names of `prepare` (folder -> command), done first, once, in this order"),
     "training": Key("", f"what all methods have in common: {_COMMAND}"),
     "table_order": Key("", "titles of `tables` (title -> methods, compared with the first)"),
-    "evaluation": Key("", f"the games that tell what was learned: {_COMMAND}"),
+    "evaluation": Key("", f"the games that measure what was learned: {_COMMAND}"),
     "claims": Key(
         "",
         "'A > B: measure', by more than a number where one is added: the 95 % interval of the paired difference",
     ),
     "goal": Key(
         "defaultgoal",
-        "of the annotator whose labels are the yardstick; another goal or lexicon is another run",
+        "of the annotator whose labels judge the games; another goal or lexicon is another run",
     ),
     "lexicon": {"file": Key("", "a YAML file, or a built-in one; empty: nethack.yaml")},
     "games": {},  # method -> flags of its games
@@ -281,7 +281,7 @@ def study(base: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]) ->
 
 # Quirks of the published code, each off unless a config turns it on.
 COMPAT = {
-    "sober_mask": "hallucination together with any other condition passes for sober",
+    "sober_mask": "hallucination together with any other condition counts as sober",
     "oracle_patch_edge": "the 3x3 patch round the hero is empty at the map's edge",
     "crop_row_offset": "the 12x12 window is one row too high",
     "seed_noop": "games have no seeds of their own, so that they cannot be played again",
@@ -293,7 +293,7 @@ COMPAT = {
     "glyph_crop_centre": "the glyph crop sits at the map's top left and blends glyph numbers",
     "answer_first_match": "the first verdict in an answer decides",
     "oni_ranking_raw_reward": "the agent gets the raw output of the ranking network",
-    "oni_requeue": "what has no label is queued again with every batch, and asked as often as it was met",
+    "oni_requeue": "messages without a label are queued again with every batch, and asked as often as they were seen",
     "oni_untrained_reward": "a classifier or ranker that was never trained pays",
     "oni_label_anywhere": "the word for yes counts anywhere in a reply; one without it is a no (of pairs: a tie)",
     "oni_extended_steps": "with 28 actions: skills, kills and prompts as the published environment sees them",

@@ -30,7 +30,7 @@ LEXICON = {
     "file": Key("", "a YAML file, or a built-in one: nethack.yaml (empty), minigrid.yaml, comments.yaml")
 }
 GOAL = Key("defaultgoal", "defaultgoal, zeroknowledge, combat, gold, stairs, or one of your prompt file")
-STORE_DIR = Key("runs/answer_store", "answers of all runs: what is in it is never asked again")
+STORE_DIR = Key("runs/answer_store", "answers of all runs; stored questions are never asked again")
 KEEP_CONVERSATIONS = Key(False, "keeps each question with its answer, word for word")
 VLLM = {
     "model": Key("", "folder or hub name"),
@@ -66,22 +66,22 @@ OPENAI = {
     "model": Key("", "the model's name on the server"),
     "revision": Key(None, "of the model, where its name does not say it", str),
     "key_variable": Key("OPENAI_API_KEY", "environment variable that holds the key"),
-    "concurrency": positive(64, "requests on their way at most"),
+    "concurrency": positive(64, "requests at a time at most"),
     "prices": {
         "prompt": natural(0.0, "of a million tokens, for the progress line, the summary and the dry run"),
         "completion": natural(0.0, "of a million tokens"),
         "cached": natural(None, "of a prompt that the server remembers; None: the price of a prompt", float),
     },
-    "timeout_seconds": positive(600.0, "that a request may take"),
+    "timeout_seconds": positive(600.0, "time limit of a request"),
     "retries": natural(
-        6, "a request that fails is sent again after 1, 2, 4 ... seconds, or when the server says, so often"
+        6, "times that a failed request is sent again, after 1, 2, 4 ... seconds or when the server says"
     ),
     "structured": one_of(
         ("structured_outputs", "response_format", "none"),
         "for answer.mode=verdict: structured_outputs (vLLM), response_format (OpenAI's JSON schema), or none",
     ),
-    "send_top_k": Key(True, "not known to every server"),
-    "send_seed": Key(True, "not known to every server"),
+    "send_top_k": Key(True, "turn it off for a server that does not know the field"),
+    "send_seed": Key(True, "turn it off for a server that does not know the field"),
     "extra_body": Key("{}", "further fields of each request as a JSON object"),
 }
 ANNOTATOR = {
@@ -97,17 +97,17 @@ ANNOTATOR = {
     "prompt": PROMPT,
     "answer": ANSWER,
     "sampling": with_defaults(SAMPLING, top_k=-1, top_p=1.0),
-    "attempts": positive(2, "how often a question is asked at most while its answers hold no verdict"),
-    "wait_seconds": natural(600.0, "how long a start waits for a server that is not there yet"),
+    "attempts": positive(2, "times that a question is asked at most, until an answer has a verdict"),
+    "wait_seconds": natural(600.0, "how long a start waits for a server that does not answer yet"),
     "lexicon": LEXICON,
     # A question that gets no answer is asked again later, so that nothing else has to wait for it.
     "openai": with_defaults(OPENAI, timeout_seconds=120.0),
 }
 QUEUE = {
-    "size": positive(10_000, "questions that wait at most; of more, those asked last are dropped"),
+    "size": positive(10_000, "questions that wait at most; the last in order are dropped"),
     "order": one_of(
         ("frequent", "newest", "uncertain"),
-        "frequent: what was met in most steps. newest: what was met last (published). uncertain: what the reward is least sure of",
+        "frequent: messages seen at most steps. newest: those seen last (published). uncertain: those that the reward is least sure of",
     ),
     "batch": positive(100, "entries of one call as published; only compat.oni_requeue reads it"),
     "budget": {
