@@ -19,7 +19,7 @@ from motif_jax.support.metric_files import Curve
 # Least values in a stretch with a band, for curves with at least five times as many.
 LEAST = 10
 RESAMPLES = 500
-# A stretch with more values is drawn in this many blocks of consecutive values.
+# A stretch with more values is averaged to this many blocks before the bootstrap.
 _MOST = 256
 
 
