@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from multiprocessing import resource_tracker
@@ -23,6 +24,7 @@ _STARTS, _PAUSE_SECONDS = 5, 0.2
 # The exit code that multiprocessing reports for a process whose server died.
 _SERVER_LOST = 255
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+_SETTING = threading.Lock()
 
 
 class ActorProcess:
@@ -78,16 +80,16 @@ class ActorProcess:
             if self._forked:
                 context.set_forkserver_preload(self._modules)  # of a server that starts from now on
             self.reports, theirs = context.Pipe(duplex=False)
-            given = ActorOrders(
-                **orders,
-                variables=dict(os.environ),
-                temporary=tempfile.gettempdir(),
-                commands=Descriptor(self.reads_from),
-                reports=theirs,
-            )
-            self.process = context.Process(target=serve, args=(given,))
             try:
-                with theirs, _server_settings():
+                with theirs, _server_settings() as variables:
+                    given = ActorOrders(
+                        **orders,
+                        variables=variables,
+                        temporary=tempfile.gettempdir(),
+                        commands=Descriptor(self.reads_from),
+                        reports=theirs,
+                    )
+                    self.process = context.Process(target=serve, args=(given,))
                     self.process.start()
                 return
             except (OSError, EOFError) as error:
@@ -149,19 +151,21 @@ class ActorProcess:
 
 
 @contextlib.contextmanager
-def _server_settings() -> Iterator[None]:
+def _server_settings() -> Iterator[dict[str, str]]:
     """A server that starts inside, and its forks, run numeric libraries in one thread and block a process group's signals.
 
-    The pool decides what these signals mean.
+    The pool decides what these signals mean. Yields the environment without these settings. One thread at a time: they stand in the
+    environment of the whole process, where each device's pool replaces its own processes.
     """
-    before = {name: os.environ.get(name) for name in _ONE_THREAD}
-    os.environ.update(_ONE_THREAD)
-    try:
-        with deaf_processes(signal.SIGTERM, signal.SIGUSR1):
-            yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+    with _SETTING:
+        variables = dict(os.environ)
+        os.environ.update(_ONE_THREAD)
+        try:
+            with deaf_processes(signal.SIGTERM, signal.SIGUSR1):
+                yield variables
+        finally:
+            for name in _ONE_THREAD:
+                if name in variables:
+                    os.environ[name] = variables[name]
+                else:
+                    del os.environ[name]

@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import SimpleNamespace
@@ -95,6 +96,24 @@ def test_another_server_is_started_when_it_was_killed_and_all_actors_are_renewed
         after = set(pool.pids())
     assert not still_there(after)
     assert "the process that it was forked from died" in capfd.readouterr().err
+
+
+def test_pools_that_replace_processes_together_leave_the_environment_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    before = dict(os.environ)
+
+    def start(after: float) -> dict[str, str]:
+        time.sleep(after)
+        with actor_process._server_settings() as variables:
+            time.sleep(0.2)
+        return variables
+
+    with ThreadPoolExecutor(2) as threads:
+        seen = list(threads.map(start, (0.0, 0.1)))
+    assert dict(os.environ) == before
+    assert seen == [before, before]
 
 
 def test_actors_that_cannot_be_forked_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
