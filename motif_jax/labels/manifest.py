@@ -46,8 +46,8 @@ def read(path: Path) -> dict[str, Any] | None:
         manifest = parse_json(path.read_bytes())
     except FileNotFoundError:
         return None
-    except (OSError, ValueError):
-        manifest = None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} is not a manifest of annotation shards ({error})") from None
     if not isinstance(manifest, dict):
         raise UserError(f"{path} is not a manifest of annotation shards")
     return manifest

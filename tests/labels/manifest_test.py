@@ -52,3 +52,7 @@ def test_a_file_that_is_none_is_named(tmp_path):
         path.write_text(text)
         with pytest.raises(UserError, match=r"shard.json is not a manifest"):
             manifest.read(path)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(UserError, match=r"shard.json is not a manifest .*Is a directory"):
+        manifest.read(path)
