@@ -136,9 +136,11 @@ def _ask(folder: Path, texts: Sequence[str], seconds: float) -> dict[str, int]:
         source.enqueue([(text,) for text in texts], [1] * len(texts), None, 0)
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
+            # Before the labels are taken: one that comes meanwhile is still waited for.
+            figures = source.metrics()
             labels = source.poll()
             found |= {label.items[0]: label.label for label in labels}
-            waits = source.queued() or source.metrics().get("annotator/in_flight")
+            waits = figures["annotator/queued"] or figures["annotator/in_flight"]
             if len(found) == len(texts) or not (labels or waits):
                 break
             time.sleep(0.0 if labels else 0.05)

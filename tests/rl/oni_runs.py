@@ -99,7 +99,8 @@ class Answers:
         return 0
 
     def metrics(self) -> dict[str, float]:
-        return {"annotator/questions": float(len(self.asked))}
+        figures = {"questions": len(self.asked), "queued": self.queued(), "in_flight": self.in_flight()}
+        return {f"annotator/{name}": float(value) for name, value in figures.items()}
 
     def state(self) -> dict[str, Any]:
         return {"waiting": [list(item) for item in self.waiting]}

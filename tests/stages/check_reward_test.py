@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from motif_jax.datasets.verdicts import YES
+from motif_jax.labels.label_queue import Label
 from motif_jax.reports import messages
 from motif_jax.reports.evaluation_files import MESSAGES
 from motif_jax.stages import check_reward
@@ -46,3 +47,36 @@ def test_messages_of_an_evaluation_are_asked_about_as_the_game_says_them(tmp_pat
     assert (
         json.loads((tmp_path / "check" / check_reward.SUMMARY).read_text())["never_labelled"]["messages"] == 1
     )
+
+
+class LateService:
+    """Answers just when its figures are read."""
+
+    def __init__(self, config, form):
+        self.ready = []
+
+    def start(self):
+        pass
+
+    close = start
+
+    def enqueue(self, items, counts, scores, step):
+        self.items = items
+
+    def queued(self):
+        return 0
+
+    def metrics(self):
+        self.ready = [Label(item, YES) for item in self.items]
+        return {"annotator/queued": 0.0, "annotator/in_flight": 0.0}
+
+    def poll(self):
+        ready, self.ready = self.ready, []
+        return ready
+
+
+def test_a_label_that_comes_between_two_looks_is_not_lost(tmp_path, monkeypatch):
+    config = load_config("oni", "").to_dict()
+    monkeypatch.setattr(check_reward.run_folder, "read_config", lambda folder: config)
+    monkeypatch.setattr(check_reward, "LabelService", LateService)
+    assert check_reward._ask(tmp_path, ["You kill the newt!"], 60.0) == {"You kill the newt!": YES}
