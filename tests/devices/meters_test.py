@@ -15,12 +15,16 @@ def test_shares_of_inference_are_of_all_its_threads(monkeypatch: pytest.MonkeyPa
         for part in parts:
             meters.add(f"inference/{part}", 2.5)
         meters.add("inference/rows", 30)
+        meters.add("inference/bytes", 10e6)
+    meters.add("learner/bytes", 30e6)
     meters.add("batcher/wait", 10.0)
     clock[0] = 110.0
     shown = system_metrics(meters.read(), inference_threads=2)
     assert [shown[f"inference/{part}_share"] for part in parts] == [0.25] * 4
     assert shown["batcher/wait_share"] == 1.0
     assert (shown["inference/rows_per_second"], shown["inference/rows_per_call"]) == (6.0, 30.0)
+    megabytes = ("throughput/megabytes_per_second", "throughput/inference_megabytes_per_second")
+    assert [shown[name] for name in megabytes] == [3.0, 2.0]
 
 
 def test_a_wait_over_a_reading_is_split_at_it(monkeypatch: pytest.MonkeyPatch) -> None:

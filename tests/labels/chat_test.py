@@ -65,3 +65,11 @@ def test_labels_of_probabilities(soft, form, masses, label):
 )
 def test_halves_of_characters_are_replaced(text, clean):
     assert without_surrogates(text) == clean
+
+
+def test_soft_labels_of_another_least_mass_are_other_answers() -> None:
+    config = get_config()
+    config.annotator, config.openai.model, config.answer.mode = "openai", "m", "soft"
+    first = make_annotator(config, PAIR).identity
+    config.answer.minimum_mass /= 2
+    assert make_annotator(config, PAIR).identity != first

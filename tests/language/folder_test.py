@@ -56,6 +56,22 @@ def test_a_folder_keeps_model_and_heads_and_nothing_of_what_was_in_it(tmp_path: 
     assert jax.tree.all(jax.tree.map(np.array_equal, folder.read(ours).params, doubled))
 
 
+def test_a_folder_that_is_written_over_and_not_to_the_end_is_no_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = models.write(tmp_path / "ours", "gpt2")
+    settings, params, *_ = folder.read(ours)
+
+    def full(*_: object) -> None:
+        raise OSError("no room")
+
+    monkeypatch.setattr(weights, "save", full)
+    with pytest.raises(OSError, match="no room"):
+        folder.write(ours, settings, params)
+    with pytest.raises(UserError, match=config.FILE):
+        folder.read(ours)
+
+
 def test_bfloat16_is_kept_and_parameters_are_placed_as_they_are_read(tmp_path: Path) -> None:
     settings, params, *_ = folder.read(models.write(tmp_path / "theirs", "gpt2"), jnp.bfloat16)
     assert all(leaf.dtype == jnp.bfloat16 for leaf in jax.tree.leaves(params))
