@@ -1,8 +1,8 @@
-"""PPO of an agent that speaks (`algorithms.token_ppo`), as a task of the offline trainer: a step plays whole episodes and learns from them.
+"""PPO of a text agent (`algorithms.token_ppo`), as a task of the offline trainer: a step plays whole episodes and trains on them.
 
-Policy and value share a trunk; the value is a head on it, which the agent's folder leaves out. The reference of the penalty is the policy at
-the start: under low-rank additions the frozen trunk, else a copy. What a step plays follows from the state and the number of the step, so
-that a run which resumes ends with the same bits.
+Policy and value share a trunk; the value is a head, which is not part of the agent's folder. The penalty's reference is the initial policy:
+the frozen trunk under low-rank additions, else a copy. Episodes depend on the state and the step's number alone, so that a resumed run
+ends with the same bits.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _RETURN = "episode/return"
 
 
 class PpoState(NamedTuple):
-    """What a step changes.
+    """The state that a step changes.
 
     Attributes:
       params: `trunks` or `additions` to them, and `value`, the head.
@@ -53,7 +53,7 @@ class PpoState(NamedTuple):
 
 
 class TokenEstimates(NamedTuple):
-    """What the networks say of a batch: of the tokens float32 [B, K] log-probabilities and entropies, of the states [B, K + 1] values."""
+    """Log-probabilities and entropies of tokens float32 [B, K], and values of states float32 [B, K + 1]."""
 
     log_probs: jax.Array
     entropies: jax.Array
@@ -61,15 +61,15 @@ class TokenEstimates(NamedTuple):
 
 
 class PpoTraining(GradientTask):
-    """One training.
+    """A training by PPO.
 
     Args:
-      objective: the agent, and what of it is learned.
-      pad: token that is never written.
+      objective: the agent, and its trained parts.
+      pad: token that is never drawn.
 
     Attributes:
-      rollouts: (parameters of the agent, step) -> the episodes of that step, leaves [1, B, ...].
-      play: measures of the same episodes each time, of the agent's parameters.
+      rollouts: (the agent's parameters, step) -> the episodes of that step, leaves [1, B, ...].
+      play: (the agent's parameters) -> measures of evaluation episodes, which have the same seeds each time.
     """
 
     title, unit, criterion = "train text agent by PPO", "episodes", "games/negative_return"
@@ -119,7 +119,7 @@ class PpoTraining(GradientTask):
         return agent_start.whole(self.objective, one[0], {}, one[1])
 
     def look(self, learned: Any, frozen: Any, batch: TextBatch, plain: bool = False) -> TokenEstimates:
-        """What policy and value say of dialogues; `plain`: without low-rank additions."""
+        """Outputs of policy and value for dialogues; `plain`: without low-rank additions."""
         agent, spec = self.objective.agent, None if plain else self.objective.spec
         params, additions = joined(learned, frozen)
         given = (params, batch.tokens, batch.valid, (POLICY,))
@@ -146,7 +146,7 @@ class PpoTraining(GradientTask):
         return TokenEstimates(log_probs.reshape(shape), entropies.reshape(shape), values)
 
     def _looked(self, learned: Any, frozen: Any, batch: TextBatch, plain: bool = False) -> TokenEstimates:
-        """The same of a whole batch, without gradient, in the memory of a micro-batch."""
+        """As `look`, for a whole batch without gradient, in the memory of a micro-batch."""
         parts = self.config.ppo.minibatches * self.config.accumulate
         split = jax.tree.map(lambda x: x.reshape(parts, -1, *x.shape[1:]), batch)
         found = jax.lax.map(lambda part: self.look(learned, frozen, part, plain), split)
@@ -185,7 +185,7 @@ class PpoTraining(GradientTask):
     def _penalised(
         self, state: PpoState, frozen: Any, batch: EpisodeBatch
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """The rewards [B, K] with the penalty, and what there is to say of it; without a coefficient the rewards alone."""
+        """The rewards [B, K] with the penalty, and its metrics; without a coefficient no penalty and no metrics."""
         dialogues = batch.dialogues
         if not self.config.ppo.kl.coefficient:
             return dialogues.rewards, {}
@@ -224,7 +224,7 @@ class PpoTraining(GradientTask):
     def _gradient(
         self, learned: Any, frozen: Any, dialogues: TextBatch, samples: ppo.Samples
     ) -> tuple[Any, dict[str, jax.Array]]:
-        """Of a minibatch's mean loss a token, in micro-batches whose parts add up to it."""
+        """The gradient of a minibatch's mean loss a token, added over micro-batches, and its metrics."""
         settings, accumulate = self.config.ppo, self.config.accumulate
         count = jnp.maximum(reductions.total(samples.valid.astype(jnp.float32), AXIS), 1.0)
         parts = jax.tree.map(lambda x: x.reshape(accumulate, -1, *x.shape[1:]), (dialogues, samples))

@@ -1,4 +1,4 @@
-"""Builds a training on dialogues: the agent, its initial parameters, its data, the task, and the folder that is written."""
+"""Builds a training on dialogues: the agent, its initial parameters, its data, the task, and the exported folder."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from motif_jax.trainers.text_task import TextTraining
 
 
 def design_of(config: ConfigDict) -> Design:
-    """Which parts the method's agent has."""
+    """The parts of the method's agent."""
     rule, method = rule_of(config.method.name), config.method
     return Design(
         q=rule.q,
@@ -70,7 +70,7 @@ def settings_of(config: ConfigDict) -> ImplicitQSettings:
 
 
 def weights_of(config: ConfigDict) -> Weights:
-    """Of the terms of the loss; a method without values has those of its policy alone."""
+    """Weights of the loss terms; a method without values has the policy's alone."""
     loss, rule = config.loss, rule_of(config.method.name)
     if rule.q == "none":
         return Weights(0.0, 0.0, loss.policy)
@@ -81,7 +81,7 @@ def weights_of(config: ConfigDict) -> Weights:
 
 
 def layout_of(config: ConfigDict, pad: int, settings: ModelConfig) -> ItemLayout:
-    """How dialogues become batches, no longer than the model has room for."""
+    """The layout of batches; dialogues are cut to the model's room."""
     room = room_of(config, settings)
     most = min((size for size in (config.max_len, room) if size is not None), default=None)
     compat = config.compat
@@ -94,25 +94,25 @@ def layout_of(config: ConfigDict, pad: int, settings: ModelConfig) -> ItemLayout
 
 
 def room_of(config: ConfigDict, settings: ModelConfig) -> int | None:
-    """Tokens of a dialogue that the model has room for, with what else it has to read; None: any."""
+    """Most tokens of a dialogue that leave room for a prefix and further actions; None: no limit."""
     if settings.max_length is None:
         return None
     rule, more = rule_of(config.method.name), 0
     if rule.proposes:
         more = config.candidates.max_tokens
-    elif rule.online:  # what stands further behind is read from later on while it is played
+    elif rule.online:  # play drops the beginning of longer texts
         more = dialogue_data.longest_action(config)
     return settings.max_length - design_of(config).prefix - more
 
 
 def spec_of(config: ConfigDict) -> lora.Spec | None:
-    """The low-rank additions that are learned in the place of the trunks; None: the trunks are."""
+    """The low-rank additions that are trained; None: whole trunks are trained."""
     patterns = tuple(part.strip() for part in config.lora.patterns.split(",") if part.strip())
     return lora.Spec(patterns, config.lora.rank, config.lora.alpha) if patterns else None
 
 
 def objective_of(config: ConfigDict, settings: ModelConfig) -> Objective:
-    """What is minimised."""
+    """The loss of a config."""
     model = LanguageModel(settings, jnp.dtype(config.dtype), config.remat)
     detach = tuple(name for name in ("v", "q", "policy") if config.method[f"detach_{name}"])
     return Objective(
@@ -132,10 +132,10 @@ def objective_of(config: ConfigDict, settings: ModelConfig) -> Objective:
 
 
 def model_config(config: ConfigDict, source: DialogueSource) -> ModelConfig:
-    """The trunks' config: that of the run that is started from, of `network.checkpoint`, or of the sizes in `network`.
+    """The trunks' config: of the initial run, of `network.checkpoint`, or of the sizes in `network`.
 
     Raises:
-      UserError: runs or folders that do not fit each other, the task's tokens or the method.
+      UserError: runs or folders do not fit each other, the task's tokens or the method.
     """
     tokens = agent_folder.vocabulary_of(registry.make(source.task, source.options))
     return init_model.with_dropout(
@@ -144,10 +144,10 @@ def model_config(config: ConfigDict, source: DialogueSource) -> ModelConfig:
 
 
 class TextRun(NamedTuple):
-    """A training, and what its evaluation episodes need.
+    """A training, and the settings of its evaluation episodes.
 
     Attributes:
-      source: of its dialogues, with the options of a task that has all its files.
+      source: of its dialogues, with task options that name all files.
       longest_action: see `Data`.
     """
 
@@ -165,12 +165,12 @@ def build(
     settings: ModelConfig,
     stopped: Callable[[], bool] = never,
 ) -> TextRun | None:
-    """Makes what is missing of tokens in `workdir`, and the task; None where it was asked to stop.
+    """Makes missing tokens in `workdir`, and the task; None after a request to stop.
 
-    One that learns from its own episodes is given those later, as `PpoTraining.rollouts` and `.play`.
+    The caller sets `PpoTraining.rollouts` and `.play` before the training.
 
     Raises:
-      UserError: data, runs or a model that do not fit together.
+      UserError: data, runs and model do not fit together.
     """
     task, objective = registry.make(source.task, source.options), objective_of(config, settings)
     tokens = agent_folder.vocabulary_of(task)
@@ -195,7 +195,7 @@ def build(
 
 
 def key_of(config: ConfigDict, name: str) -> jax.Array:
-    """The key of a run's draws of that name."""
+    """The key of a run's draws for purpose `name`."""
     return jax.random.key(seeds.derive(config.seed, name) % 2**32)
 
 
@@ -213,7 +213,7 @@ def method_facts(config: ConfigDict, objective: Objective) -> dict[str, Any]:
 
 
 def export(run: TextRun, config: ConfigDict, workdir: Path) -> Path:
-    """Writes the agent of the evaluation that summary.json means; returns its folder."""
+    """Writes the agent of the evaluation chosen in summary.json; returns its folder."""
     task, source, target = run.task, run.source, workdir / agent_folder.AGENT
 
     def write(items: dict[str, Any], trained: dict[str, Any]) -> None:
@@ -230,7 +230,7 @@ def export(run: TextRun, config: ConfigDict, workdir: Path) -> Path:
 
 
 def check_shapes(config: ConfigDict, settings: ModelConfig) -> None:
-    """Raises UserError for patterns of low-rank additions without a match, or dialogues longer than the model has room for."""
+    """Raises UserError for low-rank patterns without a match, or dialogues longer than the model's positions."""
     spec = spec_of(config)
     if spec is not None:
         linear.matching(jax.eval_shape(LanguageModel(settings).init, jax.random.key(0)), spec.patterns)

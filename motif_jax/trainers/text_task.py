@@ -1,4 +1,4 @@
-"""An agent that learns from recorded dialogues, as a task of the offline trainer."""
+"""Training of a text agent on recorded dialogues, as a task of the offline trainer."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from motif_jax.trainers.sums_task import GradientTask, TrainingData
 from motif_jax.trainers.task import Evaluation, TrainingPosition, diverged, shapes_of
 from motif_jax.trainers.text_objective import LossTerms, Objective, Part
 
-# Of a step's metrics: the tokens of its dialogues, without padding.
+# Metric of a step: tokens of its dialogues, without padding.
 TOKENS = "tokens"
 
 
 class TextState(NamedTuple):
-    """What a step changes.
+    """The state that a step changes.
 
     Attributes:
-      params: what is learned: trunks or additions to them, heads, prefix.
-      target: what follows it: trunks or additions, and heads; empty where the method has none.
+      params: trained trunks or additions to them, heads, prefix.
+      target: target trunks or additions, and heads; empty where the method has none.
       step: int32 scalar, steps taken.
     """
 
@@ -43,16 +43,15 @@ class TextState(NamedTuple):
 
 
 class TextTraining(GradientTask):
-    """One training.
+    """A training on dialogues.
 
     Args:
-      parameters: at the start, host arrays: those that are learned, the targets, and those that are frozen; see
-        `Objective.terms`.
+      parameters: initial trained, target and frozen ones, host arrays; see `Objective.measured`.
       data: batches of dialogues, `TextBatch`.
 
     Attributes:
-      learned, target: shapes of what a step changes and of what follows it.
-      play: measures of episodes by name, of the agent's parameters; None: none are played.
+      learned, target: shapes of trained parameters and of targets.
+      play: (the agent's parameters) -> measures of evaluation episodes by name; None: none are played.
     """
 
     title, unit = "train text agent", "dialogues"
@@ -76,7 +75,7 @@ class TextTraining(GradientTask):
         self._held_out = data.held_out.whole(config.evaluation_batches)
 
     def _parts(self, batches: TextBatch) -> Part:
-        """Micro-batches [M, B, ...] and the numbers [M] that their sums are divided by, over all devices."""
+        """Micro-batches [M, B, ...] and the denominators [M] of their sums, over all devices."""
         count = jax.vmap(lambda batch: implicit_q.counts(batch, self.objective.settings))
         found = jax.lax.psum(count(batches), AXIS)
         micro = batches.tokens.shape[0]
@@ -87,7 +86,7 @@ class TextTraining(GradientTask):
         return Part(batches, Counts(*totals))
 
     def _measure_core(self, state: tuple[Any, Any, Any], batch: TextBatch) -> tuple[LossTerms, Counts]:
-        """The terms of a batch as means, and how many actions and tokens they are means of."""
+        """The terms of a batch as means, and the numbers of actions and tokens behind them."""
         params, target, shared = state
         part = self._parts(jax.tree.map(lambda leaf: leaf[None], batch))
         one = Part(batch, Counts(*(each[0] for each in part.counts)))
@@ -120,7 +119,7 @@ class TextTraining(GradientTask):
         return self._updated(state, gradient, finite & goes_on), metrics, finite
 
     def _updated(self, state: TextState, gradient: Any, applies: jax.Array) -> TextState:
-        """The state after a step if it `applies`, part by part, each in the memory of the old one."""
+        """The state after a step if it `applies`; each part is updated in the memory of the old one."""
 
         def optimised(old: tuple[Any, Any], params: Any) -> tuple[Any, Any]:
             return self.optimizer.update(*old, params)
@@ -134,7 +133,7 @@ class TextTraining(GradientTask):
         return TextState(params, target, opt_state, state.step + applies)
 
     def followed(self, params: Any) -> Any:
-        """Of what is learned that which the targets follow, as a tree like theirs."""
+        """The trained parameters that the targets follow, as a tree like `target`."""
         found = {}
         for group in ("trunks", "additions"):
             if group in self.target:
@@ -164,7 +163,7 @@ class TextTraining(GradientTask):
             placed = self.parallel.put_whole(batch, 0)
             terms, counts = jax.device_get(self._measure((state.params, state.target, shared), placed))
             actions, policy = (float(each) for each in counts)
-            # The terms are means; the policy's of other tokens than the others.
+            # Terms are means: the policy's over its tokens, the others over actions.
             totals += np.asarray(terms, np.float64) * [0, *[actions] * 4, policy]
             counted += (actions, policy)
         means = LossTerms(*(totals / np.maximum([1, *[counted[0]] * 4, counted[1]], 1)))

@@ -18,22 +18,22 @@ from motif_jax.support.progress import Progress
 
 TOKENS, TRAIN, HELD_OUT = "tokens", "train", "held_out"
 PARTS = (TRAIN, HELD_OUT)
-# Items that are tokenised at a time, and after how many such groups they are safe.
+# Items in a group that is tokenised at once, and groups between two saves.
 _TOGETHER, _SAVED_EVERY = 256, 64
 Item = TypeVar("Item")
 
 
 @dataclasses.dataclass(frozen=True)
 class Tokenisation(Generic[Item]):
-    """How the items of a training become tokens.
+    """Tokenisation of a training's items.
 
     Attributes:
       vocab_size: all tokens are below it.
-      source: says what the items are made from; of another source nothing is resumed.
+      source: describes the data; tokens of another source are not resumed.
       add: tokenises items and adds them to a writer.
       token_columns, item_columns: of `TokensWriter`.
-      too_few: the error where a part has no item, with {} for what the part is for.
-      unit, amount: of the progress: what is counted, and how much of it an item is.
+      too_few: the error for a part without items, with {} for the part's purpose.
+      unit, amount: unit of the progress, and its amount in an item.
     """
 
     vocab_size: int
@@ -49,10 +49,10 @@ class Tokenisation(Generic[Item]):
     def split(
         self, folder: Path, items: Iterable[tuple[str, Item]], total: int, stopped: Callable[[], bool]
     ) -> tuple[TokensDataset, TokensDataset] | None:
-        """Writes (part, item) pairs below `folder`, unless both parts are there; opens them.
+        """Writes (part, item) pairs below `folder`, unless both parts exist, and opens the parts.
 
         Returns:
-          Those to learn from and those held out; None where it was asked to stop.
+          The training and the held-out part; None after a request to stop.
 
         Raises:
           UserError: a part has no item, is damaged, or was tokenised by another tokenizer.
@@ -79,7 +79,7 @@ class Tokenisation(Generic[Item]):
                 if (folder / part / layout.MANIFEST).is_file():
                     if TokensDataset(folder / part).manifest["source"] == source:
                         continue
-                    shutil.rmtree(folder / part)  # its other part is missing, and would be of another split
+                    shutil.rmtree(folder / part)  # the missing part would be of another split
                 columns = (self.token_columns, self.item_columns)
                 writer = TokensWriter(folder / part, self.vocab_size, self.tokenizer, *columns, source)
                 writers[part] = stack.enter_context(writer)

@@ -1,4 +1,4 @@
-"""Trains whatever a `Task` describes on the devices: in epochs, with evaluations, early stop and exact resume."""
+"""Trains a `Task` on the devices in epochs, with evaluations, early stop and exact resume."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ from motif_jax.support.progress import Progress
 from motif_jax.trainers.records import RunFiles
 from motif_jax.trainers.task import Task, TrainingPosition, diverged, shapes_of
 
-# Of a step's metrics: whether all that it brought was finite.
+# Metric of a step: whether all its other metrics are finite.
 FINITE = "finite"
-# Of longer steps only two are under way: a request to stop waits for them.
+# At most two longer steps are in flight, since a request to stop waits for them.
 _LONG_STEP_SECONDS = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainerSettings:
-    """How a training is run.
+    """Settings of a training's loop.
 
     Attributes:
-      patience: end when so many evaluations were no better; 0: never.
-      keep: how many of the newest evaluations stay, with the best one; None: all.
+      patience: stop after so many evaluations without improvement; 0: never.
+      keep: number of newest evaluations to keep besides the best one; None: all.
       save_every_seconds: between two saves inside an epoch.
-      log_every_seconds: between two rows of `Task.logged`; None: there are none.
-      most_skips: steps that may be left out because they are not finite.
+      log_every_seconds: between two rows of `Task.logged`; None: no rows.
+      most_skips: budget of steps that are not finite.
       profile: arguments of `support.profiling.Profiler`.
       wandb: None, or arguments of `wandb.init`.
     """
@@ -58,7 +58,7 @@ class TrainerSettings:
 
     @classmethod
     def of(cls, config: ConfigDict, keep: int | None = None) -> TrainerSettings:
-        """Of the keys that the configs of all offline trainings have."""
+        """Makes them from the keys that the configs of all offline trainings have."""
         wandb = {"project": config.wandb.project, "name": config.wandb.name} if config.wandb.enabled else None
         return cls(
             patience=config.early_stopping.patience,
@@ -72,12 +72,12 @@ class TrainerSettings:
 
 
 class Carry(NamedTuple):
-    """What a step hands to the next one.
+    """Values that a step passes to the next one.
 
     Attributes:
-      state: the task's.
-      left: budget of steps that may be left out, int32 scalar; -1: exceeded.
-      shared: what the task has on every device besides.
+      state: of the task.
+      left: remaining budget of steps that are not finite, int32 scalar; -1: exceeded.
+      shared: see `Task.shared`.
     """
 
     state: Any
@@ -90,8 +90,8 @@ def make_train_steps(
 ) -> Callable[[Carry, Any], tuple[Carry, dict[str, jax.Array]]]:
     """Returns `train(carry, batches) -> (carry, metrics)`, which takes a `Task.guarded_step` for each batch.
 
-    `batches` has a leading axis of steps, and so have the metrics: those of the step, and whether all was `FINITE`. A step
-    that is not changes nothing; once there was one more of them than `carry.left`, no later one does either.
+    Batches and metrics have a leading axis of steps; metrics are those of the step and `FINITE`. A step that is not finite
+    changes nothing; after more of these than `carry.left` no later step changes anything either.
     """
 
     def guarded(carry: Carry, batch: Any) -> tuple[Carry, dict[str, jax.Array]]:
@@ -102,7 +102,7 @@ def make_train_steps(
 
     def train(carry: Carry, batches: Any) -> tuple[Carry, dict[str, jax.Array]]:
         if jax.tree.leaves(batches)[0].shape[0] == 1:
-            # No loop: XLA computes convolutions inside one about ten times slower on CPU.
+            # No loop: inside one XLA computes convolutions about ten times slower on CPU.
             carry, metrics = guarded(carry, jax.tree.map(lambda leaf: leaf[0], batches))
             return carry, jax.tree.map(lambda number: number[None], metrics)
 
@@ -117,21 +117,21 @@ def make_train_steps(
 
 
 class OfflineTrainer:
-    """The programs of one training; `run` goes through its epochs.
+    """The programs of one training; `run` trains all epochs.
 
-    Steps run in chunks of `task.chunk_steps` under one program (on CPU a call each), and the numbers of a chunk are
-    read while the next one runs.
+    A program runs a chunk of `task.chunk_steps` steps (on CPU one step), and the host reads the metrics of a chunk while the
+    next one runs.
     """
 
     def __init__(self, task: Task, parallel: DataParallel, settings: TrainerSettings | None = None) -> None:
         self.task, self.parallel, self.settings = task, parallel, settings or TrainerSettings()
-        # XLA runs convolutions inside a loop on CPU about ten times slower than outside: there every step is a
-        # call of its own, which nothing waits for either.
+        # On CPU XLA runs convolutions inside a loop about ten times slower than outside: there every step is an
+        # asynchronous call of its own.
         self.steps_per_call = 1 if parallel.platform == "cpu" else None
         self.train = parallel.wrap(make_train_steps(task.guarded_step), donate_state=True)
 
     def place(self, state: Any, skipped: int = 0) -> Carry:
-        """Puts a host state on every device, with what the task shares; `skipped` steps were left out so far."""
+        """Puts a host state and the task's shared arrays on every device; `skipped` steps are off the budget already."""
         left = np.int32(max(0, self.settings.most_skips - skipped))
         return self.parallel.replicate(Carry(state, left, self.task.shared()))
 
@@ -141,11 +141,11 @@ class OfflineTrainer:
         batches: Any,
         goes_on: Callable[[list[dict[str, jax.Array]]], bool] = lambda started: True,
     ) -> tuple[Carry, list[dict[str, jax.Array]]]:
-        """Starts the steps of a chunk; returns (new carry, metrics [steps] of its parts), still being computed.
+        """Starts the steps of a chunk; returns (new carry, metrics [steps] of each call) without waiting for them.
 
         Args:
           batches: [steps, ...].
-          goes_on: asked before every call but the first, with the metrics of the parts that were started: False ends the chunk there.
+          goes_on: (metrics of the calls so far) -> whether to start the next call; False ends the chunk.
         """
         steps = len(jax.tree.leaves(batches)[0])
         numbers: list[dict[str, jax.Array]] = []
@@ -159,13 +159,13 @@ class OfflineTrainer:
         return carry, numbers
 
     def run(self, workdir: Path) -> bool:
-        """Trains to the end, from wherever the run folder stands.
+        """Trains to the end; resumes from the run folder.
 
         Returns:
-          True when done; False if it was asked to stop: everything is saved, and the same call continues.
+          True when done; False after a request to stop: all is saved, and the same call resumes.
 
         Raises:
-          UserError: the training diverged, or the folder is of another one.
+          UserError: the training diverged, or the folder is of another training.
         """
         task, settings, hosts = self.task, self.settings, Hosts()
         with (
@@ -184,7 +184,7 @@ class OfflineTrainer:
                     Progress(task.units(task.steps), task.unit, task.title, task.units(position.step), silent)
                 )
                 carry = self.place(state, position.skipped)
-                del state  # its memory, as large as what lies on a device
+                del state  # frees host memory of the size of a device's state
                 run = _Run(self, workdir, carry, position, files, metrics, progress, profiler, stop, hosts)
                 try:
                     return run.to_the_end()
@@ -194,7 +194,7 @@ class OfflineTrainer:
 
 @dataclasses.dataclass
 class _Run:
-    """The loop of one training, and what it writes to; `metrics` on the first host alone."""
+    """The loop of one training, and its outputs; only the first host has `metrics`."""
 
     trainer: OfflineTrainer
     workdir: Path
@@ -206,12 +206,12 @@ class _Run:
     profiler: Profiler
     stop: Interruption
     hosts: Hosts
-    # Chunks whose numbers were not read yet: the first step, the batches, and the numbers.
+    # Chunks whose metrics are not read yet: first step, batches, metrics.
     waiting: deque[tuple[int, Any, list[dict[str, jax.Array]]]] = dataclasses.field(default_factory=deque)
-    # Metrics of the steps since the last row of `Task.logged`, and when that was.
+    # Metrics of the steps since the last row of `Task.logged`, and its time.
     unlogged: list[Mapping[str, np.ndarray]] = dataclasses.field(default_factory=list)
     logged_at: float = dataclasses.field(default_factory=time.monotonic)
-    # How long a step takes, and when the last numbers were read.
+    # Seconds of a step, and when metrics were read last.
     step_seconds: float = math.inf
     read_at: float = dataclasses.field(default_factory=time.monotonic)
 
@@ -233,11 +233,11 @@ class _Run:
         return patience > 0 and self.position.epoch - best_row(rows, self.trainer.task.criterion) >= patience
 
     def _one_epoch(self) -> bool:
-        """Trains to the end of the epoch; False if it was asked to stop and has saved."""
+        """Trains to the end of the epoch; saves and returns False after a request to stop."""
         task, first = self.trainer.task, self.position.epoch * self.trainer.task.steps_per_epoch
         end, step = min(first + task.steps_per_epoch, task.steps), self.position.step
         while step < end:
-            # Chunks begin where those of a run that was never stopped do, and their batches have its shapes, on which dropout depends.
+            # A resumed run keeps the chunks of an uninterrupted one, and so the batches' shapes, on which dropout depends.
             done = (step - first) % task.chunk_steps
             self.profiler.step(step // task.chunk_steps)
             count = min(task.chunk_steps, end - step + done)
@@ -248,7 +248,7 @@ class _Run:
             step += sum(len(part[FINITE]) for part in numbers)
             if len(self.waiting) > 1:
                 self._read()
-            # At the end of an epoch its evaluation is saved instead.
+            # At the end of an epoch the evaluation is saved instead.
             if step < end:
                 stop, save = self._agreed()
                 if stop or save:
@@ -260,7 +260,7 @@ class _Run:
         return True
 
     def _agreed(self) -> tuple[int, int]:
-        """How many hosts were asked to stop, and whether the first one, which has the clock, finds it time to save."""
+        """Number of hosts with a request to stop, and whether to save, which the first host's clock decides."""
         due = self.hosts.is_first and self.files.save_is_due()
         stop, save = self.hosts.sum([int(self.stop.requested), int(due)])
         return stop, save
@@ -269,7 +269,7 @@ class _Run:
         """Whether the next step of a chunk begins."""
         if self.step_seconds > _LONG_STEP_SECONDS and len(started) > 1:
             jax.block_until_ready(started[-2])
-        # Several hosts stop together, after a chunk.
+        # Several hosts stop together, at the end of a chunk.
         return self.hosts.count > 1 or not self.stop.requested
 
     def _evaluate_and_save(self) -> None:
@@ -280,7 +280,7 @@ class _Run:
         position.sums = {}
         values = {name: value for name, value in row.items() if "/" in name}
         self._write(position.step, values | {"evaluation/seconds": time.monotonic() - start})
-        # After the metrics: what is in a checkpoint has been written, what is not is written again.
+        # Metrics first: a resumed run writes again the steps that are in no checkpoint, and no others.
         self.files.save_evaluation(self.carry.state, position, found)
         self.progress.log(found.text)
 
@@ -299,7 +299,7 @@ class _Run:
             finite = metrics.pop(FINITE)
             left = max(0, self.trainer.settings.most_skips - position.skipped)
             bad = np.flatnonzero(~finite)
-            # Of the device's steps from the one on that was one too many, none was applied.
+            # The device applied no step from the one on that exceeded the budget.
             end = int(bad[left]) if len(bad) > left else len(finite)
             lines = [self._keep(first, batches, metrics, int(place)) for place in bad[: left + 1]]
             applied = np.flatnonzero(finite[:end])
@@ -317,7 +317,7 @@ class _Run:
         self.progress.update(task.units(position.step), **task.shown(position.sums))
 
     def _log(self, metrics: Mapping[str, np.ndarray], step: int) -> None:
-        """Takes the metrics of the steps up to `step`, and writes a row where it is time."""
+        """Collects the metrics of the steps up to `step`, and writes a row when it is due."""
         every, seconds = self.trainer.settings.log_every_seconds, time.monotonic() - self.logged_at
         if every is None:
             return
@@ -332,7 +332,7 @@ class _Run:
             self.metrics.write(step, values)
 
     def _keep(self, first: int, batches: Any, metrics: Mapping[str, np.ndarray], place: int) -> str:
-        """Writes the batch of the step `place` after the position's; returns what was wrong, for people."""
+        """Writes the batch of the step `place` steps after the position; returns the error message."""
         step = self.position.step + place
         numbers = {name: values[place] for name, values in metrics.items()}
         wrong = [name for name, number in numbers.items() if not np.isfinite(number)]

@@ -1,4 +1,4 @@
-"""A training of an upvote model: its comments, tokenizer, network and output folder."""
+"""Builds a training of an upvote model: its comments, tokenizer, network and exported folder."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ _ARCHITECTURE = "roberta"
 
 
 def task_of(config: ConfigDict) -> Reddit:
-    """The comments' task; UserError for a value that does not fit."""
+    """The task with the comments; UserError for an invalid value."""
     return Reddit({**config.reddit.to_dict(), "reward": "upvote"})
 
 
 def settings_of(config: ConfigDict, tokenizer: Tokenizer | None) -> ModelConfig:
-    """The network's config: that of the folder it begins as, or of its sizes, with the tokens of its tokenizer (None: yet to be made).
+    """The network's config, from the initial folder, or from its sizes and tokenizer (None: not made yet).
 
     Raises:
-      UserError: no RoBERTa, or sizes that do not fit together.
+      UserError: the folder has no RoBERTa, or sizes do not fit together.
     """
     network = config.network
     if network.checkpoint:
@@ -70,7 +70,7 @@ def settings_of(config: ConfigDict, tokenizer: Tokenizer | None) -> ModelConfig:
 
 
 def tokenizer_folder(config: ConfigDict, workdir: Path, comments: list[Comment]) -> Path:
-    """The checkpoint's tokenizer, or one learned from the comments at the first start."""
+    """The checkpoint's tokenizer, or one trained on the comments at the first start."""
     if config.network.checkpoint:
         return fetch(config.network.checkpoint, "network.checkpoint")
     path = workdir / TOKENIZER
@@ -81,17 +81,17 @@ def tokenizer_folder(config: ConfigDict, workdir: Path, comments: list[Comment])
 
 
 def made_files(config: ConfigDict) -> tuple[str, ...]:
-    """The files of a run folder before training."""
+    """Files of a run folder before the first step."""
     return (TOKENS, TOKENIZER, *(() if config.reddit.folder else (FOLDER,)))
 
 
 def build(
     config: ConfigDict, workdir: Path, parallel: DataParallel, stopped: Callable[[], bool]
 ) -> OfflineRun | None:
-    """Makes what is missing of tokenizer and tokens in `workdir`, and the run; None where it was asked to stop.
+    """Makes missing tokenizer and tokens in `workdir`, and the run; None after a request to stop.
 
     Raises:
-      UserError: files that cannot be read, or do not fit together.
+      UserError: files cannot be read, or do not fit together.
     """
     task = task_of(config)
     comments = Reddit(task.prepare(RECORDED, "recorded", workdir)).comments
@@ -154,14 +154,14 @@ def _data(
     too_few = f"config.held_out_share={share}: leaves none of {len(comments):,} comments {{}}"
     columns = {COLUMN: "bool"}
     tokenisation = Tokenisation(tokenizer.size, vocabulary, source, add, {}, columns, too_few, "comments")
-    # One part behind the other, as they are batched.
+    # The training part first, so that no batch of items has both parts.
     items = sorted(((part_of(each), each) for each in comments), key=lambda pair: pair[0] == HELD_OUT)
     made = tokenisation.split(target, items, len(items), stopped)
     return None if made is None else dict(zip(PARTS, made, strict=True))
 
 
 def _export(task: UpvoteTask, spoken: Path, settings: ModelConfig, workdir: Path) -> Path:
-    """Writes the scorer of the evaluation that summary.json means, as `text_scorer` reads it; returns its folder."""
+    """Writes the scorer of the evaluation chosen in summary.json, as `text_scorer` reads it; returns its folder."""
     target = workdir / MODEL
 
     def save(items: dict[str, Any], trained: dict[str, Any]) -> None:
@@ -175,7 +175,7 @@ def _export(task: UpvoteTask, spoken: Path, settings: ModelConfig, workdir: Path
 
 
 def write(target: Path, settings: ModelConfig, params: Any, heads: Any, spoken: Path) -> None:
-    """A folder that `text_scorer.TextScorer` opens."""
+    """Writes a folder that `text_scorer.TextScorer` opens."""
     shutil.rmtree(target, ignore_errors=True)
     plain = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), (params, heads))
     folder.write(target, settings, plain[0], text_scorer.heads_of(settings), plain[1], spoken)

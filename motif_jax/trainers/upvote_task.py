@@ -1,4 +1,4 @@
-"""A scorer of texts that learns which comments were liked, as a task of the offline trainer."""
+"""Training of a text scorer on liked comments, as a task of the offline trainer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COLUMN = "liked"
 
 
 class Comments(NamedTuple):
-    """Comments side by side: tokens int32 and valid bool [..., B, T], whether each was liked, and whether it is there, bool [..., B]."""
+    """A batch of comments: `tokens` int32 and `valid` bool [..., B, T], `liked` bool [..., B], `there` bool [..., B], False in empty rows."""
 
     tokens: Any
     valid: Any
@@ -42,7 +42,7 @@ class CommentBatches(BucketBatches):
 
 
 def sums(network: ScorerNetwork, learned: Any, frozen: Any, batch: Any, key: Any) -> TokenSums:
-    """Binary cross-entropy in nats of `Comments`, their number, and how many are classified correctly; a `training.SumsOf`."""
+    """Binary cross-entropy in nats of `Comments`, their number, and the number classified correctly; a `training.SumsOf`."""
     parts = {**(frozen or {}), **learned}
     logits = network.logits(parts["model"], parts["heads"], batch.tokens, batch.valid, key)
     losses = optax.sigmoid_binary_cross_entropy(logits, batch.liked.astype(jnp.float32))
@@ -52,7 +52,7 @@ def sums(network: ScorerNetwork, learned: Any, frozen: Any, batch: Any, key: Any
 
 
 class UpvoteTask(SumsTask):
-    """One training; its loss is `sums`."""
+    """A training whose loss is `sums`."""
 
     title, unit = "train upvote model", "comments"
 
