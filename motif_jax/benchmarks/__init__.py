@@ -1,7 +1,7 @@
-"""One file a benchmark; each measures one thing against its yardstick in the same run.
+"""Benchmarks, one in each file; each measures one value and its baseline in the same run.
 
-A benchmark module has `options() -> ConfigDict` (settings and defaults) and `run(config) -> dict` (the fields of its JSON line,
-see `result`); it may have `check(config)` for what `check` here leaves out, and GPU_SIZE, the options of its variant for a GPU.
+A module has `options() -> ConfigDict` (settings and defaults) and `run(config) -> dict` (the fields of its JSON line, see
+`result`). It may have `check(config)` for further checks, and GPU_SIZE, the options of its variant for a GPU.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from ml_collections import ConfigDict
 
 from motif_jax.support import config as checks
 
-# Numbers among the options of any benchmark that may be 0; all others are above it.
+# Numeric options of benchmarks that may be 0; all others must be positive.
 _MAY_BE_ZERO = ("advantage_weight", "large_games", "warmup_seconds")
 
 
 def names() -> list[str]:
-    """The benchmarks that there are."""
+    """Names of all benchmarks."""
     return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
 
 
 def gpu_size(name: str) -> dict[str, Any] | None:
-    """The options of a benchmark's variant for a GPU that differ from the others; None where it has no such variant."""
+    """Options of a benchmark's GPU variant that differ from the defaults; None without such a variant."""
     return getattr(module(name), "GPU_SIZE", None) if name in names() else None
 
 
@@ -94,9 +94,9 @@ def result(
 
     Args:
       values: one measurement a repeat.
-      baseline: what the yardstick is.
+      baseline: describes the baseline.
       baseline_values: one measurement of it a repeat, alternating with `values` where possible.
-      settings: everything that was chosen.
+      settings: all options of the run.
       **more: further fields.
     """
     value, base = statistics.median(values), statistics.median(baseline_values)
@@ -115,7 +115,7 @@ def result(
 
 
 def beside(values: Sequence[float], others: Sequence[float]) -> dict[str, Any]:
-    """A second yardstick: its median, and the ratios of `values` to it."""
+    """A second baseline: its median, and the ratios of `values` to it."""
     ratios = [value / other for value, other in zip(values, others, strict=True)]
     median = statistics.median(others)
     spread = {"min": min(ratios), "max": max(ratios)}

@@ -1,4 +1,4 @@
-"""What the benchmarks of the agent's training share: configs, FLOPs, the device's matrix-product rate, timing."""
+"""Shared parts of the benchmarks of the agent's training: configs, FLOPs, the device's matrix-product rate, timing."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from motif_jax.rl.system import System
 from motif_jax.support import resources
 from motif_jax.support.config import default_workers
 
-# What a GPU needs to be busy, in place of the sizes of a CPU.
+# Sizes that keep a GPU busy.
 GPU_SIZE = {"batch_size": 16_384, "envs_per_worker": 80, "dtype": "bfloat16"}
 _PEAK_SIZE = {"cpu": 1536, "gpu": 8192, "tpu": 8192}
 
 
 def training_options(**more: Any) -> ConfigDict:
-    """Settings of a training's size: those of a machine with few cores, and `more`. `network`: the variant of train_agent whose network it is."""
+    """Options of a training's size, for a machine with few cores, and `more`; `network` names a variant of train_agent."""
     return ConfigDict(
         {
             "env": "NetHackScore-v1",
@@ -44,7 +44,7 @@ def training_options(**more: Any) -> ConfigDict:
 
 
 def training_config(options: ConfigDict, seed: int, variant: str = "") -> ConfigDict:
-    """The config of `train_agent` with these options, resolved, on one device: what it is measured against is one too."""
+    """The resolved config of `train_agent` with these options, on one device, as the baseline is."""
     config = resources.config("train_agent", variant)
     config.seed = seed
     if options.network:
@@ -64,7 +64,7 @@ def training_config(options: ConfigDict, seed: int, variant: str = "") -> Config
 
 
 def first_batch(system: System) -> Batch:
-    """Plays one batch for `system`, whose actors are closed after that."""
+    """Plays one batch for `system`, and closes its actors."""
     with BatchStream(system) as stream:
         while (batch := stream.get()) is None:
             pass
@@ -72,7 +72,7 @@ def first_batch(system: System) -> Batch:
 
 
 def updated(system: System, batch: Batch) -> jax.Array:
-    """Takes a step of the learner; returns what is there when it is done."""
+    """Takes a step of the learner; returns an array that is ready when the step is done."""
     system.learner.step(batch)
     system.learner.settle()
     return system.learner.state.step
@@ -81,8 +81,8 @@ def updated(system: System, batch: Batch) -> jax.Array:
 def network_flops(config: ConfigDict) -> tuple[float, float]:
     """Floating-point operations of one row in matrix products and convolutions: (forward pass, forward pass and gradient).
 
-    Counted in the published form of the network, whatever its computed form. An update takes three forward passes less the
-    gradient of the first layers' inputs, which is not needed.
+    They are counted in the published form of the network. An update costs three forward passes, less the gradient of the first
+    layers' inputs, which is not needed.
     """
     published = ConfigDict({**config.network.to_dict(), "first_convolution": "picture"})
     spec = registry.spec(config.environment.name, **settings.training_options(config))
@@ -94,7 +94,7 @@ def network_flops(config: ConfigDict) -> tuple[float, float]:
     params = jax.eval_shape(network.init, jax.random.PRNGKey(0))
     state = jax.eval_shape(lambda: network.initial_state(1))
     first = jax.ShapeDtypeStruct((1, 1), bool)
-    # The gradient goes to the parameters and, through the state, to the rows before.
+    # The gradient flows to the parameters and, through the state, to earlier rows.
     differentiated = jax.tree.leaves(
         [jax.tree.map(lambda _, given=given: given, value) for value, given in
          ((params, True), (observation, False), (state, True), (first, False))]
@@ -105,7 +105,7 @@ def network_flops(config: ConfigDict) -> tuple[float, float]:
 
 
 def product_flops(jaxpr: Any, differentiated: Sequence[bool]) -> tuple[float, float]:
-    """Operations of all products, and of those with a factor that no differentiated input has a part in."""
+    """Operations of all products, and of those with a factor that does not depend on a differentiated input."""
     total = alone = 0.0
     reached = {variable for variable, given in zip(jaxpr.invars, differentiated, strict=True) if given}
     for equation in jaxpr.eqns:
@@ -127,7 +127,7 @@ def product_flops(jaxpr: Any, differentiated: Sequence[bool]) -> tuple[float, fl
         for value in equation.params.values():
             inner = getattr(value, "jaxpr", value)
             if hasattr(inner, "eqns"):
-                # A loop's condition, say, has other inputs.
+                # A loop's condition, for example, has other inputs.
                 given = inputs if len(inputs) == len(inner.invars) else [any(inputs)] * len(inner.invars)
                 within, within_alone = product_flops(inner, given)
                 total, alone = total + repeats * within, alone + repeats * within_alone
@@ -137,14 +137,14 @@ def product_flops(jaxpr: Any, differentiated: Sequence[bool]) -> tuple[float, fl
 def matrix_product_rate(dtype: str, seconds: float = 0.5) -> float:
     """FLOP/s of large square matrix products of `dtype` on the first device."""
     size = _PEAK_SIZE[jax.default_backend()]
-    # Random numbers: a GPU multiplies equal ones faster, for they take less power.
+    # Random numbers: a GPU multiplies equal ones faster, since they take less power.
     a = jax.random.normal(jax.random.PRNGKey(0), (size, size)).astype(dtype)
     multiply = jax.jit(lambda a, b: a @ b)
     return 2.0 * size**3 * calls_per_second(lambda: multiply(a, a), seconds)
 
 
 def calls_per_second(call: Callable[[], Any], seconds: float) -> float:
-    """Calls a second of `call`, whose result is waited for, after one warm-up call; at least one is timed."""
+    """Calls a second of `call`, each waited for, after one warm-up call; times at least one."""
     jax.block_until_ready(call())
     count, elapsed, start = 0, 0.0, time.perf_counter()
     while not count or elapsed < seconds:
@@ -154,7 +154,7 @@ def calls_per_second(call: Callable[[], Any], seconds: float) -> float:
 
 
 def random_rows(system: System, count: int, seed: int) -> dict[str, np.ndarray]:
-    """Observations with `count` rows of random numbers in the range of bytes, for what only measures time."""
+    """`count` rows of observations of random bytes, for measurements of time alone."""
     rng = np.random.default_rng(seed)
     fields = system.network.spec.observation
     return {

@@ -1,4 +1,4 @@
-"""The game engine without this package's rules: the yardstick of `actors`."""
+"""The game engine without this package's rules: the baseline of `actors`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from motif_jax.envs.nethack.game import Game, game_seeds
 from motif_jax.envs.nethack.observation import MAX_EPISODE_STEPS
 from motif_jax.support.seeds import derive, rng
 
-# For each game: the action, the key it meant, and whether the episode ended there, at each step.
+# For each game and step: the action, its key, and whether the episode ended.
 Script = list[list[tuple[int, int, bool]]]
 
 
@@ -21,7 +21,7 @@ def episode_seed(seed: int, game: int, episode: int) -> int:
 
 
 def write_script(task: str, games: int, length: int, seed: int) -> Script:
-    """Plays random actions and writes down their results."""
+    """Plays random actions and records their results."""
     script: Script = []
     for index in range(games):
         game = Game(task, NetHackEngine(), MAX_EPISODE_STEPS, {})
@@ -50,7 +50,7 @@ def _listen(press: Callable[[int], None], keys: list[int]) -> Callable[[int], No
 
 
 class Bare:
-    """The engine alone; `start_seconds`: processor time that starting episodes has taken while it played.
+    """The engine alone; `start_seconds` is the processor time of starting episodes during play.
 
     `shared_code`: all games have one copy of the engine's code.
     """

@@ -34,25 +34,25 @@ def _gpt2(width: int, layers: int, heads: int, vocabulary: int = 50257) -> dict[
     }  # fmt: skip
 
 
-# The content of config.json by name: the published shapes, and two that run in a moment.
+# The content of config.json by name: published shapes, and two small ones.
 SHAPES: dict[str, dict[str, Any]] = {
     "flan_t5_small": _t5(512, 1024, 8, 6),
     "flan_t5_large": _t5(1024, 2816, 24, 16),
     "gpt2": _gpt2(768, 12, 12),
     "gpt2_medium": _gpt2(1024, 24, 16),
-    "quick_t5": _t5(128, 256, 2, 4, key=32, vocabulary=512),  # that of the quick run of docs/glam.md
+    "quick_t5": _t5(128, 256, 2, 4, key=32, vocabulary=512),  # of the quick run of docs/glam.md
     "tiny_t5": _t5(16, 24, 1, 2, key=8, vocabulary=64),
     "tiny_gpt2": _gpt2(16, 1, 2, vocabulary=64),
 }
 
 
 def options(**sizes: Any) -> ConfigDict:
-    """Settings of a benchmark: `sizes`, and those that all have."""
+    """Options of a benchmark: `sizes`, and the common ones."""
     return ConfigDict({"prompt_tokens": 400, "dtype": "float32", **sizes, "seconds": 3.0})
 
 
 def check(config: ConfigDict, architecture: str | None = None) -> None:
-    """Raises UserError for a shape that is not known (or not of `architecture`), or prompts that the model has no room for."""
+    """Raises UserError for a shape that is unknown or not of `architecture`, or prompts longer than the model's positions."""
     chosen = config.options
     known = tuple(name for name, shape in SHAPES.items() if architecture in (None, shape["model_type"]))
     checks.choice(config, "options.model", known)
@@ -64,11 +64,11 @@ def check(config: ConfigDict, architecture: str | None = None) -> None:
 
 
 class Subject(NamedTuple):
-    """The subject of a benchmark: a model with fresh weights, and prompts of random tokens.
+    """A model with fresh weights, and prompts of random tokens.
 
     Attributes:
       params: in the dtype of the computation.
-      prompt, valid: int32 [B, T], and bool [B, T], True.
+      prompt, valid: int32 [B, T], and bool [B, T], all True.
       candidates: int32 [B, N, S]; N is 0 where the benchmark has none.
     """
 
@@ -80,7 +80,7 @@ class Subject(NamedTuple):
 
 
 def subject(config: ConfigDict) -> Subject:
-    """Makes it from the options and the seed."""
+    """Makes a `Subject` from the options and the seed."""
     chosen = config.options
     settings = configs.parse(SHAPES[chosen.model])
     model = LanguageModel(settings, jnp.dtype(chosen.dtype))
@@ -98,13 +98,13 @@ def subject(config: ConfigDict) -> Subject:
 
 
 def rates(config: ConfigDict, calls: Mapping[str, Callable[[], Any]], count: int) -> dict[str, list[float]]:
-    """Rates of all `calls`, each of which makes `count` things, one of each a repeat, in turns."""
+    """Items a second of all `calls`, which make `count` items each; they run in turns, once a repeat."""
     sides = {name: rate(call, count, config.options.seconds) for name, call in calls.items()}
     return in_turns(sides, config.repeats)
 
 
 def in_turns(sides: Mapping[str, Callable[[], float]], repeats: int) -> dict[str, list[float]]:
-    """Rates of all sides, one of each a repeat, in turns."""
+    """Rates of all sides, which run in turns, once a repeat."""
     found: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(repeats):
         for name, measure in sides.items():
@@ -113,30 +113,30 @@ def in_turns(sides: Mapping[str, Callable[[], float]], repeats: int) -> dict[str
 
 
 def rate(call: Callable[[], Any], count: int, seconds: float) -> Callable[[], float]:
-    """A side: how many things a second `call`, which makes `count` of them, makes."""
+    """A side for `in_turns`: items a second of `call`, which makes `count` items."""
     return lambda: count * _agents.calls_per_second(call, seconds)
 
 
 def product_flops(call: Callable[..., Any], *arguments: Any) -> float:
-    """Operations of all matrix products in `call`."""
+    """Floating-point operations of all matrix products in `call`."""
     jaxpr = jax.make_jaxpr(call)(*arguments).jaxpr
     return _agents.product_flops(jaxpr, [True] * len(jaxpr.invars))[0]
 
 
 def peak_share(config: ConfigDict, flops: float, seconds: float) -> dict[str, float]:
-    """The share of the device's rate of matrix products that so many operations in so many seconds reach."""
+    """`flops` in `seconds` as a share of the device's rate of matrix products."""
     peak = _agents.matrix_product_rate(config.options.dtype)
     share = flops / seconds / peak
     return {"model_flops": flops, "matrix_product_flops_per_second": peak, "peak_share": share}
 
 
 def threads() -> int:
-    """Threads that both sides may use."""
+    """Number of threads for both sides."""
     return len(os.sched_getaffinity(0))
 
 
 def relative(ours: Any, theirs: Any) -> float:
-    """Largest difference of two arrays or trees of them, by the largest value of each pair."""
+    """Largest difference of two arrays or trees, relative to each pair's largest value."""
 
     def apart(a: Any, b: Any) -> float:
         a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)

@@ -15,7 +15,7 @@ from motif_jax.rollouts.agent_decoder import AgentDecoder
 
 
 class Made(NamedTuple):
-    """An agent and its parameters, whose targets differ from what they follow."""
+    """An agent and its parameters, whose targets differ from the online ones."""
 
     decoder: AgentDecoder
     params: Any
@@ -24,7 +24,7 @@ class Made(NamedTuple):
 def make(
     width: int, layers: int, vocabulary: int, positions: int, dtype: str, seed: int, heads: int | None = None
 ) -> Made:
-    """Policy, values and target on a trunk each, two Qs; `heads` of attention, None for heads of 64 as in GPT-2."""
+    """An agent with two Qs and a trunk each for policy, values and target; `heads` of attention, None: heads of width 64 as in GPT-2."""
     shape = {
         "model_type": "gpt2", "vocab_size": vocabulary, "n_positions": positions, "n_embd": width, "n_layer": layers,
         "n_head": heads or max(1, width // 64), "bos_token_id": None, "eos_token_id": None, "pad_token_id": 0,

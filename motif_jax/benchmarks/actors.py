@@ -1,15 +1,15 @@
-"""The actor pool alone, slots and hand-over included, with random keys.
+"""Measures the actor pool alone, slots and hand-over included, with random keys.
 
     python -m motif_jax.launch --config=configs/benchmark.py:actors
 
-Value: steps a second of one worker's processor time (engine, rules, rows, hand-over). Yardstick, by processor time too: the
-bare engine with the same observations, prompts dismissed, as many games in turns as a worker has. Both play in turns of about a
-third of a second, `turn` steps of every environment, so that a busy neighbour disturbs them alike; so does the bare engine with
-one game a core, which has the caches to itself. Reported are medians over the turns.
+Value: steps a second of one worker's processor time (engine, rules, rows, hand-over). Baseline, also by processor time: the
+bare engine with the same observations, prompts dismissed, and as many games in turns as a worker has. Both play in turns of
+about a third of a second, `turn` steps of every environment, so that other load disturbs them alike. The bare engine with one
+game a core, which has the caches to itself, plays in turns too. Results are medians over the turns.
 
 Further fields: the pool's steps a second by the clock, memory of a game, the share of a worker's time for starting episodes,
 and the parent's time for a step: hand-over, gathering a row for inference, copying it into a batch, moving that to the device.
-About a minute.
+It takes about a minute.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PARENT_SECONDS = 0.2
 
 
 def options() -> ConfigDict:
-    """Settings: task, size of the pool, `steps` of every environment in a repeat, and `turn` of them before sides change."""
+    """Task, size of the pool, `steps` of every environment in a repeat, and `turn` steps before sides change."""
     return ConfigDict(
         {
             "env": "NetHackScore-v1",
@@ -89,14 +89,14 @@ def run(config: ConfigDict) -> dict[str, Any]:
 def _measure(options: ConfigDict, seed: int, found: dict[str, list[float]]) -> None:
     """Measures a repeat.
 
-    Adds to `found`, for each turn, steps a second: `pool` of one worker's processor time, `clock` of the whole pool by the clock,
-    `bare` of the engine with as many games as a worker has, `one` with one game; and `hand_over`, the parent's seconds a step.
-    For the repeat: the parent's seconds a step to `gather`, `copy` and `transfer`, `memory` in bytes a game (proportional set size
-    of all other processes), and `restarts`, the share of a worker's time that starting episodes takes.
+    For each turn it appends to `found` steps a second: `pool` by one worker's processor time, `clock` of the whole pool by the
+    clock, `bare` of the engine with a worker's games, `one` with one game; and `hand_over`, the parent's seconds a step. For the
+    repeat it appends the parent's seconds a step to `gather`, `copy` and `transfer`, `memory` in bytes a game (proportional set
+    size of all other processes), and `restarts`, the share of a worker's time for starting episodes.
     """
     envs, steps, workers = options.envs_per_worker, options.steps, options.workers
     script = write_script(options.env, envs, steps, seed)
-    # As many steps, by a game that has the core's caches to itself.
+    # As many steps in one game, which has the core's caches to itself.
     alone = write_script(options.env, 1, envs * steps, seed)
     bare, one, kept = Bare(script, seed), Bare(alone, seed), Bare(alone, seed, shared_code=True)
     rates = []
@@ -127,7 +127,7 @@ def _spent(side: Bare, start: int, stop: int) -> float:
 
 
 class _Pool:
-    """The pool, idle between two turns: the answers of all groups are held then."""
+    """The pool; between two turns it is idle, since the answers of all groups are held back."""
 
     def __init__(self, options: ConfigDict, seed: int) -> None:
         self._config = config = ActorsConfig(
@@ -154,9 +154,10 @@ class _Pool:
         self.pool.__exit__(*error)
 
     def play(self, steps: int) -> tuple[float, float, float]:
-        """Plays `steps` of every environment; returns seconds: the workers' processor time, by the clock, this process's.
+        """Plays `steps` of every environment on average, more in faster groups.
 
-        Faster groups play more of them.
+        Returns:
+          Seconds: the workers' processor time, by the clock, this process's processor time.
         """
         pool, left, ready = self.pool, steps * self._config.groups, self._held
         actions = pool.slots.action
@@ -176,27 +177,26 @@ class _Pool:
         return processor_seconds(pool.pids()) - workers, clock, parent
 
     def memory(self) -> float:
-        """Proportional set size of all processes that are not this one, bytes a game."""
+        """Proportional set size of all other processes, bytes a game."""
         processes = psutil.Process().children(recursive=True)
         return sum(process.memory_full_info().pss for process in processes) / self._config.num_envs
 
 
 def processor_seconds(pids: Sequence[int]) -> float:
-    """Processor time of these processes so far."""
+    """Processor time of these processes so far, seconds."""
     return sum(_processor_seconds(pid) for pid in pids)
 
 
 def _processor_seconds(pid: int) -> float:
     try:
         return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[0]) / 1e9
-    except OSError:  # a system without it, whose clock is coarser
+    except OSError:  # a system without that file; this one has a coarser clock
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _parent(pool: ActorPool) -> dict[str, float]:
-    """Seconds of processor time a step that the parent spends besides the hand-over.
-
+    """The parent's processor time besides the hand-over, seconds a step.
 
     `gather`: rows of all groups for an inference call; `copy`: a slot of every group into a batch; `transfer`: the batch, with all
     observation fields, to the device.

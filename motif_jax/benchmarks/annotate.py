@@ -1,8 +1,7 @@
-"""Annotation: questions a pair on a collected dataset, and the stage's questions a second against bare `LLM.chat`.
+"""Measures annotation: questions a pair on a collected dataset, and questions a second against bare `LLM.chat`.
 
-Needs vLLM: start it with the python of .venv-vllm (launch/setup_vllm_cpu.sh) or of an environment with vLLM for a GPU.
-Both sides ask one engine the same first turns with the same sampling; the stage's side also lists, parses, retries and
-stores.
+It needs vLLM: start it with the python of .venv-vllm (launch/setup_vllm_cpu.sh) or of an environment with vLLM for a GPU.
+Both sides ask one engine the same first turns with the same sampling; the stage also lists, parses, retries and stores.
 """
 
 from __future__ import annotations
@@ -117,7 +116,7 @@ def _alternate(
     stage, bare = [], []
     labels = said = np.empty(0)
     annotator: Any = session.annotator
-    _stage_seconds(session, asked[:64])  # warms both sides up
+    _stage_seconds(session, asked[:64])  # warm-up of both sides
     for _ in range(repeats):
         annotator.engine.reset_prefix_cache()
         seconds, labels = _stage_seconds(session, asked)
@@ -132,7 +131,7 @@ def _stage_seconds(session: AnnotationSession, asked: list[Question]) -> tuple[f
     with tempfile.TemporaryDirectory() as folder:
         shard = shards.Annotation(Path(folder), "measured").open_shard(0, 1, {"versions": {}})
         start = time.perf_counter()
-        answers = session.ask(asked, {}, keep=shard.add)  # asks all again, whatever the store holds
+        answers = session.ask(asked, {}, keep=shard.add)  # {}: ask all again, although the store has answers
         seconds = time.perf_counter() - start
         shard.close()
     return seconds, np.array([answers[question.id].label for question in asked])

@@ -1,9 +1,9 @@
-"""Writing text: tokens a second with the cache, against none.
+"""Measures generation of text: tokens a second with and without a cache.
 
     python -m motif_jax.launch --config=configs/benchmark.py:generate
 
-Greedy, the prompts' time included. Yardstick: the whole text runs again for every token; it is measured with texts of the middle length, a few tokens a
-repeat. Both sides work in turns. Two minutes on CPU. On a GPU: `configs/benchmark.py:generate_gpu`.
+Both are greedy and include the prompts' time. Baseline: the whole text runs again for every token, measured on a few tokens a repeat, with
+texts of the middle length. Both sides run in turns. It takes two minutes on CPU. On a GPU: `configs/benchmark.py:generate_gpu`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ GPU_SIZE = {"model": "gpt2_medium", "batch_size": 64, "dtype": "bfloat16"}
 
 
 def options() -> ConfigDict:
-    """Settings: the model's shape, prompts at a time, tokens that are written."""
+    """The model's shape, prompts at once, new tokens."""
     return _language.options(model="gpt2", batch_size=8, new_tokens=64)
 
 
 def check(config: ConfigDict) -> None:
-    """Raises UserError for what cannot be measured."""
+    """Raises UserError for options that cannot be measured."""
     _language.check(config)
 
 
@@ -60,7 +60,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
 
 
 def _written(subject: Subject, new_tokens: int) -> Any:
-    """(params, prompt) -> tokens int32 [B, M]; nothing ends a text."""
+    """(params, prompt) -> tokens int32 [B, M]; there is no stop token."""
     model, limits, sampling = subject.model, Limits(new_tokens, (-1,)), Sampling(greedy=True)
 
     def call(params: Any, prompt: jax.Array) -> jax.Array:
@@ -71,7 +71,7 @@ def _written(subject: Subject, new_tokens: int) -> Any:
 
 
 def _next(subject: Subject) -> Any:
-    """(params, text) -> the next token int32 [B]; the whole text is run."""
+    """(params, text) -> the next token int32 [B]; runs the whole text."""
     model = subject.model
 
     def decoder(params: Any, text: jax.Array) -> jax.Array:
@@ -96,6 +96,6 @@ def _middle(subject: Subject, new_tokens: int) -> jax.Array:
 
 def _flops(subject: Subject, new_tokens: int) -> float:
     prompts = _language.product_flops(subject.model.prefill, subject.params, subject.prompt, subject.valid)
-    # A loop's step is counted once.
+    # The count has one step of the loop.
     once = _language.product_flops(_written(subject, new_tokens), subject.params, subject.prompt)
     return prompts + new_tokens * (once - prompts)

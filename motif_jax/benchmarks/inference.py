@@ -1,9 +1,9 @@
-"""Inference alone: rows a second of the policy at the batch sizes that actors bring.
+"""Measures inference alone: the policy's rows a second at the actors' batch sizes.
 
     python -m motif_jax.launch --config=configs/benchmark.py:inference
 
-Value: model FLOP/s at the largest batch (all groups at once), transfers to and from the device included; yardstick: the
-rate of a large matrix product, alternating. `rows_per_second` has every batch size. Half a minute on CPU. On a GPU:
+Value: model FLOP/s at the largest batch (all groups at once), transfers to and from the device included. Baseline: the rate of
+a large matrix product, in turns. `rows_per_second` has every batch size. It takes half a minute on CPU. On a GPU:
 `configs/benchmark.py:inference_gpu`.
 """
 
@@ -24,7 +24,7 @@ GPU_SIZE = _agents.GPU_SIZE
 
 
 def options() -> ConfigDict:
-    """Settings: those of the training, and `seconds` of each repeat and batch size."""
+    """Options of the training, and `seconds` of each repeat and batch size."""
     return _agents.training_options(seconds=0.5)
 
 

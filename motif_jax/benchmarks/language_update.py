@@ -1,11 +1,11 @@
-"""The PPO update of a language agent: samples a second against every action with its prompt as a row of its own.
+"""Measures the PPO update of a language agent: samples a second against a row for every action with its prompt.
 
     python -m motif_jax.launch --config=configs/benchmark.py:language_update
 
-A sample is a step that was played: a prompt with its actions. Both sides are the whole update of `algorithm.name=ppo` (targets, minibatches,
-gradients, optimiser) on the same made-up batch and weights, in turns; how far the parameters that they give are apart stands in the line,
-relative to the largest change. Two minutes on CPU. `configs/benchmark.py:language_update_gpu`: Flan-T5-large in bfloat16, with the share of the rate of large
-matrix products and the memory that it takes.
+A sample is a step of play: a prompt with its actions. Both sides run the whole update of `algorithm.name=ppo` (targets, minibatches,
+gradients, optimiser) on the same random batch and weights, in turns. The JSON line has the difference of their new parameters, relative to
+the largest change. It takes two minutes on CPU. `configs/benchmark.py:language_update_gpu`: Flan-T5-large in bfloat16, with the share of
+the matrix-product rate, and memory.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ GPU_SIZE = {
 
 
 def options() -> ConfigDict:
-    """Settings: the model's shape, steps of a batch and of its rollouts, of a minibatch, at a time; actions and their tokens."""
+    """The model's shape; steps of a batch, its rollouts, a minibatch and a micro-batch; actions and their tokens."""
     made = _language.options(
         model="flan_t5_small", candidates=6, candidate_tokens=2, rollout=2, batch_size=4, minibatch=4, microbatch=2, remat=False
     )  # fmt: skip
-    made.prompt_tokens = 200  # about as many words and marks as prompts have
+    made.prompt_tokens = 200  # about the length of prompts
     return made
 
 
 def check(config: ConfigDict) -> None:
-    """Raises UserError for what cannot be measured."""
+    """Raises UserError for options that cannot be measured."""
     _language.check(config)
     ppo_update.check(training_config(config.options))
 
 
 def training_config(chosen: ConfigDict) -> ConfigDict:
-    """The stage's config with these options: one epoch, for a second takes as long as the first."""
+    """The stage's config with these options; one epoch, since all epochs take the same time."""
     made = resources.config("train_language_agent", "")
     made.batch_size, made.rollout = chosen.batch_size, chosen.rollout
     made.algorithm.update(
@@ -64,7 +64,7 @@ def training_config(chosen: ConfigDict) -> ConfigDict:
 
 
 class Apart(LanguageAgent):
-    """The same agent, every action with its prompt a row of its own."""
+    """The same agent with a row for every action with its prompt."""
 
     def rows(
         self, params: Any, tokens: jax.Array, candidates: jax.Array | None = None
@@ -79,7 +79,7 @@ class Apart(LanguageAgent):
 
 
 def agent(chosen: ConfigDict, seed: int, kind: type[LanguageAgent] = LanguageAgent) -> LanguageAgent:
-    """An agent of the options' shape, with fresh weights and made-up actions."""
+    """An agent of the options' shape, with fresh weights and random actions."""
     settings = configs.parse(_language.SHAPES[chosen.model])
     model = LanguageModel(settings, jnp.dtype(chosen.dtype), chosen.remat)
     shape = (chosen.candidates, chosen.candidate_tokens)
@@ -100,7 +100,7 @@ def agent(chosen: ConfigDict, seed: int, kind: type[LanguageAgent] = LanguageAge
 
 
 def batch(chosen: ConfigDict, vocab_size: int, seed: int) -> TrajectoryBatch:
-    """Made-up rollouts of prompts that are full, without ends."""
+    """Random rollouts with full prompts and without episode ends."""
     rng, shape = np.random.default_rng(seed), (chosen.rollout, chosen.batch_size // chosen.rollout)
     rows = (shape[0] + 1, shape[1])
     nothing, no_ends = np.zeros(shape, np.float32), np.zeros(shape, bool)
@@ -121,7 +121,7 @@ def batch(chosen: ConfigDict, vocab_size: int, seed: int) -> TrajectoryBatch:
 
 
 def update_of(config: ConfigDict, network: LanguageAgent) -> tuple[Any, Any]:
-    """The update of an agent, and what makes its state of a key."""
+    """The update of an agent, and the function (key) -> its initial state."""
     made = training_config(config.options)
     optimizer = schedules.make_optimizer(made.optimizer)
     update = ppo_update.make_update(network, optimizer, made)
@@ -165,6 +165,6 @@ def _step(program: Any, state: Any, data: TrajectoryBatch) -> Any:
 
 
 def memory_megabytes() -> float | None:
-    """Megabytes that programs have taken of the first device at most so far; None where it does not say."""
+    """Peak megabytes of programs on the first device; None where it does not report them."""
     found = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
     return None if found is None else found / 1e6

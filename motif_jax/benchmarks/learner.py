@@ -1,10 +1,9 @@
-"""The learner alone, on a batch that lies on its devices.
+"""Measures the learner alone, on a batch that is on its devices.
 
     python -m motif_jax.launch --config=configs/benchmark.py:learner
 
-Value: model FLOP/s of the update (forward pass and gradient of every row, one row of bootstrap included); yardstick: the
-rate of a large matrix product on the same device, alternating. Half a minute on CPU. On a GPU:
-`configs/benchmark.py:learner_gpu`.
+Value: model FLOP/s of the update (forward pass and gradient of every row, one row of bootstrap included). Baseline: the rate of
+a large matrix product on the same device, in turns. It takes half a minute on CPU. On a GPU: `configs/benchmark.py:learner_gpu`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ GPU_SIZE = _agents.GPU_SIZE
 
 
 def options() -> ConfigDict:
-    """Settings: those of the training, and `seconds` of each repeat."""
+    """Options of the training, and `seconds` of each repeat."""
     return _agents.training_options(seconds=2.0)
 
 

@@ -1,12 +1,12 @@
-"""How long the whole system takes to learn: Recall-v0, which needs a memory, or DoorKey-8x8, which needs a reward of captions.
+"""Measures the time to learn Recall-v0, which needs a memory, or DoorKey-8x8, which needs a reward of captions.
 
     python -m motif_jax.launch --config=configs/benchmark.py:learning
     python -m motif_jax.launch --config=configs/benchmark.py:learning --config.options.env=MiniGrid-DoorKey-8x8-v0
 
-Value: seconds by the clock from the start until the newest episodes reach the goal, start-up and compiling included; yardstick: the
-same in serial mode, alternating. The goals: in Recall-v0 95 % of the best return over 500 episodes, within 300,000 steps (ten seconds a
-repeat on 2 cores, both sides together); in DoorKey 80 % success over 100 episodes, within 250,000 steps, by the reward in
-docs/examples/doorkey and the task's (two minutes a repeat). Not getting there is an error.
+Value: seconds by the clock until the newest episodes reach the goal, start-up and compilation included. Baseline: the same in serial
+mode, in turns. Goals: in Recall-v0 95 % of the best return over 500 episodes, within 300,000 steps (ten seconds a repeat on 2 cores,
+both sides together); in DoorKey 80 % success over 100 episodes, within 250,000 steps, by the reward in docs/examples/doorkey and the
+task's (two minutes a repeat). To miss the goal is an error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from motif_jax.support import resources
 
 
 class Goal(NamedTuple):
-    """When a task counts as learned.
+    """The goal of a training.
 
     Attributes:
       variant: of configs/train_agent.py.
@@ -53,7 +53,7 @@ GOALS = {
 
 
 def options() -> ConfigDict:
-    """Settings: those of the training; without `reward_dir` the reward is that of the goal."""
+    """Options of the training; an empty `reward_dir` means the goal's reward."""
     return _agents.training_options(env="Recall-v0", envs_per_worker=32, batch_size=512, rollout=16)
 
 

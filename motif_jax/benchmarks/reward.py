@@ -1,8 +1,8 @@
-"""Reward training: pairs a second against the straightforward loop.
+"""Measures reward training: pairs a second against a simple loop.
 
-The yardstick is a jitted training step of the same network and optimiser that encodes every message of every
+The baseline is a jitted training step of the same network and optimiser that encodes every message of every
 pair, one step a call. Both sides see the same batches. Without `options.dataset_dir` the pairs come from random
-games that are played first. That both sides learn the same is a test (`tests/trainers/reward_task_test.py`).
+games that are played first. `tests/trainers/reward_task_test.py` tests that both sides learn the same.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LABELS = "coin"
 
 
 def options() -> ConfigDict:
-    """Settings: dataset_dir and annotator (random games and coin labels without), batch, steps a repeat, what else."""
+    """Dataset and annotator (default: random games with random labels), batch, steps a repeat, network and optimiser."""
     return ConfigDict(
         {
             "dataset_dir": placeholder(str),
@@ -57,7 +57,7 @@ def options() -> ConfigDict:
 
 
 def random_games(folder: Path, num_pairs: int, seed: int) -> None:
-    """Writes a dataset of pairs of single steps from games played at random; labels are coins."""
+    """Writes a dataset of pairs of single steps from random games, with random labels."""
     environment = registry.make("NetHackScore-v1")
     row = empty_observation(environment.spec)
     rng = seeds.rng(seed, "benchmark")
@@ -76,7 +76,7 @@ def random_games(folder: Path, num_pairs: int, seed: int) -> None:
 
 
 def trainer_config(settings: ConfigDict, folder: Path, seed: int) -> ConfigDict:
-    """The part of train_reward's config that a trainer reads. Raises UserError: the dataset has no labels."""
+    """The part of train_reward's config that a trainer reads; UserError if the dataset has no labels."""
     names = PairsDataset.open(folder).preference_names()
     checks.require(
         bool(names), "options.dataset_dir", str(folder), "a dataset with labels: run annotate on it first"
@@ -114,21 +114,21 @@ def straightforward(task: RewardTask) -> Callable[..., Any]:
 
 
 class _Sides:
-    """The two ways to train, on the same sequence of batches."""
+    """Both ways to train, on the same sequence of batches."""
 
     def __init__(self, training: ConfigDict, data: RewardData, parallel: DataParallel) -> None:
         self.task = RewardTask(training, data, parallel)
         self.trainer = OfflineTrainer(self.task, parallel)
         self.step = straightforward(self.task)
         self.start = self.task.init_state()
-        # Whole batches only, so that every step is the same work.
+        # Full batches only, so that every step is the same work.
         self.batches = self.task.plan.order(0)[: data.train.size // self.task.plan.batch_size]
 
     def pairs(self, first: int, steps: int) -> np.ndarray:
         return self.batches[np.arange(first, first + steps) % len(self.batches)]
 
     def fast(self, state: Any, first: int, steps: int) -> Any:
-        """Takes `steps` steps in chunks; the plan is made while the device works, as in a training."""
+        """Takes `steps` steps in chunks; the host makes batches while the device works, as in a training."""
         plan, done = self.task.plan, 0
         while done < steps:
             size = min(plan.chunk_steps, steps - done)
@@ -153,7 +153,7 @@ class _Sides:
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
-    """Measures both sides, alternating. Raises UserError for a bad value, missing labels or too few pairs."""
+    """Measures both sides in turns. Raises UserError for a bad value, missing labels or too few pairs."""
     settings = config.options
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(settings.dataset_dir or Path(temporary) / "games")

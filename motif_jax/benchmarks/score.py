@@ -1,10 +1,10 @@
-"""Scores of candidates after prompts: prompts a second against rows of their own.
+"""Measures scores of candidates after prompts: prompts a second against a row for every candidate with its prompt.
 
     python -m motif_jax.launch --config=configs/benchmark.py:score
 
-Yardstick: every candidate with its prompt is a row of its own. `keys_per_row` in the line: the encoder runs once a prompt, but every
-candidate has keys and values of its own of it, as libraries score that are given an encoder's output. All sides alternate, with the same
-weights. A minute and a half on CPU. On a GPU: `configs/benchmark.py:score_gpu`.
+In `keys_per_row` of the JSON line the encoder runs once a prompt, but each candidate computes keys and values of the encoder's output
+again, as libraries do that receive such an output. All sides run in turns with the same weights. It takes a minute and a half on CPU. On
+a GPU: `configs/benchmark.py:score_gpu`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ GPU_SIZE = {"model": "flan_t5_large", "batch_size": 64, "dtype": "bfloat16"}
 
 
 def options() -> ConfigDict:
-    """Settings: the model's shape, prompts at a time, candidates and their tokens, `seconds` of each repeat and side."""
+    """The model's shape, prompts at once, candidates and their tokens, `seconds` of each repeat and side."""
     return _language.options(model="flan_t5_small", batch_size=8, candidates=6, candidate_tokens=2)
 
 
 def check(config: ConfigDict) -> None:
-    """Raises UserError for what cannot be measured."""
+    """Raises UserError for options that cannot be measured."""
     _language.check(config, "t5")
 
 
@@ -64,7 +64,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
 
 
 def shared(subject: Subject) -> Callable[..., jax.Array]:
-    """(params, prompt, candidates) -> log-probabilities float32 [B, N]; the prompt is run once."""
+    """(params, prompt, candidates) -> log-probabilities float32 [B, N]; runs each prompt once."""
 
     def call(params: Any, prompt: jax.Array, candidates: jax.Array) -> jax.Array:
         valid, good = jnp.ones(prompt.shape, bool), jnp.ones(candidates.shape, bool)
@@ -74,7 +74,7 @@ def shared(subject: Subject) -> Callable[..., jax.Array]:
 
 
 def rows(subject: Subject) -> Callable[..., jax.Array]:
-    """The same, every candidate with its prompt a row of its own."""
+    """As `shared`, with a row for every candidate with its prompt."""
     score = shared(subject)
 
     def call(params: Any, prompt: jax.Array, candidates: jax.Array) -> jax.Array:
@@ -91,7 +91,7 @@ def _keys_per_row(subject: Subject) -> Callable[..., jax.Array]:
     def call(params: Any, prompt: jax.Array, candidates: jax.Array) -> jax.Array:
         batch, count, length = candidates.shape
         states, one = model.prefill(params, prompt, jnp.ones(prompt.shape, bool))
-        # Behind a barrier, or the compiler would see that the rows' keys are the same.
+        # The barrier hides from the compiler that the rows' keys are the same.
         repeated = jax.lax.optimization_barrier(jnp.repeat(states.after, count, axis=0))
         keys: Any = model.network.apply({"params": params}, repeated, method="encoded_keys")
         valid, lengths = (jnp.repeat(part, count, axis=0) for part in (one.valid, one.length))

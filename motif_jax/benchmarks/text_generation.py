@@ -1,10 +1,11 @@
-"""Writing with values: tokens a second of an agent with three trunks and double Q, greedy, against running the text again for every token.
+"""Measures steered generation: tokens a second of a greedy agent with three trunks and double Q, with and without caches.
 
     python -m motif_jax.launch --config=configs/benchmark.py:text_generation
 
-200 tokens are read and 40 written, the reading's time included. Yardstick: one compiled loop, which for every token runs all three
-trunks over the whole text and takes the heads at its end. Both write the same tokens (`tokens_equal`). `batches` has the other sizes.
-Nine minutes on two cores with `--config.repeats=3`, most of them the yardstick at 256; `:text_generation_gpu` has GPT-2 small's shape and vocabulary in bfloat16.
+Prompts have 200 tokens, whose time is included, and 40 are generated. Baseline: a compiled loop that runs all three trunks over the whole
+text for every token, and the heads at its end. Both generate the same tokens (`tokens_equal`). `batches` has the other sizes. It takes nine
+minutes on two cores with `--config.repeats=3`, most of them for the baseline at 256. `:text_generation_gpu` has GPT-2 small's shape and
+vocabulary in bfloat16.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from motif_jax.rollouts.text_session import TextSession
 
 GPU_SIZE = {"width": 768, "layers": 12, "vocabulary": 50_264, "dtype": "bfloat16"}
 _PAD = 0
-# No token ends a text.
+# No token ends an action.
 _MARKS = Delimiters(_PAD, 1, 2, 3, -1, 5)
 
 
 def options() -> ConfigDict:
-    """Settings: the network's size, prompt and new tokens, the batch of the ratio and the other batches."""
+    """The network's size, prompt and new tokens, the batch of the ratio and the other batches."""
     return ConfigDict(
         {
             "width": 128, "layers": 4, "vocabulary": 2_048, "dtype": "float32", "prompt_tokens": 200, "new_tokens": 40,

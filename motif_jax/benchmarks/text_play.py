@@ -1,9 +1,10 @@
-"""Evaluation games of Wordle by an agent with three trunks: 1,024 in one program whose caches live on, against one by one.
+"""Measures evaluation games of Wordle by an agent with three trunks: 1,024 at once with caches kept between turns, against one by one.
 
     python -m motif_jax.launch --config=configs/benchmark.py:text_play
 
-Games a second, at the quick run's size of network. Yardstick: a game at a time, its text read again every turn, as published. `gpt2_small` has
-both for a network of GPT-2 small's size on `large_games` games (0: left out). Fresh networks play all six turns. Two minutes on CPU.
+Value: games a second with the quick run's network. Baseline: one game at a time, whose text runs again every turn, as published.
+`gpt2_small` has both for a network of GPT-2 small's size on `large_games` games (0: skip it). Fresh networks play all six turns. It takes
+two minutes on CPU.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from motif_jax.language.decoding import Decoding
 from motif_jax.rollouts.text_episodes import AgentTextActor, TextAction, play
 
 _POSITIONS = 128
-# How the published evaluation of Wordle decodes.
+# Decoding of the published evaluation of Wordle.
 _HOW = Decoding("greedy", 6, advantage_weight=16.0, advantage_clip=0.0)
 
 
@@ -38,7 +39,7 @@ class _Anew(AgentTextActor):
 
 
 def options() -> ConfigDict:
-    """Settings: games at a time, games one by one, the network's size, the game's words."""
+    """Games at once, games one by one, the network's size, the game's words."""
     return ConfigDict(
         {
             "games": 1024, "plain_games": 64, "width": 96, "layers": 3, "heads": 4, "num_words": 100, "dtype": "float32",
@@ -68,7 +69,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
 
 
 def _sides(task: TextTask, made: Made, games: int, plain_games: int, repeats: int) -> dict[str, list[float]]:
-    """Games a second of both, in turns; the first games, which compile, are not counted."""
+    """Games a second of both sides, in turns; the first games, which compile, do not count."""
     tokenizer = task.tokenizer()
     together = AgentTextActor(made.decoder, made.params, tokenizer, _HOW, 1)
     alone = _Anew(made.decoder, made.params, tokenizer, _HOW, 1)

@@ -1,15 +1,14 @@
-"""A gradient of ILQL at GPT-2's vocabulary, by what each action needs, against one with all heads at every position.
+"""Measures a gradient of ILQL with GPT-2's vocabulary: heads at actions alone, against all heads at every position.
 
     python -m motif_jax.launch --config=configs/benchmark.py:text_train
 
-Tokens a second of loss and gradient, with two trunks learned, one that follows, double Q, the conservative term: once with half of the
-tokens actions, and with a quarter (`quarter`). Yardstick: the same losses of logits, V, Q and target Q of all tokens at all positions, of
-which those of actions are taken. `gradients_apart` is the norm of their difference, by that of one. `flops_ratio` is
-that of all matrix products.
+Value: tokens a second of loss and gradient, with two trained trunks, a target trunk, double Q and the conservative term. Half of the tokens
+are actions; in `quarter` a quarter is. Baseline: the same losses from logits, V, Q and target Q of all tokens at all positions.
+`gradients_apart` is the norm of the gradients' difference, relative to one of them. `flops_ratio` is the ratio of matrix-product operations.
 
-`step` is of a whole training step, in `micro_batches` of as many rows: `compile_seconds`, and by the compiler's account the megabytes of
-its state (parameters, targets, optimiser) and of all that it holds at once (`memory_megabytes`).
-Some five minutes on two cores with `--config.repeats=3`; `:text_train_gpu` has more tokens, in bfloat16.
+`step` has numbers of a whole training step of `micro_batches` such batches: `compile_seconds`, and by the compiler's account the megabytes
+of the state (parameters, targets, optimiser) and of all memory (`memory_megabytes`). It takes about five minutes on two cores with
+`--config.repeats=3`. `:text_train_gpu` has more tokens, in bfloat16.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _RUN = 16
 
 
 def options() -> ConfigDict:
-    """Settings: the network's size, and rows and tokens of a gradient."""
+    """The network's size, and rows and tokens of a gradient."""
     return ConfigDict(
         {
             "width": 768, "layers": 12, "vocabulary": 50_264, "dtype": "float32", "batch_size": 4, "length": 128, "micro_batches": 4, "seconds": 2.0,
@@ -59,7 +58,7 @@ def options() -> ConfigDict:
 
 
 def check(config: ConfigDict) -> None:
-    """Raises UserError where dialogues are too short to have an action in them."""
+    """Raises UserError for dialogues that are shorter than an action."""
     length = config.options.length
     checks.require(length > _RUN, "options.length", length, f"at least {_RUN + 1}")
 
@@ -86,7 +85,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         arguments = learned, frozen, Part(batch, implicit_q.counts(batch, objective.settings))
         sides = {side: functools.partial(program, *arguments) for side, program in programs.items()}
         ours, theirs = (side() for side in sides.values())
-        # The norm of the difference of both gradients, by that of one.
+        # Norm of the gradients' difference, relative to one of them.
         apart = float(optax.tree.norm(optax.tree.sub(ours, theirs)) / optax.tree.norm(theirs))
         del ours, theirs
         flops = {side: _language.product_flops(gradient, *arguments) for side, gradient in gradients.items()}
@@ -120,7 +119,7 @@ class _NoDialogues:
 
 
 def _step(objective: Objective, learned: Any, target: Any, batch: TextBatch, micro: int) -> dict[str, float]:
-    """What a step of `micro` micro-batches like `batch` takes to compile and to hold; it is not run."""
+    """Compile time and memory of a step of `micro` micro-batches like `batch`, which does not run."""
     config = resources.config_file("train_text")["get_config"]("wordle_ilql")
     parallel, none = DataParallel(jax.local_devices()[:1]), _NoDialogues()
     learned, target = shapes_of((learned, target))
@@ -147,7 +146,7 @@ def _gradient(terms: Any) -> Any:
 
 
 def _batch(chosen: ConfigDict, share: float, seed: int) -> TextBatch:
-    """Dialogues of `length` tokens, `share` of them of actions, in runs of `_RUN` tokens."""
+    """Dialogues of `length` tokens; `share` of them belong to actions of `_RUN` tokens."""
     rows, length = chosen.batch_size, chosen.length
     tokens = np.random.default_rng(seed).integers(6, chosen.vocabulary, (rows, length))
     ours = (np.arange(length) // _RUN % round(1 / share) == 1) & (np.arange(length) > 0)
@@ -159,7 +158,7 @@ def _batch(chosen: ConfigDict, share: float, seed: int) -> TextBatch:
 
 @dataclasses.dataclass(frozen=True)
 class _Plain:
-    """The losses as the published code computes them: everything at every position, and then the actions' taken."""
+    """The losses with all outputs computed at every position, of which the actions' are taken, as published."""
 
     objective: Objective
 

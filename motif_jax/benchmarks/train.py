@@ -1,17 +1,16 @@
-"""The whole system: actors, inference, batcher and learner at once.
+"""Measures the whole system: actors, inference, batcher and learner at once.
 
     python -m motif_jax.launch --config=configs/benchmark.py:train
     python -m motif_jax.launch --config=configs/benchmark.py:train --config.options.reward_dir=runs/reward
     python -m motif_jax.launch --config=configs/benchmark.py:train --config.options.network=laptop
       --config.options.beside=quickstart
 
-Value: environment steps a second. Yardstick, after all repeats of the training, whose actors must be gone: 1 / (1 / learner + 1
-/ inference), the rate if both took turns on the device, inference at the training's mean rows a call. Further fields: waits of
-every part, policy lag, bytes moved, model FLOP/s as a share of the matrix-product rate, memory, seconds of an inference call by
-rows.
+Value: environment steps a second. Baseline: 1 / (1 / learner + 1 / inference), the rate if both took turns on the device, with
+inference at the training's mean rows a call; measured after all repeats, when no actors run. Further fields: waits of every part,
+policy lag, bytes moved, model FLOP/s as a share of the matrix-product rate, memory, seconds of an inference call by rows.
 
-With `beside`, a variant of train_agent, the system runs with that network and its own in turns, a new system each time. About
-two minutes on CPU. On a GPU: `configs/benchmark.py:train_gpu`.
+With `beside`, a variant of train_agent, the system runs with that network and its own in turns, a new system each time. It takes
+about two minutes on CPU. On a GPU: `configs/benchmark.py:train_gpu`.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ GPU_SIZE = _agents.GPU_SIZE
 
 
 def options() -> ConfigDict:
-    """Settings: those of the training, and `seconds` of each repeat (`warmup_seconds` before the first)."""
+    """Options of the training, and `seconds` of each repeat (`warmup_seconds` before the first)."""
     return _agents.training_options(beside="", seconds=10.0, warmup_seconds=5.0)
 
 
@@ -115,7 +114,7 @@ def _in_turns(trainings: Sequence[ConfigDict], config: ConfigDict) -> dict[str, 
 
 
 def combine(metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Metrics of all repeats: means, and the extremes of those that are extremes by their names."""
+    """Metrics over all repeats: means, and minima or maxima of metrics that are such by their names."""
     found = {}
     for name in sorted({name for one in metrics for name in one}):
         values = [one[name] for one in metrics if name in one]
@@ -127,7 +126,7 @@ def combine(metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
 def _play(
     system: System, stream: BatchStream, seconds: float, averages: Averages | None = None
 ) -> tuple[float, Batch | None]:
-    """Trains for a while; returns steps a second and the last batch."""
+    """Trains for `seconds`; returns steps a second and the last batch."""
     steps, newest, start = 0, None, time.perf_counter()
     while time.perf_counter() - start < seconds or newest is None:
         batch = stream.get()
