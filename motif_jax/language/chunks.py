@@ -49,8 +49,6 @@ def log_probs(
     """Log-probabilities float32 [...] of tokens, with the logits of one chunk at a time.
 
     Args:
-      model: gives the logits.
-      params: of the model.
       states: [..., D] after the last norm, each before its token.
       tokens: int32 [...].
       chunk: tokens at a time, see `in_chunks`.

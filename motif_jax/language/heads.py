@@ -135,7 +135,6 @@ class Heads:
 
         Args:
           params: of all heads.
-          name: of the head.
           states: [..., D], or `States`, of which the head reads one by its `state`.
           dropout: key; None: no dropout.
 

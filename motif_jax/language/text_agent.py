@@ -88,12 +88,7 @@ class Readout(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class TextAgentNetwork:
-    """The network of an agent.
-
-    Attributes:
-      model: of all trunks.
-      dtype: of the heads' products.
-    """
+    """The network of an agent; `dtype` is that of the heads' products."""
 
     model: LanguageModel
     design: Design

@@ -83,11 +83,6 @@ def _question(line: str, where: str) -> dict[str, Any]:
 def pin(workdir: Path, folder: Path, name: str) -> None:
     """Records digests of the model, so that all answers of a resumed run are of one model; older runs without the file get it now.
 
-    Args:
-      workdir: of the run.
-      folder: of the model.
-      name: of the model, for errors.
-
     Raises:
       UserError: the run started with another model.
     """

@@ -57,7 +57,6 @@ class ScorerNetwork:
         """Logits float32 [B] that texts are liked.
 
         Args:
-          params, heads: of the model and of the head.
           tokens: int32 [B, T], with the tokenizer's special tokens.
           valid: bool [B, T], False for padding, on the right.
           key: of dropout; None: no dropout.

@@ -15,8 +15,8 @@ from motif_jax.support.errors import UserError
 def extend(config: ModelConfig, params: Any, size: int, key: jax.Array) -> tuple[ModelConfig, Any]:
     """Adds rows for new tokens; old rows and their logits stay as they are.
 
-    A new row is the mean of the old ones plus noise with a tenth of their spread, so that an untrained token is neither the most likely
-    nor out of reach (Hewitt 2021, on new word embeddings of pretrained models).
+    A new row is the mean of the old ones plus noise with a tenth of their spread. So an untrained token is neither the most likely nor
+    out of reach (Hewitt 2021, on new word embeddings of pretrained models).
 
     Args:
       size: rows of the larger model; it may have spare rows, for example to divide over devices.

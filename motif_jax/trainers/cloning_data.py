@@ -84,7 +84,6 @@ def load(config: ConfigDict, pairs: Pairs, actions: int, special: bool = True) -
     """Tokenises the prompts and divides them into the two parts.
 
     Args:
-      config: of the run.
       special: prompts get the tokenizer's special tokens, as in play.
 
     Raises:

@@ -57,7 +57,6 @@ class ItemLayout:
         Args:
           width: T.
           most_tokens: A.
-          most_utterances: of a dialogue.
         """
         tokens, valid = padded([item.tokens for item in items], width, self.pad)
         by_token = collate.steps(items, False, self.quirks, most_tokens, self.micro_batches)

@@ -32,8 +32,7 @@ class TrainingData(NamedTuple):
 
     Attributes:
       train, held_out: batches of each part, such as `BucketBatches`; None where a task plays its own episodes.
-      digests: of all data.
-      source: their place, for messages.
+      source: place of the data, for messages.
     """
 
     train: Any

@@ -85,7 +85,6 @@ class Task(Protocol):
     Attributes:
       title: of the progress line, such as 'train reward'.
       unit: of progress, in the plural, such as 'pairs'.
-      steps: of the whole run.
       steps_per_epoch: from one evaluation to the next; the last epoch may be shorter.
       chunk_steps: steps of one program; their batches are made at once, while the previous chunk runs.
       criterion: name in an evaluation's row; the smallest value is the best.

@@ -75,7 +75,6 @@ class Carry(NamedTuple):
     """Values that a step passes to the next one.
 
     Attributes:
-      state: of the task.
       left: remaining budget of steps that are not finite, int32 scalar; -1: exceeded.
       shared: see `Task.shared`.
     """
