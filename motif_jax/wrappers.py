@@ -156,7 +156,7 @@ class _Reader:
         if not isinstance(observation, Mapping) or name not in observation:
             shown = ", ".join(observation) if isinstance(observation, Mapping) else type(observation).__name__
             raise UserError(
-                f"the observation has no field {name!r}, it has {shown}: name the field with text=, or give a function of the "
+                f"the observation has no field {name!r} but {shown}: name the field with text=, or give a function of the "
                 "observation"
             )
         return observation[name]

@@ -72,12 +72,12 @@ class Recording:
         try:
             limit = content["options"].get("max_episode_steps")
             if limit is not None and (type(limit) is not int or limit < 1):
-                raise ValueError("no whole number as max_episode_steps")
+                raise ValueError("max_episode_steps is not a whole number")
             spec = _spec_of(path, content)
             for action in content["actions"]:
                 spec.check_action(action)
             if type(content["seed"]) is not int or content["seed"] < 0:
-                raise ValueError("no whole number as seed")
+                raise ValueError("seed is not a whole number")
             dict(content["info"])
             return cls(**content | {"actions": np.asarray(content["actions"], np.int64)})
         except (AttributeError, TypeError, ValueError) as error:

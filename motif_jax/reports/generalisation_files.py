@@ -96,7 +96,7 @@ def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
                 if not all(
                     isinstance(number, int | float) and abs(number) < 1e15 for number in test[key].values()
                 ):
-                    raise ValueError(f"no numbers as {key}")
+                    raise ValueError(f"{key} has no numbers")
             if not (isinstance(test["name"], str) and isinstance(test["what"], str)):
                 raise ValueError("a test's name is no text")
     except (AttributeError, KeyError, TypeError, ValueError) as error:

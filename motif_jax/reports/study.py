@@ -70,9 +70,9 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     for number, row in enumerate(rows, start=1):
         for key, kind in kinds.items():
             if not isinstance(row.get(key), kind):
-                what = "text" if kind is str else "object"
+                what = "a text" if kind is str else "an object"
                 raise UserError(
-                    f"{path} is damaged in line {number} (no {what} as {key}): take out that line"
+                    f"{path} is damaged in line {number} ({key} is not {what}): take out that line"
                 )
     return rows
 

@@ -196,7 +196,7 @@ def _own_options(request: EvalRequest, agent: _Agent) -> dict[str, Any]:
     name = agent.environment
     options = agent.options | registry.options_of({**request.environment, "name": name})
     if (change := request.environment.get("change")) is not None:
-        allowed = f"None: {name} is none of BabyAI-Text, whose prompts alone are changed"
+        allowed = f"None: {name} is not BabyAI-Text, and only its prompts can be changed"
         checks.require(name.startswith(catalogue.PREFIX), "environment.change", change, allowed)
         options["change"] = change
     key = "policy" if request.policy == policies.BOT else "bot_agreement"

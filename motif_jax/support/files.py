@@ -293,7 +293,7 @@ def read_json_lines(
                 row = parse_json(line, dict)
                 for key in whole_numbers:
                     if type(row.get(key)) is not int:
-                        raise ValueError(f"no whole number as {key}")
+                        raise ValueError(f"{key} is not a whole number")
             except ValueError as error:
                 raise UserError(f"{path} is damaged in line {number} ({error}): {remedy}") from None
             yield row

@@ -64,7 +64,7 @@ BROKEN: list[tuple[str, Callable[[Path], None], str]] = [
     ("architecture", config_with(model_type="mamba"), "mamba"),
     ("encoder alone", config_with(model_type="roberta", hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
                                   intermediate_size=8, max_position_embeddings=40), "roberta"),
-    ("other vocabulary", other_tokenizer, "another model's"),
+    ("other vocabulary", other_tokenizer, "belongs to another model"),
     ("no safetensors", put(SINGLE, "PK" + "0" * 100), "safetensors"),
     ("pickle", pickled, "safe_serialization=True"),
 ]  # fmt: skip

@@ -96,5 +96,5 @@ def test_distributions_are_read(tmp_path):
     path = tmp_path / "distrib.csv"
     path.write_text("1,2,3,4\n5,6,7,8\n")
     assert glam_probes.read_distributions(path, 2).tolist() == [[[1, 2], [3, 4]], [[5, 6], [7, 8]]]
-    with pytest.raises(UserError, match=r"rows of 4 numbers, .* a multiple of 3 actions"):
+    with pytest.raises(UserError, match=r"rows of 4 numbers; .* a multiple of 3 actions"):
         glam_probes.read_distributions(path, 3)

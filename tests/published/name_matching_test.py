@@ -46,7 +46,7 @@ def test_hints_win_over_the_order_of_the_file():
 
 def test_what_does_not_fit_is_named():
     with pytest.raises(
-        ValueError, match=r"fc1/weight, fc2/weight: shape \[2, 3\] is wanted 2 times, the file has it 1"
+        ValueError, match=r"fc1/weight, fc2/weight: shape \[2, 3\] is needed 2 times, the file has it 1"
     ):
         match(arrays(a=(2, 3)), {"fc1/weight": (2, 3), "fc2/weight": (2, 3)})
     with pytest.raises(ValueError, match="a has shape"):
