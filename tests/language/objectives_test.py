@@ -142,7 +142,7 @@ def test_texts_of_all_kinds_are_read_in_order_and_bad_ones_named(tmp_path) -> No
     assert [item.text for item in corpus.read(paths[:1], "line")] == ["one", "two", "three"]
     assert len(list(corpus.read(paths[:1], "file"))) == 1
     (tmp_path / "b.jsonl").write_text('{"text": "four"}\n{"words": 3}\n')
-    with pytest.raises(UserError, match=r"b\.jsonl line 2: an object"):
+    with pytest.raises(UserError, match=r"b\.jsonl line 2: must be an object"):
         list(corpus.read(paths, "line"))
     (tmp_path / "a.txt").write_bytes(b"\xff\xfe")
     with pytest.raises(UserError, match=r"a\.txt cannot be read"):

@@ -101,7 +101,7 @@ def test_before_a_training_the_tests_that_it_could_not_take_are_told(tmp_path, c
         train_agent.check(training, tmp_path / "run")
     training.tests, training.network.prompt_tokens = "", 20
     said = (
-        r"config.network.prompt_tokens: a prompt of the test no_modification_test has \d+ tokens, .* for 20"
+        r"config.network.prompt_tokens: a prompt of the test no_modification_test has \d+ tokens, and 20 are allowed"
     )
     with pytest.raises(UserError, match=said):
         train_agent.check(training, tmp_path / "run")

@@ -164,7 +164,7 @@ def test_early_stopping_and_an_ensemble(dataset, tmp_path, capsys):
     assert rewards.load(workdir).trained.step == 0
     told = [line for line in capsys.readouterr().out.splitlines() if "best validation loss" in line]
     assert len(told) == 1, "once is enough"
-    assert f"{workdir}: evaluation 0 of 0 to 1" in told[0]
+    assert f"{workdir}: uses evaluation 0 of 0 to 1" in told[0]
     assert model.members == 2
     assert model.statistics["disagreement"] > 0
     members = model.members_of_messages(model.params, np.eye(4, 256, dtype=np.uint8) * 65)
