@@ -147,7 +147,11 @@ def test_a_row_of_nothing_is_finite(folders):
     [
         ({"model": ""}, {}, "network.model"),
         ({"head_widths": ()}, {}, "network.head_widths"),
-        ({"prompt_tokens": 300}, {}, "network.prompt_tokens=300: prompt and action must fit the 256 positions"),
+        (
+            {"prompt_tokens": 300},
+            {},
+            "network.prompt_tokens=300: prompt and action must fit the 256 positions",
+        ),
         ({}, {"actions": ("dance", "jump")}, "have the same tokens"),
         (
             {"glam_raw_logit_score": True, "glam_scaled_probability_score": True},

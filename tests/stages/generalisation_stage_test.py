@@ -100,9 +100,7 @@ def test_before_a_training_the_tests_that_it_could_not_take_are_told(tmp_path, c
     with pytest.raises(UserError, match="candidates 'take' and 'release' have the same tokens"):
         train_agent.check(training, tmp_path / "run")
     training.tests, training.network.prompt_tokens = "", 20
-    said = (
-        r"config.network.prompt_tokens: a prompt of the test no_modification_test has \d+ tokens, and 20 are allowed"
-    )
+    said = r"config.network.prompt_tokens: a prompt of the test no_modification_test has \d+ tokens, and 20 are allowed"
     with pytest.raises(UserError, match=said):
         train_agent.check(training, tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -203,4 +203,6 @@ def test_what_does_not_fit(tmp_path):
     assert "has the parts of ilql" in refused(tmp_path, content, method="dt")
     assert "config.options=" in refused(tmp_path, content, options="[")
     assert "config.file=" in refused(tmp_path, content, file="nowhere")
-    assert "has 35 tokens, the task tests.toy_text:Task has 32" in refused(tmp_path, content, task="tests.toy_text:Task")
+    assert "has 35 tokens, the task tests.toy_text:Task has 32" in refused(
+        tmp_path, content, task="tests.toy_text:Task"
+    )
