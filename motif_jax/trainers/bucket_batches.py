@@ -14,7 +14,7 @@ from motif_jax.language.tokens import bucket
 
 
 class BucketBatches:
-    """Batches whose order depends on the seed alone; subclasses define `batch`.
+    """Batches whose order depends on the seed alone; subclasses define `batch`, or `steps`.
 
     Args:
       lengths: int [N], tokens that are used of each item.
