@@ -5,6 +5,7 @@ Golden numbers: caption_grouping.json.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -25,22 +26,14 @@ def group_messages(messages: Sequence[str]) -> tuple[list[str], list[int]]:
     Returns:
       The lines, and the step at which each begins; ([], [0]) if every message is empty.
     """
-    lines: list[str] = []
-    starts: list[int] = []
-    counts: list[int] = []
-    previous = None
-    for step, message in enumerate(messages):
-        if message and message == previous:
-            counts[-1] += 1
-        elif message:
-            lines.append(message)
+    lines, starts, step = [], [], 0
+    for message, run in itertools.groupby(messages):
+        count = sum(1 for _ in run)
+        if message:
+            lines.append(message if count == 1 else f"{message} (x{count})")
             starts.append(step)
-            counts.append(1)
-        previous = message
-    grouped = [
-        line if count == 1 else f"{line} (x{count})" for line, count in zip(lines, counts, strict=True)
-    ]
-    return grouped, starts or [0]
+        step += count
+    return lines, starts or [0]
 
 
 def status_line(blstats: np.ndarray) -> str:
@@ -86,10 +79,9 @@ class CaptionReader:
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         for start in range(0, len(self._messages), self._block):
-            messages = np.asarray(self._messages[start : start + self._block])
-            blstats = None
-            if self._blstats is not None:
-                blstats = np.asarray(self._blstats[start : start + self._block])
+            messages, blstats = np.asarray(self._messages[start : start + self._block]), self._blstats
+            if blstats is not None:
+                blstats = np.asarray(blstats[start : start + self._block])
             for row in range(len(messages)):
                 yield self._one(messages, blstats, row, 0), self._one(messages, blstats, row, 1)
 

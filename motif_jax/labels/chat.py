@@ -67,17 +67,10 @@ class Conversation:
     tokens: tuple[int, int, int] = (0, 0, 0)
 
     def cost(self, prompt: int, completion: int, cached: int) -> None:
-        before = self.tokens
-        self.tokens = before[0] + prompt, before[1] + completion, before[2] + cached
+        self.tokens = self.tokens[0] + prompt, self.tokens[1] + completion, self.tokens[2] + cached
 
-    def answer(
-        self,
-        label: int,
-        probabilities: tuple[float, ...] | None = None,
-        mass: float | None = None,
-        note: str = "",
-    ) -> Answer:
-        return Answer(label, probabilities, *self.tokens, tuple(self.turns), mass, note)
+    def answer(self, label: int, probabilities: tuple[float, ...] | None = None, **more: Any) -> Answer:
+        return Answer(label, probabilities, *self.tokens, tuple(self.turns), **more)
 
 
 class ChatAnnotator(Annotator):
@@ -154,4 +147,4 @@ class ChatAnnotator(Annotator):
         label = best[0] if len(best) == 1 else self.prompt.form.undecided
         said = f"{prefill} [{', '.join(f'{share:.4f}' for share in shares)}]"
         dialogue.turns = [*dialogue.turns, {"role": "assistant", "content": said}]
-        return dialogue.answer(label, shares, mass)
+        return dialogue.answer(label, shares, mass=mass)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from motif_jax.labels.annotator import Annotator, Preview, Question
+from motif_jax.labels.annotator import Annotator, Preview
 from motif_jax.labels.questions import QuestionList
 from motif_jax.labels.store import AnswerStore
-from motif_jax.support import files
+from motif_jax.support.files import read_json
 from motif_jax.support.progress import format_seconds
 
 _SAMPLE = 200
@@ -40,17 +40,17 @@ def estimate_lines(
         f"questions    {total:,} distinct, {total / pairs:.3f} a pair; {answered:,} answered in {config.store_dir}",
         f"to be asked  {left:,} in {config.num_shards:,} shards",
     ]
-    last = _last_run(workdir)
-    previews = [annotator.preview(question) for question in _spread(questions.questions)]
+    summary = workdir / "summary.json"
+    last = read_json(summary, "remove it, it is written again") if summary.exists() else {}
+    spread = questions.questions[:: max(1, total // _SAMPLE)][:_SAMPLE]
+    previews = [annotator.preview(question) for question in spread]
     if previews and previews[0].tokens is not None:
         mean = sum(preview.tokens or 0 for preview in previews) / len(previews)
         about = "" if previews[0].exact else "about "
         reply = last.get("completion_tokens", 0) / last["asked"] if last.get("asked") else None
-        said = (
-            f"{reply:,.0f} of the answer as in the last run"
-            if reply
-            else "and those of the answers, not measured yet"
-        )
+        said = "and those of the answers, not measured yet"
+        if reply:
+            said = f"{reply:,.0f} of the answer as in the last run"
         lines.append(f"tokens       {about}{mean:,.0f} a question, {about}{mean * left:,.0f} in all, {said}")
         if annotator.prices is not None:
             paid = annotator.prices.of(mean * left, (reply or 0) * left)
@@ -73,16 +73,7 @@ def estimate_lines(
     return lines
 
 
-def _spread(questions: list[Question]) -> list[Question]:
-    return questions[:: max(1, len(questions) // _SAMPLE)][:_SAMPLE]
-
-
 def _tokens(preview: Preview) -> str:
     if preview.tokens is None:
         return "no language model, no tokens"
     return f"{'' if preview.exact else 'about '}{preview.tokens:,} tokens"
-
-
-def _last_run(workdir: Path) -> dict[str, Any]:
-    path = workdir / "summary.json"
-    return files.read_json(path, "remove it, it is written again") if path.exists() else {}

@@ -83,15 +83,8 @@ def agreement(votes: Sequence[Votes]) -> list[dict[str, Any]]:
         counts = label_math.confusion(first.labels, second.labels)
         total = int(counts.sum())
         equal = float(np.trace(counts) / total) if total else float("nan")
-        rows.append(
-            {
-                "first": first.name,
-                "second": second.name,
-                "pairs": total,
-                "equal": equal,
-                "kappa": label_math.cohen_kappa(counts),
-            }
-        )
+        row = {"first": first.name, "second": second.name, "pairs": total, "equal": equal}
+        rows.append({**row, "kappa": label_math.cohen_kappa(counts)})
     return rows
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import threading
 import time
@@ -19,10 +18,9 @@ from motif_jax.labels.queue import Items, Pending, PublishedQueue, QuestionQueue
 from motif_jax.labels.store import StoredAnswer
 
 # Totals of a run, kept in checkpoints (see docs/metrics.md).
-_TOTALS = (
-    "questions answers from_store ties unknown given_up failures dropped "
-    "prompt_tokens completion_tokens cached_tokens"
-).split()
+_TOKENS = ("prompt", "completion", "cached")
+_TOTALS = "questions answers from_store ties unknown given_up failures dropped".split()
+_TOTALS += [f"{name}_tokens" for name in _TOKENS]
 
 
 class Label(NamedTuple):
@@ -47,15 +45,6 @@ class Label(NamedTuple):
     number: int = 0
     step: int = 0
     met: int = 0
-
-
-@dataclasses.dataclass
-class _Interval:
-    since: float
-    latencies: int = 0
-    latency_sum: float = 0.0
-    latency_max: float = 0.0
-    tokens: int = 0
 
 
 class LabelBookkeeper:
@@ -87,7 +76,8 @@ class LabelBookkeeper:
         self._ready: list[Label] = []
         self._step = 0
         self._totals = dict.fromkeys(_TOTALS, 0)
-        self._interval = _Interval(time.monotonic())
+        # Since the last row of metrics: its time, and seconds and tokens of each answer.
+        self._since, self._recent = time.monotonic(), list[tuple[float, int]]()
         # Whether the annotator can be reached, and since when (Unix time).
         self.server_up, self.server_since = False, time.time()
 
@@ -180,9 +170,8 @@ class LabelBookkeeper:
             if not self._published:
                 self._settled.add(hash(item))
             if not unknown:
-                self._ready.append(
-                    _labelled(self._form, item, answer, item != pending.items, tokens, seconds)
-                )
+                turned = item != pending.items
+                self._ready.append(_labelled(self._form, item, answer, turned, tokens, seconds))
         self._totals["given_up"] += unknown
 
     def _count(self, answer: StoredAnswer, tokens: Sequence[int] | None, seconds: float) -> None:
@@ -192,13 +181,9 @@ class LabelBookkeeper:
             return
         totals["questions"] += 1
         totals["unknown" if answer.label == UNKNOWN else "answers"] += 1
-        for name, count in zip(("prompt", "completion", "cached"), tokens, strict=True):
+        for name, count in zip(_TOKENS, tokens, strict=True):
             totals[f"{name}_tokens"] += count
-        interval = self._interval
-        interval.latencies += 1
-        interval.latency_sum += seconds
-        interval.latency_max = max(interval.latency_max, seconds)
-        interval.tokens += tokens[0] + tokens[1]
+        self._recent.append((seconds, tokens[0] + tokens[1]))
 
     def failed(self, pending: Pending) -> None:
         with self._lock:
@@ -227,22 +212,22 @@ class LabelBookkeeper:
     def metrics(self) -> dict[str, float]:
         """Figures for a row of metrics (docs/metrics.md, `annotator/`), with the same names from the first call on."""
         with self._lock:
-            now, interval, totals = time.monotonic(), self._interval, self._totals
-            self._interval = _Interval(now)
-            tokens = totals["prompt_tokens"] + totals["completion_tokens"]
+            now, before, totals = time.monotonic(), self._since, self._totals
+            latencies = [seconds for seconds, _ in self._recent] or [math.nan]
+            recent_tokens = sum(tokens for _, tokens in self._recent)
+            self._since, self._recent = now, []
+            prompt, completion, cached = (totals[f"{name}_tokens"] for name in _TOKENS)
             prices = self._prices or Prices(0.0, 0.0, 0.0)
             figures = {name: float(value) for name, value in totals.items() if "_tokens" not in name}
             figures |= {
                 "dropped": float(totals["dropped"] + self._queue.dropped),
                 "queued": float(len(self._queue)),
                 "in_flight": float(len(self._flight)),
-                "tokens": float(tokens),
-                "tokens_per_second": interval.tokens / max(now - interval.since, 1e-9),
-                "latency_mean": interval.latency_sum / interval.latencies if interval.latencies else math.nan,
-                "latency_max": interval.latency_max if interval.latencies else math.nan,
-                "cost": prices.of(
-                    totals["prompt_tokens"], totals["completion_tokens"], totals["cached_tokens"]
-                ),
+                "tokens": float(prompt + completion),
+                "tokens_per_second": recent_tokens / max(now - before, 1e-9),
+                "latency_mean": sum(latencies) / len(latencies),
+                "latency_max": max(latencies),
+                "cost": prices.of(prompt, completion, cached),
                 "server_up": float(self.server_up),
                 "server_seconds": max(0.0, time.time() - self.server_since),
             }
@@ -284,7 +269,7 @@ class LabelBookkeeper:
 
 
 def _labelled(
-    form: Form, item: Items, answer: StoredAnswer, turned: bool, tokens: int = 0, seconds: float = 0.0
+    form: Form, item: Items, answer: StoredAnswer, turned: bool, tokens: int, seconds: float
 ) -> Label:
     """The label of texts from the answer about them, or about their reverse order (`turned`)."""
     label, p = answer.label, answer.probabilities

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -25,9 +25,6 @@ from motif_jax.labels.queue import Items, Pending
 from motif_jax.labels.replies import ServerError
 from motif_jax.labels.store import AnswerStore
 from motif_jax.support.interruption import StoppedError, never
-
-if TYPE_CHECKING:
-    from motif_jax.labels.openai_client import OpenAIAnnotator
 
 # Most questions of a call of `poll` where an annotator answers at once.
 _MAX_AT_ONCE = 256
@@ -54,7 +51,8 @@ class LabelService(LabelBookkeeper):
     def __init__(self, config: ConfigDict, form: Form) -> None:
         section = config.annotator
         with in_section():
-            self._annotator = make_annotator(annotator_config(config), form)
+            # An `OpenAIAnnotator` where there is a server.
+            self._annotator: Any = make_annotator(annotator_config(config), form)
         super().__init__(config, form, self._annotator.identity, self._annotator.prices)
         self._store = AnswerStore(section.store_dir)
         folder = section.get("conversations_dir", "")
@@ -132,10 +130,6 @@ class LabelService(LabelBookkeeper):
         if self._error is not None:
             raise self._error
 
-    @property
-    def _server(self) -> OpenAIAnnotator:
-        return cast("OpenAIAnnotator", self._annotator)
-
     def _open(self, taken: Sequence[Pending]) -> list[tuple[Pending, Question]]:
         """The questions without a stored answer; counts stored answers at once."""
         to_ask = []
@@ -180,14 +174,14 @@ class LabelService(LabelBookkeeper):
             sent = time.monotonic()
             try:
                 for pending, question in to_ask:
-                    answer = _result(self._server.submit(question), stopped)
+                    answer = _result(self._annotator.submit(question), stopped)
                     self._keep([(pending, question, answer, time.monotonic() - sent)])
                 if not to_ask:
-                    _result(self._server.ping(), stopped)
+                    _result(self._annotator.ping(), stopped)
                 return
             except ServerError as error:
                 # A server may ask for a longer pause than the longest wait.
-                rests = self._server.quiet_seconds()
+                rests = self._annotator.quiet_seconds()
                 if not error.kind or time.monotonic() + rests >= deadline:
                     raise
                 if not waits:
@@ -250,14 +244,14 @@ class LabelService(LabelBookkeeper):
 
     def _send(self) -> None:
         while True:
-            most = self._server.concurrency
+            most = self._annotator.concurrency
             if not self.server_up:
                 most = 1 if time.monotonic() >= self._probe_at else 0
             room = most - self.in_flight()
             with self._store_lock:
                 taken = [] if self._closed or room <= 0 else self.take(room)
                 for pending, question in self._open(taken):
-                    future = self._server.submit(question)
+                    future = self._annotator.submit(question)
                     self._sent[future] = pending, question, time.monotonic()
                     future.add_done_callback(self._events.put)
             if not taken:

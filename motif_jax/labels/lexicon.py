@@ -45,9 +45,6 @@ class LexiconEvent:
     patterns: tuple[re.Pattern[str], ...]
     weights: Mapping[str, float]
 
-    def tells(self, sentence: str) -> bool:
-        return any(pattern.search(sentence) for pattern in self.patterns)
-
 
 @dataclass(frozen=True)
 class Lexicon:
@@ -74,30 +71,26 @@ class Lexicon:
 
     def event(self, sentence: str) -> str | None:
         """Name of the first event that matches `sentence`, None without one."""
-        return next((event.name for event in self.events if event.tells(sentence)), None)
+        for event in self.events:
+            if any(pattern.search(sentence) for pattern in event.patterns):
+                return event.name
+        return None
 
 
 class LexiconJudge:
     """Judges captions by one goal of a lexicon; caches recent sentences and captions."""
 
     def __init__(self, lexicon: Lexicon, goal: str) -> None:
-        self._lexicon = lexicon
-        self._goal = goal
-        self._weights = {event.name: event.weights[goal] for event in lexicon.events}
-        self._caption = functools.lru_cache(_REMEMBERED)(self._judge_caption)
-        self._sentence = functools.lru_cache(_REMEMBERED)(self._judge_sentence)
+        self._lexicon, self._goal = lexicon, goal
+        weights: dict[str | None, float] = {event.name: event.weights[goal] for event in lexicon.events}
+        self._weights = weights | {None: lexicon.unmatched[goal]}
+        self.worth = functools.lru_cache(_REMEMBERED)(self._worth)
+        self._of_sentence = functools.lru_cache(_REMEMBERED)(lambda text: self._weights[lexicon.event(text)])
 
-    def worth(self, caption: str) -> float:
+    def _worth(self, caption: str) -> float:
         """The sum of worths over a caption's distinct sentences."""
-        return self._caption(caption)
-
-    def _judge_caption(self, caption: str) -> float:
         parts = dict.fromkeys(sentences(caption))
-        return sum(map(self._sentence, parts)) if parts else self._lexicon.blank[self._goal]
-
-    def _judge_sentence(self, sentence: str) -> float:
-        event = self._lexicon.event(sentence)
-        return self._lexicon.unmatched[self._goal] if event is None else self._weights[event]
+        return sum(map(self._of_sentence, parts)) if parts else self._lexicon.blank[self._goal]
 
     def answer(self, *captions: str) -> Answer:
         """Label and probabilities of an ordered pair of captions, or of one caption."""
@@ -199,7 +192,7 @@ class _Reader:
             margin=margin,
             scale=scale,
             threshold=self._number("threshold", tree.get("threshold", THRESHOLD)),
-            digest=_digest(self._tree),
+            digest=hashlib.blake2b(json.dumps(tree, sort_keys=True).encode(), digest_size=16).hexdigest(),
         )
 
     def _event(self, index: int, event: Any) -> LexiconEvent:
@@ -234,10 +227,6 @@ class _Reader:
 
     def _wrong(self, what: str) -> UserError:
         return UserError(f"lexicon {self._shown}: {what}")
-
-
-def _digest(tree: Any) -> str:
-    return hashlib.blake2b(json.dumps(tree, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 class LexiconAnnotator(Annotator):

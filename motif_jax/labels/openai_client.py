@@ -23,32 +23,11 @@ from concurrent.futures import Future
 from typing import Any, NoReturn
 
 from motif_jax.datasets.verdicts import UNKNOWN, Form
+from motif_jax.labels import chat, chat_client, replies
 from motif_jax.labels.annotator import Answer, Preview, Prices, Question
-from motif_jax.labels.chat import (
-    TOO_LONG,
-    VERDICT_TOKENS,
-    ChatAnnotator,
-    Conversation,
-    check_chat,
-    json_option,
-)
-from motif_jax.labels.chat_client import (
-    ChatClient,
-    NoConnectionError,
-    StatusError,
-    is_address,
-    retry_after,
-    without_user,
-)
-from motif_jax.labels.replies import (
-    ANSWER_LIMIT,
-    CONTENT,
-    LENGTH,
-    Rubbish,
-    ServerError,
-    checked,
-    verdict_log_probabilities,
-)
+from motif_jax.labels.chat import Conversation, json_option
+from motif_jax.labels.chat_client import StatusError, without_user
+from motif_jax.labels.replies import Rubbish, ServerError
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 from motif_jax.support.progress import format_seconds
@@ -74,7 +53,7 @@ class _Refused(Exception):
     """The server refuses this question."""
 
 
-class OpenAIAnnotator(ChatAnnotator):
+class OpenAIAnnotator(chat.ChatAnnotator):
     """Asks a chat model through a server. `start` before the first question."""
 
     def __init__(self, config: Any, form: Form, dataset: Any = None) -> None:
@@ -102,9 +81,11 @@ class OpenAIAnnotator(ChatAnnotator):
 
     @classmethod
     def check(cls, config: Any, form: Form) -> None:
-        check_chat(config, form)
+        chat.check_chat(config, form)
         url, model = config.openai.base_url, config.openai.model
-        checks.require(is_address(url), "openai.base_url", url, "a URL such as http://HOST:8000/v1")
+        checks.require(
+            chat_client.is_address(url), "openai.base_url", url, "a URL such as http://HOST:8000/v1"
+        )
         _key(config.openai.key_variable)
         checks.require(bool(model), "openai.model", model, "the model's name on the server")
         extra = json_option(config, "openai.extra_body")
@@ -113,10 +94,7 @@ class OpenAIAnnotator(ChatAnnotator):
         checks.require(not own, "openai.extra_body", config.openai.extra_body, allowed)
 
     def live(self) -> dict[str, float | int | str]:
-        counts: dict[str, float | int | str] = {
-            "retries": self._retries.total(),
-            "last_for": self._last_cause,
-        }
+        counts: dict[str, Any] = {"retries": self._retries.total(), "last_for": self._last_cause}
         counts["refused"] = self._refused
         return {"in_flight": self._in_flight, **{name: count for name, count in counts.items() if count}}
 
@@ -148,7 +126,9 @@ class OpenAIAnnotator(ChatAnnotator):
 
     def start(self) -> None:
         settings = self._settings
-        self._client = ChatClient(settings.base_url, self._key, settings.timeout_seconds, self.concurrency)
+        self._client = chat_client.ChatClient(
+            settings.base_url, self._key, settings.timeout_seconds, self.concurrency
+        )
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="openai", daemon=True)
         self._thread.start()
@@ -197,7 +177,7 @@ class OpenAIAnnotator(ChatAnnotator):
                 return dialogue.answer(UNKNOWN, note=str(error))
             if self.mode == "soft":
                 try:
-                    masses = verdict_log_probabilities(choice, self.prompt.answer.verdicts)
+                    masses = replies.verdict_log_probabilities(choice, self.prompt.answer.verdicts)
                 except Rubbish as error:
                     raise self._failure("cannot do what config.answer.mode=soft needs", error) from error
                 return self.soft(dialogue, masses, self._prefill)
@@ -234,7 +214,7 @@ class OpenAIAnnotator(ChatAnnotator):
             await asyncio.sleep(seconds)
         self._in_flight += 1
         try:
-            usage, choice = checked(await self._client.complete(request))
+            usage, choice = replies.checked(await self._client.complete(request))
         except StatusError as error:
             if error.status in _MAY_PASS:
                 raise self._status(error) from error
@@ -243,7 +223,7 @@ class OpenAIAnnotator(ChatAnnotator):
         except TimeoutError as error:
             what = f"hangs: no answer within {self._settings.timeout_seconds:g} s"
             raise self._failure(what, error, "no answer in time") from error
-        except NoConnectionError as error:
+        except chat_client.NoConnectionError as error:
             raise self._failure("cannot be reached", error, "no connection") from error
         except Rubbish as error:
             raise self._failure("returns rubbish", error, "rubbish") from error
@@ -258,7 +238,7 @@ class OpenAIAnnotator(ChatAnnotator):
 
     def _status(self, error: StatusError) -> ServerError:
         """The fault of a passing HTTP status; records how long the server wants no requests."""
-        kind, seconds = f"HTTP {error.status}", retry_after(error.headers)
+        kind, seconds = f"HTTP {error.status}", chat_client.retry_after(error.headers)
         self._quiet_until = max(self._quiet_until, time.monotonic() + min(seconds, _MAX_RETRY_AFTER_SECONDS))
         if seconds > _MAX_RETRY_AFTER_SECONDS:
             return self._failure(f"asks to wait {format_seconds(seconds)}", error)
@@ -267,11 +247,11 @@ class OpenAIAnnotator(ChatAnnotator):
     def _lasting(self, error: StatusError, request: dict[str, Any]) -> None:
         """Raises for a permanent fault; returns if the answer has to be limited in another way."""
         text = str(error)
-        too_long = LENGTH.search(text)
+        too_long = replies.LENGTH.search(text)
         if any(name in text for name in _LIMITS):
             # Where the context does not hold the prompt and the longest answer, some errors name both, so the length is
             # checked first. Without a limit the server uses the room that is left.
-            if too_long or ANSWER_LIMIT.search(text):
+            if too_long or replies.ANSWER_LIMIT.search(text):
                 if self.mode == "analysis" and any(name in request for name in _LIMITS):
                     self._limit = None
                     return
@@ -279,8 +259,8 @@ class OpenAIAnnotator(ChatAnnotator):
                 self._limit = self._limit and _LIMITS[1]
                 return
         if error.status == 400 and too_long:
-            raise _Refused(TOO_LONG)
-        if error.status in (400, 403, 422) and CONTENT.search(text):
+            raise _Refused(chat.TOO_LONG)
+        if error.status in (400, 403, 422) and replies.CONTENT.search(text):
             self._refuse(error)
         raise self._failure(self._blamed(error), error)
 
@@ -333,7 +313,7 @@ class OpenAIAnnotator(ChatAnnotator):
         if self._settings.send_seed and (seed := self.seed(dialogue)) is not None:
             request["seed"] = seed
         if self.mode == "verdict":
-            request["max_tokens"] = VERDICT_TOKENS
+            request["max_tokens"] = chat.VERDICT_TOKENS
             if self._settings.structured == "structured_outputs":
                 extra["structured_outputs"] = {"choice": list(self.prompt.answer.answers)}
             elif self._settings.structured == "response_format":

@@ -16,16 +16,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from motif_jax.datasets.verdicts import UNKNOWN, Form
-from motif_jax.labels import vllm_options
+from motif_jax.labels import chat, vllm_options
 from motif_jax.labels.annotator import Answer, Preview, Question
-from motif_jax.labels.chat import (
-    TOO_LONG,
-    VERDICT_TOKENS,
-    ChatAnnotator,
-    Conversation,
-    check_chat,
-    json_option,
-)
+from motif_jax.labels.chat import Conversation, json_option
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
@@ -35,7 +28,7 @@ _REFILL = 8
 _CHUNK = 64
 
 
-class VllmAnnotator(ChatAnnotator):
+class VllmAnnotator(chat.ChatAnnotator):
     """Asks a chat model through `vllm.LLM`."""
 
     def __init__(self, config: Any, form: Form, dataset: Any = None) -> None:
@@ -44,12 +37,12 @@ class VllmAnnotator(ChatAnnotator):
         self._config = config
         self._options = vllm_options.engine_options(config)
         self._template_options = json_option(config, "vllm.chat_template_kwargs")
-        self._llm: Any = None
+        self.engine: Any = None
         self._prefill: tuple[str, list[int]] | None = None
 
     @classmethod
     def check(cls, config: Any, form: Form) -> None:
-        check_chat(config, form)
+        chat.check_chat(config, form)
         vllm_options.check_options(config)
         json_option(config, "vllm.chat_template_kwargs")
         if importlib.util.find_spec("vllm") is None:
@@ -73,13 +66,13 @@ class VllmAnnotator(ChatAnnotator):
         if current_platform.is_cpu():
             options = self._for_cpu(options)
         try:
-            self._llm = vllm.LLM(**options)
+            self.engine = vllm.LLM(**options)
         except Exception as error:  # the engine, torch, the hub and the tokenizers have errors of their own
             raise UserError(
                 f"vLLM cannot load config.vllm.model={options['model']}: {_first_line(error)}"
             ) from error
         if self.mode == "soft":
-            self._prefill = self._find_prefill(self._llm.get_tokenizer())
+            self._prefill = self._find_prefill(self.engine.get_tokenizer())
 
     def _for_cpu(self, options: dict[str, Any]) -> dict[str, Any]:
         """Prevents split prompts: on CPU a seeded draw fails when a prompt is split over two steps."""
@@ -101,17 +94,13 @@ class VllmAnnotator(ChatAnnotator):
         return options
 
     @property
-    def engine(self) -> Any:
-        return self._llm
-
-    @property
     def max_tokens(self) -> int:
-        return VERDICT_TOKENS if self.mode == "verdict" else self._config.sampling.max_tokens
+        return chat.VERDICT_TOKENS if self.mode == "verdict" else self._config.sampling.max_tokens
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer] | None]:
         waiting = enumerate(questions)
         queued: dict[str, Conversation] = {}
-        engine = self._llm.llm_engine
+        engine = self.engine.llm_engine
         limit = self._config.vllm.in_flight
         step = min(_CHUNK, max(1, limit // _REFILL))
         try:
@@ -122,7 +111,7 @@ class VllmAnnotator(ChatAnnotator):
                     if not dialogues:
                         break
                     for dialogue in self._enqueue(dialogues, queued):
-                        yield dialogue.position, dialogue.answer(UNKNOWN, note=TOO_LONG)
+                        yield dialogue.position, dialogue.answer(UNKNOWN, note=chat.TOO_LONG)
                 if not queued:
                     return
                 again: list[Conversation] = []
@@ -135,7 +124,7 @@ class VllmAnnotator(ChatAnnotator):
                         else:
                             yield dialogue.position, answer
                 for dialogue in self._enqueue(again, queued):
-                    yield dialogue.position, dialogue.answer(UNKNOWN, note=TOO_LONG)
+                    yield dialogue.position, dialogue.answer(UNKNOWN, note=chat.TOO_LONG)
                 yield None
         finally:
             if queued:
@@ -149,9 +138,9 @@ class VllmAnnotator(ChatAnnotator):
         if not dialogues:
             return []
         try:
-            ids = self._llm.enqueue_chat(
+            ids = self.engine.enqueue_chat(
                 [self._turns(dialogue) for dialogue in dialogues],
-                [self._parameters(dialogue) for dialogue in dialogues],
+                [self._sampling(self.seed(dialogue)) for dialogue in dialogues],
                 use_tqdm=False,
                 add_generation_prompt=self._prefill is None,
                 continue_final_message=self._prefill is not None,
@@ -174,15 +163,8 @@ class VllmAnnotator(ChatAnnotator):
             return dialogue.turns
         return [*dialogue.turns, {"role": "assistant", "content": self._prefill[0]}]
 
-    def _parameters(self, dialogue: Conversation) -> Any:
-        seed = self.seed(dialogue)
-        return self._sampling if seed is None else self._make_sampling(seed)
-
-    @functools.cached_property
-    def _sampling(self) -> Any:
-        return self._make_sampling(None)
-
-    def _make_sampling(self, seed: int | None) -> Any:
+    @functools.lru_cache(maxsize=1)  # noqa: B019 (a process has one engine); answers without seeds share one
+    def _sampling(self, seed: int | None) -> Any:
         from vllm import SamplingParams
         from vllm.sampling_params import StructuredOutputsParams
 
@@ -263,10 +245,10 @@ class VllmAnnotator(ChatAnnotator):
         )
 
     def close(self) -> None:
-        if self._llm is not None:
+        if self.engine is not None:
             with contextlib.suppress(Exception):  # the engine is not needed any more
-                self._llm.llm_engine.engine_core.shutdown()
-            self._llm = None
+                self.engine.llm_engine.engine_core.shutdown()
+            self.engine = None
 
 
 def _first_line(error: BaseException) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,11 @@ from motif_jax import sections
 from motif_jax.datasets.verdicts import SINGLE, UNKNOWN, YES
 from motif_jax.envs.text.contract import Scorer, TextTask
 from motif_jax.labels import annotator as annotators
-from motif_jax.labels import defaults, lexicon
+from motif_jax.labels import defaults
 from motif_jax.labels.annotator import Annotator, Question
 from motif_jax.labels.prompts import FOLDER
 from motif_jax.labels.questions import QuestionHasher
+from motif_jax.labels.session import AnnotationSession
 from motif_jax.labels.store import AnswerStore, StoredAnswer
 from motif_jax.schema import section
 from motif_jax.support.errors import UserError
@@ -49,17 +49,13 @@ def annotator_config(options: Mapping[str, Any], goal: str) -> ConfigDict:
     config.sampling = ConfigDict(
         {"temperature": 0.0, "top_k": 50, "top_p": 1.0, "max_tokens": 256, "seeded": True}
     )
-    config.lexicon = ConfigDict({"file": options["lexicon"] or _built_in()})
+    config.lexicon = ConfigDict({"file": options["lexicon"] or "comments.yaml"})
     config.vllm, config.openai = section(defaults.VLLM), section(defaults.OPENAI)
     config.vllm.model = config.openai.model = options["model"]
     if options["server"]:
         config.openai.base_url = options["server"]
     config.compat = section(sections.compat("answer_first_match"))
     return config
-
-
-def _built_in() -> str:
-    return str(Path(lexicon.__file__).parent / "lexicons" / "comments.yaml")
 
 
 class Toxicity:
@@ -82,13 +78,7 @@ class Toxicity:
     def __call__(self, texts: Sequence[str]) -> list[float]:
         cut = [text[:MOST_CHARACTERS] for text in texts]
         rude, toxic = (self._shares(goal, list(dict.fromkeys(cut))) for goal in (RUDE, TOXIC))
-        return [self._label(rude[text], toxic[text]) for text in cut]
-
-    @staticmethod
-    def _label(rude: float, toxic: float) -> float:
-        if toxic > 0.5 and math.log(toxic) >= TOXIC_THRESHOLD:
-            return 2.0
-        return 1.0 if rude > 0.5 else 0.0
+        return [toxicity_label(rude[text], toxic[text]) for text in cut]
 
     def prepare(
         self, texts: Sequence[str], report: Callable[[int], None], stopped: Callable[[], bool]
@@ -107,7 +97,6 @@ class Toxicity:
                 report((before + answered) // 2)
 
             self._shares(goal, cut, progress, stopped)
-        report(len(texts))
 
     def _annotator(self, goal: str) -> Annotator:
         return annotators.make_annotator(annotator_config(self._options, goal), SINGLE)
@@ -137,28 +126,22 @@ class Toxicity:
         found = {key: answer for key, answer in there.items() if answer is not None}
         missing = [question for question in questions if question.id not in found]
         if missing:
-            with closing(AnswerStore(self._options["store"])) as store:
-                for key, answer in _asked(self._annotator(goal), missing, store, stopped):
-                    found[key] = answer
-                    report(len(found))
+            known = len(found)
+            annotator, store = self._annotator(goal), self._options["store"]
+            with AnnotationSession(annotator, store, SINGLE, stopped=stopped) as session:
+                found |= session.ask(missing, {}, report=lambda: report(known + session.telemetry.asked))
+            if len(found) < len(questions):
+                raise StoppedError
         return {
             question.items[0]: _share(goal, found[question.id], question.items[0]) for question in questions
         }
 
 
-def _asked(
-    annotator: Annotator, questions: Sequence[Question], store: AnswerStore, stopped: Callable[[], bool]
-) -> Iterator[tuple[str, StoredAnswer]]:
-    annotator.start()
-    with closing(annotator):
-        for first in range(0, len(questions), _TOGETHER):
-            if stopped():
-                raise StoppedError
-            part = questions[first : first + _TOGETHER]
-            for answered in annotator.annotate(part):
-                if answered is not None:
-                    question, answer = part[answered[0]], answered[1]
-                    yield question.id, store.keep([(question, answer)])[0]
+def toxicity_label(rude: float, toxic: float) -> float:
+    """0, 1 or 2 from the probabilities that a text is rude, and that it is toxic."""
+    if toxic > 0.5 and math.log(toxic) >= TOXIC_THRESHOLD:
+        return 2.0
+    return 1.0 if rude > 0.5 else 0.0
 
 
 def _share(goal: str, answer: StoredAnswer, text: str) -> float:
@@ -167,12 +150,6 @@ def _share(goal: str, answer: StoredAnswer, text: str) -> float:
             f"config.reddit.annotator: has no answer to whether {text[:40]!r} is {goal}: give another model or prompt"
         )
     return float((answer.probabilities or SINGLE.certain(answer.label))[YES])
-
-
-def _upvote(options: Mapping[str, Any]) -> Scorer:
-    from motif_jax.language.text_scorer import TextScorer
-
-    return TextScorer(_upvote_folder(options))
 
 
 def _upvote_folder(options: Mapping[str, Any]) -> Path:
@@ -185,12 +162,13 @@ def _upvote_folder(options: Mapping[str, Any]) -> Path:
     )
 
 
-SCORERS: Mapping[str, Callable[[Mapping[str, Any]], Scorer]] = {"toxicity": Toxicity, "upvote": _upvote}
-
-
 def make(task: TextTask) -> Scorer:
     """The scorer of the task's texts; UserError where its options do not fit."""
-    return SCORERS[task.scored_by()](task.options)
+    if task.scored_by() == "toxicity":
+        return Toxicity(task.options)
+    from motif_jax.language.text_scorer import TextScorer
+
+    return TextScorer(_upvote_folder(task.options))
 
 
 def check(task: TextTask, plays: bool) -> None:
@@ -217,17 +195,6 @@ def attach(task: TextTask) -> TextTask:
     return task
 
 
-def _in_parts(
-    scorer: Scorer, texts: Sequence[str], report: Callable[[int], None], stopped: Callable[[], bool]
-) -> Iterator[tuple[str, float]]:
-    for first in range(0, len(texts), _TOGETHER):
-        if stopped():
-            raise StoppedError
-        part = texts[first : first + _TOGETHER]
-        yield from zip(part, scorer(part), strict=True)
-        report(first + len(part))
-
-
 def write(
     task: TextTask,
     texts: Sequence[str],
@@ -240,13 +207,18 @@ def write(
     `report` is called with how many are done. Raises StoppedError.
     """
     scorer = make(task)
+    size = _TOGETHER
     if isinstance(scorer, Toxicity):
         scorer.prepare(texts, report, stopped)
-        scores = dict(zip(texts, scorer(texts), strict=True))
-    else:
-        scores = dict(_in_parts(scorer, texts, report, stopped))
+        size = max(1, len(texts))
+    scores = dict(task.known_scores())
+    for first in range(0, len(texts), size):
+        if stopped():
+            raise StoppedError
+        part = texts[first : first + size]
+        scores |= dict(zip(part, scorer(part), strict=True))
+        report(first + len(part))
     path = folder / FILE
     folder.mkdir(parents=True, exist_ok=True)
-    told_by = {"judge": task.scored_by(), "scores": {**task.known_scores(), **scores}}
-    atomic_write_text(path, json.dumps(told_by, ensure_ascii=False))
+    atomic_write_text(path, json.dumps({"judge": task.scored_by(), "scores": scores}, ensure_ascii=False))
     return path

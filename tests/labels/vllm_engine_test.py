@@ -161,7 +161,7 @@ def vllm(monkeypatch):
 @pytest.mark.parametrize("at_once", [1, 3, 70])
 def test_the_engine_never_drains_while_questions_wait(vllm, model, in_flight, step, at_once):
     annotator = make_annotator(make_config(model, in_flight=in_flight))
-    annotator._llm = engine = Engine(at_once)
+    annotator.engine = engine = Engine(at_once)
     questions = [Question(f"{n:032x}", (str(n), "x")) for n in range(3 * in_flight + 50)]
     answers = [heard for heard in annotator.annotate(questions) if heard is not None]
     assert sorted(place for place, _ in answers) == list(range(len(questions)))

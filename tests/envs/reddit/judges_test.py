@@ -48,7 +48,7 @@ def test_scores_that_lack_some_are_completed(tmp_path, options):
 
 def test_labels_fall_back_below_the_threshold():
     """Published: a 2 of less than -0.355 becomes the likelier of the others."""
-    label = text_scores.Toxicity._label
+    label = text_scores.toxicity_label
     assert [label(1.0, share) for share in (0.71, 0.70, 0.4)] == [2, 1, 1]
     assert label(0.3, 0.69) == 0
 
