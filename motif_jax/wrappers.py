@@ -331,7 +331,7 @@ def _as_trained(folder: str | Path, shown: gymnasium.Space) -> dict[str, Any]:
     setup = evaluation_setup.open_setup(evaluation_setup.of_folder(folder))
     if setup.reward is None:
         raise UserError(f"{folder}: this agent has no intrinsic reward to pay")
-    reward = rewards.load_intrinsic(setup.reward, setup.spec, setup.reward.get("two_decimals"))
+    reward = ratings.load_reward(setup.reward, setup.spec)
     if reward is None or reward.in_step is not None:
         raise UserError(f"{folder}: the agent's reward reads more than the text")
     count = setup.spec.count_field

@@ -201,7 +201,7 @@ def test_doorkey_lies_ready_with_its_reward(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # where the agent's config names no reward
     setup = evaluation_setup.open_setup(evaluation_setup.of_folder(folder))
     assert setup.reward is not None
-    assert Path(setup.reward.dir) == folder / "reward.safetensors"
+    assert Path(setup.reward["dir"]) == folder / "reward.safetensors"
     agent = agents.load(folder)
     env = agent.make_env()
     won = 0

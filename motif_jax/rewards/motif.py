@@ -36,7 +36,7 @@ class MotifReward(IntrinsicReward):
         self._trained, self._normalisation = trained, normalisation
         # A reward that was learned online has its own threshold, which is no quantile.
         learned = is_learned(trained.config)
-        which, level = "checkpoint" if learned else "evaluation", threshold.level(setup.config)
+        which, level = "checkpoint" if learned else "evaluation", trained.level(setup.config)
         shown = "no threshold"
         if normalisation.threshold is not None:
             named = "" if learned else " (auto)" if level == threshold.AUTO else f" (quantile {level:g})"
@@ -64,10 +64,9 @@ class MotifReward(IntrinsicReward):
     @classmethod
     def check(cls, config: ConfigDict) -> None:
         """Reads the evaluation that `step` means, so that a missing one is reported before a run folder is made."""
-        whole = ConfigDict({"reward": config})
         if config.dir:
-            check_place(whole, "reward.dir")
-            open_reward(config.dir, config.step).normalisation(config.normalise, threshold.level(config))
+            check_place(ConfigDict({"reward": config}), "reward.dir")
+            open_reward(config.dir, config.step).normalisation(config.normalise, TrainedReward.level(config))
         elif config.get("intrinsic_coefficient"):
             raise UserError(
                 f"config.reward.intrinsic_coefficient={config.intrinsic_coefficient} needs a trained reward: give "
@@ -99,7 +98,7 @@ class MotifReward(IntrinsicReward):
         if not config.dir:
             return None
         trained = open_reward(config.dir, config.step)
-        normalisation = trained.normalisation(config.normalise, threshold.level(config), setup.two_decimals)
+        normalisation = trained.normalisation(config.normalise, trained.level(config), setup.two_decimals)
         return cls(trained, normalisation, setup)
 
     def start(self) -> None:

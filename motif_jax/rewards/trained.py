@@ -50,6 +50,11 @@ class TrainedReward:
     config: dict[str, Any]
     curve: list[dict[str, Any]]
 
+    @staticmethod
+    def level(section: Mapping[str, Any]) -> float | str | None:
+        """The argument `quantile` of `normalisation` for the section `reward` of a config."""
+        return AUTO if section.get("threshold") == AUTO else section["quantile"]
+
     def normalisation(
         self, normalise: bool = True, quantile: float | str | None = None, rounded: bool | None = None
     ) -> Normalisation:
@@ -227,11 +232,8 @@ def read_architecture(folder: str | Path) -> tuple[RewardArchitecture, int, dict
     if config.get("stage") != "train_reward":
         raise UserError(f"{folder} holds a run of {config.get('stage')}, not of train_reward")
     try:
-        return (
-            architecture_of(config["network"], config["compat"]),
-            int(config["ensemble"]["members"]),
-            config,
-        )
+        architecture = architecture_of(config["network"], config["compat"])
+        return architecture, int(config["ensemble"]["members"]), config
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(
             f"{folder}/config.json is damaged ({error!r}): restore it from a copy, or remove it and give the command in "

@@ -115,6 +115,11 @@ def environment_of(config: ConfigDict) -> tuple[str, dict[str, Any]]:
     return config.environment.name, {**options, "compat": switches} if switches else options
 
 
+def rounded_threshold(config: ConfigDict) -> bool | None:
+    """Whether an agent's config has the published two-decimal threshold; None: its reward run decides."""
+    return bool(config.compat.get("quantile_two_decimals")) or None
+
+
 def choose_step(checkpoints: Checkpoints, which: str, folder: str | Path) -> int:
     """Returns the step that 'latest', 'best' or a number means.
 

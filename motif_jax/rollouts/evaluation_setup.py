@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,34 +12,14 @@ from ml_collections import ConfigDict
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.spec import EnvironmentSpec
-from motif_jax.rollouts import fixed_shares, policies
-from motif_jax.rollouts.ratings import EpisodeRater, LiveRater, load_rater
+from motif_jax.rollouts import fixed_shares, policies, ratings
+from motif_jax.rollouts.ratings import EpisodeRater, LiveRater, RewardRequest
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 
 DEFAULT_ENVIRONMENT = "NetHackScore-v1"
 _NAMED = (policies.RANDOM, policies.FIXED, policies.BOT, policies.AGENT)
-_MOTIF = "motif"  # the kind of reward that lies in a folder or file
-
-
-@dataclass(frozen=True)
-class RewardRequest:
-    """The intrinsic reward that rates episodes, see `sections.SCORING`.
-
-    Attributes:
-      dir: None for the agent's own, which keeps the other settings of its training; '' for none.
-    """
-
-    dir: str | None = None
-    step: int | None = None
-    normalise: bool = True
-    quantile: float | None = 0.5
-    threshold: str = "quantile"
-    count_exponent: float = 3.0
-
-
-_SETTINGS = {one.name: one.default for one in fields(RewardRequest) if one.name != "dir"}
 
 
 @dataclass(frozen=True)
@@ -59,7 +39,7 @@ class EvalRequest:
     agent_dir: str | None = None
     checkpoint: str = "latest"
     environment: Mapping[str, Any] = field(default_factory=lambda: {"name": None})
-    reward: RewardRequest = RewardRequest()
+    reward: RewardRequest = field(default_factory=RewardRequest)
     compat: Mapping[str, bool] = field(default_factory=dict)
     greedy: bool = False
     bot_agreement: bool = False
@@ -87,7 +67,7 @@ class EvalSetup:
 
     Attributes:
       checkpoint: step of the agent's checkpoint, None for other policies.
-      reward: dir, step, normalise, quantile, count_exponent and two_decimals of it, None without one.
+      reward: the values of `ratings.choose_reward`, None without one.
       plan: all of this, JSON-able.
       digests: of `agent` and `reward`, where they have one.
     """
@@ -98,7 +78,7 @@ class EvalSetup:
     spec: EnvironmentSpec
     checkpoint: int | None
     rater: EpisodeRater | None
-    reward: ConfigDict | None
+    reward: Mapping[str, Any] | None
     plan: dict[str, Any]
     digests: dict[str, str]
 
@@ -113,7 +93,7 @@ class _Agent(NamedTuple):
     options: dict[str, Any]
     policy: Any = None
     step: int | None = None
-    reward: ConfigDict | None = None
+    reward: Mapping[str, Any] | None = None
     two_decimals: bool | None = None
 
 
@@ -160,12 +140,12 @@ def open_setup(request: EvalRequest, pins: PinnedVersions | None = None) -> Eval
     else:
         agent = _of_folder(request, folder, is_folder or policy_name == policies.AGENT, pins)
     name, options = agent.environment, _own_options(request, agent)
-    owner = f"the agent in {folder}"
-    reward = choose_reward(request.reward, agent.reward, owner, agent.two_decimals, pins.reward_step)
+    owner, own = f"the agent in {folder}", agent.reward
+    reward = ratings.choose_reward(request.reward, own, owner, agent.two_decimals, pins.reward_step)
     if reward is not None:
         from motif_jax.rl import settings
 
-        options |= settings.fields_option(name, options, reward)
+        options |= settings.fields_option(name, options, ConfigDict(reward))
     spec = registry.spec(name, **options)
     policy = agent.policy or _policy(request, name, options, spec, pins)
     plan = {
@@ -173,10 +153,10 @@ def open_setup(request: EvalRequest, pins: PinnedVersions | None = None) -> Eval
         "checkpoint": agent.step,
         "environment": name,
         "options": options,
-        "reward": None if reward is None else run_folder.as_plain(reward),
+        "reward": None if reward is None else run_folder.as_plain(ConfigDict(reward)),
         **({"shares": policy.shares} if policy_name == policies.FIXED else {}),
     }
-    rater = None if reward is None else load_rater(reward, spec)
+    rater = None if reward is None else ratings.load_rater(reward, spec)
     digests = digests_of(folder, agent.step, reward)
     _refuse_changed(pins.digests, digests, plan)
     return EvalSetup(policy, name, options, spec, agent.step, rater, reward, plan, digests)
@@ -229,7 +209,7 @@ def _of_folder(request: EvalRequest, folder: str, plays: bool, pins: PinnedVersi
     options = _options_in(name, trained_on, options | over, folder)
     policy, step, own = None, None, None
     if trained.reward.intrinsic_coefficient and rewards.kind_of(trained.reward).rates(trained.reward):
-        own = _with_reward_beside(trained.reward, Path(folder))
+        own = _with_reward_beside(trained.reward.to_dict(), Path(folder))
     if plays:
         which = request.checkpoint if pins.checkpoint is None else str(pins.checkpoint)
         policy, step = agent_policy.load(folder, which, name)
@@ -238,16 +218,22 @@ def _of_folder(request: EvalRequest, folder: str, plays: bool, pins: PinnedVersi
         rated_at = step
         if step is None and request.reward.dir is None and pins.reward_step is None:
             rated_at = agent_policy.find_step(folder, request.checkpoint)
-        own = ConfigDict({**trained.reward, "kind": _MOTIF, "dir": str(folder), "step": rated_at or None})
-    return _Agent(name, options, policy, step, own, rounded_threshold(trained))
+        own = {
+            **trained.reward.to_dict(),
+            "kind": rewards.MOTIF,
+            "dir": str(folder),
+            "step": rated_at or None,
+        }
+    return _Agent(name, options, policy, step, own, agent_policy.rounded_threshold(trained))
 
 
-def _with_reward_beside(reward: ConfigDict, folder: Path) -> ConfigDict:
+def _with_reward_beside(reward: dict[str, Any], folder: Path) -> dict[str, Any]:
     """An agent's reward; from the agent's folder if it no longer exists where the training found it."""
-    beside = folder / Path(reward.dir or "").name
-    if reward.dir and not Path(reward.dir).exists() and beside.exists():
-        return ConfigDict({**reward, "dir": str(beside)})
-    return reward
+    place = reward["dir"] or ""
+    beside = folder / Path(place).name
+    return (
+        {**reward, "dir": str(beside)} if place and not Path(place).exists() and beside.exists() else reward
+    )
 
 
 def of_folder(
@@ -259,13 +245,13 @@ def of_folder(
     return EvalRequest(policies.AGENT, str(folder), checkpoint, place, RewardRequest(None if reward else ""))
 
 
-def digests_of(folder: str | None, step: int | None, reward: ConfigDict | None) -> dict[str, str]:
+def digests_of(folder: str | None, step: int | None, reward: Mapping[str, Any] | None) -> dict[str, str]:
     """`EvalSetup.digests` of the agent's checkpoint and of the reward."""
     from motif_jax import rewards
     from motif_jax.rollouts import agent_policy
 
     agent = None if folder is None or step is None else agent_policy.digest(folder, step)
-    found = {"agent": agent, "reward": None if reward is None else rewards.digest(reward)}
+    found = {"agent": agent, "reward": None if reward is None else rewards.digest(ConfigDict(reward))}
     return {name: digest for name, digest in found.items() if digest is not None}
 
 
@@ -281,61 +267,6 @@ def _refuse_changed(before: Mapping[str, str], now: Mapping[str, str], plan: Map
                 f"config.{places.get(name, name)}: was trained or written again since the run started: "
                 "restore the previous one, or choose another --workdir"
             )
-
-
-def rounded_threshold(trained: ConfigDict) -> bool | None:
-    """Whether an agent's config has the published two-decimal threshold; None: its reward run decides."""
-    return bool(trained.compat.get("quantile_two_decimals")) or None
-
-
-def choose_reward(
-    given: RewardRequest,
-    own: Mapping[str, Any] | None,
-    owner: str,
-    two_decimals: bool | None = None,
-    pinned: int | None = None,
-) -> ConfigDict | None:
-    """Returns the reward that rates episodes, its evaluation resolved, with the keys of `EvalSetup.reward`.
-
-    Args:
-      own: the reward of what is played, None where it has none.
-      two_decimals: whether the threshold is the published two-decimal number, where `own` does not say; None: as
-        the reward run says.
-      pinned: this evaluation in place of the newest.
-
-    Raises:
-      UserError: there is no such folder or evaluation, or there are settings without a reward.
-    """
-    if given.dir is None:
-        _check_settings_unused(given, own, owner)
-    chosen: Any = own if given.dir is None else asdict(given)
-    if not chosen or not (given.dir is None or chosen["dir"]):
-        return None
-    if chosen.get("kind", _MOTIF) != _MOTIF:
-        return ConfigDict({**chosen, "two_decimals": None})
-    if given.dir is None and not Path(chosen["dir"]).exists():
-        raise UserError(
-            f"config.reward.dir=None: {owner} used the reward in {chosen['dir']}, which does not exist: give "
-            "--config.reward.dir=DIR, or --config.reward.dir= to go without"
-        )
-    from motif_jax.rewards.load import open_reward
-
-    reward = ConfigDict({"dir": str(chosen["dir"]), **{key: chosen[key] for key in _SETTINGS}})
-    reward.step = open_reward(reward.dir, chosen["step"] if pinned is None else pinned).step
-    reward.two_decimals = own.get("two_decimals", two_decimals) if own and chosen is own else two_decimals
-    return reward
-
-
-def _check_settings_unused(given: RewardRequest, own: Mapping[str, Any] | None, owner: str) -> None:
-    for key, default in _SETTINGS.items():
-        value = getattr(given, key)
-        if value == default or (own is not None and value == own[key]):
-            continue
-        if own is None:
-            allowed = f"left at {default}, or given together with reward.dir"
-        else:
-            allowed = f"left at {default}: {owner} keeps its own {own[key]}; give --config.reward.dir={own['dir']} to score otherwise"
-        checks.require(False, f"reward.{key}", value, allowed)
 
 
 def _options_in(name: str, trained_on: str, options: dict[str, Any], folder: str) -> dict[str, Any]:

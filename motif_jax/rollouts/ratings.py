@@ -1,18 +1,91 @@
-"""Rates played episodes by an intrinsic reward."""
+"""The intrinsic reward that rates played episodes: which it is, and what it pays."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.datasets.pairs import threshold
 from motif_jax.rollouts.episode_worker import PlayedEpisode
+from motif_jax.support import config as checks
+from motif_jax.support.errors import UserError
 
 # Observations that a reward of more than the text reads at a time.
 _ROWS = 64
+_MOTIF = "motif"  # the kind of reward that lies in a folder or file
+
+
+@dataclass(frozen=True)
+class RewardRequest:
+    """The intrinsic reward that rates episodes, see `sections.SCORING`.
+
+    Attributes:
+      dir: None for the agent's own, which keeps the other settings of its training; '' for none.
+    """
+
+    dir: str | None = None
+    step: int | None = None
+    normalise: bool = True
+    quantile: float | None = 0.5
+    threshold: str = "quantile"
+    count_exponent: float = 3.0
+
+
+_SETTINGS = {one.name: one.default for one in fields(RewardRequest) if one.name != "dir"}
+
+
+def choose_reward(
+    request: RewardRequest,
+    own: Mapping[str, Any] | None,
+    owner: str,
+    two_decimals: bool | None = None,
+    pinned: int | None = None,
+) -> dict[str, Any] | None:
+    """Returns the values of the reward that rates episodes, those of `request` and `two_decimals`, with the evaluation resolved.
+
+    Args:
+      own: the reward of what is played, None where it has none.
+      two_decimals: whether the threshold is the published two-decimal number, where `own` does not say; None: as
+        the reward run says.
+      pinned: this evaluation in place of the newest.
+
+    Raises:
+      UserError: there is no such folder or evaluation, or there are settings without a reward.
+    """
+    is_own = request.dir is None
+    if is_own:
+        _check_settings_unused(request, own, owner)
+    chosen = own if is_own else asdict(request)
+    if not chosen or request.dir == "":
+        return None
+    if chosen.get("kind", _MOTIF) != _MOTIF:
+        return {**chosen, "two_decimals": None}
+    if is_own and not Path(chosen["dir"]).exists():
+        raise UserError(
+            f"config.reward.dir=None: {owner} used the reward in {chosen['dir']}, which does not exist: give "
+            "--config.reward.dir=DIR, or --config.reward.dir= to go without"
+        )
+    from motif_jax.rewards.load import open_reward
+
+    values = {"dir": str(chosen["dir"]), **{key: chosen[key] for key in _SETTINGS}}
+    values["step"] = open_reward(values["dir"], chosen["step"] if pinned is None else pinned).step
+    values["two_decimals"] = chosen.get("two_decimals", two_decimals)
+    return values
+
+
+def _check_settings_unused(request: RewardRequest, own: Mapping[str, Any] | None, owner: str) -> None:
+    for key, default in _SETTINGS.items():
+        value = getattr(request, key)
+        if value == default or (own is not None and value == own[key]):
+            continue
+        allowed = f"left at {default}, or given together with reward.dir"
+        if own is not None:
+            allowed = f"left at {default}: {owner} keeps its own {own[key]}; give --config.reward.dir={own['dir']} to score otherwise"
+        checks.require(False, f"reward.{key}", value, allowed)
 
 
 class RatedEpisode(NamedTuple):
@@ -85,18 +158,22 @@ def _observation_lookup(reward: Any) -> Callable[[Mapping[str, np.ndarray]], np.
     return compute
 
 
-def count_exponent(config: Any, spec: Any) -> float:
+def count_exponent(values: Mapping[str, Any], spec: Any) -> float:
     """The reward's count exponent if the task of `spec` shows counts, else 0, as in training."""
-    return 0.0 if spec.count_field is None else float(config.count_exponent)
+    return 0.0 if spec.count_field is None else float(values["count_exponent"])
 
 
-def load_rater(config: Any, spec: Any) -> EpisodeRater:
-    """Loads the reward of `config`; UserError where there is none, or it reads what `spec` does not show."""
+def load_reward(values: Mapping[str, Any], spec: Any) -> Any:
+    """Loads the `IntrinsicReward` of `choose_reward`; UserError where it reads what `spec` does not show."""
     from motif_jax import rewards
 
-    reward = rewards.load_intrinsic(config, spec, config.get("two_decimals"))
-    assert reward is not None
-    exponent, about = count_exponent(config, spec), reward.description or config.kind
+    return rewards.load_intrinsic(ConfigDict(values), spec, values["two_decimals"])
+
+
+def load_rater(values: Mapping[str, Any], spec: Any) -> EpisodeRater:
+    """Loads the reward of `choose_reward` for whole episodes; UserError as `load_reward`."""
+    reward = load_reward(values, spec)
+    exponent, about = count_exponent(values, spec), reward.description or values["kind"]
     if reward.in_step is not None:
         return EpisodeRater(_observation_lookup(reward), exponent, tuple(reward.fields), about)
     return EpisodeRater(lambda texts: reward.lookup(texts).values, exponent, (), about)
@@ -116,32 +193,25 @@ class TextReward(NamedTuple):
     paid: float
 
 
-def _as_it_is(raw: Any) -> Any:
-    return raw
-
-
 class LiveRater:
     """The numbers of single observations, for people who watch; of a text alone they are computed once."""
 
-    def __init__(self, config: Any, spec: Any) -> None:
-        from motif_jax import rewards
+    def __init__(self, values: Mapping[str, Any], spec: Any) -> None:
         from motif_jax.rewards.load import open_reward
 
-        self.count_exponent = count_exponent(config, spec)
+        self.count_exponent = count_exponent(values, spec)
         self._known: dict[bytes, TextReward] = {}
         # What no normalisation belongs to is paid as it is.
-        raw, self._normalise, self._pay = config, _as_it_is, _as_it_is
-        if config.get("kind", rewards.MOTIF) == rewards.MOTIF:
-            trained = open_reward(config.dir, config.step)
+        self._normalise = self._pay = lambda raw: raw
+        if values.get("kind", _MOTIF) == _MOTIF:
+            trained = open_reward(values["dir"], values["step"])
             self._normalise = trained.normalisation().normalise
             self._pay = trained.normalisation(
-                config.normalise, threshold.level(config), config.get("two_decimals")
+                values["normalise"], trained.level(values), values["two_decimals"]
             )
-            raw = ConfigDict({"dir": config.dir, "step": trained.step, "normalise": False, "quantile": None})
-        reward = rewards.load_intrinsic(raw, spec)
-        assert reward is not None
-        self._of_text = reward.lookup
-        self._fields = reward.fields
+            values = {**values, "normalise": False, "quantile": None, "threshold": "quantile"}
+        reward = load_reward(values, spec)
+        self._of_text, self._fields = reward.lookup, reward.fields
         self._of_observation = None if reward.in_step is None else _observation_lookup(reward)
 
     def __call__(self, text: np.ndarray, observation: Mapping[str, np.ndarray]) -> TextReward:

@@ -13,7 +13,7 @@ from motif_jax.actors.rerecording import differences, record_actions
 from motif_jax.envs.replay import Recording
 from motif_jax.reports import evaluation_files, evaluation_tables, messages
 from motif_jax.reports.film_files import Films, Forms
-from motif_jax.rollouts import evaluation_setup, policies, watching
+from motif_jax.rollouts import evaluation_setup, policies, ratings, watching
 from motif_jax.rollouts.episode_worker import PlayedEpisode
 from motif_jax.rollouts.episodes import PlaySettings
 from motif_jax.rollouts.journal import play_policy
@@ -45,7 +45,7 @@ def request_of(config: ConfigDict) -> evaluation_setup.EvalRequest:
         agent_dir=config.agent.dir,
         checkpoint=config.agent.checkpoint,
         environment=config.environment.to_dict(),
-        reward=evaluation_setup.RewardRequest(**config.reward),
+        reward=ratings.RewardRequest(**config.reward),
         compat=config.compat.to_dict(),
         greedy=config.greedy,
         bot_agreement=config.get("bot_agreement", False),

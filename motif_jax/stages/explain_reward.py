@@ -36,7 +36,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     models = _open_models(config)
     folder = _dataset_folder(config, models[0])
     for model in models:
-        model.normalisation(True, threshold.level(config.reward))
+        model.normalisation(True, model.level(config.reward))
         architecture = model.network.architecture
         if folder is None:
             allowed = (
@@ -155,7 +155,7 @@ def _explained(config: ConfigDict, model: Any, name: str, rating: Any, history: 
     from motif_jax.reports.explain_data import ExplainedReward
     from motif_jax.trainers.reward_ratings import facts
 
-    payment = model.normalisation(True, threshold.level(config.reward))
+    payment = model.normalisation(True, model.level(config.reward))
     return ExplainedReward(
         name=name,
         raw=rating.raw,

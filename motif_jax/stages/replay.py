@@ -15,8 +15,7 @@ from motif_jax.envs.replay import Recording
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.reports import evaluation_files, film_files
 from motif_jax.reports.film_files import Films, Forms
-from motif_jax.rollouts import evaluation_setup, watching
-from motif_jax.rollouts.ratings import LiveRater
+from motif_jax.rollouts import evaluation_setup, ratings, watching
 from motif_jax.support import config as checks
 from motif_jax.support import interruption, run_folder
 from motif_jax.support.errors import UserError
@@ -77,7 +76,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     if overlay.reward is not None:
         from motif_jax import rewards
 
-        rewards.check(overlay.reward)
+        rewards.check(ConfigDict(overlay.reward))
 
 
 def _plan(config: ConfigDict) -> dict[str, Any]:
@@ -113,12 +112,12 @@ class _Overlay:
             from motif_jax.rollouts import agent_policy
 
             self._policy, step = agent_policy.load(folder, checkpoint)
-            rounded = evaluation_setup.rounded_threshold(agent_policy.read_config(folder))
+            rounded = agent_policy.rounded_threshold(agent_policy.read_config(folder))
         owner = f"the evaluation in {config.evaluation}" if config.evaluation else "a recording"
-        asked = evaluation_setup.RewardRequest(**config.reward)
-        self.reward = evaluation_setup.choose_reward(asked, plan.get("reward"), owner, rounded)
-        self._rater: LiveRater | None = None
-        about = None if self.reward is None else run_folder.as_plain(self.reward)
+        asked = ratings.RewardRequest(**config.reward)
+        self.reward = ratings.choose_reward(asked, plan.get("reward"), owner, rounded)
+        self._rater: ratings.LiveRater | None = None
+        about = None if self.reward is None else run_folder.as_plain(ConfigDict(self.reward))
         self.source = [folder, step, about, evaluation_setup.digests_of(folder, step, self.reward)]
 
     def film(self, game: _Game) -> watching.Film:
@@ -126,13 +125,15 @@ class _Overlay:
         if self.reward is not None:
             from motif_jax.rl import settings
 
-            fields = settings.fields_option(recording.task, recording.options, self.reward).get("fields", ())
+            reward = ConfigDict(self.reward)
+            fields = settings.fields_option(recording.task, recording.options, reward).get("fields", ())
         rater_of = None if self.reward is None else self._rater_of
         return watching.film_recording(recording, game.title, self._policy, rater_of, fields)
 
-    def _rater_of(self, spec: EnvironmentSpec) -> LiveRater:
+    def _rater_of(self, spec: EnvironmentSpec) -> ratings.LiveRater:
         if self._rater is None:
-            self._rater = LiveRater(self.reward, spec)
+            assert self.reward is not None
+            self._rater = ratings.LiveRater(self.reward, spec)
         return self._rater
 
 

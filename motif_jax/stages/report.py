@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.datasets.pairs import threshold
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.datasets.pairs.distinct import distinct_rows
 from motif_jax.envs.babyai_text.changes import EXCHANGED
@@ -256,7 +255,7 @@ def liked_messages(config: ConfigDict, dataset: PairsDataset, data: RunData) -> 
     texts = texts[chosen]
     reward = rewards.load(config.reward.dir, config.reward.step)
     normalised = reward(texts)
-    paid = reward.intrinsic(texts, threshold.level(config.reward))
+    paid = reward.intrinsic(texts, reward.trained.level(config.reward))
     data.message_curves = _message_curves(config, texts, normalised)
     return [
         LikedMessage(messages.as_text(text), int(count), float(value), float(value_paid))

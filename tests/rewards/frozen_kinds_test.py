@@ -15,7 +15,7 @@ from motif_jax.labels.label_queue import Label
 from motif_jax.rewards import label_log, word_vectors
 from motif_jax.rewards.bag_of_words import goal_sentence
 from motif_jax.rewards.word_vectors import FileVectors, HashedVectors
-from motif_jax.rollouts import evaluation_setup, ratings
+from motif_jax.rollouts import ratings
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config
 
@@ -206,9 +206,8 @@ def test_episodes_of_an_agent_are_rated_by_the_reward_that_it_learned_from(tmp_p
     (tmp_path / "table.json").write_text('{"You kill the newt!": 2}')
     own = section("table", table=str(tmp_path / "table.json"))
     assert rewards.kind_of(own).rates(own)
-    chosen = evaluation_setup.choose_reward(evaluation_setup.RewardRequest(), own, "the agent")
-    assert chosen.table == own.table
+    chosen = ratings.choose_reward(ratings.RewardRequest(), own, "the agent")
+    assert chosen["table"] == own.table
     told = ratings.LiveRater(chosen, SPEC)(rows(b"You kill the newt!")[0], {})
     assert told == (2, 2, 2)
-    none = evaluation_setup.RewardRequest("")
-    assert evaluation_setup.choose_reward(none, own, "the agent") is None
+    assert ratings.choose_reward(ratings.RewardRequest(""), own, "the agent") is None

@@ -187,12 +187,12 @@ def test_it_pays_what_it_paid_and_rates_its_agent(
     who = evaluation_setup.open_setup(evaluate.request_of(config))
     assert who.rater is not None
     assert who.reward is not None
-    assert (who.reward.dir, who.reward.step) == (str(tmp_path), who.checkpoint)
+    assert (who.reward["dir"], who.reward["step"]) == (str(tmp_path), who.checkpoint)
     # Whoever plays, it is rated as at that checkpoint; before the first update there was no reward yet, and the newest one counts.
     for checkpoint, rated_at in ((str(first), first), ("latest", who.checkpoint), ("0", who.checkpoint)):
         for config.policy in ("agent", "random"):
             config.agent.checkpoint = checkpoint
             again = evaluation_setup.open_setup(evaluate.request_of(config))
             assert again.reward is not None
-            assert again.reward.step == rated_at
+            assert again.reward["step"] == rated_at
     assert who.live_rater() is not None

@@ -14,7 +14,7 @@ from motif_jax.actors.rerecording import record_actions
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.rewards.exchange import write_safetensors
 from motif_jax.rewards.trained import read_trained
-from motif_jax.rollouts import evaluation_setup, watching
+from motif_jax.rollouts import evaluation_setup, ratings, watching
 from motif_jax.rollouts.episode_worker import PlayedEpisode
 from motif_jax.rollouts.episodes import PlaySettings, play_episodes
 from motif_jax.stages import evaluate
@@ -79,7 +79,7 @@ def test_the_evaluation_of_the_reward_is_resolved_and_pinned(runs):
     pinned = opened(config, evaluation_setup.PinnedVersions(reward_step=0))
     assert pinned.plan["reward"]["step"] == 0
     texts = np.unique(PairsDataset.open(runs / "dataset").data["message"].reshape(-1, 256), axis=0)
-    first = rewards.load_intrinsic(pinned.reward, pinned.spec).lookup(texts).values
+    first = ratings.load_reward(pinned.reward, pinned.spec).lookup(texts).values
     np.testing.assert_array_equal(first, rewards.load(runs / "text", 0).intrinsic(texts))
     assert not np.array_equal(first, rewards.load(runs / "text", 1).intrinsic(texts))
 
@@ -87,7 +87,7 @@ def test_the_evaluation_of_the_reward_is_resolved_and_pinned(runs):
 def test_what_was_trained_anew_is_not_what_was_begun_with(runs, tmp_path):
     agent = agent_run(tmp_path / "agent", runs / "text")
     begun = opened(evaluate_config(policy=agent))
-    pins = evaluation_setup.PinnedVersions(100, begun.reward.step, begun.digests)
+    pins = evaluation_setup.PinnedVersions(100, begun.reward["step"], begun.digests)
     assert opened(evaluate_config(policy=agent), pins).digests == begun.digests
     shutil.rmtree(agent)
     agent_run(tmp_path / "agent", runs / "text")
@@ -95,7 +95,7 @@ def test_what_was_trained_anew_is_not_what_was_begun_with(runs, tmp_path):
         UserError, match=r"config.policy=.*/agent: was trained or written again since the run started"
     ):
         opened(evaluate_config(policy=agent), pins)
-    opened(evaluate_config(policy=agent), evaluation_setup.PinnedVersions(100, begun.reward.step))
+    opened(evaluate_config(policy=agent), evaluation_setup.PinnedVersions(100, begun.reward["step"]))
 
 
 def test_a_reward_is_told_from_another_at_its_place(runs, tmp_path):
@@ -119,7 +119,7 @@ def test_a_folder_with_the_name_of_a_policy_is_a_folder(runs, tmp_path, monkeypa
         assert agent.checkpoint == 100
         assert repr(agent) == f"Agent({name!r}, checkpoint=100, environment={agent.environment!r})"
         who = evaluation_setup.open_setup(evaluation_setup.of_folder(name))
-        assert (who.checkpoint, who.plan["policy"], who.reward.quantile) == (100, name, 0.3)
+        assert (who.checkpoint, who.plan["policy"], who.reward["quantile"]) == (100, name, 0.3)
         assert not who.policy.in_workers
     with pytest.raises(UserError, match="random: no agent of a run plays here"):
         agents.Agent("random", opened(evaluate_config()), 0)
@@ -140,7 +140,7 @@ def test_a_task_without_counts_pays_what_its_training_paid(runs, tmp_path):
     task = {"environment.name": "tests.toys:Talker", "reward.count_exponent": 3.0}
     agent = agent_run(tmp_path / "agent", runs / "text", **task)
     who = opened(evaluate_config(policy=agent))
-    assert who.reward.count_exponent == 3.0
+    assert who.reward["count_exponent"] == 3.0
     texts = np.unique(PairsDataset.open(runs / "dataset").data["message"].reshape(-1, 256), axis=0)
     count = np.arange(len(texts))
     record = PlayedEpisode(0, 0, count, count, 1, {}, texts, count, 1 + count)
@@ -195,7 +195,7 @@ def test_a_reward_of_more_than_the_message_rates_episodes_and_films(runs):
         who.environment, who.options, [5], who.policy, PlaySettings(workers=1, keep_fields=who.rater.fields)
     )
     rated = who.rater.rate(record)
-    reward = rewards.load_intrinsic(who.reward, who.spec)
+    reward = ratings.load_reward(who.reward, who.spec)
     rows = {name: record.fields[name][:, None] for name in who.rater.fields}
     expected = np.asarray(jax.jit(reward.in_step)(reward.params, rows))[:, 0]
     np.testing.assert_allclose(rated.uncounted, expected, rtol=2e-4, atol=2e-5)

@@ -14,11 +14,6 @@ _MARGIN = 0.05
 _LUMP = 0.99
 
 
-def level(config: Mapping[str, Any]) -> float | str | None:
-    """The argument of `TrainedReward.normalisation` for the section `reward` of a config: 'auto' or a quantile."""
-    return AUTO if config.get("threshold") == AUTO else config["quantile"]
-
-
 def advise(
     normalised: np.ndarray, steps: np.ndarray, tied: np.ndarray, empty: np.ndarray, levels: np.ndarray
 ) -> dict[str, Any]:
