@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from motif_jax.envs.nethack import buffers as b
 from motif_jax.envs.nethack.buffers import NOW_TIME
 from motif_jax.envs.nethack.game import Game, events
 from motif_jax.envs.nethack.level_engine import LevelEngine
-from motif_jax.envs.nethack.tasks import FROZEN_PENALTY, TaskRule
+from motif_jax.envs.nethack.tasks import FROZEN_PENALTY, Status, TaskRule
 
 SUCCESS_REWARD = 1.0
 # nle's observations that the rules read: the engine's internal numbers, and the inventory.
@@ -25,16 +25,13 @@ _AROUND = dict(
 _PULLS = 1000
 
 
-class LevelRule:
+class LevelRule(TaskRule):
     """MiniHack's rule.
 
     The stairs down always end an episode as a success, but are rewarded only in tasks without an event. An event is
     rewarded even on a deadly step, which is no success. A step without game time costs 0.01. Nothing succeeds on the last
     step. `key` is the key of the step's action.
     """
-
-    ends = True
-    idle = False
 
     def __init__(self, event: levels.SolvingEvent | None, buffers: b.Buffers, internal: np.ndarray) -> None:
         self.key = 0
@@ -46,13 +43,7 @@ class LevelRule:
         self._asked = False
 
     def judge(
-        self,
-        now: Sequence[int],
-        before: Sequence[int],
-        descended: bool,
-        limit: bool,
-        over: bool,
-        normal: bool,
+        self, now: Status, before: Status, descended: bool, limit: bool, over: bool, normal: bool
     ) -> tuple[float, bool]:
         reward = FROZEN_PENALTY if now[NOW_TIME] == before[NOW_TIME] else 0.0
         if limit:

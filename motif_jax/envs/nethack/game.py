@@ -22,18 +22,7 @@ from motif_jax.envs.nethack.tasks import HALLUCINATION, TASKS, TaskRule, make_ru
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, EngineError
 from motif_jax.support.seeds import derive
 
-EPISODE_FIELDS = (
-    "score",
-    "dlvl",
-    "gold",
-    "xlvl",
-    "scout",
-    "turns",
-    "success",
-    "end",
-    "hallucination",
-    "kills",
-)
+EPISODE_FIELDS = tuple("score dlvl gold xlvl scout turns success end hallucination kills".split())
 # Values of the episode field `end`.
 END_LIMIT, END_RUNNING, END_DEATH, END_SUCCESS = -1, 0, 1, 2
 
@@ -63,35 +52,11 @@ class Game:
     """
 
     __slots__ = (
-        "_always_judge",
-        "_ask",
-        "_before_memory",
-        "_engine",
-        "_explored",
-        "_final",
-        "_hallucinated",
-        "_judge",
-        "_keys",
-        "_kills",
-        "_limit_end",
-        "_max_steps",
-        "_message",
-        "_message_bytes",
-        "_misc",
-        "_now_memory",
-        "_quit_at_end",
-        "_rule",
-        "_seeded",
-        "_seen",
-        "_send",
-        "_solved",
-        "buffers",
-        "length",
-        "press",
-        "record",
-        "status",
-        "total",
-    )
+        "_always_judge", "_ask", "_before_memory", "_engine", "_explored", "_final", "_hallucinated",
+        "_judge", "_keys", "_kills", "_limit_end", "_max_steps", "_message", "_message_bytes", "_misc",
+        "_now_memory", "_quit_at_end", "_rule", "_seeded", "_seen", "_send", "_solved", "buffers",
+        "length", "press", "record", "status", "total",
+    )  # fmt: skip
 
     action_keys: tuple[int, ...] = TASK_KEYS
     open_questions: tuple[bytes, ...] = OPEN_QUESTIONS

@@ -7,8 +7,8 @@ step limit; `ends` says whether success ends the episode too.
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 from motif_jax.envs.nethack.buffers import (
     GLYPHS_AT,
@@ -63,28 +63,27 @@ EXTENDED_TASKS: dict[str, NetHackTask] = {
 TASKS: dict[str, NetHackTask] = PLAIN_TASKS | EXTENDED_TASKS
 
 
-class TaskRule(Protocol):
+# The numbers of `buffers.read_status`.
+Status = Sequence[int]
+
+
+class TaskRule(ABC):
     """A task's rule. `ends`: success ends the episode. `idle`: without `descended` a step earns nothing."""
 
-    ends: bool
-    idle: bool
+    ends = True
+    idle = False
 
-    def reset(self) -> None:
+    def reset(self) -> None:  # noqa: B027 (optional override)
         """Forgets the last episode."""
 
+    @abstractmethod
     def judge(
-        self,
-        now: Sequence[int],
-        before: Sequence[int],
-        descended: bool,
-        limit: bool,
-        over: bool,
-        normal: bool,
+        self, now: Status, before: Status, descended: bool, limit: bool, over: bool, normal: bool
     ) -> tuple[float, bool]:
         """Judges one step; returns the reward and whether it solved the task.
 
         Args:
-            now, before: status after and before the step, from `buffers.read_status`.
+            now, before: status after and before the step.
             descended: whether the hero went down stairs, by the message.
             limit: whether this is the last step allowed; nothing succeeds on it.
             over: whether the game has ended.
@@ -92,23 +91,13 @@ class TaskRule(Protocol):
         """
 
 
-class ScoreRule:
+class ScoreRule(TaskRule):
     """The change of the game's score, with a small penalty if no game time passed."""
 
     ends = False
-    idle = False
-
-    def reset(self) -> None:
-        """Nothing to forget."""
 
     def judge(
-        self,
-        now: Sequence[int],
-        before: Sequence[int],
-        descended: bool,
-        limit: bool,
-        over: bool,
-        normal: bool,
+        self, now: Status, before: Status, descended: bool, limit: bool, over: bool, normal: bool
     ) -> tuple[float, bool]:
         reward = float(now[NOW_SCORE] - before[NOW_SCORE]) if normal else 0.0
         if now[NOW_TIME] == before[NOW_TIME]:
@@ -116,7 +105,7 @@ class ScoreRule:
         return reward, False
 
 
-class StaircaseRule:
+class StaircaseRule(TaskRule):
     """Going down stairs to the level. Continual: rewarded the first time only, even on a deadly step; play continues."""
 
     idle = True
@@ -131,13 +120,7 @@ class StaircaseRule:
         self._paid = False
 
     def judge(
-        self,
-        now: Sequence[int],
-        before: Sequence[int],
-        descended: bool,
-        limit: bool,
-        over: bool,
-        normal: bool,
+        self, now: Status, before: Status, descended: bool, limit: bool, over: bool, normal: bool
     ) -> tuple[float, bool]:
         if not descended or limit or now[NOW_LEVEL] != self._level:
             return 0.0, False
@@ -149,15 +132,12 @@ class StaircaseRule:
         return (SUCCESS_REWARD if success else 0.0), success
 
 
-class OracleRule:
+class OracleRule(TaskRule):
     """The Oracle in one of the nine cells around the hero; sober: without hallucination.
 
     `edge_quirk`: as published, nothing is found if the hero is in the first row or column.
     `mask_quirk`: as published, hallucination does not count when another condition comes with it.
     """
-
-    ends = True
-    idle = False
 
     def __init__(self, buffers: Buffers, sober: bool, edge_quirk: bool, mask_quirk: bool) -> None:
         self._bytes = buffers.memory.views
@@ -167,17 +147,8 @@ class OracleRule:
         self._edge_quirk = edge_quirk
         self._mask_quirk = mask_quirk
 
-    def reset(self) -> None:
-        """Nothing to forget."""
-
     def judge(
-        self,
-        now: Sequence[int],
-        before: Sequence[int],
-        descended: bool,
-        limit: bool,
-        over: bool,
-        normal: bool,
+        self, now: Status, before: Status, descended: bool, limit: bool, over: bool, normal: bool
     ) -> tuple[float, bool]:
         x, y = now[NOW_X], now[NOW_Y]
         rows, columns = MAP_SHAPE
