@@ -49,42 +49,39 @@ def make_spec(
     )
 
 
-def new_game(task: str, engine: b.Engine, max_steps: int, compat: Mapping[str, bool]) -> Game:
-    """A game of `task` on an engine of `new_engine`."""
-    from motif_jax.envs.minihack.game import MiniHackGame
-    from motif_jax.envs.nethack.level_engine import LevelEngine
+class MiniHackGroup(NetHackGroup):
+    """Games of one MiniHack task, stepped together."""
 
-    assert isinstance(engine, LevelEngine)
-    return MiniHackGame(task, engine, max_steps, {name: on for name, on in compat.items() if name in _QUIRKS})
+    make_spec = staticmethod(make_spec)
 
+    @staticmethod
+    def new_game(task: str, engine: b.Engine, max_steps: int, compat: Mapping[str, bool]) -> Game:
+        from motif_jax.envs.minihack.game import MiniHackGame
+        from motif_jax.envs.nethack.level_engine import LevelEngine
 
-def new_engine(task: str, buffers: b.Buffers) -> b.Engine:
-    """An engine for `task` that writes into `buffers`; only the level has monsters."""
-    # Imported here so that a spec does not load the engine.
-    from motif_jax.envs.minihack.game import INTERNAL, LETTERS, NAMES
-    from motif_jax.envs.nethack.level_engine import LevelEngine
+        assert isinstance(engine, LevelEngine)
+        quirks = {name: on for name, on in compat.items() if name in _QUIRKS}
+        return MiniHackGame(task, engine, max_steps, quirks)
 
-    level = LEVELS[task]
-    return LevelEngine(
-        buffers,
-        (INTERNAL, LETTERS, NAMES) if level.unlocks else (INTERNAL,),
-        playername=f"Agent-{level.character}",
-        options=_NETHACK_OPTIONS if level.autopickup else (*_NETHACK_OPTIONS, "!autopickup"),
-        spawn_monsters=False,
-    )
+    @staticmethod
+    def new_engine(task: str, buffers: b.Buffers) -> b.Engine:
+        """An engine for `task` that writes into `buffers`; only the level has monsters."""
+        # Imported here so that a spec does not load the engine.
+        from motif_jax.envs.minihack.game import INTERNAL, LETTERS, NAMES
+        from motif_jax.envs.nethack.level_engine import LevelEngine
+
+        level = LEVELS[task]
+        return LevelEngine(
+            buffers,
+            (INTERNAL, LETTERS, NAMES) if level.unlocks else (INTERNAL,),
+            playername=f"Agent-{level.character}",
+            options=_NETHACK_OPTIONS if level.autopickup else (*_NETHACK_OPTIONS, "!autopickup"),
+            spawn_monsters=False,
+        )
 
 
 class MiniHackEnvironment(NetHackEnvironment):
     """A task of `levels.LEVELS`. The step limit is the level's own, or `max_episode_steps` if less."""
 
     make_spec = staticmethod(make_spec)
-    new_game = staticmethod(new_game)
-    new_engine = staticmethod(new_engine)
-
-
-class MiniHackGroup(NetHackGroup):
-    """Games of one MiniHack task, stepped together."""
-
-    make_spec = staticmethod(make_spec)
-    new_game = staticmethod(new_game)
-    new_engine = staticmethod(new_engine)
+    group = MiniHackGroup

@@ -56,7 +56,7 @@ class GameMemory:
 
     Attributes:
         views, before: bytearrays of `count` views, now and before the newest step.
-        view_array, before_array: the same as uint8 [count, VIEW_BYTES].
+        view_array: `views` as uint8 [count, VIEW_BYTES].
         messages: uint8 [count, 256]. program_states: int32 [count, 6].
         screens: uint8 [2, count, 40, 80], the padded characters (`chars`) and colours (`colors`).
     """
@@ -66,18 +66,13 @@ class GameMemory:
         self.views = bytearray(count * VIEW_BYTES)
         self.before = bytearray(count * VIEW_BYTES)
         self.view_array = np.frombuffer(self.views, np.uint8).reshape(count, VIEW_BYTES)
-        self.before_array = np.frombuffer(self.before, np.uint8).reshape(count, VIEW_BYTES)
         self.messages = np.zeros((count, MESSAGE_LENGTH), np.uint8)
         self.program_states = np.zeros((count, _PROGRAM_NUMBERS), np.int32)
         self.screens = np.zeros((2, count, *PADDED_SHAPE), np.uint8)
         self.chars, self.colors = self.screens
 
-    def blstats(self) -> np.ndarray:
-        """int64 [count, 27], a view."""
-        return self.view_array[:, :_STATUS_BYTES].view(np.int64)
-
     def low_words(self) -> np.ndarray:
-        """`blstats` as int32 [count, 27], as the engine has them (little-endian machines), a view."""
+        """The status numbers as int32 [count, 27] (little-endian machines), a view."""
         return self.view_array[:, :_STATUS_BYTES].view(np.int32)[:, ::2]
 
     def glyphs(self) -> np.ndarray:
@@ -102,7 +97,6 @@ class Buffers:
         now, before: the `View` that the engine writes, and the one before the newest step.
         misc: int32 memory [3]: waits for a single key, for a line, for a space.
         message_memory: the 256 bytes of the message.
-        low_words: the status numbers as int32 [27], as the engine has them (little-endian machines).
         blstats int64 [27], message uint8 [256], program_state int32 [6], glyphs int16 [21, 79], tty_chars uint8 [24, 80],
         tty_colors int8 [24, 80]; padded_chars, padded_colors: uint8 [40, 80], which contain the last two.
     """
@@ -115,7 +109,6 @@ class Buffers:
         self.before = View(memoryview(memory.before)[piece])
         self.glyphs = self.now.glyphs
         self.blstats = np.frombuffer(self.now.memory, np.int64, NUM_STATUS)
-        self.low_words = self.now.memory[:_STATUS_BYTES].cast("i")[::2]
         self._misc = np.frombuffer(self.now.memory, np.int32, 3, _STATUS_BYTES)
         self.misc = self._misc.data
         self.message = memory.messages[index]

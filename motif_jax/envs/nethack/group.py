@@ -1,32 +1,36 @@
 """Several games of one task, stepped together.
 
 All engines step, then all rules judge, then all observations are copied, which keeps each part's code in the processor's
-caches. Observations equal those of single environments byte for byte.
+caches.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from motif_jax.envs.nethack import buffers as b
-from motif_jax.envs.nethack.environment import new_engine, new_game
+from motif_jax.envs.nethack.extended import ExtendedGame
+from motif_jax.envs.nethack.game import Game
 from motif_jax.envs.nethack.observation import MAX_EPISODE_STEPS, make_spec, switches
+from motif_jax.envs.nethack.tasks import TASKS
 from motif_jax.envs.nethack.window import WINDOW, ScreenWindows
 from motif_jax.envs.spec import RUNNING, Row
 
 
 class NetHackGroup:
-    """`count` games of the task `name`; options as for `NetHackEnvironment`.
+    """`count` games of the task `name`.
 
-    `make_engine` makes an engine that writes into its buffers; by default nle's.
+    Args:
+        fields: additional observation fields of glyphs, tty_chars, tty_colors.
+        max_episode_steps: truncates episodes at this step.
+        compat: published quirks, by switch; those not in `spec.quirks` are ignored. `message_count_off` fixes the count at
+            1, as published when no intrinsic reward is trained on.
+        engines: the games, which write into the same memory; new ones by default.
     """
 
     make_spec = staticmethod(make_spec)
-    new_game = staticmethod(new_game)
-    new_engine = staticmethod(new_engine)
 
     def __init__(
         self,
@@ -36,37 +40,53 @@ class NetHackGroup:
         fields: Iterable[str] = (),
         max_episode_steps: int = MAX_EPISODE_STEPS,
         compat: Mapping[str, bool] | None = None,
-        make_engine: Callable[[b.Buffers], b.Engine] | None = None,
+        engines: Sequence[b.Engine] | None = None,
     ) -> None:
         fields = tuple(fields)
         self.spec = self.make_spec(name, fields=fields, max_episode_steps=max_episode_steps)
         self.count = count
         quirks = switches(compat)
-        self._memory = memory = b.GameMemory(count)
-        make_engine = make_engine or functools.partial(self.new_engine, name)
-        engines = [make_engine(b.Buffers(memory, index)) for index in range(count)]
-        self._games = [self.new_game(name, engine, max_episode_steps, quirks) for engine in engines]
+        if engines is None:
+            memory = b.GameMemory(count)
+            engines = [self.new_engine(name, b.Buffers(memory, index)) for index in range(count)]
+        self._memory = memory = engines[0].buffers.memory
+        self.games = [self.new_game(name, engine, max_episode_steps, quirks) for engine in engines]
         self._counting = not quirks.get("message_count_off", False)
         self._now, self._before = memoryview(memory.views), memoryview(memory.before)
         self._messages = memory.messages.reshape(-1).data
         offset = quirks.get("crop_row_offset", False)
-        self._windows = [ScreenWindows(game.buffers, offset) for game in self._games]
         # Windows of all games (characters, colours), copied to a row at once.
         gathered = np.zeros((2, count, WINDOW, WINDOW), np.uint8)
         self._chars, self._colors = (plane.reshape(-1).data for plane in gathered)
+        windows = [ScreenWindows(game.buffers, offset) for game in self.games]
         self._columns = [
-            (game, windows, windows.cache, gathered[:, column])
-            for column, (game, windows) in enumerate(zip(self._games, self._windows, strict=True))
+            (game, window, window.cache, gathered[:, column])
+            for column, (game, window) in enumerate(zip(self.games, windows, strict=True))
         ]
         self._status = memory.low_words()
         self._extra = tuple((field, getattr(memory, field)()) for field in fields)
 
+    @staticmethod
+    def new_game(task: str, engine: b.Engine, max_steps: int, compat: Mapping[str, bool]) -> Game:
+        """A game of `task` on `engine`, with the task's actions."""
+        kind = ExtendedGame if TASKS[task].extended else Game
+        return kind(task, engine, max_steps, compat)
+
+    @staticmethod
+    def new_engine(task: str, buffers: b.Buffers) -> b.Engine:
+        """nle's engine, writing into `buffers`; it is the same for every task."""
+        del task
+        # Imported here so that a spec does not load the engine.
+        from motif_jax.envs.nethack.engine import NetHackEngine
+
+        return NetHackEngine(buffers)
+
     def start(self, column: int, seed: int) -> None:
-        self._games[column].start(seed)
+        self.games[column].start(seed)
 
     def step(self, actions: Sequence[int], columns: Sequence[int]) -> tuple[list[float], list[int]]:
         rewards, ends = [0.0] * self.count, [RUNNING] * self.count
-        games = self._games
+        games = self.games
         self._before[:] = self._now
         for column in columns:
             games[column].act(actions[column])
@@ -80,7 +100,7 @@ class NetHackGroup:
         for column, (game, windows, cache, gathered) in enumerate(self._columns):
             status = game.status
             x, y = status[0], status[1]
-            seen, _, _, outside = cache[y * 80 + x] or windows.make(x, y)
+            seen, outside = cache[y * 80 + x] or windows.make(x, y)
             gathered[...] = seen
             if outside is not None:
                 gathered[:, :, outside] = 0
@@ -102,10 +122,10 @@ class NetHackGroup:
         return handles
 
     def episode_info(self, column: int) -> dict[str, float]:
-        return self._games[column].info()
+        return self.games[column].info()
 
     def close(self) -> None:
-        for game in self._games:
+        for game in self.games:
             game.close()
 
 

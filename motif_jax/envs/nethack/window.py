@@ -10,8 +10,8 @@ WINDOW = 12
 _HALF = WINDOW // 2
 _COLUMNS = SCREEN_SHAPE[1]
 
-# (uint8 [2, 12, 12], a view of characters and colours; characters [12, 12]; colours [12, 12]; columns outside, or None).
-Cells = tuple[np.ndarray, np.ndarray, np.ndarray, slice | None]
+# (uint8 [2, 12, 12], a view of characters and colours; columns outside, or None).
+Cells = tuple[np.ndarray, slice | None]
 
 
 class ScreenWindows:
@@ -36,7 +36,7 @@ class ScreenWindows:
         left = x - _HALF
         offset = self._start + (self._top + y) * _COLUMNS + left
         both = np.ndarray((2, WINDOW, WINDOW), np.uint8, self._screens, offset, self._strides)
-        cells = self.cache[y * _COLUMNS + x] = (both, both[0], both[1], _outside(left))
+        cells = self.cache[y * _COLUMNS + x] = (both, _outside(left))
         return cells
 
 

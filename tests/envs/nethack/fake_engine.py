@@ -25,13 +25,8 @@ FRAME: dict[str, Any] = {
 class FakeEngine:
     """Shows `first`, then one frame of `frames` for each key; stays at the last one."""
 
-    def __init__(
-        self,
-        first: Mapping[str, Any],
-        frames: Sequence[Mapping[str, Any]] = (),
-        buffers: Buffers | None = None,
-    ) -> None:
-        self.buffers = buffers if buffers is not None else Buffers()
+    def __init__(self, first: Mapping[str, Any], frames: Sequence[Mapping[str, Any]] = ()) -> None:
+        self.buffers = Buffers()
         self.first = first
         self.frames = list(frames)
         self.keys: list[int] = []

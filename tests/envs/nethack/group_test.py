@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 
 from motif_jax.envs import registry
-from motif_jax.envs.nethack.environment import NetHackEnvironment
-from motif_jax.envs.nethack.group import NetHackGroup
-from motif_jax.envs.nethack.tasks import ORACLE_GLYPH, TASKS
 from motif_jax.envs.spec import RUNNING, empty_observation, row
-from tests.envs.nethack.fake_engine import FakeEngine
 
 FIELDS = ("glyphs", "tty_chars", "tty_colors")
 
@@ -67,66 +63,6 @@ def test_a_group_is_so_many_single_games(task, compat):
     group.close()
     for single in singles:
         single.close()
-
-
-class ScriptedEngine(FakeEngine):
-    """A fake game whose frames are drawn from its seed, with everything that the rules look at."""
-
-    def __init__(self, buffers=None):
-        super().__init__({}, buffers=buffers)
-
-    def start(self, core, disp):
-        self._rng = np.random.default_rng(core)
-        self.frames = []
-        super().start(core, disp)
-
-    def step(self, key):
-        rng = self._rng
-        waits = dict.fromkeys(("more", "yn", "getlin"), 0)
-        if rng.random() < 0.3:
-            waits[rng.choice(list(waits))] = 1
-        over = rng.random() < 0.01
-        messages = [
-            "",
-            "You descend the stairs.",
-            "What do you want to eat? [bc or ?*] ",
-            "Really attack?",
-            "Hm?",
-        ]
-        self.frames = [
-            {
-                "msg": str(rng.choice(messages)),
-                "x": int(rng.integers(79)),
-                "y": int(rng.integers(21)),
-                "score": int(rng.integers(5)),
-                "time": 0 if over else int(rng.integers(1, 4)),
-                "dlevel": int(rng.integers(1, 4)),
-                "dnum": int(rng.integers(2)),
-                "cond": int(rng.choice([0, 0x200, 0x201])),
-                "glyphs": [
-                    [*cell, ORACLE_GLYPH] for cell in (rng.random((60, 2)) * (21, 79)).astype(int).tolist()
-                ],
-                "done": int(over),
-                "ingame": int(not over),
-                **waits,
-            }
-        ]
-        super().step(key)
-
-
-# What is switched is the Oracle's rule alone.
-JUDGED = [(task, None) for task in TASKS]
-JUDGED += [(task, {"sober_mask": True, "oracle_patch_edge": True}) for task in TASKS if "Oracle" in task]
-
-
-@pytest.mark.parametrize(("task", "compat"), JUDGED)
-def test_groups_and_single_games_judge_alike(task, compat):
-    group = NetHackGroup(task, 4, max_episode_steps=40, compat=compat, make_engine=ScriptedEngine)
-    singles = [
-        NetHackEnvironment(task, max_episode_steps=40, compat=compat, engine=ScriptedEngine())
-        for _ in range(4)
-    ]
-    assert assert_same(group, singles, 150, seed=2) > 5
 
 
 def test_single_environments_behave_as_a_group():
