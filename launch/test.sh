@@ -28,9 +28,9 @@ fi
 set +m
 
 export PATH="$repository/.venv/bin:$PATH"
-ruff check .
-ruff format --check .
-mypy
+# Beside the tests, which on two cores leave mypy time while they are collected; what it says stands below theirs.
+lint=$(mktemp)
+{ ruff check . && ruff format --check . && mypy; } >"$lint" 2>&1 & linting=$!
 
 for setup in ${setups[@]+"${setups[@]}"}; do
   wait "$setup" || echo "a part of the set-up failed: its tests will be skipped (with --all in CI, that is a failure)"
@@ -43,4 +43,9 @@ if [ $# -eq 0 ] || [ "$*" = --quick ] || [ "$*" = --all ]; then
   cores=$(python -c 'import os; print(len(os.sched_getaffinity(0)))')
   workers=(--numprocesses $((cores < 2 ? 0 : cores < 8 ? 2 : 4)) --dist worksteal)
 fi
-exec python -m pytest ${workers[@]+"${workers[@]}"} "$@"
+ended=0
+python -m pytest ${workers[@]+"${workers[@]}"} "$@" || ended=$?
+wait "$linting" || ended=1
+cat "$lint"
+rm "$lint"
+exit "$ended"

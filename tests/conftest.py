@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -61,9 +62,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--times", metavar="FILE", help="write each test's processor seconds to this file")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With --quick, files of other sets alone are not imported: what takes longest with a test that is left out."""
+    if not config.getoption("--quick") or not collection_path.name.endswith("_test.py"):
+        return None
+    marked = re.compile(r"^pytestmark = .*(slow|extra)", re.MULTILINE)
+    alone = "end_to_end" in collection_path.parts or marked.search(
+        collection_path.read_text(encoding="utf-8")
+    )
+    return True if alone else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if "end_to_end" in item.path.parts:  # each of them starts a stage
+        # Each of them starts a stage, or reads what one has left.
+        if "end_to_end" in item.path.parts or "trained" in item.fixturenames:
             item.add_marker("slow")
     if config.getoption("--all") or config.option.markexpr:
         return
