@@ -19,40 +19,42 @@ FOREIGN = {"noise", "no text", "deep"}
 CHECKED_LINES = {"answers", "labels"}
 
 
-@pytest.mark.extra
-@pytest.mark.usefixtures("compiled_quickly")
+pytestmark = [pytest.mark.extra, pytest.mark.usefixtures("compiled_quickly")]
+
+
 @pytest.mark.parametrize("name", READERS)
 def test_damage_is_one_line(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     kind = READERS[name]
     (tmp_path / "good").mkdir()
-    path = kind.make(tmp_path / "good")
-    kind.read(path)
+    path = tmp_path / "good" / kind.name
+    kind.make(tmp_path / "good")
+    kind.read(tmp_path / "good")
     data = path.read_bytes()
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     found, refused = [], set()
     cases = [*harms.byte_harms(data, rng, kind.cases[0]), *harms.json_harms(data, rng, kind.cases[1])]
     for harm, changed in cases[:: 3 if kind.cases == FEW else 1]:
         path.write_bytes(changed)
-        found += _wrong(kind, path, harm, refused)
+        found += _wrong(kind, tmp_path / "good", harm, refused)
     path.unlink()
-    found += _wrong(kind, path, "not there", refused)
+    found += _wrong(kind, tmp_path / "good", "not there", refused)
     path.unlink(missing_ok=True)  # of those that make one
     path.mkdir()
-    found += _wrong(kind, path, "a folder", refused)
+    found += _wrong(kind, tmp_path / "good", "a folder", refused)
     assert not found, "\n".join(found)
     assert refused & ({"a folder"} if name in CHECKED_LINES else FOREIGN), "it never looks into the file"
 
 
-def _wrong(kind: Reader, path: Path, harm: str, refused: set[str]) -> list[str]:
+def _wrong(kind: Reader, folder: Path, harm: str, refused: set[str]) -> list[str]:
     """What is wrong with how the damage was told; adds it to `refused` where it was."""
     try:
-        kind.read(path)
+        kind.read(folder)
     except Exception as error:
         refused.add(harm)
         if isinstance(error, UserError):
             return [] if str(error).strip() else [f"{harm}: nothing is said"]
-        if system_error(error, path.parent):
+        if system_error(error, folder):
             return []
         return [f"{harm}: {type(error).__name__}: {str(error)[:150]}"]
     return []
