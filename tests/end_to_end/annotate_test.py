@@ -1,4 +1,4 @@
-"""The annotate stage with annotators that need no model: shards, resume, refusals, bad input."""
+"""The annotate stage with annotators that need no model: shards, resume, refusals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from motif_jax.labels.captions import decode_message
 from motif_jax.labels.conversations import read_conversations
 from motif_jax.support.errors import UserError
 from tests.end_to_end.annotate_datasets import (
-    REPOSITORY,
     annotate,
     drawn_pairs,
     expected,
@@ -170,21 +169,3 @@ def test_an_annotator_from_outside(dataset, tmp_path):
     refused = toy("--config.goal=gold")
     assert refused.returncode == 2
     assert refused.stderr == "error: config.goal=gold: longer knows nothing about gold\n"
-
-
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        ({"annotator": "json:loads"}, "config.annotator=json:loads: must be a class of"),
-        (
-            {"annotator": "score", "prompt__file": "mine.yaml"},
-            "config.prompt.file='mine.yaml': .* score reads no prompt",
-        ),
-        ({"dataset_dir": str(REPOSITORY / "configs")}, "not a pairs dataset"),
-        ({"captions__messages": False}, r"config.captions.messages=False"),
-    ],
-)
-def test_bad_values(dataset, run, tmp_path, values, said):
-    with pytest.raises(UserError, match=said):
-        run(dataset, **values)
-    assert not (tmp_path / "run").exists()

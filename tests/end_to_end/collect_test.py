@@ -1,4 +1,4 @@
-"""The collect stage through its real flags: whole, killed at any moment, and refusals."""
+"""The collect stage through its real flags: whole, and killed at any moment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import pytest
 
 from motif_jax.datasets.pairs import chunks
 from motif_jax.datasets.pairs.dataset import PairsDataset
-from tests.refusals import refusal
 from tests.reward_fixtures import REPOSITORY, command, environment, launch
 
 SMALL = ("--config.num_pairs=400", "--config.glyphs=True", "--config.length=2")
@@ -103,26 +102,3 @@ def test_killed_again_and_again(whole, tmp_path):
     launch("collect", tmp_path, *SMALL)
     assert digests(tmp_path) == digests(whole)
     assert (tmp_path / "episodes.jsonl").read_text() == (whole / "episodes.jsonl").read_text()
-
-
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        (["--config.length=1000"], "config.length=1000: must be at most environment.max_episode_steps=300"),
-        (
-            ["--config.environment.name=tests.toys:Corridor"],
-            "config.environment.name='tests.toys:Corridor': must be an environment that shows a text",
-        ),
-        (
-            ["--config.environment.name=Recall-v0", "--config.mixture.fighter=1"],
-            "config.mixture.fighter=1.0: must be 0: fighter plays NetHack, not Recall-v0",
-        ),
-        (
-            ["--config.policy=scripted", "--config.scripted=tests.toys:Flyer"],
-            "config.scripted='tests.toys:Flyer': must be a player that needs no device",
-        ),
-    ],
-)
-def test_bad_values_are_one_line(tmp_path, flags, words):
-    assert words in refusal("collect.py:smoke", tmp_path / "new", *flags)
-    assert not (tmp_path / "new").exists()

@@ -1,4 +1,4 @@
-"""Ensembles of annotations by the stage: what is refused, and what is written over on request."""
+"""Ensembles of annotations by the stage: what is written over on request."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from motif_jax.support.errors import UserError
-from tests.refusals import refusal
 from tests.reward_fixtures import make_dataset, run_stage, write_labels
 
 
@@ -35,16 +34,3 @@ def test_labels_of_something_else_are_written_over_on_request_alone(dataset: Pat
     with pytest.raises(UserError, match="was made from other labels"):
         merge(method="mean")
     assert (merge(method="mean", restart=True) != first).any()
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (["--config.names=random,nobody", "--config.name=e"], "must be label files of the dataset"),
-        (["--config.names=random", "--config.name=e"], "config.names='random'"),
-        (["--config.names=random,lexicon_msg_gold", "--config.name=random"], "config.name='random'"),
-    ],
-)
-def test_bad_values_are_refused(dataset, tmp_path, flags, said):
-    line = refusal("merge_annotations.py", tmp_path / "merge", f"--config.dataset_dir={dataset}", *flags)
-    assert said in line

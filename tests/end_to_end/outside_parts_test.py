@@ -11,10 +11,9 @@ from motif_jax.envs import registry
 from motif_jax.reports.evaluation_files import decode_actions, read_rows
 from motif_jax.rollouts.episodes import PlaySettings, play_episodes
 from motif_jax.rollouts.policies import RandomPolicy
-from motif_jax.support.errors import UserError
 from tests.refusals import refusal
 from tests.reward_fixtures import launch, load_config, run_stage
-from tests.toys import ACTIONS, LENGTH, Flyer
+from tests.toys import Flyer
 
 CORRIDOR = "tests.toys:Corridor"
 # Of an evaluation.
@@ -81,16 +80,3 @@ def test_masks_are_kept_by_policies_of_both_kinds():
         taken = np.concatenate([episode.actions for episode in episodes])
         assert set(taken.tolist()) == possible, "the environment refuses others"
     assert all(episode.values is None for episode in episodes), "a policy without values"
-
-
-def test_what_is_no_environment_or_policy_is_told(tmp_path):
-    assert registry.spec(CORRIDOR).action_names[1] == "right"
-    assert registry.spec(CORRIDOR).num_actions == ACTIONS < LENGTH
-    with pytest.raises(UserError, match=r"config.environment.name=tests.toys:Nothing: no such class"):
-        registry.check("tests.toys:Nothing")
-    with pytest.raises(
-        UserError, match=r"config.environment.name=tests.toys:Flyer: must be a class with make_spec"
-    ):
-        registry.check("tests.toys:Flyer")
-    said = refusal("evaluate.py:smoke", tmp_path / "no", "--config.policy=tests.toys:Nobody")
-    assert said.startswith("config.policy=tests.toys:Nobody: no such class")

@@ -12,7 +12,6 @@ from motif_jax.stages import probe_language_agent
 from tests.force.outcomes import rows_of
 from tests.language import talkers
 from tests.processes import Program, ended, launch, wait_until
-from tests.refusals import refusal
 from tests.reward_fixtures import load_config, run_stage
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -70,8 +69,3 @@ def test_it_is_trained_through_a_kill_and_plays(tmp_path: Path) -> None:
     run_stage("evaluate", tmp_path / "evaluation", "", policy=str(agent), episodes=3)
     evaluation = json.loads((tmp_path / "evaluation" / "evaluation.json").read_text())
     assert evaluation["episodes"] == 3
-
-    nothing = f"--config.network.model={tmp_path / 'none'}"
-    said = refusal("train_language_agent.py:smoke", tmp_path / "bad", nothing)
-    assert said.startswith("config.network.model=")
-    assert not (tmp_path / "bad").exists()
