@@ -19,6 +19,12 @@ SCRIPTS = ("annotate.sbatch", "train_agent.sbatch", "train.sbatch")
 # What the scripts want to be told.
 GIVEN = {"DATASET": "data", "CONFIG": "configs/train_text.py"}
 EIGHT_GPUS = {"SLURM_NTASKS_PER_NODE": "8", "SLURM_GPUS_ON_NODE": "8", "SLURM_CPUS_PER_TASK": "16"}
+# A server on one GPU beside a training on two, of which a step is told. The pretended server is no step, whose flags would be taken
+# for the training's.
+TWO_COMPONENTS = {
+    "MODEL": "models/Tiny-Judge/", "LLM_SERVER": "bash launch/llm_server.sh", "SLURM_GPUS_ON_NODE": "1", "FAKE_GPUS": "2",
+    "SLURM_NTASKS_PER_NODE_HET_GROUP_1": "1", "SLURM_CPUS_PER_TASK_HET_GROUP_1": "8", "SLURM_JOB_NUM_NODES_HET_GROUP_1": "1",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -39,14 +45,10 @@ def test_every_gpu_has_a_process_with_its_share_of_the_node(run: Run) -> None:
     assert not [argument for argument in run.lines("arguments") if "devices" in argument]
 
 
-@pytest.mark.parametrize(
-    ("gpus", "cores", "workers"),
-    [("4", "16", "12"), ("4", "", None)],
-)
-def test_actors_are_as_many_as_slurm_gave_cores(run: Run, gpus: str, cores: str, workers: str | None) -> None:
-    size = {"SLURM_NTASKS_PER_NODE": "1", "SLURM_GPUS_ON_NODE": gpus, "SLURM_CPUS_PER_TASK": cores}
+@pytest.mark.parametrize(("cores", "expected"), [("16", ["--config.actors.workers=12"]), ("", [])])
+def test_actors_are_as_many_as_slurm_gave_cores(run: Run, cores: str, expected: list[str]) -> None:
+    size = {"SLURM_NTASKS_PER_NODE": "1", "SLURM_GPUS_ON_NODE": "4", "SLURM_CPUS_PER_TASK": cores}
     assert run.start("train_agent.sbatch", "--config.actors.workers=3", FAKE_CODE="0", **size).wait() == 0
-    expected = [] if workers is None else [f"--config.actors.workers={workers}"]
     found = [argument for argument in run.lines("arguments") if "workers" in argument]
     assert found == [*expected, "--config.actors.workers=3"], "the user's own flag comes last, and counts"
 
@@ -219,7 +221,7 @@ def test_before_the_first_answer_a_fault_ends_the_start(run: Run) -> None:
 
 def test_a_job_of_two_components(run: Run) -> None:
     run.touch("ready")
-    program = run.start_two_components("--config.seed=3", FAKE_CODE="134")
+    program = run.start("oni.sbatch", "--config.seed=3", FAKE_CODE="134", **TWO_COMPONENTS)
     assert program.wait() == 134, program.text()
     run.nothing_is_left()
     given = run.lines("arguments")

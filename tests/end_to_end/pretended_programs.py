@@ -12,42 +12,17 @@ from pathlib import Path
 
 from tests.processes import REPOSITORY, Program, ended, free_port, processes_with, wait_until
 
-# Starts as many copies of the command on each node as it is told, with Slurm's variables, and passes signals on.
+# Becomes the first of the job's processes, with Slurm's variables; signals reach it as a step's do.
 SRUN = """#!/usr/bin/env bash
 : > "$FAKE_FOLDER/srun_flags"
-count=1
 while [ "${1#--}" != "$1" ]; do
   echo "$1" >> "$FAKE_FOLDER/srun_flags"
-  case $1 in --ntasks-per-node=*) count=$((${1#*=} * ${SLURM_JOB_NUM_NODES:-1})) ;; esac
   case $1 in --het-group=1) [ -z "${FAKE_GPUS:-}" ] || export SLURM_GPUS_ON_NODE=$FAKE_GPUS ;; esac
   shift
 done
-pids=() passed=''
-pass_on() {
-  passed=$1 interrupted=yes
-  [ ${#pids[@]} -lt "$count" ] || kill -"$1" "${pids[@]}"
-}
-trap 'pass_on USR1' USR1
-trap 'pass_on TERM' TERM
-for ((i = 0; i < count; i++)); do
-  SLURM_PROCID=$i SLURM_LOCALID=$i SLURM_NTASKS=$count SLURM_STEP_NODELIST=localhost "$@" &
-  pids+=($!)
-done
-[ -z "$passed" ] || pass_on "$passed"  # it came while they were started
-highest=0
-for pid in "${pids[@]}"; do
-  while true; do
-    interrupted=no
-    wait "$pid" && code=0 || code=$?
-    [ "$interrupted" = yes ] || break
-  done
-  [ "$code" -gt "$highest" ] && highest=$code
-done
-exit "$highest"
+SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=1 SLURM_STEP_NODELIST=localhost exec "$@"
 """
-SCONTROL = """#!/usr/bin/env bash
-echo "$@" >> "$FAKE_FOLDER/requeued"
-"""
+SCONTROL = '#!/usr/bin/env bash\necho "$@" >> "$FAKE_FOLDER/requeued"\n'
 # In place of vLLM: answers when there is the file `ready`; with `dead` it ends. Its model page answers always, as vLLM's does. A
 # child of its own is there to be ended too.
 VLLM = """#!{python}
@@ -59,18 +34,15 @@ if os.path.exists(folder + "/dead"):
 subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        self.reply()
-    def do_POST(self):
-        self.rfile.read(int(self.headers["Content-Length"]))
-        if not os.path.exists(folder + "/ready"):
-            open(folder + "/refused", "a").write("x")
-            self.send_error(503)
-        else:
-            self.reply()
-    def reply(self):
         self.send_response(200)
         self.end_headers()
         self.wfile.write(b'{{"choices": [{{"message": {{"content": "Yes"}}}}]}}')
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        if os.path.exists(folder + "/ready"):
+            return self.do_GET()
+        open(folder + "/refused", "a").write("x")
+        self.send_error(503)
     def log_message(self, *_):
         pass
 port = int(sys.argv[sys.argv.index("--port") + 1])
@@ -100,14 +72,20 @@ class Run:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.port, self.programs = folder, free_port(), list[Program]()
-        for name, text in {"vllm": VLLM, "fake_python": PYTHON}.items():
-            self._write(name, text.format(python=sys.executable))
-        for name, text in {"srun": SRUN, "scontrol": SCONTROL, "nvidia-smi": NO_GPU}.items():
-            self._write(name, text)
-
-    def _write(self, name: str, text: str) -> None:
-        (self.folder / name).write_text(text)
-        (self.folder / name).chmod(0o755)
+        own = {
+            "vllm": VLLM.format(python=sys.executable),
+            "fake_python": PYTHON.format(python=sys.executable),
+        }
+        host = "#!/bin/sh\necho 127.0.0.1\n"
+        for name, text in {
+            **own,
+            "srun": SRUN,
+            "scontrol": SCONTROL,
+            "nvidia-smi": NO_GPU,
+            "hostname": host,
+        }.items():
+            (folder / name).write_text(text)
+            (folder / name).chmod(0o755)
 
     def start(self, script: str, *arguments: str, **environment: str) -> Program:
         """Starts launch/`script`; a .sbatch file as Slurm's batch shell does."""
@@ -134,12 +112,6 @@ class Run:
         program = Program([*clean, "bash", f"launch/{script}", *arguments], log, variables)
         self.programs.append(program)
         return program
-
-    def start_two_components(self, *arguments: str, **environment: str) -> Program:
-        """Starts the heterogeneous job; the pretended server is not a step, whose flags would be taken for the training's."""
-        self._write("hostname", "#!/usr/bin/env bash\necho 127.0.0.1\n")
-        own = {"LLM_SERVER": "bash launch/llm_server.sh", **TWO_COMPONENTS, **environment}
-        return self.start("oni.sbatch", *arguments, **own)
 
     def touch(self, name: str) -> None:
         """Makes the file that changes how the server behaves."""
@@ -171,14 +143,3 @@ def pretended(folder: Path) -> Iterator[Run]:
     for pid in processes_with("FAKE_FOLDER", str(folder)):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-
-
-TWO_COMPONENTS = {
-    "MODEL": "models/Tiny-Judge/",
-    "SLURM_GPUS_ON_NODE": "1",
-    # What a step of the second component is told.
-    "FAKE_GPUS": "2",
-    "SLURM_NTASKS_PER_NODE_HET_GROUP_1": "1",
-    "SLURM_CPUS_PER_TASK_HET_GROUP_1": "8",
-    "SLURM_JOB_NUM_NODES_HET_GROUP_1": "1",
-}
