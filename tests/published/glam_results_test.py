@@ -39,6 +39,7 @@ def test_a_log_is_a_curve_over_frames(tmp_path):
         glam_results.read_curve(tmp_path / "log", "score")
 
 
+@pytest.mark.slow
 def test_logs_and_returns_are_compared(tmp_path):
     folders = [write_log(tmp_path / name, shift) for name, shift in (("one", 0.0), ("two", 0.1))]
     paths = []
@@ -87,6 +88,7 @@ def write_run(folder, actions, reached, steps=1000, distractors=None):
     return folder
 
 
+@pytest.mark.slow
 def test_efficiency_is_the_mean_of_the_curve_and_is_drawn_against_actions_and_distractors(tmp_path):
     runs = [
         write_run(tmp_path / f"a{actions}_{seed}", actions, 0.9 - 0.1 * actions / 3 + 0.02 * seed)

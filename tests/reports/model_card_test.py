@@ -71,6 +71,7 @@ def test_prompts_and_lists_of_every_annotator_are_in_the_card(reward, prompt, tm
     assert "network.hidden_dim: 64" in card
 
 
+@pytest.mark.slow
 def test_merged_labels_are_followed_to_their_annotators(reward, tmp_path):
     config = load_config("merge_annotations", "")
     config.dataset_dir, config.names, config.name = str(tmp_path / "dataset"), "chat,lexicon", "both"

@@ -147,6 +147,7 @@ def importing(file):
     return config
 
 
+@pytest.mark.slow
 def test_an_import_is_a_run_folder_and_made_once(tmp_path, file, capsys):
     workdir = tmp_path / "run"
     for _ in range(2):
@@ -163,6 +164,7 @@ def test_an_import_is_a_run_folder_and_made_once(tmp_path, file, capsys):
         imports.check(importing(file), workdir)
 
 
+@pytest.mark.slow
 def test_an_import_that_was_killed_is_made_again(tmp_path, file, monkeypatch):
     """Also of another file: what a killed import left is nobody's work."""
     workdir = tmp_path / "run"

@@ -104,7 +104,8 @@ def test_each_text_is_asked_once_and_paid_from_the_batch_that_knows_its_label(
     assert rows[0]["reward/labels"] == 0
 
 
-@pytest.mark.parametrize("update", [3, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("update", [3, 8])
 def test_a_crash_loses_no_label_and_asks_nothing_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, update: int
 ) -> None:

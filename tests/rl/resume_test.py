@@ -122,6 +122,7 @@ def train(config: ConfigDict, workdir: Path, steps: int, saves: bool = False) ->
     return leaves, rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
     [

@@ -21,6 +21,7 @@ from tests.toys import Flyer
 CORRIDOR = "tests.toys:Corridor"
 
 
+@pytest.mark.slow
 def test_random_and_scripted_players_take_part_where_there_is_only_a_short_text(tmp_path):
     config = load_config("collect", "smoke")
     config.environment.name, config.num_pairs, config.workers = "Recall-v0", 60, 1
@@ -92,6 +93,7 @@ def test_agents_whose_first_games_are_all_too_short_play_on(tmp_path, monkeypatc
     assert min(dataset.info["episode"].reshape(-1)) >= config.lanes, "none of the first games is long enough"
 
 
+@pytest.mark.slow
 def test_games_that_are_all_too_short_are_said_in_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(collection, "_MOST_EMPTY", 2)
     for _ in range(2):  # the same command plays one more and says it again
@@ -101,6 +103,7 @@ def test_games_that_are_all_too_short_are_said_in_one_line(tmp_path, monkeypatch
             collect.run(_of_brief_games(), tmp_path / "dataset")
 
 
+@pytest.mark.slow
 def test_captions_that_are_all_equal_are_said_in_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(collection, "_MOST_EQUAL", 100)
     config = load_config("collect", "smoke")

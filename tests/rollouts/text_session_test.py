@@ -78,6 +78,7 @@ def keys(seed: int, rows: int = 3) -> jax.Array:
 TURNS = [[[11, 1, 2, 13], [12], [11, 3, 13]], [[4, 13], [5, 6, 7, 13], []], [[1, 13], [2, 13], [3, 13]]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "design",
     [

@@ -7,6 +7,7 @@ import json
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 from motif_jax.datasets.verdicts import YES
 from motif_jax.labels.label_queue import Label
@@ -16,6 +17,7 @@ from motif_jax.stages import check_reward
 from tests.reward_fixtures import load_config
 
 
+@pytest.mark.slow
 def test_messages_of_an_evaluation_are_asked_about_as_the_game_says_them(tmp_path, monkeypatch):
     met = [
         messages.MessageTally(messages.as_text(text.encode("latin-1")), count)

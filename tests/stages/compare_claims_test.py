@@ -56,6 +56,7 @@ def configured(folder: Path, **changes: object) -> ConfigDict:
     return config
 
 
+@pytest.mark.slow
 def test_claims_are_carried_by_differences_game_by_game(evaluations: Path, tmp_path: Path) -> None:
     config = configured(evaluations)
     compare.check(config, tmp_path)
@@ -80,6 +81,7 @@ def test_claims_are_carried_by_differences_game_by_game(evaluations: Path, tmp_p
     assert {name: of["value"] for name, of in means["gathered"].items()} == {"combat": 8, "gold": 9}
 
 
+@pytest.mark.slow
 def test_a_claim_that_the_games_do_not_carry_is_shown_and_fails(evaluations, tmp_path, capsys) -> None:
     # Kills differ by 2 in each game.
     claims = "combat > gold + 1.5: kills; combat > gold + 2: kills; combat > gold: deaths"
@@ -126,6 +128,7 @@ def test_what_different_rewards_pay_is_not_compared(evaluations, tmp_path) -> No
             compare.check(configured(evaluations, **given, **changes), tmp_path / "out")
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_the_page_shows_agents_side_by_side(evaluations, tmp_path) -> None:
     browser.require_browser()

@@ -40,6 +40,7 @@ def test_damaged_actions_are_named(tmp_path, actions):
         read_rows(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "said"),
     [("bag_of_words", "likeness to the goal, hashed letters, ")],
@@ -60,6 +61,7 @@ def test_the_table_says_of_a_reward_what_applies_to_it(tmp_path, kind, said):
     assert "evaluation None" not in note
 
 
+@pytest.mark.slow
 def test_rows_of_a_reward_that_was_written_anew_are_not_handed_back(tmp_path):
     table, workdir = tmp_path / "texts.json", tmp_path / "evaluation"
     table.write_text('{"which cue?": 1}')
@@ -101,6 +103,7 @@ def test_the_bot_agrees_with_itself_and_random_play_seldom_does(tmp_path, capsys
         evaluate.check(config, tmp_path / "none")
 
 
+@pytest.mark.slow
 def test_fixed_shares_are_fitted_once_and_played_by_who_goes_on(tmp_path, monkeypatch):
     fitted = []
     shares = (0.5, 0.0, 0.5, 0.0, 0.0, 0.0)

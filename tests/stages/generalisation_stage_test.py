@@ -43,6 +43,7 @@ def rows(workdir, name):
     ]
 
 
+@pytest.mark.slow
 def test_every_test_plays_the_same_seeds_and_leaves_the_published_arrays(tested):
     summary = generalisation_files.read(tested)
     names = [test["name"] for test in summary["tests"]]

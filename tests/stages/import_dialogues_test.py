@@ -39,6 +39,7 @@ def file(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_the_stage(file, tmp_path, capsys):
     config, folder = config_of(file), tmp_path / "run"
     stage.check(config, folder)

@@ -87,6 +87,7 @@ def imported(tmp_path, content, **values):
     return agent_folder.load(tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_a_killed_import_leaves_nothing_for_long(tmp_path, monkeypatch):
     """What is unpacked lies where the next command removes it."""
     read, places = transformers_parts.folders.read, []
@@ -130,6 +131,7 @@ def test_every_part_lands_where_it_belongs(tmp_path, capsys):
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(out))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", ["module.model."])
 def test_a_policy_alone(tmp_path, start):
     """As it was trained, and as `convert_bc` renames it."""
@@ -158,6 +160,7 @@ def test_utterances_have_one_value():
     assert found.design.q == "utterance"
 
 
+@pytest.mark.slow
 def test_candidates_have_one_value_on_the_policys_trunk(tmp_path):
     content = chai()
     agent = imported(tmp_path, content)

@@ -98,6 +98,7 @@ def test_what_different_rewards_pay_trainings_is_not_compared(tmp_path, first, s
             compare.check(config, tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_a_comparison_of_single_runs_pairs_their_games(tmp_path, capsys):
     one, two = evaluations(tmp_path, "one", "two", games=30)
     config = configured("compare", methods=f"a={one}; b={two}", resamples=100, plots=False)
@@ -116,6 +117,7 @@ def test_a_comparison_of_single_runs_pairs_their_games(tmp_path, capsys):
     assert found["over_games"]["pairs"] == 0, "games with other options are other games"
 
 
+@pytest.mark.slow
 def test_runs_are_compared_with_the_published_curves_and_pooled_over_runs(tmp_path):
     runs = evaluations(tmp_path, "one", "two", "three")
     write_agent_run(tmp_path / "run", episodes=50)

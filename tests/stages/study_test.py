@@ -112,6 +112,7 @@ def test_what_has_a_line_is_not_run_again(toys: Path, tmp_path: Path) -> None:
     assert started(toys) == ["none-1", "games", "none-2", "games"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [(lines, "append_row"), (study.shutil, "rmtree")])
 def test_a_study_that_is_killed_beside_a_line_leaves_no_folder(
     end: tuple[object, str], toys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -131,6 +132,7 @@ def test_a_study_that_is_killed_beside_a_line_leaves_no_folder(
     assert not [path.name for path in workdir.iterdir() if path.is_dir()]
 
 
+@pytest.mark.slow
 def test_a_study_that_is_stopped_ends_its_program_and_goes_on(toys: Path, tmp_path: Path) -> None:
     (toys / "wait").write_text("games")
     ended = threading.Event()

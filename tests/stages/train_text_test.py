@@ -159,6 +159,7 @@ def test_a_method_of_ones_own_trains_and_is_refused_where_it_is_none(
     assert len(losses) == 3
 
 
+@pytest.mark.slow
 def test_a_filter_that_leaves_nothing_leaves_the_folder_to_a_corrected_command(
     tmp_path: Path, data: Path
 ) -> None:
@@ -199,6 +200,7 @@ def test_runs_of_other_tokens_are_refused(tmp_path: Path, cloned: Path) -> None:
         stage.check(config_of("ilql", **{"initial.policy": str(copy)}), tmp_path / "run")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "design", "message"),
     [

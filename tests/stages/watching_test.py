@@ -67,6 +67,7 @@ def change_row(folder, index, **changes):
     (folder / evaluation_files.JOURNAL).write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
+@pytest.mark.slow
 def test_a_stop_between_films_ends_with_75_and_goes_on_later(evaluation, monkeypatch):
     made = stop_after_first_film(monkeypatch)
     config = evaluate_config(show_best=3)
@@ -78,6 +79,7 @@ def test_a_stop_between_films_ends_with_75_and_goes_on_later(evaluation, monkeyp
     assert len(made) == 3
 
 
+@pytest.mark.slow
 def test_a_row_that_the_game_does_not_repeat_is_not_filmed(evaluation):
     change_row(evaluation, 1, dlvl=7.0)
     with pytest.raises(UserError, match=r"episode 1 .* \(dlvl 7 written, 1 now\)"):
@@ -95,6 +97,7 @@ def replay_config(**changes):
     return config
 
 
+@pytest.mark.slow
 def test_a_stopped_replay_goes_on_behind_the_last_film(evaluation, tmp_path, monkeypatch):
     made = stop_after_first_film(monkeypatch)
     config = replay_config(evaluation=str(evaluation), episodes="all")
@@ -110,6 +113,7 @@ def test_a_stopped_replay_goes_on_behind_the_last_film(evaluation, tmp_path, mon
     assert len(made) == 9, "so are those of what was trained again under the same name"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["agent", "reward"])
 def test_an_agent_or_reward_that_has_moved_is_told(key, evaluation, tmp_path):
     summary = json.loads((evaluation / evaluation_files.SUMMARY).read_text())

@@ -92,6 +92,7 @@ def test_a_step_is_the_mean_of_its_actions_and_published_of_its_micro_batches_me
         np.testing.assert_allclose(step(micro)["loss"][0], loss, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_step_that_is_not_finite_changes_no_parameter_no_target_and_no_moment() -> None:
     objective, batch = objective_of("ilql"), batch_of()
     learned, frozen, _ = parameters(objective, batch)

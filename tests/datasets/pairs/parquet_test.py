@@ -161,6 +161,7 @@ def importing(path):
     return config
 
 
+@pytest.mark.slow
 def test_an_import_that_was_killed_is_named_and_made_again(tmp_path, exported, monkeypatch):
     config, workdir = importing(exported), tmp_path / "back"
     monkeypatch.setattr(parquet, "ROWS_PER_GROUP", 16)

@@ -8,6 +8,7 @@ import json
 import re
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from motif_jax.reports.terminal import picture_text
@@ -22,6 +23,7 @@ def test_a_terminal_shows_a_picture_in_half_blocks():
     assert shown.spans[-1].style.color.triplet.hex == "#ffffff"
 
 
+@pytest.mark.slow
 def test_a_film_shows_the_pictures_that_an_environment_draws(tmp_path):
     named = {"name": "gym:ToyVault-v0", "modules": "tests.gym_toys", "text": "info:said"}
     values = {f"environment.{key}": value for key, value in named.items()}

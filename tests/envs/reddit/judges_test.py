@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from motif_jax.datasets.dialogues import parquet
 from motif_jax.envs.reddit.task import Reddit
 from motif_jax.envs.text import registry
@@ -28,6 +30,7 @@ def test_toxicity_by_the_lexicon_is_asked_once(tmp_path, judged, monkeypatch):
     assert text_scores.Toxicity(Reddit(judged).options)(["you idiot", "thanks a lot"]) == [2, 0]
 
 
+@pytest.mark.slow
 def test_scores_that_lack_some_are_completed(tmp_path, options):
     """The collection's file holds both, and nothing that is known is asked: the lexicon would have thanks pay 0."""
     (tmp_path / "scores.json").write_text(json.dumps({"thanks a lot": 2, "elsewhere": 1}))
