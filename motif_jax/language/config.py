@@ -113,6 +113,66 @@ class ModelConfig:
         return self.architecture != "roberta"
 
 
+_COMMON: dict[str, tuple[Any, ...]] = {
+    "vocab_size": ("vocab_size",),
+    "width": ("hidden_size",),
+    "layers": ("num_hidden_layers",),
+    "heads": ("num_attention_heads",),
+    "feed_forward": ("intermediate_size",),
+    "tied": ("tie_word_embeddings", True),
+    "initializer": ("initializer_range", 0.02),
+}
+_LLAMA = {
+    **_COMMON,
+    "activation": ("hidden_act", "silu"),
+    "max_length": ("max_position_embeddings", None),
+    "tied": ("tie_word_embeddings", False),
+    "norm_epsilon": ("rms_norm_eps", 1e-6),
+    "dropout.attention": ("attention_dropout", 0.0),
+}
+# Entries of config.json that hold one field each: name, and the default if it may be missing, by architecture and field.
+LAYOUTS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "t5": {
+        "vocab_size": ("vocab_size",),
+        "width": ("d_model",),
+        "encoder_layers": ("num_layers",),
+        "heads": ("num_heads",),
+        "head_width": ("d_kv",),
+        "feed_forward": ("d_ff",),
+        "tied": ("tie_word_embeddings", True),
+        "norm_epsilon": ("layer_norm_epsilon", 1e-6),
+        "relative_buckets": ("relative_attention_num_buckets", 32),
+        "relative_distance": ("relative_attention_max_distance", 128),
+        "initializer": ("initializer_factor", 1.0),
+        **{f"dropout.{field.name}": ("dropout_rate", 0.1) for field in dataclasses.fields(Dropout)},
+    },
+    "gpt2": {
+        "vocab_size": ("vocab_size",),
+        "width": ("n_embd",),
+        "layers": ("n_layer",),
+        "heads": ("n_head",),
+        "activation": ("activation_function", "gelu_new"),
+        "max_length": ("n_positions",),
+        "tied": ("tie_word_embeddings", True),
+        "norm_epsilon": ("layer_norm_epsilon", 1e-5),
+        "dropout.embeddings": ("embd_pdrop", 0.1),
+        "dropout.attention": ("attn_pdrop", 0.1),
+        "dropout.outputs": ("resid_pdrop", 0.1),
+        "initializer": ("initializer_range", 0.02),
+    },
+    "llama": _LLAMA,
+    "qwen2": _LLAMA,
+    "roberta": {
+        **_COMMON,
+        "activation": ("hidden_act", "gelu"),
+        "norm_epsilon": ("layer_norm_eps", 1e-5),
+        "dropout.embeddings": ("hidden_dropout_prob", 0.1),
+        "dropout.attention": ("attention_probs_dropout_prob", 0.1),
+        "dropout.outputs": ("hidden_dropout_prob", 0.1),
+    },
+}
+
+
 def require_decoder(config: ModelConfig, does: str) -> None:
     """Raises UserError for a model without a decoder; `does` names the purpose."""
     if not config.has_decoder:
@@ -145,7 +205,16 @@ def parse(values: Mapping[str, Any], source: str = "the config") -> ModelConfig:
     if not isinstance(kind, str) or kind not in readers:
         raise UserError(f"{source}: model_type {kind!r} is not one of {', '.join(ARCHITECTURES)}")
     try:
-        return _sensible(readers[kind](values, source), source)
+        fields: dict[str, Any] = {
+            field: values.get(name, *default) if default else values[name]
+            for field, (name, *default) in LAYOUTS[kind].items()
+        }
+        rates = {field: fields.pop(field) for field in list(fields) if field.startswith("dropout.")}
+        dropout = Dropout(**{field.removeprefix("dropout."): rate for field, rate in rates.items()})
+        if "activation" in fields:
+            fields["activation"] = _activation(fields["activation"], source)
+        fields |= {"key_value_heads": fields["heads"], **readers[kind](values, source)}
+        return _sensible(ModelConfig(architecture=kind, dropout=dropout, **fields), source)
     except KeyError as error:
         raise UserError(f"{source}: {error.args[0]} is missing") from None
     except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
@@ -179,6 +248,18 @@ def _ends(values: Mapping[str, Any], default: int) -> tuple[int, ...]:
     return tuple(int(end) for end in found) if isinstance(found, list) else (int(found),)
 
 
+def _tokens(
+    values: Mapping[str, Any], end: int, pad: int | None = None, start: int | None = None
+) -> dict[str, Any]:
+    """Special tokens, with their defaults; None: the end token."""
+    ends = _ends(values, end)
+    return {
+        "pad_id": _special(values, "pad_token_id", ends[0] if pad is None else pad),
+        "start_id": _special(values, "bos_token_id", ends[0] if start is None else start),
+        "end_ids": ends,
+    }
+
+
 def _activation(name: str, source: str) -> str:
     name = _ACTIVATION_NAMES.get(name, name)
     if name not in ACTIVATIONS:
@@ -186,98 +267,50 @@ def _activation(name: str, source: str) -> str:
     return name
 
 
-def _t5(values: Mapping[str, Any], source: str) -> ModelConfig:
+def _t5(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     projection = values.get("feed_forward_proj", "relu")
     gated = projection.startswith("gated-")
     name = projection.removeprefix("gated-")
-    # transformers reads 'gated-gelu' as the approximation by tanh that T5 v1.1 was trained with.
-    activation = "gelu_new" if gated and name == "gelu" else _activation(name, source)
-    # Before transformers 5 one key meant both; since then T5 is tied unless its file has a head of its own.
-    tied = values.get("tie_word_embeddings", True)
-    return ModelConfig(
-        architecture="t5",
-        vocab_size=values["vocab_size"],
-        width=values["d_model"],
-        layers=values.get("num_decoder_layers") or values["num_layers"],
-        encoder_layers=values["num_layers"],
-        heads=values["num_heads"],
-        key_value_heads=values["num_heads"],
-        head_width=values["d_kv"],
-        feed_forward=values["d_ff"],
-        activation=activation,
-        gated=gated,
-        tied=tied,
-        scaled_head=values.get("scale_decoder_outputs", tied),
-        norm_epsilon=values.get("layer_norm_epsilon", 1e-6),
-        relative_buckets=values.get("relative_attention_num_buckets", 32),
-        relative_distance=values.get("relative_attention_max_distance", 128),
-        dropout=Dropout(*[values.get("dropout_rate", 0.1)] * 5),
-        initializer=values.get("initializer_factor", 1.0),
-        pad_id=_special(values, "pad_token_id", 0),
-        start_id=_special(values, "decoder_start_token_id", _special(values, "pad_token_id", 0)),
-        end_ids=_ends(values, 1),
-    )
+    tokens = _tokens(values, 1, 0)
+    return {
+        **tokens,
+        "start_id": _special(values, "decoder_start_token_id", tokens["pad_id"]),
+        "layers": values.get("num_decoder_layers") or values["num_layers"],
+        # transformers reads 'gated-gelu' as the approximation by tanh that T5 v1.1 was trained with.
+        "activation": "gelu_new" if gated and name == "gelu" else _activation(name, source),
+        "gated": gated,
+        # Before transformers 5 one key meant both; since then T5 is tied unless its file has a head of its own.
+        "scaled_head": values.get("scale_decoder_outputs", values.get("tie_word_embeddings", True)),
+    }
 
 
-def _gpt2(values: Mapping[str, Any], source: str) -> ModelConfig:
+def _gpt2(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     if values.get("scale_attn_by_inverse_layer_idx") or not values.get("scale_attn_weights", True):
         raise UserError(
             f"{source}: attention must be scaled by the width of a head, other scales are not supported"
         )
-    ends = _ends(values, values["vocab_size"] - 1)
-    return ModelConfig(
-        architecture="gpt2",
-        vocab_size=values["vocab_size"],
-        width=values["n_embd"],
-        layers=values["n_layer"],
-        heads=values["n_head"],
-        key_value_heads=values["n_head"],
-        head_width=values["n_embd"] // values["n_head"],
-        feed_forward=values.get("n_inner") or 4 * values["n_embd"],
-        activation=_activation(values.get("activation_function", "gelu_new"), source),
-        max_length=values["n_positions"],
-        tied=values.get("tie_word_embeddings", True),
-        norm_epsilon=values.get("layer_norm_epsilon", 1e-5),
-        dropout=Dropout(
-            values.get("embd_pdrop", 0.1), values.get("attn_pdrop", 0.1), values.get("resid_pdrop", 0.1)
-        ),
-        initializer=values.get("initializer_range", 0.02),
-        pad_id=_special(values, "pad_token_id", ends[0]),
-        start_id=_special(values, "bos_token_id", ends[0]),
-        end_ids=ends,
-    )
+    return {
+        **_tokens(values, values["vocab_size"] - 1),
+        "head_width": values["n_embd"] // values["n_head"],
+        "feed_forward": values.get("n_inner") or 4 * values["n_embd"],
+    }
 
 
-def _llama(values: Mapping[str, Any], source: str) -> ModelConfig:
-    qwen = values["model_type"] == "qwen2"
+def _llama(values: Mapping[str, Any], source: str) -> dict[str, Any]:
+    qwen, heads = values["model_type"] == "qwen2", values["num_attention_heads"]
     if values.get("use_sliding_window"):
         raise UserError(f"{source}: attention in sliding windows is not supported")
     bias = True if qwen else values.get("attention_bias", False)
-    ends = _ends(values, 2)
-    return ModelConfig(
-        architecture="qwen2" if qwen else "llama",
-        vocab_size=values["vocab_size"],
-        width=values["hidden_size"],
-        layers=values["num_hidden_layers"],
-        heads=values["num_attention_heads"],
-        key_value_heads=values.get("num_key_value_heads") or values["num_attention_heads"],
-        head_width=values.get("head_dim") or values["hidden_size"] // values["num_attention_heads"],
-        feed_forward=values["intermediate_size"],
-        activation=_activation(values.get("hidden_act", "silu"), source),
-        gated=True,
-        max_length=values.get("max_position_embeddings"),
-        tied=values.get("tie_word_embeddings", False),
-        norm_epsilon=values.get("rms_norm_eps", 1e-6),
-        attention_bias=bias,
-        output_bias=bias and not qwen,
-        feed_forward_bias=values.get("mlp_bias", False),
-        rotary=_rotary(values, source),
-        dropout=Dropout(attention=values.get("attention_dropout", 0.0)),
-        initializer=values.get("initializer_range", 0.02),
-        pad_id=_special(values, "pad_token_id", ends[0]),
-        start_id=_special(values, "bos_token_id", 1),
-        end_ids=ends,
-    )
+    return {
+        **_tokens(values, 2, start=1),
+        "key_value_heads": values.get("num_key_value_heads") or heads,
+        "head_width": values.get("head_dim") or values["hidden_size"] // heads,
+        "gated": True,
+        "attention_bias": bias,
+        "output_bias": bias and not qwen,
+        "feed_forward_bias": values.get("mlp_bias", False),
+        "rotary": _rotary(values, source),
+    }
 
 
 def _rotary(values: Mapping[str, Any], source: str) -> Rotary:
@@ -300,25 +333,12 @@ def _rotary(values: Mapping[str, Any], source: str) -> Rotary:
     )
 
 
-def _roberta(values: Mapping[str, Any], source: str) -> ModelConfig:
-    pad, hidden = _special(values, "pad_token_id", 1), values.get("hidden_dropout_prob", 0.1)
-    return ModelConfig(
-        architecture="roberta",
-        vocab_size=values["vocab_size"],
-        width=values["hidden_size"],
-        layers=values["num_hidden_layers"],
-        heads=values["num_attention_heads"],
-        key_value_heads=values["num_attention_heads"],
-        head_width=values["hidden_size"] // values["num_attention_heads"],
-        feed_forward=values["intermediate_size"],
-        activation=_activation(values.get("hidden_act", "gelu"), source),
+def _roberta(values: Mapping[str, Any], source: str) -> dict[str, Any]:
+    del source
+    tokens = _tokens(values, 2, 1, 0)
+    return {
+        **tokens,
+        "head_width": values["hidden_size"] // values["num_attention_heads"],
         # The first positions of the table are the padding's and those before it.
-        max_length=values["max_position_embeddings"] - pad - 1,
-        tied=values.get("tie_word_embeddings", True),
-        norm_epsilon=values.get("layer_norm_eps", 1e-5),
-        dropout=Dropout(hidden, values.get("attention_probs_dropout_prob", 0.1), hidden),
-        initializer=values.get("initializer_range", 0.02),
-        pad_id=pad,
-        start_id=_special(values, "bos_token_id", 0),
-        end_ids=_ends(values, 2),
-    )
+        "max_length": values["max_position_embeddings"] - tokens["pad_id"] - 1,
+    }

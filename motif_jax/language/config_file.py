@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from motif_jax.language.config import FILE, ModelConfig, Rotary, parse
+from motif_jax.language.config import FILE, LAYOUTS, ModelConfig, Rotary, parse
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json
 
@@ -38,9 +39,9 @@ def to_values(config: ModelConfig) -> dict[str, Any]:
     values = {
         "model_type": config.architecture,
         "architectures": [_CLASSES[config.architecture]],
-        "vocab_size": config.vocab_size,
-        "tie_word_embeddings": config.tied,
+        **{name: attrgetter(field)(config) for field, (name, *_) in LAYOUTS[config.architecture].items()},
         "pad_token_id": config.pad_id,
+        "decoder_start_token_id" if config.encoder_layers else "bos_token_id": config.start_id,
         "eos_token_id": config.end_ids[0] if len(config.end_ids) == 1 else list(config.end_ids),
         **writers[config.architecture](config),
     }
@@ -58,56 +59,21 @@ def _t5(config: ModelConfig) -> dict[str, Any]:
     name = "gelu" if config.gated and config.activation == "gelu_new" else config.activation
     return {
         "is_encoder_decoder": True,
-        "d_model": config.width,
-        "d_kv": config.head_width,
-        "d_ff": config.feed_forward,
-        "num_layers": config.encoder_layers,
         "num_decoder_layers": config.layers,
-        "num_heads": config.heads,
         "feed_forward_proj": f"gated-{name}" if config.gated else name,
         "scale_decoder_outputs": config.scaled_head,
-        "layer_norm_epsilon": config.norm_epsilon,
-        "relative_attention_num_buckets": config.relative_buckets,
-        "relative_attention_max_distance": config.relative_distance,
-        "dropout_rate": config.dropout.outputs,
-        "initializer_factor": config.initializer,
-        "decoder_start_token_id": config.start_id,
     }
 
 
 def _gpt2(config: ModelConfig) -> dict[str, Any]:
-    dropout = config.dropout
-    return {
-        "n_positions": config.max_length,
-        "n_embd": config.width,
-        "n_layer": config.layers,
-        "n_head": config.heads,
-        "n_inner": config.feed_forward,
-        "activation_function": config.activation,
-        "layer_norm_epsilon": config.norm_epsilon,
-        "embd_pdrop": dropout.embeddings,
-        "attn_pdrop": dropout.attention,
-        "resid_pdrop": dropout.outputs,
-        "initializer_range": config.initializer,
-        "bos_token_id": config.start_id,
-    }
+    return {"n_inner": config.feed_forward}
 
 
 def _llama(config: ModelConfig) -> dict[str, Any]:
     rotary = config.rotary or Rotary()
     values = {
-        "hidden_size": config.width,
-        "intermediate_size": config.feed_forward,
-        "num_hidden_layers": config.layers,
-        "num_attention_heads": config.heads,
         "num_key_value_heads": config.key_value_heads,
         "head_dim": config.head_width,
-        "hidden_act": config.activation,
-        "max_position_embeddings": config.max_length,
-        "rms_norm_eps": config.norm_epsilon,
-        "attention_dropout": config.dropout.attention,
-        "initializer_range": config.initializer,
-        "bos_token_id": config.start_id,
         "rope_theta": rotary.theta,
         "rope_parameters": _rotary(rotary),
     }
@@ -130,17 +96,5 @@ def _rotary(rotary: Rotary) -> dict[str, Any]:
 
 
 def _roberta(config: ModelConfig) -> dict[str, Any]:
-    return {
-        "hidden_size": config.width,
-        "intermediate_size": config.feed_forward,
-        "num_hidden_layers": config.layers,
-        "num_attention_heads": config.heads,
-        "hidden_act": config.activation,
-        "max_position_embeddings": (config.max_length or 0) + config.pad_id + 1,
-        "type_vocab_size": 1,
-        "layer_norm_eps": config.norm_epsilon,
-        "hidden_dropout_prob": config.dropout.outputs,
-        "attention_probs_dropout_prob": config.dropout.attention,
-        "initializer_range": config.initializer,
-        "bos_token_id": config.start_id,
-    }
+    rows = (config.max_length or 0) + config.pad_id + 1
+    return {"max_position_embeddings": rows, "type_vocab_size": 1}

@@ -72,6 +72,15 @@ def make(
         )
     sizes.check(architecture, section)
     inner = sizes.feed_forward or 4 * sizes.width
+    groups, fields = sizes.key_value_heads or sizes.heads, dataclasses.asdict(sizes)
+    fields |= {
+        "feed_forward": inner,
+        "head_width": sizes.width // sizes.heads,
+        "encoder_layers": sizes.layers,
+    }
+    # RoBERTa's table begins with rows that no token uses.
+    spare = tokens["pad"] + 1 if architecture == "roberta" else 0
+    layout = configs.LAYOUTS[architecture]
     values: dict[str, Any] = {
         "model_type": architecture,
         "vocab_size": vocab_size,
@@ -79,21 +88,12 @@ def make(
         "bos_token_id": tokens["start"],
         "pad_token_id": tokens["pad"],
         "eos_token_id": tokens["end"],
+        "feed_forward_proj": "gated-gelu",
+        "n_inner": inner,
+        "num_key_value_heads": groups,
+        "max_position_embeddings": sizes.max_length + spare,
+        **{name: fields[field] for field, (name, *_) in layout.items() if field in fields},
     }
-    if architecture == "t5":
-        values |= {"d_model": sizes.width, "d_kv": sizes.width // sizes.heads, "d_ff": inner}
-        values |= {"num_layers": sizes.layers, "num_heads": sizes.heads, "feed_forward_proj": "gated-gelu"}
-        values |= {"decoder_start_token_id": tokens["pad"]}
-    elif architecture == "gpt2":
-        values |= {"n_embd": sizes.width, "n_layer": sizes.layers, "n_head": sizes.heads, "n_inner": inner}
-        values |= {"n_positions": sizes.max_length}
-    else:
-        values |= {"hidden_size": sizes.width, "num_hidden_layers": sizes.layers}
-        values |= {"num_attention_heads": sizes.heads, "intermediate_size": inner}
-        values |= {"num_key_value_heads": sizes.key_value_heads or sizes.heads}
-        # RoBERTa's table begins with rows that no token uses.
-        spare = tokens["pad"] + 1 if architecture == "roberta" else 0
-        values |= {"max_position_embeddings": sizes.max_length + spare}
     return configs.parse(values, "the model")
 
 
