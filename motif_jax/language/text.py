@@ -72,7 +72,7 @@ class TextModel:
         Raises:
           UserError: two candidates have the same tokens, one has none, or a text is too long for the model.
         """
-        self._require_decoder("scores")
+        config.require_decoder(self.model.config, "scores")
         each = prompt_length.each_prompts(prompts, candidates)
         encoded = {names: candidate_rows(self.tokenizer, names) for names in dict.fromkeys(each)}
         longest = max((len(row) for rows in encoded.values() for row in rows), default=0)
@@ -119,7 +119,7 @@ class TextModel:
         Raises:
           UserError: a text is too long for the model, the model has no decoder, or a stop is empty.
         """
-        self._require_decoder("writes")
+        config.require_decoder(self.model.config, "writes")
         if "" in stops:
             raise UserError("a stop is empty: it would end every text")
         sampling = sampling or Sampling(greedy=True)
@@ -161,7 +161,7 @@ class TextModel:
         Raises:
           UserError: a text has no tokens or is too long for the model, or the model has no decoder.
         """
-        self._require_decoder("scores")
+        config.require_decoder(self.model.config, "scores")
         found = []
         for start in range(0, len(texts), self._batch):
             part = slice(start, start + self._batch)
@@ -205,9 +205,6 @@ class TextModel:
             states = np.asarray(self._states(self.params, *rows)[0].after, np.float32)
             found += [states[i][rows.valid[i]] for i in range(len(part))]
         return found
-
-    def _require_decoder(self, does: str) -> None:
-        config.require_decoder(self.model.config, does)
 
     def _prompts(self, texts: list[str], more: int) -> TokenRows:
         """Pads prompts to a bucket's length and to a full batch, so that one program serves every part of a list."""

@@ -43,7 +43,8 @@ class WeightEntry(NamedTuple):
 def entries(config: ModelConfig) -> list[WeightEntry]:
     """The table of an architecture."""
     table = {"t5": _t5, "gpt2": _gpt2, "llama": _llama, "qwen2": _llama, "roberta": _roberta}
-    return list(table[config.architecture](config))
+    head = () if config.tied or not config.has_decoder else _linear(("head",), "lm_head", False)
+    return [*table[config.architecture](config), *head]
 
 
 def _linear(path: tuple[str, ...], name: str, bias: bool) -> Iterator[WeightEntry]:
@@ -78,8 +79,6 @@ def _t5(config: ModelConfig) -> Iterator[WeightEntry]:
             for ours, theirs in {**names, "down": "wo"}.items():
                 yield from _linear((*path, "feed_forward", ours), f"{inner}.{theirs}", False)
             yield WeightEntry((*path, "feed_forward_norm", "scale"), f"{name}.{place}.layer_norm.weight")
-    if not config.tied:
-        yield from _linear(("head",), "lm_head", False)
 
 
 def _gpt2(config: ModelConfig) -> Iterator[WeightEntry]:
@@ -99,8 +98,6 @@ def _gpt2(config: ModelConfig) -> Iterator[WeightEntry]:
             end = "c_fc" if place[-1] == "activated" else "c_proj"
             yield WeightEntry((*place, "kernel"), f"{name}.{theirs}.{end}.weight")
             yield WeightEntry((*place, "bias"), f"{name}.{theirs}.{end}.bias")
-    if not config.tied:
-        yield from _linear(("head",), "lm_head", False)
 
 
 def _llama(config: ModelConfig) -> Iterator[WeightEntry]:
@@ -117,8 +114,6 @@ def _llama(config: ModelConfig) -> Iterator[WeightEntry]:
             yield from _linear(
                 (*path, "feed_forward", ours), f"{name}.mlp.{theirs}", config.feed_forward_bias
             )
-    if not config.tied:
-        yield from _linear(("head",), "lm_head", False)
 
 
 def _roberta(config: ModelConfig) -> Iterator[WeightEntry]:
@@ -214,10 +209,6 @@ def settle_head(folder: str | Path, config: ModelConfig) -> ModelConfig:
     return dataclasses.replace(config, tied=Tensors(folder).find("lm_head.weight") is None)
 
 
-# (a parameter's path, its array) -> the leaf of the tree
-Place = Callable[[tuple[str, ...], np.ndarray], Any]
-
-
 def load_pooler(folder: str | Path) -> dict[str, np.ndarray] | None:
     """RoBERTa's pooler, kernel and bias float32, as the first hidden layer (tanh) of a head; None where the file has none."""
     tensors = Tensors(folder)
@@ -231,51 +222,42 @@ def check(folder: str | Path, config: ModelConfig) -> None:
     """Raises UserError where `load` would, but reads no tensor."""
     tensors, wanted = Tensors(folder), dict(_flat(_shapes(config)))
     for entry in entries(config):
-        found = tensors.shape(entry.name)
-        if found is None:
-            raise _missing(folder, entry)
-        shape = found if entry.part is None else (*found[:-1], found[-1] // 3)
-        if (shape[::-1] if entry.transposed else shape) != wanted[entry.path].shape:
-            raise _other_shape(folder, entry, shape, wanted[entry.path].shape)
+        shape = tensors.shape(entry.name)
+        if shape is not None and entry.part is not None:
+            shape = (*shape[:-1], shape[-1] // 3)
+        _require(folder, entry, shape, wanted[entry.path].shape)
 
 
-def _missing(folder: str | Path, entry: WeightEntry) -> UserError:
-    return UserError(f"{folder}: tensor {entry.name} is missing")
+def _require(
+    source: str | Path, entry: WeightEntry, shape: tuple[int, ...] | None, wanted: tuple[int, ...]
+) -> None:
+    """Raises UserError where a tensor is missing (`shape` None), or is not `wanted` after its transposition."""
+    if shape is None:
+        raise UserError(f"{source}: tensor {entry.name} is missing")
+    if (shape[::-1] if entry.transposed else shape) != wanted:
+        raise UserError(
+            f"{source}: tensor {entry.name} is {list(shape)}, which does not fit config.json: {list(wanted)} expected"
+        )
 
 
-def _other_shape(
-    folder: str | Path, entry: WeightEntry, found: tuple[int, ...], wanted: tuple[int, ...]
-) -> UserError:
-    return UserError(
-        f"{folder}: tensor {entry.name} is {list(found)}, which does not fit config.json: {list(wanted)} expected"
-    )
-
-
-def load(
-    folder: str | Path, config: ModelConfig, dtype: Any = None, place: Place = lambda path, value: value
-) -> Any:
+def load(folder: str | Path, config: ModelConfig, dtype: Any = None) -> Any:
     """Reads the parameters of a checkpoint folder, one tensor at a time.
 
     Args:
       folder: with safetensors files under transformers' names.
       dtype: of the parameters; None: float32.
-      place: converts each parameter as soon as it is read, for example puts its parts on devices.
 
     Returns:
-      The tree of parameters, numpy arrays unless `place` converts them.
+      The tree of parameters, numpy arrays.
 
     Raises:
       UserError: a tensor is missing or has another shape.
     """
-    return collect(Tensors(folder).find, folder, config, dtype, place)
+    return collect(Tensors(folder).find, folder, config, dtype)
 
 
 def collect(
-    find: Callable[[str], np.ndarray | None],
-    source: str | Path,
-    config: ModelConfig,
-    dtype: Any = None,
-    place: Place = lambda path, value: value,
+    find: Callable[[str], np.ndarray | None], source: str | Path, config: ModelConfig, dtype: Any = None
 ) -> Any:
     """The parameters of a model from tensors under transformers' names; see `load`.
 
@@ -286,18 +268,15 @@ def collect(
     shapes = dict(_flat(_shapes(config)))
     tree: dict[str, Any] = {}
     for entry in entries(config):
-        found = find(entry.name)
-        if found is None:
-            raise _missing(source, entry)
-        if entry.part is not None:
-            found = np.split(found, 3, axis=-1)[entry.part]
-        value = np.asarray(found.T if entry.transposed else found, dtype or np.float32)
-        if value.shape != shapes[entry.path].shape:
-            raise _other_shape(source, entry, found.shape, shapes[entry.path].shape)
+        tensor = find(entry.name)
+        if tensor is not None and entry.part is not None:
+            tensor = np.split(tensor, 3, axis=-1)[entry.part]
+        _require(source, entry, None if tensor is None else tensor.shape, shapes[entry.path].shape)
+        assert tensor is not None
         node = tree
         for part in entry.path[:-1]:
             node = node.setdefault(part, {})
-        node[entry.path[-1]] = place(entry.path, value)
+        node[entry.path[-1]] = np.asarray(tensor.T if entry.transposed else tensor, dtype or np.float32)
     return tree
 
 
