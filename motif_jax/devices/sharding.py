@@ -17,12 +17,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from ml_collections import ConfigDict
 
 from motif_jax.devices.parallel import AXIS, DataParallel, in_turn
-from motif_jax.language.sharding import AXES, BATCH, path_names
+from motif_jax.language.sharding import AXES, BATCH, path_names, spec_of
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
-
-# (names on an array's path, its shape) -> how it is split
-SpecOf = Callable[[tuple[str, ...], tuple[int, ...]], PartitionSpec]
 
 
 def check_config(config: ConfigDict, there: int, hosts: int = 1) -> None:
@@ -71,18 +68,15 @@ class Sharded(DataParallel):
 
     Args:
       sizes: devices along `data`, `fsdp` and `tensor`.
-      spec_of: how an array of a state is split (`language.sharding.spec_of` with a model's config and these sizes).
       devices: by default every device of every process.
 
     Raises:
       UserError: the sizes do not fit the devices, or `tensor` is wider than a host.
     """
 
-    def __init__(
-        self, sizes: Mapping[str, int], spec_of: SpecOf, devices: Sequence[jax.Device] | None = None
-    ) -> None:
+    def __init__(self, sizes: Mapping[str, int], devices: Sequence[jax.Device] | None = None) -> None:
         super().__init__(devices)
-        self.mesh, self._spec_of = mesh_of(sizes, self.devices), spec_of
+        self.mesh = mesh_of(sizes, self.devices)
         self._sizes, self._parts = dict(sizes), math.prod(sizes[axis] for axis in BATCH)
         self._hosts = len({d.process_index for d in self.devices})
         if self._parts % self._hosts:
@@ -101,9 +95,11 @@ class Sharded(DataParallel):
 
     def shardings(self, tree: Any) -> Any:
         """How a state (arrays or shapes) is split: a tree of `NamedSharding`."""
-        return jax.tree_util.tree_map_with_path(
-            lambda path, leaf: NamedSharding(self.mesh, self._spec_of(path_names(path), np.shape(leaf))), tree
-        )
+
+        def of(path: Sequence[Any], leaf: Any) -> NamedSharding:
+            return NamedSharding(self.mesh, spec_of(path_names(path), np.shape(leaf), self._sizes))
+
+        return jax.tree_util.tree_map_with_path(of, tree)
 
     def wrap(self, core: Callable[[Any, Any], Any], donate_state: bool = False) -> Callable[[Any, Any], Any]:
         """As `DataParallel.wrap`; the returned state is split as the one passed in."""

@@ -103,9 +103,9 @@ def of_training(
     # Weights in the dtype of the computation are split as the parameters are.
     fixed = fixed * sizes[DATA] // math.prod(sizes.values())
     return Footprint(
-        split_bytes(params, config, sizes),
-        split_bytes(learned, config, sizes),
-        split_bytes(state, config, sizes),
+        split_bytes(params, sizes),
+        split_bytes(learned, sizes),
+        split_bytes(state, sizes),
         fixed + rows * a_row + logits,
     )
 

@@ -105,12 +105,10 @@ def sharded(network: PolicyNetwork, sizes: Mapping[str, int], devices: Sequence[
       UserError: the network is no language model.
     """
     from motif_jax.language.agent import LanguageAgent
-    from motif_jax.language.sharding import spec_of
 
     if not isinstance(network, LanguageAgent):
         raise UserError("config.sharding: only language models can be split over devices: leave it out")
-    settings = network.model.config
-    return Sharded(sizes, lambda path, shape: spec_of(path, shape, settings, sizes), devices)
+    return Sharded(sizes, devices)
 
 
 def reads_prompts(config: ConfigDict) -> bool:

@@ -107,6 +107,6 @@ def run(config: ConfigDict, workdir: Path) -> int:
     """Trains, or resumes, and writes the model; returns 0, or 75 after a request to stop."""
     from motif_jax.trainers import language_run, offline_run
 
-    parallel = offline_run.devices_of(config, lambda: language_run.settings_of(config, None))
+    parallel = offline_run.devices_of(config)
     build = functools.partial(language_run.build, config, workdir, parallel)
     return offline_run.run(config, workdir, IDENTITY, language_run.MADE, build)

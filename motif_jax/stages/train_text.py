@@ -203,7 +203,7 @@ def _built(config: ConfigDict, workdir: Path, stopped: Callable[[], bool]) -> Te
     except StoppedError:
         return None
     settings = text_run.model_config(config, source)
-    parallel = offline_run.devices_of(config, lambda: settings)
+    parallel = offline_run.devices_of(config)
     return text_run.build(config, workdir, source, parallel, settings, stopped)
 
 

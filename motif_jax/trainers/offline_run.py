@@ -15,8 +15,6 @@ from motif_jax.algorithms import schedules
 from motif_jax.devices import precision, sharding
 from motif_jax.devices.hosts import Hosts
 from motif_jax.devices.parallel import DataParallel
-from motif_jax.language.config import ModelConfig
-from motif_jax.language.sharding import spec_of
 from motif_jax.support import metrics, run_folder
 from motif_jax.support.interruption import EXIT_CODE, Interruption
 from motif_jax.trainers import records
@@ -70,13 +68,12 @@ def mesh_sizes(config: ConfigDict) -> dict[str, int]:
     return {"data": len(sharding.training_devices(config)) // math.prod(split.values()), **split}
 
 
-def devices_of(config: ConfigDict, settings: Callable[[], ModelConfig]) -> DataParallel:
-    """The devices that train, with split parameters where `config.sharding` asks for it; `settings` is the model to split."""
+def devices_of(config: ConfigDict) -> DataParallel:
+    """The devices that train, with split parameters where `config.sharding` asks for it."""
     devices, sizes = sharding.training_devices(config), mesh_sizes(config)
     if sizes["data"] == len(devices):
         return DataParallel(devices)
-    model = settings()
-    return sharding.Sharded(sizes, lambda path, shape: spec_of(path, shape, model, sizes), devices)
+    return sharding.Sharded(sizes, devices)
 
 
 def numbers_in(tree: Any) -> int:

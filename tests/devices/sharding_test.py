@@ -37,10 +37,8 @@ def sizes_of(mesh: tuple[int, int, int]) -> dict[str, int]:
     return dict(zip(sharding.AXES, mesh, strict=True))
 
 
-def devices(mesh: tuple[int, int, int], settings: config.ModelConfig) -> Sharded:
-    sizes = sizes_of(mesh)
-    spec_of = functools.partial(sharding.spec_of, config=settings, sizes=sizes)
-    return Sharded(sizes, lambda path, shape: spec_of(path, shape), jax.devices()[: int(np.prod(mesh))])
+def devices(mesh: tuple[int, int, int]) -> Sharded:
+    return Sharded(sizes_of(mesh), jax.devices()[: int(np.prod(mesh))])
 
 
 def batch(settings: config.ModelConfig) -> TokenBatch:
@@ -78,7 +76,7 @@ def first_state(settings: config.ModelConfig) -> LanguageTrainState:
 def train(settings: config.ModelConfig, mesh: tuple[int, int, int]) -> tuple[Any, Any, Any, Sharded]:
     """Gradient before and losses of `STEPS` steps, the state behind them, and where it lies."""
     sums_of, update = update_of(settings)
-    parallel = devices(mesh, settings)
+    parallel = devices(mesh)
 
     def core(state: LanguageTrainState, batches: TokenBatch) -> tuple[LanguageTrainState, Any]:
         gradient, _ = jax.lax.psum(training.gradient_sums(sums_of, state.params, None, batches), "device")
@@ -170,7 +168,7 @@ def test_nor_does_that_of_any_architecture(architecture: str) -> None:
 
 
 def test_every_device_holds_its_part_of_parameters_and_optimiser() -> None:
-    parallel, state = devices((1, 2, 2), GPT2), first_state(GPT2)
+    parallel, state = devices((1, 2, 2)), first_state(GPT2)
     placed = parallel.replicate(state)
     kernel = placed.opt_state[0].mu["decoder"]["block_0"]["feed_forward"]["activated"]["kernel"]
     assert kernel.sharding.spec == PartitionSpec("fsdp", "tensor")
@@ -179,13 +177,13 @@ def test_every_device_holds_its_part_of_parameters_and_optimiser() -> None:
     assert placed.params["embedding"].sharding.spec == PartitionSpec(None, "fsdp")
     assert placed.params["decoder"]["final_norm"]["norm"]["scale"].sharding.spec == PartitionSpec()
     held = sum(shard.data.nbytes for leaf in jax.tree.leaves(placed) for shard in leaf.addressable_shards[:1])
-    assert held == sharding.split_bytes(state, GPT2, sizes_of((1, 2, 2)))
+    assert held == sharding.split_bytes(state, sizes_of((1, 2, 2)))
     assert held < 0.4 * sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(state))
     assert jax.tree.all(jax.tree.map(np.array_equal, jax.device_get(placed), state))
 
 
 def test_a_batch_is_split_over_data_and_fsdp_alone() -> None:
-    parallel = devices((2, 1, 2), GPT2)
+    parallel = devices((2, 1, 2))
     assert (parallel.device_count, parallel.global_device_count) == (2, 2)
     placed = parallel.put_batch({"x": np.arange(24).reshape(3, 8)}, 1)["x"]
     assert placed.shape == (1, 3, 8)
@@ -197,9 +195,9 @@ def test_a_batch_is_split_over_data_and_fsdp_alone() -> None:
 def test_a_checkpoint_goes_on_on_another_mesh(tmp_path: Path) -> None:
     state = first_state(GPT2)
     with Checkpoints(tmp_path) as checkpoints:
-        checkpoints.save(3, {"state": devices((1, 2, 2), GPT2).replicate(state)}, asynchronous=False)
+        checkpoints.save(3, {"state": devices((1, 2, 2)).replicate(state)}, asynchronous=False)
         found = checkpoints.restore(3, {"state": state})["state"]
-    placed = devices((1, 4, 1), GPT2).replicate(found)
+    placed = devices((1, 4, 1)).replicate(found)
     assert jax.tree.all(jax.tree.map(np.array_equal, jax.device_get(placed), state))
     kernel = placed.params["decoder"]["block_0"]["attention"]["query"]["kernel"]
     assert [shard.data.shape for shard in kernel.addressable_shards] == [(4, 16)] * 4

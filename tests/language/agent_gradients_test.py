@@ -16,7 +16,6 @@ from motif_jax.algorithms.schedules import RateState
 from motif_jax.benchmarks import language_update
 from motif_jax.devices.parallel import AXIS, DataParallel
 from motif_jax.devices.sharding import Sharded
-from motif_jax.language import sharding
 
 PROMPT, TOLERANCE = 14, 1e-5
 
@@ -88,8 +87,7 @@ def test_losses_and_gradients_are_too_on_any_devices(devices: Any) -> None:
     parallel: DataParallel
     if devices == "split":
         sizes = {"data": 1, "fsdp": 2, "tensor": 2}
-        split = functools.partial(sharding.spec_of, config=network.model.config, sizes=sizes)
-        parallel = Sharded(sizes, split, jax.devices()[:4])
+        parallel = Sharded(sizes, jax.devices()[:4])
     else:
         parallel = DataParallel(jax.devices()[:devices])
     state = ppo_update.make_state(network, optimizer, jax.random.key(0))
