@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,17 +13,10 @@ from ml_collections import ConfigDict
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.babyai_text.environment import levels_in_words
+from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.rl import agent_networks, settings
-from motif_jax.rollouts import agent_policy, evaluation_setup, policies
-from motif_jax.rollouts.generalisation import (
-    CHOOSES_WORDS,
-    READS,
-    PlayedLevel,
-    chosen,
-    language_options,
-    place_of,
-    takeable,
-)
+from motif_jax.rollouts import agent_policy, evaluation_setup, generalisation, policies
+from motif_jax.rollouts.generalisation import CHOOSES_WORDS, READS, GeneralisationTest, PlayedLevel
 from motif_jax.support import config as checks
 from motif_jax.support import resources, run_folder, seeds
 from motif_jax.support.errors import UserError
@@ -59,6 +51,44 @@ class EvalAgent:
     checkpoint: int | None = None
     room: int | None = None
     read: Mapping[str, str] = field(default_factory=dict)
+
+    def takeable(
+        self,
+        names: Sequence[str],
+        episode_seeds: Sequence[int],
+        key: str = "prompt_tokens",
+        own_names: Sequence[str] = (),
+        prompt_tokens: int | None = None,
+    ) -> tuple[list[tuple[GeneralisationTest, PlayedLevel]], dict[str, str]]:
+        """The tests that it can take, with their places; and the tests of 'all' that it cannot take, with the reason.
+
+        Args:
+          names: as the config has them; named tests and the base must be possible.
+          key: of the config, which says how long a prompt may be.
+          own_names, prompt_tokens: see `generalisation.every` and `generalisation.place_of`.
+
+        Raises:
+          UserError: a test that is named cannot be taken.
+        """
+        tests, left_out = [], {}
+        for test in generalisation.chosen(names, self.base, self.abilities, own_names):
+            place = generalisation.place_of(test, self.base, prompt_tokens, self.room)
+            try:
+                if "actions" in test.options:
+                    self.policy(place)  # refuses actions whose words have the same tokens
+                generalisation.require_room(test, place, episode_seeds, key)
+            except UserError as error:  # a small vocabulary: the words have the same tokens, or many
+                if not may_be_left_out(test, names):
+                    raise
+                left_out[test.name] = str(error)
+            else:
+                tests.append((test, place))
+        return tests, left_out
+
+
+def may_be_left_out(test: GeneralisationTest, names: Sequence[str]) -> bool:
+    """Whether only 'all' includes the test; named tests and the base are always taken."""
+    return test.name not in (generalisation.BASE, *names)
 
 
 @dataclass(frozen=True)
@@ -125,6 +155,11 @@ def open_agent(request: AgentRequest, pinned: int | None = None) -> EvalAgent:
     return _zero_shot(request) if name == ZERO_SHOT else _trained(request, pinned)
 
 
+def abilities_of(reads: bool, any_actions: bool) -> frozenset[str]:
+    """`EvalAgent.abilities` of a network that reads prompts, and scores any words as actions."""
+    return frozenset(one for one, able in ((READS, reads), (CHOOSES_WORDS, any_actions)) if able)
+
+
 def _asked(request: AgentRequest) -> ConfigDict:
     training = resources.config("train_language_agent")
     level = request.level or training.environment.name
@@ -143,14 +178,9 @@ def _without_network(request: AgentRequest) -> EvalAgent:
         policy, options = policies.BotPolicy(), {**options, "fields": ["bot_action"]}
     elif request.policy != policies.RANDOM:
         policy = policies.from_outside(request.policy, spec)
-    abilities = frozenset({CHOOSES_WORDS} if request.policy == policies.RANDOM else ())
     base = PlayedLevel(asked.environment.name, options)
+    abilities = abilities_of(False, request.policy == policies.RANDOM)
     return EvalAgent(request.policy, base, abilities, lambda _: policy)
-
-
-def _abilities(config: ConfigDict) -> frozenset[str]:
-    found = {READS} if agent_networks.reads_prompts(config) else set()
-    return frozenset(found | ({CHOOSES_WORDS} if agent_networks.takes_any_actions(config) else set()))
 
 
 def _zero_shot(request: AgentRequest) -> EvalAgent:
@@ -165,7 +195,7 @@ def _zero_shot(request: AgentRequest) -> EvalAgent:
     return EvalAgent(
         f"{asked.network.model} before any training",
         base,
-        _abilities(asked),
+        abilities_of(agent_networks.reads_prompts(asked), True),
         _policies(asked, base, lambda network: network.init(jax.random.key(request.seed))),
         room=agent_networks.prompt_room(asked),
         read={**agent_networks.read_anew(asked), "model": weights.digest(fetch(asked.network.model))},
@@ -181,7 +211,7 @@ def _trained(request: AgentRequest, pinned: int | None) -> EvalAgent:
     checks.require(spec.family == "BabyAI-Text", "policy", folder, f"an agent of BabyAI-Text, not of {name}")
     _refuse_other_options(request, folder)
     if request.level is not None:
-        spoken = language_options(PlayedLevel(name, options))
+        spoken = generalisation.language_options(PlayedLevel(name, options))
         options = catalogue.options_elsewhere(options, name, request.level) | spoken
         name = request.level
     network = agent_networks.make(trained, spec)
@@ -192,7 +222,7 @@ def _trained(request: AgentRequest, pinned: int | None) -> EvalAgent:
     return EvalAgent(
         str(folder),
         base,
-        _abilities(trained),
+        abilities_of(reads, agent_networks.takes_any_actions(trained)),
         _policies(trained, base, lambda _: params),
         step,
         agent_networks.prompt_room(trained) if reads else None,
@@ -200,8 +230,21 @@ def _trained(request: AgentRequest, pinned: int | None) -> EvalAgent:
     )
 
 
-def refused_after(config: ConfigDict) -> dict[str, str]:
-    """The tests of `config.tests` that an agent trained by `config` could not take.
+def refused_after(
+    tests: str,
+    seed: int,
+    base: PlayedLevel,
+    network: Callable[[EnvironmentSpec], Any],
+    abilities: frozenset[str],
+    room: int | None,
+) -> dict[str, str]:
+    """The tests that the agent of a training in `base` could not take.
+
+    Args:
+      tests: of the training's config.
+      seed: of the training.
+      network: makes the network for an environment's spec.
+      abilities, room: as in `EvalAgent`.
 
     Returns:
       Test -> the reason, for tests that 'all' means; {} for an environment from outside, which has no tests.
@@ -209,19 +252,11 @@ def refused_after(config: ConfigDict) -> dict[str, str]:
     Raises:
       UserError: a named test cannot be taken, or a prompt of the training itself is too long.
     """
-    if catalogue.find(config.environment.name) is None:
+    if catalogue.find(base.environment) is None:
         return {}
-    names = checks.listed(config.tests)
-    base = PlayedLevel(config.environment.name, settings.environment_options(config))
-    room = agent_networks.prompt_room(config) if agent_networks.reads_prompts(config) else None
-    numbers = [seeds.derive(config.seed, "test", index) for index in range(_TRIED_BEFORE)]
-
-    def make(place: PlayedLevel) -> None:
-        agent_networks.make(config, registry.spec(place.environment, **place.options))
-
-    wanted = chosen(names, base, _abilities(config))
-    place = functools.partial(place_of, base=base, room=room)
-    return takeable(names, wanted, place, make, numbers, "network.prompt_tokens")[1]
+    agent = EvalAgent("", base, abilities, lambda place: network(place.spec()), room=room)
+    numbers = [seeds.derive(seed, "test", index) for index in range(_TRIED_BEFORE)]
+    return agent.takeable(checks.listed(tests), numbers, "network.prompt_tokens")[1]
 
 
 def _refuse_other_options(request: AgentRequest, folder: str) -> None:
@@ -243,7 +278,7 @@ def _policies(
     kept: list[Any] = []  # parameters are the same whatever the actions
 
     def policy(place: PlayedLevel) -> Any:
-        spec = registry.spec(place.environment, **place.options)
+        spec = place.spec()
         key = (spec.action_names, place.options.get("prompt_tokens"))
         if key not in made:
             there = config.copy_and_resolve_references()

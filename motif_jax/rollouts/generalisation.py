@@ -5,14 +5,14 @@ A test replaces the level and options that an agent was trained with. All tests 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue, changes
 from motif_jax.envs.babyai_text.environment import PROMPT_BYTES
-from motif_jax.envs.spec import RUNNING, empty_observation
+from motif_jax.envs.spec import RUNNING, EnvironmentSpec, empty_observation
 from motif_jax.support import config as checks
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
@@ -61,6 +61,9 @@ class PlayedLevel:
     environment: str
     options: Mapping[str, Any]
 
+    def spec(self) -> EnvironmentSpec:
+        return registry.spec(self.environment, **self.options)
+
 
 def every(base: PlayedLevel, own_names: Sequence[str] = ()) -> dict[str, GeneralisationTest]:
     """All tests by name, for an agent that was trained in `base`, without those that would repeat it.
@@ -72,13 +75,12 @@ def every(base: PlayedLevel, own_names: Sequence[str] = ()) -> dict[str, General
     actions = tuple(base.options.get("actions", catalogue.ACTIONS))
     tests += _names(actions, own_names) + _lists(actions) + _worlds(base)
     if language(base) != catalogue.FRENCH:
-        said = {"language": catalogue.FRENCH}
-        tests.append(
-            GeneralisationTest(
-                "french", "clauses, goal and prompt in French", None, said, frozenset({READS}), True
-            )
-        )
+        tests.append(_reading("french", "clauses, goal and prompt in French", language=catalogue.FRENCH))
     return {test.name: test for test in tests}
+
+
+def _reading(name: str, what: str, longer: bool = True, **options: Any) -> GeneralisationTest:
+    return GeneralisationTest(name, what, None, options, frozenset({READS}), longer)
 
 
 def _words() -> list[GeneralisationTest]:
@@ -95,37 +97,34 @@ def _words() -> list[GeneralisationTest]:
         changes.OTHER_MISSION: "the mission of another episode",
         changes.OTHER_EPISODE: "the prompts of another episode, which the same actions play",
     }
-    return [
-        GeneralisationTest(name, what, None, {"change": name}, frozenset({READS}), name in shown)
-        for name, what in (shown | exchanged).items()
-    ]
+    return [_reading(name, what, name in shown, change=name) for name, what in (shown | exchanged).items()]
 
 
 def _names(actions: tuple[str, ...], own: Sequence[str]) -> list[GeneralisationTest]:
     given = {"action_names": tuple(own) or ROTATE, "action_names_shift": SHIFT}
     return [
-        GeneralisationTest(name, ", ".join(names), None, {"actions": list(names)}, frozenset({READS}), True)
+        _reading(name, ", ".join(names), actions=list(names))
         for name, names in given.items()
         if len(names) == len(actions) and names != actions
     ]
 
 
 def _lists(actions: tuple[str, ...]) -> list[GeneralisationTest]:
+    needs = frozenset({CHOOSES_WORDS})
     return [
-        GeneralisationTest(f"actions_{count}", f"{count} actions", None, {"actions": list(names)}, frozenset({CHOOSES_WORDS}), True)
-        for count, names in ACTION_LISTS.items()
-        if count != len(actions)
-    ]  # fmt: skip
+        GeneralisationTest(f"actions_{n}", f"{n} actions", None, {"actions": list(names)}, needs, True)
+        for n, names in ACTION_LISTS.items()
+        if n != len(actions)
+    ]
 
 
 def _worlds(base: PlayedLevel) -> list[GeneralisationTest]:
+    own = _distractors(base)
     tests = [
-        GeneralisationTest(
-            f"distractors_{count}", f"{count} distractors", None, {"distractors": count}, longer=True
-        )
-        for count in DISTRACTORS
-        if base.options.get("distractors") != count and _takes(base, {"distractors": count})
-    ]  # fmt: skip
+        GeneralisationTest(f"distractors_{n}", f"{n} distractors", None, {"distractors": n}, longer=True)
+        for n in DISTRACTORS
+        if own not in (None, n)
+    ]
     levels = {"unseen_pairs": (UNSEEN_PAIRS, "pairs of colour and thing that no training mission names")}
     for name in SEQUENCES:
         short = name.removeprefix(catalogue.PREFIX).removesuffix("-v0")
@@ -137,15 +136,14 @@ def _worlds(base: PlayedLevel) -> list[GeneralisationTest]:
     ]
 
 
-def _takes(base: PlayedLevel, options: Mapping[str, Any]) -> bool:
+def _distractors(base: PlayedLevel) -> int | None:
+    """Their number in `base`; None for a level that takes no other."""
     from motif_jax.envs.babyai_text.levels import distractors_of
 
     level = catalogue.find(base.environment)
     own = None if level is None else distractors_of(level)
-    if own is None:
-        return False
     given = base.options.get("distractors")
-    return (own[1] if given is None else given) != options["distractors"]
+    return own[1] if own and given is None else given if own else None
 
 
 def language(place: PlayedLevel) -> str:
@@ -171,30 +169,21 @@ def chosen(
     Raises:
       UserError: there is no such test, or it does not apply to the player.
     """
-    there = every(base, own_names)
-    wanted = [BASE]
+    tests = every(base, own_names)
+    able = [name for name, test in tests.items() if test.needs <= abilities]
+    wanted, found = [BASE], []
     for name in names:
-        able = [one for one, test in there.items() if test.needs <= abilities]
         wanted += able if name == ALL else [name]
-    found = []
     for name in dict.fromkeys(wanted):
-        test = there.get(name) or _level(name)
-        allowed = f"'all', or names of {', '.join(there)}, or a level of BabyAI-Text, with commas between"
-        checks.require(test is not None, "tests", name, allowed)
-        assert test is not None
-        missing = sorted(test.needs - abilities)
-        allowed = (
-            f"without {name}, which means nothing to a player that does not do this: {', '.join(missing)}"
-        )
+        is_level = name.startswith(catalogue.PREFIX) and catalogue.find(name) is not None
+        allowed = f"'all', or names of {', '.join(tests)}, or a level of BabyAI-Text, with commas between"
+        checks.require(name in tests or is_level, "tests", name, allowed)
+        test = tests.get(name) or GeneralisationTest(name, "another level", name)
+        missing = ", ".join(sorted(test.needs - abilities))
+        allowed = f"without {name}, which means nothing to a player that does not do this: {missing}"
         checks.require(not missing, "tests", name, allowed)
         found.append(test)
     return found
-
-
-def _level(name: str) -> GeneralisationTest | None:
-    if not name.startswith(catalogue.PREFIX) or catalogue.find(name) is None:
-        return None
-    return GeneralisationTest(name, "another level", name)
 
 
 def place_of(
@@ -219,48 +208,9 @@ def place_of(
         own = options["prompt_tokens"]
         wanted = prompt_tokens or (_ROOM * own if test.longer else own)
         options["prompt_tokens"] = wanted if room is None else min(wanted, max(room, own))
-    registry.spec(environment, **options)
-    return PlayedLevel(environment, options)
-
-
-def takeable(
-    names: Sequence[str],
-    wanted: Sequence[GeneralisationTest],
-    place: Callable[[GeneralisationTest], PlayedLevel],
-    make: Callable[[PlayedLevel], Any],
-    episode_seeds: Sequence[int],
-    key: str = "prompt_tokens",
-) -> tuple[list[tuple[GeneralisationTest, PlayedLevel]], dict[str, str]]:
-    """The tests that a player can take, with their places; and the tests of 'all' that it cannot take, with the reason.
-
-    Args:
-      names: as the config has them; named tests and the base must be possible.
-      make: the player in a place; it refuses actions whose words have the same tokens.
-
-    Raises:
-      UserError: a test that is named cannot be taken.
-    """
-    tests, left_out = [], {}
-    for test in wanted:
-        there = place(test)
-        try:
-            if "actions" in test.options:
-                make(there)
-            require_room(test, there, episode_seeds, key)
-        except (
-            UserError
-        ) as error:  # a small vocabulary may not tell words apart, or take many tokens for them
-            if not may_be_left_out(test, names):
-                raise
-            left_out[test.name] = str(error)
-        else:
-            tests.append((test, there))
-    return tests, left_out
-
-
-def may_be_left_out(test: GeneralisationTest, names: Sequence[str]) -> bool:
-    """Whether only 'all' includes the test; named tests and the base are always taken."""
-    return test.name not in (BASE, *names)
+    place = PlayedLevel(environment, options)
+    place.spec()
+    return place
 
 
 def require_room(

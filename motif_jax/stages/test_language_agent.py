@@ -15,14 +15,7 @@ from motif_jax.reports.evaluation_files import Journal, episode_row
 from motif_jax.reports.evaluation_tables import write_table
 from motif_jax.rollouts import eval_agents
 from motif_jax.rollouts.episodes import PlaySettings
-from motif_jax.rollouts.generalisation import (
-    GeneralisationTest,
-    PlayedLevel,
-    chosen,
-    may_be_left_out,
-    place_of,
-    takeable,
-)
+from motif_jax.rollouts.generalisation import GeneralisationTest, PlayedLevel
 from motif_jax.rollouts.journal import play_policy
 from motif_jax.support import capacity, interruption, run_folder, seeds
 from motif_jax.support import config as checks
@@ -70,9 +63,9 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
                 with Journal(folder) as journal:
                     rows = play_policy(journal, title, game, policy, numbers, how, stop, episode_row)
             except UserError as error:  # a prompt longer than those that were tried
-                if not may_be_left_out(test, checks.listed(config.tests)) or not str(error).startswith(
-                    prompts.TOO_LONG
-                ):
+                if not eval_agents.may_be_left_out(test, checks.listed(config.tests)) or not str(
+                    error
+                ).startswith(prompts.TOO_LONG):
                     raise
                 left_out[test.name] = str(error)
             else:
@@ -94,13 +87,8 @@ def _episode_seeds(config: ConfigDict) -> list[int]:
 def _tests(
     config: ConfigDict, player: eval_agents.EvalAgent
 ) -> tuple[list[tuple[GeneralisationTest, PlayedLevel]], dict[str, str]]:
-    names = checks.listed(config.tests)
-    wanted = chosen(names, player.base, player.abilities, tuple(config.action_names))
-
-    def place(test: GeneralisationTest) -> PlayedLevel:
-        return place_of(test, player.base, config.prompt_tokens, player.room)
-
-    return takeable(names, wanted, place, player.policy, _episode_seeds(config))
+    names, own = checks.listed(config.tests), tuple(config.action_names)
+    return player.takeable(names, _episode_seeds(config), "prompt_tokens", own, config.prompt_tokens)
 
 
 def _result(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 from ml_collections import ConfigDict
@@ -47,7 +48,15 @@ def check(config: ConfigDict, workdir: Path) -> None:
     if config.get("tests") is not None and not (workdir / agent_checkpoints.FOLDER).exists():
         from motif_jax.rollouts import eval_agents
 
-        for name, reason in eval_agents.refused_after(config).items():
+        base = eval_agents.PlayedLevel(config.environment.name, settings.environment_options(config))
+        reads = agent_networks.reads_prompts(config)
+        abilities = eval_agents.abilities_of(reads, agent_networks.takes_any_actions(config))
+        room, make = (
+            agent_networks.prompt_room(config) if reads else None,
+            partial(agent_networks.make, config),
+        )
+        left_out = eval_agents.refused_after(config.tests, config.seed, base, make, abilities, room)
+        for name, reason in left_out.items():
             print(f"after this training the test {name} will be left out: {reason}", file=sys.stderr)
 
 
