@@ -50,7 +50,7 @@ def film(steps: int = 150, seed: int = 3, screen: bool = True) -> watching.Film:
     maker = watching.FilmMaker(
         "NetHackScore-v1", {"max_episode_steps": steps}, seed, environment.spec, "A <b>made-up</b> film"
     )
-    chooser = watching.RecordedActions(np.array(actions), MadeUpPolicy(), environment.spec)
+    chooser = watching.recorded_actions(np.array(actions), MadeUpPolicy(), environment.spec)
     for sight in watching.watch(environment, seed, chooser, MadeUpRater()):
         maker.add(sight)
     made = maker.film(environment.episode_info())
@@ -65,7 +65,7 @@ def grid_film(level: str = "BabyAI-MixedTrainLocal-v0", seed: int = 5) -> watchi
     environment = registry.make(level, **options)
     maker = watching.FilmMaker(level, {}, seed, environment.spec, "A film of a grid")
     for sight in watching.watch(
-        environment, seed, watching.PolicyActions(RandomPolicy(), seed, environment.spec)
+        environment, seed, watching.policy_actions(RandomPolicy(), seed, environment.spec)
     ):
         maker.add(sight)
     return maker.film(environment.episode_info())

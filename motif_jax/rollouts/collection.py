@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -87,8 +87,7 @@ class Collection:
         rows = 2 * num_pairs
         with Progress(num_pairs, "pairs", "collect", min(self._drawn // 2, num_pairs)) as progress:
             while True:
-                episodes = self._play(rows, progress)
-                if episodes is None:
+                if (episodes := self._play(rows, progress)) is None:
                     return False
                 pairs, kept = self._pair(episodes)
                 if len(pairs) == num_pairs:
@@ -142,14 +141,10 @@ class Collection:
         index = 0
         while (index <= last or self._drawn < rows) and (end is None or index < end):
             if index not in self._counts:
-                yield self._job(index)
+                is_agents = self._players.name(index) in self._agents
+                actions = chunks.load_actions(self._actions_file(index)) if is_agents else None
+                yield self._players.job(index, actions)
             index += 1
-
-    def _job(self, episode: int) -> EpisodeJob:
-        actions = None
-        if self._players.name(episode) in self._agents:
-            actions = chunks.load_actions(self._actions_file(episode))
-        return self._players.job(episode, actions)
 
     def _actions_file(self, episode: int) -> Path:
         return self._actions / f"{episode:08d}.npy"
@@ -214,8 +209,14 @@ class Collection:
 
         def load(episode: int) -> dict[str, np.ndarray]:
             nonlocal cut
-            arrays = self._load(episode)
-            row = self._episode_row(episode, arrays)
+            arrays, players = self._load(episode), self._players
+            names, values = arrays["summary_names"].tolist(), arrays["summary_values"].tolist()
+            row: dict[str, Any] = {
+                "episode": episode,
+                "seed": players.seed(episode),
+                "player": players.name(episode),
+            }
+            row |= dict(zip(names, values, strict=True))
             lines.append(json.dumps(row) + "\n")
             cut += row.get("captions_cut", 0.0)
             return arrays
@@ -231,22 +232,7 @@ class Collection:
             if cut:
                 progress.log(f"{cut:,.0f} texts were longer than config.environment.text_bytes and were cut")
             atomic_write_text(self._folder / layout.EPISODES, "".join(lines))
-            writer.commit({**meta, **self._summary(counts)})
+            left_out = [episode for episode, count in enumerate(counts) if not count]
+            summary = {"episodes": len(counts), "left_out_episodes": left_out, "length": self._plan.length}
+            writer.commit({**meta, "players": list(self._players.names), **summary})
         return True
-
-    def _episode_row(self, episode: int, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        names, values = arrays["summary_names"].tolist(), arrays["summary_values"].tolist()
-        head = {
-            "episode": episode,
-            "seed": self._players.seed(episode),
-            "player": self._players.name(episode),
-        }
-        return {**head, **dict(zip(names, values, strict=True))}
-
-    def _summary(self, counts: Sequence[int]) -> dict[str, Any]:
-        return {
-            "players": list(self._players.names),
-            "episodes": len(counts),
-            "left_out_episodes": [episode for episode, count in enumerate(counts) if not count],
-            "length": self._plan.length,
-        }

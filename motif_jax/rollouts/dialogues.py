@@ -93,8 +93,15 @@ def collect(
     remove_temporaries(staging)
     done = {int(name[1]) for path in staging.iterdir() if (name := _PART.fullmatch(path.name))}
     failures = sum(parquet.about(part_path(staging, part)).get("failures", 0) for part in done)
+
+    def lost(part: int) -> None:
+        raise UserError(f"{MAX_DEATHS} processes died while they drew part {part}: see their output above")
+
+    jobs = [part for part in range(plan.parts) if part not in done]
     with Progress(plan.count, "dialogues", "collect", _drawn(plan, done)) as progress:
-        for part, failed in _record(plan, done, workers, stop):
+        for part, failed in run_jobs(
+            DialogueRecorder, {"plan": plan}, jobs, workers, stop, lost, plan.patient
+        ):
             done.add(part)
             failures += failed
             progress.update(_drawn(plan, done), **({"failed_requests": failures} if failures else {}))
@@ -112,17 +119,6 @@ def collect(
 
 def _drawn(plan: DialoguePlan, done: set[int]) -> int:
     return sum(len(plan.span(part)) for part in done)
-
-
-def _record(
-    plan: DialoguePlan, done: set[int], workers: int, stop: Interruption
-) -> Iterator[tuple[int, int]]:
-    jobs = [part for part in range(plan.parts) if part not in done]
-
-    def lost(part: int) -> None:
-        raise UserError(f"{MAX_DEATHS} processes died while they drew part {part}: see their output above")
-
-    yield from run_jobs(DialogueRecorder, {"plan": plan}, jobs, workers, stop, lost, plan.patient)
 
 
 class DialogueTotals:

@@ -42,21 +42,17 @@ def check(request: TextRequest, data: str | None) -> None:
     about = agent_folder.describe(str(request.agent), "agent")
     text_setup.named_task(request, about)
     tokenizer = registry.make(about["task"], agent_folder.options_of(about)).tokenizer()
-    _read(str(request.agent), data, agent_folder.network_of(about), tokenizer, 1)
+    dialogues_of(str(request.agent), data, agent_folder.network_of(about), tokenizer, 1)
 
 
-def dialogues_of(agent: str, data: str | None, saved: agent_folder.SavedAgent, count: int) -> Dialogues:
+def dialogues_of(
+    agent: str, data: str | None, network: TextAgentNetwork, tokenizer: TextTokenizer, count: int
+) -> Dialogues:
     """The first `count` dialogues with actions of the file `data`, or of the held-out ones of the training in the folder `agent`.
 
     Raises:
       UserError: there are none, or they do not fit the agent.
     """
-    return _read(agent, data, saved.network, saved.tokenizer, count)
-
-
-def _read(
-    agent: str, data: str | None, network: TextAgentNetwork, tokenizer: TextTokenizer, count: int
-) -> Dialogues:
     if data:
         given: Iterable[Dialogue] = files.read(files.find(data, "data"))
     else:

@@ -162,7 +162,9 @@ def chunk_arrays(
 ) -> dict[str, np.ndarray]:
     """The arrays of an episode's chunk: 'data/NAME' [rows, length, ...], 'info/NAME' [rows], caption keys."""
     steps, length = len(history["rewards"]), plan.length
-    history = {**history, "message": _padded(history[plan.text])}
+    texts = history[plan.text]
+    missing = layout.MESSAGE_BYTES - texts.shape[1]
+    history = {**history, "message": np.pad(texts, ((0, 0), (0, missing))) if missing else texts}
     weights = chunks.evenly(history["message"], length) if plan.even else None
     starts = chunks.draw_starts(steps, length, plan.share, seeds.rng(plan.seed, "starts", job.index), weights)
     names = (*plan.fields, "rewards")
@@ -186,11 +188,6 @@ def chunk_arrays(
     arrays["info/step"] = starts
     arrays[CAPTION_KEY] = caption_keys(data["message"])
     return arrays
-
-
-def _padded(texts: np.ndarray) -> np.ndarray:
-    missing = layout.MESSAGE_BYTES - texts.shape[1]
-    return np.pad(texts, ((0, 0), (0, missing))) if missing else texts
 
 
 class Sampler:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -20,12 +20,6 @@ from motif_jax.rollouts.ratings import TextReward
 _MOST_PIXELS = 320
 
 
-class Chooser(Protocol):
-    """Chooses actions of one episode, and may say what it thinks."""
-
-    def choose(self, observation: Mapping[str, np.ndarray], step: int) -> WatchedAction | None: ...
-
-
 @dataclass(frozen=True)
 class WatchedAction:
     """An action, with the policy's probabilities float32 [A] of all actions and its value estimate, where it has them."""
@@ -33,6 +27,10 @@ class WatchedAction:
     action: int
     probabilities: np.ndarray | None = None
     value: float | None = None
+
+
+# Chooses the action on an observation at a step of one episode; None ends it.
+Choose = Callable[[Mapping[str, np.ndarray], int], WatchedAction | None]
 
 
 @dataclass(frozen=True)
@@ -64,61 +62,60 @@ class Sight:
     end: int
 
 
-class RecordedActions:
-    """Plays recorded actions; with a policy, says what that policy thinks of every observation on the way."""
+def recorded_actions(actions: np.ndarray, policy: Policy | None, spec: EnvironmentSpec) -> Choose:
+    """Plays recorded actions; with a `BatchPolicy`, says what that policy thinks of every observation on the way."""
+    opinion = None if policy is None else _opinions(policy, spec)
 
-    def __init__(self, actions: np.ndarray, policy: Policy | None, spec: EnvironmentSpec) -> None:
-        self._actions = actions
-        self._opinion = None if policy is None else _Opinion(policy, spec)
-
-    def choose(self, observation: Mapping[str, np.ndarray], step: int) -> WatchedAction | None:
-        if step >= len(self._actions):
+    def choose(observation: Mapping[str, np.ndarray], step: int) -> WatchedAction | None:
+        if step >= len(actions):
             return None
-        action = int(self._actions[step])
-        if self._opinion is None:
-            return WatchedAction(action)
-        logits, value = self._opinion(observation, step)
-        return WatchedAction(action, np.exp(log_softmax(logits)).astype(np.float32), value)
+        action = int(actions[step])
+        return WatchedAction(action) if opinion is None else _thought(action, *opinion(observation, step))
+
+    return choose
 
 
-class PolicyActions:
+def policy_actions(policy: Any, seed: int, spec: EnvironmentSpec, greedy: bool = False) -> Choose:
     """Plays a policy live: its draws are those of the episode's seed."""
+    if not policy.in_workers:
+        opinion, uniforms = _opinions(policy, spec), Uniforms(seed)
 
-    def __init__(self, policy: Any, seed: int, spec: EnvironmentSpec, greedy: bool = False) -> None:
-        self._policy = policy
-        self._spec, self._greedy, self._uniforms = spec, greedy, Uniforms(seed)
-        if self._policy.in_workers:
-            self._player = self._policy.player(seed, spec)
-        else:
-            self._opinion = _Opinion(policy, spec)
+        def draw(observation: Mapping[str, np.ndarray], step: int) -> WatchedAction:
+            logits, value = opinion(observation, step)
+            actions, _ = choose_actions(logits[None], np.array([uniforms.at(step)]), greedy)
+            return _thought(int(actions[0]), logits, value)
 
-    def choose(self, observation: Mapping[str, np.ndarray], step: int) -> WatchedAction | None:
-        if self._policy.in_workers:
-            try:
-                action = self._player(observation)
-            except StopIteration:  # it ends the episode
-                return None
-            return WatchedAction(action, self._policy.probabilities(observation, self._spec))
-        logits, value = self._opinion(observation, step)
-        actions, _ = choose_actions(logits[None], np.array([self._uniforms.at(step)]), self._greedy)
-        return WatchedAction(int(actions[0]), np.exp(log_softmax(logits)).astype(np.float32), value)
+        return draw
+    player = policy.player(seed, spec)
+
+    def choose(observation: Mapping[str, np.ndarray], step: int) -> WatchedAction | None:
+        try:
+            action = player(observation)
+        except StopIteration:  # it ends the episode
+            return None
+        return WatchedAction(action, policy.probabilities(observation, spec))
+
+    return choose
 
 
-class _Opinion:
-    """A policy's outputs along one episode: logits float32 [A] and value of each observation."""
+def _thought(action: int, logits: np.ndarray, value: float | None) -> WatchedAction:
+    return WatchedAction(action, np.exp(log_softmax(logits)).astype(np.float32), value)
 
-    def __init__(self, policy: Any, spec: EnvironmentSpec) -> None:
-        self._policy, self._spec = policy, spec
-        self._state = policy.initial_state(1)
 
-    def __call__(self, observation: Mapping[str, np.ndarray], step: int) -> tuple[np.ndarray, float | None]:
+def _opinions(policy: Any, spec: EnvironmentSpec) -> Callable[..., tuple[np.ndarray, float | None]]:
+    """A policy's outputs along one episode: (observation, step) -> logits float32 [A] and value."""
+    state = policy.initial_state(1)
+
+    def opinion(observation: Mapping[str, np.ndarray], step: int) -> tuple[np.ndarray, float | None]:
+        nonlocal state
         batch = {name: np.array(array)[None] for name, array in observation.items()}
-        logits, values, self._state = self._policy.act(batch, np.array([step == 0]), self._state)
-        logits = masked(logits, batch, self._spec)
-        return logits[0], None if values is None else float(values[0])
+        logits, values, state = policy.act(batch, np.array([step == 0]), state)
+        return masked(logits, batch, spec)[0], None if values is None else float(values[0])
+
+    return opinion
 
 
-def watch(environment: Environment, seed: int, chooser: Chooser, rater: Any = None) -> Iterator[Sight]:
+def watch(environment: Environment, seed: int, choose: Choose, rater: Any = None) -> Iterator[Sight]:
     """Plays one episode and yields every observation of it.
 
     Args:
@@ -143,7 +140,7 @@ def watch(environment: Environment, seed: int, chooser: Chooser, rater: Any = No
             if rater is not None:
                 rated = rater(text, out)
                 paid = rated.paid / count**rater.count_exponent
-        choice = chooser.choose(out, step) if end == RUNNING else None
+        choice = choose(out, step) if end == RUNNING else None
         frame = renderer.frame(out) if renderer is not None and drawn else None
         yield Sight(step, out, frame, text, count, rated, paid if choice else 0.0, task_reward, choice, end)
 
@@ -310,9 +307,9 @@ def film_recording(
     maker = FilmMaker(recording.task, options, recording.seed, environment.spec, title)
     digest = replay.Digest(recording.task, options)
     rater = None if rater_of is None else rater_of(environment.spec)
-    chooser = RecordedActions(recording.actions, policy, environment.spec)
+    choose = recorded_actions(recording.actions, policy, environment.spec)
     try:
-        for sight in watch(environment, recording.seed, chooser, rater):
+        for sight in watch(environment, recording.seed, choose, rater):
             digest.add(sight.observation, sight.task_reward, sight.end)
             maker.add(sight)
         film = maker.film(environment.episode_info())

@@ -99,7 +99,8 @@ def _look(config: ConfigDict, workdir: Path, journal: evaluation_files.Journal) 
     from motif_jax.trainers import agent_folder
 
     saved = agent_folder.load(config.agent, dtype=config.dtype)
-    dialogues = recorded_texts.dialogues_of(config.agent, config.data, saved, config.episodes)
+    reader = saved.network, saved.tokenizer
+    dialogues = recorded_texts.dialogues_of(config.agent, config.data, *reader, config.episodes)
     plan = {
         "environment": saved.task_name,
         "options": dict(saved.options),

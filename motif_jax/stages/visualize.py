@@ -122,7 +122,7 @@ class _Player:
         self._environment = registry.make(who.environment, **options)
         spec = self._environment.spec
         self._names = spec.action_names
-        chooser = watching.PolicyActions(who.policy, seed, spec, config.greedy)
+        chooser = watching.policy_actions(who.policy, seed, spec, config.greedy)
         self._sights = watching.watch(self._environment, seed, chooser, rater)
         self._maker = watching.FilmMaker(who.environment, who.options, seed, spec, title)
         self.title, self._totals = title, terminal.RewardTotals()

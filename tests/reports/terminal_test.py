@@ -19,7 +19,7 @@ def shown():
     options = watching.with_screen("NetHackScore-v1", {"max_episode_steps": 5})
     environment = registry.make("NetHackScore-v1", **options)
     spec = environment.spec
-    chooser = watching.PolicyActions(MadeUpPolicy(), 3, spec)
+    chooser = watching.policy_actions(MadeUpPolicy(), 3, spec)
     sight = next(watching.watch(environment, 3, chooser, MadeUpRater()))
     console = Console(width=80, height=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
 

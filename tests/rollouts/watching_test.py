@@ -30,7 +30,7 @@ def test_watching_shows_the_episode_that_evaluation_plays(policy):
     environment = registry.make("NetHackScore-v1", **OPTIONS, fields=("tty_chars", "tty_colors"))
     maker = watching.FilmMaker("NetHackScore-v1", OPTIONS, 11, environment.spec, "t")
     for sight in watching.watch(
-        environment, 11, watching.PolicyActions(policy, 11, environment.spec), MadeUpRater()
+        environment, 11, watching.policy_actions(policy, 11, environment.spec), MadeUpRater()
     ):
         maker.add(sight)
     live = maker.film(environment.episode_info())
@@ -66,7 +66,7 @@ class ThreeSteps(RandomPolicy):
 
 def test_a_policy_that_runs_out_ends_the_episode_there():
     environment = registry.make("Recall-v0", delay=20)
-    chooser = watching.PolicyActions(ThreeSteps(), 4, environment.spec)
+    chooser = watching.policy_actions(ThreeSteps(), 4, environment.spec)
     sights = list(watching.watch(environment, 4, chooser))
     assert [None if sight.choice is None else sight.choice.action for sight in sights] == [0, 1, 1, None]
     assert sights[-1].end == 0
