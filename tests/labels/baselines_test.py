@@ -64,15 +64,13 @@ def test_missing_array_is_named(folder):
     check_annotator(config_of("random", folder))
 
 
-@pytest.mark.parametrize("number", [float("nan"), float("inf")])
 @pytest.mark.parametrize(("name", "file"), [("return", "data/rewards.npy"), ("score", "info/score.npy")])
-def test_what_is_no_number_is_no_label(folder, name, file, number):
+def test_what_is_no_number_is_no_label(folder, name, file):
     """The published layout has no digest that would tell a damaged file."""
     (folder / "dataset.json").unlink()
     array = np.load(folder / file).astype(np.float32)
-    array.reshape(4, -1)[2, -1] = number
+    array.reshape(4, -1)[2, -1] = np.nan
     np.save(folder / file, array)
-    with pytest.raises(
-        UserError, match=rf"config.annotator={name}: .*{file} must hold finite numbers, that of pair 2"
-    ):
+    said = rf"config.annotator={name}: .*{file} must hold finite numbers, that of pair 2"
+    with pytest.raises(UserError, match=said):
         check_annotator(config_of(name, folder))

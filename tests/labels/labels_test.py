@@ -18,7 +18,6 @@ NAN = float("nan")
     [
         ([1, 0, 0], [0, 1, 0], 0),  # the same winner both ways
         ([1, 0, 0], [1, 0, 0], 2),  # always the first shown: a draw
-        ([1, 0, 0], [0, 0, 1], 2),  # half for the first, half for a tie: a draw
         ([0.6, 0.3, 0.1], [0.35, 0.45, 0.2], 0),
         ([NAN] * 3, [1, 0, 0], 1),  # one order unknown: the other counts
         ([NAN] * 3, [NAN] * 3, 3),
@@ -52,9 +51,6 @@ def test_cohen_kappa_by_hand():
     assert L.cohen_kappa(np.diag([3, 4, 5])) == pytest.approx(1)
     assert math.isnan(L.cohen_kappa(np.zeros((3, 3))))
     assert math.isnan(L.cohen_kappa(np.diag([7, 0, 0])))
-    rng = np.random.default_rng(0)
-    a, b = rng.integers(0, 3, (2, 100_000))
-    assert abs(L.cohen_kappa(L.confusion(a, b))) < 0.01
 
 
 def test_confusion_leaves_unknown_out():

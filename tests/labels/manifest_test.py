@@ -35,12 +35,10 @@ def test_what_binds_is_compared_and_versions_are_not():
 
 
 def test_another_annotations_shard_is_refused(tmp_path):
-    path = tmp_path / "shard.json"
-    manifest.check_same(path, OLD, changed(versions={}))
-    with pytest.raises(
-        UserError, match=r"shard.json belongs to another annotation \(name: mine there, yours now\)"
-    ):
-        manifest.check_same(path, OLD, changed(name="yours"))
+    manifest.check_same(tmp_path / "shard.json", OLD, changed(versions={}))
+    said = r"shard.json belongs to another annotation \(name: mine there, yours now\)"
+    with pytest.raises(UserError, match=said):
+        manifest.check_same(tmp_path / "shard.json", OLD, changed(name="yours"))
 
 
 def test_a_file_that_is_none_is_named(tmp_path):
@@ -52,7 +50,3 @@ def test_a_file_that_is_none_is_named(tmp_path):
         path.write_text(text)
         with pytest.raises(UserError, match=r"shard.json is not a manifest"):
             manifest.read(path)
-    path.unlink()
-    path.mkdir()
-    with pytest.raises(UserError, match=r"shard.json is not a manifest .*Is a directory"):
-        manifest.read(path)

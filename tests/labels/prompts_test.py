@@ -12,14 +12,7 @@ import yaml
 
 from motif_jax.datasets.verdicts import FORMS, NO, PAIR, SINGLE, YES
 from motif_jax.labels.parsing import AnswerParser
-from motif_jax.labels.prompts import (
-    FOLDER,
-    MODES,
-    label_name,
-    load_prompt,
-    model_tag,
-    prompt_path,
-)
+from motif_jax.labels.prompts import MODES, label_name, load_prompt, model_tag, prompt_path
 from motif_jax.support.errors import UserError
 
 GOALS = ("defaultgoal", "zeroknowledge", "combat", "gold", "stairs")
@@ -63,29 +56,25 @@ def test_every_published_combination(form, version, goal, mode):
         assert [prompt.answer.verdicts[label] for label in (NO, YES)] == ["No", "Yes"]
 
 
-@pytest.mark.parametrize(
-    ("example", "told"),
-    [
-        ({"item": "a"}, "each of examples must hold item, verdicts"),
-        ({"verdicts": {"gold": "no"}}, "each of examples must hold item, verdicts"),
-        ({"item": "a", "verdicts": {"gold": "maybe"}}, "must be no or yes, not maybe"),
-    ],
-)
-def test_a_bad_example_is_named(tmp_path, example, told):
-    tree = yaml.load(prompt_path("default", "", SINGLE).read_text(), yaml.BaseLoader)
-    tree["examples"] = [example]
+def own_file(tmp_path, change, form=PAIR):
+    tree = yaml.load(prompt_path("default", "", form).read_text(), yaml.BaseLoader)
+    change(tree)
     path = tmp_path / "own.yaml"
     path.write_text(yaml.safe_dump(tree))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda tree: tree.update(examples=[{"item": "a"}]), "each of examples must hold item, verdicts"),
+        (lambda tree: tree["examples"][0]["verdicts"].update(gold="maybe"), "must be no or yes, not maybe"),
+        (lambda tree: tree["question"].update(analysis="{goal} {item}"), r"lacks \{examples\}"),
+    ],
+)
+def test_bad_examples_are_named(tmp_path, change, told):
     with pytest.raises(UserError, match=told):
-        load_prompt(path, "gold", "analysis", SINGLE)
-
-
-def test_examples_need_their_place(tmp_path):
-    path = tmp_path / "own.yaml"
-    path.write_text(prompt_path("default", "", SINGLE).read_text().replace("    {examples}\n", ""))
-    with pytest.raises(UserError, match=r"lacks \{examples\}"):
-        load_prompt(path, "gold", "analysis", SINGLE)
-    load_prompt(path, "zeroknowledge", "analysis", SINGLE)
+        load_prompt(own_file(tmp_path, change, SINGLE), "gold", "analysis", SINGLE)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -101,29 +90,12 @@ def test_a_question_is_understood_by_its_own_prompt_alone(form, version, goal, m
 
 
 def test_a_goal_may_have_a_dot_in_its_name(tmp_path):
-    path = tmp_path / "own.yaml"
-    tree = yaml.load(prompt_path("default", "").read_text(), yaml.BaseLoader)
-    tree["goals"] = {"level.2": "Get down.", "level": {"2": "x"}, "a.b": ["x"]}
-    path.write_text(yaml.safe_dump(tree))
+    goals = {"level.2": "Get down.", "level": {"2": "x"}, "a.b": ["x"]}
+    path = own_file(tmp_path, lambda tree: tree.update(goals=goals))
     assert load_prompt(path, "level.2", "analysis").goal == "Get down."
     for goal in ("level", "a.b"):
         with pytest.raises(UserError, match=f"the field goals.{goal} must be a text"):
             load_prompt(path, goal, "analysis")
-
-
-def test_a_file_for_another_form_is_refused():
-    with pytest.raises(UserError, match=r"lacks \{item\}"):
-        load_prompt(prompt_path("default", ""), "gold", "analysis", SINGLE)
-    with pytest.raises(UserError, match=r"lacks \{first\}"):
-        load_prompt(prompt_path("default", "", SINGLE), "gold", "analysis")
-
-
-def own_file(tmp_path, change):
-    tree = yaml.safe_load((FOLDER / "default.yaml").read_text())
-    change(tree)
-    path = tmp_path / "own.yaml"
-    path.write_text(yaml.safe_dump(tree))
-    return path
 
 
 def test_without_a_system_text_the_question_comes_first(tmp_path):
@@ -134,11 +106,9 @@ def test_without_a_system_text_the_question_comes_first(tmp_path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda tree: tree.pop("system"), "lacks the field system"),
         (lambda tree: tree.pop("verdicts"), r"lacks the field verdicts.first"),
         (lambda tree: tree.pop("goals"), "lacks the field goals"),
         (lambda tree: tree["goals"].pop("gold"), "config.goal=gold: must be one of"),
-        (lambda tree: tree["question"].pop("analysis"), r"lacks the field question.analysis"),
         (lambda tree: tree["question"].update(analysis="{goal} {first}"), r"lacks \{second\}"),
         (lambda tree: tree["question"].update(analysis="{first} {second}"), r"lacks \{goal\}"),
         (lambda tree: tree.update(answer="1"), "must hold {verdict} exactly once"),

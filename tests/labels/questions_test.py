@@ -65,7 +65,7 @@ def test_ids_depend_on_identity_order_and_borders():
     assert HASHER.items(("a", "b")) == QuestionHasher({"annotator": "test"}).items(("a", "b"))
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 7, 100, 1000])
+@pytest.mark.parametrize("count", [1, 7, 1000])
 def test_shards_are_a_partition(count):
     listed = pair_questions(101, HASHER)
     parts = [listed.shard(index, count) for index in range(count)]

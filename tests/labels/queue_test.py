@@ -46,15 +46,6 @@ def test_a_full_queue_drops_what_would_be_asked_last(order):
     assert names(queue.take(20, 0.0)) == names(free.take(20, 0.0))
 
 
-def test_a_question_that_was_taken_goes_back_to_its_place():
-    queue = QuestionQueue(10)
-    for name, count in [("a", 2), ("b", 5)]:
-        queue.enqueue((name,), count)
-    (b,) = queue.take(1, 0.0)
-    queue.give_back(b)
-    assert names(queue.take(2, 0.0)) == ["b", "a"]
-
-
 def test_a_question_that_failed_waits_longer_each_time_and_holds_up_no_other():
     queue = QuestionQueue(10)
     queue.enqueue(("poison",), 100)
@@ -69,15 +60,6 @@ def test_a_question_that_failed_waits_longer_each_time_and_holds_up_no_other():
         now += pause
     assert names(queue.take(2, now)) == ["poison", "other"]
     assert poison.count == 400
-
-
-def test_failed_questions_are_bounded_too():
-    queue = QuestionQueue(3)
-    for number in range(8):
-        queue.enqueue((f"{number}",), 1)
-        queue.failed(queue.take(1, 0.0)[0], 0.0)
-    queue.shrink()
-    assert (len(queue), queue.dropped) == (3, 5)
 
 
 def test_the_published_queue_asks_entries_newest_first_in_whole_batches():

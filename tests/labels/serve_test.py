@@ -7,7 +7,7 @@ import json
 import pytest
 from ml_collections import ConfigDict
 
-from motif_jax.datasets.verdicts import FIRST, NO, PAIR, SINGLE, TIE, YES
+from motif_jax.datasets.verdicts import FIRST, PAIR, SINGLE, TIE, YES
 from motif_jax.labels.parsing import AnswerParser
 from motif_jax.labels.prompts import load_prompt, prompt_path
 from motif_jax.labels.replies import verdict_log_probabilities
@@ -36,9 +36,7 @@ def ask(judge, turns, **fields):
     ("items", "goal", "label"),
     [
         ((KILL,), "defaultgoal", YES),
-        ((KILL,), "gold", NO),
         ((GOLD,), "gold", YES),
-        (("",), "defaultgoal", NO),
         ((KILL, WALL), "combat", FIRST),
         ((WALL, WALL), "zeroknowledge", TIE),
     ],
@@ -105,14 +103,9 @@ def test_a_goal_that_the_annotator_does_not_know_is_told_to_who_asks(tmp_path):
     ("content", "told"),
     [
         (b"system: \xe9t\xe9\n", r"prompt file .*own.yaml is not YAML: 'utf-8' codec"),
-        (b"goals: {gold: ''}\n", r"prompt file .*own.yaml lacks the field question.analysis"),
         (
             b"question: {analysis: What is it, verdict: Which}\n",
             r"config.prompt_file='.*own.yaml': must be a prompt file whose questions hold {first} and {second}, or {item}$",
-        ),
-        (
-            b"question: {analysis: '{first}?', verdict: '{first}?'}\ngoals: {gold: ''}\n",
-            r"prompt file .*own.yaml: the question for answer.mode=analysis lacks {second}",
         ),
         (b"question: {analysis: '{item}?', verdict: '{item}?'}\n", r"own.yaml lacks the field goals"),
     ],
