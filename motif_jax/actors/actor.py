@@ -7,6 +7,7 @@ writing end of the commands' pipe is closed.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import multiprocessing
 import os
@@ -17,7 +18,7 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing import reduction
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from motif_jax.actors.group import SlotGroup, place_numbers, start_delay
@@ -109,6 +110,8 @@ def serve(orders: ActorOrders) -> None:
 def _play(orders: ActorOrders) -> None:
     config, group, generation = orders.config, orders.group, orders.generation
     worker = group // config.groups_per_worker
+    parent = multiprocessing.parent_process()
+    assert parent is not None
     _settle(config, worker)
     slots = Slots(orders.layout, orders.memory.number)
 
@@ -120,10 +123,12 @@ def _play(orders: ActorOrders) -> None:
     )
     environments = registry.make_group(config.env, config.envs_per_group, places, **config.options)
     games = SlotGroup(config, environments, slots, group, on_episode)
+    games.abandoned = functools.partial(parent_is_gone, parent.sentinel)
     if orders.forget:
         games.forget()
-    if generation == 0:
-        start_delay(config.seed, worker, config.warmup_seconds)
+    delay = start_delay(config.seed, worker, config.warmup_seconds) if generation == 0 else 0.0
+    if wait([parent.sentinel], delay):
+        raise BrokenPipeError
     orders.reports.send((UP, None))
     resumes = bool(config.remembered) and (generation > 0 or orders.resumes)
     warmup_steps = config.warmup_steps if generation == 0 else 0

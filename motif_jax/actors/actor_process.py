@@ -45,7 +45,8 @@ class ActorProcess:
     """
 
     def __init__(self, method: str, modules: Iterable[str]) -> None:
-        self._forked, self._modules = method != "exec", [serve.__module__, *modules]
+        self._method, self._forked = method, method != "exec"
+        self._modules = [serve.__module__, *modules]
         self.reads_from, self.writes_to = os.pipe()
         self.process: BaseProcess | None = None
         self.reports: Connection | None = None
@@ -100,6 +101,11 @@ class ActorProcess:
                         "config.actors.workers"
                     ) from error
                 if self._forked and not isinstance(error, EOFError | ConnectionError):
+                    if self._method == "fork":
+                        raise UserError(
+                            f"config.actors.start_method=fork: no server of processes can be started: {error!r}: choose "
+                            "auto, or a shorter TMPDIR"
+                        ) from error
                     self._forked = False  # no server can be started: the path of its socket may be too long
                 else:  # the server died, and the next attempt starts another
                     time.sleep(_PAUSE_SECONDS)

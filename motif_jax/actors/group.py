@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import sys
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ from motif_jax.actors.slots import Slots
 from motif_jax.envs import spec
 from motif_jax.envs.spec import TERMINATED, TRUNCATED, EnvironmentGroup
 from motif_jax.support import seeds
+from motif_jax.support.interruption import never
 
 # Called for every finished episode with its numbers, env, episode and seed.
 EpisodeSink = Callable[[dict[str, float]], None]
@@ -52,6 +52,9 @@ class SlotGroup:
       slots: where rows are written; `slots.next_episode[group]` has the numbers of the first episodes.
       group: number of this group among those of the slots.
       on_episode: called with the numbers of every episode that ends.
+
+    Attributes:
+      abandoned: whether nobody reads the rows any more; then a warm-up or a rebuilding raises BrokenPipeError.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class SlotGroup:
         self._on_episode = on_episode
         self._same_step = config.same_step_autoreset
         self._ended: list[int] = []
+        self.abandoned: Callable[[], bool] = never
         self._partial = [False] * environments.count
         self._views: dict[tuple[int, int], _Views] = {}
         self._running = False
@@ -140,6 +144,7 @@ class SlotGroup:
             self._episode[column], self._partial[column] = episode, bool(self._warmed_up[column])
             self._environments.start(column, episode_seed(self._seed, self._envs[column], episode))
         for step in range(max(played)):
+            self._check_reader()
             columns = [column for column in self._columns if step < len(actions[column])]
             row = [plan[step] if step < len(plan) else 0 for plan in actions]
             for column, end in enumerate(self._environments.step(row, columns)[1]):
@@ -238,6 +243,7 @@ class SlotGroup:
             rng = seeds.rng(self._seed, "warmup", env)
             plans.append(rng.integers(0, actions, int(rng.integers(0, limit + 1))).tolist())
         for step in range(max(map(len, plans))):
+            self._check_reader()
             columns = [column for column in self._columns if step < len(plans[column])]
             chosen = self._allowed([plan[step] if step < len(plan) else 0 for plan in plans])
             _, ends = self._environments.step(chosen, columns)
@@ -248,6 +254,10 @@ class SlotGroup:
                 self._partial[column] = True
                 if ends[column]:
                     self._begin(column)
+
+    def _check_reader(self) -> None:
+        if self.abandoned():
+            raise BrokenPipeError
 
     def _allowed(self, drawn: list[int]) -> list[int]:
         """The drawn actions [envs], in which actions that a state does not allow are replaced."""
@@ -277,7 +287,6 @@ class SlotGroup:
         self._on_episode(record)
 
 
-def start_delay(seed: int, worker: int, seconds: float) -> None:
-    """Sleeps a time drawn for `worker` from [0, `seconds`), so that workers do not run in step."""
-    if seconds > 0:
-        time.sleep(float(seeds.rng(seed, "delay", worker).uniform(0.0, seconds)))
+def start_delay(seed: int, worker: int, seconds: float) -> float:
+    """Seconds from [0, `seconds`) drawn for `worker`: sleeping so long, workers do not run in step."""
+    return float(seeds.rng(seed, "delay", worker).uniform(0.0, seconds))

@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import SimpleNamespace
@@ -292,6 +293,16 @@ def test_no_room_for_the_folder_of_an_actor_ends_the_run_at_once(
             play(pool, lambda: False)
     assert pool.restarts == 0
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_no_server_for_start_method_fork_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(descriptors: list[int]) -> None:
+        raise OSError("AF_UNIX path too long")
+
+    monkeypatch.setattr(forkserver, "connect_to_new_process", fails)
+    said = r"start_method=fork: no server of processes .* too long"
+    with ActorPool(config(workers=1, start_method="fork")) as pool, pytest.raises(UserError, match=said):
+        pool.start()
 
 
 def test_temporary_files_where_nothing_can_be_locked_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -157,6 +157,18 @@ def test_nothing_is_left_when_the_parent_is_killed(short: Path, name: str) -> No
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.parametrize("warmup", [{"warmup_steps": 10**7}, {"warmup_seconds": 1e4}])
+def test_warming_up_ends_with_the_parent(warmup: dict[str, float]) -> None:
+    with playing(config(workers=1, groups_per_worker=1, **warmup)) as parent:
+        wait_until(lambda: len(descendants(parent.pid)) == 3, "the server, its tracker, and the actor")
+        time.sleep(2.0)
+        children = descendants(parent.pid)
+        parent.kill()
+        killed = time.monotonic()
+        wait_until(lambda: not still_there(children), "the actor's end")
+        assert time.monotonic() - killed < 20, "below the kernel's 29 s"
+
+
 def test_the_next_run_removes_what_a_kill_of_all_processes_leaves(
     short: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
