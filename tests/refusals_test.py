@@ -14,6 +14,10 @@ from tests.reward_fixtures import load_config, make_dataset
 
 # A config, its flags, and words of its line. AT is a folder that holds a dataset, a list of words, a game and, as `wrong`, a run of
 # train_reward.
+CART = "environment.name=gym:CartPole-v1"
+NO_TEXT = (
+    "config.environment.text='': must be module:function, info:KEY or obs:KEY, for gym:CartPole-v1 shows no"
+)
 REFUSED = [
     ("collect.py:smoke", "length=1000", "length=1000: must be at most environment.max_episode_steps=300"),
     ("collect.py:smoke", "environment.name=tests.toys:Corridor", "must be an environment that shows a text"),
@@ -36,6 +40,8 @@ REFUSED = [
     ("evaluate.py:smoke", "policy=tests.toys:Nobody", "config.policy=tests.toys:Nobody: no such class"),
     ("evaluate.py:smoke", "environment.name=tests.toys:Nothing", "tests.toys:Nothing: no such class"),
     ("evaluate.py:smoke", "environment.name=tests.toys:Flyer", "tests.toys:Flyer: must be a class with make_spec"),
+    ("train_agent.py:recall", f"{CART} reward.kind=table reward.table=AT/wrong/other.json reward.intrinsic_coefficient=0.5", NO_TEXT),
+    ("collect.py:smoke", CART, NO_TEXT),
     ("replay.py", "recordings=AT/wrong agent.dir=AT/wrong", "is not a recording of an episode"),
     ("train_language_agent.py:smoke", "network.model=AT/none", "config.network.model="),
 ]  # fmt: skip

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.reports.evaluation_files import read_evaluation
+from motif_jax.support.metrics import read_metrics
 from tests.commands import commands
 from tests.language import talkers
 from tests.reward_fixtures import environment
@@ -41,10 +46,10 @@ TINY = {
 }
 
 
-def run_page(page: Path, folder: Path, repository: Path, begin: str = "") -> str:
+def run_page(page: Path, folder: Path, repository: Path, begin: str = "", **environment: str) -> str:
     """Runs every command and every Python block of a page behind `begin` in `folder`; returns what the Python blocks print."""
     said = ""
-    with commands(repository) as shell:
+    with commands(repository, **environment) as shell:
         for language, block in BLOCK.findall(page.read_text(encoding="utf-8").partition(begin or "#")[2]):
             if language == "python":
                 done = subprocess.run(
@@ -54,7 +59,7 @@ def run_page(page: Path, folder: Path, repository: Path, begin: str = "") -> str
                 said += done.stdout
                 continue
             for line in block.replace("\\\n", " ").splitlines():
-                words = shlex.split(line)
+                words = [word for word in shlex.split(line) if not word.startswith("PYTHONPATH=")]
                 if words[:3] != ["python", "-m", "motif_jax.launch"]:
                     continue
                 stage = Path(words[3].split(":")[0]).stem
@@ -107,3 +112,28 @@ def test_ones_own_t5_in_babyai(tmp_path: Path, repository: Path, monkeypatch: py
 def test_steering(tmp_path: Path, repository: Path) -> None:
     run_page(repository / "docs/tutorials/steer.md", tmp_path, repository, "## Step by step")
     assert (tmp_path / "runs/comparison/comparison.html").is_file()
+
+
+def test_ones_own_environment(tmp_path: Path, repository: Path) -> None:
+    page, examples = repository / "docs/tutorials/my_environment.md", repository / "docs/examples"
+    code = [line for line in (examples / "mine.py").read_text().splitlines() if line.strip()]
+    assert len(code) < 40
+    (tmp_path / "docs").symlink_to(repository / "docs")
+    paths = {"PYTHONPATH": f"{examples}:{repository}", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    run_page(page, tmp_path, repository, **{**environment(), **paths})
+    runs = tmp_path / "runs/mine"
+    messages = np.asarray(PairsDataset.open(runs / "data").data["message"]).reshape(-1, 256)
+    assert {b"You bump into rock.", b"The gate is shut.", b""} <= {
+        bytes(row).rstrip(b"\0") for row in messages
+    }
+    last = list(read_metrics(runs / "agent"))[-1]
+    assert last["episode/captions_cut"] == 0
+    assert "episode/intrinsic_return" in last
+    evaluation = read_evaluation(runs / "evaluation")
+    assert {"success", "intrinsic_return", "captions_cut"} <= set(evaluation["measures"])
+
+
+def test_the_notebook_is_the_page(repository: Path) -> None:
+    page = repository / "docs/tutorials/my_environment.md"
+    made = runpy.run_path(str(page.with_name("notebook.py")))["notebook"](page.read_text(encoding="utf-8"))
+    assert page.with_suffix(".ipynb").read_text(encoding="utf-8") == made, "python docs/tutorials/notebook.py"
