@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -176,6 +177,34 @@ def ended(programs: list[Program]) -> Iterator[None]:
                 os.kill(pid, signal.SIGKILL)
         for program in programs:
             program.process.wait(90)
+
+
+def killed_often(
+    start: Callable[[int], Program], progress: Callable[[], int], step: int, folder: Path, least: int
+) -> None:
+    """Kills a program whenever its `progress` has grown by a `step`, until it ends by itself behind the `least` kills.
+
+    `start` takes the number of the attempt. What it had started ends with it; where it was over too soon, `folder` is begun again.
+    """
+    kills = 0
+    for attempt in range(24):
+        before, program = progress(), start(attempt)
+        with ended([program]):
+            while program.process.poll() is None and progress() < before + step:
+                time.sleep(0.001)
+            if program.process.poll() is None:
+                workers = descendants(program.pid)
+                program.send(signal.SIGKILL)
+                kills += 1
+                program.wait()
+                wait_until(lambda: not still_there(workers), "the workers' end", 90)  # noqa: B023
+                continue
+        assert program.wait() == 0, program.text()[-3000:]
+        if kills >= least:
+            return
+        kills = 0
+        shutil.rmtree(folder)
+    raise AssertionError("it does not end by itself behind so many kills")
 
 
 def processes_with(name: str, value: str) -> set[int]:

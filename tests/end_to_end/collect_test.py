@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import shutil
-import signal
-import subprocess
-import time
 
 import numpy as np
-import psutil
 import pytest
 
 from motif_jax.datasets.pairs import chunks
 from motif_jax.datasets.pairs.dataset import PairsDataset
-from tests.reward_fixtures import REPOSITORY, command, environment, launch
+from tests import processes
+from tests.reward_fixtures import launch
 
 SMALL = ("--config.num_pairs=400", "--config.glyphs=True", "--config.length=2")
 
@@ -72,33 +68,17 @@ def test_sub_sequences_are_distinct_and_of_their_episode(whole):
 
 
 def test_killed_again_and_again(whole, tmp_path):
-    """SIGKILL after every few episodes and while the arrays are written; then more processes finish the work."""
-    staging = tmp_path / ".staging"
-    kills, orphans = 0, []
-    for attempt in range(24):
-        process = subprocess.Popen(
-            command("collect", tmp_path, *SMALL, f"--config.workers={1 + attempt % 2}"),
-            cwd=REPOSITORY,
-            env=environment(),
+    """SIGKILL after every few episodes and when the arrays are begun, with 1 and with 2 processes."""
+    staging, log = tmp_path / ".staging", tmp_path.with_name("log")
+
+    def start(attempt):
+        return processes.launch(
+            tmp_path, "collect.py:smoke", *SMALL, f"--config.workers={1 + attempt % 2}", log=log
         )
-        start = len(chunks.scan(staging / "chunks"))
-        while process.poll() is None:
-            writing = (staging / "assembled").exists() and kills < 6
-            if writing or len(chunks.scan(staging / "chunks")) >= start + 9:
-                orphans += psutil.Process(process.pid).children(recursive=True)
-                process.send_signal(signal.SIGKILL)
-                kills += 1
-                break
-            time.sleep(0.002)
-        if process.wait() == 0:
-            if kills >= 3:
-                break
-            kills = 0  # this process was held up, and it was over before it could be killed: once more
-            shutil.rmtree(tmp_path)
-    assert kills >= 3
-    assert orphans
-    _, alive = psutil.wait_procs(orphans, timeout=90)
-    assert not alive, f"processes outlive their killed parent: {alive}"
-    launch("collect", tmp_path, *SMALL)
+
+    def progress():
+        return len(chunks.scan(staging / "chunks")) + 9 * (staging / "assembled").exists()
+
+    processes.killed_often(start, progress, 9, tmp_path, least=3)
     assert digests(tmp_path) == digests(whole)
     assert (tmp_path / "episodes.jsonl").read_text() == (whole / "episodes.jsonl").read_text()

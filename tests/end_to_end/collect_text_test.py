@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import signal
-import time
 
 import pytest
 
@@ -15,7 +12,7 @@ from motif_jax.stages import collect_text as stage
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
 from tests import reward_fixtures
-from tests.processes import descendants, ended, launch, still_there, wait_until
+from tests.processes import killed_often, launch
 
 GAMES = "--config.num_dialogues=9000"
 
@@ -54,30 +51,14 @@ def test_a_dataset(whole):
 
 def test_killed_again_and_again(whole, tmp_path):
     """SIGKILL after every few parts, with 1 and with 4 processes; the games are those of one process."""
-    staging, kills = tmp_path / ".staging", 0
-    log = tmp_path.with_name("log")
-    for attempt in range(16):
-        program = launch(
+    log, parts = tmp_path.with_name("log"), tmp_path / ".staging"
+
+    def start(attempt):
+        return launch(
             tmp_path, "collect_text.py:wordle", GAMES, f"--config.workers={(4, 1)[attempt % 2]}", log=log
         )
-        with ended([program]):
-            there = len(list(staging.glob("0*")))
-            while program.process.poll() is None:
-                if len(list(staging.glob("0*"))) >= there + 2:
-                    workers = descendants(program.pid)
-                    program.send(signal.SIGKILL)
-                    kills += 1
-                    break
-                time.sleep(0.001)
-            if program.wait() == 0:
-                if kills >= 2:
-                    break
-                kills = 0  # this process was held up, and it was over before it could be killed: once more
-                shutil.rmtree(tmp_path)
-                continue
-            wait_until(lambda: not still_there(workers), "the workers' end")  # noqa: B023
-    assert kills >= 2
-    collect(tmp_path, "wordle", GAMES, "--config.workers=4")
+
+    killed_often(start, lambda: len(list(parts.glob("0*"))), 2, tmp_path, least=2)
     assert digest(tmp_path) == digest(whole)
 
 
