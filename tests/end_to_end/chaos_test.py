@@ -43,8 +43,8 @@ def test_a_trial_that_ends_badly_at_once_is_in_the_table() -> None:
 
 def test_every_stage_that_writes_something_has_a_scenario() -> None:
     there = {scenario.config.partition(".py")[0] for scenario in SCENARIOS.values()}
-    # The first writes nothing; studies are of the stage of results.py; exports take seconds and replace a folder as a whole.
-    without = {"benchmark", "export_text_agent", "export_language_agent"} | {
+    # The first two write nothing; studies are of the stage of results.py; exports take seconds and replace a folder as a whole.
+    without = {"benchmark", "serve_annotator", "export_text_agent", "export_language_agent"} | {
         name for name in stage_inputs.CONFIGS if name.endswith("_study")
     }
     assert set(stage_inputs.CONFIGS) - there == without

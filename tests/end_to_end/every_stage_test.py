@@ -136,5 +136,5 @@ def test_a_stage_without_a_scenario_ends_and_leaves_its_file(
 
 def test_every_stage_is_started() -> None:
     configs = [scenario.config for name, scenario in SCENARIOS.items() if name not in REPEATED]
-    files = [*OTHERS, *(config.partition(".py")[0] for config in configs)]
+    files = {*OTHERS, *ELSEWHERE, *(config.partition(".py")[0] for config in configs)}
     assert {load_config(file, None).stage for file in files} == set(stages.names())

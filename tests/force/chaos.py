@@ -62,14 +62,8 @@ def attack(
     """One trial of a scenario; returns its line."""
     cache = folder / "cache"
     line: dict[str, Any] = {
-        "stage": name,
-        "force": force,
-        "compared": SCENARIOS[name].compared.what,
-        "hits": [],
-        "equal": False,
-        "left": [],
-        "problem": None,
-    }
+        "stage": name, "force": force, "compared": SCENARIOS[name].compared.what, "hits": [], "equal": False, "left": [], "problem": None,
+    }  # fmt: skip
     trial = None
     try:
         calm = _calm(name, folder, inputs, cache)
@@ -128,9 +122,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, default=Path("runs/chaos"), help="where everything lies")
     parser.add_argument("--force", choices=tuple(FORCES), default="kill")
     parser.add_argument(
-        "--known", action="store_true", help="compares with the undisturbed runs that are in FOLDER"
-    )
-    parser.add_argument(
         "--seed",
         type=int,
         default=None,
@@ -157,7 +148,7 @@ def main() -> int:
         return 2
     folder, rng = given.folder.absolute(), random.Random(given.seed)
     folder.mkdir(parents=True, exist_ok=True)
-    for known in () if given.known else folder.glob("*.undisturbed.json"):
+    for known in folder.glob("*.undisturbed.json"):
         known.unlink()  # of another state of the code
     inputs, lines = open_inputs(folder / "inputs"), []
     for name in _turns(given.stages or list(SCENARIOS), time.monotonic() + 60 * given.minutes):
@@ -165,13 +156,8 @@ def main() -> int:
         lines.append(line)
         with open(folder / LINES, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
-        told = [
-            f"{len(line['hits'])} attempts",
-            f"equal {line['equal']}",
-            f"left {line['left']}",
-            line["problem"] or "",
-        ]
-        print(f"{time.strftime('%H:%M:%S')} {name}: {', '.join(told)}", flush=True)
+        told = f"{len(line['hits'])} attempts, equal {line['equal']}, left {line['left']}, {line['problem'] or ''}"
+        print(f"{time.strftime('%H:%M:%S')} {name}: {told}", flush=True)
     print(tables(rows_of(folder / LINES)))
     return int(any(not line["equal"] or line["left"] for line in lines))
 

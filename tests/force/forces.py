@@ -6,7 +6,6 @@ import contextlib
 import math
 import random
 import shutil
-from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,34 +34,8 @@ def _one_line(said: str) -> bool:
     return len(errors) == 1 and errors[0].startswith("error: ")
 
 
-def _until_it_ends(
-    trial: Trial,
-    amounts: Iterator[float],
-    what: str,
-    wrapper: Callable[[int], Sequence[str]],
-    told: Callable[[str], bool],
-) -> Hits:
-    """Starts it with more and more of something until it comes to its end; before that it has to have `told` that it was too little."""
-    hits: Hits = []
-    while not hits or hits[-1]["code"] != 0:
-        amount = int(next(amounts))
-        code, said = trial.run(*wrapper(amount))
-        hits.append({"hit": f"{amount} {what}", "code": code, "said": said.strip().splitlines()[-1:]})
-        assert code == 0 or (code == 2 and told(said)), (
-            f"with {amount} {what}, exit code {code}: {said[-900:]}"
-        )
-    return hits
-
-
-def _growing(first: float, factor: float, rng: random.Random) -> Iterator[float]:
-    """Numbers from `first` on, each by a share between `factor` - 1 and twice as much larger than the one before."""
-    while True:
-        yield first
-        first *= 1 + (factor - 1) * (1 + rng.random())
-
-
 def fill(trial: Trial, rng: random.Random, calm: Calm, kills: int) -> Hits:
-    """Gives it a little more room on the disk each time."""
+    """Gives it a little more room on the disk each time, until it comes to its end; before that it says so in one line."""
     del calm, kills
     copy = trial.folder.with_name("copy")
     trial.folder.rename(copy)
@@ -70,13 +43,17 @@ def fill(trial: Trial, rng: random.Random, calm: Calm, kills: int) -> Hits:
     with processes.small_disk(trial.folder, _size(copy) + (64 << 20)) as resize:
         shutil.copytree(copy, trial.folder, dirs_exist_ok=True)
 
-        def leave(room: int) -> list[str]:
-            with contextlib.suppress(pytest.skip.Exception):  # less than there is
-                resize(_size(trial.folder) + room)
-            return []
-
+        room, hits = _FIRST_ROOM, Hits()
         try:
-            hits = _until_it_ends(trial, _growing(_FIRST_ROOM, _NEXT_ROOM, rng), "bytes", leave, _one_line)
+            while not hits or hits[-1]["code"] != 0:
+                with contextlib.suppress(pytest.skip.Exception):  # less than there is
+                    resize(_size(trial.folder) + int(room))
+                code, said = trial.run()
+                what = f"{room:.0f} bytes"
+                hits.append({"hit": what, "code": code, "said": said.strip().splitlines()[-1:]})
+                told = code == 0 or (code == 2 and _one_line(said))
+                assert told, f"with {what}, exit code {code}: {said[-900:]}"
+                room *= 1 + (_NEXT_ROOM - 1) * (1 + rng.random())
         finally:
             shutil.rmtree(copy)
             shutil.copytree(trial.folder, copy)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests import processes, stage_inputs
+from tests import stage_inputs
 from tests.force.outcomes import (
     Compared,
     counters,
@@ -31,14 +31,12 @@ class Scenario(NamedTuple):
       flags: from the inputs and the trial's own folder to the flags.
       compared: with the undisturbed run.
       typed: what it reads of its standard input.
-      program: the module that is run; a server has one that uses it.
     """
 
     config: str
     flags: Callable[[Inputs, Path], Sequence[str]]
     compared: Compared
     typed: str = ""
-    program: str = "motif_jax.launch"
 
 
 _TRAINED = ("agent/**/*.safetensors",)
@@ -259,16 +257,5 @@ SCENARIOS: dict[str, Scenario] = {
             "--config.evaluation=configs/evaluate.py:smoke --config.policy=agent --config.reward.dir= --config.episodes=3",
         ],
         rows("rows.jsonl", "seconds", "revision", "figures"),
-    ),
-    "serve_annotator": Scenario(
-        "serve_annotator.py",
-        lambda at, trial: [
-            f"--config.port={(port := processes.free_port())}", "--config.latency_seconds=0.02", "--", "--config=configs/annotate.py:smoke",
-            f"--workdir={trial / 'asked'}", f"--config.dataset_dir={at.copied('pairs', trial)}", f"--config.store_dir={trial / 'store'}",
-            "--config.annotator=openai", f"--config.openai.base_url=http://127.0.0.1:{port}/v1", "--config.openai.model=lexicon",
-            "--config.openai.concurrency=4", "--config.name=served", "--config.flush_seconds=0",
-        ],
-        inside("pairs", "preference/*.npy", "annotations/*/probabilities.npy"),
-        program="tests.served",
     ),
 }  # fmt: skip

@@ -20,9 +20,6 @@ from tests.force.scenarios import SCENARIOS, Inputs
 from tests.reward_fixtures import environment
 
 MARK = "MOTIF_JAX_CHAOS"
-PROGRAM = "the program"
-# When a kill came: before anything was written, while something was half written, when all was there already, or between these.
-MOMENTS = ("start", "work", "writing", "end")
 _GONE_SECONDS = 90.0
 _RUN_SECONDS = 300.0
 # Of the kills, those of the program itself.
@@ -70,18 +67,18 @@ class Trial:
             "HF_HUB_OFFLINE": "1",
         }
 
-    def start(self, *wrapper: str) -> processes.Program:
-        """The command, from the beginning or from where it stands, behind `wrapper`."""
+    def start(self) -> processes.Program:
+        """The command, from the beginning or from where it stands."""
         command = [
-            *wrapper, sys.executable, "-m", self.scenario.program, f"--config=configs/{self.scenario.config}", f"--workdir={self.workdir}",
+            sys.executable, "-m", "motif_jax.launch", f"--config=configs/{self.scenario.config}", f"--workdir={self.workdir}",
             *self.flags,
         ]  # fmt: skip
         return processes.Program(command, self.log, {**environment(), **self.environment}, self._typed)
 
-    def run(self, *wrapper: str) -> tuple[int, str]:
+    def run(self) -> tuple[int, str]:
         """Lets it end; the exit code, and what it said."""
         before = self.log.stat().st_size if self.log.exists() else 0
-        program = self.start(*wrapper)
+        program = self.start()
         with processes.ended([program]):
             code = self._end_of(program)
         return code, self.log.read_bytes()[before:].decode(errors="replace")
@@ -112,10 +109,7 @@ class Trial:
         return self._outcome_of(code)
 
     def _outcome_of(self, code: int) -> Any:
-        assert code == 0, f"exit code {code}: {self.end_of_log()}"
-        return self._outcome()
-
-    def _outcome(self) -> Any:
+        assert code == 0, f"exit code {code}: {self.log.read_text(errors='replace')[-900:]}"
         return json.loads(json.dumps(self.scenario.compared.of(self.workdir, self.folder)))
 
     def disturb(self, rng: random.Random, calm: Calm, share: float) -> dict[str, Any]:
@@ -127,40 +121,37 @@ class Trial:
           share: of its work, as much as is probably not done yet; 0: it hits when the first file is written.
 
         Returns:
-          What was hit (None: it had ended before), at which moment, after how many seconds, and the exit code.
+          What was hit (None: it had ended before), and the exit code.
         """
-        before = self._written(), self._half_written()
+        written, half_written = self._written(), self._half_written()
         work = max(0.3, 1.05 * calm.seconds - calm.ready) * share
         early = share > 0 and rng.random() < _SHARE_OF_START
         seconds = rng.random() * calm.ready if early else calm.ready + rng.random() * work
         awaits_write = not early and rng.random() < _SHARE_OF_WRITES
-        start = time.monotonic()
         program = self.start()
         with processes.ended([program]):
             if share == 0:
-                self._await(program, lambda: self._written() != before[0], _RUN_SECONDS)
+                self._await(program, lambda: self._written() != written, _RUN_SECONDS)
             else:
                 with contextlib.suppress(processes.subprocess.TimeoutExpired):
                     program.wait(seconds)
                 if awaits_write:
-                    self._await(program, lambda: self._half_written() - before[1], _WRITE_SECONDS)
+                    self._await(program, lambda: self._half_written() - half_written, _WRITE_SECONDS)
             if program.process.poll() is not None:
                 return {"hit": None, "code": program.process.returncode}
             others = sorted(processes.descendants(program.pid))
             own = not others or rng.random() < _SHARE_OF_PROGRAM
             hit = program.pid if own else rng.choice(others)
-            what = PROGRAM if own else _name_of(hit)
-            took = time.monotonic() - start
+            what = "the program" if own else "one of its processes"
             with contextlib.suppress(ProcessLookupError):
                 os.kill(hit, signal.SIGKILL)
-            moment = self._moment(before, calm) if own else "work"
             code = self._end_of(program)
             seen = {program.pid, *others}
         gone = comes(
             lambda: not processes.still_there(seen) and not processes.processes_with(MARK, self.mark)
         )
         assert gone, f"processes outlive {what}: {processes.processes_with(MARK, self.mark)}"
-        return {"hit": what, "moment": moment, "seconds": round(took, 2), "code": code}
+        return {"hit": what, "code": code}
 
     @staticmethod
     def _await(program: processes.Program, sight: Callable[[], object], seconds: float) -> None:
@@ -187,18 +178,6 @@ class Trial:
                 found.add((path, path.lstat().st_mtime_ns))
         return found
 
-    def _moment(self, before: tuple[object, set[tuple[Path, int]]], calm: Calm) -> str:
-        """Which of `MOMENTS` it was, by what lies there now."""
-        written, half_written = before
-        if self._written() == written:
-            return "start"
-        if self._half_written() - half_written:
-            return "writing"
-        with contextlib.suppress(Exception):  # whatever fails where not all is there
-            if self._outcome() == calm.outcome:
-                return "end"
-        return "work"
-
     def left(self) -> list[str]:
         """What is there that should not be, after the end."""
         # Python's tracker of resources ends when it has seen that the others have.
@@ -216,10 +195,6 @@ class Trial:
         if not comes(lambda: processes.unused_shared_memory() <= self.memory):
             found += [f"memory {name}" for name in processes.unused_shared_memory() - self.memory]
         return found
-
-    def end_of_log(self) -> str:
-        """Its last lines."""
-        return " | ".join(self.log.read_text(errors="replace").splitlines()[-6:])[-900:]
 
     def tracebacks(self) -> int:
         """How often the log has one."""
@@ -244,14 +219,3 @@ def comes(condition: Callable[[], object], seconds: float = _GONE_SECONDS) -> bo
             return False
         time.sleep(0.05)
     return True
-
-
-def _name_of(pid: int) -> str:
-    """What a process is, by its command."""
-    with contextlib.suppress(OSError):
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-        for word in words[1:]:
-            if "motif_jax" in word or "multiprocessing" in word:
-                return word.split("import ")[-1][:60]
-        return words[0][:60]
-    return "a process that was gone"
