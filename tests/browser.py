@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -29,76 +28,47 @@ def require_browser() -> tuple[str, str]:
     return browser, driver
 
 
-class _Browser(NamedTuple):
-    """A browser, and the profile that it alone has."""
-
-    driver: Any
-    profile: Path
-
-
-# Started and with nobody. To start one takes as long as most tests of a page.
-_idle: list[_Browser] = []
+# Of this process, once there is one: to start it takes as long as most tests of a page.
+_started: list[Any] = []
 
 
 @contextmanager
 def open_browser(width: int = 1200, height: int = 900, dark: bool = False) -> Iterator[Any]:
-    """Yields selenium's driver of a browser on an empty page; whoever was there before has left nothing that a test sees."""
-    browser = next((kept for kept in iter(_take, None) if _is_emptied(kept)), None) or _start()
-    try:
-        view(browser.driver, width, height, dark)
-        yield browser.driver
-    finally:
-        _idle.append(browser)
+    """Yields selenium's driver of the browser on an empty page, without what other pages have said."""
+    if not _started or not _is_alive(_started[0]):
+        close()
+        _started.append(_start())
+    (driver,) = _started
+    driver.get("about:blank")
+    driver.get_log("browser")
+    view(driver, width, height, dark)
+    yield driver
 
 
 def close() -> None:
-    """Ends the browsers that nobody has."""
-    while browser := _take():
-        _end(browser)
+    """Ends the browser."""
+    while _started:
+        with suppress(Exception):  # its driver may have died
+            _started.pop().quit()
 
 
-def _take() -> _Browser | None:
-    return _idle.pop() if _idle else None
-
-
-def _start() -> _Browser:
+def _start() -> Any:
     path, driver_path = require_browser()
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
     options = webdriver.ChromeOptions()
     options.binary_location = path
-    profile = Path(tempfile.mkdtemp(prefix="motif-browser-"))
-    for flag in (*FLAGS, f"--user-data-dir={profile}"):
+    for flag in FLAGS:
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    try:
-        driver = webdriver.Chrome(options=options, service=Service(driver_path))
-    except BaseException:
-        shutil.rmtree(profile, ignore_errors=True)
-        raise
-    driver.get("about:blank")
-    return _Browser(driver, profile)
+    return webdriver.Chrome(options=options, service=Service(driver_path))
 
 
-def _is_emptied(browser: _Browser) -> bool:
-    """Whether the browser shows an empty page now; one that has died is put away."""
-    from selenium.common.exceptions import WebDriverException
-    from urllib3.exceptions import HTTPError
-
-    try:
-        browser.driver.get("about:blank")
-        browser.driver.get_log("browser")  # takes out what other pages have said
-    except (WebDriverException, HTTPError, OSError):
-        _end(browser)
-        return False
-    return True
-
-
-def _end(browser: _Browser) -> None:
-    with suppress(Exception):  # its driver may have died
-        browser.driver.quit()
-    shutil.rmtree(browser.profile, ignore_errors=True)
+def _is_alive(driver: Any) -> bool:
+    with suppress(Exception):
+        return driver.current_url is not None
+    return False
 
 
 def view(driver: Any, width: int, height: int, dark: bool = False) -> None:
