@@ -21,13 +21,13 @@ REPOSITORY = Path(__file__).parent.parent
 EXAMPLES = REPOSITORY / "docs" / "examples"
 PYTHON = REPOSITORY / ".venv-examples" / "bin" / "python"
 
-of_their_environment = [
-    pytest.mark.examples,
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not PYTHON.exists(), reason="no .venv-examples: bash launch/setup_examples.sh makes it"
-    ),
-]
+
+def of_their_environment(test):
+    """Marks a test that needs what the examples' own environment has."""
+    reason = "no .venv-examples: bash launch/setup_examples.sh makes it"
+    return pytest.mark.examples(
+        pytest.mark.extra(pytest.mark.skipif(not PYTHON.exists(), reason=reason)(test))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -42,90 +42,66 @@ def runs(dataset: Path, compiled_quickly: None) -> Path:
     folder, pairs = dataset.parent, {"dataset_dir": str(dataset)}
     run_stage("annotate", folder / "annotate", store_dir=str(folder / "answers"), **pairs)
     run_stage("train_reward", folder / "reward", annotator="lexicon_msg_defaultgoal", num_devices=1, **pairs)
-    reward, small = (
-        {"reward.dir": str(folder / "reward")},
-        {"network.encoder": "flat", "network.flat_sizes": (16,)},
-    )
+    reward = {"reward.dir": str(folder / "reward")}
     training = {
-        "environment.max_episode_steps": 50,
-        "serial": True,
-        "train_for_env_steps": 512,
-        "devices.learner": "0",
-    }
-    run_stage("train_agent", folder / "agent", **reward, **small, **training)
+        "environment.max_episode_steps": 50, "serial": True, "train_for_env_steps": 512, "devices.learner": "0",
+        "network.encoder": "flat", "network.flat_sizes": (16,),
+    }  # fmt: skip
+    run_stage("train_agent", folder / "agent", **reward, **training)
     for name in ("agent", "random"):
         evaluated = {"policy": name, "agent.dir": str(folder / "agent"), "episodes": 2, "workers": 1}
         run_stage("evaluate", folder / f"evaluate_{name}", **evaluated, **reward)
     return folder
 
 
-def variables(**more: str) -> dict[str, str]:
-    return {**environment(), "PYTHONPATH": f"{EXAMPLES}{os.pathsep}{REPOSITORY}", **more}
-
-
-def start(command: list[str], **more: str) -> str:
-    done = subprocess.run(
-        command,
-        cwd=REPOSITORY,
-        env=variables(**more),
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
+def start(*command: object, **more: str) -> None:
+    """Runs a program of the examples' own environment."""
+    variables = {**environment(), "PYTHONPATH": f"{EXAMPLES}{os.pathsep}{REPOSITORY}", **more}
+    line = [str(PYTHON), *map(str, command)]
+    done = subprocess.run(line, cwd=REPOSITORY, env=variables, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
+@of_their_environment
 @pytest.mark.parametrize(
     ("script", "weights"), [("ppo_pytorch.py", "agent.pt"), ("ppo_stable_baselines3.py", "agent.zip")]
 )
-class TestTrainings:
-    pytestmark = of_their_environment
-
-    @pytest.mark.extra
-    def test_an_agent_is_trained_with_a_reward_round_nethack(self, runs, tmp_path, script, weights):
-        sizes = "--total-timesteps 512 --num-envs 4 --num-steps 32 --max-episode-steps 40"
-        files = ["--reward", str(runs / "reward"), "--out", str(tmp_path)]
-        start([str(PYTHON), str(EXAMPLES / script), *sizes.split(), *files])
-        history = json.loads((tmp_path / "history.json").read_text())
-        assert [row["step"] for row in history] == [128, 256, 384, 512]
-        assert (tmp_path / weights).stat().st_size > 10_000
-        last = history[-1]
-        assert last["length"] <= 40
-        # The games are NLE's own, which a seed does not determine.
-        assert any(row.get("counted_return", 0.0) for row in history), "the reward paid for something"
-        # Only the intrinsic reward is learned from, at half its size.
-        assert last["total_return"] == pytest.approx(0.5 * last["counted_return"], abs=1e-3)
+def test_an_agent_is_trained_with_a_reward_round_nethack(runs, tmp_path, script, weights):
+    sizes = "--total-timesteps 512 --num-envs 4 --num-steps 32 --max-episode-steps 40"
+    start(EXAMPLES / script, *sizes.split(), "--reward", runs / "reward", "--out", tmp_path)
+    history = json.loads((tmp_path / "history.json").read_text())
+    assert [row["step"] for row in history] == [128, 256, 384, 512]
+    assert (tmp_path / weights).stat().st_size > 10_000
+    last = history[-1]
+    assert last["length"] <= 40
+    # The games are NLE's own, which a seed does not determine.
+    assert any(row.get("counted_return", 0.0) for row in history), "the reward paid for something"
+    # Only the intrinsic reward is learned from, at half its size.
+    assert last["total_return"] == pytest.approx(0.5 * last["counted_return"], abs=1e-3)
 
 
-@pytest.mark.parametrize("mark", ["notebook"])
-class TestNotebook:
-    pytestmark = of_their_environment
+RUN_NOTEBOOK = """
+import nbformat, nbclient, sys
+from traitlets.config import Config
+book = nbformat.read(sys.argv[1], 4)
+through_files = Config({'KernelManager': {'transport': 'ipc'}})  # no port that another may take
+nbclient.NotebookClient(book, timeout=300, kernel_name='python3', config=through_files).execute()
+nbformat.write(book, sys.argv[2])
+"""
 
-    @pytest.mark.extra
-    def test_every_cell_runs(self, runs, tmp_path, mark):
-        program = (
-            "import nbformat, nbclient, sys\n"
-            "from traitlets.config import Config\n"
-            "book = nbformat.read(sys.argv[1], 4)\n"
-            "through_files = Config({'KernelManager': {'transport': 'ipc'}})  # no port that another may take\n"
-            "nbclient.NotebookClient(book, timeout=300, kernel_name='python3', config=through_files).execute()\n"
-            "nbformat.write(book, sys.argv[2])\n"
-        )
-        out = tmp_path / "out.ipynb"
-        source = EXAMPLES / "quickstart_files.ipynb"
-        with tempfile.TemporaryDirectory(prefix="nb") as short:  # a socket's name has at most 107 bytes
-            folders = {"IPYTHONDIR": str(tmp_path), "JUPYTER_RUNTIME_DIR": short}
-            start([str(PYTHON), "-c", program, str(source), str(out)], QUICKSTART=str(runs), **folders)
-        cells = json.loads(out.read_text())["cells"]
-        outputs = [output for cell in cells for output in cell.get("outputs", ())]
-        assert not [output for output in outputs if output["output_type"] == "error"]
-        pictures = [output for output in outputs if "image/png" in output.get("data", {})]
-        assert len(pictures) == 3
-        said = "".join("".join(output.get("text", "")) for output in outputs)
-        assert "is better than" in said
-        assert "agent - random" in said
+
+@of_their_environment
+def test_every_cell_of_the_notebook_runs(runs, tmp_path):
+    out = tmp_path / "out.ipynb"
+    with tempfile.TemporaryDirectory(prefix="nb") as short:  # a socket's name has at most 107 bytes
+        folders = {"IPYTHONDIR": str(tmp_path), "JUPYTER_RUNTIME_DIR": short}
+        start("-c", RUN_NOTEBOOK, EXAMPLES / "quickstart_files.ipynb", out, QUICKSTART=str(runs), **folders)
+    outputs = [each for cell in json.loads(out.read_text())["cells"] for each in cell.get("outputs", ())]
+    assert not [output for output in outputs if output["output_type"] == "error"]
+    assert len([output for output in outputs if "image/png" in output.get("data", {})]) == 3
+    said = "".join("".join(output.get("text", "")) for output in outputs)
+    assert "is better than" in said
+    assert "agent - random" in said
 
 
 @pytest.mark.slow
