@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -45,6 +46,13 @@ def wait_until(
     while not condition():
         assert time.monotonic() < deadline, f"it did not happen in {seconds} s: {what}"
         time.sleep(interval)
+
+
+def status_of(url: str) -> int:
+    """The status that a server answers with, 0 where there is none."""
+    with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5) as reply:
+        return reply.status
+    return 0
 
 
 def process_table() -> dict[int, tuple[int, str]]:
@@ -151,6 +159,18 @@ def launch(workdir: Path, config: str, *flags: str, log: Path, **environment: st
     # The tests' own four devices are not meant for the program, and its small networks take longer to compile than to run.
     own = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1", **QUICKLY}
     return Program(arguments, log, {**own, **environment})
+
+
+def launch_hosts(
+    count: int, workdir: Path, config: str, *flags: str, log: Path, **environment: str
+) -> list[Program]:
+    """Starts as many processes as hosts of one training, each with a log of its own."""
+    own = [f"--config.hosts.coordinator=localhost:{free_port()}", f"--config.hosts.count={count}"]
+    logs = [log.with_name(f"{log.name}_{index}") for index in range(count)]
+    return [
+        launch(workdir, config, *flags, *own, f"--config.hosts.index={index}", log=path, **environment)
+        for index, path in enumerate(logs)
+    ]
 
 
 def killed(code: str, *arguments: str, returns: int = -signal.SIGKILL) -> None:

@@ -8,8 +8,6 @@ import random
 import signal
 import subprocess
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +28,7 @@ from tests.end_to_end.annotate_datasets import (
     summary,
     write_dataset,
 )
-from tests.processes import Program, ended, free_port, wait_until
+from tests.processes import Program, ended, free_port, status_of, wait_until
 
 pytestmark = [pytest.mark.extra, pytest.mark.vllm, pytest.mark.timeout(1800)]
 NAME = "judge_msg_defaultgoal_default"
@@ -193,7 +191,12 @@ def test_openai_compatible_server(judge, dataset, tmp_path):
     line += ["--block-size", 32, "--kv-cache-memory-bytes", "256M"]
     server = Program([str(part) for part in line], tmp_path / "server.log", ENVIRONMENT)
     with ended([server]):
-        wait_for(server, f"http://127.0.0.1:{port}/health")
+
+        def listens():
+            assert server.process.poll() is None, server.text()[-3000:]
+            return status_of(f"http://127.0.0.1:{port}/health") == 200
+
+        wait_until(listens, "the server listens", 600)
         for mode in ("analysis", "verdict", "soft"):
             values = {"annotator": "openai", "openai__model": "judge", "answer__mode": mode, "name": mode}
             values |= {"openai__base_url": f"http://127.0.0.1:{port}/v1"}
@@ -205,18 +208,6 @@ def test_openai_compatible_server(judge, dataset, tmp_path):
         server.send(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):  # then it is killed
             server.wait(60)
-
-
-def wait_for(server, url):
-    deadline = time.monotonic() + 600
-    while time.monotonic() < deadline:
-        assert server.process.poll() is None, server.text()[-3000:]
-        try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.5)
-    raise AssertionError(server.text()[-3000:])
 
 
 def test_an_engine_that_does_not_load_is_one_line(judge, dataset):

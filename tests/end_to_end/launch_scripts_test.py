@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.end_to_end.pretended_programs import Run, pretended
-from tests.processes import wait_until
+from tests.processes import status_of, wait_until
 
 pytestmark = pytest.mark.extra
 SCRIPTS = ("annotate.sbatch", "train_agent.sbatch", "train.sbatch")
@@ -144,12 +142,7 @@ def test_a_signal_reaches_the_stage(run: Run, script: str, number: signal.Signal
 
 def page(run: Run) -> int:
     """The status of the model page."""
-    with (
-        contextlib.suppress(OSError),
-        urllib.request.urlopen(f"http://127.0.0.1:{run.port}/v1/models") as reply,
-    ):
-        return reply.status
-    return 0
+    return status_of(f"http://127.0.0.1:{run.port}/v1/models")
 
 
 def test_training_begins_when_the_server_has_answered_and_both_end_together(run: Run) -> None:

@@ -4,37 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from motif_jax.reports import evaluation_files
 from tests import browser
-from tests.reward_fixtures import environment, run_stage
+from tests.reward_fixtures import launch, run_stage
 
 
-def launch(repository: Path, config: str, workdir: Path, *flags: str, code: int = 0) -> str:
-    command = [
-        sys.executable,
-        "-m",
-        "motif_jax.launch",
-        f"--config=configs/{config}",
-        f"--workdir={workdir}",
-        *flags,
-    ]
-    done = subprocess.run(
-        command, cwd=repository, env=environment(), capture_output=True, text=True, timeout=400
-    )
-    assert done.returncode == code, done.stdout[-2000:] + done.stderr[-4000:]
-    return done.stdout + done.stderr
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.usefixtures("compiled_quickly")
-def test_a_run_from_games_to_its_report(repository, tmp_path):
+def test_a_run_from_games_to_its_report(tmp_path):
     """Each stage's own flags are tested with the stage: here they run in this process, and the report alone by its flags."""
     runs = tmp_path
     data = str(run_stage("collect", runs / "dataset"))
@@ -62,9 +43,9 @@ def test_a_run_from_games_to_its_report(repository, tmp_path):
     assert sorted(seeds["agent"]) == sorted(seeds["random"]), "agent and random policy play the same games"
     run_stage("replay", runs / "games", "", recordings=str(runs / "agent" / "recordings"), **of_both)
     out = launch(
-        repository, "report.py:quickstart", runs / "report", f"--config.dataset_dir={data}", f"--config.reward.dir={reward}",
-        f"--config.agent.dir={agent}", f"--config.replays={runs / 'games'}",
-        f"--config.evaluations={runs / 'evaluate_agent'},{runs / 'evaluate_random'}",
+        "report", runs / "report", f"--config.dataset_dir={data}", f"--config.reward.dir={reward}", f"--config.agent.dir={agent}",
+        f"--config.replays={runs / 'games'}", f"--config.evaluations={runs / 'evaluate_agent'},{runs / 'evaluate_random'}",
+        variant="quickstart",
     )  # fmt: skip
     assert f"report: {runs / 'report' / 'report.html'}" in out
     assert "Mean intrinsic return per episode: agent" in out

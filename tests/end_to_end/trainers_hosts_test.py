@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
 from motif_jax.support.metrics import read_metrics
 from tests.language import talkers
-from tests.processes import REPOSITORY, Program, ended, free_port, launch
+from tests.processes import REPOSITORY, ended, launch_hosts
 
 pytestmark = [pytest.mark.extra, pytest.mark.timeout(900)]
 TEXT_AGENT = [
@@ -21,33 +20,19 @@ TEXT_AGENT = [
 ]  # fmt: skip
 
 
-def start(folder: Path, hosts: int, devices: int, config: str, *flags: str) -> list[Program]:
-    """Starts a training by so many processes of so many devices."""
-    port = free_port()
-    environment = {
-        "JAX_NUM_CPU_DEVICES": str(devices),
-        "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{REPOSITORY / 'tests'}",
-    }
-    own = [
-        [f"--config.hosts.coordinator=localhost:{port}", f"--config.hosts.count={hosts}", f"--config.hosts.index={index}"]
-        for index in range(hosts)
-    ]  # fmt: skip
-    log = f"{folder}_{hosts}_log"
-    return [
-        launch(folder, config, *flags, *more, log=Path(f"{log}_{index}"), **environment)
-        for index, more in enumerate(own)
-    ]
-
-
-def codes(programs: list[Program]) -> list[int]:
+def train(folder: Path, hosts: int, devices: int, config: str, *flags: str) -> None:
+    """Trains by so many processes of so many devices."""
+    environment = {"JAX_NUM_CPU_DEVICES": str(devices), "PYTHONPATH": str(REPOSITORY)}
+    log = folder.with_name(f"{folder.name}_{hosts}_log")
+    programs = launch_hosts(hosts, folder, config, *flags, log=log, **environment)
     with ended(programs):
-        return [program.wait() for program in programs]
+        codes = [program.wait() for program in programs]
+    assert codes == [0] * hosts, [program.text()[-2000:] for program in programs]
 
 
 def test_two_hosts_learn_what_one_with_as_many_devices_learns(tmp_path: Path) -> None:
     for hosts, name in ((1, "alone"), (2, "together")):
-        programs = start(tmp_path / name, hosts, 2 // hosts, *TEXT_AGENT)
-        assert codes(programs) == [0] * hosts, [program.text()[-3000:] for program in programs]
+        train(tmp_path / name, hosts, 2 // hosts, *TEXT_AGENT)
     alone, together = (list(read_metrics(tmp_path / name)) for name in ("alone", "together"))
     assert [row["step"] for row in together] == [row["step"] for row in alone]
     assert len(alone) >= 3
@@ -62,47 +47,17 @@ def test_two_hosts_train_one_model_and_one_goes_on(tmp_path: Path) -> None:
     """Half of the environments and a model over two devices each; every update learns from all, by the policy that has played."""
     model, folder = talkers.write(tmp_path / "model"), tmp_path / "run"
     flags = [
-        f"--config.network.model={model}",
-        "--config.network.prompt_tokens=160",
-        "--config.compile_cache=",
-        "--config.probes.prompts=",
-    ]
-    port = free_port()
-    hosts = [
-        [
-            f"--config.hosts.coordinator=localhost:{port}",
-            "--config.hosts.count=2",
-            f"--config.hosts.index={index}",
-            "--config.devices.cpu_count=2",
-            "--config.devices.learner=all",
-            "--config.sharding.fsdp=2",
-            "--config.actors.envs_per_worker=2",
-            "--config.train_for_env_steps=128",
-        ]
-        for index in range(2)
-    ]
-    programs = [
-        launch(folder, "train_language_agent.py:smoke", *flags, *own, log=tmp_path / f"log_{index}")
-        for index, own in enumerate(hosts)
-    ]
-    with ended(programs):
-        codes = [program.wait() for program in programs]
-    assert codes == [0, 0], [program.text()[-2000:] for program in programs]
+        "train_language_agent.py:smoke", f"--config.network.model={model}", "--config.network.prompt_tokens=160",
+        "--config.compile_cache=", "--config.probes.prompts=",
+    ]  # fmt: skip
+    both = ["--config.devices.learner=all", "--config.sharding.fsdp=2", "--config.actors.envs_per_worker=2"]
+    train(folder, 2, 2, *flags, *both, "--config.devices.cpu_count=2", "--config.train_for_env_steps=128")
     rows = list(read_metrics(folder))
     assert rows[-1]["step"] >= 128
     assert rows[-1]["lag/max"] == 0
     log = (folder / "log.csv").read_text().splitlines()
     assert len(log) == 1 + rows[-1]["time/updates"]
-    alone = launch(
-        folder,
-        "train_language_agent.py:smoke",
-        *flags,
-        "--config.train_for_env_steps=200",
-        "--config.devices.cpu_count=1",
-        log=tmp_path / "log_alone",
-    )
-    with ended([alone]):
-        assert alone.wait() == 0, alone.text()[-2000:]
+    train(folder, 1, 1, *flags, "--config.train_for_env_steps=200", "--config.devices.cpu_count=1")
     assert list(read_metrics(folder))[-1]["step"] >= 200
     episodes = [json.loads(line) for line in (folder / "episodes.jsonl").read_text().splitlines()]
     assert len({(row["env"], row["episode"]) for row in episodes}) == len(episodes)

@@ -17,6 +17,7 @@ from tests.processes import (
     ended,
     free_port,
     launch,
+    launch_hosts,
     process_table,
     still_there,
     unused_shared_memory,
@@ -43,30 +44,15 @@ class Run:
 
     def start(self, steps: int, hosts: int, heartbeat: int = PATIENT_SECONDS) -> list[Program]:
         """Starts one process with one device, or two with two each, which may be silent for `heartbeat` seconds."""
-        port, started = free_port(), []
         flags = [
-            "--config.batch_size=64",
-            "--config.rollout=8",
-            "--config.network.hidden_size=16",
-            "--config.network.flat_sizes=(16,)",
-            "--config.actors.workers=2",
-            f"--config.actors.envs_per_worker={ENVIRONMENTS // 2}",
-            "--config.save_every_steps=200",
-            "--config.log_every_seconds=0.5",
-            "--config.compile_cache=",
-            f"--config.train_for_env_steps={steps}",
-            f"--config.hosts.heartbeat_timeout_seconds={heartbeat}.0",
-        ]
-        for index in range(hosts):
-            own = [] if hosts == 1 else [
-                f"--config.hosts.coordinator=localhost:{port}",
-                f"--config.hosts.count={hosts}",
-                f"--config.hosts.index={index}",
-                "--config.devices.cpu_count=2",
-            ]  # fmt: skip
-            log = self.logs / f"log_{len(self.programs)}"
-            started.append(launch(self.folder, "train_agent.py:recall", *flags, *own, log=log))
-            self.programs.append(started[-1])
+            "--config.batch_size=64", "--config.rollout=8", "--config.network.hidden_size=16", "--config.network.flat_sizes=(16,)",
+            "--config.actors.workers=2", f"--config.actors.envs_per_worker={ENVIRONMENTS // 2}", "--config.save_every_steps=200",
+            "--config.log_every_seconds=0.5", "--config.compile_cache=", f"--config.train_for_env_steps={steps}",
+            f"--config.hosts.heartbeat_timeout_seconds={heartbeat}.0", f"--config.devices.cpu_count={hosts}",
+        ]  # fmt: skip
+        log = self.logs / f"log_{len(self.programs)}"
+        started = launch_hosts(hosts, self.folder, "train_agent.py:recall", *flags, log=log)
+        self.programs += started
         return started
 
     def newest(self) -> int:
