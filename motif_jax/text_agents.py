@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from ml_collections import ConfigDict
 
-from motif_jax import sections
+from motif_jax import schema, sections
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.datasets.dialogues.json_lines import AGENT, ROLES
 from motif_jax.rollouts import text_setup, text_values
 from motif_jax.rollouts.text_episodes import AgentTextActor
-from motif_jax.schema import section as section_of
 from motif_jax.support import entry_points, hub, run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.trainers import agent_folder
@@ -227,13 +227,14 @@ def load(
     entry_points.trust(trust)
     if dtype not in text_setup.DTYPES:
         raise UserError(f"dtype={dtype}: must be one of {', '.join(text_setup.DTYPES)}")
-    section = section_of(sections.DECODE)
+    section = schema.section(sections.DECODE)
     if unknown := sorted(set(decode or {}) - set(section)):
         raise UserError(f"decode: has no {', '.join(unknown)}; its keys are {', '.join(section)}")
     try:
         section.update(decode or {})
     except TypeError as error:
         raise UserError(f"decode: {error}") from None
+    schema.validate(ConfigDict({"decode": section}))
     folder = hub.local(folder)
     if (Path(folder) / "config.json").is_file() and run_folder.read_config(folder).get(
         "stage"

@@ -67,6 +67,8 @@ def test_what_cannot_be_is_one_line(run: Path, tmp_path: Path) -> None:
         text_agents.load(run, decode={"max_token": 3})
     with pytest.raises(UserError, match=r"decode: .*temperature"):
         text_agents.load(run, decode={"temperature": "hot"})
+    with pytest.raises(UserError, match=r"config\.decode\.kind='?nucleus'?"):
+        text_agents.load(run, decode={"kind": "nucleus"})
     with pytest.raises(UserError, match='candidates="crane": must be a list of texts'):
         agent.rank([], "crane")
     plain = text_agents.load(tiny.write(tmp_path / "bc", Design(q="none", v=False), "bc"))

@@ -13,9 +13,6 @@ import jax.numpy as jnp
 from motif_jax.language.sampling import IMPOSSIBLE, Sampling, filtered
 from motif_jax.support.errors import UserError
 
-KINDS = ("sample", "greedy", "beam", "rerank")
-FORMS = ("exp", "sign")
-
 
 @dataclasses.dataclass(frozen=True)
 class Decoding:
@@ -53,16 +50,6 @@ class Decoding:
     target_return: float = 0.0
 
     def __post_init__(self) -> None:
-        for name, allowed in (("kind", KINDS), ("advantage_form", FORMS)):
-            if (value := getattr(self, name)) not in allowed:
-                raise UserError(f"config.decode.{name}={value}: must be one of {', '.join(allowed)}")
-        for name in ("max_tokens", "width", "batches"):
-            if type(value := getattr(self, name)) is not int or value < 1:
-                raise UserError(f"config.decode.{name}={value}: must be a whole number of at least 1")
-        for name in _NUMBERS:
-            value = getattr(self, name)
-            if value is not None and not math.isfinite(value):
-                raise UserError(f"config.decode.{name}={value}: must be a finite number")
         if self.kind in ("sample", "greedy") and self.width * self.batches > 1:
             raise UserError(
                 f"config.decode.kind={self.kind}: writes one action; for width={self.width}, batches={self.batches} take beam or rerank"
@@ -102,18 +89,6 @@ class Decoding:
             raise UserError(
                 f"config.decode.width={self.width}: must be at most {size}, the size of the vocabulary"
             )
-
-
-_NUMBERS = (
-    "temperature",
-    "top_p",
-    "advantage_weight",
-    "advantage_clip",
-    "rerank_advantage_weight",
-    "rerank_log_prob_weight",
-    "log_prob_weight",
-    "target_return",
-)
 
 
 class TokenOutputs(NamedTuple):

@@ -167,32 +167,16 @@ def test_beams_are_those_of_a_plain_search(width: int) -> None:
 @pytest.mark.parametrize(
     ("values", "key"),
     [
-        ({"kind": "nucleus"}, "kind"),
-        ({"max_tokens": 0}, "max_tokens"),
         ({"width": 2}, "kind"),
         ({"kind": "beam", "batches": 2}, "batches"),
         ({"advantage_form": "sign", "advantage_weight": 1.5}, "advantage_weight"),
         ({"logits": False, "advantages": False}, "logits"),
         ({"top_p": 0.0}, "top_p"),
-        ({"advantage_weight": math.nan}, "advantage_weight"),
     ],
 )
 def test_what_cannot_work_is_refused(values: dict[str, Any], key: str) -> None:
     with pytest.raises(UserError, match=rf"config\.decode\.{key}="):
         Decoding(**values)
-
-
-def test_beams_are_no_wider_than_the_vocabulary() -> None:
-    Decoding("beam", width=VOCAB).require_vocabulary(VOCAB)
-    with pytest.raises(UserError, match=r"config\.decode\.width=8"):
-        Decoding("beam", width=8).require_vocabulary(VOCAB)
-
-
-def test_facts_without_values_are_zero() -> None:
-    outputs = TokenOutputs(jnp.zeros((2, VOCAB)))
-    facts = decodings.token_facts(outputs, outputs.logits, jnp.zeros(2, jnp.int32), PAD)
-    assert not np.asarray(facts.q).any()
-    assert not np.asarray(facts.v).any()
 
 
 # The decodings of the golden scores.
