@@ -30,11 +30,9 @@ from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
 TOKENS, CANDIDATES = "tokens", "candidates"
-SCORE, ACTIONS = "score", "actions"
-POLICIES = (SCORE, ACTIONS)
-DTYPES = ("float32", "bfloat16")
+ACTIONS = "actions"
 # Which texts get the tokenizer's special tokens; with `compat.glam_end_token` the candidates get them too.
-PROMPT, NOWHERE = "prompt", "nowhere"
+PROMPT = "prompt"
 _SWITCHES = {"glam_raw_logit_score": RAW_LOGIT, "glam_scaled_probability_score": SCALED_PROBABILITY}
 _EMBEDDINGS = ("embed", "shared")
 
@@ -226,11 +224,9 @@ def make(config: ConfigDict, spec: EnvironmentSpec) -> LanguageAgent:
             "config.network.kind=language: the environment shows no tokens; choose a level of BabyAI-Text"
         )
     folder = fetch(chosen.model)
-    settings, reads = language_config.read(folder), chosen.pretrained or chosen.keep_embedding
-    if reads or weights.there(folder):
-        settings = weights.settle_head(folder, settings)
+    settings = weights.read_config(folder)
     language_config.require_decoder(settings, "acts")
-    if reads:
+    if chosen.pretrained or chosen.keep_embedding:
         weights.check(folder, settings)
     rows = _candidate_rows(config, spec, Tokenizer.read(folder, settings.vocab_size))
     longest = max(map(len, rows)) if rows is not None else spec.observation[CANDIDATES].shape[1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 
@@ -17,22 +19,20 @@ def taken(leaf: jax.Array, index: jax.Array, axis: int) -> jax.Array:
     )
 
 
+def _mapped(function: Callable[..., jax.Array], *caches: Cache) -> Cache:
+    """Applies a function to all leaves except `slot`, which is that of the last cache."""
+    same = caches[-1].slot
+    return jax.tree.map(function, *(each._replace(slot=None) for each in caches))._replace(slot=same)  # type: ignore[arg-type]
+
+
 def picked(cache: Cache, index: jax.Array) -> Cache:
     """The cache whose n-th continuation is continuation `index[b, n]` of `cache`; `index` int32 [B, M]."""
-    keys, valid, written = jax.tree.map(
-        lambda leaf: taken(leaf, index, 1), (cache.keys, cache.valid, cache.written)
-    )
-    return Cache(keys, valid, cache.slot, written)
+    return _mapped(lambda leaf: taken(leaf, index, 1), cache)
 
 
 def beside(a: Cache, b: Cache) -> Cache:
     """Joins the continuations of two caches of the same rows; `slot` is that of `b`."""
-    keys, valid, written = jax.tree.map(
-        lambda x, y: jnp.concatenate([x, y], axis=1),
-        (a.keys, a.valid, a.written),
-        (b.keys, b.valid, b.written),
-    )
-    return Cache(keys, valid, b.slot, written)
+    return _mapped(lambda x, y: jnp.concatenate([x, y], axis=1), a, b)
 
 
 def as_prompt(cache: Cache) -> EncodedPrompt:
@@ -65,8 +65,7 @@ def shortened(cache: Cache, keep: jax.Array) -> Cache:
 
 def rows_of(cache: Cache, places: jax.Array) -> Cache:
     """Takes the rows `places`."""
-    keys, valid, written = jax.tree.map(lambda leaf: leaf[places], (cache.keys, cache.valid, cache.written))
-    return Cache(keys, valid, cache.slot, written)
+    return _mapped(lambda leaf: leaf[places], cache)
 
 
 def squeezed(cache: Cache, capacity: int) -> Cache:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import parse_json, require_whole_characters
 
-SPLITS = ("paragraph", "line", "file")
 WITH_PROMPTS = (".jsonl", ".parquet")
 SUFFIXES = (".txt", ".md", *WITH_PROMPTS)
 # Columns of dialogues, as `collect_text` writes them.

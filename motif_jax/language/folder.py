@@ -37,7 +37,7 @@ def read(folder: str | Path, dtype: Any = None) -> Folder:
     Raises:
       UserError: a file is missing, its content is unknown, or files do not fit together.
     """
-    settings = weights.settle_head(folder, config.read(folder))
+    settings = weights.read_config(folder)
     params = weights.load(folder, settings, dtype)
     made, head_params = heads.load(folder, settings.width, dtype or jnp.float32)
     return Folder(settings, params, made, head_params)

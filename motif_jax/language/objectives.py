@@ -17,7 +17,6 @@ import numpy as np
 from motif_jax.language.training import TokenBatch
 from motif_jax.support.errors import UserError
 
-NAMES = ("causal", "masked", "spans", "prefix")
 OF = {
     "gpt2": ("causal",),
     "llama": ("causal",),

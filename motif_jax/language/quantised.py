@@ -23,7 +23,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from motif_jax.language import linear
-from motif_jax.support.errors import UserError
 
 KINDS = ("int8", "nf4")
 BLOCK = 64
@@ -45,21 +44,13 @@ def encode(kernel: np.ndarray, kind: str) -> dict[str, np.ndarray]:
     """Codes and scales of a kernel [in, out].
 
     Returns:
-      int8: `codes` int8 [in, out], `scales` float32 [out]. nf4: `codes` uint8 [in / 2, out], `scales` float32 [in / 64, out].
-
-    Raises:
-      UserError: an unknown kind, or for nf4 a number of inputs that 64 does not divide.
+      int8: `codes` int8 [in, out], `scales` float32 [out]. nf4: `codes` uint8 [in / 2, out], `scales` float32 [in / 64, out], which needs a
+      multiple of 64 inputs.
     """
     kernel = np.asarray(kernel, np.float32)
     if kind == "int8":
         scales = np.maximum(np.abs(kernel).max(axis=0), np.finfo(np.float32).tiny) / 127
         return {"codes": np.rint(kernel / scales).astype(np.int8), "scales": scales.astype(np.float32)}
-    if kind != "nf4":
-        raise UserError(f"a base of kind {kind!r}: must be one of {', '.join(KINDS)}")
-    if kernel.shape[0] % BLOCK:
-        raise UserError(
-            f"nf4 takes layers whose number of inputs is a multiple of {BLOCK}; one has {kernel.shape[0]}"
-        )
     blocks = kernel.reshape(-1, BLOCK, kernel.shape[1])
     scales = np.maximum(np.abs(blocks).max(axis=1), np.finfo(np.float32).tiny)
     middles = (_NF4[1:] + _NF4[:-1]) / 2
@@ -83,7 +74,7 @@ def split(
     """Quantises the matching layers; returns their codes and scales, and the parameters without their kernels.
 
     Raises:
-      UserError: a pattern matches no layer, or `encode` raises.
+      UserError: a pattern matches no layer.
     """
     there = dict(linear.kernels(params))
     chosen = linear.matching(params, patterns)

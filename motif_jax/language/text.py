@@ -237,7 +237,7 @@ def load(folder: str | Path, dtype: Any = jnp.float32, batch: int = 32) -> TextM
       UserError: a file is missing, its content is unknown, or files do not fit together.
     """
     path = fetch(folder)
-    settings = weights.settle_head(path, config.read(path))
+    settings = weights.read_config(path)
     tokenizer = Tokenizer.read(path, settings.vocab_size)
     params = weights.load(path, settings, dtype)
     return TextModel(LanguageModel(settings, dtype), params, tokenizer, batch)

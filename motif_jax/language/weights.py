@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from motif_jax.language.config import ModelConfig
+from motif_jax.language.config import ModelConfig, read
 from motif_jax.support import digests, tensor_files
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, parse_json
@@ -202,11 +202,12 @@ def there(folder: str | Path) -> bool:
     return any((Path(folder) / name).is_file() for name in (INDEX, SINGLE))
 
 
-def settle_head(folder: str | Path, config: ModelConfig) -> ModelConfig:
-    """T5's config with `tied` from its weights: transformers 5 writes every T5 as tied, and ties those without a head."""
-    if config.architecture != "t5":
-        return config
-    return dataclasses.replace(config, tied=Tensors(folder).find("lm_head.weight") is None)
+def read_config(folder: str | Path) -> ModelConfig:
+    """A folder's config; T5's `tied` is that of its weights, since transformers 5 writes every T5 as tied."""
+    found = read(folder)
+    if found.architecture != "t5" or not there(folder):
+        return found
+    return dataclasses.replace(found, tied=Tensors(folder).find("lm_head.weight") is None)
 
 
 def load_pooler(folder: str | Path) -> dict[str, np.ndarray] | None:

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 from motif_jax.networks.layers import add_bias, uniform
 
 Array = jax.Array
-CORES = ("gru", "lstm", "none")
 
 
 def state_size(kind: str, hidden_size: int, layers: int) -> int:

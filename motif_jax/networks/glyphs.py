@@ -10,7 +10,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from motif_jax.networks.layers import ACTIVATIONS, add_bias, convolve, orthogonal_output_first
+from motif_jax.networks.layers import ACTIVATIONS, ConvWeights, add_bias, convolve
 from motif_jax.networks.status import MAP_COLUMNS, MAP_ROWS
 
 NUM_GLYPHS = 5976
@@ -91,7 +91,7 @@ class GlyphConvolutions(nn.Module):
             channels = LAST_CHANNELS if number == self.num_layers else CHANNELS
             inputs = embedding.shape[1] if number == 1 else CHANNELS
             name = f"{self.prefix}_conv{number}"
-            kernel, bias = _Kernel((WIDTH, WIDTH, inputs, channels), name=name)()
+            kernel, bias = ConvWeights(inputs, channels, WIDTH, name=name)()
             if number == 1:
                 x = convolve_embedded(x, embedding.astype(self.dtype), kernel.astype(self.dtype), self.stride)
                 x = add_bias(x, bias)
@@ -99,17 +99,6 @@ class GlyphConvolutions(nn.Module):
                 x = convolve(x, (kernel, bias), self.stride, padding=1)
             x = ACTIVATIONS["elu"](x)
         return jnp.transpose(x, (0, 3, 1, 2)).reshape(x.shape[0], -1)
-
-
-class _Kernel(nn.Module):
-    """Weights and bias of a convolution whose product the caller computes."""
-
-    shape: tuple[int, int, int, int]
-
-    @nn.compact
-    def __call__(self) -> tuple[jax.Array, jax.Array]:
-        kernel = self.param("kernel", orthogonal_output_first, self.shape)
-        return kernel, self.param("bias", nn.initializers.zeros_init(), self.shape[-1:])
 
 
 def convolve_embedded(glyphs: jax.Array, embedding: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:

@@ -52,11 +52,6 @@ class RewardArchitecture:
     dtype: str = "float32"
     glyph_crop_centre: bool = False
 
-    @classmethod
-    def from_mapping(cls, values: Mapping[str, Any], **more: Any) -> RewardArchitecture:
-        """Makes it from a config's values. Raises TypeError: a name is unknown."""
-        return cls(**{**dict(values), **more})
-
     @property
     def fields(self) -> tuple[str, ...]:
         """The fields that the model reads, among 'message', 'blstats' and 'glyphs'."""
@@ -161,9 +156,6 @@ class RewardNetwork:
         self.architecture = architecture
         self.module = RewardModule(architecture)
 
-    def _apply(self, params: Params, *inputs: Any, method: Any = None) -> Any:
-        return self.module.apply({"params": params}, *inputs, method=method)
-
     def init(self, key: jax.Array) -> Params:
         """New parameters, float32: orthogonal linear layers, uniform 1-d convolutions, normal embeddings."""
         shapes = {
@@ -190,18 +182,12 @@ class RewardNetwork:
             "message_features" if n not in inputs and n == "message" else n for n in self.architecture.fields
         }
         chex.assert_equal_shape_prefix([inputs[name] for name in sorted(wanted)], 1)
-        return self._apply(params, inputs, max_length)
+        return self.module.apply({"params": params}, inputs, max_length)  # type: ignore[return-value]
 
     def message_features(
         self, params: Params, messages: jax.Array, max_length: int | None = None
     ) -> jax.Array:
         """Features [N, F] of messages uint8 [N, 256], the input 'message_features' of `reward`."""
         chex.assert_rank(messages, 2)
-        return self._apply(params, messages, max_length, method=RewardModule.encode_message)
-
-    def encoder_output(self, params: Params, inputs: Mapping[str, jax.Array]) -> jax.Array:
-        """The encoder's output before its activation, [N, hidden_dim]; the reward head follows."""
-        return self._apply(params, inputs, method=RewardModule.encode)
-
-    def branches(self, params: Params, inputs: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-        return self._apply(params, inputs, method=RewardModule.branches)
+        method = RewardModule.encode_message
+        return self.module.apply({"params": params}, messages, max_length, method=method)  # type: ignore[return-value]

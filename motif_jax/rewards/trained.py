@@ -243,7 +243,7 @@ def read_architecture(folder: str | Path) -> tuple[RewardArchitecture, int, dict
 
 def architecture_of(network: Any, compat: Any) -> RewardArchitecture:
     """The architecture that a config's `network` and `compat` sections describe."""
-    return RewardArchitecture.from_mapping(network, glyph_crop_centre=bool(compat["glyph_crop_centre"]))
+    return RewardArchitecture(**network, glyph_crop_centre=bool(compat["glyph_crop_centre"]))
 
 
 def default_step(checkpoints: Checkpoints, config: Mapping[str, Any]) -> int | None:

@@ -103,7 +103,7 @@ def _require_parts(config: ConfigDict, key: str, about: Mapping[str, Any], desig
 
 def _of_checkpoint(config: ConfigDict, tokens: Vocabulary) -> ModelConfig:
     folder = fetch(config.network.checkpoint, "network.checkpoint")
-    settings = weights.settle_head(folder, configs.read(folder))
+    settings = weights.read_config(folder)
     configs.require_decoder(settings, "says")
     if settings.encoder_layers:
         raise UserError(
@@ -142,7 +142,7 @@ def start(config: ConfigDict, objective: Objective, tokens: Vocabulary, key: jax
     said: dict[str, str] = {}
     if config.network.checkpoint:
         folder = fetch(config.network.checkpoint, "network.checkpoint")
-        settings = weights.settle_head(folder, configs.read(folder))
+        settings = weights.read_config(folder)
         kept = _kept(config, folder, settings, tokens)
         cut = vocabulary.cut(settings, weights.load(folder, settings), kept)
         _, grown = vocabulary.extend(*cut, tokens.size, jax.random.fold_in(key, 1))

@@ -86,7 +86,7 @@ def settings_of(config: ConfigDict, tokenizer_folder: Path | None) -> ModelConfi
     """
     if config.model.folder:
         path = fetch(config.model.folder, "model.folder")
-        settings = weights.settle_head(path, configs.read(path))
+        settings = weights.read_config(path)
     else:
         named = byte_pairs.specials(config.model.architecture)
         size, tokens = config.tokenizer.vocab_size, named.numbers

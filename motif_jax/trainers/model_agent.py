@@ -56,7 +56,7 @@ def describe(folder: str | Path, key: str) -> dict[str, Any]:
 
 def network_of(folder: str | Path, dtype: Any = jnp.float32) -> TextAgentNetwork:
     """The network without its weights."""
-    settings = weights.settle_head(folder, configs.read(folder))
+    settings = weights.read_config(folder)
     return TextAgentNetwork(LanguageModel(settings, jnp.dtype(dtype)), Design(q="none"), jnp.dtype(dtype))
 
 

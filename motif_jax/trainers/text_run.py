@@ -17,7 +17,7 @@ from motif_jax.algorithms.implicit_q import ImplicitQSettings
 from motif_jax.datasets.dialogues.collate import Quirks
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.envs.text import registry
-from motif_jax.language import init_model, linear, lora
+from motif_jax.language import finetune_params, init_model, linear
 from motif_jax.language.config import ModelConfig
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.text_agent import Design, TextAgentNetwork
@@ -105,12 +105,6 @@ def room_of(config: ConfigDict, settings: ModelConfig) -> int | None:
     return settings.max_length - design_of(config).prefix - more
 
 
-def spec_of(config: ConfigDict) -> lora.Spec | None:
-    """The low-rank additions that are trained; None: whole trunks are trained."""
-    patterns = tuple(part.strip() for part in config.lora.patterns.split(",") if part.strip())
-    return lora.Spec(patterns, config.lora.rank, config.lora.alpha) if patterns else None
-
-
 def objective_of(config: ConfigDict, settings: ModelConfig) -> Objective:
     """The loss of a config."""
     model = LanguageModel(settings, jnp.dtype(config.dtype), config.remat)
@@ -122,7 +116,7 @@ def objective_of(config: ConfigDict, settings: ModelConfig) -> Objective:
         weights=weights_of(config),
         reward_scale=config.method.reward_scale,
         detach=detach,
-        spec=spec_of(config),
+        spec=finetune_params.spec_of(config.lora),
         chunk=config.logits_chunk,
         dropout=config.dropout > 0,
         target_dropout=config.compat.ilql_target_dropout,
@@ -231,7 +225,7 @@ def export(run: TextRun, config: ConfigDict, workdir: Path) -> Path:
 
 def check_shapes(config: ConfigDict, settings: ModelConfig) -> None:
     """Raises UserError for low-rank patterns without a match, or dialogues longer than the model's positions."""
-    spec = spec_of(config)
+    spec = finetune_params.spec_of(config.lora)
     if spec is not None:
         linear.matching(jax.eval_shape(LanguageModel(settings).init, jax.random.key(0)), spec.patterns)
     room = room_of(config, settings)

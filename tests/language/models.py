@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.language import config, weights
+from motif_jax.language import weights
 from motif_jax.language.model import LanguageModel
 from tests.language import recipes
 
@@ -38,5 +38,5 @@ def write(folder: Path, name: str) -> Path:
 
 
 def load(folder: Path) -> tuple[LanguageModel, Any]:
-    settings = weights.settle_head(folder, config.read(folder))
+    settings = weights.read_config(folder)
     return LanguageModel(settings), weights.load(folder, settings)

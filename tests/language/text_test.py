@@ -104,13 +104,6 @@ def test_a_text_ends_before_what_stops_it(model: language.TextModel) -> None:
 
 
 @pytest.mark.slow
-def test_draws_do_not_depend_on_the_size_of_batches(folder: Path, model: language.TextModel) -> None:
-    other = language.load(folder, batch=2)
-    drawn = model.generate(TEXT[:5], most=6, sampling=Sampling(), count=2, seed=4)
-    assert drawn == other.generate(TEXT[:5], most=6, sampling=Sampling(), count=2, seed=4)
-
-
-@pytest.mark.slow
 def test_a_text_is_looked_at_token_by_token(model: language.TextModel) -> None:
     prompts, texts = ["go to", "turn", "go"], [" the red ball", " left", " forward"]
     found = model.look(prompts, texts)

@@ -46,12 +46,6 @@ def test_a_fresh_model_has_the_parameters_of_the_table(name: str) -> None:
     assert paths == {entry.path for entry in weights.entries(settings)}
 
 
-def test_all_tokens_that_end_a_text_are_read() -> None:
-    values = {**models.recipes.CONFIGS["llama"], "eos_token_id": [5, 6, 7]}
-    assert config.parse(values).end_ids == (5, 6, 7)
-    assert config.parse({**values, "eos_token_id": 2}).end_ids == (2,)
-
-
 def test_names_without_the_models_prefix_are_found(tmp_path: Path) -> None:
     folder = models.write(tmp_path, "gpt2")
     tensors = load_file(folder / weights.SINGLE)
