@@ -93,7 +93,7 @@ def serve(orders: ActorOrders) -> None:
         with tempdirs.own_folders() as folder:
             os.environ["TMPDIR"] = folder
             try:
-                _play(orders)
+                _play(orders, parent.sentinel)
             finally:
                 tempdirs.remove_own()  # a forked process does not run `atexit`'s functions
     except BrokenPipeError:  # the pool's process is gone
@@ -107,11 +107,9 @@ def serve(orders: ActorOrders) -> None:
             tempdirs.remove_abandoned()
 
 
-def _play(orders: ActorOrders) -> None:
+def _play(orders: ActorOrders, lifeline: int) -> None:
     config, group, generation = orders.config, orders.group, orders.generation
     worker = group // config.groups_per_worker
-    parent = multiprocessing.parent_process()
-    assert parent is not None
     _settle(config, worker)
     slots = Slots(orders.layout, orders.memory.number)
 
@@ -123,11 +121,11 @@ def _play(orders: ActorOrders) -> None:
     )
     environments = registry.make_group(config.env, config.envs_per_group, places, **config.options)
     games = SlotGroup(config, environments, slots, group, on_episode)
-    games.abandoned = functools.partial(parent_is_gone, parent.sentinel)
+    games.abandoned = functools.partial(parent_is_gone, lifeline)
     if orders.forget:
         games.forget()
     delay = start_delay(config.seed, worker, config.warmup_seconds) if generation == 0 else 0.0
-    if wait([parent.sentinel], delay):
+    if wait([lifeline], delay):
         raise BrokenPipeError
     orders.reports.send((UP, None))
     resumes = bool(config.remembered) and (generation > 0 or orders.resumes)

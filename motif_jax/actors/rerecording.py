@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -27,11 +28,8 @@ class Order(NamedTuple):
 
 def record_actions(task: str, options: Mapping[str, Any], seed: int, actions: np.ndarray) -> Recording:
     """Plays `actions` in the episode `seed` and returns its recording, with the digest of the observations."""
-    recorder = Recorder(task, **options)
-    try:
+    with contextlib.closing(Recorder(task, **options)) as recorder:
         return _record(recorder, seed, actions)
-    finally:
-        recorder.close()
 
 
 def _record(recorder: Recorder, seed: int, actions: np.ndarray) -> Recording:

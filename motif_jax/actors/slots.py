@@ -196,20 +196,6 @@ class Slots:
         for array in self._arrays.values():
             array[slot].view(np.uint8)[...] = MAGIC
 
-    def unwritten(self, slot: int) -> list[str]:
-        """Names of fields of a finished slot with a row that still holds the pattern where none should.
-
-        Meant for tests and debugging: a byte field that happens to hold nothing but 0xA5 is reported too.
-        """
-        found = []
-        for name, array in self._arrays.items():
-            carried = name in self.observation or name in CARRIED_FIELDS
-            rows = array[slot] if carried else array[slot, : self.layout.rollout]
-            flat = np.ascontiguousarray(rows).view(np.uint8).reshape(*rows.shape[:2], -1)
-            if (flat == MAGIC).all(axis=-1).any():
-                found.append(name)
-        return found
-
     def close(self) -> None:
         """Closes the descriptor; the memory stays mapped until the last array is freed."""
         if self.descriptor >= 0:
