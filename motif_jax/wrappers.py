@@ -22,7 +22,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv, VectorWrapper
 
 from motif_jax import rewards
-from motif_jax.rewards.load import encode
+from motif_jax.rewards.reward_function import encode
 from motif_jax.support import entry_points, hub
 from motif_jax.support.errors import UserError
 

@@ -27,7 +27,7 @@ from motif_jax.datasets.pairs.writer import write_pairs
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.envs import registry
 from motif_jax.envs.spec import RUNNING, empty_observation
-from motif_jax.rewards.trained import architecture_of
+from motif_jax.rewards.reward_model import architecture_of
 from motif_jax.support import config as checks
 from motif_jax.support import resources, seeds
 from motif_jax.support.files import atomic_save_npy

@@ -18,7 +18,7 @@ from motif_jax.published import name_matching, torch_file
 from motif_jax.published.pickles import Unread
 from motif_jax.published.torch_import import TorchCheckpoint
 from motif_jax.rewards import label_log
-from motif_jax.rewards.load import encode
+from motif_jax.rewards.reward_function import encode
 from motif_jax.support.errors import UserError
 
 TABLE, DATASET, MODEL = "llm_message_rewards", "reward_model_dataset", "reward_model"

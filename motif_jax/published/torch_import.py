@@ -21,9 +21,9 @@ from motif_jax.networks.agent import AgentNetwork
 from motif_jax.networks.reward import RewardNetwork
 from motif_jax.published import name_matching, torch_file
 from motif_jax.published.name_matching import Match
-from motif_jax.rewards.exchange import statistics_of
 from motif_jax.rewards.normalisation import QUANTILE_LEVELS
-from motif_jax.rewards.trained import TrainedReward, architecture_of
+from motif_jax.rewards.reward_model import RewardModel, architecture_of
+from motif_jax.rewards.safetensors_file import statistics_of
 from motif_jax.support import digests
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
@@ -98,7 +98,7 @@ def _match(checkpoint: TorchCheckpoint, wanted: Mapping[str, tuple[int, ...]], n
         ) from None
 
 
-def reward(checkpoint: TorchCheckpoint, config: ConfigDict) -> tuple[TrainedReward, Match]:
+def reward(checkpoint: TorchCheckpoint, config: ConfigDict) -> tuple[RewardModel, Match]:
     """Makes a reward from a published reward checkpoint.
 
     Args:
@@ -120,7 +120,7 @@ def reward(checkpoint: TorchCheckpoint, config: ConfigDict) -> tuple[TrainedRewa
     step = max(0, int(checkpoint.number("num_iter") or 0))
     params = reward_layout.from_named(named, network)
     plain = as_plain(config.reward)
-    return TrainedReward(checkpoint.path, step, network, params, 1, statistics, plain, []), found
+    return RewardModel(checkpoint.path, step, network, params, 1, statistics, plain, []), found
 
 
 def _moment(checkpoint: TorchCheckpoint, theirs: str, config: ConfigDict, key: str) -> float:

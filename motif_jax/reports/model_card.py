@@ -18,8 +18,8 @@ from motif_jax.support.errors import printable
 from motif_jax.support.files import read_json
 
 if TYPE_CHECKING:
-    from motif_jax.rewards.learned import LearnedReward
-    from motif_jax.rewards.trained import TrainedReward
+    from motif_jax.rewards.online_model import OnlineRewardModel
+    from motif_jax.rewards.reward_model import RewardModel
 
 _LICENCE = (
     "The weights are a product of the data and the annotator above: their licences apply besides the Apache-2.0 licence "
@@ -137,7 +137,7 @@ def _labels(dataset: PairsDataset, name: str) -> tuple[list[str], list[str]]:
     return [*lines, *_listing({**who, "questions": manifest.get("questions", {})})], []
 
 
-def _learned(reward: LearnedReward) -> tuple[list[str], list[str]]:
+def _learned(reward: OnlineRewardModel) -> tuple[list[str], list[str]]:
     config = reward.config
     name = escape(str(config["environment"]["name"]))
     given = [label for label, _ in reward.labels.values()]
@@ -155,12 +155,12 @@ def _learned(reward: LearnedReward) -> tuple[list[str], list[str]]:
     ]
 
 
-def render(reward: TrainedReward, licence: str = "", notes: str = "") -> str:
+def render(reward: RewardModel, licence: str = "", notes: str = "") -> str:
     """The card in Markdown; the owner gives the `licence` of the weights and `notes`."""
-    from motif_jax.rewards.learned import LearnedReward
+    from motif_jax.rewards.online_model import OnlineRewardModel
 
     config, versions = reward.config, _json(Path(reward.folder) / "versions.json")
-    if isinstance(reward, LearnedReward):
+    if isinstance(reward, OnlineRewardModel):
         data, annotators = _learned(reward)
         evaluation: Mapping[str, Any] = {}
     else:

@@ -9,10 +9,10 @@ Three lines give the reward of any text:
 
 from motif_jax.rewards.intrinsic import BatchMessages, IntrinsicReward, RewardSetup, RunSetup
 from motif_jax.rewards.kinds import MOTIF, check, digest, kind_of, load_intrinsic
-from motif_jax.rewards.learned import KINDS as LEARNED
-from motif_jax.rewards.load import RewardFunction, load
 from motif_jax.rewards.message_table import MessageTable, Values
 from motif_jax.rewards.normalisation import QUANTILE_LEVELS, Normalisation
+from motif_jax.rewards.online_model import KINDS as LEARNED
+from motif_jax.rewards.reward_function import RewardFunction, load
 
 __all__ = [
     "LEARNED",

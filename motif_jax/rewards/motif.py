@@ -14,11 +14,11 @@ from ml_collections import ConfigDict
 
 from motif_jax.datasets.pairs import threshold
 from motif_jax.rewards.intrinsic import IntrinsicReward, RewardSetup
-from motif_jax.rewards.learned import is_learned
-from motif_jax.rewards.load import FILE_SUFFIX, check_place, open_reward
 from motif_jax.rewards.message_table import MessageTable, Values
 from motif_jax.rewards.normalisation import Normalisation
-from motif_jax.rewards.trained import TrainedReward, cpu_device, read_architecture
+from motif_jax.rewards.online_model import is_online_run
+from motif_jax.rewards.reward_function import FILE_SUFFIX, check_place, open_reward
+from motif_jax.rewards.reward_model import RewardModel, cpu_device, read_architecture
 from motif_jax.support import digests
 from motif_jax.support.errors import UserError
 
@@ -32,10 +32,10 @@ class MotifReward(IntrinsicReward):
       table: the table of `lookup`, with its counts of hits and misses; None where `in_step` is used.
     """
 
-    def __init__(self, trained: TrainedReward, normalisation: Normalisation, setup: RewardSetup) -> None:
+    def __init__(self, trained: RewardModel, normalisation: Normalisation, setup: RewardSetup) -> None:
         self._trained, self._normalisation = trained, normalisation
         # A reward that was learned online has its own threshold, which is no quantile.
-        learned = is_learned(trained.config)
+        learned = is_online_run(trained.config)
         which, level = "checkpoint" if learned else "evaluation", trained.level(setup.config)
         shown = "no threshold"
         if normalisation.threshold is not None:
@@ -66,7 +66,7 @@ class MotifReward(IntrinsicReward):
         """Reads the evaluation that `step` means, so that a missing one is reported before a run folder is made."""
         if config.dir:
             check_place(ConfigDict({"reward": config}), "reward.dir")
-            open_reward(config.dir, config.step).normalisation(config.normalise, TrainedReward.level(config))
+            open_reward(config.dir, config.step).normalisation(config.normalise, RewardModel.level(config))
         elif config.get("intrinsic_coefficient"):
             raise UserError(
                 f"config.reward.intrinsic_coefficient={config.intrinsic_coefficient} needs a trained reward: give "

@@ -13,7 +13,7 @@ from motif_jax.rewards import label_log
 from motif_jax.rewards.frozen_text import FrozenTextReward
 from motif_jax.rewards.intrinsic import RewardSetup
 from motif_jax.rewards.label_log import read_log
-from motif_jax.rewards.load import encode
+from motif_jax.rewards.reward_function import encode
 from motif_jax.support.config import is_finite
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import read_json

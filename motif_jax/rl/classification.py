@@ -17,8 +17,8 @@ from motif_jax.datasets.verdicts import SINGLE
 from motif_jax.networks.classifier import MessageClassifier
 from motif_jax.rewards.intrinsic import BatchMessages
 from motif_jax.rewards.label_set import Examples
-from motif_jax.rewards.learned import cautious, classifier_probabilities
 from motif_jax.rewards.message_table import Values
+from motif_jax.rewards.online_model import cautious, classifier_probabilities
 from motif_jax.rl.network_reward import NetworkReward
 from motif_jax.rl.reward_trainer import TrainingBatch
 

@@ -15,7 +15,7 @@ from motif_jax.rewards.label_set import WIDTH, LabelSet
 from motif_jax.rewards.message_stats import NO_LABEL
 from motif_jax.rewards.message_table import MessageTable
 from motif_jax.rewards.online import OnlineReward
-from motif_jax.rewards.trained import cpu_device
+from motif_jax.rewards.reward_model import cpu_device
 from motif_jax.rl import reward_schedule
 from motif_jax.rl.reward_schedule import Schedule, draws
 from motif_jax.rl.reward_trainer import METRICS, Model, Trainer, TrainingJob

@@ -20,10 +20,10 @@ from motif_jax.labels.label_queue import Label
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
 from motif_jax.rewards.intrinsic import BatchMessages, RewardSetup
 from motif_jax.rewards.label_set import Examples, as_bytes
-from motif_jax.rewards.learned import cautious
 from motif_jax.rewards.message_table import Values
 from motif_jax.rewards.normalisation import Normalisation
-from motif_jax.rewards.trained import messages_in_chunks
+from motif_jax.rewards.online_model import cautious
+from motif_jax.rewards.reward_model import messages_in_chunks
 from motif_jax.rl.network_reward import NetworkReward
 from motif_jax.rl.reward_trainer import TrainingBatch
 from motif_jax.support import config as checks

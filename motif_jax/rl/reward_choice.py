@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ml_collections import ConfigDict
 
-from motif_jax.rewards.load import open_reward
+from motif_jax.rewards.reward_function import open_reward
 from motif_jax.rl import agent_checkpoints
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from motif_jax.rewards.label_set import Examples
-from motif_jax.rewards.trained import SHORT_MESSAGE
+from motif_jax.rewards.reward_model import SHORT_MESSAGE
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import StoppedError, never
 

@@ -19,7 +19,7 @@ from motif_jax.devices.parallel import DataParallel
 from motif_jax.devices.sharding import Sharded
 from motif_jax.envs import registry
 from motif_jax.networks.policy import PolicyNetwork
-from motif_jax.rewards.trained import cpu_device
+from motif_jax.rewards.reward_model import cpu_device
 from motif_jax.rl import agent_networks
 from motif_jax.support import capacity, cluster, metrics, seeds
 from motif_jax.support import config as checks

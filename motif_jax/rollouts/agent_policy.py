@@ -17,7 +17,7 @@ from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.networks.policy import PolicyNetwork
-from motif_jax.rewards.trained import default_step, tell_once
+from motif_jax.rewards.reward_model import default_step, tell_once
 from motif_jax.rl import agent_checkpoints, agent_networks, reward_choice, settings
 from motif_jax.support import digests, run_folder
 from motif_jax.support.checkpoints import Checkpoints

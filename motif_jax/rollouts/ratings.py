@@ -69,7 +69,7 @@ def choose_reward(
             f"config.reward.dir=None: {owner} used the reward in {chosen['dir']}, which does not exist: give "
             "--config.reward.dir=DIR, or --config.reward.dir= to go without"
         )
-    from motif_jax.rewards.load import open_reward
+    from motif_jax.rewards.reward_function import open_reward
 
     values = {"dir": str(chosen["dir"]), **{key: chosen[key] for key in _SETTINGS}}
     values["step"] = open_reward(values["dir"], chosen["step"] if pinned is None else pinned).step
@@ -197,7 +197,7 @@ class LiveRater:
     """The numbers of single observations, for people who watch; of a text alone they are computed once."""
 
     def __init__(self, values: Mapping[str, Any], spec: Any) -> None:
-        from motif_jax.rewards.load import open_reward
+        from motif_jax.rewards.reward_function import open_reward
 
         self.count_exponent = count_exponent(values, spec)
         self._known: dict[bytes, TextReward] = {}

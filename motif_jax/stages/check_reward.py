@@ -29,12 +29,12 @@ _SHOWN = 10
 
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for a reward without yes and no, a missing evaluation, or bad values."""
-    from motif_jax.rewards.learned import is_learned
+    from motif_jax.rewards.online_model import is_online_run
 
     run_folder.check_identity(workdir, config)
     folder = checks.existing_folder(config, "reward.dir")
     run = run_folder.read_config(folder)
-    good = is_learned(run) and run["reward"]["kind"] in _KINDS
+    good = is_online_run(run) and run["reward"]["kind"] in _KINDS
     allowed = f"a run of configs/oni.py of kind {' or '.join(_KINDS)}"
     checks.require_key(config, "reward.dir", good, allowed)
     if config.evaluation:
@@ -54,7 +54,7 @@ class JudgeAgreement(NamedTuple):
 
 def run(config: ConfigDict, workdir: Path) -> None:
     """Compares and writes agreement.json; UserError if they agree on a smaller share of frequent messages than `config.minimum`."""
-    from motif_jax.rewards.load import open_reward
+    from motif_jax.rewards.reward_function import open_reward
 
     with run_folder.opened(workdir, config):
         reward: Any = open_reward(config.reward.dir, config.reward.step)
@@ -85,7 +85,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
 
 
 def _verdicts(reward: Any, texts: Sequence[str]) -> dict[str, bool]:
-    from motif_jax.rewards.load import as_rows
+    from motif_jax.rewards.reward_function import as_rows
 
     if not texts:
         return {}

@@ -60,7 +60,7 @@ def checked_setup(
     if config.policy == policies.AGENT or config.agent.dir is not None:
         checks.existing_folder(config, "agent.dir")
     if config.reward.dir:
-        from motif_jax.rewards.load import check_place
+        from motif_jax.rewards.reward_function import check_place
 
         check_place(config, "reward.dir")
     return evaluation_setup.check(request_of(config), pins)

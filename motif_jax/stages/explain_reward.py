@@ -49,7 +49,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def _open_models(config: ConfigDict) -> list[Any]:
-    from motif_jax.rewards.load import open_reward
+    from motif_jax.rewards.reward_function import open_reward
 
     sections = [config.reward, *([config.other] if config.other.dir else [])]
     return [open_reward(section.dir, section.step) for section in sections]
@@ -73,7 +73,7 @@ def _asked(config: ConfigDict) -> list[str]:
 
 def _rows_of_texts(config: ConfigDict, models: list[Any]) -> np.ndarray:
     """The texts of `config.text` as uint8 [N, 256]; UserError for one that cannot be rated."""
-    from motif_jax.rewards.load import as_rows
+    from motif_jax.rewards.reward_function import as_rows
 
     asked = _asked(config)
     for model in models if asked else ():

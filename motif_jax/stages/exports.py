@@ -55,12 +55,12 @@ def _check_reward(config: ConfigDict) -> None:
 
 def _export_reward(config: ConfigDict, workdir: Path) -> None:
     from motif_jax.reports import model_card
-    from motif_jax.rewards import exchange
-    from motif_jax.rewards.trained import read_trained
+    from motif_jax.rewards import safetensors_file
+    from motif_jax.rewards.reward_model import read_run
 
-    reward = read_trained(config.reward.dir, config.reward.step)
+    reward = read_run(config.reward.dir, config.reward.step)
     card = model_card.render(reward, config.licence, config.notes)
-    exchange.write_safetensors(reward, workdir / REWARD)
+    safetensors_file.write_safetensors(reward, workdir / REWARD)
     atomic_write_text(workdir / CARD, card)
     print(f"evaluation {reward.step} of {config.reward.dir}: {(workdir / REWARD).resolve()}")
 

@@ -32,7 +32,7 @@ def _check_values(config: ConfigDict, workdir: Path, done: bool) -> None:
 
 def _write(config: ConfigDict, workdir: Path, begin: Begin) -> None:
     from motif_jax.published import torch_import
-    from motif_jax.rewards import exchange
+    from motif_jax.rewards import safetensors_file
 
     if config.kind == LANGUAGE_AGENT:
         return _language_agent(config, workdir, begin)
@@ -61,8 +61,8 @@ def _write(config: ConfigDict, workdir: Path, begin: Begin) -> None:
         },
     )
     if config.kind == "reward":
-        exchange.write_safetensors(reward, workdir / MODEL)
-        exchange.write_run_folder(reward, workdir)
+        safetensors_file.write_safetensors(reward, workdir / MODEL)
+        safetensors_file.write_run_folder(reward, workdir)
         statistics = reward.statistics
         shown = (
             "with its quantiles" if statistics["quantiles"] else "without quantiles: no threshold can be used"

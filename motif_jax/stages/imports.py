@@ -132,16 +132,16 @@ def _write_dialogues(config: ConfigDict, workdir: Path, begin: Begin) -> None:
 
 
 def _write_reward(config: ConfigDict, workdir: Path, begin: Begin) -> None:
-    from motif_jax.rewards import exchange
-    from motif_jax.rewards.learned import LearnedReward
+    from motif_jax.rewards import safetensors_file
+    from motif_jax.rewards.online_model import OnlineRewardModel
 
-    reward = exchange.read_safetensors(config.file)
+    reward = safetensors_file.read_safetensors(config.file)
     allowed = (
         "a reward of train_reward; one that was learned online is used as the file: --config.reward.dir=FILE"
     )
-    checks.require_key(config, "file", not isinstance(reward, LearnedReward), allowed)
+    checks.require_key(config, "file", not isinstance(reward, OnlineRewardModel), allowed)
     begin()
-    exchange.write_run_folder(reward, workdir)
+    safetensors_file.write_run_folder(reward, workdir)
     print(f"{config.file}: evaluation {reward.step}, written to {workdir}")
 
 

@@ -66,7 +66,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
             checks.existing_folder(config, key)
     evaluation_setup.check_checkpoint(config.agent.checkpoint)
     if config.reward.dir:
-        from motif_jax.rewards.load import check_place
+        from motif_jax.rewards.reward_function import check_place
 
         check_place(config, "reward.dir")
     plan = _plan(config)

@@ -200,7 +200,7 @@ def _other(name: str, taken: Container[str]) -> str:
 
 def _more_than_the_message(folder: Path) -> tuple[str, ...]:
     """The fields that a reward reads if they are more than the message; then a message has no reward of its own."""
-    from motif_jax.rewards.trained import read_architecture
+    from motif_jax.rewards.reward_model import read_architecture
 
     architecture = read_architecture(folder)[0]
     return () if architecture.message_only else architecture.fields
@@ -209,7 +209,7 @@ def _more_than_the_message(folder: Path) -> tuple[str, ...]:
 def learned(folder: Path) -> LabelLogReport | None:
     """The labels that an online reward learned, valued at the run's checkpoints; None for any other reward."""
     from motif_jax import rewards
-    from motif_jax.rewards.trained import saved_steps
+    from motif_jax.rewards.reward_model import saved_steps
 
     config = run_folder.read_config(folder)
     kind = config.get("reward", {}).get("kind")
@@ -266,7 +266,7 @@ def liked_messages(config: ConfigDict, dataset: PairsDataset, data: RunData) -> 
 def _message_curves(config: ConfigDict, texts: np.ndarray, normalised: np.ndarray) -> dict[str, Curve]:
     """The normalised reward of the three most and three least liked messages at every evaluation of the reward."""
     from motif_jax import rewards
-    from motif_jax.rewards.trained import saved_steps
+    from motif_jax.rewards.reward_model import saved_steps
 
     steps = saved_steps(config.reward.dir)
     steps = [step for step in steps if config.reward.step is None or step <= config.reward.step]

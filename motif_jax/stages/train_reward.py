@@ -25,7 +25,7 @@ MOST_PADDED = 1 << 16
 
 def check(config: ConfigDict, workdir: Path | None) -> None:
     """Raises UserError for bad values, a dataset that lacks what the model reads, or a folder of another run."""
-    from motif_jax.rewards.trained import architecture_of
+    from motif_jax.rewards.reward_model import architecture_of
     from motif_jax.trainers import offline_run, reward_data
 
     offline_run.check(config, workdir, IDENTITY, None)
@@ -68,7 +68,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
     from motif_jax.datasets.pairs import outcomes, threshold
     from motif_jax.devices.parallel import DataParallel
     from motif_jax.devices.sharding import training_devices
-    from motif_jax.rewards.trained import architecture_of, read_trained
+    from motif_jax.rewards.reward_model import architecture_of, read_run
     from motif_jax.rewards.training_texts import FILE, write_training_texts
     from motif_jax.trainers import offline_run, records, reward_data
     from motif_jax.trainers.offline_run import OfflineRun
@@ -94,6 +94,6 @@ def run(config: ConfigDict, workdir: Path) -> int:
         return OfflineRun(task, about, described)
 
     def described() -> str:
-        return threshold.describe(read_trained(workdir).statistics, DEFAULT_QUANTILE).rstrip("\n")
+        return threshold.describe(read_run(workdir).statistics, DEFAULT_QUANTILE).rstrip("\n")
 
     return offline_run.run(config, workdir, IDENTITY, (FILE,), build)

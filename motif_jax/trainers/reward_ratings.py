@@ -13,8 +13,8 @@ import numpy as np
 from motif_jax.datasets.pairs import threshold
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.datasets.pairs.distinct import distinct_rows
-from motif_jax.rewards.load import as_rows
-from motif_jax.rewards.trained import TrainedReward, read_trained, saved_steps
+from motif_jax.rewards.reward_function import as_rows
+from motif_jax.rewards.reward_model import RewardModel, read_run, saved_steps
 
 _BLOCK = 256
 
@@ -65,14 +65,14 @@ class Rating:
     disagreement: np.ndarray | None
 
 
-def rate(reward: TrainedReward, members: np.ndarray) -> Rating:
+def rate(reward: RewardModel, members: np.ndarray) -> Rating:
     """Normalises raw rewards float32 [members, N] with the evaluation's own statistics."""
     raw = reward.together(members)
     normalised = np.asarray(reward.normalisation().normalise(raw))
     return Rating(raw, normalised, reward.disagreement(members) if reward.members > 1 else None)
 
 
-def rate_dataset(reward: TrainedReward, data: DatasetMessages, max_steps: int) -> Rating:
+def rate_dataset(reward: RewardModel, data: DatasetMessages, max_steps: int) -> Rating:
     """Rates the distinct messages of a dataset.
 
     For a model that reads more, a message's rating is the mean over its steps, among at most `max_steps` steps of the
@@ -83,7 +83,7 @@ def rate_dataset(reward: TrainedReward, data: DatasetMessages, max_steps: int) -
     return rate(reward, _means_over_steps(reward, data, max_steps))
 
 
-def _means_over_steps(reward: TrainedReward, data: DatasetMessages, max_steps: int) -> np.ndarray:
+def _means_over_steps(reward: RewardModel, data: DatasetMessages, max_steps: int) -> np.ndarray:
     dataset = data.dataset
     assert dataset is not None
     ids = data.ids.reshape(-1)
@@ -105,7 +105,7 @@ def _means_over_steps(reward: TrainedReward, data: DatasetMessages, max_steps: i
 
 
 def history(
-    reward: TrainedReward, data: DatasetMessages, max_evaluations: int, max_steps: int
+    reward: RewardModel, data: DatasetMessages, max_evaluations: int, max_steps: int
 ) -> tuple[np.ndarray, list[int]]:
     """Normalised rewards [E, M] at evaluations spread evenly over the training, and their numbers [E].
 
@@ -116,11 +116,11 @@ def history(
     steps = [step for step in saved_steps(reward.folder) if step <= reward.step]
     places = np.linspace(0, len(steps) - 1, min(len(steps), max(1, max_evaluations))).round().astype(int)
     chosen = [steps[place] for place in np.unique(places)]
-    rated = [rate_dataset(read_trained(reward.folder, step), data, max_steps).normalised for step in chosen]
+    rated = [rate_dataset(read_run(reward.folder, step), data, max_steps).normalised for step in chosen]
     return np.stack(rated), chosen
 
 
-def facts(reward: TrainedReward) -> Sequence[tuple[str, str, str]]:
+def facts(reward: RewardModel) -> Sequence[tuple[str, str, str]]:
     """Rows (label, value, note) about a model, for reports."""
     last: dict[str, Any] = reward.curve[-1] if reward.curve else {}
     found = [("evaluation", str(reward.step), f"{reward.members} network(s)")]

@@ -17,7 +17,7 @@ from motif_jax.algorithms.preference import PreferenceBatch
 from motif_jax.devices.parallel import AXIS, DataParallel
 from motif_jax.networks.reward import RewardNetwork
 from motif_jax.rewards.normalisation import two_decimals
-from motif_jax.rewards.trained import architecture_of, member_rewards
+from motif_jax.rewards.reward_model import architecture_of, member_rewards
 from motif_jax.support import seeds
 from motif_jax.support.files import atomic_write_text
 from motif_jax.support.run_folder import as_plain

@@ -50,11 +50,11 @@ class Inputs(stage_inputs.Inputs):
     @functools.cached_property
     def reward_file(self) -> Path:
         """The reward in one file."""
-        from motif_jax.rewards.exchange import write_safetensors
-        from motif_jax.rewards.trained import read_trained
+        from motif_jax.rewards.reward_model import read_run
+        from motif_jax.rewards.safetensors_file import write_safetensors
 
         path = self.folder / "reward.safetensors"
-        write_safetensors(read_trained(self.reward), path)
+        write_safetensors(read_run(self.reward), path)
         return path
 
     @functools.cached_property

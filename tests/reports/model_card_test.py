@@ -12,8 +12,8 @@ from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.labels.chat import check_chat
 from motif_jax.networks.reward import RewardNetwork
 from motif_jax.reports import model_card
-from motif_jax.rewards import learned
-from motif_jax.rewards.exchange import statistics_of
+from motif_jax.rewards import online_model
+from motif_jax.rewards.safetensors_file import statistics_of
 from motif_jax.stages import merge_annotations
 from motif_jax.support import run_folder
 from tests.reward_fixtures import load_config, make_dataset, reward_config, write_labels
@@ -87,10 +87,10 @@ def test_merged_labels_are_followed_to_their_annotators(reward, tmp_path):
 
 def test_a_reward_that_an_agent_learned_is_told_by_its_labels(tmp_path):
     settings = run_folder.as_plain(load_config("oni", "smoke"))
-    architecture, members = learned.architecture_of_run(settings)
+    architecture, members = online_model.architecture_of_run(settings)
     labels = {"a": (0, None), "b": (1, None), "c": (0, None)}
     statistics = {**statistics_of(0.0, 1.0, None), "num_distinct": 3}
-    found = learned.LearnedReward(
+    found = online_model.OnlineRewardModel(
         tmp_path, 100, RewardNetwork(architecture), {}, members, statistics, settings, [], labels=labels
     )
     card = model_card.render(found)

@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 from motif_jax import rewards
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.rewards.motif import MotifReward
-from motif_jax.rewards.trained import read_trained
+from motif_jax.rewards.reward_model import read_run
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import make_dataset, reward_config, train
 
@@ -37,7 +37,7 @@ def some_messages(count=20):
 def test_lookup_normalises_and_thresholds_with_the_evaluations_own_statistics(trained):
     messages = some_messages()
     for step in (0, 1):
-        model = read_trained(trained, step)
+        model = read_run(trained, step)
         statistics = model.statistics
         raw = np.asarray(model.network.reward(model.params, {"message": messages}))
         normalised = (raw - statistics["mean"]) / np.sqrt(statistics["variance"])
@@ -54,11 +54,11 @@ def test_lookup_normalises_and_thresholds_with_the_evaluations_own_statistics(tr
             rewards.load_intrinsic(section(trained, step=step, normalise=False), SPEC).lookup(messages).values
         )
         np.testing.assert_allclose(found, raw * (raw > threshold), rtol=1e-4, atol=1e-5)
-    assert read_trained(trained).step == 1
+    assert read_run(trained).step == 1
 
 
 def test_two_decimals_round_the_threshold(trained):
-    model = read_trained(trained)
+    model = read_run(trained)
     exact, rounded = (
         model.normalisation(True, 0.3, two_decimals).threshold for two_decimals in (False, True)
     )
@@ -68,7 +68,7 @@ def test_two_decimals_round_the_threshold(trained):
 
 
 def test_the_advised_threshold_is_taken_by_an_agent_and_in_python(trained):
-    model = read_trained(trained)
+    model = read_run(trained)
     advised = model.statistics["advice"]["threshold"]
     assert advised != model.normalisation(True, 0.5).threshold
     reward = rewards.load_intrinsic(section(trained, threshold="auto"), SPEC)
@@ -159,7 +159,7 @@ def test_rewards_of_whole_observations_run_in_the_step(tmp_path):
         "glyphs": rng.integers(0, 5976, (3, 2, 21, 79)).astype(np.int16),
     }
     found = jax.jit(reward.in_step)(reward.params, observation)
-    model = read_trained(folder)
+    model = read_run(folder)
     rows = {name: x.reshape(6, *x.shape[2:]) for name, x in observation.items()}
     expected = model.normalisation(True, 0.5)(model.network.reward(model.params, rows)).reshape(3, 2)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)

@@ -11,9 +11,9 @@ from ml_collections import ConfigDict
 
 from motif_jax import rewards
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
-from motif_jax.rewards import trained as module
+from motif_jax.rewards import reward_model as module
 from motif_jax.rewards.normalisation import QUANTILE_LEVELS
-from motif_jax.rewards.trained import CHUNK, read_trained
+from motif_jax.rewards.reward_model import CHUNK, read_run
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 SPEC = EnvironmentSpec({"message": ArraySpec((256,), "uint8")}, 3, text_field="message")
@@ -28,7 +28,7 @@ def distinct_messages(count: int, long: bool) -> np.ndarray:
 
 
 def test_all_parts_are_on_their_way_before_the_first_is_read(trained, monkeypatch) -> None:
-    model, events = read_trained(trained), []
+    model, events = read_run(trained), []
 
     class Part:
         """Rewards that say when somebody waits for them."""
@@ -53,7 +53,7 @@ def test_the_lookup_computes_where_it_was_told_with_programs_that_are_ready(trai
     config = ConfigDict({"dir": str(trained), "step": None, "normalise": True, "quantile": 0.5})
     reward = rewards.load_intrinsic(config, SPEC, device=device)
     assert {d for leaf in jax.tree.leaves(reward.table.params) for d in leaf.devices()} == {device}
-    model = read_trained(trained)
+    model = read_run(trained)
     programs = [module._message_program(model.network.architecture, 1, length) for length in LENGTHS]
     reward.start()
     compiled = [program._cache_size() for program in programs]

@@ -22,9 +22,9 @@ from motif_jax.devices.meters import Meters
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
-from motif_jax.rewards import RewardSetup, trained
+from motif_jax.rewards import RewardSetup, reward_model
 from motif_jax.rewards.motif import MotifReward
-from motif_jax.rewards.trained import TrainedReward, architecture_of
+from motif_jax.rewards.reward_model import RewardModel, architecture_of
 from motif_jax.rl import batcher, inference
 from motif_jax.rl.learner import Learner
 from motif_jax.rl.publishing import Publisher
@@ -128,7 +128,7 @@ def reward_in_step(dtype: str) -> tuple[Any, EnvironmentSpec]:
     network = RewardNetwork(RewardArchitecture(**REWARDS["everything"], dtype=dtype))
     params = random_params(network)  # type: ignore[arg-type]
     statistics = {"mean": 0.5, "variance": 2.0, "quantile_levels": [0.5], "quantiles": [0.1]}
-    reward = TrainedReward(Path("reward"), 0, network, params, 1, statistics, {}, [])
+    reward = RewardModel(Path("reward"), 0, network, params, 1, statistics, {}, [])
     fields = {**NETHACK_SPEC.observation, "glyphs": ArraySpec((21, 79), "int16")}
     spec = EnvironmentSpec(fields, NETHACK_SPEC.num_actions, "message", "message_count")
     return MotifReward(
@@ -224,7 +224,7 @@ def test_training_a_reward_runs_on_a_gpu(inputs: str, dtype: str, tmp_path: Path
         messages = parallel.put_batch(np.zeros((1024, 256), np.uint8), 0)
         lowered(task.rewards_of_messages, params.params, messages)
         # Looked up on a GPU where JAX_PLATFORMS leaves the CPU out.
-        program = trained._message_program(task.network.architecture, 1, None)
+        program = reward_model._message_program(task.network.architecture, 1, None)
         lowered(program, params.params, np.zeros((8, 256), np.uint8))
 
 

@@ -18,7 +18,7 @@ from motif_jax.labels.label_queue import Label
 from motif_jax.rewards import BatchMessages, RunSetup, load_intrinsic
 from motif_jax.rewards.label_log import FILE, read_log
 from motif_jax.rewards.label_set import LabelSet, as_bytes
-from motif_jax.rewards.learned import cautious
+from motif_jax.rewards.online_model import cautious
 from motif_jax.rl.classification import ClassificationReward, ClassifierModel
 from motif_jax.rl.ranking import RankingModel, RankingReward
 from motif_jax.support.errors import UserError

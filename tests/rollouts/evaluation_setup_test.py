@@ -12,8 +12,8 @@ from ml_collections import ConfigDict
 from motif_jax import agents, rewards, wrappers
 from motif_jax.actors.rerecording import record_actions
 from motif_jax.datasets.pairs.dataset import PairsDataset
-from motif_jax.rewards.exchange import write_safetensors
-from motif_jax.rewards.trained import read_trained
+from motif_jax.rewards.reward_model import read_run
+from motif_jax.rewards.safetensors_file import write_safetensors
 from motif_jax.rollouts import evaluation_setup, ratings, watching
 from motif_jax.rollouts.episode_worker import PlayedEpisode
 from motif_jax.rollouts.episodes import PlaySettings, play_episodes
@@ -101,7 +101,7 @@ def test_what_was_trained_anew_is_not_what_was_begun_with(runs, tmp_path):
 def test_a_reward_is_told_from_another_at_its_place(runs, tmp_path):
     file, found = tmp_path / "reward.safetensors", []
     for evaluation in (0, 1):
-        write_safetensors(read_trained(runs / "text", evaluation), file)
+        write_safetensors(read_run(runs / "text", evaluation), file)
         for place in (runs / "text", file):
             found.append(rewards.digest(ConfigDict({"dir": str(place), "step": evaluation})))
     assert len({*found} - {None}) == 4
@@ -159,7 +159,7 @@ def test_a_task_without_counts_pays_what_its_training_paid(runs, tmp_path):
 
 def test_the_threshold_is_rounded_where_the_agents_was(runs, tmp_path):
     texts = np.unique(PairsDataset.open(runs / "dataset").data["message"].reshape(-1, 256), axis=0)
-    trained = read_trained(runs / "text")
+    trained = read_run(runs / "text")
     raw = trained.of_messages(trained.params, texts)
 
     def paid(quantile, rounded):
@@ -219,7 +219,7 @@ def test_a_task_that_does_not_show_what_a_reward_reads_is_refused(runs):
 
 def test_a_safetensors_file_is_a_reward_wherever_a_run_folder_is(runs, tmp_path):
     name, file = "more", tmp_path / "reward.safetensors"
-    write_safetensors(read_trained(runs / name), file)
+    write_safetensors(read_run(runs / name), file)
     rated = []
     for place in (runs / name, file):
         config = evaluate_config(**{"environment.max_episode_steps": 60, "reward.dir": str(place)})

@@ -39,7 +39,7 @@ def test_messages_of_an_evaluation_are_asked_about_as_the_game_says_them(tmp_pat
         return dict.fromkeys(texts, YES)
 
     # By its name: `rewards.load` is a function, too.
-    load = importlib.import_module("motif_jax.rewards.load")
+    load = importlib.import_module("motif_jax.rewards.reward_function")
     monkeypatch.setattr(load, "open_reward", lambda *place: reward)
     monkeypatch.setattr(check_reward, "_ask", ask)
     config = load_config("check_reward", "")

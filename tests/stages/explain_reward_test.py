@@ -11,8 +11,8 @@ import pytest
 
 from motif_jax import rewards
 from motif_jax.datasets.pairs.dataset import PairsDataset
-from motif_jax.rewards.load import as_rows
-from motif_jax.rewards.trained import read_trained
+from motif_jax.rewards.reward_function import as_rows
+from motif_jax.rewards.reward_model import read_run
 from motif_jax.stages import explain_reward, exports, imports
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config, make_dataset, reward_config, train
@@ -107,7 +107,7 @@ def test_a_reward_goes_through_a_file_unchanged(runs, tmp_path):
             reward = rewards.load(place)
             np.testing.assert_array_equal(reward.raw(texts), expected.raw(texts))
             np.testing.assert_array_equal(reward.intrinsic(texts), expected.intrinsic(texts))
-        back = read_trained(workdir)
+        back = read_run(workdir)
         assert back.statistics == expected.trained.statistics
         assert back.members == expected.trained.members
     rows = explain(runs, tmp_path / "e", **{"reward.dir": str(tmp_path / "a" / "reward.safetensors")})

@@ -9,8 +9,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from motif_jax import rewards
-from motif_jax.rewards.exchange import read_safetensors
-from motif_jax.rewards.trained import read_trained
+from motif_jax.rewards.reward_model import read_run
+from motif_jax.rewards.safetensors_file import read_safetensors
 from motif_jax.rollouts.agent_policy import load as load_agent
 from motif_jax.stages import import_torch
 from motif_jax.support.errors import UserError
@@ -73,7 +73,7 @@ def test_a_reward_gives_the_golden_rewards(golden, tmp_path, capsys):
         reward = rewards.load(place)
         np.testing.assert_allclose(reward.raw(g["messages"]), g["reward"], rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(reward(g["messages"]), (g["reward"] - 0.25) / 2, rtol=1e-5, atol=1e-5)
-    trained = read_trained(workdir)
+    trained = read_run(workdir)
     assert trained.step == 7
     assert trained.normalisation(True, 0.5).threshold == 0.0
     assert trained.normalisation(True, 0.95).threshold == 1.0
@@ -110,7 +110,7 @@ def test_absent_statistics_are_asked_for(golden, tmp_path, absent, key):
         launch("import_torch", tmp_path / "run", f"--config.file={path}", f"--config.{key}=3.5", variant="")
     else:
         run_stage("import_torch", tmp_path / "run", "", file=str(path), **{key: 3.5})
-    assert read_trained(tmp_path / "run").statistics[key] == 3.5
+    assert read_run(tmp_path / "run").statistics[key] == 3.5
 
 
 def test_a_model_that_contains_itself_is_one_error(tmp_path):

@@ -13,7 +13,7 @@ import pytest
 
 from motif_jax import rewards
 from motif_jax.datasets.pairs.split import torch_split
-from motif_jax.rewards.trained import read_trained
+from motif_jax.rewards.reward_model import read_run
 from motif_jax.stages import train_reward
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
@@ -83,7 +83,7 @@ def test_a_training_that_diverges_ends_with_one_line_and_keeps_what_was_good(dat
         UserError, match=r"diverged: .* smaller --config.optimizer.learning_rate \(it is 1e\+30\)"
     ):
         train(tmp_path / "r", config)
-    model = read_trained(tmp_path / "r")
+    model = read_run(tmp_path / "r")
     assert model.step == 0
     assert np.isfinite(model.statistics["mean"])
     (batch,) = (tmp_path / "r" / "nonfinite").glob("step-*.npz")
@@ -119,7 +119,7 @@ def test_files_have_the_published_columns(dataset, tmp_path):
     assert len(quantiles[0]) == 19
     assert all(len(cell.split(".")[1]) == 2 for cell in quantiles[0].values())
     for step in range(3):
-        model = read_trained(workdir, step)
+        model = read_run(workdir, step)
         assert [f"{q:.2f}" for q in model.statistics["quantiles"]] == list(quantiles[step].values())
         assert len(model.curve) == step + 1
     summary = json.loads((workdir / "summary.json").read_text())
@@ -157,10 +157,10 @@ def test_early_stopping_and_an_ensemble(dataset, tmp_path, capsys):
     assert summary["evaluations"] == 2
     assert summary["best_evaluation"] == 0
     assert (summary["used_evaluation"], summary["used"]) == (0, summary["best"])
-    model = read_trained(workdir)
+    model = read_run(workdir)
     assert model.step == 0, "the newest evaluation is the one that was no better"
-    assert read_trained(workdir, 1).step == rewards.load(workdir, 1).trained.step == 1
-    assert len(read_trained(workdir, 1).curve) == 2
+    assert read_run(workdir, 1).step == rewards.load(workdir, 1).trained.step == 1
+    assert len(read_run(workdir, 1).curve) == 2
     assert rewards.load(workdir).trained.step == 0
     told = [line for line in capsys.readouterr().out.splitlines() if "best validation loss" in line]
     assert len(told) == 1, "once is enough"

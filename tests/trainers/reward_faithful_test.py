@@ -10,7 +10,7 @@ import pytest
 
 from motif_jax.datasets.pairs.split import torch_split
 from motif_jax.devices.parallel import DataParallel
-from motif_jax.rewards.trained import architecture_of, read_trained
+from motif_jax.rewards.reward_model import architecture_of, read_run
 from motif_jax.trainers import reward_data
 from motif_jax.trainers.reward_task import RewardTask
 from tests.reward_fixtures import load_config, make_dataset, train
@@ -151,9 +151,9 @@ def test_a_faithful_run_equals_the_published_loop_in_files_and_parameters(tmp_pa
     np.testing.assert_allclose(quantiles[0], wanted[0], atol=0.0051)
     np.testing.assert_allclose(quantiles, wanted, atol=0.01)
 
-    trained = read_trained(workdir)
+    trained = read_run(workdir)
     first, _, last = loop.moments_of_rewards
-    before = read_trained(workdir, 0).statistics
+    before = read_run(workdir, 0).statistics
     assert (before["mean"], before["variance"]) == pytest.approx(first, rel=1e-5)
     assert trained.statistics["variance"] == pytest.approx(last[1], rel=5e-3)
     # A constant added to all rewards changes no loss: where they lie is rounding, of which Adam makes whole steps. So the

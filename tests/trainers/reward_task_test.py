@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from motif_jax.devices.parallel import DataParallel
-from motif_jax.rewards.trained import architecture_of
+from motif_jax.rewards.reward_model import architecture_of
 from motif_jax.trainers import reward_data
 from motif_jax.trainers.reward_task import RewardTask
 from motif_jax.trainers.trainer import OfflineTrainer

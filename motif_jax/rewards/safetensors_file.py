@@ -16,10 +16,10 @@ from safetensors import SafetensorError, safe_open
 
 from motif_jax.networks import reward_layout
 from motif_jax.networks.reward import DTYPES, MESSAGE_MODELS, RewardArchitecture, RewardNetwork
-from motif_jax.rewards import learned, training_texts
-from motif_jax.rewards.learned import LearnedReward
+from motif_jax.rewards import online_model, training_texts
 from motif_jax.rewards.normalisation import QUANTILE_LEVELS
-from motif_jax.rewards.trained import TrainedReward
+from motif_jax.rewards.online_model import OnlineRewardModel
+from motif_jax.rewards.reward_model import RewardModel
 from motif_jax.support import digests, run_folder
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.config import is_finite
@@ -30,7 +30,7 @@ FORMAT = "motif_jax.reward"
 VERSION = 1
 
 
-def write_safetensors(reward: TrainedReward, path: str | Path) -> None:
+def write_safetensors(reward: RewardModel, path: str | Path) -> None:
     """Writes parameters and statistics to one file, whole or not at all.
 
     Tensors have the neutral names and PyTorch's axis orders of `networks.layout`; an ensemble's begin with member0/, member1/
@@ -58,7 +58,7 @@ def write_safetensors(reward: TrainedReward, path: str | Path) -> None:
         "curve": _replace(reward.curve, _is_no_number, None),
         "config": reward.config,
     }
-    if isinstance(reward, LearnedReward):
+    if isinstance(reward, OnlineRewardModel):
         header["learned"] = reward.header()
     _check_header(header, reward.folder)
     text = json.dumps(header, allow_nan=False)
@@ -78,7 +78,7 @@ def _replace(tree: Any, which: Any, by: Any) -> Any:
     return by if which(tree) else tree
 
 
-def read_safetensors(path: str | Path) -> TrainedReward:
+def read_safetensors(path: str | Path) -> RewardModel:
     """Reads what `write_safetensors` wrote.
 
     Raises:
@@ -109,11 +109,11 @@ def read_safetensors(path: str | Path) -> TrainedReward:
     _check_header(header, path)
     network, members = RewardNetwork(RewardArchitecture(**header["architecture"])), header["members"]
     online = "learned" in header
-    trained = learned.network_of(header["config"], network) if online else network
+    trained = online_model.network_of(header["config"], network) if online else network
     params = {} if trained is None else _params(tensors, trained, members, path)
     curve = _replace(header["curve"], lambda value: value is None, math.nan)
     parts = (path, header["step"], network, params, members, header["statistics"], header["config"], curve)
-    return LearnedReward(*parts, **learned.of_header(header)) if online else TrainedReward(*parts)
+    return OnlineRewardModel(*parts, **online_model.of_header(header)) if online else RewardModel(*parts)
 
 
 def _params(
@@ -137,7 +137,7 @@ def _check_header(header: Mapping[str, Any], place: str | Path) -> None:
     try:
         problem = _problem(header)
         if problem is None and "learned" in header:
-            problem = learned.header_problem(header)
+            problem = online_model.header_problem(header)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         problem = f"the header lacks a part, or has another in its place ({error!r})"
     if problem is not None:
@@ -184,7 +184,7 @@ def _is_model(architecture: Mapping[str, Any]) -> bool:
     return known and min(sizes) > 0 and RewardArchitecture(**architecture).problem() is None
 
 
-def write_run_folder(reward: TrainedReward, workdir: str | Path) -> None:
+def write_run_folder(reward: RewardModel, workdir: str | Path) -> None:
     """Writes a model as a run folder with this one evaluation."""
     workdir = Path(workdir)
     architecture = dataclasses.asdict(reward.network.architecture)

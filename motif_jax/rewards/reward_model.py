@@ -28,7 +28,7 @@ SHORT_MESSAGE = 96
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainedReward:
+class RewardModel:
     """One evaluation of a reward run.
 
     Attributes:
@@ -224,11 +224,11 @@ def pad_messages(messages: np.ndarray) -> np.ndarray:
 
 def read_architecture(folder: str | Path) -> tuple[RewardArchitecture, int, dict[str, Any]]:
     """(architecture, members, config) of a reward run folder; UserError if it is none, or its config is damaged."""
-    from motif_jax.rewards import learned
+    from motif_jax.rewards import online_model
 
     config = run_folder.read_config(folder)
-    if learned.is_learned(config):
-        return *learned.architecture_of_run(config), config
+    if online_model.is_online_run(config):
+        return *online_model.architecture_of_run(config), config
     if config.get("stage") != "train_reward":
         raise UserError(f"{folder} holds a run of {config.get('stage')}, not of train_reward")
     try:
@@ -272,18 +272,18 @@ def tell_once(folder: Path, step: int, newest: int) -> None:
         )
 
 
-def read_trained(folder: str | Path, step: int | None = None) -> TrainedReward:
+def read_run(folder: str | Path, step: int | None = None) -> RewardModel:
     """Reads evaluation `step` of the reward run in `folder` (None: `default_step`; reports it where it is not the newest).
 
     Raises:
       UserError: the folder is no reward run, has no such evaluation, or it is damaged.
     """
     folder = Path(folder)
-    from motif_jax.rewards import learned
+    from motif_jax.rewards import online_model
 
     architecture, members, config = read_architecture(folder)
-    if learned.is_learned(config):
-        return learned.read_learned(folder, step, config)
+    if online_model.is_online_run(config):
+        return online_model.read_online_model(folder, step, config)
     network = RewardNetwork(architecture)
     abstract = abstract_params(network, members)
     with Checkpoints(folder / "checkpoints", keep=None, read_only=True) as checkpoints:
@@ -293,7 +293,7 @@ def read_trained(folder: str | Path, step: int | None = None) -> TrainedReward:
         if newest is not None:
             tell_once(folder.resolve(), step, newest)
         items = checkpoints.restore(step, {"params": abstract, "statistics": JSON, "curve": JSON})
-    return TrainedReward(
+    return RewardModel(
         folder, step, network, items["params"], members, items["statistics"], config, items["curve"]["rows"]
     )
 

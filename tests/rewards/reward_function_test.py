@@ -10,7 +10,7 @@ import pytest
 from motif_jax import rewards
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.rewards import training_texts
-from motif_jax.rewards.load import as_rows
+from motif_jax.rewards.reward_function import as_rows
 from motif_jax.support.errors import UserError
 
 pytestmark = pytest.mark.slow
@@ -38,7 +38,7 @@ def test_a_message_is_computed_once_however_it_is_given(trained, monkeypatch) ->
     reward([text.encode() for text in texts] * 2)
     assert asked == [3, 3]
     assert float(reward(texts[0])) == first[0]
-    monkeypatch.setattr(sys.modules["motif_jax.rewards.load"], "TABLE_CAPACITY", 2)
+    monkeypatch.setattr(sys.modules["motif_jax.rewards.reward_function"], "TABLE_CAPACITY", 2)
     fresh = rewards.load(trained)
     np.testing.assert_array_equal(fresh(texts), first)
     np.testing.assert_array_equal(fresh(texts[:2]), first[:2])

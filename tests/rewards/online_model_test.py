@@ -17,7 +17,7 @@ from motif_jax.envs import registry
 from motif_jax.reports import learned_reward, messages
 from motif_jax.reports.messages import MessageTally
 from motif_jax.reports.page import render
-from motif_jax.rewards.load import as_rows
+from motif_jax.rewards.reward_function import as_rows
 from motif_jax.rollouts import evaluation_setup
 from motif_jax.stages import check_reward, evaluate, explain_reward, exports, imports, report
 from motif_jax.support import metric_files

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.rewards.exchange import read_safetensors
 from motif_jax.rewards.normalisation import Normalisation
-from motif_jax.rewards.trained import TrainedReward, pad_messages, read_trained
+from motif_jax.rewards.reward_model import RewardModel, pad_messages, read_run
+from motif_jax.rewards.safetensors_file import read_safetensors
 from motif_jax.rewards.training_texts import is_known, read_training_texts
 from motif_jax.support import config as checks
 from motif_jax.support import hub
@@ -38,7 +38,7 @@ class RewardFunction:
       trained: the model with its statistics.
     """
 
-    def __init__(self, trained: TrainedReward) -> None:
+    def __init__(self, trained: RewardModel) -> None:
         trained.require_message_only()
         self.trained = trained
         self._raw: dict[bytes | str, float] = {}
@@ -89,7 +89,7 @@ class RewardFunction:
     def normalisation(
         self, normalise: bool = True, quantile: float | str | None = None, two_decimals: bool | None = None
     ) -> Normalisation:
-        """The statistics with a threshold, see `TrainedReward.normalisation`; made once for the same arguments."""
+        """The statistics with a threshold, see `RewardModel.normalisation`; made once for the same arguments."""
         return self._normalisation(normalise, quantile, two_decimals)
 
     def known(self, messages: Messages) -> np.ndarray:
@@ -151,14 +151,14 @@ def check_place(config: ConfigDict, key: str) -> None:
         checks.existing_folder(config, key)
 
 
-def open_reward(place: str | Path, step: int | None = None) -> TrainedReward:
+def open_reward(place: str | Path, step: int | None = None) -> RewardModel:
     """Reads evaluation `step` of a reward from a run folder or a .safetensors file.
 
     Raises:
       UserError: it is neither, or has no such evaluation.
     """
     if Path(place).suffix != FILE_SUFFIX:
-        return read_trained(place, step)
+        return read_run(place, step)
     trained = read_safetensors(place)
     if step is not None and step != trained.step:
         raise UserError(f"{place} has no evaluation {step}: it holds evaluation {trained.step} of its run")

@@ -19,7 +19,7 @@ from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
 from motif_jax.rewards.label_log import FILE, read_labels
 from motif_jax.rewards.message_stats import MessageStats
 from motif_jax.rewards.normalisation import Normalisation
-from motif_jax.rewards.trained import TrainedReward, in_chunks, of_members, saved_step
+from motif_jax.rewards.reward_model import RewardModel, in_chunks, of_members, saved_step
 from motif_jax.support.checkpoint_items import ANY
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.config import is_finite
@@ -31,7 +31,7 @@ _PLAIN: dict[str, Any] = {
 }  # fmt: skip
 
 
-def is_learned(config: Mapping[str, Any]) -> bool:
+def is_online_run(config: Mapping[str, Any]) -> bool:
     """Whether the run with this config learned its reward while it played."""
     return config.get("stage") == "train_agent" and config.get("reward", {}).get("kind") in KINDS
 
@@ -65,7 +65,7 @@ class _Step(Normalisation):
 
 
 @dataclasses.dataclass(frozen=True)
-class LearnedReward(TrainedReward):
+class OnlineRewardModel(RewardModel):
     """The reward of an online run at one of the agent's checkpoints, which `step` names.
 
     Attributes:
@@ -145,7 +145,7 @@ def header_problem(header: Mapping[str, Any]) -> str | None:
     config, reward = header["config"], header["config"]["reward"]
     read = [reward[name] for name in ("encoder", "value", "normalise", "threshold")]
     read += [config["compat"], reward["classifier"]["threshold"], reward["training"]["deviations"]]
-    if not is_learned(config) or None in read:
+    if not is_online_run(config) or None in read:
         return "config of the reward must be that of a run of configs/oni.py"
     labels = header["learned"]["labels"].values()
     good = all(type(label) is int and (p is None or is_finite(p)) for label, p in labels)
@@ -155,12 +155,12 @@ def header_problem(header: Mapping[str, Any]) -> str | None:
 
 
 def of_header(header: Mapping[str, Any]) -> dict[str, Any]:
-    """The inverse of `LearnedReward.header`."""
+    """The inverse of `OnlineRewardModel.header`."""
     labels = {text: (label, p) for text, (label, p) in header["learned"]["labels"].items()}
     return {"labels": labels, "taken": header["learned"]["taken"]}
 
 
-def read_learned(folder: Path, step: int | None, config: Mapping[str, Any]) -> LearnedReward:
+def read_online_model(folder: Path, step: int | None, config: Mapping[str, Any]) -> OnlineRewardModel:
     """Reads the reward of an online run at checkpoint `step` of the agent (None: the newest intact one).
 
     Raises:
@@ -182,7 +182,7 @@ def read_learned(folder: Path, step: int | None, config: Mapping[str, Any]) -> L
         **_PLAIN, "mean": mean, "variance": variance, "num_distinct": len(log),
         "member_mean": [mean] * members, "member_variance": [variance] * members,
     }  # fmt: skip
-    return LearnedReward(
+    return OnlineRewardModel(
         folder,
         step,
         RewardNetwork(architecture),
