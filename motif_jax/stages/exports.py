@@ -16,6 +16,7 @@ from motif_jax.support import config as checks
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_text, replaced_folder
+from motif_jax.support.locks import FolderLock
 from motif_jax.support.progress import Progress
 
 if TYPE_CHECKING:
@@ -241,6 +242,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
-    """Writes the files of `config.stage`."""
-    with run_folder.opened(workdir, config):
+    """Writes the files of `config.stage`; the folder of a refused export stays without a config."""
+    with FolderLock(workdir):
         _STAGES[config.stage][1](config, workdir)
+        run_folder.prepare(workdir, config)

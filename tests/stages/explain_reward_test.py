@@ -114,6 +114,15 @@ def test_a_reward_goes_through_a_file_unchanged(runs, tmp_path):
     assert rows
 
 
+def test_a_refused_export_leaves_its_folder_to_any_other_command(runs, tmp_path):
+    config = load_config("export_reward", "")
+    config.reward.dir, config.reward.step = str(runs / "a"), 9
+    exports.check(config, tmp_path / "out")
+    with pytest.raises(UserError, match="has no evaluation 9"):
+        exports.run(config, tmp_path / "out")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {".lock"}
+
+
 @pytest.mark.parametrize(
     ("values", "words"),
     [
