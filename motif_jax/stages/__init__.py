@@ -14,9 +14,11 @@ _SHARED = {
     "export_language_agent": "exports",
     "export_reward": "exports",
     "export_text_agent": "exports",
+    "generate_text": "prompted_texts",
     "import_dataset": "imports",
     "import_dialogues": "imports",
     "import_reward": "imports",
+    "score_text": "prompted_texts",
 }
 
 

@@ -13,7 +13,7 @@ import pytest
 from motif_jax import language
 from motif_jax.language.config import FILE
 from motif_jax.language.weights import INDEX, SINGLE
-from motif_jax.stages import generate_text, score_text
+from motif_jax.stages import prompted_texts as stage
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
 from tests.language import models as checkpoints
@@ -76,7 +76,7 @@ PROMPTS: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-def check(stage: Any, name: str, folder: Path, questions: Path, workdir: Path, **values: Any) -> str:
+def check(name: str, folder: Path, questions: Path, workdir: Path, **values: Any) -> str:
     config = resources.config(name)
     config.model, config.file = str(folder), str(questions)
     config.update(values)
@@ -95,8 +95,8 @@ def test_folders_that_are_no_models(
     change(folder)
     questions = tmp_path / "prompts.jsonl"
     questions.write_text('{"prompt": "go", "candidates": ["left", "right"]}\n')
-    for stage, name in ((score_text, "score_text"), (generate_text, "generate_text")):
-        assert words in check(stage, name, folder, questions, tmp_path / "run")
+    for name in ("score_text", "generate_text"):
+        assert words in check(name, folder, questions, tmp_path / "run")
     assert not (tmp_path / "run").exists()
     if "roberta" not in words:
         with pytest.raises(UserError, match=words):
@@ -117,16 +117,16 @@ def test_texts_that_do_not_fit(made: Path, tmp_path: Path, question: dict[str, A
     questions = tmp_path / "prompts.jsonl"
     good = {"prompt": "go", "candidates": ["left", "right"]}
     questions.write_text("".join(json.dumps(row) + "\n" for row in (good, question)))
-    assert words in check(score_text, "score_text", made, questions, tmp_path / "run")
+    assert words in check("score_text", made, questions, tmp_path / "run")
     if question["candidates"] == ["left"]:
-        assert words in check(generate_text, "generate_text", made, questions, tmp_path / "run", most=4)
+        assert words in check("generate_text", made, questions, tmp_path / "run", most=4)
     model = language.load(made)
     with pytest.raises(UserError, match=words):
         model.score([question["prompt"]], question["candidates"])
 
 
 def test_a_file_that_nobody_has_named_is_asked_for(made: Path, tmp_path: Path) -> None:
-    for stage, name in ((score_text, "score_text"), (generate_text, "generate_text")):
+    for name in ("score_text", "generate_text"):
         config = resources.config(name)
         config.model = str(made)
         with pytest.raises(UserError, match=r"config\.file must name a file of prompts"):
@@ -139,8 +139,8 @@ def test_a_file_that_nobody_has_named_is_asked_for(made: Path, tmp_path: Path) -
 def test_half_a_character_is_told_with_its_line(made: Path, tmp_path: Path, texts: str) -> None:
     questions = tmp_path / "prompts.jsonl"
     questions.write_text('{"prompt": "go"}\n{' + texts + "}\n")
-    for stage, name in ((score_text, "score_text"), (generate_text, "generate_text")):
-        assert "line 2: half of a character" in check(stage, name, made, questions, tmp_path / "run")
+    for name in ("score_text", "generate_text"):
+        assert "line 2: half of a character" in check(name, made, questions, tmp_path / "run")
 
 
 def test_lists_of_candidates_are_for_all_or_for_each(made: Path) -> None:
@@ -175,4 +175,4 @@ def test_lists_of_candidates_are_for_all_or_for_each(made: Path) -> None:
 def test_settings_that_make_no_sense(made: Path, tmp_path: Path, values: dict[str, Any], words: str) -> None:
     questions = tmp_path / "prompts.txt"
     questions.write_text("go\n")
-    assert words in check(generate_text, "generate_text", made, questions, tmp_path / "run", **values)
+    assert words in check("generate_text", made, questions, tmp_path / "run", **values)
