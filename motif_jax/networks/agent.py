@@ -18,6 +18,7 @@ from motif_jax.envs.spec import MASKED, EnvironmentSpec
 from motif_jax.networks import film, underfoot
 from motif_jax.networks.cores import Core, state_size
 from motif_jax.networks.encoders import FlatEncoder, NetHackEncoder
+from motif_jax.networks.image import ImageEncoder
 from motif_jax.networks.layers import Dense, Initializer, orthogonal_output_first, unit_rows
 from motif_jax.networks.tile_embedding import TileEmbeddingEncoder
 from motif_jax.networks.tiles import TileSet
@@ -243,18 +244,12 @@ def make_agent_network(
         look_up = config.first_convolution == "table"
         if config.first_convolution == "auto":
             look_up = jax.default_backend() == "cpu"
-        encoder = NetHackEncoder(
-            TileSet(load_tiles()),
-            config.image_encoder,
-            config.image_features,
-            config.vector_features,
-            config.message_features,
-            config.obs_scale,
-            config.nonlinearity,
-            look_up,
-            dtype,
+        sizes = (config.image_encoder, config.image_features)
+        image = ImageEncoder(
+            TileSet(load_tiles()), *sizes, config.obs_scale, config.nonlinearity, look_up, dtype
         )
-        return Trunk(encoder, core)
+        widths = (config.vector_features, config.message_features)
+        return Trunk(NetHackEncoder(image, *widths, config.nonlinearity, dtype), core)
 
     size = state_size(config.core, config.hidden_size, config.core_layers)
     size += underfoot.MEMORY_SIZE if kind == UNDERFOOT else 0

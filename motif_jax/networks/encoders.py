@@ -11,7 +11,6 @@ import jax.numpy as jnp
 from motif_jax.networks.image import ImageEncoder
 from motif_jax.networks.layers import ACTIVATIONS, ConvWeights, Dense, convolve
 from motif_jax.networks.status import scale_status
-from motif_jax.networks.tiles import TileSet
 
 Array = jax.Array
 BYTE_SCALE = 255.0
@@ -25,34 +24,18 @@ class NetHackEncoder(nn.Module):
     include the 27 scaled status numbers.
 
     Attributes:
-      image_encoder: one of `image.IMAGE_ENCODERS`.
-      image_features, vector_features, message_features: widths of the three parts.
-      obs_scale: divides the pixels.
-      look_up: whether to use a table for the first convolution if possible.
+      vector_features, message_features: widths of the parts besides the picture's.
     """
 
-    tiles: TileSet
-    image_encoder: str
-    image_features: int
+    image: ImageEncoder
     vector_features: int
     message_features: int
-    obs_scale: float
     nonlinearity: str
-    look_up: bool
     dtype: jnp.dtype = jnp.float32
 
     @nn.compact
     def __call__(self, observation: Mapping[str, Array]) -> Array:
-        image = ImageEncoder(
-            self.tiles,
-            self.image_encoder,
-            self.image_features,
-            self.obs_scale,
-            self.nonlinearity,
-            self.look_up,
-            self.dtype,
-            name="image",
-        )(observation["window_chars"], observation["window_colors"])
+        image = self.image(observation["window_chars"], observation["window_colors"])
         status = scale_status(observation["blstats"])
         vector = self._two_layers(status, self.vector_features, "vector")
         message = observation["message"].astype(jnp.float32) / BYTE_SCALE
