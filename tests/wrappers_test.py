@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import re
-import runpy
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import jax
 import numpy as np
-import optax
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from motif_jax import wrappers
 from motif_jax.algorithms import total_reward
-from motif_jax.algorithms.appo import make_state
-from motif_jax.envs import registry
 from motif_jax.language import byte_pairs
-from motif_jax.networks.agent import make_agent_network
-from motif_jax.rl import agent_checkpoints
-from motif_jax.rollouts import agent_policy, evaluation_setup
-from motif_jax.support import run_folder
+from motif_jax.rollouts import evaluation_setup
 from motif_jax.support.errors import UserError
 from tests import text_agents
 from tests.processes import REPOSITORY
+from tests.rollouts import untrained
 
 SAID = ("You see here a key.", "It's a wall.", "It's a wall.", "", "You die...")
 
@@ -154,17 +147,10 @@ def test_what_it_cannot_read_is_told() -> None:
 
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory, trained: Path) -> Path:
-    """An agent that was trained on a NetHack task with the reward."""
+    """An agent of a NetHack task with the reward."""
     folder = tmp_path_factory.mktemp("agent")
-    config = runpy.run_path(str(REPOSITORY / "configs" / "train_agent.py"))["get_config"]("smoke")
-    config.reward.dir, config.reward.quantile, config.reward.intrinsic_coefficient = str(trained), 0.05, 0.3
-    (folder / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
-    name, options = agent_policy.environment_of(config)
-    network = make_agent_network(config.network, registry.spec(name, **options))
-    state = make_state(network, optax.sgd(0.1), jax.random.PRNGKey(0))
-    with agent_checkpoints.open_checkpoints(folder, 5) as checkpoints:
-        items, metrics = agent_checkpoints.items_of_learner(state), {"episode/return": 1.0}
-        agent_checkpoints.save(checkpoints, 7, items, {}, metrics, asynchronous=False)
+    reward = {"reward.dir": str(trained), "reward.quantile": 0.05, "reward.intrinsic_coefficient": 0.3}
+    untrained.write(folder, "smoke", reward, {7: 1.0})
     return folder
 
 

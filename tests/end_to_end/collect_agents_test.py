@@ -3,42 +3,24 @@
 from __future__ import annotations
 
 import json
-import runpy
-from pathlib import Path
 
-import jax
 import numpy as np
-import optax
 import pytest
 
-from motif_jax.algorithms.appo import make_state
 from motif_jax.datasets.pairs.dataset import PairsDataset
-from motif_jax.envs import registry
 from motif_jax.envs.nethack.random_players import HABITS
-from motif_jax.networks.agent import make_agent_network
-from motif_jax.rl import agent_checkpoints
 from motif_jax.rollouts import agents
-from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import run_stage
-
-REPOSITORY = Path(__file__).parents[2]
+from tests.rollouts import untrained
 
 
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory):
     """An agent run with two checkpoints of random weights."""
     folder = tmp_path_factory.mktemp("agent")
-    config = runpy.run_path(str(REPOSITORY / "configs" / "train_agent.py"))["get_config"]("smoke")
-    run_folder.prepare(folder, config)
-    network = make_agent_network(config.network, registry.spec("NetHackScore-v1"))
-    shapes = jax.eval_shape(lambda: make_state(network, optax.adam(1e-3), jax.random.PRNGKey(0)))
-    with agent_checkpoints.open_checkpoints(folder, keep=5) as checkpoints:
-        for step in (100, 200):
-            rng = np.random.default_rng(step)
-            state = jax.tree.map(lambda a: (0.1 * rng.standard_normal(a.shape)).astype(a.dtype), shapes)  # noqa: B023
-            items = agent_checkpoints.items_of_learner(state)
-            agent_checkpoints.save(checkpoints, step, items, {}, {}, asynchronous=False)
+    small = {"network.encoder": "flat", "network.flat_sizes": (16,)}
+    untrained.write(folder, "smoke", small, {100: 0.0, 200: 0.0})
     return folder
 
 
