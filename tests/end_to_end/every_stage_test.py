@@ -24,7 +24,7 @@ IMPORTED = ("jax", "flax.linen", "optax", "orbax.checkpoint", "nle", "pyarrow.pa
 # Started by their flags in a process of their own: by the fixture lexicon_url, and by report_test.py.
 ELSEWHERE = {"serve_annotator", "report"}
 # Scenarios of chaos.py alone: of stages that another one starts.
-REPEATED = {"study", "train_agent", "train_agent_processes", "oni_serial"}
+REPEATED = {"study", "train_agent", "train_text_visdial", "train_agent_processes", "oni_serial"}
 _SMALL_BENCHMARK = [
     "--config.repeats=1", *(f"--config.options.{key}" for key in ("workers=1", "envs_per_worker=4", "rollout=8", "steps=40")),
 ]  # fmt: skip

@@ -90,6 +90,17 @@ class Inputs(stage_inputs.Inputs):
         return torch_files.write(self.folder / "model.pkl", tensors)
 
     @functools.cached_property
+    def visdial(self) -> dict[str, str]:
+        """Files of visual dialogues, by option."""
+        from motif_jax.language import byte_pairs
+        from tests.envs.visdial import made_up
+
+        folder = self.folder / "visdial"
+        folder.mkdir()
+        byte_pairs.save(folder, byte_pairs.train(made_up.ANSWERS, "gpt2", 300), "gpt2")
+        return {**made_up.write(folder, count=60), "tokenizer": str(folder)}
+
+    @functools.cached_property
     def dialogue_lines(self) -> Path:
         """Dialogues of others."""
         from tests.stages.import_dialogues_test import LINES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -103,6 +104,15 @@ SCENARIOS: dict[str, Scenario] = {
     "train_text": Scenario(
         "train_text.py:smoke",
         lambda at, trial: [f"--config.data={at.dialogues}", _SAVING, ONE],
+        params(*_TRAINED),
+    ),
+    "train_text_visdial": Scenario(
+        "train_text.py:visdial_ilql",
+        lambda at, trial: [
+            f"--config.options={json.dumps(at.visdial)}", "--config.network.width=16", "--config.network.layers=1",
+            "--config.network.heads=2", "--config.network.max_length=256", "--config.batch_size=4", "--config.max_steps=12",
+            "--config.evaluate_every=4", "--config.chunk_steps=2", "--config.evaluation_batches=1", _SAVING, ONE,
+        ],
         params(*_TRAINED),
     ),
     "evaluate_text": Scenario(
