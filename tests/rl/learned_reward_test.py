@@ -254,6 +254,7 @@ def test_nobody_waits_for_a_training_and_its_failure_is_told(
     reward.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["classification", "ranking"])
 def test_a_reward_resumes_with_its_labels_and_parameters(
     tmp_path: Path, annotator: oni_runs.Annotator, kind: str

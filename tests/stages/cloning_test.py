@@ -82,6 +82,7 @@ def test_what_cannot_be_cloned_is_refused(collected, model, tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("switches", [{}, {"glam_french_goal": True, "drrn_first_observation": True}])
 def test_a_clone_plays_with_the_wording_of_its_trajectories(tmp_path, model, switches):
     options = {"language": "french", "observations": 1, "max_episode_steps": None}
