@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 
 from motif_jax.envs.babyai_text.catalogue import ENGLISH, FRENCH, LANGUAGES
+from motif_jax.envs.babyai_text.prompts import GOALS
+from motif_jax.envs.babyai_text.sentences import COLORS, FRENCH_COLORS
 
 NONE = "no_modification_test"
 # Ours, not published: another episode's mission, or its whole prompts, so that the text says nothing about the reward.
@@ -23,12 +25,8 @@ def _words(before: str, after: str) -> Words:
 
 
 _THINGS = {ENGLISH: "key ball box", FRENCH: "clef balle boîte"}
-_COLORS = {
-    ENGLISH: "red green blue purple yellow grey",
-    FRENCH: "rouge verte bleue violette jaune grise",
-}
+_COLORS = {ENGLISH: " ".join(COLORS), FRENCH: " ".join(FRENCH_COLORS.values())}
 _INVENTED_THINGS, _INVENTED_COLORS = "dax xolo afze", "faze jatu croh vurst gakul sil"
-_GOALS = {ENGLISH: "Goal of the agent:", FRENCH: "But de l'agent:"}
 
 
 def _in_each(before: Mapping[str, str], english: str, french: str) -> dict[str, Words]:
@@ -50,12 +48,12 @@ CHANGES: dict[str, Mapping[str, Words]] = {
     "no_meaning_adj": _ADJECTIVES,
     "no_meaning_words": {language: {**_NOUNS[language], **_ADJECTIVES[language]} for language in LANGUAGES},
     "change_intro_first_personne_speaker": {
-        ENGLISH: {_GOALS[ENGLISH]: "I would like the agent to"},
-        FRENCH: {_GOALS[FRENCH]: "Je voudrais que l'agent puisse"},
+        ENGLISH: {GOALS[ENGLISH]: "I would like the agent to"},
+        FRENCH: {GOALS[FRENCH]: "Je voudrais que l'agent puisse"},
     },
     "change_intro_first_personne_agent": {
-        ENGLISH: {_GOALS[ENGLISH]: "You have to"},
-        FRENCH: {_GOALS[FRENCH]: "Tu dois"},
+        ENGLISH: {GOALS[ENGLISH]: "You have to"},
+        FRENCH: {GOALS[FRENCH]: "Tu dois"},
     },
 }
 

@@ -234,16 +234,15 @@ class BabyAIText:
             self.goal = self.goal if self._exchange.prompts else self._exchange.goal
         seen = self._seen(observation)
         self._window.start(seen if self._shows_first else None)
-        self._bot = self._new_bot()
+        if "bot_action" in self._fields:
+            from motif_jax.envs.babyai_text.bot import Bot
+
+            self._bot = Bot(self._world)
         self._write(observation, seen, out, None)
 
     def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
         self.spec.check_action(action)
         return self.play(min(action, catalogue.NO_EFFECT), self._actions[action], out)
-
-    def mutter(self, said: str, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
-        """Plays an utterance that is no action, which changes nothing; returns (reward, end)."""
-        return self.play(catalogue.NO_EFFECT, said, out)
 
     def play(self, played: int, name: str, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
         """Plays minigrid's action `played`, called `name` in prompts; returns (reward, end)."""
@@ -289,13 +288,6 @@ class BabyAIText:
 
             self._worlds[kind] = build(self._level, kind, self._distractors)
         return self._worlds[kind]
-
-    def _new_bot(self) -> Any:
-        if "bot_action" not in self._fields:
-            return None
-        from motif_jax.envs.babyai_text.bot import Bot
-
-        return Bot(self._world)
 
     def _seen(self, observation: Mapping[str, Any]) -> list[str]:
         carried = self._world.carrying

@@ -34,13 +34,8 @@ from minigrid.envs.babyai.core.verifier import (
 
 from motif_jax.envs.babyai_text.catalogue import LevelRecipe
 
-
-def _say_nothing(*words: object) -> None:
-    """Replaces `print`."""
-
-
 # minigrid prints each redrawn mission to the standard output, which is for programs' results.
-roomgrid_level.print = _say_nothing  # type: ignore[attr-defined]
+roomgrid_level.print = lambda *words: None  # type: ignore[attr-defined]
 
 
 # The class of an instruction about one object.
@@ -70,12 +65,9 @@ class LocalLevel(RoomGridLevel):
         while True:
             RoomGrid._gen_grid(self, self.width, self.height)
             instruction = attempt()
-            if self._reachable and not self._names_excluded(instruction):
+            mission = instruction.surface(self)
+            if self._reachable and not any(text in mission for text in self._excluded):
                 return instruction
-
-    def _names_excluded(self, instruction: Instr) -> bool:
-        mission = instruction.surface(self)
-        return any(text in mission for text in self._excluded)
 
     def _scatter(self, extra: int) -> list[WorldObj]:
         """Places the agent and returns the distractors with `extra` objects; sets `_reachable`."""

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import re
 
-_NOUNS = {"key": "clef", "ball": "balle", "box": "boîte", "door": "porte", "object": "chose"}
-_COLORS = {
-    "red": "rouge",
-    "green": "verte",
-    "blue": "bleue",
-    "purple": "violette",
-    "yellow": "jaune",
-    "grey": "grise",
-}
+from motif_jax.envs.babyai_text.sentences import FRENCH_COLORS, FRENCH_NAMES
+
+_NOUNS = {**FRENCH_NAMES, "object": "chose"}
 # French verbs: infinitive and past infinitive.
 _VERBS = {
     "go to": ("aller à", "être allé à"),
@@ -74,4 +68,4 @@ def _thing(text: str) -> str:
 
 def _noun(found: re.Match[str]) -> str:
     color = found["color"]
-    return _NOUNS[found["noun"]] + (f" {_COLORS[color]}" if color else "")
+    return _NOUNS[found["noun"]] + (f" {FRENCH_COLORS[color]}" if color else "")

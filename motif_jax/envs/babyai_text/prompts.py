@@ -21,7 +21,7 @@ _HEADS = {ENGLISH: "Possible action of the agent:", FRENCH: "Actions possibles p
 _REACHED = {ENGLISH: "The goal is reached.", FRENCH: "Le but est atteint."}
 TOO_LONG = "config.network.prompt_tokens="  # start of the error for a longer prompt
 _LINE = " \n "
-_GOALS = {ENGLISH: "Goal of the agent:", FRENCH: "But de l'agent:"}
+GOALS = {ENGLISH: "Goal of the agent:", FRENCH: "But de l'agent:"}
 
 
 class Window:
@@ -46,7 +46,7 @@ class Window:
         """The prompt up to the next action; `goal` is in `language`."""
         parts = [
             f"{_HEADS[language]} {', '.join(actions)}",
-            f" \n {_GOALS[language]} {goal}",
+            f" \n {GOALS[language]} {goal}",
         ]
         for number, clauses in enumerate(self._seen):
             parts += [observed(number, clauses), asked(number)]
@@ -57,7 +57,7 @@ class Window:
 
 def with_goal(prompt: str, goal: str) -> str:
     """An English prompt with another goal."""
-    before, here, rest = prompt.partition(_GOALS[ENGLISH])
+    before, here, rest = prompt.partition(GOALS[ENGLISH])
     return f"{before}{here} {goal}{rest[rest.index(_LINE) :]}"
 
 

@@ -82,15 +82,8 @@ def _english_seen(kind: str, color: str, state: int, right: int, forward: int) -
     return f"You see a {name} {' and '.join(where)}"
 
 
-_FRENCH_COLORS = {
-    "red": "rouge",
-    "green": "verte",
-    "blue": "bleue",
-    "purple": "violette",
-    "yellow": "jaune",
-    "grey": "grise",
-}
-_FRENCH_NAMES = {"key": "clef", "ball": "balle", "box": "boîte", "door": "porte", "floor": "sol"}
+FRENCH_COLORS = dict(zip(COLORS, "rouge verte bleue violette jaune grise".split(), strict=True))
+FRENCH_NAMES = {"key": "clef", "ball": "balle", "box": "boîte", "door": "porte", "floor": "sol"}
 _FRENCH_STATES = (" ouverte", " fermée", " fermée à clef")
 _FRENCH_DIRECTIONS = {"ahead": "devant", "left": "à gauche", "right": "à droite"}
 
@@ -105,7 +98,7 @@ def _french_wall(distance: int, direction: str) -> str:
 
 
 def _french_seen(kind: str, color: str, state: int, right: int, forward: int) -> str:
-    name = f"{_FRENCH_NAMES.get(kind, kind)} {_FRENCH_COLORS[color]}"
+    name = f"{FRENCH_NAMES.get(kind, kind)} {FRENCH_COLORS[color]}"
     name += _FRENCH_STATES[state] if kind == "door" else ""
     where = [f"{abs(right)} pas {'à droite' if right > 0 else 'à gauche'}"] if right else []
     where += [f"{forward} pas devant"] if forward else []

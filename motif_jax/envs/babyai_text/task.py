@@ -110,7 +110,7 @@ class PlayEnvironment(TextEnvironment):
         else:
             # Cut to the room in a prompt, in the prompts' encoding.
             said = said[:_MOST_SAID].encode("latin-1", "replace").decode("latin-1")
-            reward, end = self._game.mutter(said, self._out)
+            reward, end = self._game.play(catalogue.NO_EFFECT, said, self._out)
         seen = tuple(filter(None, decoded(self._out["text"]).split("\n")))
         step = PlayedStep(said, float(reward), seen)
         steps, prompt = (*before.steps, step), decoded(self._out["prompt"])

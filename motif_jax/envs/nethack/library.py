@@ -198,21 +198,8 @@ def _pointing_to(path: str) -> bytes:
     strings_at = symbols_at + symbol_bytes
     whole, flags = strings_at + len(strings), _READ | _WRITE
     header = (
-        b"\x7fELF\x02\x01\x01",
-        3,
-        62,
-        1,
-        0,
-        _HEADER.size,
-        0,
-        0,
-        _HEADER.size,
-        _SEGMENT.size,
-        3,
-        0,
-        0,
-        0,
-    )
+        b"\x7fELF\x02\x01\x01", 3, 62, 1, 0, _HEADER.size, 0, 0, _HEADER.size, _SEGMENT.size, 3, 0, 0, 0,
+    )  # fmt: skip
     parts = (
         (_LOAD, flags, 0, 0, 0, whole, whole, mmap.PAGESIZE),
         (_DYNAMIC, flags, table_at, table_at, table_at, table_bytes, table_bytes, 8),

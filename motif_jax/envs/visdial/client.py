@@ -11,16 +11,17 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
-from motif_jax.envs.visdial.environment import History
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import parse_json
 
+# The dialogue in the server's form: {"speaker": "question" or "answer", "text": ...}.
+History = Sequence[Mapping[str, str]]
 # Kind of reward -> (route for answers, route for the value of a talk).
 REWARDS = {"rank": ("/step_rank", "/fetch_reward_rank"), "distance": ("/step", "/fetch_reward")}
 ANSWER, QUESTION = "/fetch_a_bot_response", "/fetch_q_bot_response"
@@ -47,7 +48,7 @@ def checked_url(key: str, url: str) -> str:
 
 
 class VisDialServer:
-    """An `OtherSide` behind a `checked_url`.
+    """The side that sees the picture and answers, behind a `checked_url`.
 
     Args:
       reward: 'rank' or 'distance', see `REWARDS`.
@@ -67,9 +68,11 @@ class VisDialServer:
         self.failures = 0
 
     def step(self, history: History, caption: str, features: np.ndarray) -> tuple[str, float]:
+        """The answer to the last question, and its gain of the picture's rank."""
         return self._ask(self._step, _pair, history, caption, features, generates=True)
 
     def value(self, history: History, caption: str, features: np.ndarray) -> float:
+        """The gain of the picture's rank by the last answer; the initial rank for an empty history."""
         return self._ask(self._value, _number, history, caption, features)
 
     def answer(self, history: History, caption: str, features: np.ndarray) -> str:
@@ -77,6 +80,7 @@ class VisDialServer:
         return self._ask(ANSWER, _text, history, caption, features, generates=True)
 
     def ask(self, history: History, caption: str) -> str:
+        """The next question of its own questioner, which does not see the picture."""
         return self._ask(QUESTION, _text, history, caption, None, generates=True)
 
     def _ask(
@@ -112,7 +116,8 @@ class VisDialServer:
                 last = f"no answer of the protocol ({error})"
             except (OSError, http.client.HTTPException) as error:
                 reason = getattr(error, "reason", None) or error
-                last = f"no answer in {self._timeout:g} s" if _timed_out(reason) else f"no answer ({reason})"
+                late = isinstance(reason, TimeoutError)
+                last = f"no answer in {self._timeout:g} s" if late else f"no answer ({reason})"
             self.failures += 1
         raise UserError(
             f"{self._url}{route} failed {self._attempts} times, the last time with {last}: start the server again, then give the "
@@ -131,10 +136,6 @@ class VisDialServer:
                 if len(body) > _MOST_BYTES:
                     raise ValueError(f"more than {_MOST_BYTES:,} bytes")
             return body
-
-
-def _timed_out(reason: Any) -> bool:
-    return isinstance(reason, TimeoutError)
 
 
 def _number(value: Any) -> float:

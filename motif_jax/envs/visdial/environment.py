@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from motif_jax.datasets.dialogues.dialogue import Dialogue
 from motif_jax.envs.text.contract import Observation, Outcome, TextEnvironment, TextPolicy
+from motif_jax.envs.visdial.client import VisDialServer
 from motif_jax.envs.visdial.data import Scene
 from motif_jax.envs.visdial.rules import STOP, Rules
-
-# The dialogue in the published server's form: {"speaker": "question" or "answer", "text": ...}.
-History = Sequence[Mapping[str, str]]
-
-
-class OtherSide(Protocol):
-    """The side that sees the picture and answers, such as a server (`client.VisDialServer`)."""
-
-    def step(self, history: History, caption: str, features: np.ndarray) -> tuple[str, float]:
-        """The answer to the last question, and its gain of the picture's rank."""
-
-    def value(self, history: History, caption: str, features: np.ndarray) -> float:
-        """The gain of the picture's rank by the last answer; the initial rank for an empty history."""
-
-    def ask(self, history: History, caption: str) -> str:
-        """The next question of its own questioner, which does not see the picture."""
-
-    @property
-    def failures(self) -> int:
-        """Number of requests that failed and were repeated."""
 
 
 class Talk(NamedTuple):
@@ -99,7 +80,7 @@ def recorded(scene: Scene, rules: Rules) -> list[VisDialObservation]:
 class VisDialEnvironment(TextEnvironment):
     """A dialogue with the other side about a picture from `scenes`."""
 
-    def __init__(self, scenes: Sequence[Scene], features: Any, other: OtherSide, rules: Rules) -> None:
+    def __init__(self, scenes: Sequence[Scene], features: Any, other: VisDialServer, rules: Rules) -> None:
         self._scenes, self._features, self._other, self._rules = scenes, features, other, rules
         self._now: VisDialObservation | None = None
 
@@ -137,7 +118,7 @@ class VisDialEnvironment(TextEnvironment):
 class RemotePolicy(TextPolicy):
     """Asks the questions of the other side's questioner."""
 
-    def __init__(self, other: OtherSide) -> None:
+    def __init__(self, other: VisDialServer) -> None:
         self._other = other
 
     def act(self, observation: Any, rng: np.random.Generator) -> str:

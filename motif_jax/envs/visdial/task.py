@@ -18,7 +18,6 @@ from motif_jax.envs.text.file_tokens import TOKENIZER_HELP, FileTokenTask
 from motif_jax.envs.visdial import data
 from motif_jax.envs.visdial.client import REWARDS, VisDialServer, checked_url
 from motif_jax.envs.visdial.environment import (
-    OtherSide,
     RemotePolicy,
     Talk,
     VisDialEnvironment,
@@ -112,7 +111,7 @@ class VisDial(FileTokenTask):
         return features
 
     @functools.cached_property
-    def other_side(self) -> OtherSide:
+    def other_side(self) -> VisDialServer:
         self.require(bool(self.options["url"]), "url", "the server's address, such as http://127.0.0.1:5000")
         given = self.options
         return VisDialServer(
@@ -187,7 +186,7 @@ class Valued:
     """Recorded dialogues with values from the other side: the published `cache_dataset_reward`."""
 
     def __init__(
-        self, scenes: Sequence[data.Scene], features: data.Features, other: OtherSide, rules: Rules
+        self, scenes: Sequence[data.Scene], features: data.Features, other: VisDialServer, rules: Rules
     ) -> None:
         self._scenes, self._features, self._other, self._rules = scenes, features, other, rules
 

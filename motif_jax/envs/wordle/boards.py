@@ -101,9 +101,7 @@ def returns(boards: Boards) -> np.ndarray:
 
 def to_dialogues(boards: Boards, metas: np.ndarray) -> Dialogues:
     """The games as dialogues of guesses and colours; `metas` is str [games], JSON objects."""
-    return dialogues_of(
-        boards.table.names, boards.guesses, boards.codes, boards.turns, boards.won, metas, TRIES
-    )
+    return dialogues_of(boards.table.names, boards.guesses, boards.codes, boards.turns, boards.won, metas)
 
 
 def dialogues_of(
@@ -113,7 +111,6 @@ def dialogues_of(
     turns: np.ndarray,
     won: np.ndarray,
     metas: np.ndarray,
-    tries: int,
 ) -> Dialogues:
     """Dialogues from guesses int [games, 6] (indices into `names`), codes, turns, and whether the last guess won."""
     there = np.arange(guesses.shape[1]) < turns[:, None]
@@ -128,6 +125,6 @@ def dialogues_of(
         texts=texts.ravel(),
         rewards=pairs.ravel(),
         actions=np.tile([True, False], len(texts)),
-        terminals=won | (turns >= tries),
+        terminals=won | (turns >= TRIES),
         metas=metas,
     )

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Callable, Sequence
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 
 from motif_jax.envs.text.contract import TextPolicy
 from motif_jax.envs.wordle import players
 from motif_jax.envs.wordle.boards import BoardPlayer
-from motif_jax.envs.wordle.colours import DIGITS, HERE, MARKS, WordTable
+from motif_jax.envs.wordle.colours import DIGITS, WordTable
 from motif_jax.envs.wordle.environment import WordleObservation
-from motif_jax.envs.wordle.words import START_WORDS, is_word, read_words
+from motif_jax.envs.wordle.words import START_WORDS, read_words
 from motif_jax.support.errors import UserError
 
 # Name -> kinds of arguments: p probability, n number of at least 1, l word list, s player; optional ones in brackets.
@@ -129,47 +128,6 @@ class PlayerPolicy(TextPolicy):
         return observation.table.words[int(chosen[0])]
 
 
-class UserPolicy(TextPolicy):
-    """A person at a terminal.
-
-    Args:
-      hints: chooses a word if the person types '?'; None for no hints.
-      only: allowed guesses; None for any five letters.
-    """
-
-    def __init__(
-        self,
-        hints: TextPolicy | None = None,
-        only: Sequence[str] | None = None,
-        source: TextIO | None = None,
-        out: TextIO | None = None,
-    ) -> None:
-        self._hints, self._only = hints, None if only is None else frozenset(only)
-        self._source, self._out = source or sys.stdin, out or sys.stdout
-
-    def act(self, observation: WordleObservation, rng: np.random.Generator) -> str:
-        """Asks until the word is valid. Raises EOFError: the input has ended."""
-        self._say(f"\n{picture(observation)}\n")
-        while True:
-            self._say("a word, or ? for a hint: " if self._hints else "a word: ")
-            line = self._source.readline()
-            if not line:
-                raise EOFError("the terminal was closed")
-            word = line.strip().lower()
-            if word == "?" and self._hints:
-                return self._hints.act(observation, rng)
-            if not is_word(word):
-                self._say("five letters a to z, please\n")
-            elif self._only is not None and word not in self._only:
-                self._say(f"{word} is not in the list\n")
-            else:
-                return word
-
-    def _say(self, text: str) -> None:
-        self._out.write(text)
-        self._out.flush()
-
-
 _BACKGROUNDS = (";100", "30;43", "30;42")  # absent, elsewhere, here
 
 
@@ -182,5 +140,4 @@ def picture(observation: WordleObservation) -> str:
             continue
         cells = zip(guess.upper(), DIGITS[code], strict=True)
         lines.append("".join(f"\x1b[{_BACKGROUNDS[colour]}m {letter} \x1b[0m" for letter, colour in cells))
-    assert len(MARKS) == HERE + 1
     return "\n".join(lines) or "(nothing guessed yet)"

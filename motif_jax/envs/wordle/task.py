@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,7 +13,7 @@ from motif_jax.envs.text.contract import TextPolicy, TextTask
 from motif_jax.envs.wordle import tweets
 from motif_jax.envs.wordle.colours import WordTable
 from motif_jax.envs.wordle.environment import WordleEnvironment
-from motif_jax.envs.wordle.policies import Plan, PlayerPolicy, UserPolicy, parse
+from motif_jax.envs.wordle.policies import Plan, PlayerPolicy, parse
 from motif_jax.envs.wordle.streams import Adversarial, Branching, Games
 from motif_jax.envs.wordle.tokens import WordleTokenizer
 from motif_jax.envs.wordle.words import distinct, read_words
@@ -24,7 +23,6 @@ from motif_jax.support.errors import UserError
 
 # Bytes of a worker's array [games, words] for a chunk of games.
 _CHUNK_BYTES, _MOST_GAMES, _FEWEST_GAMES = 1 << 22, 1024, 16
-_USER = re.compile(r"user(?:\((.+)\))?")
 
 
 KEYS: Mapping[str, Key] = {
@@ -90,9 +88,7 @@ class Wordle(TextTask):
         return {"success": float(bool(paid) and paid[-1] == 0.0), "repeated_guesses": repeated}
 
     def policy(self, name: str) -> TextPolicy:
-        """A policy such as 'optimal(start)'; 'user' or 'user(optimal)', with hints, is a person at the terminal."""
-        if user := _USER.fullmatch(name.strip()):
-            return UserPolicy(self.policy(user.group(1)) if user.group(1) else None)
+        """A policy such as 'optimal(start)'."""
         plan = parse(name)
         return PlayerPolicy(plan.player(self._table(plan)))
 

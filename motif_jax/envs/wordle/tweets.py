@@ -12,7 +12,7 @@ import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -281,7 +281,6 @@ class TweetGames:
             there.sum(1),
             (codes == ALL_HERE).any(1),
             np.full(count, "{}", object),
-            TRIES,
         )
 
 
@@ -309,10 +308,6 @@ def simulate(
             squares = ["".join(_DRAWN[colour] for colour in DIGITS[code]) for code in codes[:turns]]
             text = "\n".join([f"Wordle {number} {head}/{TRIES}", "", *squares])
             lines.append([str(number), str(len(lines)), "", "", text])
-    atomic_write_text(path, _csv(lines))
-
-
-def _csv(lines: Sequence[Sequence[Any]]) -> str:
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(lines)
-    return out.getvalue()
+    atomic_write_text(path, out.getvalue())

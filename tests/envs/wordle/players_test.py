@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import pytest
 
 from motif_jax.envs.text.contract import interact
 from motif_jax.envs.wordle.boards import Boards, play, returns
 from motif_jax.envs.wordle.colours import WordTable
-from motif_jax.envs.wordle.environment import WordleEnvironment, WordleObservation
+from motif_jax.envs.wordle.environment import WordleEnvironment
 from motif_jax.envs.wordle.expert import information_gain
-from motif_jax.envs.wordle.policies import UserPolicy, parse
+from motif_jax.envs.wordle.policies import parse
 from motif_jax.envs.wordle.task import Wordle
 from motif_jax.envs.wordle.words import read_words
 from motif_jax.support.errors import UserError
@@ -137,16 +135,3 @@ def test_policies_of_one_game():
     assert sum(step.reward for step in episode.steps) == episode.observation.to_sequence().total
     again = interact(task.environment(), task.policy("optimal"), np.random.default_rng(1))
     assert again.observation.guesses == episode.observation.guesses
-
-
-def test_a_person_is_asked_until_there_is_a_word():
-    task, out = Wordle({"num_words": 40}), io.StringIO()
-    user = UserPolicy(task.policy("optimal"), ["panic", "solar"], io.StringIO("abc\nzebra\nPANIC\n?\n"), out)
-    start = WordleObservation.beginning(task.environment().reset(np.random.default_rng(0)).table)
-    rng = np.random.default_rng(0)
-    assert user.act(start, rng) == "panic"
-    assert user.act(start, rng) in task.words
-    assert "five letters" in out.getvalue()
-    assert "zebra is not in the list" in out.getvalue()
-    with pytest.raises(EOFError):
-        user.act(start, rng)
