@@ -71,8 +71,7 @@ LEVELS: dict[str, LevelRecipe] = {
     "BabyAI-GoToFrench-v0": LevelRecipe("BabyAI-GoToLocal-v0", {}, language=FRENCH),
     "BabyAI-GoToLocalS8N16-v0": LevelRecipe("BabyAI-GoToLocal-v0", {"room_size": 8, "num_dists": 16}),
     "BabyAI-GoToLocal2-v0": LevelRecipe(
-        "ColoredLevel",
-        {"num_rows": 1, "num_cols": 1, "instr_kinds": ("and",), "action_kinds": ("goto",)},
+        "ColoredLevel", {"num_rows": 1, "num_cols": 1, "instr_kinds": ("and",), "action_kinds": ("goto",)}
     ),
     "BabyAI-GoToMedium-v0": _go_to((1, 2), doors_open=False),
     "BabyAI-GoToMediumOpen-v0": _go_to((1, 2), doors_open=True),

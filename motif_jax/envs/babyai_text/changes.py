@@ -40,9 +40,7 @@ CHANGES: dict[str, Mapping[str, Words]] = {
     NONE: {language: {} for language in LANGUAGES},
     "other_name_same_categories": _in_each(_THINGS, "chair table car", "chaise table voiture"),
     "adj_synonym": _in_each(
-        _COLORS,
-        "vermilion jade cyan violet golden silver",
-        "vermillon émeraude azur mauve dorée argentée",
+        _COLORS, "vermilion jade cyan violet golden silver", "vermillon émeraude azur mauve dorée argentée"
     ),
     "no_meaning_nouns": _NOUNS,
     "no_meaning_adj": _ADJECTIVES,

@@ -13,13 +13,7 @@ from motif_jax.envs.babyai_text.changes import CHANGES, EXCHANGED, PromptChange
 from motif_jax.envs.babyai_text.exchange import Exchange
 from motif_jax.envs.babyai_text.prompts import PromptTokens, Window
 from motif_jax.envs.babyai_text.sentences import VIEW, clauses
-from motif_jax.envs.spec import (
-    RUNNING,
-    TERMINATED,
-    TRUNCATED,
-    ArraySpec,
-    EnvironmentSpec,
-)
+from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, EnvironmentSpec
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 
@@ -33,10 +27,7 @@ INSTRUCTION = "instruction"
 # PROMPT_BYTES are for every three observations in a prompt.
 MISSION_BYTES, TEXT_BYTES, PROMPT_BYTES = 256, 3072, 8192
 MOST_DISTRACTORS = 20  # with more, every object is reachable in few rooms only
-_OPTIONAL = {
-    "bot_action": ArraySpec((), "uint8"),
-    INSTRUCTION: ArraySpec((instructions.LENGTH,), "uint8"),
-}
+_OPTIONAL = {"bot_action": ArraySpec((), "uint8"), INSTRUCTION: ArraySpec((instructions.LENGTH,), "uint8")}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -44,10 +44,7 @@ class Window:
 
     def prompt(self, goal: str, actions: Sequence[str], language: str = ENGLISH) -> str:
         """The prompt up to the next action; `goal` is in `language`."""
-        parts = [
-            f"{_HEADS[language]} {', '.join(actions)}",
-            f" \n {GOALS[language]} {goal}",
-        ]
+        parts = [f"{_HEADS[language]} {', '.join(actions)}", f" \n {GOALS[language]} {goal}"]
         for number, clauses in enumerate(self._seen):
             parts += [observed(number, clauses), asked(number)]
             if number < len(self._done):

@@ -36,8 +36,7 @@ def test_a_prompt_has_all_clauses_but_the_one_that_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
-    [([], "holds no probes"), ([GOOD, {"name": "two"}], "probe 1 is invalid")],
+    ("content", "said"), [([], "holds no probes"), ([GOOD, {"name": "two"}], "probe 1 is invalid")]
 )
 def test_files_that_hold_none_are_told(tmp_path: Path, content: Any, said: str) -> None:
     path = tmp_path / "probes.json"

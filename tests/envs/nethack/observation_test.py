@@ -50,16 +50,6 @@ def test_published_pictures(golden, table):
         np.testing.assert_array_equal(picture(table, out), expected)
 
 
-def test_hero_is_in_the_middle_cell(golden):
-    heroes = 0
-    for chars, colors, (x, y), _ in screens(golden)[:96]:
-        out = observe(chars, colors, x, y)
-        assert out["window_chars"][6, 6] == chars[y + 1, x]
-        assert out["window_colors"][6, 6] == colors[y + 1, x]
-        heroes += chars[y + 1, x] == ord("@")
-    assert heroes > 80
-
-
 @pytest.mark.parametrize("compat", [None, {"crop_row_offset": True}])
 def test_every_place_on_the_map(compat):
     rng = np.random.default_rng(0)

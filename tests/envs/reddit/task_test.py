@@ -127,8 +127,7 @@ def test_a_made_up_corpus(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("changes", "count"),
-    [({"reddit.cutoff": -3.0}, 3), ({"kind": "games", "num_dialogues": 2}, 2)],
+    ("changes", "count"), [({"reddit.cutoff": -3.0}, 3), ({"kind": "games", "num_dialogues": 2}, 2)]
 )
 def test_published_files_are_collected_without_scores_beforehand(tmp_path, changes, count):
     """The check asks nobody; games are paid while a tokenizer is learned of them. The lexicon finds one reply toxic, and one dull."""

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from motif_jax.datasets.dialogues.dialogue import Dialogue
-from motif_jax.datasets.dialogues.items import dialogue_text, tokenise
-from motif_jax.datasets.dialogues.token_rewards import constant
 from motif_jax.envs.text.file_tokens import FileTokenizer
 from motif_jax.language import byte_pairs
 from motif_jax.support.errors import UserError
@@ -38,15 +35,6 @@ def test_a_text_comes_back_and_writes_no_delimiter(folder):
         assert tokenizer.decode(tokens) == text
         assert not set(tokens) & set(tokenizer.delimiters)
     assert len(tokenizer.encode("<stop>")) == 1
-
-
-def test_items_of_a_dialogue(folder):
-    tokenizer = FileTokenizer("k", str(folder), WORDS)
-    dialogue = Dialogue(("a dog", "is the dog red?", "yes"), (None, -1.0, None), False)
-    item = tokenise(dialogue, tokenizer, constant(0.0))
-    assert tokenizer.decode(item.tokens.tolist()) == dialogue_text(dialogue)
-    assert item.rewards.sum() == -1
-    assert item.tokens[item.utterance_action_indices[0]] == tokenizer.delimiters.action_end
 
 
 def test_it_is_saved_with_what_was_added(folder, tmp_path):

@@ -9,11 +9,7 @@ import numpy as np
 
 DIALOGUES = 3
 # Of each dialogue the initial value and ten changes: the goal is reached at the third answer, never, and at the tenth.
-CACHE = [
-    [0.5, 0.1, 0.1, 0.2, *[0.0] * 7],
-    [0.2, *[0.01] * 10],
-    [0.8, *[0.0] * 9, 0.15],
-]
+CACHE = [[0.5, 0.1, 0.1, 0.2, *[0.0] * 7], [0.2, *[0.01] * 10], [0.8, *[0.0] * 9, 0.15]]
 ANSWERS = ["yes", "No", "a red one", "I don't know", "now and then", "it is", "yes", "two", "here", "no"]
 
 

@@ -12,7 +12,7 @@ from motif_jax.envs.text import registry
 from motif_jax.envs.text.contract import interact
 from motif_jax.envs.visdial.data import Scene
 from motif_jax.envs.visdial.environment import VisDialEnvironment
-from motif_jax.envs.visdial.rules import YES_NO, Rules
+from motif_jax.envs.visdial.rules import Rules
 from motif_jax.envs.visdial.task import VisDial
 from motif_jax.support.errors import UserError
 from tests.envs.visdial import made_up
@@ -46,19 +46,6 @@ def test_answers_of_yes_and_no_cost(files, kind, count):
     found = dialogues({**files, "yes_no": kind, "yes_no_reward": -2.0})
     assert found[1].total == -10 - 2 * count
     assert Rules(yes_no=kind, yes_no_reward=-2.0).rewards(0.0, ["Yes"], [1.0]) == [-2.0 * (kind != "none")]
-
-
-@pytest.mark.parametrize(
-    ("answer", "kinds"),
-    [
-        ("NO", {"hard", "soft", "conservative"}),
-        ("yes, it is", {"soft", "conservative"}),
-        ("i think so", {"conservative"}),
-        ("red", set()),
-    ],
-)
-def test_the_rules_of_yes_and_no(answer, kinds):
-    assert {name for name, rule in YES_NO.items() if rule(answer.lower())} == kinds
 
 
 def test_ten_turns_are_paid_their_progress(files):
@@ -138,7 +125,6 @@ def test_files_that_do_not_fit_each_other(tmp_path, files):
     url = {"url": "http://127.0.0.1:1"}
     (tmp_path / "few.json").write_text(json.dumps(made_up.CACHE[:2]))
     (tmp_path / "short.json").write_text(json.dumps([*made_up.CACHE[:2], [0.5, 0.1]]))
-    (tmp_path / "nan.json").write_text(json.dumps([*made_up.CACHE[:2], [0.5, *[float("nan")] * 10]]))
     (tmp_path / "huge.json").write_text(json.dumps([*made_up.CACHE[:2], [10**400] * 11]))
     with h5py.File(tmp_path / "two.h5", "w") as file:
         file["images_train"] = np.zeros((2, 4))
@@ -146,7 +132,6 @@ def test_files_that_do_not_fit_each_other(tmp_path, files):
     for name, told in {
         "few": "holds 2 dialogues, must have the 3",
         "short": "dialogue 2 must have 11 finite numbers",
-        "nan": "dialogue 2 must have 11 finite numbers",
         "huge": "dialogue 2 must have 11 finite numbers",
     }.items():
         assert told in refused({**files, "reward_cache": str(tmp_path / f"{name}.json")})

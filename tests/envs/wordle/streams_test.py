@@ -5,11 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from motif_jax.datasets.dialogues.dialogue import Dialogue
-from motif_jax.envs.wordle.boards import Boards, returns
 from motif_jax.envs.wordle.colours import CODES
-from motif_jax.envs.wordle.streams import _until
 from motif_jax.envs.wordle.task import Wordle
-from tests.envs.wordle.players_test import played
 
 
 def test_an_episode_says_whether_it_was_won_and_what_was_guessed_again():
@@ -92,15 +89,3 @@ def test_adversaries_leave_at_the_third_guess():
             assert other.meta["start"] == (2 if other.meta["kind"] == "adversarial" else 0)
             assert continues(expert, other)
     assert long
-
-
-def test_games_as_they_were():
-    boards, turns = played("random", 50), 3
-    before = _until(boards, np.arange(50), np.full(50, turns))
-    again = Boards(boards.table, 50)
-    for turn in range(turns):
-        guess, code = boards.guesses[:, turn], boards.codes[:, turn]
-        again.fits &= boards.table.table[guess] == code[:, None]
-    assert np.array_equal(before.fits, again.fits)
-    assert (returns(before) == -turns).all()
-    assert np.array_equal(before.guesses[:, :turns], boards.guesses[:, :turns])
