@@ -140,15 +140,10 @@ def _check(name: str, level: catalogue.LevelRecipe, chosen: LevelOptions) -> Non
 
 
 def _grid_fields(level: catalogue.LevelRecipe) -> dict[str, ArraySpec]:
-    from motif_jax.envs.babyai_text.levels import build
+    from motif_jax.envs.babyai_text.levels import build, grid_fields
 
     made = [build(level, kind) for kind in level.kinds or (None,)]
-    size = (max(one.width for one in made), max(one.height for one in made))
-    return {
-        "grid": ArraySpec((*size, 3), "uint8"),
-        "lit": ArraySpec(size, "uint8"),
-        "pose": ArraySpec((3,), "uint8"),
-    }
+    return grid_fields(max(one.width for one in made), max(one.height for one in made))
 
 
 class BabyAIText:
@@ -310,19 +305,9 @@ class BabyAIText:
         if "bot_action" in fields:
             out["bot_action"][...] = self._bot.action(played)
         if fields & {"grid", "lit", "pose"}:
-            self._draw(out)
+            from motif_jax.envs.babyai_text.levels import draw
 
-    def _draw(self, out: Mapping[str, np.ndarray]) -> None:
-        from motif_jax.envs.babyai_text.levels import lit
-
-        world = self._world
-        shape = (slice(0, world.width), slice(0, world.height))
-        for field, drawn in (("grid", world.grid.encode), ("lit", lambda: lit(world))):
-            if field in self._fields:
-                out[field][...] = 0
-                out[field][shape] = drawn()
-        if "pose" in self._fields:
-            out["pose"][...] = (*world.agent_pos, world.agent_dir)
+            draw(self._world, fields, out)
 
 
 def encoded(text: str, size: int, what: str) -> np.ndarray:

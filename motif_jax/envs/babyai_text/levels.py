@@ -8,7 +8,7 @@ minigrid 3.2, whose classes these extend. A level draws from numpy's PCG64 seede
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, cast
 
 import gymnasium
@@ -33,6 +33,7 @@ from minigrid.envs.babyai.core.verifier import (
 )
 
 from motif_jax.envs.babyai_text.catalogue import LevelRecipe
+from motif_jax.envs.spec import ArraySpec
 
 # minigrid prints each redrawn mission to the standard output, which is for programs' results.
 roomgrid_level.print = lambda *words: None  # type: ignore[attr-defined]
@@ -236,18 +237,15 @@ def distractors_of(level: LevelRecipe) -> tuple[str, int] | None:
         option = "distractors"
     else:
         registered = gymnasium.spec(level.maker)
-        assert registered.entry_point is not None
-        given, takers, option = {**registered.kwargs, **given}, (_class_of(registered),), "num_dists"
+        entry: Any = registered.entry_point
+        if isinstance(entry, str):
+            entry = gymnasium.envs.registration.load_env_creator(entry)
+        given, takers, option = {**registered.kwargs, **given}, (entry,), "num_dists"
     for taker in takers:
         takes = inspect.signature(taker.__init__).parameters.get(option)
         if takes is not None:
             return option, int(given.get(option, takes.default))
     return None
-
-
-def _class_of(registered: Any) -> Any:
-    entry = registered.entry_point
-    return gymnasium.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
 
 
 _MAKERS: dict[str, type[RoomGridLevel]] = {
@@ -267,6 +265,27 @@ def lit(world: RoomGridLevel) -> np.ndarray:
         if 0 <= x < world.width and 0 <= y < world.height:
             cells[x, y] = True
     return cells
+
+
+def grid_fields(width: int, height: int) -> dict[str, ArraySpec]:
+    """The optional fields for renderers of a world of this size."""
+    size = (width, height)
+    return {
+        "grid": ArraySpec((*size, 3), "uint8"),
+        "lit": ArraySpec(size, "uint8"),
+        "pose": ArraySpec((3,), "uint8"),
+    }
+
+
+def draw(world: RoomGridLevel, fields: Collection[str], out: Mapping[str, np.ndarray]) -> None:
+    """Writes those of the `grid_fields` that are in `fields`, with zeros outside a smaller world."""
+    shape = (slice(0, world.width), slice(0, world.height))
+    for field, drawn in (("grid", world.grid.encode), ("lit", lambda: lit(world))):
+        if field in fields:
+            out[field][...] = 0
+            out[field][shape] = drawn()
+    if "pose" in fields:
+        out["pose"][...] = (*world.agent_pos, world.agent_dir)
 
 
 def _described(thing: WorldObj) -> ObjDesc:

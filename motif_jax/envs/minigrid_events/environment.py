@@ -11,7 +11,7 @@ import minigrid  # noqa: F401 - registers its environments
 import numpy as np
 
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
-from motif_jax.envs.babyai_text.levels import lit
+from motif_jax.envs.babyai_text.levels import draw, grid_fields
 from motif_jax.envs.babyai_text.sentences import OBJECTS, VIEW
 from motif_jax.envs.minigrid_events import view
 from motif_jax.envs.minigrid_events.captions import FORWARD, GridCell, caption
@@ -27,12 +27,7 @@ def make_spec(
 ) -> EnvironmentSpec:
     """The spec of `MiniGridEvents` with these options."""
     del max_episode_steps
-    size = _size(name)
-    optional = {
-        "grid": ArraySpec((*size, 3), "uint8"),
-        "lit": ArraySpec(size, "uint8"),
-        "pose": ArraySpec((3,), "uint8"),
-    }
+    optional = grid_fields(*_size(name))
     unknown = sorted(set(fields) - set(optional))
     if unknown:
         raise ValueError(f"{name} has no fields {', '.join(unknown)}")
@@ -142,9 +137,5 @@ class MiniGridEvents:
         out["direction"][...] = _DIRECTIONS[world.agent_dir]
         out["text"][...] = self._texts[text]
         out["text_count"][...] = self._counts[text]
-        if "grid" in self._fields:
-            out["grid"][...] = world.grid.encode()
-        if "lit" in self._fields:
-            out["lit"][...] = lit(world)
-        if "pose" in self._fields:
-            out["pose"][...] = (column, row, world.agent_dir)
+        if self._fields:
+            draw(world, self._fields, out)

@@ -65,14 +65,11 @@ class RedditEnvironment(TextEnvironment):
         self._now = RedditReply(None)
 
     def reset(self, rng: np.random.Generator, start: Any = None) -> RedditReply:
-        shown = self._task.options["include_parent"]
-        comments = self._task.comments
-        self._now = (
-            RedditReply(comments[int(rng.integers(len(comments)))].parent if shown else None)
-            if start is None
-            else start
-        )
-        return self._now
+        if start is None:
+            comments, shown = self._task.comments, self._task.options["include_parent"]
+            start = RedditReply(comments[int(rng.integers(len(comments)))].parent if shown else None)
+        self._now = start
+        return start
 
     def step(self, action: str) -> Outcome:
         if self._now.text is not None:
@@ -271,8 +268,7 @@ class Reddit(FileTokenTask):
 
     def policy(self, name: str) -> TextPolicy:
         """Names: 'recorded', a random reply of the data, and 'friendly'."""
-        if name.strip() not in ("recorded", "friendly"):
-            raise UserError(f"config.policy={name}: must be recorded or friendly")
+        _require_policy(name)
         return RecordedReplies(self.comments if name.strip() == "recorded" else None)
 
     def check(self, kind: str, policy: str) -> None:
@@ -283,9 +279,7 @@ class Reddit(FileTokenTask):
                 "reward",
                 "another for games: this one has rewards for recorded comments only",
             )
-            checks.require(
-                policy.strip() in ("recorded", "friendly"), "policy", policy, "recorded or friendly"
-            )
+            _require_policy(policy)
         if self.options["folder"]:
             len(self.comments)
         elif self.options["indexes"]:
@@ -345,11 +339,13 @@ class Reddit(FileTokenTask):
         return kind == GAMES
 
     def stream(self, kind: str, policy: str) -> DialogueStream:
-        return (
-            super().stream(kind, policy)
-            if kind == GAMES
-            else ListedDialogues([item.to_sequence() for item in self._recorded])
-        )
+        if kind == GAMES:
+            return super().stream(kind, policy)
+        return ListedDialogues([item.to_sequence() for item in self._recorded])
 
     def at_a_time(self, kind: str) -> int:
         return 1024 if kind == RECORDED else 64
+
+
+def _require_policy(name: str) -> None:
+    checks.require(name.strip() in ("recorded", "friendly"), "policy", name, "recorded or friendly")
