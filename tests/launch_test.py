@@ -160,39 +160,38 @@ def test_a_config_file_that_is_none_is_one_line(
 
 
 @pytest.mark.parametrize("stage", ["train_agent", "evaluate"])
-def test_none_takes_a_value_away(repository: Path, quick: Commands, stage: str) -> None:
-    """Also the value of a key whose placeholder got one in the config file, as reward.quantile."""
-    flags = ["--config.reward.quantile=None", "--config.reward.step=3", "--config.reward.step", "None"]
-    done = quick.launch(repository, f"--config=configs/{stage}.py", *flags, "--print_config")
+@pytest.mark.parametrize(
+    ("flags", "shown"),
+    [
+        # Also the value of a key whose placeholder got one in the config file.
+        ("--config.reward.quantile=None", "reward.quantile=None"),
+        ("--config.reward.step=3 --config.reward.step None", "reward.step=None"),
+        ("--config.reward.quantile=None --config.reward.quantile=0.7", "reward.quantile=0.7"),
+    ],
+)
+def test_none_takes_a_value_away_and_the_last_flag_of_a_key_decides(
+    repository: Path, quick: Commands, stage: str, flags: str, shown: str
+) -> None:
+    done = quick.launch(repository, f"--config=configs/{stage}.py", *flags.split(), "--print_config")
     assert done.returncode == 0, done.stderr
-    assert {"--config.reward.quantile=None", "--config.reward.step=None"} <= set(done.stdout.splitlines())
+    assert f"--config.{shown}" in done.stdout.splitlines()
 
 
-def test_the_last_flag_of_a_key_decides(repository: Path, quick: Commands) -> None:
-    flags = [
-        "--config.reward.quantile=None",
-        "--config.reward.quantile=0.7",
-        "--config.actors.slots_per_group=9",
-        "--config.actors.slots_per_group=None",
-    ]
-    done = quick.launch(repository, "--config=configs/train_agent.py", *flags, "--print_config")
-    lines = done.stdout.splitlines()
-    assert {"--config.reward.quantile=0.7", "--config.actors.slots_per_group=None"} <= set(lines)
-
-
-@pytest.mark.parametrize("arguments", [["--config=configs/collect.py:smoke"]])
 def test_config_files_that_come_with_the_package_are_found_from_any_folder(
-    quick: Commands, tmp_path: Path, arguments: list[str]
+    quick: Commands, tmp_path: Path
 ) -> None:
     """Those of the folder where the command is given come first."""
-    done = quick.launch(tmp_path, *arguments, "--print_config")
+    done = quick.launch(tmp_path, "--config=configs/collect.py:smoke", "--print_config")
     assert done.returncode == 0, done.stderr
     assert "--config.num_pairs=300" in done.stdout.splitlines()
     (tmp_path / "configs").mkdir()
     (tmp_path / "configs/collect.py").write_text(
         "from ml_collections import ConfigDict\ndef get_config(variant): return ConfigDict({'stage': 'collect', 'own': 1})"
     )
-    assert "--config.own=1" in quick.launch(tmp_path, *arguments, "--print_config").stdout.splitlines()
+    assert (
+        "--config.own=1"
+        in quick.launch(tmp_path, "--config=configs/collect.py:smoke", "--print_config").stdout.splitlines()
+    )
 
 
 def test_the_entry_point_is_light(repository: Path) -> None:

@@ -1,7 +1,4 @@
-"""How long the sentences of the pages are, and which words of the glossary's left column they use.
-
-`python -m tests.prose` prints words, sentences, mean and longest sentence of README.md and of every page in docs/.
-"""
+"""How long the sentences of the pages are, and which words of the glossary's left column they use."""
 
 from __future__ import annotations
 
@@ -128,20 +125,3 @@ def messages(source: str) -> list[tuple[int, str]]:
 
 def pages() -> list[Path]:
     return [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
-
-
-def main() -> None:
-    rows = []
-    for page in pages():
-        text = page.read_text(encoding="utf-8")
-        count, mean, longest = measure(text)
-        rows.append((len(text.split()), count, mean, length(longest), page.relative_to(REPOSITORY), longest))
-    print(f"{'words':>6} {'sentences':>9} {'mean':>5} {'longest':>7}  page")
-    for words, count, mean, most, page, longest in sorted(rows, key=lambda row: -row[0]):
-        print(f"{words:6} {count:9} {mean:5.1f} {most:7}  {page}")
-        print(f"{'':31}{longest[:160]}")
-    print(f"{sum(row[0] for row in rows):6} in all")
-
-
-if __name__ == "__main__":
-    main()
