@@ -73,21 +73,6 @@ def test_an_episode_is_determined_by_its_seed_and_kinds_are_drawn_from_it():
     assert decoded(fixed.reset(5, first) or first["mission"]) == decoded(out["mission"])
 
 
-def test_prompts_end_with_the_action_that_is_asked_for():
-    env, out = started(LOCAL, 1, fields=("prompt",), observations=2)
-    head = (
-        f"Possible action of the agent: {', '.join(ACTIONS)} \n Goal of the agent: {decoded(out['mission'])}"
-    )
-    prompt = decoded(out["prompt"])
-    assert prompt.startswith(head)
-    assert prompt.endswith("\n Action 0: ".rstrip("\0"))
-    env.step(0, out)
-    env.step(1, out)
-    said = decoded(out["prompt"])
-    assert ": turn right \n Observation 1: " in said
-    assert "turn left \n" not in said
-
-
 def test_french_levels_speak_french_and_say_the_goal_in_french():
     _, out = started("BabyAI-GoToFrench-v0", 1, fields=("prompt",))
     assert decoded(out["mission"]).startswith("go to")
