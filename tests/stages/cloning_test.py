@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 
 import pytest
 
@@ -17,8 +16,7 @@ from motif_jax.support import run_folder
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 from tests.language import talkers
-from tests.processes import Program, ended, wait_until
-from tests.reward_fixtures import command, environment, load_config, run_stage
+from tests.reward_fixtures import load_config, run_stage
 
 
 @pytest.fixture(scope="module")
@@ -112,9 +110,8 @@ def test_a_clone_learns_and_plays(collected, model, tmp_path):
     assert json.loads((tmp_path / "played" / "evaluation.json").read_text())["episodes"] == 2
 
 
-@pytest.mark.parametrize(("patience", "latest"), [(2, 1)])
-def test_the_checkpoint_of_a_clone_is_that_of_its_summary(tmp_path, capsys, patience, latest):
-    config = {"stage": "clone_behaviour", "early_stopping": {"patience": patience}}
+def test_the_checkpoint_of_a_clone_is_that_of_its_summary(tmp_path, capsys):
+    config = {"stage": "clone_behaviour", "early_stopping": {"patience": 2}}
     run_folder.describe(tmp_path, config)
     losses = (3.0, 1.0, 2.0, 2.5)
     rows = [{"epoch": number, "validation/loss": loss} for number, loss in enumerate(losses)]
@@ -122,37 +119,7 @@ def test_the_checkpoint_of_a_clone_is_that_of_its_summary(tmp_path, capsys, pati
         for number, loss in enumerate(losses):
             metrics = {"validation_loss": loss} if number < 2 else {}  # the best so far have one
             saved.save(number, {"curve": {"rows": rows[: number + 1]}}, metrics)
-    assert agent_policy.find_step(tmp_path, "latest") == latest
+    assert agent_policy.find_step(tmp_path, "latest") == 1
     assert agent_policy.find_step(tmp_path, "best") == 1
     assert agent_policy.find_step(tmp_path, "2") == 2
-    assert ("uses evaluation 1 of 0 to 3, which has the best" in capsys.readouterr().out) == (latest == 1)
-
-
-@pytest.mark.slow
-def test_a_collection_is_killed_and_ends_with_the_same_trajectories(tmp_path):
-    values = {"environment.babyai_text.observations": 1, "steps": 400, "policy": "random", "lanes": 4}
-    flags = [f"--config.{key}={value}" for key, value in {**values, "steps": 10**6}.items()]
-    stopped, whole = tmp_path / "killed", tmp_path / "whole"
-    journal = stopped / ".episodes" / "episodes.jsonl"
-    program = Program(command("collect_trajectories", stopped, *flags), tmp_path / "log", environment())
-    with ended([program]):
-        wait_until(
-            lambda: (
-                program.process.poll() is not None
-                or (journal.exists() and journal.read_text().count("\n") > 4)
-            ),
-            "five episodes",
-        )
-        program.send(signal.SIGKILL)
-        assert program.wait() == -signal.SIGKILL, program.text()
-    assert not (stopped / parquet.META).exists()
-    played = journal.read_text().splitlines()
-    # How many steps are asked for is part of the run: the killed one is asked for as many as it had.
-    config = json.loads((stopped / "config.json").read_text())
-    (stopped / "config.json").write_text(json.dumps({**config, "steps": 400}))
-    for folder in (stopped, whole):
-        run_stage("collect_trajectories", folder, **values)
-    one, two = (parquet.read(folder / parquet.FILE) for folder in (stopped, whole))
-    assert (one.prompts, one.actions) == (two.prompts, two.actions)
-    assert len(played) > 4
-    assert journal.read_text().splitlines()[: len(played) - 1] == played[:-1]
+    assert "uses evaluation 1 of 0 to 3, which has the best" in capsys.readouterr().out

@@ -13,8 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from safetensors import safe_open
-from tokenizers import Tokenizer as Backend
-from tokenizers import models, pre_tokenizers
 
 from motif_jax import language
 from motif_jax.datasets.dialogues.dialogue import Dialogue
@@ -47,17 +45,6 @@ def exported_by(name: str, agent: Path, workdir: Path) -> Path:
     return workdir / "model"
 
 
-def metaspace(folder: Path) -> Path:
-    """A tokenizer of words that marks a text's first one as Llama's does."""
-    backend = Backend(
-        models.WordLevel({"<unk>": 0, "▁Is": 1, "▁Yes": 2, "▁Bye": 3, "Is": 4, "Yes": 5}, "<unk>")
-    )
-    backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
-    folder.mkdir()
-    backend.save(str(folder / "tokenizer.json"))
-    return folder
-
-
 def byte_pair_folder(folder: Path) -> Path:
     byte_pairs.save(folder, byte_pairs.train(["is the dog red?", "yes it is"] * 3, "gpt2", 300), "gpt2")
     return folder
@@ -66,7 +53,7 @@ def byte_pair_folder(folder: Path) -> Path:
 def text_agent(folder: Path, kind: str, design: Design | None = None) -> Path:
     if kind == "wordle":
         return made_agents.write(folder / kind, design)
-    tokenizer = {"bytes": byte_pair_folder, "words": metaspace}[kind](folder / f"{kind}_tokens")
+    tokenizer = byte_pair_folder(folder / f"{kind}_tokens")
     return made_agents.write(folder / kind, design, task="dialogues", options={"tokenizer": str(tokenizer)})
 
 
@@ -89,12 +76,11 @@ def logits_of(folder: Path, tokens: list[int]) -> np.ndarray:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["wordle"])
-def test_a_text_agent_is_written_with_its_tokens_values_and_card(kind: str, tmp_path: Path) -> None:
-    run = text_agent(tmp_path, kind)
+def test_a_text_agent_is_written_with_its_tokens_values_and_card(tmp_path: Path) -> None:
+    run = text_agent(tmp_path, "wordle")
     folder = exported_by("export_text_agent", run, tmp_path / "export")
     agent = agent_folder.load(run)
-    text, tokens = tokens_of(agent.tokenizer, kind)
+    text, tokens = tokens_of(agent.tokenizer, "wordle")
     assert language.load(folder).tokenizer.encode([text]) == [tokens]
     np.testing.assert_allclose(logits_of(folder, tokens), said(agent, tokens), atol=1e-5)
     with safe_open(folder / exported.VALUES, framework="numpy") as file:

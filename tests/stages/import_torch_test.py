@@ -17,7 +17,7 @@ from motif_jax.support.errors import UserError
 from tests import torch_files
 from tests.agents import observation_of
 from tests.golden_numbers import recipe_tensors
-from tests.reward_fixtures import launch, load_config, run_stage
+from tests.reward_fixtures import launch, load_config
 from tests.torch_files import tensor
 
 
@@ -99,18 +99,14 @@ def test_a_reward_gives_the_golden_rewards(golden, tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("absent", "key"), [("reward_mean", "mean")])
-def test_absent_statistics_are_asked_for(golden, tmp_path, absent, key):
+def test_absent_statistics_are_asked_for(golden, tmp_path):
     """0 and 1 would be taken for a reward's own: its normalisation would be wrong in silence."""
-    path = write_reward(tmp_path / "a.pth", golden, **{absent: None})
-    with pytest.raises(UserError, match=rf"has no {absent}, .*--config\.{key}=NUMBER"):
+    path = write_reward(tmp_path / "a.pth", golden, reward_mean=None)
+    with pytest.raises(UserError, match=r"has no reward_mean, .*--config\.mean=NUMBER"):
         import_torch.run(config_for("reward", path), tmp_path / "run")
     assert not (tmp_path / "run" / "import.json").exists()
-    if key == "mean":
-        launch("import_torch", tmp_path / "run", f"--config.file={path}", f"--config.{key}=3.5", variant="")
-    else:
-        run_stage("import_torch", tmp_path / "run", "", file=str(path), **{key: 3.5})
-    assert read_run(tmp_path / "run").statistics[key] == 3.5
+    launch("import_torch", tmp_path / "run", f"--config.file={path}", "--config.mean=3.5", variant="")
+    assert read_run(tmp_path / "run").statistics["mean"] == 3.5
 
 
 def test_a_model_that_contains_itself_is_one_error(tmp_path):

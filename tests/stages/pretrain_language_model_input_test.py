@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from motif_jax.datasets.dialogues import parquet
@@ -38,10 +36,10 @@ def test_what_cannot_work_is_said_before_any_work(
     assert not (tmp_path / "r").exists()
 
 
-@pytest.mark.parametrize("more", [{"lora.patterns": "*/attention/*", "lora.base": "bfloat16"}])
 def test_a_model_that_no_device_holds_is_refused_with_what_it_takes(
-    text: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
+    text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    more = {"lora.patterns": "*/attention/*", "lora.base": "bfloat16"}
     monkeypatch.setattr(footprint, "device_memory", lambda: 100_000_000)
     stage.check(config_of(text, **more), None)
     monkeypatch.setattr(footprint, "device_memory", lambda: 100_000)
@@ -57,9 +55,6 @@ def test_prompts_are_refused_where_all_of_a_window_is_learned(text: Path, tmp_pa
         path = path.with_suffix(".parquet")
         said = Dialogue(("here", "a key", "there", "a door"), (None, 0.0, None, 1.0), True)
         parquet.write(path, [Dialogues.of([said] * 8)], {})
-    elif kind == "column":
-        path = path.with_suffix(".parquet")
-        pq.write_table(pa.table({"prompt": ["", "see"] * 30, "text": ["a key", "a door"] * 30}), path)
     given = {"texts": str(text), "length": 4, "held_out.texts": str(path)}
     for architecture in ("gpt2", "roberta", "t5"):
         more = {"model.architecture": architecture, "tokenizer.vocab_size": 400}

@@ -99,8 +99,7 @@ def test_killed_between_two_updates_it_ends_with_the_same_bits(
         ),
     ],
 )
-def test_what_cannot_be_trained_is_refused(tmp_path: Path, speaks: str, changes: Any, message: str) -> None:
-    named = {key: speaks if value == "speaks" else value for key, value in changes.items()}
+def test_what_cannot_be_trained_is_refused(tmp_path: Path, changes: Any, message: str) -> None:
     with pytest.raises(UserError) as error:
-        stage.check(config_of("ppo", **{**VALUES, **named}), tmp_path / "run")
+        stage.check(config_of("ppo", **{**VALUES, **changes}), tmp_path / "run")
     assert message in str(error.value)

@@ -8,7 +8,7 @@ import pytest
 
 from motif_jax import stages
 from motif_jax.support.errors import UserError
-from tests.reward_fixtures import launch, load_config
+from tests.reward_fixtures import load_config
 
 STAGES = [name for name in stages.names() if getattr(stages.module(name), "NEEDS_WORKDIR", True)]
 
@@ -27,12 +27,3 @@ def test_a_folder_of_another_stage_is_refused_before_any_other_check(tmp_path, s
     with pytest.raises(UserError, match=f"holds a run of {written['stage']}"):
         stages.module(stage).check(config, tmp_path)
     assert json.loads((tmp_path / "config.json").read_text()) == written
-
-
-def test_an_export_does_not_overwrite_its_model(tmp_path):
-    config = json.dumps({"stage": "train_agent"})
-    (tmp_path / "config.json").write_text(config)
-    said = launch("export_reward", tmp_path, f"--config.reward.dir={tmp_path}", variant="", code=2)
-    assert "holds a run of train_agent, this is export_reward" in said
-    assert (tmp_path / "config.json").read_text() == config
-    assert not (tmp_path / "versions.json").exists()

@@ -42,21 +42,6 @@ def test_nothing_is_interrupted_where_the_signal_is_ignored(tmp_path: Path) -> N
     assert (done.returncode, done.stdout, done.stderr) == (0, "worked\n", "")
 
 
-def test_a_second_press_does_not_wait_for_the_save(tmp_path: Path) -> None:
-    body = """
-with Interruption() as stop:
-    press()
-    assert stop.requested
-    try:
-        press()
-    except KeyboardInterrupt:
-        print("left")
-"""
-    done = run(tmp_path, body)
-    assert (done.returncode, done.stdout) == (0, "left\n")
-    assert done.stderr == "SIGINT: saving and stopping; the same command continues\n"
-
-
 def test_processes_that_work_for_another_do_not_hear_it(tmp_path: Path) -> None:
     body = """
 child = "import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(0.1); print('worked', flush=True)"

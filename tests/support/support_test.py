@@ -177,13 +177,15 @@ def test_asking_for_wandb_without_it_names_the_remedy(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
-def test_a_signal_is_a_request(number: signal.Signals) -> None:
+def test_a_signal_is_a_request(number: signal.Signals, capfd: pytest.CaptureFixture[str]) -> None:
     before = signal.getsignal(number)
     with interruption.Interruption() as stop:
         assert not stop.requested
         os.kill(os.getpid(), number)
         assert stop.requested
         assert stop.signal_name == number.name
+        said = f"{number.name}: saving and stopping; the same command continues\n"
+        assert capfd.readouterr().err == said
         if number == signal.SIGINT:
             with pytest.raises(KeyboardInterrupt):
                 os.kill(os.getpid(), number)

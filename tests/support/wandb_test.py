@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import wandb
 
-from motif_jax.datasets.dialogues import parquet
-from motif_jax.envs.text import registry
 from motif_jax.stages import train_text
-from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 from motif_jax.support.metrics import MetricsWriter
-from tests.stages.train_text_test import TOY, config_of
+from tests.stages.train_text_test import config_of, toy_data
 
 ON = {"enabled": True, "project": "tests", "name": "tried"}
 
@@ -52,20 +48,14 @@ def test_a_start_that_fails_is_one_line(tmp_path: Path, monkeypatch: pytest.Monk
         MetricsWriter(tmp_path, None, {"project": "tests"})
 
 
-def _text(at: Path) -> tuple[Any, Any]:
-    dialogues = registry.make(TOY, {}).stream("games", "half").sample(seeds.rng(0, "toy"), 64)
-    parquet.write(at / "dialogues.parquet", [dialogues], {})
-    return train_text, config_of("bc", data=str(at / "dialogues.parquet"))
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("compiled_quickly")
 def test_a_training_writes_its_metrics(tmp_path: Path) -> None:
-    stage, config = _text(tmp_path)
+    config = config_of("bc", data=str(toy_data(tmp_path)))
     with config.unlocked():
         config.wandb.update(ON)
-    stage.check(config, tmp_path / "run")
-    assert not stage.run(config, tmp_path / "run")
+    train_text.check(config, tmp_path / "run")
+    assert not train_text.run(config, tmp_path / "run")
     (run,) = written(tmp_path / "run")
     assert b"evaluation/seconds" in run
     assert b"tests" in run
