@@ -18,11 +18,10 @@ from motif_jax.devices.parallel import DataParallel
 from motif_jax.language.agent import LanguageAgent
 from motif_jax.language.tokens import padded
 from motif_jax.language.training import LanguageTrainState, TokenSums
-from motif_jax.support import seeds
 from motif_jax.trainers.cloning_data import CloningData
 from motif_jax.trainers.language_task import perplexity
 from motif_jax.trainers.sums_task import SumsTask, TrainingData
-from motif_jax.trainers.task import Evaluation, TrainingPosition, epoch_order
+from motif_jax.trainers.task import Evaluation, TrainingPosition, epoch_order, key_of
 
 Array = jax.Array
 TOKENS, CANDIDATES = "tokens", "candidates"
@@ -144,8 +143,7 @@ class CloningTask(SumsTask):
         special: tuple[int, int],
         digests: Mapping[str, str],
     ) -> None:
-        key = jax.random.key(seeds.derive(config.seed, "parameters") % 2**32)
-        parameters = jax.device_get(network.init(key)), network.frozen()
+        parameters = jax.device_get(network.init(key_of(config, "parameters"))), network.frozen()
         counts, batches = None, CloningBatches(config, data)
         if config.loss == TOKENS:
             length = config.target_tokens if config.compat.bc_pad_in_loss else None

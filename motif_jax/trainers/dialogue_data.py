@@ -29,7 +29,7 @@ from motif_jax.trainers.dialogue_batches import DialogueBatches, ItemLayout, Lis
 from motif_jax.trainers.held_out import HeldOut
 from motif_jax.trainers.records import FILE_OF
 from motif_jax.trainers.text_methods import rule_of
-from motif_jax.trainers.tokenised import HELD_OUT, PARTS, TOKENS, TRAIN, Tokenisation
+from motif_jax.trainers.tokenised import HELD_OUT, TOKENS, TRAIN, Tokenisation
 
 _META = "dialogues.json"
 # The task of a user's own dialogues.
@@ -125,11 +125,11 @@ def split_tokens(
     tokenizer: TextTokenizer,
     folder: Path,
     stopped: Callable[[], bool],
-) -> tuple[TokensDataset, TokensDataset] | None:
+) -> dict[str, TokensDataset] | None:
     """Tokenises dialogues into `folder`, or resumes.
 
     Returns:
-      The training and the held-out part; None after a request to stop.
+      The datasets by part; None after a request to stop.
 
     Raises:
       UserError: dialogues cannot be read or tokenised, or there are too few.
@@ -315,23 +315,18 @@ def open_data(
     found = split_tokens(config, source, tokenizer, workdir / TOKENS, stopped)
     if found is None:
         return None
-    chosen = [chosen_items(config, dataset) for dataset in found]
-    batches = [
-        ListBatches(
-            dataset,
-            items,
-            plan,
-            config.batch_size,
-            seeds.derive(config.seed, part),
-            config.chunk_steps if part == TRAIN else 1,
-            config.length_buckets,
+    chosen = {part: chosen_items(config, dataset) for part, dataset in found.items()}
+
+    def batches(part: str) -> ListBatches:
+        seed, group = seeds.derive(config.seed, part), config.chunk_steps if part == TRAIN else 1
+        return ListBatches(
+            found[part], chosen[part], plan, config.batch_size, seed, group, config.length_buckets
         )
-        for part, dataset, items in zip(PARTS, found, chosen, strict=True)
-    ]
-    said |= {part: dataset.manifest["content"] for part, dataset in zip(PARTS, found, strict=True)}
-    amount = f"{len(chosen[0]):,} dialogues to learn from, {len(chosen[1]):,} held out"
-    longest = token_columns.longest_action(found[0])
-    return Data((batches[0], batches[1]), said, amount, longest, source.options)
+
+    said |= {part: dataset.manifest["content"] for part, dataset in found.items()}
+    amount = f"{len(chosen[TRAIN]):,} dialogues to learn from, {len(chosen[HELD_OUT]):,} held out"
+    longest = token_columns.longest_action(found[TRAIN])
+    return Data((batches(TRAIN), batches(HELD_OUT)), said, amount, longest, source.options)
 
 
 def _file_digests(files: Mapping[str, Path]) -> dict[str, str]:

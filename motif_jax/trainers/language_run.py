@@ -39,6 +39,7 @@ from motif_jax.trainers import offline_run, records, text_data
 from motif_jax.trainers.language_task import LanguageTask
 from motif_jax.trainers.offline_run import OfflineRun
 from motif_jax.trainers.sums_task import TrainingData
+from motif_jax.trainers.task import key_of
 from motif_jax.trainers.text_batches import ItemBatches, TextRows, WindowBatches
 from motif_jax.trainers.tokenised import HELD_OUT, TOKENS, TRAIN
 
@@ -68,13 +69,6 @@ def objective_of(config: ConfigDict) -> str:
     return found
 
 
-def sizes_of(config: ConfigDict) -> Sizes:
-    """The sizes of a fresh model."""
-    model = config.model
-    most = model.max_length or config.length
-    return Sizes(model.width, model.layers, model.heads, model.key_value_heads, model.feed_forward, most)
-
-
 def settings_of(config: ConfigDict, tokenizer_folder: Path | None) -> ModelConfig:
     """The model's config; a fresh one has the special tokens of its tokenizer.
 
@@ -94,11 +88,13 @@ def settings_of(config: ConfigDict, tokenizer_folder: Path | None) -> ModelConfi
             tokenizer = Tokenizer.read(tokenizer_folder)
             size = tokenizer.size
             tokens = {name: tokenizer.token(getattr(named, name)) for name in ("start", "pad", "end")}
-        settings = init_model.make(config.model.architecture, sizes_of(config), size, tokens)
-        comparing = config.model.attention == COMPARING
+        model, most = config.model, config.model.max_length or config.length
+        sizes = Sizes(model.width, model.layers, model.heads, model.key_value_heads, model.feed_forward, most)
+        settings = init_model.make(model.architecture, sizes, size, tokens)
+        comparing = model.attention == COMPARING
         fits = settings.architecture == "t5" and settings.heads >= 4
         allowed = "'random' but for a T5 of at least 4 heads"
-        checks.require(fits or not comparing, "model.attention", config.model.attention, allowed)
+        checks.require(fits or not comparing, "model.attention", model.attention, allowed)
     return init_model.with_dropout(settings, config.dropout)
 
 
@@ -182,7 +178,7 @@ def build(
     rows = TextRows(objective, config.packing, config.length, tokens)
 
     def batches(part: str) -> WindowBatches | ItemBatches:
-        dataset, seed = getattr(data, part), seeds.derive(config.seed, part)
+        dataset, seed = data[part], seeds.derive(config.seed, part)
         if config.packing == "windows":
             return WindowBatches(dataset, rows, config.batch_size, seed)
         return ItemBatches(dataset, rows, config.batch_size, seed, config.chunk_steps if part == TRAIN else 1)
@@ -191,23 +187,19 @@ def build(
     adaptation = Adaptation(
         model, finetune_params.spec_of(config.lora), config.lora.base, config.logits_chunk, config.dropout > 0
     )
-    learned, frozen = adaptation.arrange(*_parameters(config, model, source), _key(config, "additions"))
-    found = {part: getattr(data, part).manifest["content"] for part in (TRAIN, HELD_OUT)}
+    learned, frozen = adaptation.arrange(*_parameters(config, model, source), key_of(config, "additions"))
+    found = {part: dataset.manifest["content"] for part, dataset in data.items()}
     found |= {
-        "tokenizer": data.train.manifest["tokenizer"],
+        "tokenizer": data[TRAIN].manifest["tokenizer"],
         "base model": weights.digest(source) if source else "none",
     }
     read = TrainingData(batches(TRAIN), batches(HELD_OUT), found, config.tokens or config.texts)
     task = LanguageTask(config, adaptation.sums, (learned, frozen), read, parallel)
     about = (
         f"{settings.architecture} with {offline_run.numbers_in(task.learned):,} numbers to learn, {settings.vocab_size:,} tokens in its "
-        f"vocabulary; {data.train.num_tokens:,} tokens of {data.train.num_items:,} texts to learn from, {data.held_out.num_tokens:,} held out"
+        f"vocabulary; {data[TRAIN].num_tokens:,} tokens of {data[TRAIN].num_items:,} texts to learn from, {data[HELD_OUT].num_tokens:,} held out"
     )
     return OfflineRun(task, about, lambda: _export(task, adaptation, tokenizer_folder, workdir))
-
-
-def _key(config: ConfigDict, name: str) -> jax.Array:
-    return jax.random.key(seeds.derive(config.seed, name) % 2**32)
 
 
 def _parameters(config: ConfigDict, model: LanguageModel, source: Path | None) -> tuple[Any, Any]:
@@ -216,11 +208,11 @@ def _parameters(config: ConfigDict, model: LanguageModel, source: Path | None) -
         params = weights.load(source, model.config)
         head = masked_head.load(source) if not model.config.has_decoder else None
     else:
-        params = jax.device_get(jax.jit(model.init)(_key(config, "parameters")))
+        params = jax.device_get(jax.jit(model.init)(key_of(config, "parameters")))
         if config.model.attention == COMPARING:
             params = init_model.with_comparing_heads(params, model.config)
     if not model.config.has_decoder and head is None:
-        head = jax.device_get(masked_head.init(_key(config, "masked head"), model.config))
+        head = jax.device_get(masked_head.init(key_of(config, "masked head"), model.config))
     return params, head
 
 

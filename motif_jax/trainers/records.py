@@ -185,18 +185,6 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def read_summary(workdir: Path) -> dict[str, Any]:
-    """The content of summary.json.
-
-    Raises:
-      UserError: the file is missing or damaged.
-    """
-    found: dict[str, Any] = read_json(
-        workdir / "summary.json", "give the command again", keys=("used_evaluation", "used")
-    )
-    return found
-
-
 def export(
     workdir: Path,
     description: Path,
@@ -215,8 +203,8 @@ def export(
     Raises:
       UserError: summary.json or the description is damaged.
     """
-    hosts = Hosts()
-    summary = hosts.on_first(lambda: read_summary(workdir))
+    hosts, keys = Hosts(), ("used_evaluation", "used")
+    summary = hosts.on_first(lambda: read_json(workdir / "summary.json", "give the command again", keys=keys))
     trained = {"evaluation": summary["used_evaluation"], **summary["used"]}
 
     def is_there() -> bool:

@@ -18,12 +18,11 @@ from motif_jax.devices.parallel import AXIS, DataParallel
 from motif_jax.networks.reward import RewardNetwork
 from motif_jax.rewards.normalisation import two_decimals
 from motif_jax.rewards.reward_model import architecture_of, member_rewards
-from motif_jax.support import seeds
 from motif_jax.support.files import atomic_write_text
 from motif_jax.support.run_folder import as_plain
 from motif_jax.trainers import reward_data, reward_evaluation
 from motif_jax.trainers.reward_data import BatchPlan, RewardData
-from motif_jax.trainers.task import Evaluation, Task, TrainingPosition, diverged
+from motif_jax.trainers.task import Evaluation, Task, TrainingPosition, diverged, key_of, smaller_steps
 
 TRAIN_CSV, VALIDATION_CSV = "train_metrics.csv", "val_metrics.csv"
 QUANTILES_CSV = "reward_metrics/train_norm_quantiles.csv"
@@ -52,10 +51,7 @@ class RewardTask(Task):
         self.rewards_of_messages = parallel.wrap(self._messages_core)
         self.rewards_of_steps = parallel.wrap(self._steps_core)
         self.digests, self.source = data.digests, f"{config.dataset_dir} ({config.annotator})"
-        self.remedy = (
-            f"a smaller --config.optimizer.learning_rate (it is {config.optimizer.learning_rate:g}) or with "
-            "--config.optimizer.max_gradient_norm=1"
-        )
+        self.remedy = smaller_steps(config)
 
     def _messages_core(self, params: Any, messages: jax.Array) -> jax.Array:
         rewards = member_rewards(
@@ -73,9 +69,8 @@ class RewardTask(Task):
         return jax.lax.all_gather(rewards, AXIS, axis=1, tiled=True)
 
     def init_state(self) -> EnsembleState:
-        key = jax.random.key(seeds.derive(self.config.seed, "parameters") % 2**32)
         make = jax.jit(lambda key: ensembles.init_state(self.network, self.optimizer, key, self.members))
-        return jax.device_get(make(key))
+        return jax.device_get(make(key_of(self.config, "parameters")))
 
     def shared(self) -> np.ndarray:
         return self.data.messages

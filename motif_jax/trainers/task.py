@@ -155,7 +155,10 @@ class Task(Protocol):
 
     def tally(self, metrics: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """Sums over the metrics [n] of n steps, which are added up until the next evaluation."""
-        return {"steps": metrics["loss"].size, **{n: np.sum(v, dtype=np.float64) for n, v in metrics.items()}}
+        return {
+            "steps": len(next(iter(metrics.values()))),
+            **{n: np.sum(v, dtype=np.float64) for n, v in metrics.items()},
+        }
 
     def logged(self, metrics: Mapping[str, np.ndarray], seconds: float) -> dict[str, float]:
         """A row to log between evaluations, from the `metrics` [n] of the n steps since the last row; by default empty."""
@@ -181,6 +184,11 @@ class Task(Protocol):
     def inspected(self, batch: Any) -> dict[str, Any]:
         """A batch as arrays by name, to save for inspection."""
         return named_leaves(batch)
+
+
+def key_of(config: ConfigDict, name: str) -> jax.Array:
+    """The key of a run's draws for purpose `name`."""
+    return jax.random.key(seeds.derive(config.seed, name) % 2**32)
 
 
 def shapes_of(tree: Any) -> Any:

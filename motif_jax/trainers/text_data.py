@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from ml_collections import ConfigDict
 
@@ -18,23 +17,10 @@ from motif_jax.support import digests
 from motif_jax.support.errors import UserError
 from motif_jax.trainers import text_batches
 from motif_jax.trainers.held_out import HeldOut
-from motif_jax.trainers.tokenised import HELD_OUT, TOKENS, TRAIN, Tokenisation
+from motif_jax.trainers.tokenised import HELD_OUT, PARTS, TOKENS, TRAIN, Tokenisation
 
 # Texts of a file that are checked before it is tokenised.
 _LOOKED_AT = 64
-
-
-class TextData(NamedTuple):
-    """Training data of texts.
-
-    Attributes:
-      train, held_out: tokens; every item ends with the end token, and the column `prompt` is the number of its prompt's tokens.
-    """
-
-    tokenizer: Tokenizer
-    folder: Path
-    train: TokensDataset
-    held_out: TokensDataset
 
 
 def look(config: ConfigDict) -> None:
@@ -93,7 +79,7 @@ def prepare(
     longest: int | None,
     stopped: Callable[[], bool],
     whole_prompts: bool = False,
-) -> TextData | None:
+) -> dict[str, TokensDataset] | None:
     """Tokenises the texts into `workdir`/tokens, or resumes.
 
     Args:
@@ -102,20 +88,20 @@ def prepare(
       whole_prompts: prompts get the tokenizer's special tokens, for an encoder.
 
     Returns:
-      The tokens; None after a request to stop.
+      The parts `TRAIN` and `HELD_OUT`, None after a request to stop. Every item ends with the end token, and the column
+      `prompt` is the number of its prompt's tokens.
 
     Raises:
       UserError: a text cannot be read, has a prompt that `config.packing` does not allow, or there are too few.
     """
-    tokenizer = Tokenizer.read(tokenizer_folder)
     if config.tokens:
         found = open_tokens(config.tokens, tokenizer_folder, "tokens")
         for dataset in found:
             dataset.check_digests()
-        return TextData(tokenizer, tokenizer_folder, *found)
+        return dict(zip(PARTS, found, strict=True))
     paths = corpus.find(config.texts)
     held_paths = corpus.find(config.held_out.texts, "held_out.texts") if config.held_out.texts else []
-    held = HeldOut.of(config.held_out.share, config.seed)
+    tokenizer, held = Tokenizer.read(tokenizer_folder), HeldOut.of(config.held_out.share, config.seed)
     source = {
         "files": {str(path): digests.of_file(path) for path in [*paths, *held_paths]},
         "item": config.text_item,
@@ -140,8 +126,7 @@ def prepare(
     )
     items = itertools.chain(items, ((HELD_OUT, item) for item in _items(config, held_paths)))
     total = sum(path.stat().st_size for path in [*paths, *held_paths])
-    made = tokenisation.split(workdir / TOKENS, items, total, stopped)
-    return None if made is None else TextData(tokenizer, tokenizer_folder, *made)
+    return tokenisation.split(workdir / TOKENS, items, total, stopped)
 
 
 def _add(

@@ -25,12 +25,11 @@ from motif_jax.language.chunks import in_chunks
 from motif_jax.language.heads import HeadConfig, Heads
 from motif_jax.language.sampling import token_log_probs
 from motif_jax.language.text_agent import POLICY, V
-from motif_jax.support import seeds
 from motif_jax.support.run_folder import as_plain
 from motif_jax.trainers import agent_start
 from motif_jax.trainers.agent_start import Start
 from motif_jax.trainers.sums_task import GradientTask, TrainingData
-from motif_jax.trainers.task import Evaluation, TrainingPosition
+from motif_jax.trainers.task import Evaluation, TrainingPosition, key_of
 from motif_jax.trainers.text_objective import Objective, joined
 
 VALUE, REFERENCE = "value", "reference"
@@ -88,8 +87,7 @@ class PpoTraining(GradientTask):
     ) -> None:
         settings, width = config.ppo, objective.agent.model.config.width
         heads = Heads(width, {V: HeadConfig(1, (2 * width,), constant=0.0)}, objective.agent.dtype)
-        key = jax.random.key(seeds.derive(config.seed, VALUE) % 2**32)
-        learned = {**start.learned, VALUE: jax.device_get(heads.init(key))}
+        learned = {**start.learned, VALUE: jax.device_get(heads.init(key_of(config, VALUE)))}
         frozen = dict(start.frozen)
         if settings.kl.coefficient and objective.spec is None:
             frozen[REFERENCE] = start.learned["trunks"]
@@ -99,7 +97,7 @@ class PpoTraining(GradientTask):
         self.objective, self._heads, self._pad = objective, heads, pad
         self.steps = config.max_steps
         self._controller = kl_penalty.Controller(settings.kl.target, settings.kl.horizon)
-        self._key = jax.random.key(seeds.derive(config.seed, "minibatches") % 2**32)
+        self._key = key_of(config, "minibatches")
 
     def init_state(self) -> PpoState:
         return PpoState(*self.start(), np.float32(self.config.ppo.kl.coefficient))
@@ -246,10 +244,6 @@ class PpoTraining(GradientTask):
         rows = jax.tree.map(lambda x: x.reshape(-1), rows)
         valid = parts[1].valid.reshape(-1)
         return jax.lax.psum(gradient, AXIS), ppo.describe(rows, valid, settings.clip_ratio, AXIS)
-
-    def tally(self, metrics: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        sums = {name: np.sum(values, dtype=np.float64) for name, values in metrics.items()}
-        return {"steps": metrics[_RETURN].size, **sums}
 
     def shown(self, sums: Mapping[str, float]) -> dict[str, float]:
         return {"return": sums[_RETURN] / sums["steps"]} if sums.get("steps") else {}

@@ -22,7 +22,6 @@ from motif_jax.language.config import ModelConfig
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.text_agent import Design, TextAgentNetwork
 from motif_jax.support import config as checks
-from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import never
 from motif_jax.trainers import agent_folder, agent_start, dialogue_data, records
@@ -30,6 +29,7 @@ from motif_jax.trainers.candidate_batches import with_candidates
 from motif_jax.trainers.dialogue_batches import ItemLayout
 from motif_jax.trainers.dialogue_data import DialogueSource
 from motif_jax.trainers.sums_task import TrainingData
+from motif_jax.trainers.task import key_of
 from motif_jax.trainers.text_methods import rule_of
 from motif_jax.trainers.text_objective import Objective, Weights
 from motif_jax.trainers.text_ppo import PpoTraining
@@ -186,11 +186,6 @@ def build(
         read = TrainingData(*batches, found, config.data or f"the stream of {config.task}")
         training = TextTraining(config, objective, start[:3], read, parallel)
     return TextRun(training, source._replace(options=data.options), data.amount, data.longest_action)
-
-
-def key_of(config: ConfigDict, name: str) -> jax.Array:
-    """The key of a run's draws for purpose `name`."""
-    return jax.random.key(seeds.derive(config.seed, name) % 2**32)
 
 
 def method_facts(config: ConfigDict, objective: Objective) -> dict[str, Any]:

@@ -48,11 +48,11 @@ class Tokenisation(Generic[Item]):
 
     def split(
         self, folder: Path, items: Iterable[tuple[str, Item]], total: int, stopped: Callable[[], bool]
-    ) -> tuple[TokensDataset, TokensDataset] | None:
+    ) -> dict[str, TokensDataset] | None:
         """Writes (part, item) pairs below `folder`, unless both parts exist, and opens the parts.
 
         Returns:
-          The training and the held-out part; None after a request to stop.
+          The datasets by part; None after a request to stop.
 
         Raises:
           UserError: a part has no item, is damaged, or was tokenised by another tokenizer.
@@ -60,14 +60,14 @@ class Tokenisation(Generic[Item]):
         whole = all((folder / part / layout.MANIFEST).is_file() for part in PARTS)
         if not whole and not self._write(folder, items, total, stopped):
             return None
-        train, held_out = (TokensDataset(folder / part) for part in PARTS)
-        for dataset in (train, held_out):
+        found = {part: TokensDataset(folder / part) for part in PARTS}
+        for dataset in found.values():
             if dataset.manifest["tokenizer"] != self.tokenizer:
                 raise UserError(
                     f"{dataset.folder} was tokenised by another tokenizer: choose another --workdir"
                 )
             dataset.check_digests()
-        return train, held_out
+        return found
 
     def _write(
         self, folder: Path, items: Iterable[tuple[str, Item]], total: int, stopped: Callable[[], bool]

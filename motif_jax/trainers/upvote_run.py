@@ -32,7 +32,8 @@ from motif_jax.support.files import atomic_write_json, replaced_folder
 from motif_jax.trainers import records
 from motif_jax.trainers.offline_run import OfflineRun, numbers_in
 from motif_jax.trainers.sums_task import TrainingData
-from motif_jax.trainers.tokenised import HELD_OUT, PARTS, TOKENS, TRAIN, Tokenisation
+from motif_jax.trainers.task import key_of
+from motif_jax.trainers.tokenised import HELD_OUT, TOKENS, TRAIN, Tokenisation
 from motif_jax.trainers.upvote_task import COLUMN, CommentBatches, UpvoteTask, sums
 
 MODEL, TOKENIZER = "model", "tokenizer"
@@ -104,7 +105,7 @@ def build(
     if data is None:
         return None
     network = ScorerNetwork(LanguageModel(settings, jnp.dtype(config.dtype)))
-    params, heads = jax.device_get(network.init(jax.random.key(seeds.derive(config.seed, "parameters") % 2**32)))  # fmt: skip
+    params, heads = jax.device_get(network.init(key_of(config, "parameters")))
     found = {part: each.manifest["content"] for part, each in data.items()} | {"base model": "none"}
     if config.network.checkpoint:
         params, heads = weights.load(spoken, settings), text_scorer.with_pooler(heads, spoken)
@@ -156,8 +157,7 @@ def _data(
     tokenisation = Tokenisation(tokenizer.size, vocabulary, source, add, {}, columns, too_few, "comments")
     # The training part first, so that no batch of items has both parts.
     items = sorted(((part_of(each), each) for each in comments), key=lambda pair: pair[0] == HELD_OUT)
-    made = tokenisation.split(target, items, len(items), stopped)
-    return None if made is None else dict(zip(PARTS, made, strict=True))
+    return tokenisation.split(target, items, len(items), stopped)
 
 
 def _export(task: UpvoteTask, spoken: Path, settings: ModelConfig, workdir: Path) -> Path:

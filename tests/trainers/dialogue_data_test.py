@@ -80,13 +80,14 @@ def test_a_list_is_filtered_by_what_a_stream_is_without_the_rewards_of_tokens(tm
     tokenizer = registry.make(source.task, source.options).tokenizer()
     found = dialogue_data.split_tokens(config, source, tokenizer, tmp_path / "tokens", lambda: False)
     assert found is not None
-    returns = np.concatenate([part.item_columns["return"] for part in found])
+    returns = np.concatenate([part.item_columns["return"] for part in found.values()])
     assert sorted(returns) == sorted(played.returns())
-    kept = found[0].item_columns["return"][dialogue_data.chosen_items(config, found[0])]
-    assert 0 < len(kept) < found[0].num_items
+    train = found["train"]
+    kept = train.item_columns["return"][dialogue_data.chosen_items(config, train)]
+    assert 0 < len(kept) < train.num_items
     assert kept.min() >= -4
     # What is learned has them all the same.
-    assert np.asarray(found[0].token_columns["rewards"]).max() == 5
+    assert np.asarray(train.token_columns["rewards"]).max() == 5
 
 
 @pytest.mark.parametrize(
@@ -202,7 +203,7 @@ def split(tmp_path: Path, share: float, groups: list[Any]) -> tuple[list[str], l
     source = dialogue_data.source_of(config)
     found = dialogue_data.split_tokens(config, source, letters, tmp_path / "tokens", lambda: False)
     assert found is not None
-    train, held_out = ([letters.decode(each.tokens[start + 1 : start + 3].tolist()) for start in each.offsets[:-1]] for each in found)  # fmt: skip
+    train, held_out = ([letters.decode(each.tokens[start + 1 : start + 3].tolist()) for start in each.offsets[:-1]] for each in found.values())  # fmt: skip
     assert sorted([*train, *held_out]) == words
     return train, held_out
 
@@ -221,7 +222,8 @@ def test_what_a_start_before_has_tokenised_is_not_tokenised_again(
     source, letters = dialogue_data.source_of(config), Task({}).tokenizer()
 
     def split_into(name: str, stopped: Callable[[], bool] = lambda: False) -> Any:
-        return dialogue_data.split_tokens(config, source, letters, tmp_path / name, stopped)
+        found = dialogue_data.split_tokens(config, source, letters, tmp_path / name, stopped)
+        return found and [part.manifest for part in found.values()]
 
     with resumed.tokenised(safe + more if more else None) as items:
         assert split_into("run", lambda: not more and len(items) == safe) is None
@@ -229,7 +231,7 @@ def test_what_a_start_before_has_tokenised_is_not_tokenised_again(
     with resumed.tokenised() as items:
         found = split_into("run")
     assert len(items) == 40 - safe
-    assert [part.manifest for part in found] == [part.manifest for part in split_into("whole")]
+    assert found == split_into("whole")
 
 
 def test_dialogues_of_a_group_are_held_out_together(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from motif_jax.datasets.dialogues import parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
-from motif_jax.language.tokens import candidate_rows
+from motif_jax.language.tokens import Tokenizer, candidate_rows
 from motif_jax.support import seeds
 from motif_jax.trainers import text_data
 from tests.stages.pretraining import config_of
@@ -34,13 +34,14 @@ def test_actions_of_dialogues_are_the_tokens_by_which_an_agent_chooses(tmp_path:
     made = text_data.make_tokenizer(config, "t5", tmp_path / "tokenizer")
     data = text_data.prepare(config, tmp_path / "run", made, 1, None, lambda: False, whole_prompts=True)
     assert data is not None
-    candidates = {tuple(row) for row in candidate_rows(data.tokenizer, ACTIONS)}
-    [after] = data.tokenizer.encode([seen], special=False)
+    tokenizer, train = Tokenizer.read(made), data["train"]
+    candidates = {tuple(row) for row in candidate_rows(tokenizer, ACTIONS)}
+    [after] = tokenizer.encode([seen], special=False)
     found = set()
     for start, stop, prompt in zip(
-        data.train.offsets[:-1], data.train.offsets[1:], data.train.item_columns["prompt"], strict=True
+        train.offsets[:-1], train.offsets[1:], train.item_columns["prompt"], strict=True
     ):
-        target = data.train.tokens[start + prompt : stop].tolist()
+        target = train.tokens[start + prompt : stop].tolist()
         assert target.pop() == 1
         behind = target[len(target) - len(after) :] == after
         found.add(tuple(target[: len(target) - len(after)] if behind else target))
@@ -53,9 +54,10 @@ def split(path: Path, folder: Path, share: float) -> list[list[str]]:
     made = text_data.make_tokenizer(config, "gpt2", folder / "tokenizer")
     data = text_data.prepare(config, folder, made, 0, None, lambda: False)
     assert data is not None
+    tokenizer = Tokenizer.read(made)
     return [
-        [data.tokenizer.decode(part.item(place).tolist()[:-1]) for place in range(part.num_items)]
-        for part in (data.train, data.held_out)
+        [tokenizer.decode(part.item(place).tolist()[:-1]) for place in range(part.num_items)]
+        for part in data.values()
     ]
 
 
