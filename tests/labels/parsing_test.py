@@ -42,26 +42,20 @@ def test_published_golden(golden, form):
         ('("best_description": 1)', FIRST),
         ('("best_description": NONE)', TIE),
         ("**best_description**: 2", SECOND),
-        ('"best_description" : "1"', FIRST),
         ("The best description is 2.", SECOND),
         ('best_description: "description_1"', FIRST),
-        ("best_description_1", FIRST),
         ("best_description\n\n1", FIRST),
         ("2", SECOND),
-        ("best_description: 12", UNKNOWN),
         ("best_description: 10 because of gold", UNKNOWN),
         ("best_description: I think 2", UNKNOWN),
-        ("", UNKNOWN),
         ("Neither is better.", UNKNOWN),
         # The last line that holds a verdict.
         ("best_description: 2\n\nHuman: sure?\nbest_description: 1", FIRST),
-        ("best_description: 2\nI hope that this helps.", SECOND),
         ("1. best_description: 1\n2. but on reflection\nbest_description: None", TIE),
         # Two verdicts in it.
         ('("best_description": 1) ("best_description": 2)', UNKNOWN),
         ('("best_description": 1) that is ("best_description": 1)', FIRST),
         ('("best_description": 1 or 2)', UNKNOWN),
-        ("If it was gold (best_description: 1), but it is not, so (best_description: None).", UNKNOWN),
         ('I will say (best_description: 1) or (best_description: 2).\n("best_description": 2)', SECOND),
         # Thoughts are no answer.
         ("<think>best_description: 1</think>\nbest_description: 2", SECOND),
@@ -70,22 +64,6 @@ def test_published_golden(golden, form):
 )
 def test_default_rule(text, label):
     assert PARSE(text) == label
-
-
-@pytest.mark.parametrize(
-    ("text", "label"),
-    [
-        ('("good_news": "Yes")', YES),
-        ('("good_news": "No")', NO),
-        ("It was no good news at first.\ngood_news: yes", YES),
-        ("No.", NO),
-        ("good news: yes or no", UNKNOWN),
-        ("Yes, because it is gold.", UNKNOWN),
-        ('("good_news": "None")', UNKNOWN),
-    ],
-)
-def test_yes_or_no(text, label):
-    assert AnswerParser(SINGLE_FORM)(text) == label
 
 
 def test_other_forms():
@@ -102,12 +80,10 @@ def test_other_forms():
 @pytest.mark.parametrize(
     ("template", "words"),
     [
-        ("best: 1", ("1", "2", "3")),
         ("{verdict} {verdict}", ("1", "2", "3")),
         ("{verdict} it is", ("1", "2", "3")),
         ("best {verdict}", ("1", "1", "3")),
         ("best {verdict}", ("a b", "2", "3")),
-        ("best {verdict}", ("", "2", "3")),
     ],
 )
 def test_bad_forms(template, words):
@@ -133,13 +109,11 @@ def test_no_text_makes_it_raise(text):
     assert PUBLISHED(text) in (0, 1, 2, 3)
 
 
+ASKED = [(form, label) for form in (FORM, REWORDED, SINGLE_FORM) for label in range(len(form.verdicts))]
+
+
 @settings(max_examples=200, **ALIKE)
-@given(
-    st.text(alphabet=st.characters(exclude_characters="\n\r"), max_size=60),
-    st.sampled_from(
-        [(form, label) for form in (FORM, REWORDED, SINGLE_FORM) for label in range(len(form.verdicts))]
-    ),
-)
+@given(st.text(alphabet=st.characters(exclude_characters="\n\r"), max_size=60), st.sampled_from(ASKED))
 def test_a_last_line_in_the_asked_form_decides(before, asked):
     form, label = asked
     assert AnswerParser(form)(f"{before}\n{form.answers[label]}") == label
@@ -168,10 +142,12 @@ PAIR_FORM = make_form('("best": "{verdict}")', ["1", "2", "None"])
     [
         (SINGLE_FORM, 'Good.\n("good_news": "Yes")', YES, YES),
         (SINGLE_FORM, 'Is it a Yes? Hardly.\n("good_news": "No")', NO, YES),
+        (SINGLE_FORM, "It was no good news at first.\ngood_news: yes", YES, NO),
+        (SINGLE_FORM, "No.", NO, NO),
+        (SINGLE_FORM, "good news: yes or no", UNKNOWN, NO),
         (SINGLE_FORM, "I cannot say.", UNKNOWN, NO),
         (SINGLE_FORM, '("good_news": "Yes") ("good_news": "No")', UNKNOWN, YES),
         (SINGLE_FORM, "Yesterday it was no.", UNKNOWN, NO),
-        (SINGLE_FORM, "", UNKNOWN, NO),
         (PAIR_FORM, '("best": "2")', SECOND, SECOND),
         (PAIR_FORM, '("best": "1")\n("best": "2")', SECOND, FIRST),
         (PAIR_FORM, "Neither, I think.", UNKNOWN, TIE),
