@@ -63,18 +63,11 @@ def updates_of(
         yield state, metrics
 
 
-def run(
-    devices: int, updates: int, update: Any = UPDATE, network: AgentNetwork = NETWORK
-) -> tuple[appo.AppoTrainState, Any]:
-    """State and metrics behind so many updates."""
-    return next(itertools.islice(updates_of(devices, update, network), updates - 1, None))
-
-
 def states_of(devices: int, counts: Sequence[int]) -> Iterator[appo.AppoTrainState]:
     """The states behind so many updates each, in ascending order."""
     for number, (state, _) in enumerate(updates_of(devices), 1):
         if number in counts:
-            yield jax.device_get(state._replace(key=jax.random.key_data(state.key)))
+            yield state._replace(key=jax.random.key_data(state.key))
         if number == max(counts):
             return
 
@@ -89,7 +82,7 @@ def gradient_alone() -> tuple[Any, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("devices", [1, 2, 4])
+@pytest.mark.parametrize("devices", [2, 4])
 def test_gradients_agree_however_they_are_run(devices: int) -> None:
     state, batch = new_state(), batch_of(0)
     alone, described = gradient_alone()
@@ -124,16 +117,10 @@ def test_changes_of_the_parameters_agree() -> None:
             difference = flatten(state.params) - start - change
             assert np.linalg.norm(difference) < 1e-3 * np.linalg.norm(change), (devices, updates)
             assert int(state.step) == updates
-
-
-@pytest.mark.slow
-def test_replicas_stay_equal() -> None:
-    state, metrics = run(4, 5)
-    for leaf in jax.tree.leaves((state._replace(key=jax.random.key_data(state.key)), metrics)):
-        copies = [np.asarray(shard.data) for shard in leaf.addressable_shards]
-        assert len(copies) == 4
-        for copy in copies[1:]:
-            np.testing.assert_array_equal(copies[0], copy)
+            for leaf in jax.tree.leaves(state):
+                copies = [np.asarray(shard.data) for shard in leaf.addressable_shards]
+                assert len(copies) == devices
+                assert all(np.array_equal(copies[0], copy) for copy in copies[1:])
 
 
 def test_batches_are_split_in_order_along_their_axes() -> None:

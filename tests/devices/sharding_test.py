@@ -27,7 +27,6 @@ STEPS, ROWS = 20, 8
 # Of every size a whole number of parts, and a vocabulary that none of them divides.
 GPT2 = config.parse({**recipes.CONFIGS["gpt2"], "n_layer": 1})
 MESHES = [
-    (4, 1, 1),
     (2, 2, 1),
     (1, 2, 2),
 ]

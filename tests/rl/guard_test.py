@@ -11,11 +11,9 @@ import numpy as np
 import pytest
 
 from motif_jax.rl import agent_checkpoints, settings
-from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.batcher import Batch
 from motif_jax.rl.guard import Guard
 from motif_jax.rl.learner import Failure, Learner
-from motif_jax.rl.system import System
 from motif_jax.rl.training import AgentTraining
 from motif_jax.support.checkpoint_items import ANY, JSON
 from motif_jax.support.checkpoints import Checkpoints
@@ -37,35 +35,6 @@ def newest(folder: Path) -> tuple[int, dict]:
     with Checkpoints(folder / agent_checkpoints.FOLDER, read_only=True) as checkpoints:
         step = checkpoints.latest()
         return step, checkpoints.restore(step, {"params": ANY, "learner": ANY, "progress": JSON})
-
-
-@pytest.mark.slow
-def test_an_update_that_is_not_finite_leaves_the_state_as_it_was() -> None:
-    system = System(settings.resolved(recall_config(serial=True)))
-    with BatchStream(system) as stream:
-        good, later = stream.get(), stream.get()
-        assert good is not None
-        assert later is not None
-        learner = system.learner
-        before = jax.device_get(learner.state)
-        rows = good.trajectories
-        learner.step(good._replace(trajectories=rows._replace(reward=rows.reward * np.float32(np.nan))))
-        learner.settle()
-        assert learner.metrics() == {}
-        [failure] = learner.failures
-        assert failure.update == 0
-        assert {"loss/total", "optimizer/gradient_norm", "reward/total_mean"} <= set(failure.what)
-        assert np.isnan(failure.batch.trajectories.reward).all()
-        after = jax.device_get(learner.state)
-        assert (before.step, after.step) == (0, 1)
-        jax.tree.map(
-            np.testing.assert_array_equal, (before.params, before.opt_state), (after.params, after.opt_state)
-        )
-        learner.step(later)
-        learner.settle()
-        assert np.isfinite(learner.metrics()["loss/total"])
-        changed = jax.tree.map(np.array_equal, before.params, jax.device_get(learner.state.params))
-        assert not all(jax.tree.leaves(changed))
 
 
 def train(folder: Path, **changes: Any) -> AgentTraining:

@@ -9,18 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from motif_jax.rl import agent_checkpoints, settings
+from motif_jax.rl import settings
 from motif_jax.rl.learner import Learner
 from motif_jax.rl.training import AgentTraining
 from motif_jax.rollouts import agent_policy
 from motif_jax.stages import train_agent
 from motif_jax.support import run_folder
-from motif_jax.support.checkpoint_items import ANY
-from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import Interruption
 from motif_jax.support.metrics import read_metrics
 from tests.rl import outside_parts
+from tests.rl.oni_runs import saved
 from tests.rollouts.agent_runs import recall_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -38,13 +37,6 @@ def training(folder: Path, **changes: Any) -> AgentTraining:
     train_agent.check(config, folder)
     run_folder.prepare(folder, config, train_agent.IDENTITY)
     return AgentTraining(settings.resolved(config), folder)
-
-
-def saved(folder: Path, item: str) -> tuple[int, Any]:
-    with Checkpoints(folder / agent_checkpoints.FOLDER, read_only=True) as checkpoints:
-        step = checkpoints.latest()
-        assert step is not None
-        return step, checkpoints.restore(step, {item: ANY})[item]
 
 
 @pytest.mark.extra

@@ -21,16 +21,6 @@ def variant(name: str) -> ConfigDict:
     return load_config("train_agent", name)
 
 
-def test_the_optimiser_is_the_configs() -> None:
-    config = variant("")
-    optimizer = settings.make_optimizer(config)
-    gradient = {"w": np.full(4, 1e3, np.float32)}
-    moved, state = optimizer.update(gradient, optimizer.init(gradient), share=0.0)
-    # Clipped to a norm of 4: two an entry.
-    np.testing.assert_allclose(state[1].mu["w"], (1 - config.optimizer.b1) * 2, rtol=1e-5)
-    np.testing.assert_allclose(moved["w"], -config.optimizer.learning_rate, rtol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("task", "given", "expected"),
     [

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,13 +15,10 @@ import pytest
 from ml_collections import ConfigDict
 
 from motif_jax.actors.pool import ActorPool
-from motif_jax.algorithms import appo
 from motif_jax.devices.services import ServiceFailedError
 from motif_jax.rl import agent_checkpoints, settings
 from motif_jax.rl.batch_stream import BatchStream
-from motif_jax.rl.batcher import Batch
 from motif_jax.rl.inference import bucket_sizes, choose
-from motif_jax.rl.learner import Learner
 from motif_jax.rl.publishing import Publisher
 from motif_jax.rl.settings import make_network
 from motif_jax.rl.system import System
@@ -39,42 +35,9 @@ def train(config: ConfigDict, folder: Path, stop: Interruption | None = None) ->
     return AgentTraining(settings.resolved(config), folder).run(stop or Interruption())
 
 
-def params_of(folder: Path, config: ConfigDict, step: int | None = None) -> Any:
-    with Checkpoints(folder / agent_checkpoints.FOLDER, read_only=True) as checkpoints:
-        return agent_checkpoints.restore_params(checkpoints, step, make_network(config))
-
-
 def steps_of(folder: Path) -> list[int]:
     with Checkpoints(folder / agent_checkpoints.FOLDER, read_only=True) as checkpoints:
         return checkpoints.steps()
-
-
-def assert_equal_trees(one: Any, other: Any) -> None:
-    jax.tree.map(np.testing.assert_array_equal, one, other)
-
-
-@pytest.mark.slow
-def test_no_update_is_launched_before_the_metrics_of_the_one_before_it_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They say whether it was finite: where it was not the run may have to end with its parameters."""
-    events: list[str] = []
-    step, metrics = Learner.step, Learner.metrics
-
-    def launch(self: Learner, batch: Batch) -> None:
-        step(self, batch)
-        events.append("launch")
-
-    def read(self: Learner) -> dict[str, float]:
-        values = metrics(self)
-        events.extend(["read"] if values else [])
-        return values
-
-    monkeypatch.setattr(Learner, "step", launch)
-    monkeypatch.setattr(Learner, "metrics", read)
-    assert train(recall_config(serial=True, train_for_env_steps=1_000), tmp_path)
-    assert len(events) >= 6
-    assert events == ["launch", "read"] * (len(events) // 2)
 
 
 @pytest.mark.slow
@@ -99,45 +62,6 @@ def test_processes_train_resume_and_keep_counting(tmp_path: Path) -> None:
     assert len(set(played)) == len(played), "a resumed run plays new episodes"
     assert train(more, tmp_path), "a finished run has nothing to do"
     assert steps_of(tmp_path)[-1] == last
-
-
-@pytest.mark.slow
-def test_a_stop_saves_and_a_restored_checkpoint_gives_the_same_logits(tmp_path: Path) -> None:
-    config = recall_config(train_for_env_steps=10**9, devices__learner="0,1")
-    stop = Interruption()
-    run = AgentTraining(settings.resolved(config), tmp_path)
-    thread, errors = run_in_thread(run, stop)
-    wait_for(lambda: run.clock.steps > 300)
-    stop.requested = True
-    thread.join(240)
-    assert not errors
-    trained = run.system.learner.state
-    restored = params_of(tmp_path, config)
-    network = make_network(config)
-    rng = np.random.default_rng(0)
-    observation = {
-        name: jnp.asarray(rng.integers(0, 2, (4, 3, *field.shape)).astype(field.dtype))
-        for name, field in network.spec.observation.items()
-    }
-    first = jnp.zeros((4, 3), bool)
-    apply = jax.jit(network.apply)
-    host = jax.device_get(trained.params)
-    assert_equal_trees(apply(host, observation, network.initial_state(3), first),
-                       apply(restored, observation, network.initial_state(3), first))  # fmt: skip
-    latest = steps_of(tmp_path)[-1]
-    optimizer = settings.make_optimizer(config)
-    with agent_checkpoints.open_checkpoints(tmp_path, 5) as checkpoints:
-        snapshot = agent_checkpoints.Snapshot(checkpoints, latest)
-        state = agent_checkpoints.take_learner(
-            snapshot, lambda: appo.make_state(network, optimizer, jax.random.PRNGKey(0))
-        )
-        snapshot.require_all_taken()
-    progress = snapshot.progress
-    assert_equal_trees(jax.device_get(trained), state)
-    assert progress["env_steps"] == latest
-    assert progress["updates"] == int(state.step) == int(jax.device_get(trained.step))
-    # Adam has moved: a resume that forgot it would start from zeros.
-    assert any(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(state.opt_state) if leaf.size > 1)
 
 
 def run_in_thread(run: AgentTraining, stop: Interruption) -> tuple[threading.Thread, list[BaseException]]:
