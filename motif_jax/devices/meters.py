@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 # Rates that are summed over hosts (all hosts make the same updates).
 _SUMMED = frozenset(
@@ -63,29 +64,25 @@ class Meters:
         return reading
 
 
-class Reading:
+class Reading(NamedTuple):
     """The meters' sums over `seconds`."""
 
-    def __init__(
-        self, sums: dict[str, float], counts: dict[str, int], largest: dict[str, float], seconds: float
-    ) -> None:
-        self._sums, self._counts, self._largest, self.seconds = sums, counts, largest, seconds
-
-    def total(self, name: str) -> float:
-        return self._sums.get(name, 0.0)
+    sums: dict[str, float]
+    counts: dict[str, int]
+    maxima: dict[str, float]
+    seconds: float
 
     def mean(self, name: str) -> float:
         """Mean of the added values, 0 without any."""
-        count = self._counts.get(name, 0)
-        return self._sums[name] / count if count else 0.0
+        return self.sums[name] / self.counts[name] if name in self.counts else 0.0
 
     def largest(self, name: str) -> float:
         """The largest added value, 0 without any."""
-        return self._largest.get(name, 0.0)
+        return self.maxima.get(name, 0.0)
 
     def rate(self, name: str) -> float:
         """Sum per second; of times, the share of a thread's time."""
-        return self.total(name) / self.seconds if self.seconds > 0 else 0.0
+        return self.sums.get(name, 0.0) / self.seconds if self.seconds > 0 else 0.0
 
 
 def system_metrics(reading: Reading, inference_threads: int = 1) -> dict[str, float]:

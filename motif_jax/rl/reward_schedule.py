@@ -33,8 +33,6 @@ class Schedule:
       come: labels of an incomplete published call.
     """
 
-    NAMES = ("budget", "published")
-
     def __init__(self, name: str, per_arrival: int, per_update: int, call: int) -> None:
         self._published = name == "published"
         self._per_arrival, self._per_update, self._call = per_arrival, per_update, call

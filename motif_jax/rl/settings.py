@@ -178,11 +178,6 @@ def takes_turns(config: ConfigDict) -> bool:
     return bool(config.serial or config.get("on_policy"))
 
 
-def make_optimizer(config: ConfigDict) -> Any:
-    """The optimiser of a config's agent."""
-    return schedules.make_optimizer(config.optimizer)
-
-
 def optimizer_steps(config: ConfigDict) -> int:
     """A lower bound of the run's optimiser steps: batches with ends of episodes hold fewer environment steps."""
     updates = -(-config.train_for_env_steps // config.batch_size)
@@ -307,7 +302,10 @@ def check(config: ConfigDict) -> ConfigDict:
 def check_devices(config: ConfigDict) -> None:
     """Raises UserError where a resolved config does not fit the devices; the same on every host."""
     learners, actors = len(learner_devices(config)), len(actor_devices(config))
-    _check_splits(config, learners)
+    if "sharding" in config:
+        _check_sharding(config, learners)
+    if "minibatch_size" in config.algorithm:
+        _check_minibatches(config, learners)
     count, minibatches = config.hosts.count, config.algorithm.get("minibatches", 1)
     rollouts = config.batch_size // config.rollout
     over = f"{count} hosts of {learners}" if count > 1 else str(learners)
@@ -341,14 +339,6 @@ def make_parallel(
     """The learner's parallelism over its devices. Raises UserError: the network cannot be split."""
     sizes = mesh_sizes(config, len(devices))
     return DataParallel(devices) if sizes is None else agent_networks.sharded(network, sizes, devices)
-
-
-def _check_splits(config: ConfigDict, learners: int) -> None:
-    """Raises UserError where a resolved config's network or minibatches do not divide over its devices."""
-    if "sharding" in config:
-        _check_sharding(config, learners)
-    if "minibatch_size" in config.algorithm:
-        _check_minibatches(config, learners)
 
 
 def _check_minibatches(config: ConfigDict, learners: int) -> None:

@@ -16,7 +16,7 @@ from motif_jax import rewards
 from motif_jax.actors.inline import InlineActors
 from motif_jax.actors.pool import ActorPool
 from motif_jax.actors.rollouts import Rollouts
-from motif_jax.algorithms import appo
+from motif_jax.algorithms import appo, schedules
 from motif_jax.algorithms.registry import Algorithm, algorithm_of
 from motif_jax.devices.meters import Meters
 from motif_jax.devices.sharding import Sharded
@@ -59,7 +59,7 @@ class System:
             agent_networks.refuse_changed(config, before, f"--workdir={workdir}")
         self.meters = Meters()
         self.network = settings.make_network(config)
-        self.optimizer = settings.make_optimizer(config)
+        self.optimizer = schedules.make_optimizer(config.optimizer)
         self.finished: queue.SimpleQueue[Finished] = queue.SimpleQueue()
         # None: the reward run's own switch decides.
         two_decimals = True if config.compat.quantile_two_decimals else None
