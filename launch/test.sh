@@ -35,7 +35,7 @@ lint=$(mktemp)
 for setup in ${setups[@]+"${setups[@]}"}; do
   wait "$setup" || echo "a part of the set-up failed: its tests will be skipped (with --all in CI, that is a failure)"
 done
-trap - EXIT
+trap 'rm "$lint"' EXIT
 
 # Two files of tests at a time, on larger machines four; a person who chooses tests sees them run in this process.
 workers=()
@@ -47,5 +47,4 @@ ended=0
 python -m pytest ${workers[@]+"${workers[@]}"} "$@" || ended=$?
 wait "$linting" || ended=1
 cat "$lint"
-rm "$lint"
 exit "$ended"
