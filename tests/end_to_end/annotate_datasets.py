@@ -13,10 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.datasets.verdicts import SINGLE
-from motif_jax.labels.annotator import Annotator, Question
 from motif_jax.labels.captions import decode_message
-from motif_jax.labels.questions import QuestionHasher
 from motif_jax.stages import annotate as stage
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -105,11 +102,6 @@ def annotate(*arguments: Any, timeout: float = 500, **options: Any) -> subproces
 def get_config() -> Any:
     """The config of configs/annotate.py."""
     return runpy.run_path(str(REPOSITORY / "configs" / "annotate.py"))["get_config"]()
-
-
-def single_question(annotator: Annotator, text: str) -> Question:
-    """The question about one text."""
-    return Question(QuestionHasher(annotator.identity).items((text,), SINGLE), (text,), SINGLE)
 
 
 def run_stage(dataset: Path, workdir: Path, store: Path, **values: Any) -> int:

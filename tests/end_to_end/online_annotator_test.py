@@ -59,8 +59,7 @@ def answers(source, count, seconds=500.0):
 
 @pytest.mark.parametrize("form", [SINGLE, PAIR])
 @pytest.mark.parametrize(
-    "mode",
-    [{"mode": "analysis"}, {"mode": "soft"}, {"mode": "verdict", "structured": "response_format"}],
+    "mode", [{"mode": "analysis"}, {"mode": "soft"}, {"mode": "verdict", "structured": "response_format"}]
 )
 def test_the_served_lexicon_answers_like_the_lexicon(make, lexicon_url, form, mode):
     values = {"annotator__answer__mode": mode["mode"], "annotator__goal": "gold"}
@@ -68,13 +67,7 @@ def test_the_served_lexicon_answers_like_the_lexicon(make, lexicon_url, form, mo
     source = make(
         lexicon_url, form, annotator__openai__model="lexicon", annotator__prompt__version="reworded", **values
     )
-    texts = [
-        "$ - 24 gold pieces.",
-        "You kill the newt!",
-        "",
-        'It\'s a "wall".',
-        "You find a hidden door.",
-    ]
+    texts = ["$ - 24 gold pieces.", "You kill the newt!", "", 'It\'s a "wall".', "You find a hidden door."]
     items = [(text,) for text in texts] if form is SINGLE else [(a, b) for a in texts for b in texts]
     source.enqueue(items, [1] * len(items), None, 0)
     told = answers(source, len(items))

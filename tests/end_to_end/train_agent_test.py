@@ -14,15 +14,7 @@ import pytest
 
 from motif_jax.support.interruption import EXIT_CODE
 from tests.compiling import QUICKLY
-from tests.processes import (
-    Program,
-    descendants,
-    ended,
-    launch,
-    still_there,
-    unused_shared_memory,
-    wait_until,
-)
+from tests.processes import Program, descendants, ended, launch, still_there, unused_shared_memory, wait_until
 
 
 def start(variant: str, workdir: Path, **flags: object) -> Program:

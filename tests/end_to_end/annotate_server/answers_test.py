@@ -7,9 +7,7 @@ import pytest
 
 from motif_jax.labels.conversations import read_conversations
 from motif_jax.support.errors import UserError
-from tests.end_to_end.annotate_datasets import (
-    expected,
-)
+from tests.end_to_end.annotate_datasets import expected
 from tests.end_to_end.annotate_server.served import KEY, NAME, labels, reply
 from tests.tiny_judge import rule
 
@@ -48,11 +46,7 @@ def test_retry_turn_and_unknown_alone(run, server, dataset):
     def hesitate(number, request):
         turns = request["messages"]
         if "fountain" in turns[1]["content"] and len(turns) < 4:
-            return 200, {
-                "choices": [
-                    {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Hm."}}
-                ]
-            }
+            return 200, reply("Hm.")
         return None
 
     server.behave = hesitate

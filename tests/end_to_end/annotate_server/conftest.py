@@ -6,11 +6,7 @@ import random
 
 import pytest
 
-from tests.end_to_end.annotate_datasets import (
-    run_stage,
-    summary,
-    write_dataset,
-)
+from tests.end_to_end.annotate_datasets import run_stage, summary, write_dataset
 from tests.end_to_end.annotate_server.served import KEY
 from tests.tiny_judge import pair
 

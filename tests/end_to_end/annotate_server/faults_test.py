@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-import time
 
 import pytest
 
 from motif_jax.datasets.verdicts import SINGLE
 from motif_jax.labels.annotator import Question, make_annotator
 from motif_jax.support.errors import UserError
-from tests.end_to_end.annotate_datasets import (
-    expected,
-    get_config,
-    summary,
-)
-from tests.end_to_end.annotate_server.served import KEY, labels
+from tests.end_to_end.annotate_datasets import expected, get_config, summary
+from tests.end_to_end.annotate_server.served import labels
 from tests.tiny_judge import rule
 
 
@@ -69,21 +64,9 @@ def test_a_failure_leaves_a_summary(run, server, tmp_path):
     assert left["asked"] == 20
 
 
-def test_faults_that_pass_are_waited_for(run, server, dataset):
-    server.behave = lambda number, request: (
-        (503, "{}") if number == 3 else (429, "{}") if number == 9 else None
-    )
-    done = run(openai__retries=3)
-    assert len(server.requests) == done["asked"] + 2
-    assert (labels(dataset) == expected(dataset, rule)).all()
-
-
 CASES = {
     "http 500": (lambda n, r: (500, '{"error": "boom"}'), "answers with HTTP 500"),
     "json": (lambda n, r: (200, {"choices": []}), "returns rubbish"),
-    "hangs": (lambda n, r: time.sleep(8), "hangs: no answer within 3 s"),
-    "key": (lambda n, r: (401, {"error": {"message": f"no such key {KEY}"}}), "refuses the key"),
-    "model": (lambda n, r: (404, "no judge"), r"does not know config.openai.model=judge \("),
     "moved": (
         lambda n, r: (308, "", ("Location", "https://me:word@other.invalid/v1/chat/completions")),
         "on to https://other.invalid/v1: set config.openai.base_url",
@@ -92,18 +75,13 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(
-    "case",
-    [case if case in ("http 500", "json") else pytest.param(case, marks=pytest.mark.slow) for case in CASES],
-)
+@pytest.mark.parametrize("case", CASES)
 def test_a_bad_server_is_one_line_and_all_answers_are_kept(run, server, dataset, case):
     bad, said = CASES[case]
     server.behave = lambda number, request: bad(number, request) if number > 40 else None
     with pytest.raises(UserError, match=said) as caught:
-        # Where nothing hangs, an answer of a busy machine is never too late.
-        run(openai__timeout_seconds=3.0 if case == "hangs" else 100.0)
+        run()
     assert "\n" not in str(caught.value)
-    assert KEY[:6] not in str(caught.value)
     assert server.url in str(caught.value)
     server.behave = lambda number, request: None
     done = run()

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from motif_jax.datasets.verdicts import UNKNOWN
-from tests.end_to_end.annotate_datasets import (
-    expected,
-)
+from tests.end_to_end.annotate_datasets import expected
 from tests.end_to_end.annotate_server.served import labels, reply
 from tests.tiny_judge import rule
 
@@ -52,11 +50,8 @@ def test_a_prompt_that_is_too_long_is_unknown(run, server, dataset):
     assert (labels(dataset) == 3).sum() >= 1
 
 
-@pytest.mark.parametrize(
-    "said",
-    ["max_tokens=4096 cannot be greater than max_model_len=512. Please request fewer output tokens."],
-)
-def test_an_answer_longer_than_the_context_is_left_to_the_server(run, server, dataset, said):
+def test_an_answer_longer_than_the_context_is_left_to_the_server(run, server, dataset):
+    said = "max_tokens=4096 cannot be greater than max_model_len=512. Please request fewer output tokens."
     refusal = {"error": {"message": said}}
     server.behave = lambda number, request: (400, refusal) if "max_tokens" in request else None
     assert run()["answer_limit"] == "the server's own"
@@ -66,11 +61,10 @@ def test_an_answer_longer_than_the_context_is_left_to_the_server(run, server, da
 UNSUPPORTED = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
 
 
-@pytest.mark.parametrize("mode", ["verdict"])
-def test_a_server_with_another_name_for_the_answer_limit_is_given_that(run, server, dataset, mode):
+def test_a_server_with_another_name_for_the_answer_limit_is_given_that(run, server, dataset):
     refusal = (400, {"error": {"message": UNSUPPORTED}})
     server.behave = lambda number, request: refusal if "max_tokens" in request else None
-    done = run(answer__mode=mode)
+    done = run(answer__mode="verdict")
     assert done["answer_limit"] == "max_completion_tokens"
     assert (labels(dataset) == expected(dataset, rule)).all()
     limits = {
