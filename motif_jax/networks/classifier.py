@@ -57,11 +57,6 @@ class MessageClassifier:
     def init(self, key: jax.Array) -> Any:
         return self.module.init(key, jnp.zeros((1, 256), jnp.uint8))["params"]
 
-    def features(self, params: Any, messages: jax.Array) -> jax.Array:
-        """Features [N, F] of messages uint8 [N, 256]."""
-        outputs: Any = self.module.apply({"params": params}, messages)
-        return outputs[0]
-
     def logits(
         self,
         params: Any,
