@@ -23,7 +23,7 @@ from motif_jax.language import config as language_config
 from motif_jax.language import finetune_params, lora, quantised, scoring, weights
 from motif_jax.language import folder as folders
 from motif_jax.language.heads import HeadConfig, Heads
-from motif_jax.language.model import LanguageModel
+from motif_jax.language.model import LanguageModel, param_shapes
 from motif_jax.language.text import fetch
 from motif_jax.language.tokens import Tokenizer, TokenRows, bucket, candidate_rows, padded
 from motif_jax.support import config as checks
@@ -271,7 +271,7 @@ def _candidate_rows(
 
 def _adaptation(config: ConfigDict, model: LanguageModel) -> finetune_params.Adaptation:
     # Shapes only: hosts join after this, and jax must not compute before they do.
-    finetune_params.check(config, jax.eval_shape(lambda: model.init(jax.random.key(0))))
+    finetune_params.check(config, param_shapes(model.config))
     return finetune_params.Adaptation(model, finetune_params.spec_of(config), config.base)
 
 

@@ -19,7 +19,7 @@ from jax.extend.core import Literal
 
 from motif_jax.language.chunks import log_probs
 from motif_jax.language.config import ModelConfig
-from motif_jax.language.model import LanguageModel
+from motif_jax.language.model import LanguageModel, param_shapes
 from motif_jax.language.network import Remat
 from motif_jax.language.sharding import AXES, BATCH, DATA, split_bytes
 from motif_jax.support.errors import UserError
@@ -111,13 +111,7 @@ def of_training(
 
 
 def _params(config: ModelConfig, dtype: Any) -> Any:
-    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, dtype), _shapes(config))
-
-
-@functools.cache
-def _shapes(config: ModelConfig) -> Any:
-    """Shapes of the parameters; cached, since tracing a large model takes seconds."""
-    return jax.eval_shape(LanguageModel(config).init, jax.random.key(0))
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, dtype), param_shapes(config))
 
 
 @functools.cache

@@ -184,12 +184,12 @@ class Heads:
             for place, activation in enumerate(activations):
                 x = activation(self._linear(layers[f"hidden_{place}"], x))
             return x
-        inner = activations[0](self._linear(layers["hidden_0"], _norm(layers["first_norm"], x)))
+        inner = activations[0](self._linear(layers["hidden_0"], norm(layers["first_norm"], x)))
         added = self._linear(layers["hidden_1"], inner)
         if dropout is not None and config.dropout:
             kept = jax.random.bernoulli(dropout, 1 - config.dropout, added.shape)
             added = jnp.where(kept, added / (1 - config.dropout), 0.0)
-        return _norm(layers["second_norm"], x + added)
+        return norm(layers["second_norm"], x + added)
 
     def _linear(self, layer: Any, x: jax.Array) -> jax.Array:
         return _product("...d,df->...f", x, layer["kernel"], self.dtype) + layer["bias"]
@@ -200,10 +200,11 @@ def _product(letters: str, x: jax.Array, kernel: jax.Array, dtype: Any) -> jax.A
     return jnp.einsum(letters, x.astype(dtype), kernel.astype(dtype), preferred_element_type=jnp.float32)
 
 
-def _norm(layer: Any, x: jax.Array) -> jax.Array:
+def norm(layer: Any, x: jax.Array, epsilon: float = _EPSILON) -> jax.Array:
+    """Layer norm of float32 [..., D]; `layer` has its scale and bias."""
     centred = x - x.mean(axis=-1, keepdims=True)
     variance = jnp.square(centred).mean(axis=-1, keepdims=True)
-    return centred * jax.lax.rsqrt(variance + _EPSILON) * layer["scale"] + layer["bias"]
+    return centred * jax.lax.rsqrt(variance + epsilon) * layer["scale"] + layer["bias"]
 
 
 def save(folder: str | Path, heads: Heads, params: Any) -> None:

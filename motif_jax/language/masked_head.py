@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from safetensors.numpy import load_file
 
+from motif_jax.language import heads
 from motif_jax.language.config import FILE, ModelConfig
 from motif_jax.language.weights import SINGLE, Tensors
 from motif_jax.support import tensor_files
@@ -41,18 +42,10 @@ def logits(head: Any, table: jax.Array, states: jax.Array, epsilon: float) -> ja
     """Logits float32 [..., V] of states [..., D] by the embedding table [V, D]; products in the dtype of the states."""
     kernel = head["kernel"].astype(states.dtype)
     x = jnp.einsum("...d,de->...e", states, kernel, preferred_element_type=jnp.float32) + head["bias"]
-    x = jax.nn.gelu(x, approximate=False)
-    x = x - x.mean(-1, keepdims=True)
-    x = (
-        x * jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + epsilon) * head["norm_scale"]
-        + head["norm_bias"]
-    )
-    product = jnp.einsum(
-        "...d,vd->...v",
-        x.astype(states.dtype),
-        table.astype(states.dtype),
-        preferred_element_type=jnp.float32,
-    )
+    layer = {"scale": head["norm_scale"], "bias": head["norm_bias"]}
+    x = heads.norm(layer, jax.nn.gelu(x, approximate=False), epsilon).astype(states.dtype)
+    table = table.astype(states.dtype)
+    product = jnp.einsum("...d,vd->...v", x, table, preferred_element_type=jnp.float32)
     return product + head["token_bias"]
 
 

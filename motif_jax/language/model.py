@@ -7,6 +7,7 @@ decoder's continuations have in common.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, NamedTuple
 
 import chex
@@ -185,3 +186,9 @@ class LanguageModel:
     def _apply(self, params: Any, *arguments: Any, method: str, turn: jax.Array | int = 0) -> Any:
         rngs = None if self.dropout is None else {"dropout": jax.random.fold_in(self.dropout, turn)}
         return self.network.apply({"params": params}, *arguments, method=method, rngs=rngs)
+
+
+@functools.cache
+def param_shapes(config: ModelConfig) -> Any:
+    """Shapes of a model's parameters; cached, since tracing a large model takes seconds. Nothing is computed on a device."""
+    return jax.eval_shape(lambda: LanguageModel(config).init(jax.random.key(0)))

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from motif_jax.language.config import ModelConfig, read
+from motif_jax.language.model import param_shapes
 from motif_jax.support import digests, tensor_files
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, parse_json
@@ -221,7 +221,7 @@ def load_pooler(folder: str | Path) -> dict[str, np.ndarray] | None:
 
 def check(folder: str | Path, config: ModelConfig) -> None:
     """Raises UserError where `load` would, but reads no tensor."""
-    tensors, wanted = Tensors(folder), dict(_flat(_shapes(config)))
+    tensors, wanted = Tensors(folder), dict(_flat(param_shapes(config)))
     for entry in entries(config):
         shape = tensors.shape(entry.name)
         if shape is not None and entry.part is not None:
@@ -266,7 +266,7 @@ def collect(
       find: (name) -> tensor, or None if it is missing.
       source: of the tensors, for errors.
     """
-    shapes = dict(_flat(_shapes(config)))
+    shapes = dict(_flat(param_shapes(config)))
     tree: dict[str, Any] = {}
     for entry in entries(config):
         tensor = find(entry.name)
@@ -316,12 +316,6 @@ def _tensor(parts: Sequence[WeightEntry], flat: Mapping[tuple[str, ...], Any]) -
     values = [np.asarray(flat[entry.path]) for entry in parts]
     values = [value.T if entry.transposed else value for entry, value in zip(parts, values, strict=True)]
     return np.ascontiguousarray(values[0] if parts[0].part is None else np.concatenate(values, axis=-1))
-
-
-def _shapes(config: ModelConfig) -> Any:
-    from motif_jax.language.model import LanguageModel
-
-    return jax.eval_shape(lambda: LanguageModel(config).init(jax.random.key(0)))
 
 
 def _flat(tree: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -27,7 +27,7 @@ from motif_jax.language import config as configs
 from motif_jax.language.config import ModelConfig
 from motif_jax.language.finetune_params import Adaptation
 from motif_jax.language.init_model import Sizes
-from motif_jax.language.model import LanguageModel
+from motif_jax.language.model import LanguageModel, param_shapes
 from motif_jax.language.text import fetch
 from motif_jax.language.tokens import Tokenizer
 from motif_jax.support import config as checks
@@ -100,7 +100,7 @@ def settings_of(config: ConfigDict, tokenizer_folder: Path | None) -> ModelConfi
 
 def check_shapes(config: ConfigDict, settings: ModelConfig) -> None:
     """Raises UserError for patterns without a match, a base that cannot be quantised, or rows longer than the model's positions."""
-    finetune_params.check(config.lora, jax.eval_shape(LanguageModel(settings).init, jax.random.key(0)))
+    finetune_params.check(config.lora, param_shapes(settings))
     most = settings.max_length
     if most is not None and config.length > most:
         raise UserError(f"config.length={config.length}: must be at most the {most} positions of the model")
@@ -135,7 +135,7 @@ def check_memory(config: ConfigDict, settings: ModelConfig) -> None:
     model = LanguageModel(settings, jnp.dtype(config.dtype), config.remat)
     dtype, trained = jnp.dtype(jnp.float32), None
     if spec is not None:
-        dtype, shapes = jnp.dtype(config.lora.base), jax.eval_shape(model.init, jax.random.key(0))
+        dtype, shapes = jnp.dtype(config.lora.base), param_shapes(model.config)
         trained = jax.eval_shape(lambda: lora.init(jax.random.key(0), shapes, spec))
     sizes = offline_run.mesh_sizes(config)
     need = footprint.of_training(

@@ -19,7 +19,7 @@ from motif_jax.devices.parallel import DataParallel
 from motif_jax.envs.text import registry
 from motif_jax.language import finetune_params, init_model, linear
 from motif_jax.language.config import ModelConfig
-from motif_jax.language.model import LanguageModel
+from motif_jax.language.model import LanguageModel, param_shapes
 from motif_jax.language.text_agent import Design, TextAgentNetwork
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
@@ -222,7 +222,7 @@ def check_shapes(config: ConfigDict, settings: ModelConfig) -> None:
     """Raises UserError for low-rank patterns without a match, or dialogues longer than the model's positions."""
     spec = finetune_params.spec_of(config.lora)
     if spec is not None:
-        linear.matching(jax.eval_shape(LanguageModel(settings).init, jax.random.key(0)), spec.patterns)
+        linear.matching(param_shapes(settings), spec.patterns)
     room = room_of(config, settings)
     if room is not None and room < 1:
         key = "candidates.max_tokens" if rule_of(config.method.name).proposes else "network.max_length"
