@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -83,7 +84,12 @@ class Inputs:
     @functools.cached_property
     def prompts(self) -> Path:
         path = self.folder / "prompts.jsonl"
-        path.write_text('{"prompt": "go to", "candidates": ["turn left", "turn right"]}\n')
+        pairs = itertools.product(("red", "green", "blue", "purple", "yellow", "grey"), repeat=2)
+        rows = [
+            {"prompt": f"go to the {a} ball then the {b} key", "candidates": ["turn left", "turn right"]}
+            for a, b in pairs
+        ]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         return path
 
     @functools.cached_property

@@ -9,11 +9,11 @@ gives no verdict until it is asked again. Only training needs torch.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import os
 import random
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -268,26 +268,21 @@ class Judge:
 
 def main() -> None:
     """Trains and saves; fails if the rule was not learnt."""
-    parser = argparse.ArgumentParser(description="Trains the tiny judge.")
-    parser.add_argument("out")
-    parser.add_argument("--steps", type=int, default=400)
-    parser.add_argument("--vocabulary", type=int, default=3000)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
+    (out,) = sys.argv[1:]
     os.environ["HF_HUB_OFFLINE"] = "1"
     start = time.time()
-    judge = Judge(options.seed, options.vocabulary)
-    judge.train(options.steps)
+    judge = Judge(seed=1, vocabulary=3000)
+    judge.train(steps=400)
     share = judge.exact()
     print(f"held-out conversations answered exactly: {share:.1%}, in {time.time() - start:.0f} s", flush=True)
     if share < 0.985:
         raise SystemExit("the tiny judge did not learn its rule")
     judge.model.generation_config.do_sample = False
     # Renamed when it is whole: a folder of this name is a judge.
-    partial = f"{options.out}.{os.getpid()}.partial"
+    partial = f"{out}.{os.getpid()}.partial"
     judge.model.save_pretrained(partial)
     judge.tokenizer.save_pretrained(partial)
-    os.replace(partial, options.out)
+    os.replace(partial, out)
 
 
 if __name__ == "__main__":

@@ -135,15 +135,3 @@ class Inputs(stage_inputs.Inputs):
             write_evaluation(folder / f"games_{number}", "random", evaluation_rows(4, 0.0, number))
             (folder / f"games_{number}" / "config.json").write_text('{"stage": "evaluate"}')
         return folder
-
-    @functools.cached_property
-    def many_prompts(self) -> Path:
-        path = self.folder / "many_prompts.jsonl"
-        words = ("red", "green", "blue", "purple", "yellow", "grey")
-        rows = [
-            {"prompt": f"go to the {a} ball then the {b} key", "candidates": ["turn left", "turn right"]}
-            for a in words
-            for b in words
-        ]
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        return path

@@ -151,12 +151,12 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "score_text": Scenario(
         "score_text.py",
-        lambda at, trial: [f"--config.model={at.model}", f"--config.file={at.many_prompts}", "--config.batch=8"],
+        lambda at, trial: [f"--config.model={at.model}", f"--config.file={at.prompts}", "--config.batch=8"],
         files("scores.jsonl"),
     ),
     "generate_text": Scenario(
         "generate_text.py",
-        lambda at, trial: [f"--config.model={at.model}", f"--config.file={at.many_prompts}", "--config.batch=8", "--config.most=4"],
+        lambda at, trial: [f"--config.model={at.model}", f"--config.file={at.prompts}", "--config.batch=8", "--config.most=4"],
         files("generated.jsonl"),
     ),
     "export_dataset": Scenario(
