@@ -83,7 +83,7 @@ class _Stage:
 
     def _player(self, index: int) -> _Player:
         who, seed = self._who, self._seed(index)
-        title = f"episode {index}: {who.plan['policy']} on {who.environment}, seed {seed}"
+        title = f"episode {index}: {who.plan['policy']} on {who.environment}"
         return _Player(self._config, who, self._rater, seed, title)
 
     def _keep(self, index: int, title: str, film: watching.Film, source: object = None) -> None:
@@ -125,7 +125,7 @@ class _Player:
         chooser = watching.policy_actions(who.policy, seed, spec, config.greedy)
         self._sights = watching.watch(self._environment, seed, chooser, rater)
         self._maker = watching.FilmMaker(who.environment, who.options, seed, spec, title)
-        self.title, self._totals = title, terminal.RewardTotals()
+        self.title, self._totals = f"{title}, seed {seed}", terminal.RewardTotals()
         self._paused, self._skipping, self._finishing, self.quit = False, False, False, False
         self._speed = 1 / config.seconds_per_step if config.seconds_per_step else math.inf  # steps a second
 
