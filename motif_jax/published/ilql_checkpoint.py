@@ -11,7 +11,7 @@ import numpy as np
 
 from motif_jax.language.config import ModelConfig
 from motif_jax.language.text_agent import POLICY, TARGET, VALUES, Design
-from motif_jax.published import torch_file, transformers_parts
+from motif_jax.published import transformers_parts
 from motif_jax.support.errors import UserError
 
 # Trunks and heads here -> prefix of their tensors' names in the file. `pi` is an alias of the policy's head.
@@ -47,18 +47,8 @@ def read(path: str | Path, heads: int = 0) -> PublishedAgent:
     Raises:
       UserError: the file is damaged, is none of these, or has parts that do not match.
     """
-    tensors = {
-        name.removeprefix("module."): array
-        for name, array in torch_file.tensors(torch_file.read_checkpoint(path))
-    }
-    try:
+    with transformers_parts.reading(path, "ILQL code") as tensors:
         return _assembled(tensors, heads)
-    except (KeyError, IndexError, ValueError) as error:
-        raise UserError(
-            f"{path} is not a checkpoint of the published ILQL code ({type(error).__name__}: {error})"
-        ) from None
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
 
 
 def _part(tensors: Mapping[str, np.ndarray], start: str) -> dict[str, np.ndarray]:

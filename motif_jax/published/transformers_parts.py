@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,28 @@ from safetensors.numpy import save_file
 from motif_jax.language import folder as folders
 from motif_jax.language.config import ModelConfig
 from motif_jax.language.weights import SINGLE
+from motif_jax.published import torch_file
 from motif_jax.support import tempdirs
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json
 
 # Width of an attention head in all published sizes of GPT-2 and RoBERTa.
 _HEAD_WIDTH = 64
+
+
+@contextlib.contextmanager
+def reading(path: str | Path, what: str) -> Iterator[dict[str, np.ndarray]]:
+    """The tensors of a checkpoint by name; errors in the block become a UserError that says it is none of `what`."""
+    found = torch_file.tensors(torch_file.read_checkpoint(path))
+    tensors = {name.removeprefix("module."): array for name, array in found}
+    try:
+        yield tensors
+    except (KeyError, IndexError, ValueError) as error:
+        raise UserError(
+            f"{path} is not a checkpoint of the published {what} ({type(error).__name__}: {error})"
+        ) from None
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
 
 
 def linear(tensors: Mapping[str, np.ndarray], name: str) -> dict[str, np.ndarray]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from motif_jax.language.config import ModelConfig
 from motif_jax.language.text_scorer import LIKED
-from motif_jax.published import torch_file, transformers_parts
+from motif_jax.published import transformers_parts
 from motif_jax.published.transformers_parts import linear
 from motif_jax.support.errors import UserError
 
@@ -34,14 +34,9 @@ def read(path: str | Path, heads: int = 0) -> PublishedScorer:
     Raises:
       UserError: the file is damaged, or no such checkpoint.
     """
-    tensors = {
-        name.removeprefix("module."): np.asarray(array)
-        for name, array in torch_file.tensors(torch_file.read_checkpoint(path))
-    }
-    trunk = {
-        name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")
-    }
-    try:
+    with transformers_parts.reading(path, "upvote model") as tensors:
+        start = "model."
+        trunk = {name.removeprefix(start): of for name, of in tensors.items() if name.startswith(start)}
         head = {
             "hidden_0": linear(trunk, "pooler.dense"),
             "hidden_1": linear(tensors, "layers.0"),
@@ -50,17 +45,11 @@ def read(path: str | Path, heads: int = 0) -> PublishedScorer:
         values = _config(trunk, heads)
         named = {f"roberta.{name}": array for name, array in trunk.items() if "position_ids" not in name}
         config, params = transformers_parts.model(values, named, "its RoBERTa")
-    except (KeyError, IndexError, ValueError) as error:
-        raise UserError(
-            f"{path} is not a checkpoint of the published upvote model ({type(error).__name__}: {error})"
-        ) from None
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
-    width = config.width
-    shapes = [(part["kernel"].shape, part["bias"].shape) for part in head.values()]
-    sizes = (width, width, 2 * width, 1)
-    if shapes != [((inside, outside), (outside,)) for inside, outside in itertools.pairwise(sizes)]:
-        raise UserError(f"{path}: its head does not fit its RoBERTa")
+        width = config.width
+        shapes = [(part["kernel"].shape, part["bias"].shape) for part in head.values()]
+        sizes = (width, width, 2 * width, 1)
+        if shapes != [((inside, outside), (outside,)) for inside, outside in itertools.pairwise(sizes)]:
+            raise UserError("its head does not fit its RoBERTa")
     return PublishedScorer(config, params, {LIKED: head})
 
 
