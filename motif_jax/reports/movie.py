@@ -120,19 +120,11 @@ def chosen_steps(film: Film, start: int, stop: int | None, every: int) -> list[i
     ]
 
 
-def _frames(film: Film, steps: list[int], size: int) -> Iterator[np.ndarray]:
-    if not film.chars.size and film.pictures is None:
-        raise UserError(f"{film.task} has no screen, so there is nothing to make a movie of")
-    if not steps:
-        raise UserError("a movie needs at least one step: the range that was asked for is empty")
-    return (frame(film, step, size) for step in steps)
-
-
 def gif(film: Film, steps: list[int], frames_per_second: float = 10.0, size: int = 10) -> bytes:
-    """The steps of a film as an animated GIF. Raises UserError: the film has no screen, or `steps` is empty."""
+    """At least one step of a film with a screen as an animated GIF."""
     from PIL import Image
 
-    frames = _frames(film, steps, size)
+    frames = (frame(film, step, size) for step in steps)
     # With one palette for all frames only changed pixels are stored.
     colours = {BACK, _BAR, _GOOD, _INK, _NOW, *COLOURS}
     mixed = {
@@ -191,10 +183,8 @@ def has_ffmpeg() -> bool:
 
 
 def mp4(film: Film, steps: list[int], frames_per_second: float = 10.0, size: int = 14) -> bytes:
-    """The steps of a film as MP4 (H.264). Raises UserError: ffmpeg is missing or fails; no screen, or no steps."""
-    if not has_ffmpeg():
-        raise UserError("MP4 needs ffmpeg, which is not installed: install it, or ask for a GIF")
-    frames = _frames(film, steps, size)
+    """At least one step of a film with a screen as MP4 (H.264). Raises UserError: ffmpeg fails."""
+    frames = (frame(film, step, size) for step in steps)
     first = next(frames)
     height, width = (n - n % 2 for n in first.shape[:2])  # H.264 needs even sizes
     with tempfile.TemporaryDirectory() as folder:

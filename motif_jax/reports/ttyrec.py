@@ -13,7 +13,6 @@ import struct
 import numpy as np
 
 from motif_jax.rollouts.watching import Film
-from motif_jax.support.errors import UserError
 
 SUFFIX = ".ttyrec3.bz2"
 _OUTPUT, _INPUT, _SCORE = 0, 1, 2
@@ -61,13 +60,7 @@ def _record(time: float, channel: int, data: bytes) -> bytes:
 
 
 def encode(film: Film, steps_per_second: float = 10.0) -> bytes:
-    """The film as the bytes of a ttyrec3.bz2 file, for players at `steps_per_second`.
-
-    Raises:
-      UserError: the film has no screen.
-    """
-    if not film.chars.size:
-        raise UserError(f"{film.task} has no screen, so there is nothing to write to a ttyrec")
+    """A film with a screen as the bytes of a ttyrec3.bz2 file, for players at `steps_per_second`."""
     scores = film.vitals.get("score", np.zeros(len(film), np.int64))
     parts, before = [], None
     for row in range(len(film)):

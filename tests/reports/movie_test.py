@@ -9,7 +9,6 @@ import pytest
 
 from motif_jax.envs.nethack.actions import TASK_KEYS
 from motif_jax.reports import movie, ttyrec
-from motif_jax.support.errors import UserError
 from tests.made_up_films import film
 
 
@@ -53,12 +52,3 @@ def test_a_gif_has_the_bytes_that_pillow_writes(chosen):
     options = {"duration": duration, "loop": 0, "optimize": False}
     images[0].save(buffer, "GIF", save_all=True, append_images=images[1:], **options)
     assert movie.gif(film(), list(chosen), 12.0) == buffer.getvalue()
-
-
-def test_no_screen_no_movie():
-    with pytest.raises(UserError, match="no screen"):
-        movie.gif(film(40, 3, False), [0])
-    with pytest.raises(UserError, match="no screen"):
-        ttyrec.encode(film(40, 3, False))
-    with pytest.raises(UserError, match="empty"):
-        movie.gif(film(), [])
