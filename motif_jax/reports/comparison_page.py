@@ -15,7 +15,7 @@ from motif_jax.reports.efficiency import Learned
 from motif_jax.reports.html import TableCell
 from motif_jax.reports.measures import format_interval, format_pairs
 from motif_jax.reports.page import Section, Table, estimate_cell
-from motif_jax.reports.probes import Probes, heatmaps
+from motif_jax.reports.probes import Probes, heatmap
 from motif_jax.reports.smoothing import LEAST
 from motif_jax.reports.smoothing import RESAMPLES as CURVE_RESAMPLES
 from motif_jax.reports.statistics import Estimate
@@ -197,7 +197,7 @@ def _probes(data: ComparisonData) -> Section:
         "the likelier. Scores that are no probabilities are turned into them by softmax."
     )
     parts = [
-        html.grid(*(html.figure(f"{name}, {title}", drawn) for title, drawn in heatmaps(found)))
+        html.grid(*(html.figure(f"{name}, {of}", heatmap(found, at)) for at, of in enumerate(found.names)))
         for name, found in data.probes.items()
     ]
     return Section("Probes", "probes", parts, note)

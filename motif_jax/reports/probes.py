@@ -146,11 +146,6 @@ def read_published(folder: str | os.PathLike[str]) -> Probes | None:
     return Probes(actions, names, ("",) * len(names), steps.astype(np.int64), found, ())
 
 
-def heatmaps(probes: Probes) -> list[tuple[str, str]]:
-    """(name, heatmap) of each probe."""
-    return [(name, heatmap(probes, place)) for place, name in enumerate(probes.names)]
-
-
 def section(probes: Probes | None) -> Section | None:
     """The section; None without probes."""
     if probes is None:

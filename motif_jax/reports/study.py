@@ -241,8 +241,10 @@ def tables(
 
     Columns are those of `measures` that all runs of a table have; `seeds` is the number of seeds of the whole study.
     """
-    made = {title: table(rows, names, resamples, measures) for title, names in methods.items()}
-    return "\n\n".join(_table(rows, _name(title), methods[title], seeds, of) for title, of in made.items())
+    return "\n\n".join(
+        _table(rows, _name(title), names, seeds, table(rows, names, resamples, measures))
+        for title, names in methods.items()
+    )
 
 
 def _table(

@@ -135,7 +135,7 @@ def dialogues_section(curves: Mapping[str, Curve]) -> Section | None:
     return Section("Learning from dialogues", "text", plots) if curves else None
 
 
-def _by_epoch(name: str, table: Mapping[str, np.ndarray], column: str, scale: float = 1.0) -> list[Series]:
+def _by_epoch(name: str, table: Mapping[str, np.ndarray], column: str, scale: float) -> list[Series]:
     """A column of a published CSV file over epochs; [] if it is missing.
 
     The file has a row per epoch; the validation file has one more, before the first, and a column that counts updates.
@@ -146,27 +146,33 @@ def _by_epoch(name: str, table: Mapping[str, np.ndarray], column: str, scale: fl
     return [Series(name, np.arange(len(table[column])) + first, table[column] * scale)]
 
 
+# Title -> (unit, factor, columns of the files of training and validation, note).
+_REWARD_CHARTS = {
+    "loss": (
+        "cross-entropy (nats per pair)",
+        1.0,
+        ("total_train_loss", "total_val_loss"),
+        "pairs of observations; a network that knows nothing has 0.693",
+    ),
+    "accuracy": (
+        "correct (%)",
+        100.0,
+        ("total_train_acc", "validation_accs"),
+        "share of pairs ordered as the annotator did, ties left out; chance is 50 %",
+    ),
+}
+
+
 def reward_section(data: RunData) -> Section:
     """Loss and accuracy of the reward network."""
-    train, validation = data.reward_train, data.reward_validation
-    if not train and not validation:
+    tables = {"training": data.reward_train, "validation": data.reward_validation}
+    if not any(tables.values()):
         return Section("Reward training", "reward", [html.nothing("no reward run was given")])
-    loss = [
-        *_by_epoch("training", train, "total_train_loss"),
-        *_by_epoch("validation", validation, "total_val_loss"),
-    ]
-    accuracy = [
-        *_by_epoch("training", train, "total_train_acc", 100),
-        *_by_epoch("validation", validation, "validation_accs", 100),
-    ]
-    notes = (
-        "pairs of observations; a network that knows nothing has 0.693",
-        "share of pairs ordered as the annotator did, ties left out; chance is 50 %",
-    )
-    plots = [
-        Plot("loss", "epoch", "cross-entropy (nats per pair)", loss, note=notes[0], file="reward_loss"),
-        Plot("accuracy", "epoch", "correct (%)", accuracy, note=notes[1], file="reward_accuracy"),
-    ]
+    plots = []
+    for title, (unit, scale, columns, note) in _REWARD_CHARTS.items():
+        sides = zip(tables.items(), columns, strict=True)
+        lines = [line for (name, of), column in sides for line in _by_epoch(name, of, column, scale)]
+        plots.append(Plot(title, "epoch", unit, lines, note=note, file=f"reward_{title}"))
     return Section("Reward training", "reward", plots)
 
 
