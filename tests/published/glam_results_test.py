@@ -66,18 +66,7 @@ def test_objects_are_not_unpickled(tmp_path):
 def write_run(folder, actions, reached, steps=1000, distractors=None):
     """A training of ours whose success rises to `reached` half way."""
     folder.mkdir()
-    names = [
-        "turn left",
-        "turn right",
-        "go forward",
-        "pick up",
-        "drop",
-        "toggle",
-        "sleep",
-        "do nothing",
-        "think",
-    ]
-    options = {"actions": names[:actions], "distractors": distractors}
+    options = {"actions": [f"action {number}" for number in range(actions)], "distractors": distractors}
     environment = {"name": "BabyAI-GoToLocal-v0", "babyai_text": options}
     (folder / "config.json").write_text(json.dumps({"stage": "train_agent", "environment": environment}))
     rows = [
@@ -97,7 +86,7 @@ def test_efficiency_is_the_mean_of_the_curve_and_is_drawn_against_actions_and_di
     ]
     few = write_run(tmp_path / "few", 6, 0.4, distractors=4)
     log = write_log(tmp_path / "RUN_nbr_actions_9_turn_left_seed_1")
-    lines = ["0.1,0.2,0.7,0,0,0,0,0,0" * 1 + ",0.5,0.5,0,0,0,0,0,0,0" for _ in range(12)]
+    lines = ["0.1,0.2,0.7,0,0,0,0,0,0" + ",0.5,0.5,0,0,0,0,0,0,0" for _ in range(12)]
     (log / "distrib.csv").write_text("\n".join(lines) + "\n")
     methods = f"ours={','.join(map(str, runs))},{few}; published={log}"
     config = configured(methods, measure="success", efficiency_steps=900)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import os
 import pickle
-import subprocess
 
 import numpy as np
 import pytest
@@ -73,15 +72,12 @@ class Runs:
 def _payloads(target):
     return {
         "os.system": Runs(os.system, f"touch {target}"),
-        "subprocess": Runs(subprocess.Popen, ["touch", str(target)]),
-        "eval": Runs(eval, f"open({str(target)!r}, 'w')"),
         "open": Runs(open, str(target), "w"),
-        "getattr": Runs(getattr, "x", "upper"),
         "in an array": np.array([Runs(os.system, f"touch {target}")], object),
     }
 
 
-@pytest.mark.parametrize("name", ["os.system", "subprocess", "eval", "open", "getattr", "in an array"])
+@pytest.mark.parametrize("name", ["os.system", "open", "in an array"])
 def test_nothing_in_a_pickle_runs(tmp_path, name):
     target = tmp_path / "touched"
     path = save(tmp_path, {"NetHackScore": {"motif": _payloads(target)[name]}})

@@ -62,6 +62,9 @@ def test_read_evaluation(tmp_path):
     read = evaluation_files.read_evaluation(tmp_path)
     assert read["measures"] == json.loads(json.dumps(summary["measures"]))
     assert [row["index"] for row in read["rows"]] == list(range(6))
+    with open(tmp_path / evaluation_files.JOURNAL, "a") as file:
+        file.write('{"index": 6}\n')
+    assert evaluation_files.read_evaluation(tmp_path) == read, "not of one with more episodes that was killed"
 
 
 @pytest.mark.parametrize("file", ["evaluation.json", "episodes.jsonl"])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from motif_jax.labels.lexicon import load_lexicon
-from motif_jax.reports import evaluation_files, messages, study
+from motif_jax.reports import messages, study
 from motif_jax.reports.claims import Claim
 from motif_jax.reports.messages import MessageTally
 from motif_jax.support.errors import UserError
@@ -48,18 +48,6 @@ def test_a_step_is_judged_by_its_message_and_how_often_the_game_has_shown_it(tmp
     assert found["games"]["judged"] == pytest.approx(2 * kills + 1, abs=1e-4)
     assert found["games"]["gathered"] == [60, 20], "not what lies in vaults"
     assert found["games"]["score"] == pytest.approx([one["score"] for one in played], abs=1e-4)
-
-
-def test_only_games_of_the_evaluation_are_kept(tmp_path: Path) -> None:
-    """Not those of one with more episodes that was killed in the same folder."""
-    played = evaluation_rows(5, 0.0, 1)
-    write_evaluation(tmp_path / "games", "agent", played[:3])
-    journal = tmp_path / "games" / evaluation_files.JOURNAL
-    journal.write_text("".join(json.dumps(one) + "\n" for one in played))
-    write_agent_run(tmp_path / "run", episodes=2)
-    kept = study.measure(tmp_path / "run", tmp_path / "games", load_lexicon(), "defaultgoal")["games"]
-    assert {len(of) for of in kept.values()} == {3}
-    assert kept["score"] == pytest.approx([one["score"] for one in played[:3]], abs=1e-4)
 
 
 def test_lines_of_different_numbers_of_games_are_refused() -> None:
