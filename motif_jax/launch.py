@@ -304,7 +304,7 @@ def _main(arguments: Sequence[str]) -> int:
     if _PRINT_CONFIG.value:
         _print_config(config)
         return 0
-    from motif_jax.support import hub
+    from motif_jax.support import hub, tempdirs
 
     try:
         stage_name = config.get("stage")
@@ -319,7 +319,7 @@ def _main(arguments: Sequence[str]) -> int:
         hub.localise(config, workdir)
         with _hosts(config):
             stage.check(config, workdir)
-            _remove_abandoned_games()
+            tempdirs.remove_abandoned()  # also where this command's work is done already and starts no game
             return stage.run(config, workdir) or 0
     except UserError as error:
         # Under `ulimit -v` a file that is too large for memory looks damaged.
@@ -337,13 +337,6 @@ def _main(arguments: Sequence[str]) -> int:
         if what := memory_limit.ran_out(error):
             _fail_for_memory(what, config)
         raise
-
-
-def _remove_abandoned_games() -> None:
-    """Removes killed commands' temporary folders, also where this command's work is done already and starts no game."""
-    from motif_jax.support import tempdirs
-
-    tempdirs.remove_abandoned()
 
 
 def _fail_for_memory(what: str, config: ConfigDict) -> NoReturn:

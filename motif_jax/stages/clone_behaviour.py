@@ -43,14 +43,6 @@ def _special(config: ConfigDict) -> bool:
     return bool(agent_networks.environment_options(config).get("special_tokens", True))
 
 
-def cloned(config: ConfigDict) -> ConfigDict:
-    """A copy whose warm-up is a number, for the checks of optimisers."""
-    config = config.copy_and_resolve_references()
-    if config.optimizer.warmup_steps is None:
-        config.optimizer.warmup_steps = 0
-    return config
-
-
 def resolved(config: ConfigDict) -> ConfigDict:
     """A copy with the environment and wording of the trajectories; UserError if config and trajectories name none, or differ."""
     from motif_jax.trainers import cloning_data

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 from ml_collections import ConfigDict
@@ -11,7 +10,7 @@ from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.labels import ensembles, shards
 from motif_jax.labels.labels import counts
 from motif_jax.support import config as checks
-from motif_jax.support import run_folder
+from motif_jax.support import digests, run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, atomic_write_text
 
@@ -46,13 +45,11 @@ def run(config: ConfigDict, workdir: Path) -> None:
         summary = {"names": names, "agreement": ensembles.agreement(votes)}
         if config.name:
             merged = ensembles.combine(votes, config.method)
-            digests = {
-                vote.name: hashlib.blake2b(
-                    vote.labels.tobytes() + vote.probabilities.tobytes(), digest_size=16
-                ).hexdigest()
+            read = {
+                vote.name: digests.of_bytes(vote.labels.tobytes() + vote.probabilities.tobytes())
                 for vote in votes
             }
-            sources = {"method": config.method, "labels": digests}
+            sources = {"method": config.method, "labels": read}
             path = ensembles.write_ensemble(dataset.folder, config.name, merged, sources, config.restart)
             shown = ", ".join(f"{count:,} {label}" for label, count in counts(merged.labels).items())
             print(f"\n{path}: {config.method} of {len(names)} annotations; {shown}", flush=True)

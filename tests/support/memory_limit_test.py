@@ -13,7 +13,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from motif_jax import launch
-from motif_jax.support import memory_limit
+from motif_jax.support import memory_limit, tempdirs
 
 
 def _refused(cause: BaseException) -> BaseException:
@@ -69,7 +69,7 @@ def test_a_stage_without_memory_ends_with_that_line(
     for flag in ("_PRINT_CONFIG", "_WORKDIR"):
         monkeypatch.setattr(launch, flag, SimpleNamespace(value=None))
     monkeypatch.setattr(os, "_exit", sys.exit)
-    monkeypatch.setattr(launch, "_remove_abandoned_games", lambda: None)
+    monkeypatch.setattr(tempdirs, "remove_abandoned", lambda: None)
     with pytest.raises(SystemExit) as ended:
         launch._main([])
     assert ended.value.code == 2
