@@ -66,9 +66,26 @@ class DataParallel:
     def replicate(self, tree: Any) -> Any:
         """Places a copy of `tree` on every local device.
 
-        On CPU, too: a program cannot reuse the memory of a donated numpy array.
+        On CPU, too: a program cannot reuse the memory of a donated numpy array, which `device_put` shares with the
+        array (https://github.com/jax-ml/jax/issues/37830).
         """
-        return jax.device_put(tree, NamedSharding(self._mesh, PartitionSpec()), may_alias=False)
+        sharding = NamedSharding(self._mesh, PartitionSpec())
+        if self.platform != "cpu":
+            return jax.device_put(tree, sharding, may_alias=False)
+
+        def placed(leaf: Any) -> jax.Array:
+            if isinstance(leaf, np.ndarray):
+                return jax.device_put(jnp.array(leaf), sharding)
+            return jax.device_put(leaf, sharding, may_alias=False)
+
+        return jax.tree.map(placed, tree)
+
+    def replicate_freeing(self, trees: list[Any]) -> Any:
+        """As `replicate`, of the only item of a list: takes it out, and frees its host arrays one by one."""
+        leaves, structure = jax.tree.flatten(trees.pop())
+        leaves.reverse()
+        placed = [self.replicate(leaves.pop()) for _ in range(len(leaves))]
+        return jax.tree.unflatten(structure, placed)
 
     def acting(self, tree: Any) -> Any:
         """One device's copy of a replicated tree, for acting."""

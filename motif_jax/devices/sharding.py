@@ -144,6 +144,9 @@ class Sharded(DataParallel):
 
         return jax.tree.map(place, tree, self.shardings(tree))
 
+    def replicate_freeing(self, trees: list[Any]) -> Any:
+        return self.replicate(trees.pop())
+
     @functools.cached_property
     def _own_mesh(self) -> Mesh:
         data = self._sizes["data"] // self._hosts

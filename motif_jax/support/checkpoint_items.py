@@ -15,11 +15,12 @@ JSON = "json"
 ANY = "any"
 
 
-def pack(item: Any) -> Any:
-    """Copies a tree of arrays to this host, as whole numpy arrays; turns anything else into JSON."""
+def pack(item: Any, copy: bool = True) -> Any:
+    """A tree's arrays on this host, whole, as numpy arrays; anything else as JSON. Without `copy` they may be a device's own."""
     leaves = jax.tree.leaves(item)
     if leaves and all(isinstance(leaf, np.ndarray | np.generic | jax.Array) for leaf in leaves):
-        return jax.tree.map(np.array, jax.device_get(jax.tree.map(_whole, item)))
+        whole = jax.device_get(jax.tree.map(_whole, item))
+        return jax.tree.map(np.array if copy else np.asarray, whole)
     # Bytes in an array: Orbax stores arrays and rejects a tree of one string.
     return {JSON: np.frombuffer(json.dumps(item).encode(), np.uint8)}
 

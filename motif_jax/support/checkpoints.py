@@ -28,6 +28,10 @@ from motif_jax.support.locks import GONE
 _REMOVED = ".removed-"
 _STAGING = ".saving"
 _METRICS = "metrics/metrics"
+# From this size on each array has files of its own: Orbax's shared files hold all that is written in memory.
+_LARGE = 1 << 30
+# A copy of the arrays may take this share of the memory that is left; larger ones are written before `save` returns.
+_COPY_SHARE = 0.25
 # Longest time that a host waits to see what the first one has written.
 _SEEN_SECONDS = 600.0
 
@@ -67,7 +71,11 @@ class Checkpoints:
             raise UserError(f"{folder} does not exist: no checkpoint was saved there")
         self._keep = keep
         self._best_metric, self._best_sign = keep_best, 1.0 if best_mode == "max" else -1.0
-        self._checkpointer = None if read_only else self._open_for_writing()
+        self._checkpointer: Any = None
+        if not read_only:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            staged = (self._folder / _STAGING).glob("[0-9]*")
+            self._remove_leftovers([*staged, *self._folder.glob("*.orbax-checkpoint-tmp*")])
         self._thread = ThreadPoolExecutor(1, "checkpoints")
         self._pending: tuple[int, Future[None]] | None = None
         self._failed = False
@@ -77,14 +85,16 @@ class Checkpoints:
         # Step -> its damage (None: intact), of steps that were compared with their digests.
         self._damages: dict[int, str | None] = {}
 
-    def _open_for_writing(self) -> Any:
-        staging = self._folder / _STAGING
-        self._remove_leftovers([*staging.glob("[0-9]*"), *self._folder.glob("*.orbax-checkpoint-tmp*")])
+    def _open_for_writing(self, size: int) -> Any:
+        context = ocp.Context()
+        context.memory.deepcopy_host_arrays = False  # they are copies, or `save` waits
+        context.array.saving.use_ocdbt = size < _LARGE
         # Orbax would delete file by file, and a kill would leave a part that looks whole.
         return ocp.training.Checkpointer(
-            staging,
+            self._folder / _STAGING,
             preservation_policy=ocp.training.preservation_policies.PreserveAll(),
             cleanup_tmp_directories=True,
+            context=context,
         )
 
     def __enter__(self) -> Checkpoints:
@@ -106,7 +116,8 @@ class Checkpoints:
     ) -> None:
         """Saves `items` as checkpoint `step` in the background, once an earlier save has ended; an existing checkpoint stays.
 
-        The arrays are copied to the host before this returns, so the caller may donate or change them.
+        The arrays are copied to the host before this returns, so the caller may donate or change them. Where memory is
+        short, nothing is copied and this returns when all is written.
 
         Raises:
           UserError: this or an earlier background save failed, as where the disk is full.
@@ -117,17 +128,21 @@ class Checkpoints:
         self._saved.add(step)
         if not self._folder.is_dir():
             raise UserError(f"{self._folder} was removed {GONE}")
-        packed = {name: checkpoint_items.pack(item) for name, item in items.items()}
+        size = sum(leaf.nbytes for leaf in jax.tree.leaves(dict(items)) if hasattr(leaf, "nbytes"))
+        memory = available_memory()
+        copies = memory is None or size < _COPY_SHARE * memory
+        packed = {name: checkpoint_items.pack(item, copies) for name, item in items.items()}
         numbers = {name: float(value) for name, value in (metrics or {}).items()}
-        assert self._checkpointer is not None, "opened to be read"
         try:
+            self._checkpointer = self._checkpointer or self._open_for_writing(size)
             response = self._checkpointer.save_checkpointables_async(
                 int(step), packed, force=True, metrics=numbers
             )
         except Exception as error:
             raise self._unsaved(step, error) from error
         self._pending = step, self._thread.submit(self._finish, response, step)
-        if not asynchronous:
+        del packed
+        if not (asynchronous and copies):
             self.wait()
 
     def _finish(self, response: Any, step: int) -> None:

@@ -91,7 +91,7 @@ def sums(
 
 
 class CloningBatches:
-    """Passes over the training rows of `data`, shuffled unless `compat.bc_unshuffled`, and the held-out rows in micro-batches."""
+    """Passes over the training rows of `data`, shuffled unless `compat.bc_unshuffled`, and over the held-out rows."""
 
     def __init__(self, config: ConfigDict, data: CloningData) -> None:
         self._config, self._data = config, data
@@ -114,10 +114,7 @@ class CloningBatches:
 
     def whole(self, most: int) -> list[CloningBatch]:
         size = self._config.batch_size
-        return [
-            self._batch(rows)
-            for rows in _filled(self._data.held_out[: most * size], size // self._config.accumulate)
-        ]
+        return [self._batch(rows) for rows in _filled(self._data.held_out[: most * size], size)]
 
 
 def _filled(rows: np.ndarray, size: int) -> np.ndarray:

@@ -93,6 +93,11 @@ class GradientTask(Task):
     def batch_axes(self, batches: Any) -> int:
         return 2
 
+    def micro_batches(self, batch: Any) -> Any:
+        """A held-out batch [B, ...] as micro-batches [A, B / A, ...], as a step splits its own."""
+        parts = self.config.accumulate
+        return jax.tree.map(lambda leaf: leaf.reshape(parts, -1, *leaf.shape[1:]), batch)
+
     def units(self, step: int) -> int:
         return step * self.config.batch_size
 
@@ -141,7 +146,8 @@ class SumsTask(GradientTask):
         )
 
         def measure(state: tuple[Any, Any], batch: Any) -> TokenSums:
-            return jax.lax.psum(sums(*state, batch, None), AXIS)
+            parts = jax.lax.map(lambda part: sums(*state, part, None), self.micro_batches(batch))
+            return jax.lax.psum(jax.tree.map(lambda sums: sums.sum(axis=0), parts), AXIS)
 
         self._measure = parallel.wrap(measure)
         self._held_out = data.held_out.whole(config.evaluation_batches or 2**31)

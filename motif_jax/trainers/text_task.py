@@ -74,12 +74,12 @@ class TextTraining(GradientTask):
         self._measure = parallel.wrap(self._measure_core)
         self._held_out = data.held_out.whole(config.evaluation_batches)
 
-    def _parts(self, batches: TextBatch) -> Part:
+    def _parts(self, batches: TextBatch, average: str) -> Part:
         """Micro-batches [M, B, ...] and the denominators [M] of their sums, over all devices."""
         count = jax.vmap(lambda batch: implicit_q.counts(batch, self.objective.settings))
         found = jax.lax.psum(count(batches), AXIS)
         micro = batches.tokens.shape[0]
-        if self.config.average == "batch":
+        if average == "batch":
             totals = [jnp.full_like(each, each.sum()) for each in found]
         else:  # the mean of the micro-batches' means
             totals = [each * micro for each in found]
@@ -88,11 +88,11 @@ class TextTraining(GradientTask):
     def _measure_core(self, state: tuple[Any, Any, Any], batch: TextBatch) -> tuple[LossTerms, Counts]:
         """The terms of a batch as means, and the numbers of actions and tokens behind them."""
         params, target, shared = state
-        part = self._parts(jax.tree.map(lambda leaf: leaf[None], batch))
-        one = Part(batch, Counts(*(each[0] for each in part.counts)))
+        parts = self._parts(self.micro_batches(batch), "batch")
         frozen = {**(shared or {}), "target": target}
-        terms = jax.lax.psum(self.objective.terms(params, frozen, one, None), AXIS)
-        return terms, one.counts
+        terms = jax.lax.map(lambda part: self.objective.terms(params, frozen, part, None), parts)
+        total = jax.lax.psum(jax.tree.map(lambda term: term.sum(axis=0), terms), AXIS)
+        return total, Counts(*(each[0] for each in parts.counts))
 
     def init_state(self) -> TextState:
         (learned, opt_state, step), target = self.start(), self._start_target
@@ -107,7 +107,9 @@ class TextTraining(GradientTask):
     ) -> tuple[TextState, dict[str, jax.Array], jax.Array]:
         key = self.dropout_key(state.step) if self.objective.dropout else None
         frozen = {**(shared or {}), "target": state.target}
-        sums = training.gradient_sums(self.objective.measured, state.params, frozen, self._parts(batch), key)
+        sums = training.gradient_sums(
+            self.objective.measured, state.params, frozen, self._parts(batch, self.config.average), key
+        )
         gradient, measured = spread.over_devices(sums, AXIS)
         metrics = {
             **self._named(measured.terms),

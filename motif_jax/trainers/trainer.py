@@ -131,8 +131,11 @@ class OfflineTrainer:
 
     def place(self, state: Any, skipped: int = 0) -> Carry:
         """Puts a host state and the task's shared arrays on every device; `skipped` steps are off the budget already."""
+        return self.parallel.replicate(self._carry(state, skipped))
+
+    def _carry(self, state: Any, skipped: int) -> Carry:
         left = np.int32(max(0, self.settings.most_skips - skipped))
-        return self.parallel.replicate(Carry(state, left, self.task.shared()))
+        return Carry(state, left, self.task.shared())
 
     def train_chunk(
         self,
@@ -182,8 +185,9 @@ class OfflineTrainer:
                 progress = stack.enter_context(
                     Progress(task.units(task.steps), task.unit, task.title, task.units(position.step), silent)
                 )
-                carry = self.place(state, position.skipped)
-                del state  # frees host memory of the size of a device's state
+                start = [self._carry(state, position.skipped)]
+                del state
+                carry = self.parallel.replicate_freeing(start)
                 run = _Run(self, workdir, carry, position, files, metrics, progress, profiler, stop, hosts)
                 try:
                     return run.to_the_end()

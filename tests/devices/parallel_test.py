@@ -151,3 +151,17 @@ def test_random_keys_and_donated_states_survive_the_round() -> None:
         state, _ = fn(state, parallel.put_batch(np.ones((4, 3), np.float32), 0))
     assert float(state["sum"]) == 24
     assert kept.is_deleted()
+
+
+def test_a_donated_start_gives_its_memory_although_numpy_had_it() -> None:
+    parallel = DataParallel(jax.devices()[:1])
+    fn = parallel.wrap(lambda state, _: (state + 1, None), donate_state=True)
+    aligned = np.asarray(jnp.zeros(4096))  # as XLA aligns its arrays: jax would share it
+    states = [aligned]
+    placed = parallel.replicate_freeing(states)
+    address = placed.addressable_data(0).unsafe_buffer_pointer()
+    after, _ = fn(placed, parallel.put_batch(np.zeros((1, 1)), 0))
+    assert states == []
+    assert after.addressable_data(0).unsafe_buffer_pointer() == address
+    np.testing.assert_array_equal(aligned, 0)
+    np.testing.assert_array_equal(after, 1)

@@ -44,6 +44,22 @@ def test_last_and_best_are_kept_and_restored_by_item(tmp_path: Path) -> None:
         assert jax.tree.structure(restored) == jax.tree.structure(optimizer)
 
 
+def test_a_large_state_has_files_of_its_own_and_no_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("motif_jax.support.checkpoints._LARGE", 0)
+    monkeypatch.setattr("motif_jax.support.checkpoints._COPY_SHARE", 0.0)
+    with Checkpoints(tmp_path / "c") as checkpoints:
+        checkpoints.save(1, {"params": PARAMS, "counters": {"steps": 1}})
+        assert checkpoints.steps() == [1]  # written when `save` returns
+        assert not list((tmp_path / "c/1").rglob("*ocdbt*"))
+        checkpoints.save(2, {"params": PARAMS, "counters": {"steps": 2}})
+    with Checkpoints(tmp_path / "c", read_only=True) as checkpoints:
+        found = checkpoints.restore(None, {"params": PARAMS, "counters": JSON})
+    assert found["counters"] == {"steps": 2}
+    jax.tree.map(np.testing.assert_array_equal, found["params"], PARAMS)
+
+
 def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
     with Checkpoints(tmp_path / "c") as checkpoints:
         checkpoints.save(7, {"params": PARAMS}, asynchronous=False)

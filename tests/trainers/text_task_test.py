@@ -93,6 +93,28 @@ def test_a_step_is_the_mean_of_its_actions_and_published_of_its_micro_batches_me
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("average", ["batch", "micro_batch"])
+def test_held_out_means_are_those_of_the_batch_in_less_memory(average: str) -> None:
+    """The same three dialogues as one micro-batch and as three."""
+    objective, batch = objective_of("ilql"), batch_of()
+    learned, frozen, _ = parameters(objective, batch)
+    parallel = DataParallel(jax.local_devices()[:1])
+    measured, memory = [], []
+    for parts in (1, 3):
+        config = load_config("train_text", "wordle_ilql")
+        config.update({"batch_size": 3, "accumulate": parts, "average": average})
+        given = TrainingData(Nothing(), Nothing(), {}, "")
+        task = TextTraining(config, objective, (learned, frozen["target"], {}), given, parallel)
+        state = parallel.replicate((learned, frozen["target"], {}))
+        program = jax.jit(jax.vmap(task._measure_core, in_axes=(None, 0), axis_name=AXIS))
+        one = jax.tree.map(lambda leaf: leaf[None], batch)
+        measured.append(jax.device_get(program(state, one)))
+        memory.append(program.lower(state, one).compile().memory_analysis().temp_size_in_bytes)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5), *measured)
+    assert memory[1] < 0.7 * memory[0]
+
+
+@pytest.mark.slow
 def test_a_step_that_is_not_finite_changes_no_parameter_no_target_and_no_moment() -> None:
     objective, batch = objective_of("ilql"), batch_of()
     learned, frozen, _ = parameters(objective, batch)
