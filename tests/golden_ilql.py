@@ -28,6 +28,15 @@ NAMES = """
 PUBLISHED = Quirks(padded_positions=True, whole_rewards=True, utterances_by_tokens=True)
 
 
+def dialogue_text(dialogue: Dialogue) -> str:
+    """The dialogue as text with delimiters; one without utterances ends before an action."""
+    state_first = bool(dialogue.rewards) and dialogue.rewards[0] is None
+    parts = ["<s>" if state_first else "<a>"]
+    for text, reward in zip(dialogue.texts, dialogue.rewards, strict=True):
+        parts += [text, "</s>" if reward is None else "</a>"]
+    return "".join(parts) + "</eod>" * dialogue.terminal
+
+
 class Case(NamedTuple):
     name: str
     kind: str

@@ -14,7 +14,6 @@ from ml_collections import ConfigDict
 from motif_jax.support.config import require
 
 Array = jax.Array
-SCHEDULES = ("constant", "linear", "cosine")
 # Two int32 count the steps of a run: multiples of 2^30, and the rest. One would overflow after 2.1 billion.
 _UNIT_BITS = 30
 

@@ -68,7 +68,7 @@ def source_of(config: ConfigDict) -> DialogueSource:
             f"config.held_out.data={config.held_out.data}: must be None without config.data: held-out dialogues come from the stream"
         )
     own = registry.json_options(config.options)
-    found: Mapping[str, Any] = {}
+    found: dict[str, Any] = {}
     if path is not None and path.name != _META and (path.parent / _META).is_file():
         drawn = read_json(path.parent / _META, "collect it again").get("config", {})
         if not isinstance(drawn, dict):
@@ -89,17 +89,11 @@ def source_of(config: ConfigDict) -> DialogueSource:
     if rule_of(config.method.name).online and config.initial.policy:
         found = agent_folder.options_for(config.task, config.initial.policy, "initial.policy")
     if config.task == RECORDED:
-        found = {**found, **_recorded(config, path)}
+        found = {**found, **({} if path is None else {"data": str(path)})}
+        if config.network.checkpoint:
+            found["tokenizer"] = str(fetch(config.network.checkpoint, "network.checkpoint"))
     options = registry.overlaid(config.task, {**found, **_spoken(config)}, own)
     return DialogueSource(config.task, options, path, held_out)
-
-
-def _recorded(config: ConfigDict, path: Path | None) -> dict[str, Any]:
-    """Options of the task `dialogues`: its file, and the tokenizer of the initial model."""
-    found = {} if path is None else {"data": str(path)}
-    if config.network.checkpoint:
-        found["tokenizer"] = str(fetch(config.network.checkpoint, "network.checkpoint"))
-    return found
 
 
 def _spoken(config: ConfigDict) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from motif_jax.support.files import atomic_write_text
 from motif_jax.support.run_folder import as_plain
 from motif_jax.trainers import reward_data, reward_evaluation
 from motif_jax.trainers.reward_data import BatchPlan, RewardData
-from motif_jax.trainers.task import Evaluation, Task, TrainingPosition, diverged, key_of, smaller_steps
+from motif_jax.trainers.task import Evaluation, Task, TrainingPosition, diverged, key_of, ratio, smaller_steps
 
 TRAIN_CSV, VALIDATION_CSV = "train_metrics.csv", "val_metrics.csv"
 QUANTILES_CSV = "reward_metrics/train_norm_quantiles.csv"
@@ -107,7 +107,10 @@ class RewardTask(Task):
         }
 
     def shown(self, sums: Mapping[str, float]) -> dict[str, float]:
-        return {"loss": _mean(sums, "loss"), "accuracy": _mean(sums, "accuracy", "accuracy_batches")}
+        return {
+            "loss": ratio(sums, "loss", "batches"),
+            "accuracy": ratio(sums, "accuracy", "accuracy_batches"),
+        }
 
     def member_rewards(self, state: EnsembleState, messages: jax.Array) -> np.ndarray:
         """Raw rewards of the dataset.
@@ -148,7 +151,7 @@ class RewardTask(Task):
         row["optimizer/learning_rate"] = position.learning_rate(self._schedule)
         sums = position.sums
         row |= {f"train/{name}": number for name, number in self.shown(sums).items()}
-        row["train/gradient_norm"] = _mean(sums, "gradient_norm")
+        row["train/gradient_norm"] = ratio(sums, "gradient_norm", "batches")
         for name in ("loss_pairs", "accuracy_pairs"):
             row[f"train/{name}"] = int(sums.get(name, 0))
         for name in ("mean", "variance", "disagreement"):
@@ -202,11 +205,6 @@ class RewardTask(Task):
             quantiles.append(",".join(cells))
         for name, lines in ((TRAIN_CSV, train), (VALIDATION_CSV, validation), (QUANTILES_CSV, quantiles)):
             atomic_write_text(workdir / name, "\n".join(lines) + "\n")
-
-
-def _mean(sums: Mapping[str, float], name: str, count: str = "batches") -> float:
-    number = sums.get(count, 0.0)
-    return sums[name] / number if number else math.nan
 
 
 def _cell(value: float) -> str:

@@ -26,6 +26,12 @@ def drawn_by(devices: int, dropout: bool) -> dict[str, str]:
     return {DEVICES: str(devices)} if dropout else {}
 
 
+def ratio(sums: Mapping[str, float], name: str, over: str) -> float:
+    """One sum divided by another; NaN before the first step."""
+    count = sums.get(over, 0.0)
+    return sums[name] / count if count else math.nan
+
+
 @dataclasses.dataclass
 class TrainingPosition:
     """The progress of a training, as JSON.
@@ -49,8 +55,7 @@ class TrainingPosition:
 
     def mean(self, name: str, over: str = "steps") -> float:
         """One of the sums divided by another; NaN before the first step."""
-        count = self.sums.get(over, 0.0)
-        return self.sums[name] / count if count else math.nan
+        return ratio(self.sums, name, over)
 
     def learning_rate(self, schedule: Callable[[int], Any]) -> float:
         """The learning rate of the last step; NaN before the first."""

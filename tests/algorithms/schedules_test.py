@@ -26,21 +26,6 @@ def test_learning_rates() -> None:
     assert schedules.make_schedule(config, 10)(0) == 1
 
 
-@pytest.mark.parametrize("kind", schedules.SCHEDULES)
-@pytest.mark.parametrize("final", [0.0, 0.1, 1.0])
-def test_no_rate_lies_below_the_last_one(kind: str, final: float) -> None:
-    config = agent_config().optimizer
-    config.learning_rate, config.schedule, config.final_fraction = 3e-3, kind, final
-    shares = np.concatenate([np.linspace(0, 1.5, 2_000), 1 - np.logspace(-8, 0, 200)]).astype(np.float32)
-    rates = np.asarray(jax.jit(lambda x: schedules.learning_rate(config, 0, x))(shares))
-    assert (rates >= np.float32(3e-3) * np.float32(final)).all()
-    assert (rates <= np.float32(3e-3)).all()
-    if kind != "constant":
-        np.testing.assert_allclose(rates[shares >= 1], 3e-3 * final, rtol=1e-6)
-    steps = schedules.make_schedule(config, 117)
-    assert all(jax.jit(steps)(step) >= np.float32(3e-3) * np.float32(final) for step in range(130))
-
-
 def test_steps_are_counted_exactly_beyond_what_one_number_holds() -> None:
     count, add = schedules.no_steps(), jax.jit(schedules.add_steps)
     total, more = 7_000_000_000, 999_999_937

@@ -16,7 +16,7 @@ from safetensors import safe_open
 
 from motif_jax import language
 from motif_jax.datasets.dialogues.dialogue import Dialogue
-from motif_jax.datasets.dialogues.items import TextTokenizer, dialogue_text, tokenise
+from motif_jax.datasets.dialogues.items import TextTokenizer, tokenise
 from motif_jax.datasets.dialogues.token_rewards import constant
 from motif_jax.language import byte_pairs, exported
 from motif_jax.language.text_agent import Design
@@ -28,6 +28,7 @@ from motif_jax.support.errors import UserError
 from motif_jax.trainers import agent_folder
 from tests import text_agents as made_agents
 from tests import tiny_judge
+from tests.golden_ilql import dialogue_text
 from tests.language import talkers
 from tests.processes import REPOSITORY
 from tests.reward_fixtures import load_config

@@ -11,7 +11,6 @@ from motif_jax.datasets.dialogues import parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.language.tokens import Tokenizer, candidate_rows
-from motif_jax.support import seeds
 from motif_jax.trainers import text_data
 from tests.stages.pretraining import config_of
 
@@ -46,27 +45,3 @@ def test_actions_of_dialogues_are_the_tokens_by_which_an_agent_chooses(tmp_path:
         behind = target[len(target) - len(after) :] == after
         found.add(tuple(target[: len(target) - len(after)] if behind else target))
     assert found == candidates
-
-
-def split(path: Path, folder: Path, share: float) -> list[list[str]]:
-    """The lines of a text that are learned from, and those held out."""
-    config = config_of(path, **{"held_out.share": share, "text_item": "line"})
-    made = text_data.make_tokenizer(config, "gpt2", folder / "tokenizer")
-    data = text_data.prepare(config, folder, made, 0, None, lambda: False)
-    assert data is not None
-    tokenizer = Tokenizer.read(made)
-    return [
-        [tokenizer.decode(part.item(place).tolist()[:-1]) for place in range(part.num_items)]
-        for part in data.values()
-    ]
-
-
-def test_the_share_that_is_asked_for_is_held_out(tmp_path: Path) -> None:
-    lines = [f"line {number}" for number in range(40)]
-    (tmp_path / "texts.txt").write_text("\n".join(lines))
-    for share, count in ((0.4, 16), (0.25, 10)):
-        train, held_out = split(tmp_path / "texts.txt", tmp_path / str(share), share)
-        assert len(held_out) == count
-        assert sorted([*train, *held_out]) == sorted(lines)
-    turn = seeds.derive(config_of(tmp_path / "texts.txt").seed, "held out") % 4
-    assert held_out == lines[turn::4], "1 of n is the same one as ever"

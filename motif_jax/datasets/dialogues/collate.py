@@ -76,15 +76,15 @@ def truncated(item: TokenItem, max_len: int | None, quirks: Quirks = Quirks()) -
 def steps(
     items: Sequence[TokenItem],
     by_utterance: bool,
-    quirks: Quirks = Quirks(),
-    width: int | None = None,
-    micro_batches: int = 1,
+    quirks: Quirks,
+    width: int,
+    micro_batches: int,
 ) -> ActionSteps:
     """Pads the actions of items to one batch.
 
     Args:
       by_utterance: whether an action is an utterance or a token.
-      width: K; None takes the most actions of an item.
+      width: K, at least the most actions of an item.
       micro_batches: number of consecutive parts of equal size.
     """
     prefix = "utterance_" if by_utterance else ""
@@ -93,24 +93,21 @@ def steps(
         for item in items
     ]
     count = len(parts)
-    most = max((len(actions) for _, actions, _, _ in parts), default=0) if width is None else width
-    longest = max([most + 1, *(len(states) for states, *_ in parts)]) if width is None else most + 1
-    states, actions = np.zeros((count, longest), np.int32), np.zeros((count, most), np.int32)
-    rewards, terminals = np.zeros((count, most), np.float32), np.ones((count, longest), np.float32)
+    states, actions = np.zeros((count, width + 1), np.int32), np.zeros((count, width), np.int32)
+    rewards, terminals = np.zeros((count, width), np.float32), np.ones((count, width + 1), np.float32)
     numbers = np.zeros(count, np.int64)
     for row, (positions, acted, paid, ends) in enumerate(parts):
-        states[row, : len(positions)] = positions[:longest]
+        states[row, : len(positions)] = positions[: width + 1]
         actions[row, : len(acted)] = acted
         rewards[row, : len(paid)] = paid
-        terminals[row, : len(ends)] = ends[:longest]
+        terminals[row, : len(ends)] = ends[: width + 1]
         numbers[row] = len(acted)
     if by_utterance and quirks.whole_rewards:
         rewards = np.trunc(rewards)
-    live = np.arange(most) < numbers[:, None]
+    live = np.arange(width) < numbers[:, None]
     if quirks.padded_positions:
         # The published arrays of a micro-batch are as wide as its longest dialogue; the width here may be larger.
         most_of = numbers.reshape(micro_batches, -1).max(axis=1, initial=0)
-        live = (terminals[:, :most] == 0) & (
-            np.arange(most) < np.repeat(most_of, count // micro_batches)[:, None]
-        )
+        most = np.repeat(most_of, count // micro_batches)[:, None]
+        live = (terminals[:, :width] == 0) & (np.arange(width) < most)
     return ActionSteps(states, actions, rewards, terminals, live)

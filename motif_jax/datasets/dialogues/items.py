@@ -29,7 +29,6 @@ class Delimiters(NamedTuple):
 
 # Texts of the fields of `Delimiters`.
 DELIMITER_TEXTS = ("<|pad|>", "<s>", "<a>", "</s>", "</a>", "</eod>")
-_, _STATE_START, _ACTION_START, _STATE_END, _ACTION_END, _DIALOGUE_END = DELIMITER_TEXTS
 
 
 class TextTokenizer(Protocol):
@@ -87,18 +86,6 @@ class TokenItem(NamedTuple):
     utterance_terminals: np.ndarray
 
 
-def dialogue_text(dialogue: Dialogue) -> str:
-    """The dialogue as text with delimiters; a dialogue without utterances ends before an action."""
-    parts = [_STATE_START if _state_first(dialogue) else _ACTION_START]
-    for text, reward in zip(dialogue.texts, dialogue.rewards, strict=True):
-        parts += [text, _STATE_END if reward is None else _ACTION_END]
-    return "".join(parts) + _DIALOGUE_END * dialogue.terminal
-
-
-def _state_first(dialogue: Dialogue) -> bool:
-    return bool(dialogue.rewards) and dialogue.rewards[0] is None
-
-
 def tokenise(
     dialogue: Dialogue,
     tokenizer: TextTokenizer,
@@ -113,7 +100,8 @@ def tokenise(
         replace the tokenizer's, and are then the only actions. None: all actions count, in the tokenizer's tokens.
     """
     marks = tokenizer.delimiters
-    tokens = [marks.state_start if _state_first(dialogue) else marks.action_start]
+    state_first = bool(dialogue.rewards) and dialogue.rewards[0] is None
+    tokens = [marks.state_start if state_first else marks.action_start]
     before, ends, paid = [], [], []
     left = sum(reward is not None for reward in dialogue.rewards)
     for text, reward in zip(dialogue.texts, dialogue.rewards, strict=True):

@@ -10,6 +10,7 @@ import pytest
 from motif_jax.datasets.dialogues import items, parquet, token_rewards
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.support.errors import UserError
+from tests.golden_ilql import dialogue_text
 from tests.toy_text import Letters
 
 DIALOGUES = [
@@ -95,7 +96,7 @@ def test_tokens_of_a_dialogue_that_begins_with_the_environment():
     assert item.utterance_state_indices.tolist() == [3, 5, 9]
     assert item.utterance_action_indices.tolist() == [5, 6]
     assert item.utterance_rewards.tolist() == [0.0, 3.5]
-    assert items.dialogue_text(dialogue) == "<s>ab</s>c</a></a>d</s></eod>"
+    assert dialogue_text(dialogue) == "<s>ab</s>c</a></a>d</s></eod>"
 
 
 def test_token_rewards_of_a_file(tmp_path):

@@ -92,13 +92,6 @@ def test_wrong_arrays_are_named(folder, name, array, needles):
     assert "\n" not in str(caught.value)
 
 
-def test_cut_off_file(folder):
-    path = folder / "data" / "message.npy"
-    path.write_bytes(path.read_bytes()[:-100])
-    with refusal("message.npy is damaged, cut off"):
-        PairsDataset.open(folder)
-
-
 @pytest.mark.parametrize(
     ("labels", "needles"),
     [

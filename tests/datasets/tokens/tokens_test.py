@@ -179,16 +179,3 @@ def test_buckets_show_every_item_once_a_pass_at_the_width_of_its_group(count, ba
     )
     if count == 60:
         assert {row.width for row in map(order.rows, range(order.steps_per_pass))} == {8, 16, 32}
-
-
-def test_reading_and_writing_tokens_needs_no_jax(tmp_path):
-    code = f"""
-import sys
-from motif_jax.datasets.tokens import dataset, order, writer
-with writer.TokensWriter({str(tmp_path / "d")!r}, 9, "t") as w:
-    w.add([1, 2, 3]); w.commit()
-order.TokenWindows(dataset.TokensDataset({str(tmp_path / "d")!r}).num_tokens, 2, 1, 0).starts(0)
-assert "jax" not in sys.modules
-"""
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
-    subprocess.run([sys.executable, "-c", code], env=environment, check=True)

@@ -12,6 +12,7 @@ from motif_jax.envs.wordle.colours import WordTable
 from motif_jax.envs.wordle.environment import WordleEnvironment, WordleObservation
 from motif_jax.envs.wordle.tokens import NUMBERS, WordleTokenizer
 from tests.conftest import load_golden
+from tests.golden_ilql import dialogue_text
 
 # Field of a golden item -> of ours.
 FIELDS = {
@@ -99,7 +100,7 @@ def test_items(played, tables):
             dialogue = observation.to_sequence()
             assert_item(
                 items.tokenise(dialogue, tokenizer, rewards[name]),
-                items.dialogue_text(dialogue),
+                dialogue_text(dialogue),
                 golden[name],
             )
             kinds += 1
@@ -113,7 +114,7 @@ def test_parts_of_games(played, tables):
         outcomes = game(table, golden["guesses"], golden["hidden"])
         dialogue = ([start] + [outcome.observation for outcome in outcomes])[-1].to_sequence()
         item = items.tokenise(dialogue, WordleTokenizer(), token_rewards.constant(0.0))
-        assert_item(item, items.dialogue_text(dialogue), golden["datapoint"])
+        assert_item(item, dialogue_text(dialogue), golden["datapoint"])
 
 
 def test_guesses_that_are_no_five_letters(played, tables):
