@@ -12,10 +12,10 @@ from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.datasets.verdicts import SINGLE
 from motif_jax.labels.labels import counts
 from motif_jax.reports import text_tables
+from motif_jax.reports.run_data import read_description
 from motif_jax.reports.text_tables import markdown_escape as escape
 from motif_jax.support.config import flat, listed
 from motif_jax.support.errors import printable
-from motif_jax.support.files import read_json
 
 if TYPE_CHECKING:
     from motif_jax.rewards.online_model import OnlineRewardModel
@@ -121,13 +121,13 @@ def _labels(dataset: PairsDataset, name: str) -> tuple[list[str], list[str]]:
         total = sum(numbers.values())
         shares = (f"{escape(key)} {count:,} ({100 * count / total:.1f} %)" for key, count in numbers.items())
         lines.append(f"- {total:,} pairs: {', '.join(shares)}")
-    merged_from = list(_json(folder / "ensemble.json").get("sources", {}).get("labels", {}))
+    merged_from = list(read_description(folder / "ensemble.json").get("sources", {}).get("labels", {}))
     if merged_from:
         return [*lines, f"- combined from {', '.join(map(_code, merged_from))}, which follow"], merged_from
     manifests = sorted(folder.glob("shard-*.json"))
     if not manifests:
         return [*lines, "- their manifest is not there: who made them is unknown"], []
-    manifest = _json(manifests[0])
+    manifest = read_description(manifests[0])
     who = manifest.get("annotator", {})
     if who.get("annotator") == "lexicon":
         lines.append(
@@ -159,7 +159,7 @@ def render(reward: RewardModel, licence: str = "", notes: str = "") -> str:
     """The card in Markdown; the owner gives the `licence` of the weights and `notes`."""
     from motif_jax.rewards.online_model import OnlineRewardModel
 
-    config, versions = reward.config, _json(Path(reward.folder) / "versions.json")
+    config, versions = reward.config, read_description(Path(reward.folder) / "versions.json")
     if isinstance(reward, OnlineRewardModel):
         data, annotators = _learned(reward)
         evaluation: Mapping[str, Any] = {}
@@ -185,7 +185,3 @@ def render(reward: RewardModel, licence: str = "", notes: str = "") -> str:
         *("## Settings", "", *_block(settings), ""),
     ]
     return "\n".join(lines)
-
-
-def _json(path: Path) -> dict[str, Any]:
-    return read_json(path, "restore a copy of it, or take it away and do without") if path.is_file() else {}

@@ -20,7 +20,7 @@ from motif_jax.reports import (
 from motif_jax.reports.evaluation_sections import evaluation_section, rows_of
 from motif_jax.reports.glance import facts, headline
 from motif_jax.reports.page import Section, Table
-from motif_jax.reports.run_data import RunData
+from motif_jax.reports.run_data import RunData, read_description
 from motif_jax.reports.training_sections import (
     data_section,
     dialogues_section,
@@ -31,7 +31,7 @@ from motif_jax.reports.training_sections import (
     reward_section,
     training_section,
 )
-from motif_jax.support.files import finite, read_json
+from motif_jax.support.files import finite
 
 
 def sections(data: RunData) -> list[Section]:
@@ -79,7 +79,7 @@ def _verdicts(data: RunData) -> list[hacking.Verdict]:
 
 def command_of(folder: str | Path, name: str) -> list[tuple[str, str]]:
     """[(name, command of the run)]; [] if it is unknown."""
-    command = _description(Path(folder) / "versions.json").get("command")
+    command = read_description(Path(folder) / "versions.json").get("command")
     return [(name, command)] if isinstance(command, str) else []
 
 
@@ -87,14 +87,9 @@ def provenance_of(folder: str | Path, name: str) -> list[tuple[str, str]]:
     """Config, versions and command of a run folder as (title, text); missing files are left out."""
     found = []
     for file in ("config.json", "versions.json"):
-        if there := _description(Path(folder) / file):
+        if there := read_description(Path(folder) / file):
             found.append((f"{name}: {file}", json.dumps(there, indent=2)))
     return found
-
-
-def _description(path: Path) -> dict[str, Any]:
-    remedy = "restore a copy of it, or take it away and do without"
-    return read_json(path, remedy) if path.exists() else {}
 
 
 def as_json(data: RunData) -> dict[str, Any]:
