@@ -63,8 +63,8 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         model = {"annotator": "openai", "model": settings.model, "revision": settings.revision}
         model["structured"] = settings.structured if config.answer.mode == "verdict" else None
         super().__init__(config, form, {**model, "extra_body": self._extra})
-        self._config = config
-        self._settings = settings
+        self._config, self._settings = config, settings
+        self._prefill = self.prompt.answer.prefix.rstrip()
         self._thread: threading.Thread | None = None
         self._limit: str | None = _LIMITS[0]
         self._retries: collections.Counter[str] = collections.Counter()
@@ -88,9 +88,8 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         )
         _key(config.openai.key_variable)
         checks.require(bool(model), "openai.model", model, "the model's name on the server")
-        extra = json_option(config, "openai.extra_body")
+        own = json_option(config, "openai.extra_body").keys() & set(_OWN_FIELDS)
         allowed = f"without {' and '.join(_OWN_FIELDS)}, which each question sets"
-        own = extra.keys() & set(_OWN_FIELDS)
         checks.require(not own, "openai.extra_body", config.openai.extra_body, allowed)
 
     def live(self) -> dict[str, float | int | str]:
@@ -186,10 +185,6 @@ class OpenAIAnnotator(chat.ChatAnnotator):
                 # The key is no verdict; it is removed from the conversation that is kept.
                 turns = ({**turn, "content": self._blotted(turn["content"])} for turn in answer.turns)
                 return dataclasses.replace(answer, turns=tuple(turns))
-
-    @property
-    def _prefill(self) -> str:
-        return self.prompt.answer.prefix.rstrip()
 
     async def _complete(self, dialogue: Conversation, retries: int) -> Any:
         request = self._request(dialogue)

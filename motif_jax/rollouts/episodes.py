@@ -18,15 +18,9 @@ import numpy as np
 
 from motif_jax.actors.worker_process import MAX_DEATHS, Deaths, WorkerProcess, close_all, run_jobs
 from motif_jax.envs import registry
+from motif_jax.rollouts import policies
 from motif_jax.rollouts.episode_worker import EpisodeServer, LaneServer, PlayedEpisode, Uniforms, shared_view
-from motif_jax.rollouts.policies import (
-    BatchPolicy,
-    RandomPolicy,
-    WorkerPolicy,
-    choose_actions,
-    log_softmax,
-    masked,
-)
+from motif_jax.rollouts.policies import BatchPolicy, WorkerPolicy
 from motif_jax.support.errors import UserError
 
 DEFAULT_LANES = 32
@@ -226,17 +220,19 @@ def _decide(
     observation = {name: np.array(rows[members.start : members.stop]) for name, rows in pool.rows.items()}
     first = np.array([not lanes[lane].actions for lane in members])
     logits, values, state = policy.act(observation, first, state)
-    logits = masked(logits, observation, pool.spec)
+    logits = policies.masked(logits, observation, pool.spec)
     rows = np.array(steps) - members.start
     uniforms = np.array([lanes[lane].uniforms.at(len(lanes[lane].actions)) for lane in steps])
-    actions, log_probs = choose_actions(logits[rows], uniforms, order.how.greedy)
+    actions, log_probs = policies.choose_actions(logits[rows], uniforms, order.how.greedy)
     for position, lane in enumerate(steps):
         lanes[lane].actions.append(int(actions[position]))
         if values is not None:
             lanes[lane].values.append(float(values[rows[position]]))
         lanes[lane].log_probs.append(float(log_probs[position]))
         if order.how.keep_probabilities:
-            lanes[lane].probabilities.append(np.exp(log_softmax(logits[rows[position]])).astype(np.float32))
+            lanes[lane].probabilities.append(
+                np.exp(policies.log_softmax(logits[rows[position]])).astype(np.float32)
+            )
     return state
 
 
@@ -247,7 +243,7 @@ def _play_in_workers(order: _Order, policy: WorkerPolicy) -> Iterator[PlayedEpis
         "policy": policy,
         "keep_fields": tuple(order.how.keep_fields),
     }
-    patient = type(policy) is not RandomPolicy  # a bot may think for as long as it likes
+    patient = type(policy) is not policies.RandomPolicy  # a bot may think for as long as it likes
     workers, stop, on_death = order.how.workers, order.stop, order.on_death
     jobs = run_jobs(EpisodeServer, setup, order.todo, workers, stop, order.lost, patient, on_death)
     with contextlib.closing(jobs) as played:

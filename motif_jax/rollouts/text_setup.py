@@ -16,15 +16,9 @@ from motif_jax.datasets.dialogues.token_rewards import TokenReward
 from motif_jax.envs.text import registry
 from motif_jax.envs.text.contract import TextTask
 from motif_jax.language.decoding import Decoding
-from motif_jax.rollouts import text_scores
+from motif_jax.rollouts import text_episodes, text_scores
 from motif_jax.rollouts.agent_decoder import AgentDecoder
-from motif_jax.rollouts.text_episodes import (
-    AgentTextActor,
-    PlayedText,
-    PolicyTextActor,
-    TextActor,
-    environment_seed,
-)
+from motif_jax.rollouts.text_episodes import PlayedText, TextActor
 from motif_jax.rollouts.text_values import token_row
 from motif_jax.support import config as checks
 from motif_jax.support import digests
@@ -162,7 +156,7 @@ class TextEvalSetup:
         paid = [reward for reward in dialogue.rewards if reward is not None]
         row: dict[str, Any] = {
             "index": episode.index,
-            "seed": environment_seed(seed, episode.index),
+            "seed": text_episodes.environment_seed(seed, episode.index),
             "return": dialogue.total,
             "length": len(paid),
             "end_reason": "terminal",
@@ -199,7 +193,7 @@ def open_setup(request: TextRequest) -> TextEvalSetup:
     plan["drawn_from"] = registry.drawn_from(task)
     tokenizer = task.tokenizer()
     if request.policy:
-        actor: TextActor = PolicyTextActor(task.policy(request.policy), request.seed)
+        actor: TextActor = text_episodes.PolicyTextActor(task.policy(request.policy), request.seed)
         plan |= {"policy": request.policy, "digest": None, "decode": None, "values": False}
     else:
         assert about is not None
@@ -216,7 +210,7 @@ def open_setup(request: TextRequest) -> TextEvalSetup:
                 f"config.decode.kind={decoding.kind}: {saved.method} has values of whole actions only, which this kind does not use; rerank does",
                 flush=True,
             )
-        actor = AgentTextActor(decoder, saved.params, tokenizer, decoding, request.seed)
+        actor = text_episodes.AgentTextActor(decoder, saved.params, tokenizer, decoding, request.seed)
         plan |= {**agent_plan(folder, saved), "decode": dataclasses.asdict(decoding)}
     return TextEvalSetup(task, actor, plan, tokenizer, dialogue_data.token_reward_of(request.token_reward))
 

@@ -131,9 +131,8 @@ def test_what_cannot_be_loaded_is_told(agent, tmp_path):
     (tmp_path / "config.json").write_text('{"stage": "collect"}')
     with pytest.raises(UserError, match="is a run of collect, not of train_agent"):
         agent_policy.load(tmp_path)
-    (tmp_path / "config.json").write_text(
-        '{"stage": "train_agent", "network": {}, "environment": {"name": "Recall-v0"}}'
-    )
+    cut = {"stage": "train_agent", "network": {}, "environment": {"name": "Recall-v0"}}
+    (tmp_path / "config.json").write_text(json.dumps(cut))
     with pytest.raises(UserError, match=r"config\.json is damaged .*max_episode_steps, reward\.dir, compat"):
         agent_policy.load(tmp_path)
 

@@ -17,7 +17,7 @@ import pytest
 from motif_jax.actors import worker_process
 from motif_jax.actors.worker_process import WorkerProcess
 from motif_jax.envs.episode import Transition
-from motif_jax.rollouts import episode_worker, episodes
+from motif_jax.rollouts import episode_worker
 from motif_jax.rollouts.episode_worker import EpisodeServer, Uniforms
 from motif_jax.rollouts.episodes import PlaySettings, play_episodes
 from motif_jax.rollouts.policies import RandomPolicy, choose_actions, log_softmax
@@ -96,9 +96,8 @@ def test_a_killed_worker_is_replaced_and_its_episodes_are_played_again():
     counted = play(Counting())
     deaths, records = [], {}
     killed, how = False, PlaySettings(workers=2, lanes=4)
-    for record in play_episodes(
-        "Recall-v0", OPTIONS, SEEDS, Counting(), how, skip={0, 3}, on_death=deaths.append
-    ):
+    more = {"skip": {0, 3}, "on_death": deaths.append}
+    for record in play_episodes("Recall-v0", OPTIONS, SEEDS, Counting(), how, **more):
         records[record.index] = record
         if len(records) == 2 and not killed:
             killed = True
@@ -116,11 +115,8 @@ class Slow(RandomPolicy):
 def test_a_slow_bot_is_not_taken_for_an_engine_that_hangs(monkeypatch):
     monkeypatch.setattr(worker_process, "HANG_SECONDS", 0.5)
     deaths = []
-    slow = list(
-        play_episodes(
-            "Recall-v0", OPTIONS, SEEDS[:1], Slow(), PlaySettings(workers=1), on_death=deaths.append
-        )
-    )
+    how = PlaySettings(workers=1)
+    slow = list(play_episodes("Recall-v0", OPTIONS, SEEDS[:1], Slow(), how, on_death=deaths.append))
     assert (len(slow), deaths) == (1, [])
 
 
@@ -162,19 +158,6 @@ def test_an_episode_of_a_network_that_kills_its_workers_is_named():
     assert not multiprocessing.active_children()
 
 
-class BrokenGame(Corridor):
-    def step(self, action, out):
-        raise KeyError("a bug in a game")
-
-
-def test_an_exception_of_a_game_beside_a_network_is_shown_and_not_retried():
-    name = f"{__name__}:BrokenGame"
-    policy = Flyer(Corridor.make_spec(name))
-    with pytest.raises(RuntimeError, match=r"KeyError: 'a bug in a game'"):
-        list(play_episodes(name, {}, SEEDS[:4], policy, PlaySettings(workers=1, lanes=2)))
-    assert not multiprocessing.active_children()
-
-
 class Broken(RandomPolicy):
     def player(self, seed, spec):
         raise KeyError("a bug in a worker")
@@ -191,9 +174,8 @@ def test_stop_ends_early_and_leaves_no_process():
         requested = False
 
     stop, seen = Stop(), []
-    for record in play_episodes(
-        "Recall-v0", OPTIONS, SEEDS, RandomPolicy(), PlaySettings(workers=1), stop=stop
-    ):
+    how = PlaySettings(workers=1)
+    for record in play_episodes("Recall-v0", OPTIONS, SEEDS, RandomPolicy(), how, stop=stop):
         seen.append(record.index)
         stop.requested = True
     assert 1 <= len(seen) < len(SEEDS)
@@ -203,12 +185,9 @@ def test_stop_ends_early_and_leaves_no_process():
 def test_bad_arguments_are_refused():
     with pytest.raises(ValueError, match="even number"):
         list(play_episodes("Recall-v0", OPTIONS, SEEDS, Counting(), PlaySettings(workers=1, lanes=3)))
+    how = PlaySettings(workers=1, keep_fields=("glyphs",))
     with pytest.raises(ValueError, match="no observation field glyphs"):
-        list(
-            play_episodes(
-                "Recall-v0", OPTIONS, SEEDS, Counting(), PlaySettings(workers=1, keep_fields=("glyphs",))
-            )
-        )
+        list(play_episodes("Recall-v0", OPTIONS, SEEDS, Counting(), how))
 
 
 def test_worker_module_brings_no_jax():
@@ -253,4 +232,3 @@ def test_collector_counts_texts_when_the_environment_does_not():
     assert [row.tobytes() for row in record.texts] == [b"abc", b"xyz"]
     assert record.text_index.tolist() == [0, 1, 0]
     assert record.text_count.tolist() == [1, 1, 2]
-    assert episodes.DEFAULT_LANES % 2 == 0

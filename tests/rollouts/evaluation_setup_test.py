@@ -91,9 +91,8 @@ def test_what_was_trained_anew_is_not_what_was_begun_with(runs, tmp_path):
     assert opened(evaluate_config(policy=agent), pins).digests == begun.digests
     shutil.rmtree(agent)
     agent_run(tmp_path / "agent", runs / "text")
-    with pytest.raises(
-        UserError, match=r"config.policy=.*/agent: was trained or written again since the run started"
-    ):
+    said = r"config.policy=.*/agent: was trained or written again since the run started"
+    with pytest.raises(UserError, match=said):
         opened(evaluate_config(policy=agent), pins)
     opened(evaluate_config(policy=agent), evaluation_setup.PinnedVersions(100, begun.reward["step"]))
 
@@ -167,15 +166,9 @@ def test_the_threshold_is_rounded_where_the_agents_was(runs, tmp_path):
 
     levels = [q for q in rewards.QUANTILE_LEVELS if (paid(q, True) != paid(q, False)).any()]
     assert levels, "a quantile where the two thresholds tell messages apart"
-    agents = {
-        switch: agent_run(
-            tmp_path / f"agent-{switch}",
-            runs / "text",
-            **{"reward.quantile": levels[0], "compat.quantile_two_decimals": switch},
-        )
-        for switch in (True, False)
-    }
-    for switch, agent in agents.items():
+    for switch in (True, False):
+        changes = {"reward.quantile": levels[0], "compat.quantile_two_decimals": switch}
+        agent = agent_run(tmp_path / f"agent-{switch}", runs / "text", **changes)
         who = opened(evaluate_config(policy=agent))
         expected = paid(levels[0], switch)
         live = who.live_rater()

@@ -82,10 +82,6 @@ def test_words_mean_nothing_to_those_who_do_not_read():
         names(MIXED, BOTH, "danish")
 
 
-def test_a_level_is_a_test_too():
-    assert names(MIXED, frozenset(), "BabyAI-GoToObj-v0") == [BASE, "BabyAI-GoToObj-v0"]
-
-
 def test_prompts_of_other_words_get_more_room():
     base = PlayedLevel("BabyAI-GoToLocal-v0", {"tokenizer": "a file", "prompt_tokens": 100})
     tests = every(base)

@@ -26,17 +26,12 @@ from motif_jax.support.errors import UserError
 RUNNING = types.SimpleNamespace(requested=False)
 
 
-def how(folder, **changes):
-    settings = {
-        "environment": "NetHackScore-v1",
-        "options": {"max_episode_steps": 150, "fields": ("tty_chars",)},
-        "fields": ("message", "blstats", "tty_chars"),
-        "seed": 3,
-        "length": 2,
-        "share": 1.0,
-        "folder": str(folder),
-    }
-    return SamplingPlan(**{**settings, **changes})
+def how(folder):
+    options, fields = (
+        {"max_episode_steps": 150, "fields": ("tty_chars",)},
+        ("message", "blstats", "tty_chars"),
+    )
+    return SamplingPlan("NetHackScore-v1", options, fields, seed=3, length=2, share=1.0, folder=str(folder))
 
 
 def job(index, policy=None):
