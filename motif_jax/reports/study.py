@@ -241,10 +241,8 @@ def tables(
 
     Columns are those of `measures` that all runs of a table have; `seeds` is the number of seeds of the whole study.
     """
-    return "\n\n".join(
-        _table(rows, _name(title), names, seeds, table(rows, names, resamples, measures))
-        for title, names in methods.items()
-    )
+    made = {title: table(rows, names, resamples, measures) for title, names in methods.items()}
+    return "\n\n".join(_table(rows, _name(title), methods[title], seeds, of) for title, of in made.items())
 
 
 def _table(
