@@ -98,15 +98,9 @@ class RewardModel:
             )
         return float(threshold)
 
-    def raw(self, params: Any, inputs: dict[str, jax.Array], max_length: int | None = None) -> jax.Array:
+    def raw(self, params: Any, inputs: dict[str, jax.Array]) -> jax.Array:
         """Raw rewards float32 [N] of observations [N, ...], the mean over the members of an ensemble."""
-        return jnp.mean(self.member_rewards(params, inputs, max_length), axis=0)
-
-    def member_rewards(
-        self, params: Any, inputs: dict[str, jax.Array], max_length: int | None = None
-    ) -> jax.Array:
-        """Raw rewards float32 [members, N] of each member."""
-        return member_rewards(self.network, self.members, params, inputs, max_length)
+        return jnp.mean(of_members(self.network.reward, self.members, params, inputs), axis=0)
 
     def disagreement(self, members: np.ndarray) -> np.ndarray:
         """Standard deviation float32 [N] over the members' rewards float32 [members, N], each normalised with its own
@@ -197,14 +191,7 @@ def cpu_device() -> jax.Device | None:
 @functools.lru_cache(maxsize=64)
 def _message_program(architecture: RewardArchitecture, members: int, length: int | None) -> Any:
     network = RewardNetwork(architecture)
-    return jax.jit(lambda params, m: member_rewards(network, members, params, {"message": m}, length))
-
-
-def member_rewards(
-    network: RewardNetwork, members: int, params: Any, inputs: dict[str, Any], max_length: int | None
-) -> jax.Array:
-    """Raw rewards float32 [members, N]."""
-    return of_members(network.reward, members, params, inputs, max_length)
+    return jax.jit(lambda params, m: of_members(network.reward, members, params, {"message": m}, length))
 
 
 def of_members(function: Callable[..., jax.Array], members: int, params: Any, *inputs: Any) -> jax.Array:

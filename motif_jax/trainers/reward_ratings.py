@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from motif_jax.datasets.pairs import threshold
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.datasets.pairs.distinct import distinct_rows
 from motif_jax.rewards.reward_function import as_rows
-from motif_jax.rewards.reward_model import RewardModel, read_run, saved_steps
+from motif_jax.rewards.reward_model import RewardModel, of_members, read_run, saved_steps
 
 _BLOCK = 256
 
@@ -90,7 +91,7 @@ def _means_over_steps(reward: RewardModel, data: DatasetMessages, max_steps: int
     fields = reward.network.architecture.fields
     flat = {name: dataset.data[name].reshape(ids.size, *dataset.data[name].shape[3:]) for name in fields}
     chosen = np.unique(np.linspace(0, ids.size - 1, min(ids.size, max_steps)).astype(int))
-    program = jax.jit(reward.member_rewards)
+    program = jax.jit(functools.partial(of_members, reward.network.reward, reward.members))
     sums, counts = np.zeros((reward.members, len(data.messages))), np.zeros(len(data.messages))
     for start in range(0, chosen.size, _BLOCK):
         part = chosen[start : start + _BLOCK]

@@ -17,7 +17,7 @@ from motif_jax.algorithms.preference import PreferenceBatch
 from motif_jax.devices.parallel import AXIS, DataParallel
 from motif_jax.networks.reward import RewardNetwork
 from motif_jax.rewards.normalisation import two_decimals
-from motif_jax.rewards.reward_model import architecture_of, member_rewards
+from motif_jax.rewards.reward_model import architecture_of, of_members
 from motif_jax.support.files import atomic_write_text
 from motif_jax.support.run_folder import as_plain
 from motif_jax.trainers import reward_data, reward_evaluation
@@ -54,9 +54,8 @@ class RewardTask(Task):
         self.remedy = smaller_steps(config)
 
     def _messages_core(self, params: Any, messages: jax.Array) -> jax.Array:
-        rewards = member_rewards(
-            self.network, self.members, params, {"message": messages}, self.data.max_length
-        )
+        inputs = {"message": messages}
+        rewards = of_members(self.network.reward, self.members, params, inputs, self.data.max_length)
         return jax.lax.all_gather(rewards, AXIS, axis=1, tiled=True)
 
     def _steps_core(self, state: tuple[Any, jax.Array], batch: preference.PreferenceBatch) -> jax.Array:

@@ -12,9 +12,16 @@ import numpy as np
 import pytest
 
 from motif_jax import rewards
+from motif_jax.networks import reward_layout
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
-from motif_jax.rewards import safetensors_file, training_texts
+from motif_jax.rewards import training_texts
 from motif_jax.rewards.reward_model import RewardModel, read_run
+from motif_jax.rewards.safetensors_file import (
+    read_safetensors,
+    statistics_of,
+    write_run_folder,
+    write_safetensors,
+)
 from motif_jax.stages import imports
 from motif_jax.support import digests, import_origin
 from motif_jax.support.errors import UserError
@@ -31,7 +38,7 @@ def fresh(seed):
 def make_reward(folder, seed=0, **values):
     network, params = RewardNetwork(ARCHITECTURE), fresh(seed)
     parts = {
-        "statistics": safetensors_file.statistics_of(0.5, 2.0, np.linspace(-1, 1, 19).tolist()),
+        "statistics": statistics_of(0.5, 2.0, np.linspace(-1, 1, 19).tolist()),
         "config": {"stage": "train_reward", "compat": {"glyph_crop_centre": False}},
         "curve": [{"epoch": 0, "validation/loss": math.nan, "calibration": []}, {"epoch": 1, "train/loss": 0.5}],
         **values,
@@ -41,7 +48,7 @@ def make_reward(folder, seed=0, **values):
 
 @pytest.fixture
 def file(tmp_path):
-    safetensors_file.write_safetensors(make_reward(tmp_path), tmp_path / "reward.safetensors")
+    write_safetensors(make_reward(tmp_path), tmp_path / "reward.safetensors")
     return tmp_path / "reward.safetensors"
 
 
@@ -57,36 +64,32 @@ def test_the_header_is_json_and_comes_back_as_it_was(file):
     assert "NaN" not in file.read_bytes().decode("latin-1")
     header = header_of(file)
     assert header["curve"][0] == {"epoch": 0, "validation/loss": None, "calibration": []}
-    assert math.isnan(safetensors_file.read_safetensors(file).curve[0]["validation/loss"])
-    assert safetensors_file.read_safetensors(file).curve[1] == {"epoch": 1, "train/loss": 0.5}
+    assert math.isnan(read_safetensors(file).curve[0]["validation/loss"])
+    assert read_safetensors(file).curve[1] == {"epoch": 1, "train/loss": 0.5}
 
 
 def test_a_file_says_what_training_knew(tmp_path):
     texts = np.zeros((2, 256), np.uint8)
     texts[1, :4] = np.frombuffer(b"Hi!!", np.uint8)
     training_texts.write_training_texts(tmp_path, texts)
-    safetensors_file.write_safetensors(make_reward(tmp_path), tmp_path / "reward.safetensors")
+    write_safetensors(make_reward(tmp_path), tmp_path / "reward.safetensors")
     reward = rewards.load(tmp_path / "reward.safetensors")
     assert reward.known(["", "Hi!!", "Hi!"]).tolist() == [True, True, False]
-    safetensors_file.write_run_folder(
-        safetensors_file.read_safetensors(tmp_path / "reward.safetensors"), tmp_path / "imported"
-    )
+    write_run_folder(read_safetensors(tmp_path / "reward.safetensors"), tmp_path / "imported")
     assert training_texts.is_known(training_texts.read_training_texts(tmp_path / "imported"), texts).all()
 
 
 def test_a_file_that_does_not_say_what_training_knew_is_named(file):
     with pytest.raises(UserError, match=r"reward\.safetensors does not say what its reward was trained on"):
         rewards.load(file).known("x")
-    safetensors_file.write_run_folder(safetensors_file.read_safetensors(file), file.parent / "imported")
+    write_run_folder(read_safetensors(file), file.parent / "imported")
     assert not (file.parent / "imported" / training_texts.FILE).exists()
 
 
 def test_a_reward_that_diverged_is_not_exported(tmp_path):
-    statistics = safetensors_file.statistics_of(math.nan, 1.0, None)
+    statistics = statistics_of(math.nan, 1.0, None)
     with pytest.raises(UserError, match="statistics of the reward must be finite numbers"):
-        safetensors_file.write_safetensors(
-            make_reward(tmp_path, statistics=statistics), tmp_path / "x.safetensors"
-        )
+        write_safetensors(make_reward(tmp_path, statistics=statistics), tmp_path / "x.safetensors")
     assert not (tmp_path / "x.safetensors").exists()
 
 
@@ -116,7 +119,7 @@ def with_header(file, header):
 def test_a_header_that_is_no_json_object_is_one_error(file, text):
     with_header(file, text)
     with pytest.raises(UserError, match="header"):
-        safetensors_file.read_safetensors(file)
+        read_safetensors(file)
 
 
 @pytest.mark.parametrize(
@@ -136,11 +139,11 @@ def test_a_header_with_parts_missing_or_wrong_is_one_error(file, key, value, wor
     header = header_of(file)
     section, _, name = key.rpartition(".")
     (header[section] if section else header)[name] = value
-    named = safetensors_file.reward_layout.to_named(safetensors_file.read_safetensors(file).params)
+    named = reward_layout.to_named(read_safetensors(file).params)
     arrays = {name: np.ascontiguousarray(array) for name, array in named.items()}
     file.write_bytes(digests.safetensors_of("reward", json.dumps(header), arrays))
     with pytest.raises(UserError, match=words):
-        safetensors_file.read_safetensors(file)
+        read_safetensors(file)
 
 
 def importing(file):
@@ -161,7 +164,7 @@ def test_an_import_is_a_run_folder_and_made_once(tmp_path, file, capsys):
     assert json.loads((workdir / "config.json").read_text())["stage"] == "train_reward"
     (tmp_path / "copy.safetensors").write_bytes(file.read_bytes())
     imports.check(importing(tmp_path / "copy.safetensors"), workdir)
-    safetensors_file.write_safetensors(make_reward(tmp_path, seed=1), file)
+    write_safetensors(make_reward(tmp_path, seed=1), file)
     with pytest.raises(UserError, match=r"holds another import \(file: "):
         imports.check(importing(file), workdir)
 
@@ -181,7 +184,7 @@ def test_an_import_that_was_killed_is_made_again(tmp_path, file, monkeypatch):
         with pytest.raises(SystemError):
             imports.run(importing(file), workdir)
     assert not import_origin.has_checkpoints(workdir)
-    safetensors_file.write_safetensors(make_reward(tmp_path, seed=1), file)
+    write_safetensors(make_reward(tmp_path, seed=1), file)
     imports.check(importing(file), workdir)
     imports.run(importing(file), workdir)
     assert not list(workdir.rglob("*tmp*"))
