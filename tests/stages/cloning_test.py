@@ -16,6 +16,7 @@ from motif_jax.support import run_folder
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 from tests.language import talkers
+from tests.processes import killed_often, launch
 from tests.reward_fixtures import load_config, run_stage
 
 
@@ -78,6 +79,28 @@ def test_what_cannot_be_cloned_is_refused(collected, model, tmp_path):
     with pytest.raises(UserError, match="holds no trajectories"):
         clone_behaviour.check(cloning(collected, model, trajectories=str(tmp_path)), tmp_path / "none")
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.slow
+def test_a_collection_that_is_killed_ends_with_the_same_trajectories(tmp_path):
+    values = {"environment.babyai_text.observations": 1, "steps": 600, "policy": "random", "lanes": 4}
+    flags = [f"--config.{key}={value}" for key, value in values.items()]
+    folder, whole, log = (tmp_path / name for name in ("killed", "whole", "log"))
+    journal = folder / ".episodes" / "episodes.jsonl"
+
+    def episodes():
+        return journal.read_text().count("\n") if journal.exists() else 0
+
+    killed_often(
+        lambda _: launch(folder, "collect_trajectories.py:smoke", *flags, log=log),
+        episodes,
+        5,
+        folder,
+        least=1,
+    )
+    run_stage("collect_trajectories", whole, **values)
+    one, two = (parquet.read(each / parquet.FILE) for each in (folder, whole))
+    assert (one.prompts, one.actions) == (two.prompts, two.actions)
 
 
 @pytest.mark.slow
