@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from motif_jax.actors.rerecording import record_actions
+from tests.processes import REPOSITORY
 from tests.refusals import refusal
 from tests.reward_fixtures import load_config, make_dataset
 
-# A config, its flags, and words of its line. AT is a folder that holds a dataset, a list of words, a game and, as `wrong`, a run of
-# train_reward.
+# A config, its flags, and words of its line. AT is a folder that holds a dataset, a list of words, a game a reward and, as `wrong`, a
+# run of train_reward.
 CART = "environment.name=gym:CartPole-v1"
 NO_TEXT = (
     "config.environment.text='': must be module:function, info:KEY or obs:KEY, for gym:CartPole-v1 shows no"
@@ -41,6 +42,8 @@ REFUSED = [
     ("evaluate.py:smoke", "environment.name=tests.toys:Nothing", "tests.toys:Nothing: no such class"),
     ("evaluate.py:smoke", "environment.name=tests.toys:Flyer", "tests.toys:Flyer: must be a class with make_spec"),
     ("train_agent.py:recall", f"{CART} reward.kind=table reward.table=AT/wrong/other.json reward.intrinsic_coefficient=0.5", NO_TEXT),
+    ("train_agent.py:recall", f"{CART} reward.dir=AT/doorkey.safetensors reward.intrinsic_coefficient=0.5", NO_TEXT),
+    ("evaluate.py:smoke", f"{CART} policy=random reward.dir=AT/doorkey.safetensors", NO_TEXT),
     ("collect.py:smoke", CART, NO_TEXT),
     ("replay.py", "recordings=AT/wrong agent.dir=AT/wrong", "is not a recording of an episode"),
     ("train_language_agent.py:smoke", "network.model=AT/none", "config.network.model="),
@@ -54,6 +57,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.save(folder / "preference" / "other.npy", np.zeros(12, np.int8))
     (folder / "list.txt").write_text("four\n")
     record_actions("Recall-v0", {}, 1, np.array([0, 1])).save(folder / "wrong" / "game.json")
+    (folder / "doorkey.safetensors").symlink_to(REPOSITORY / "docs/examples/doorkey/reward.safetensors")
     (folder / "wrong" / "other.json").write_text("{}")
     trained = load_config("train_reward").to_dict() | {"dataset_dir": "/nowhere"}
     (folder / "wrong" / "config.json").write_text(json.dumps(trained, default=list))

@@ -4,6 +4,7 @@ import itertools
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -95,9 +96,18 @@ def collect(actors: Rollouts, slots_per_group: int) -> dict[int, list[dict[str, 
     return {group: slots[:slots_per_group] for group, slots in content.items()}
 
 
-@pytest.mark.parametrize("start_method", ["fork", pytest.param("exec", marks=pytest.mark.slow)])
-def test_processes_and_the_serial_mode_write_the_same_rows(start_method: str) -> None:
-    with ActorPool(config(start_method=start_method)) as pool, InlineActors(config()) as inline:
+GYM = {
+    "env": "gym:ToyVault-v0",
+    "options": {"modules": "tests.gym_toys", "text": "info:said", "text_bytes": 32},
+}
+
+
+@pytest.mark.parametrize(
+    ("start_method", "game"),
+    [("fork", {}), pytest.param("exec", {}, marks=pytest.mark.slow), pytest.param("fork", GYM, marks=pytest.mark.slow)],
+)  # fmt: skip
+def test_processes_and_the_serial_mode_write_the_same_rows(start_method: str, game: dict[str, Any]) -> None:
+    with ActorPool(config(start_method=start_method, **game)) as pool, InlineActors(config(**game)) as inline:
         pool.start()
         inline.start()
         ours, theirs = collect(pool, 4), collect(inline, 4)

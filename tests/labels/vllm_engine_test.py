@@ -71,6 +71,7 @@ def test_how_the_engine_runs_is_no_part_of_the_identity(model):
         "cpu_offload_gb": 8,
         "max_num_seqs": 8,
         "download_dir": "elsewhere",
+        "hf_token": "secret",
         "seed": 0,
         "rope_scaling": None,
     }

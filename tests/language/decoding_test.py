@@ -179,6 +179,19 @@ def test_what_cannot_work_is_refused(values: dict[str, Any], key: str) -> None:
         Decoding(**values)
 
 
+def test_beams_are_no_wider_than_the_vocabulary() -> None:
+    Decoding("beam", width=VOCAB).require_vocabulary(VOCAB)
+    with pytest.raises(UserError, match=rf"config\.decode\.width={VOCAB + 1}: must be at most {VOCAB}"):
+        Decoding("beam", width=VOCAB + 1).require_vocabulary(VOCAB)
+
+
+def test_facts_without_values_are_zero() -> None:
+    outputs = TokenOutputs(jnp.zeros((2, VOCAB)))
+    facts = decodings.token_facts(outputs, outputs.logits, jnp.zeros(2, jnp.int32), PAD)
+    assert not np.asarray(facts.q).any()
+    assert not np.asarray(facts.v).any()
+
+
 # The decodings of the golden scores.
 PUBLISHED_SCORES = {
     "perturbed_w16_clip0": Decoding("greedy", advantage_weight=16.0, advantage_clip=0.0),

@@ -81,13 +81,15 @@ def test_scores_do_not_depend_on_what_is_scored_beside(model: language.TextModel
 
 
 @pytest.mark.slow
-def test_texts_are_written_from_a_seed(model: language.TextModel) -> None:
+def test_texts_are_written_from_a_seed(folder: Path, model: language.TextModel) -> None:
     greedy = model.generate(TEXT, most=5)
     assert greedy == [model.generate([text], most=5)[0] for text in TEXT]
     drawn = model.generate(TEXT[:2], most=5, sampling=Sampling(), count=3, seed=1)
     assert [len(texts) for texts in drawn] == [3, 3]
     assert drawn == model.generate(TEXT[:2], most=5, sampling=Sampling(), count=3, seed=1)
     assert drawn != model.generate(TEXT[:2], most=5, sampling=Sampling(), count=3, seed=2)
+    other = language.load(folder, batch=2)
+    assert drawn == other.generate(TEXT[:2], most=5, sampling=Sampling(), count=3, seed=1), "of any batch"
 
 
 @pytest.mark.slow

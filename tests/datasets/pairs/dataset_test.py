@@ -68,6 +68,13 @@ def test_unread_arrays_need_not_be_good(folder):
         dataset.data["blstats"]
 
 
+def test_cut_off_file(folder):
+    path = folder / "data" / "message.npy"
+    path.write_bytes(path.read_bytes()[:-100])
+    with refusal("message.npy is damaged, cut off"):
+        PairsDataset.open(folder)
+
+
 def test_needed_array_missing(folder):
     with refusal("glyphs.npy is missing", "blstats, message, rewards"):
         PairsDataset.open(folder, need=("message", "glyphs"))

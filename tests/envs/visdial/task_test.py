@@ -125,6 +125,7 @@ def test_files_that_do_not_fit_each_other(tmp_path, files):
     url = {"url": "http://127.0.0.1:1"}
     (tmp_path / "few.json").write_text(json.dumps(made_up.CACHE[:2]))
     (tmp_path / "short.json").write_text(json.dumps([*made_up.CACHE[:2], [0.5, 0.1]]))
+    (tmp_path / "nan.json").write_text(json.dumps([*made_up.CACHE[:2], [0.5, *[float("nan")] * 10]]))
     (tmp_path / "huge.json").write_text(json.dumps([*made_up.CACHE[:2], [10**400] * 11]))
     with h5py.File(tmp_path / "two.h5", "w") as file:
         file["images_train"] = np.zeros((2, 4))
@@ -132,6 +133,7 @@ def test_files_that_do_not_fit_each_other(tmp_path, files):
     for name, told in {
         "few": "holds 2 dialogues, must have the 3",
         "short": "dialogue 2 must have 11 finite numbers",
+        "nan": "dialogue 2 must have 11 finite numbers",
         "huge": "dialogue 2 must have 11 finite numbers",
     }.items():
         assert told in refused({**files, "reward_cache": str(tmp_path / f"{name}.json")})
