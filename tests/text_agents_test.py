@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -91,5 +92,10 @@ def test_actions_are_as_long_as_those_of_the_data_and_methods_decode_as_publishe
     assert text_setup.decoding_of(decode, about("ilql_utterance", longest_action=17)).width == 1
     with pytest.raises(UserError, match=r"decode\.max_tokens=None: runs/x does not say how long"):
         text_setup.decoding_of(decode, about("ilql"))
-    written = agent_folder.describe(tiny.write(tmp_path / "run"), "agent")
+    path = tiny.write(tmp_path / "run") / "agent" / agent_folder.FILE
+    written = agent_folder.describe(tmp_path / "run", "agent")
     assert written["settings"]["longest_action"] == 6
+    for damaged in ({"longest_action": "6"}, {"longest_action": -6}, []):
+        path.write_text(json.dumps({**written, "settings": damaged}))
+        with pytest.raises(UserError, match=r"agent\.json is damaged"):
+            text_agents.load(tmp_path / "run")

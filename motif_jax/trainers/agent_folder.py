@@ -160,9 +160,12 @@ def describe(folder: str | Path, key: str) -> dict[str, Any]:
     try:
         Design(**about["design"])
         dict(about["options"])
+        longest = about["settings"].get("longest_action", 1)
         if not all(isinstance(about[key], str) for key in ("method", "task")):
             raise TypeError("method or task are no text")
-    except (TypeError, ValueError) as error:
+        if type(longest) is not int or longest < 1:
+            raise TypeError("longest_action is no number of tokens")
+    except (AttributeError, TypeError, ValueError) as error:
         raise UserError(f"{place / FILE} is damaged ({error}): train {folder} again") from None
     return {**about, "folder": str(place)}
 
