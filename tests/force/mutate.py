@@ -6,8 +6,9 @@
 A fault takes a statement out, flips an operator or a condition, or changes a number. Every room of the package gets one, the others fall
 where the code is. Each is made in a copy of the working tree and meets the tests of its own module, tests/ROOM/MODULE_test.py, else
 those of tests/ROOM that import it, else all that do: first as `--quick` runs them, then as the default does, each `-x` and with at most a minute of
-processor time. With `--whole`, what survives meets all tests of the two sets. A line is written for each: caught by "quick",
-by the "default", "survived", or "time" where the minute was over; the same command continues where it was stopped.
+processor time. With `--whole`, what survives meets all tests of the two sets: the faults are made together, and what then fails is run
+again with each of them alone, until nothing fails. A line is written for each: caught by "quick", by the "default", "survived", or
+"time" where the minute was over; the same command continues where it was stopped.
 What survives wants a test, or is equivalent: a change that makes no difference. Left alone are assertions of shapes, texts and type hints.
 """
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import copy
 import dataclasses
 import importlib
@@ -24,6 +26,7 @@ import random
 import re
 import resource
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -37,7 +40,8 @@ from tests.compiling import QUICKLY
 REPOSITORY = Path(__file__).parents[2]
 LIST = Path(__file__).with_name("mutants.jsonl")
 COUNT, SEED = 40, 31
-SECONDS, WHOLE_SECONDS = 60, 3000
+SECONDS = 60
+SETS = {"quick": ["--quick"], "default": ["-m", "slow and not extra"]}
 FLIPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.And: ast.Or, ast.Or: ast.And,
@@ -166,6 +170,19 @@ def changed(source: str, change: Change) -> str:
     return ast.unparse(ast.fix_missing_locations(Mutator(target, change.kind).visit(tree)))
 
 
+@contextlib.contextmanager
+def made(root: Path, faults: list[Change]) -> Iterator[None]:
+    """The faults, at most one a file, stand in the files of `root` in the block."""
+    sources = {fault: (root / fault.file).read_text(encoding="utf-8") for fault in faults}
+    try:
+        for fault, source in sources.items():
+            (root / fault.file).write_text(changed(source, fault), encoding="utf-8")
+        yield
+    finally:
+        for fault, source in sources.items():
+            (root / fault.file).write_text(source, encoding="utf-8")
+
+
 def tests_of(file: str, root: Path) -> list[str]:
     """The module's own test file, else those of its package's that import it, else all that do."""
     package, module = Path(file).parent.name, Path(file).stem
@@ -194,11 +211,11 @@ def draw(root: Path) -> list[Change]:
     return sorted(drawn + chance.sample(others, COUNT - len(drawn)), key=lambda c: (c.file, c.number))
 
 
-def passes(root: Path, tests: list[str], flags: list[str], seconds: int) -> bool | None:
+def passes(root: Path, tests: list[str], flags: list[str]) -> bool | None:
     """Whether the tests pass in a process of their own; None when its time is over."""
     child = os.fork()
     if child == 0:
-        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
         os.chdir(root)
         sys.path.insert(0, str(root))
         log = os.open(root / "tests.log", os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
@@ -210,26 +227,41 @@ def passes(root: Path, tests: list[str], flags: list[str], seconds: int) -> bool
     return None if os.WIFSIGNALED(status) else os.WEXITSTATUS(status) in (0, 5)
 
 
-def tried(root: Path, file: str, *, whole: bool) -> str:
-    """Which set notices, or that none does."""
-    scopes = [(tests_of(file, root), SECONDS)] + ([(["tests"], WHOLE_SECONDS)] if whole else [])
-    for tests, seconds in scopes:
-        for name, flags in (("quick", ["--quick"]), ("default", ["-m", "slow and not extra"])):
-            passed = passes(root, tests, flags, seconds) if tests else True
+def by_its_own(root: Path, fault: Change) -> str:
+    """Which set of its own module's tests notices, or that none does."""
+    tests = tests_of(fault.file, root)
+    with made(root, [fault]):
+        for name, flags in SETS.items():
+            passed = passes(root, tests, flags) if tests else True
             if passed is not True:
                 return "time" if passed is None else name
     return "survived"
 
 
-def verdict(root: Path, change: Change, *, whole: bool) -> str:
-    """What the tests say of a fault."""
-    path = root / change.file
-    source = path.read_text(encoding="utf-8")
-    path.write_text(changed(source, change), encoding="utf-8")
-    try:
-        return tried(root, change.file, whole=whole)
-    finally:
-        path.write_text(source, encoding="utf-8")
+def failing(root: Path, tests: list[str], flags: list[str]) -> list[str]:
+    """The tests, or files that cannot be imported, which fail on two workers."""
+    command = [sys.executable, "-m", "pytest", "-q", "-n2", "--dist=worksteal", "-p", "no:cacheprovider"]
+    ended = subprocess.run([*command, *flags, *tests], cwd=root, capture_output=True, text=True)
+    return re.findall(r"^(?:FAILED|ERROR) (\S+?\.py(?:::.+?)?)(?: - .*)?$", ended.stdout, re.MULTILINE)
+
+
+def by_all(root: Path, faults: list[Change]) -> Iterator[tuple[Change, str]]:
+    """What the whole sets say of the faults."""
+    for name, flags in SETS.items():
+        waiting, faults = faults, []
+        while waiting:
+            together = list({fault.file: fault for fault in waiting}.values())
+            with made(root, together):
+                failed = failing(root, ["tests"], flags)
+            caught = []
+            for fault in together if failed else ():
+                with made(root, [fault]):
+                    if failing(root, failed, ["-x", *flags]):
+                        caught.append(fault)
+                        yield fault, name
+            faults += [] if caught else together
+            waiting = [fault for fault in waiting if fault not in (caught or together)]
+    yield from ((fault, "survived") for fault in faults)
 
 
 def listed(root: Path) -> list[Change]:
@@ -239,6 +271,13 @@ def listed(root: Path) -> list[Change]:
     if stale:
         sys.exit(f"the code has changed since the list was drawn, for instance {stale[0].file}: draw again")
     return faults
+
+
+def report(out: Path, fault: Change, verdict: str) -> None:
+    """Prints a verdict and writes it; a later line of a fault stands above an earlier one."""
+    print(f"{verdict:9}{fault.file}:{fault.line} {fault.kind}: {fault.text}", flush=True)
+    with out.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(dataclasses.asdict(fault) | {"verdict": verdict}) + "\n")
 
 
 def run(out: Path, *, whole: bool) -> None:
@@ -256,14 +295,17 @@ def run(out: Path, *, whole: bool) -> None:
         ignored = shutil.ignore_patterns(".git", ".venv*", "__pycache__", ".*_cache", "runs")
         shutil.copytree(REPOSITORY, root, ignore=ignored, dirs_exist_ok=True)
         lines = out.read_text(encoding="utf-8").splitlines() if out.exists() else []
-        known = [{k: v for k, v in json.loads(line).items() if k != "verdict"} for line in lines]
+        known = ([*json.loads(line).values()] for line in lines)
+        verdicts = {Change(*fault): verdict for *fault, verdict in known}
         for fault in listed(root):
-            if dataclasses.asdict(fault) in known:
-                continue
-            found = dataclasses.asdict(fault) | {"verdict": verdict(root, fault, whole=whole)}
-            print(f"{found['verdict']:9}{fault.file}:{fault.line} {fault.kind}: {fault.text}", flush=True)
-            with out.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(found) + "\n")
+            if fault not in verdicts:
+                verdicts[fault] = by_its_own(root, fault)
+                report(out, fault, verdicts[fault])
+        if whole:
+            for fault, verdict in by_all(
+                root, [fault for fault in verdicts if verdicts[fault] == "survived"]
+            ):
+                report(out, fault, verdict)
     finally:
         shutil.rmtree(root)
 
