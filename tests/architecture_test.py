@@ -40,7 +40,7 @@ BUDGET = {
     "launch": 360,
     "networks": 2040,
     "published": 2030,
-    "reports": 6600,
+    "reports": 6620,
     "rewards": 2690,
     "rl": 3930,
     "rollouts": 5260,

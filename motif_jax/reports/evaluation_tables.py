@@ -52,6 +52,5 @@ def show(
         f"{100 * summary['confidence']:g} % intervals ({summary['intervals']}){about}"
     )
     write_table(workdir, title, note, measures.HEADER, cells)
-    console = Console()
-    header, shown = measures.fit_width(cells, console.width)
-    console.print(text_tables.terminal(header, shown, title, note))
+    header, shown = measures.fit_width(cells, Console().width)
+    text_tables.show(header, shown, title, note)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -108,3 +109,16 @@ def terminal(
     for row in rows:
         table.add_row(*(shown(cell if text_first else cell.replace(" [", "\n[")) for cell in row))
     return table
+
+
+def show(header: Sequence[str], rows: Sequence[Sequence[str]], title: str, caption: str = "") -> None:
+    """Prints a table; where its columns do not fit the terminal side by side, each row is a table of its own."""
+    console = Console()
+    table = terminal(header, rows, title, caption)
+    if console.measure(table, options=console.options.update(width=10**4)).minimum <= console.width:
+        console.print(table)
+        return
+    console.print(title, markup=False)
+    for row in rows:
+        console.print(terminal((header[0], row[0]), list(zip(header[1:], row[1:], strict=True)), ""))
+    console.print(caption, markup=False)

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from ml_collections import ConfigDict
-from rich.console import Console
 
 from motif_jax.labels.lexicon import load_lexicon
 from motif_jax.published import evaluation_logs, glam_results, results
@@ -326,7 +325,7 @@ def _write(config: ConfigDict, workdir: Path, data: ComparisonData) -> None:
         atomic_write_json(workdir / "comparison.json", {**as_json(data.comparison), **claimed})
     for section, table in page.file_tables(sections):
         note = table.note or section.note
-        Console().print(text_tables.terminal(table.header, table.texts(), section.title, note))
+        text_tables.show(table.header, table.texts(), section.title, note)
     written = f"motif_jax, written {time.strftime('%Y-%m-%d %H:%M')}"
     atomic_write_text(workdir / PAGE, page.render(data.title, written, sections))
     if config.plots:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from ml_collections import ConfigDict
-from rich.console import Console
 
 from motif_jax.envs.babyai_text import catalogue, prompts
 from motif_jax.reports import generalisation_files, text_tables
@@ -132,7 +131,7 @@ def _show(config: ConfigDict, workdir: Path, player: eval_agents.EvalAgent) -> N
         f"{100 * config.confidence:g} % intervals ({summary['intervals']})"
     )
     write_table(workdir, title, note, header, cells)
-    Console().print(text_tables.terminal(header, cells, title, note))
+    text_tables.show(header, cells, title, note)
     for name, reason in summary["left_out"].items():
         print(f"left out: {name}: {reason}")
     files = generalisation_files

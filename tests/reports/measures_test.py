@@ -60,3 +60,16 @@ def test_no_word_of_a_table_is_broken_at_80_columns() -> None:
     said = console.export_text()
     for word in " ".join([*header, *rows[0]]).split():
         assert word in said
+
+
+def test_a_table_too_wide_for_80_columns_is_shown_row_by_row(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    header = ("task", *(f"a_method_of_a_long_name_{number}" for number in range(4)))
+    rows = [["MiniGrid-DoorKey-8x8-v0", *(f"{number}.914 [0.872, 0.951]" for number in range(4))]]
+    text_tables.show(header, rows, "[title]", "a note")
+    said = capsys.readouterr().out
+    assert max(map(len, said.splitlines())) <= 80
+    for word in " ".join([*header, *rows[0], "[title] note"]).split():
+        assert word in said
