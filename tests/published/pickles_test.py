@@ -24,3 +24,11 @@ def test_a_pickle_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "none.pkl"
     with pytest.raises(UserError, match=r"none\.pkl cannot be read"), pickles.reading(path, "a log"):
         pickles.read_file(path, 1 << 20, pickles.PickleReader())
+
+
+def test_a_pickle_larger_than_is_read_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "log.pkl"
+    with open(path, "wb") as file:
+        file.truncate((2 << 30) + 1)
+    with pytest.raises(UserError, match="is larger than 2 GiB"):
+        pickles.read_file(path, 2 << 30, pickles.PickleReader())

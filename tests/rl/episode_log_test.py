@@ -81,3 +81,12 @@ def test_a_line_written_after_the_checkpoint_is_written_once(tmp_path: Path) -> 
         add(log, 20, [], [IntrinsicReturn(1, 0, 2.5)])
     found = [(row["step"], row["env"], row["intrinsic_return"]) for row in lines(tmp_path)]
     assert found == [(10, 0, 0.5), (10, 1, 2.5)]
+
+
+def test_a_resumed_run_knows_which_episodes_were_logged(tmp_path: Path) -> None:
+    with EpisodeLog(tmp_path, 10, with_intrinsic=True) as log:
+        add(log, 10, [report(0, 1)], [IntrinsicReturn(0, 1, 0.5)])
+        state = log.state()
+    with EpisodeLog(tmp_path, 10, with_intrinsic=True, resume_step=10, newest=state) as log:
+        add(log, 20, [report(0, 0)], [])
+    assert [(row["episode"], row["intrinsic_return"]) for row in lines(tmp_path)] == [(1, 0.5), (0, None)]
