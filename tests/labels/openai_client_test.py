@@ -92,6 +92,7 @@ def test_nothing_that_a_server_says_steers_the_terminal(ask):
         with pytest.raises(ServerError, match="owned") as caught:
             ask(*said_so)
         assert str(caught.value).isprintable()
+        assert "everything answered so far is kept" in str(caught.value)
         assert caught.value.cause.isprintable()
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from rich.console import Console
+from rich.console import Console, Group
+from rich.style import Style
 
 from motif_jax.envs import registry
 from motif_jax.reports import terminal
@@ -23,10 +24,14 @@ def shown():
     sight = next(watching.watch(environment, 3, chooser, MadeUpRater()))
     console = Console(width=80, height=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
 
+    def view(height: int, names: Sequence[str] = spec.action_names) -> Group:
+        return terminal.view(sight, terminal.RewardTotals(), names, "title", "paused", "KEYS", height)
+
     def lines(height: int, names: Sequence[str] = spec.action_names) -> list[str]:
-        console.print(terminal.view(sight, terminal.RewardTotals(), names, "title", "paused", "KEYS", height))
+        console.print(view(height, names))
         return console.export_text().rstrip("\n").split("\n")
 
+    lines.view = view  # type: ignore[attr-defined]
     yield lines
     environment.close()
 
@@ -40,6 +45,12 @@ def test_status_lines_numbers_and_state_fit(shown, height):
         assert said in text
     assert ("KEYS" in text) == (height > 24)
     assert ("title" in text) == (height == 38)
+
+
+@pytest.mark.parametrize("height", [24, 38])
+def test_the_hero_is_shown_in_reverse(shown, height):
+    screen = next(part for part in shown.view(height).renderables if "Dlvl:1" in str(part))
+    assert [screen.plain[s.start : s.end] for s in screen.spans if s.style == Style(reverse=True)] == ["@"]
 
 
 def test_names_of_actions_are_neither_markup_nor_escape_sequences(shown):

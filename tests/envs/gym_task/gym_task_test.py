@@ -122,6 +122,9 @@ def test_the_seed_of_an_episode_is_that_of_its_reset():
 
 def test_texts_of_functions_and_classes_and_what_is_cut():
     environment, out = made("gym:ToyChatter-v0", **TOYS, text="tests.gym_toys:praise", text_bytes=20)
+    assert environment.spec.modules[1:] == ("tests.gym_toys", "tests.gym_toys"), (
+        "of the game and of its texts"
+    )
     environment.reset(0, out)
     assert text(out) == ""
     for _ in range(2):
