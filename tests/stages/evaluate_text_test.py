@@ -132,6 +132,13 @@ def test_a_plain_decoder_plays_as_a_policy_without_values(tmp_path: Path) -> Non
     ):
         evaluate_text.check(config_of(**values), tmp_path / "refused")
     file_tokens.with_delimiters(backend).save(str(model / "tokenizer.json"))
+    config = (model / "config.json").read_text()
+    encoder = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    encoder |= {"model_type": "roberta", "vocab_size": size, "max_position_embeddings": 64}
+    (model / "config.json").write_text(json.dumps(encoder))
+    with pytest.raises(UserError, match="a roberta model says no text"):
+        evaluate_text.check(config_of(**values), tmp_path / "refused")
+    (model / "config.json").write_text(config)
     found = evaluation_files.read_evaluation(evaluate(tmp_path / "played", **values))
     assert (found["plan"]["method"], found["plan"]["values"]) == ("bc", False)
     assert found["episodes"] == SMALL["episodes"]

@@ -104,7 +104,9 @@ def test_a_comparison_of_single_runs_pairs_their_games(tmp_path, capsys):
     config = configured("compare", methods=f"a={one}; b={two}", resamples=100, plots=False)
     compare.check(config, tmp_path / "out")
     compare.run(config, tmp_path / "out")
-    assert "differences" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "differences" in said.lower()
+    assert f"comparison: {tmp_path / 'out/comparison.html'}" in said
     assert "], 30 pairs" in (tmp_path / "out/comparison.md").read_text()
     (found,) = json.loads((tmp_path / "out/comparison.json").read_text())["differences"]
     assert found["over_games"]["pairs"] == 30

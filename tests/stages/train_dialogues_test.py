@@ -71,6 +71,9 @@ def test_a_file_of_messages_becomes_an_agent_that_speaks(conversations: Path, tm
     assert {"policy_loss", "q", "v", "advantage", "return"} <= set(found["measures"])
     assert 0 <= found["ranking"]["accuracy"] <= 1 <= found["ranking"]["pairs"]
     assert found["episodes"] == found["plan"]["dialogues"] < 120
+    line = (tmp_path / "evaluation" / "episodes.jsonl").read_text().splitlines()[0]
+    shown = json.loads(line)["tokens"][0]
+    assert all(any(shown[name]) for name in ("policy", "q", "v")), "no numbers of tokens"
     said = parquet.read(tmp_path / "evaluation" / "dialogues.parquet")
     assert {
         (text, reward) for one in said for text, reward in zip(one.texts[1:], one.rewards[1:], strict=True)
