@@ -22,7 +22,7 @@ from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.datasets.verdicts import UNKNOWN
 from motif_jax.labels import shards
 from motif_jax.labels.annotator import Question, make_annotator
-from motif_jax.labels.captions import CaptionReader
+from motif_jax.labels.captions import pair_captions
 from motif_jax.labels.parsing import AnswerParser
 from motif_jax.labels.questions import ORDERS, QuestionHasher, caption_questions
 from motif_jax.labels.session import AnnotationSession
@@ -58,7 +58,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     chosen = config.options
     checks.require(bool(chosen.model), "options.model", chosen.model, "a chat model, its name or its folder")
     dataset = PairsDataset.open(chosen.dataset_dir or _collected())
-    captions = list(CaptionReader(dataset.data["message"], None))
+    captions = list(pair_captions(dataset.data["message"], None))
     annotator = make_annotator(_annotate_config(chosen), dataset=dataset)
     hasher = QuestionHasher(annotator.identity)
     listed = {orders: caption_questions(captions, len(captions), hasher, orders) for orders in ORDERS}

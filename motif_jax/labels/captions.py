@@ -64,34 +64,31 @@ def caption(messages: np.ndarray, blstats: np.ndarray | None = None, use_message
     return "\n".join(f"{line} {state}" for line, state in zip(lines, status, strict=True))
 
 
-class CaptionReader:
-    """Captions of a dataset's pairs; decodes each distinct message once in sub-sequences of one message."""
+def pair_captions(
+    messages: np.ndarray, blstats: np.ndarray | None, use_messages: bool = True, block: int = 4096
+) -> Iterator[tuple[str, str]]:
+    """Yields the captions of pairs; decodes each distinct message once in sub-sequences of one message.
 
-    def __init__(
-        self, messages: np.ndarray, blstats: np.ndarray | None, use_messages: bool = True, block: int = 4096
-    ):
-        """messages: uint8 [pairs, 2, length, bytes]; blstats: [pairs, 2, length, 26 or 27] or None."""
-        self._messages = messages
-        self._blstats = blstats
-        self._use_messages = use_messages
-        self._block = block
-        self._cache: dict[bytes, str] = {}
+    Args:
+      messages: uint8 [pairs, 2, length, bytes].
+      blstats: [pairs, 2, length, 26 or 27], or None.
+      block: pairs that are read at a time.
+    """
+    known: dict[bytes, str] = {}
 
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        for start in range(0, len(self._messages), self._block):
-            messages, blstats = np.asarray(self._messages[start : start + self._block]), self._blstats
-            if blstats is not None:
-                blstats = np.asarray(blstats[start : start + self._block])
-            for row in range(len(messages)):
-                yield self._one(messages, blstats, row, 0), self._one(messages, blstats, row, 1)
+    def cached(message: np.ndarray) -> str:
+        key = message.tobytes()
+        if key not in known:
+            known[key] = caption(message)
+        return known[key]
 
-    def _one(self, messages: np.ndarray, blstats: np.ndarray | None, row: int, side: int) -> str:
-        if blstats is not None:
-            return caption(messages[row, side], blstats[row, side], self._use_messages)
-        if messages.shape[2] > 1:  # few repeat, and all would be cached
-            return caption(messages[row, side])
-        key = messages[row, side].tobytes()
-        text = self._cache.get(key)
-        if text is None:
-            text = self._cache[key] = caption(messages[row, side])
-        return text
+    # Of longer sub-sequences few repeat, and all would be cached.
+    plain = cached if messages.shape[2] == 1 else caption
+    for start in range(0, len(messages), block):
+        rows = np.asarray(messages[start : start + block])
+        if blstats is None:
+            yield from ((plain(first), plain(second)) for first, second in rows)
+        else:
+            for both in zip(rows, np.asarray(blstats[start : start + block]), strict=True):
+                first, second = (caption(*side, use_messages) for side in zip(*both, strict=True))
+                yield first, second

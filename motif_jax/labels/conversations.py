@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import json
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +40,3 @@ class ConversationLog:
                 file.write(gzip.compress("".join(lines).encode()))
         except OSError as error:
             raise UserError(f"{self.path} cannot be written: {error.strerror}; answers are kept") from None
-
-
-def read_conversations(path: Path) -> Iterator[dict[str, Any]]:
-    """Yields the conversations of a file; skips a torn end (a kill while writing)."""
-    with contextlib.suppress(EOFError, gzip.BadGzipFile, zlib.error, ValueError), gzip.open(path) as file:
-        for line in file:
-            yield json.loads(line)

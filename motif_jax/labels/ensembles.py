@@ -68,11 +68,9 @@ def combine(votes: Sequence[Votes], method: str) -> MergedLabels:
     'majority': the verdict with most votes, a tie for a draw; probabilities are shares of the votes. 'mean': the mean of the
     probabilities and its most probable verdict.
     """
-    if method == "majority":
-        labels = np.stack([vote.labels for vote in votes])
-        shares = label_math.mean_probabilities(label_math.one_hot(labels))
-        return MergedLabels(label_math.majority(labels), shares, None)
-    mean = label_math.mean_probabilities(np.stack([vote.probabilities for vote in votes]))
+    majority = method == "majority"
+    answers = [label_math.one_hot(vote.labels) if majority else vote.probabilities for vote in votes]
+    mean = label_math.mean_probabilities(np.stack(answers))
     return MergedLabels(label_math.most_probable(mean), mean, None)
 
 
@@ -88,17 +86,11 @@ def agreement(votes: Sequence[Votes]) -> list[dict[str, Any]]:
     return rows
 
 
-def by_goal(votes: Sequence[Votes]) -> dict[str, list[Votes]]:
-    """The annotations of each goal, in the order given."""
+def tables(votes: Sequence[Votes]) -> str:
+    """For each goal, then for all: counts of the labels and pairwise agreement."""
     groups: dict[str, list[Votes]] = {}
     for vote in votes:
         groups.setdefault(vote.goal, []).append(vote)
-    return groups
-
-
-def tables(votes: Sequence[Votes]) -> str:
-    """For each goal, then for all: counts of the labels and pairwise agreement."""
-    groups = by_goal(votes)
     parts = [_table(f"goal {goal}" if goal != NO_GOAL else goal, group) for goal, group in groups.items()]
     if len(groups) > 1:
         parts.append(_agreement_table("across goals", votes))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from motif_jax.datasets.verdicts import FIRST, PAIR, SECOND, TIE, UNKNOWN, Form
+from motif_jax.datasets.verdicts import FIRST, PAIR, SECOND, TIE, UNKNOWN
 
 # Closer probabilities are equal, so that the mean of two opposite answers is a draw.
 _EQUAL = 1e-6
@@ -12,56 +12,33 @@ _EQUAL = 1e-6
 TURNED = np.array([SECOND, FIRST, TIE, UNKNOWN], np.int8)
 
 
-def one_hot(labels: np.ndarray, form: Form = PAIR) -> np.ndarray:
-    """Labels int [...] to probabilities of the form's verdicts: float32 [..., verdicts]; NaN where unknown."""
-    table = np.full((UNKNOWN + 1, len(form.verdicts)), np.nan, np.float32)
-    for label in form.labels:
-        table[label] = form.certain(label)
-    return table[np.asarray(labels)]
+def one_hot(labels: np.ndarray) -> np.ndarray:
+    """Labels int [...] of pairs to probabilities float32 [..., 3]; NaN where unknown."""
+    return np.array([PAIR.certain(label) for label in PAIR.labels], np.float32)[np.asarray(labels)]
 
 
 def mean_probabilities(probabilities: np.ndarray) -> np.ndarray:
-    """Mean over the first axis of float [answers, questions, verdicts], without NaN; NaN if all are."""
+    """Mean over the first axis of float [answers, pairs, 3], without NaN; NaN if all are."""
     known = ~np.isnan(probabilities[..., 0])
     total = np.where(known[..., None], probabilities, 0).sum(0)
     count = known.sum(0)[..., None]
     return np.where(count > 0, total / np.maximum(count, 1), np.nan).astype(np.float32)
 
 
-def most_probable(probabilities: np.ndarray, form: Form = PAIR) -> np.ndarray:
-    """Most probable verdicts, int8 [questions], of probabilities [questions, verdicts].
-
-    A draw is the form's `undecided` (a tie of a pair), NaN is unknown.
-    """
+def most_probable(probabilities: np.ndarray) -> np.ndarray:
+    """Most probable verdicts, int8 [pairs], of probabilities [pairs, 3]; a draw is a tie, NaN is unknown."""
     with np.errstate(invalid="ignore"):
         others = np.sort(probabilities, -1)[:, -2]
         won = probabilities.max(-1) > others + _EQUAL
-    labels = np.where(won, probabilities.argmax(-1), form.undecided).astype(np.int8)
+    labels = np.where(won, probabilities.argmax(-1), TIE).astype(np.int8)
     labels[np.isnan(probabilities).any(-1)] = UNKNOWN
     return labels
 
 
-def swap(probabilities: np.ndarray) -> np.ndarray:
-    """Probabilities of the reversed pair: [..., 3] with the first two columns exchanged."""
-    return probabilities[..., TURNED[:3]]
-
-
-def majority(labels: np.ndarray, form: Form = PAIR) -> np.ndarray:
-    """Majority over annotators: int8 [questions] of labels int [annotators, questions].
-
-    Unknown does not vote. A draw is the form's `undecided` (a tie of a pair); unknown to all is unknown.
-    """
-    votes = np.stack([(labels == verdict).sum(0) for verdict in range(len(form.verdicts))], -1)
-    best = votes.max(-1)
-    won = (votes == best[:, None]).sum(-1) == 1
-    merged = np.where(won, votes.argmax(-1), form.undecided)
-    return np.where(best == 0, UNKNOWN, merged).astype(np.int8)
-
-
-def confusion(first: np.ndarray, second: np.ndarray, form: Form = PAIR) -> np.ndarray:
-    """Counts int64 [verdicts, verdicts] of two annotators over the questions that both know."""
+def confusion(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Counts int64 [3, 3] of two annotators over the pairs that both know."""
     known = (first != UNKNOWN) & (second != UNKNOWN)
-    counts = np.zeros((len(form.verdicts),) * 2, np.int64)
+    counts = np.zeros((3, 3), np.int64)
     np.add.at(counts, (first[known], second[known]), 1)
     return counts
 
@@ -104,6 +81,6 @@ def position_bias(given: np.ndarray, reverse: np.ndarray) -> dict[str, float]:
     }
 
 
-def counts(labels: np.ndarray, form: Form = PAIR) -> dict[str, int]:
-    """The number of questions with each label, by its name."""
-    return {name: int((labels == label).sum()) for label, name in form.labels.items()}
+def counts(labels: np.ndarray) -> dict[str, int]:
+    """The number of pairs with each label, by its name."""
+    return {name: int((labels == label).sum()) for label, name in PAIR.labels.items()}

@@ -224,7 +224,7 @@ def merge(questions: QuestionList, answers: list[StoredAnswer | None]) -> Merged
             probabilities[place] = answer.probabilities
     # The extra last row is the tie of equal captions, which `asked` points to with -1.
     by_order = probabilities[questions.asked]
-    by_order = np.where(questions.swapped[..., None], label_math.swap(by_order), by_order)
+    by_order = np.where(questions.swapped[..., None], by_order[..., label_math.TURNED[:3]], by_order)
     spoken = said[questions.asked]
     labels = np.where(questions.swapped, label_math.TURNED[spoken], spoken)
     if questions.asked.shape[1] == 1:

@@ -16,7 +16,7 @@ from motif_jax.datasets.pairs.outcomes import count_outcomes, describe
 from motif_jax.labels import manifest as manifests
 from motif_jax.labels import shards
 from motif_jax.labels.annotator import Annotator, Question, check_annotator, make_annotator
-from motif_jax.labels.captions import CaptionReader
+from motif_jax.labels.captions import pair_captions
 from motif_jax.labels.conversations import ConversationLog
 from motif_jax.labels.dry_run import report_dry_run
 from motif_jax.labels.labels import counts
@@ -72,8 +72,8 @@ def _list_questions(config: ConfigDict, dataset: PairsDataset, annotator: Annota
     if not annotator.reads_items:
         return pair_questions(dataset.num_pairs, hasher)
     status = dataset.data["blstats"] if config.captions.status else None
-    reader = CaptionReader(dataset.data["message"], status, config.captions.messages)
-    return caption_questions(reader, dataset.num_pairs, hasher, config.orders)
+    captions = pair_captions(dataset.data["message"], status, config.captions.messages)
+    return caption_questions(captions, dataset.num_pairs, hasher, config.orders)
 
 
 def _manifest(

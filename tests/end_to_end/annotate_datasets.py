@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import runpy
@@ -45,6 +46,12 @@ def expected(folder: Path, rule: Callable[[str, str], int]) -> np.ndarray:
     messages = np.load(folder / "data" / "message.npy")[:, :, 0]
     texts = [(decode_message(first), decode_message(second)) for first, second in messages]
     return np.array([2 if a == b else rule(a, b) for a, b in texts], np.int8)
+
+
+def conversations(path: Path) -> list[dict[str, Any]]:
+    """The conversations of a file that annotators keep."""
+    with gzip.open(path) as file:
+        return [json.loads(line) for line in file]
 
 
 def drawn_pairs(count: int, seed: int = 0, length: int = 40) -> list[tuple[str, str]]:

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from motif_jax.labels.captions import decode_message
-from motif_jax.labels.conversations import read_conversations
 from motif_jax.support.errors import UserError
 from tests.end_to_end.annotate_datasets import (
     annotate,
+    conversations,
     drawn_pairs,
     expected,
     run_stage,
@@ -115,7 +115,7 @@ def test_a_pilot_asks_so_many(dataset, run, tmp_path, capsys):
     assert done["asked"] == 7
     assert not done["finished"]
     kept = list((tmp_path / "run" / "conversations").glob("*.gz"))
-    assert sum(len(list(read_conversations(path))) for path in kept) == 7
+    assert sum(len(conversations(path)) for path in kept) == 7
     run(dataset, dry_run=True)
     said = capsys.readouterr().out
     assert "7 answered in" in said

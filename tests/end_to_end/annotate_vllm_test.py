@@ -17,12 +17,12 @@ from ml_collections import ConfigDict
 from motif_jax import schema
 from motif_jax.datasets.verdicts import SINGLE
 from motif_jax.labels import defaults, online
-from motif_jax.labels.conversations import read_conversations
 from motif_jax.labels.label_service import LabelService
 from tests import tiny_judge
 from tests.end_to_end.annotate_datasets import (
     REPOSITORY,
     command,
+    conversations,
     expected,
     run_stage,
     summary,
@@ -107,7 +107,7 @@ def test_free_answers_through_a_kill_and_by_two_slurm_tasks(judge, dataset, tmp_
     assert first["questions"] + second["questions"] == first["dataset_questions"]
     assert first["retried_share"] + second["retried_share"] > 0
     talks = [
-        talk for run in runs for path in run.glob("conversations/*.gz") for talk in read_conversations(path)
+        talk for run in runs for path in run.glob("conversations/*.gz") for talk in conversations(path)
     ]
     roles = {tuple(turn["role"] for turn in talk["turns"]) for talk in talks}
     assert ("system", "user", "assistant") in roles

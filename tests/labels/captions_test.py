@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from motif_jax.datasets.verdicts import UNKNOWN
 from motif_jax.labels import captions, shards
@@ -40,23 +41,17 @@ def test_status_golden(golden):
         assert [captions.status_line(np.array(row, float)[:26]) for row in rows] == texts
 
 
-def test_reader_is_the_caption_of_each_pair():
+@pytest.mark.parametrize("length", [1, 3])
+def test_pairs_have_the_captions_of_their_sub_sequences(length):
     rng = np.random.default_rng(0)
     texts = ["", "a", "b", "a"]
     messages = np.stack(
-        [[encode([texts[rng.integers(4)] for _ in range(3)]) for _ in range(2)] for _ in range(50)]
+        [[encode([texts[rng.integers(4)] for _ in range(length)]) for _ in range(2)] for _ in range(50)]
     )
-    blstats = rng.integers(0, 6, (50, 2, 3, 27))
+    blstats = rng.integers(0, 6, (50, 2, length, 27))
     for status in (None, blstats):
-        got = list(captions.CaptionReader(messages, status, block=7))
+        got = list(captions.pair_captions(messages, status, block=7))
         for pair in range(50):
             for side in range(2):
                 state = None if status is None else status[pair, side]
                 assert got[pair][side] == captions.caption(messages[pair, side], state)
-
-
-def test_reader_keeps_no_sub_sequence_of_several_steps():
-    messages = np.random.default_rng(0).integers(1, 256, (30, 2, 8, 256), np.uint8)
-    reader = captions.CaptionReader(messages, None, block=7)
-    assert sum(1 for _ in reader) == 30
-    assert not reader._cache

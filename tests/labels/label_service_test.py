@@ -12,11 +12,11 @@ from motif_jax import schema
 from motif_jax.datasets.verdicts import FIRST, NO, PAIR, SECOND, SINGLE, TIE, UNKNOWN, YES
 from motif_jax.labels import defaults, online
 from motif_jax.labels.annotator import Annotator, Answer
-from motif_jax.labels.conversations import read_conversations
 from motif_jax.labels.label_queue import Label, LabelBookkeeper
 from motif_jax.labels.label_service import LabelService
 from motif_jax.labels.store import StoredAnswer
 from motif_jax.support.errors import UserError
+from tests.end_to_end.annotate_datasets import conversations
 
 KILL, WALL = ("You kill the newt!",), ("It's a wall.",)
 
@@ -121,7 +121,7 @@ def test_a_run_without_a_store_has_its_own_and_keeps_conversations_on_request(tm
     assert len(ask(source, KILL, WALL)) == 2
     source.close()
     [path] = (tmp_path / "run" / online.CONVERSATIONS).iterdir()
-    kept = {tuple(line["turns"][0]["content"]): line["label"] for line in read_conversations(path)}
+    kept = {tuple(line["turns"][0]["content"]): line["label"] for line in conversations(path)}
     assert kept == {KILL: "yes", WALL: "no"}
     assert any((tmp_path / "run" / online.STORE).iterdir())
     assert config.annotator.store_dir == "", "what a user gave stays"

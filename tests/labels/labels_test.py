@@ -1,4 +1,4 @@
-"""Labels from probabilities, majority, agreement."""
+"""Labels from probabilities, and agreement."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 
-from motif_jax.datasets.verdicts import NO, SINGLE, UNKNOWN, YES
 from motif_jax.labels import labels as L
 
 NAN = float("nan")
@@ -24,25 +23,9 @@ NAN = float("nan")
     ],
 )
 def test_average_of_both_orders(given, reverse, label):
-    mean = L.mean_probabilities(np.array([[given], [L.swap(np.array(reverse, float))]], float))
+    mean = L.mean_probabilities(np.array([[given], [np.array(reverse, float)[L.TURNED[:3]]]], float))
     assert L.most_probable(mean)[0] == label
     assert np.isnan(mean).all() or mean.sum() == pytest.approx(1)
-
-
-def test_majority():
-    labels = np.array([[0, 0, 0, 3, 0, 2], [0, 1, 1, 3, 3, 2], [1, 2, 1, 3, 3, 0]])
-    assert L.majority(labels).tolist() == [0, 2, 1, 3, 0, 2]
-    assert L.majority(labels).dtype == np.int8
-
-
-def test_labels_of_single_items():
-    labels = np.array([NO, YES, UNKNOWN], np.int8)
-    assert np.array_equal(L.most_probable(L.one_hot(labels, SINGLE), SINGLE), labels)
-    assert L.most_probable(np.array([[0.5, 0.5], [0.4, 0.6]]), SINGLE).tolist() == [UNKNOWN, YES]
-    votes = np.array([[NO, NO, YES, UNKNOWN], [NO, YES, YES, UNKNOWN], [YES, UNKNOWN, NO, UNKNOWN]])
-    assert L.majority(votes, SINGLE).tolist() == [NO, UNKNOWN, YES, UNKNOWN]
-    assert L.confusion(votes[0], votes[1], SINGLE).tolist() == [[1, 1], [0, 1]]
-    assert L.counts(votes[0], SINGLE) == {"no": 2, "yes": 1, "unknown": 1}
 
 
 def test_cohen_kappa_by_hand():

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from motif_jax.labels.conversations import read_conversations
 from motif_jax.support.errors import UserError
-from tests.end_to_end.annotate_datasets import expected
+from tests.end_to_end.annotate_datasets import conversations, expected
 from tests.end_to_end.annotate_server.served import KEY, NAME, labels, reply
 from tests.tiny_judge import rule
 
@@ -37,7 +36,7 @@ def test_labels_follow_the_server(run, server, dataset, mode, tmp_path):
     for path in [*tmp_path.rglob("*.json"), *tmp_path.rglob("*.jsonl")]:
         assert KEY not in path.read_text()
     (kept,) = (tmp_path / "run" / "conversations").glob("*.gz")
-    talks = list(read_conversations(kept))
+    talks = conversations(kept)
     assert len(talks) == done["asked"]
     assert talks[0]["turns"][0]["role"] == "system"
 
