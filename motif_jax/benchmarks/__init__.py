@@ -21,7 +21,7 @@ from ml_collections import ConfigDict
 from motif_jax.support import config as checks
 
 # Numeric options of benchmarks that may be 0; all others must be positive.
-_MAY_BE_ZERO = ("advantage_weight", "large_games", "warmup_seconds")
+_MAY_BE_ZERO = ("advantage_weight", "warmup_seconds")
 
 
 def names() -> list[str]:
@@ -99,15 +99,13 @@ def result(
       settings: all options of the run.
       **more: further fields.
     """
-    value, base = statistics.median(values), statistics.median(baseline_values)
-    ratios = [v / b for v, b in zip(values, baseline_values, strict=True)]
+    compared = beside(values, baseline_values)
     return {
         "benchmark": benchmark,
-        "value": value,
+        "value": statistics.median(values),
         "unit": unit,
-        "baseline": {"what": baseline, "value": base},
-        "ratio": value / base,
-        "spread": {"min": min(ratios), "max": max(ratios)},
+        "baseline": {"what": baseline, "value": compared.pop("value")},
+        **compared,
         "machine": machine(),
         "settings": settings,
         **more,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from motif_jax.envs.nethack.actions import ESCAPE, OPEN_QUESTIONS, SPACE
@@ -50,16 +49,12 @@ def _listen(press: Callable[[int], None], keys: list[int]) -> Callable[[int], No
 
 
 class Bare:
-    """The engine alone; `start_seconds` is the processor time of starting episodes during play.
+    """The engine alone; each game has its own copy of the engine's code."""
 
-    `shared_code`: all games have one copy of the engine's code.
-    """
-
-    def __init__(self, script: Script, seed: int, shared_code: bool = False) -> None:
+    def __init__(self, script: Script, seed: int) -> None:
         self._script, self._seed = script, seed
-        self._engines = [NetHackEngine(shared_code=shared_code) for _ in script]
+        self._engines = [NetHackEngine(shared_code=False) for _ in script]
         self._episodes = [0] * len(script)
-        self.start_seconds = 0.0
         for index, engine in enumerate(self._engines):
             engine.start(*game_seeds(episode_seed(seed, index, 0)))
 
@@ -86,9 +81,7 @@ class Bare:
                         break
                 if ended:
                     self._episodes[index] += 1
-                    before = time.process_time()
                     engine.start(*game_seeds(episode_seed(self._seed, index, self._episodes[index])))
-                    self.start_seconds += time.process_time() - before
 
     def close(self) -> None:
         for engine in self._engines:

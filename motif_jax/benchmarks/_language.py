@@ -51,11 +51,10 @@ def options(**sizes: Any) -> ConfigDict:
     return ConfigDict({"prompt_tokens": 400, "dtype": "float32", **sizes, "seconds": 3.0})
 
 
-def check(config: ConfigDict, architecture: str | None = None) -> None:
-    """Raises UserError for a shape that is unknown or not of `architecture`, or prompts longer than the model's positions."""
+def check(config: ConfigDict) -> None:
+    """Raises UserError for an unknown shape, or prompts longer than the model's positions."""
     chosen = config.options
-    known = tuple(name for name, shape in SHAPES.items() if architecture in (None, shape["model_type"]))
-    checks.choice(config, "options.model", known)
+    checks.choice(config, "options.model", tuple(SHAPES))
     room = SHAPES[chosen.model].get("n_positions")
     if room is not None:
         most = room - chosen.get("new_tokens", chosen.get("candidate_tokens", 0))
@@ -133,14 +132,3 @@ def peak_share(config: ConfigDict, flops: float, seconds: float) -> dict[str, fl
 def threads() -> int:
     """Number of threads for both sides."""
     return len(os.sched_getaffinity(0))
-
-
-def relative(ours: Any, theirs: Any) -> float:
-    """Largest difference of two arrays or trees, relative to each pair's largest value."""
-
-    def apart(a: Any, b: Any) -> float:
-        a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
-        return float(np.abs(a - b).max() / max(float(np.abs(b).max()), 1e-12))
-
-    pairs = zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True)
-    return max(apart(a, b) for a, b in pairs)

@@ -7,9 +7,7 @@ bare engine with the same observations, prompts dismissed, and as many games in 
 about a third of a second, `turn` steps of every environment, so that other load disturbs them alike. The bare engine with one
 game a core, which has the caches to itself, plays in turns too. Results are medians over the turns.
 
-Further fields: the pool's steps a second by the clock, memory of a game, the share of a worker's time for starting episodes,
-and the parent's time for a step: hand-over, gathering a row for inference, copying it into a batch, moving that to the device.
-It takes about a minute.
+Further fields: the pool's steps a second by the clock, and memory of a game. It takes about a minute.
 """
 
 from __future__ import annotations
@@ -17,11 +15,10 @@ from __future__ import annotations
 import collections
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import psutil
 from ml_collections import ConfigDict
@@ -38,7 +35,6 @@ from motif_jax.support.config import default_workers
 
 _AS_MANY = "bare engine, same observations, prompts dismissed, as many games a core"
 _ONE = "the same with one game a core"
-_PARENT_SECONDS = 0.2
 
 
 def options() -> ConfigDict:
@@ -69,7 +65,6 @@ def run(config: ConfigDict) -> dict[str, Any]:
     for repeat in range(config.repeats):
         _measure(options, seeds.derive(config.seed, "actors", repeat), found)
     middle = {name: float(np.median(values)) for name, values in found.items()}
-    parent = {part: 1e6 * middle[part] for part in ("hand_over", "gather", "copy", "transfer")}
     return result(
         "actors",
         "steps/s of one core",
@@ -79,10 +74,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         options.to_dict(),
         one_game={"what": _ONE, **beside(found["pool"], found["one"])},
         steps_per_second_by_the_clock=middle["clock"],
-        parent_microseconds_per_step=sum(parent.values()),
-        parent_parts=parent,
         megabytes_per_game=middle["memory"] / 1e6,
-        restart_share=middle["restarts"],
     )
 
 
@@ -90,34 +82,26 @@ def _measure(options: ConfigDict, seed: int, found: dict[str, list[float]]) -> N
     """Measures a repeat.
 
     For each turn it appends to `found` steps a second: `pool` by one worker's processor time, `clock` of the whole pool by the
-    clock, `bare` of the engine with a worker's games, `one` with one game; and `hand_over`, the parent's seconds a step. For the
-    repeat it appends the parent's seconds a step to `gather`, `copy` and `transfer`, `memory` in bytes a game (proportional set
-    size of all other processes), and `restarts`, the share of a worker's time for starting episodes.
+    clock, `bare` of the engine with a worker's games, `one` with one game. For the repeat it appends `memory` in bytes a game
+    (proportional set size of all other processes).
     """
     envs, steps, workers = options.envs_per_worker, options.steps, options.workers
     script = write_script(options.env, envs, steps, seed)
     # As many steps in one game, which has the core's caches to itself.
     alone = write_script(options.env, 1, envs * steps, seed)
-    bare, one, kept = Bare(script, seed), Bare(alone, seed), Bare(alone, seed, shared_code=True)
-    rates = []
+    bare, one = Bare(script, seed), Bare(alone, seed)
     with _Pool(options, seed) as pool:
         for start in range(0, steps, options.turn):
             stop = min(start + options.turn, steps)
             count = envs * (stop - start)
-            spent, clock, parent = pool.play(stop - start)
-            rates.append(workers * count / spent)
+            spent, clock = pool.play(stop - start)
+            found["pool"].append(workers * count / spent)
             found["clock"].append(workers * count / clock)
-            found["hand_over"].append(parent / (workers * count))
             found["bare"].append(count / _spent(bare, start, stop))
             found["one"].append(count / _spent(one, envs * start, envs * stop))
         found["memory"].append(pool.memory())
-        for part, seconds in _parent(pool.pool).items():
-            found[part].append(seconds)
-    kept.play(0, envs * steps)
-    for side in (bare, one, kept):
-        side.close()
-    found["pool"] += rates
-    found["restarts"].append(kept.start_seconds * float(np.median(rates)) / (envs * steps))
+    bare.close()
+    one.close()
 
 
 def _spent(side: Bare, start: int, stop: int) -> float:
@@ -153,15 +137,15 @@ class _Pool:
     def __exit__(self, *error: Any) -> None:
         self.pool.__exit__(*error)
 
-    def play(self, steps: int) -> tuple[float, float, float]:
+    def play(self, steps: int) -> tuple[float, float]:
         """Plays `steps` of every environment on average, more in faster groups.
 
         Returns:
-          Seconds: the workers' processor time, by the clock, this process's processor time.
+          Seconds: the workers' processor time, and by the clock.
         """
         pool, left, ready = self.pool, steps * self._config.groups, self._held
         actions = pool.slots.action
-        workers, clock, parent = processor_seconds(pool.pids()), time.perf_counter(), time.process_time()
+        workers, clock = processor_seconds(pool.pids()), time.perf_counter()
         self._held = []
         while True:
             self._held += ready[left:]
@@ -173,8 +157,8 @@ class _Pool:
             if len(self._held) == self._config.groups:
                 break
             ready = pool.ready(1.0)
-        parent, clock = time.process_time() - parent, time.perf_counter() - clock
-        return processor_seconds(pool.pids()) - workers, clock, parent
+        clock = time.perf_counter() - clock
+        return processor_seconds(pool.pids()) - workers, clock
 
     def memory(self) -> float:
         """Proportional set size of all other processes, bytes a game."""
@@ -193,38 +177,3 @@ def _processor_seconds(pid: int) -> float:
     except OSError:  # a system without that file; this one has a coarser clock
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _parent(pool: ActorPool) -> dict[str, float]:
-    """The parent's processor time besides the hand-over, seconds a step.
-
-    `gather`: rows of all groups for an inference call; `copy`: a slot of every group into a batch; `transfer`: the batch, with all
-    observation fields, to the device.
-    """
-    slots, config = pool.slots, pool.config
-    groups = np.arange(config.groups) * config.slots_per_group
-    rows, length = np.arange(config.groups) % config.rollout, config.rollout
-    fields = [*slots.observation.values(), slots.first, slots.reward, slots.action, slots.behaviour_value]
-    steps = config.num_envs * length
-
-    def gather() -> Any:
-        return [array[groups, rows] for array in slots.observation.values()]
-
-    def copy() -> Any:
-        return [np.concatenate([array[slot, : length + 1] for slot in groups], axis=1) for array in fields]
-
-    batch = copy()
-    return {
-        "gather": _seconds(gather) / config.num_envs,
-        "copy": _seconds(copy) / steps,
-        "transfer": _seconds(lambda: jax.block_until_ready(jax.device_put(batch))) / steps,
-    }
-
-
-def _seconds(call: Callable[[], Any]) -> float:
-    call()
-    count, start = 0, time.process_time()
-    while time.process_time() - start < _PARENT_SECONDS:
-        call()
-        count += 1
-    return (time.process_time() - start) / count

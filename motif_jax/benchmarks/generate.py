@@ -25,14 +25,12 @@ from motif_jax.language.scoring import last_state
 GPU_SIZE = {"model": "gpt2_medium", "batch_size": 64, "dtype": "bfloat16"}
 
 
+check = _language.check
+
+
 def options() -> ConfigDict:
     """The model's shape, prompts at once, new tokens."""
     return _language.options(model="gpt2", batch_size=8, new_tokens=64)
-
-
-def check(config: ConfigDict) -> None:
-    """Raises UserError for options that cannot be measured."""
-    _language.check(config)
 
 
 def run(config: ConfigDict) -> dict[str, Any]:

@@ -3,9 +3,8 @@
     python -m motif_jax.launch --config=configs/benchmark.py:text_generation
 
 Prompts have 200 tokens, whose time is included, and 40 are generated. Baseline: a compiled loop that runs all three trunks over the whole
-text for every token, and the heads at its end. Both generate the same tokens (`tokens_equal`). `batches` has the other sizes. It takes nine
-minutes on two cores with `--config.repeats=3`, most of them for the baseline at 256. `:text_generation_gpu` has GPT-2 small's shape and
-vocabulary in bfloat16.
+text for every token, and the heads at its end. Both generate the same tokens (`tokens_equal`). It takes a minute on two cores with
+`--config.repeats=3`. `:text_generation_gpu` has GPT-2 small's shape and vocabulary in bfloat16.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ _MARKS = Delimiters(_PAD, 1, 2, 3, -1, 5)
 
 
 def options() -> ConfigDict:
-    """The network's size, prompt and new tokens, the batch of the ratio and the other batches."""
+    """The network's size, prompt and new tokens, and the batch."""
     return ConfigDict(
         {
             "width": 128, "layers": 4, "vocabulary": 2_048, "dtype": "float32", "prompt_tokens": 200, "new_tokens": 40,
-            "batch_size": 32, "other_batches": (1, 256), "advantage_weight": 8.0, "seconds": 3.0,
+            "batch_size": 32, "advantage_weight": 8.0, "seconds": 3.0,
         }
     )  # fmt: skip
 
@@ -50,32 +49,15 @@ def run(config: ConfigDict) -> dict[str, Any]:
         chosen.width, chosen.layers, chosen.vocabulary, positions, chosen.dtype, config.seed
     )
     how = Decoding("greedy", chosen.new_tokens, advantage_weight=chosen.advantage_weight)
-    batches: dict[str, Any] = {}
-    for batch in (chosen.batch_size, *chosen.other_batches):
-        shape = (batch, chosen.prompt_tokens)
-        prompts = np.random.default_rng(config.seed).integers(6, chosen.vocabulary, shape)
-        ours = functools.partial(_ours, made, how, prompts)
-        plain = functools.partial(_plain(made, how), made.params, jnp.asarray(prompts, jnp.int32))
-        equal = float((ours() == np.asarray(plain())).mean())
-        count = batch * chosen.new_tokens
-        sides = {
-            name: _language.rate(call, count, chosen.seconds)
-            for name, call in (("ours", ours), ("plain", plain))
-        }
-        repeats = config.repeats if batch == chosen.batch_size else 1
-        batches[str(batch)] = {**_language.in_turns(sides, repeats), "tokens_equal": equal}
-    main = batches.pop(str(chosen.batch_size))
-    others = {
-        batch: {
-            "value": found["ours"][0],
-            "ratio": found["ours"][0] / found["plain"][0],
-            "tokens_equal": found["tokens_equal"],
-        }
-        for batch, found in batches.items()
-    }
+    shape = (chosen.batch_size, chosen.prompt_tokens)
+    prompts = np.random.default_rng(config.seed).integers(6, chosen.vocabulary, shape)
+    ours = functools.partial(_ours, made, how, prompts)
+    plain = functools.partial(_plain(made, how), made.params, jnp.asarray(prompts, jnp.int32))
+    equal = float((ours() == np.asarray(plain())).mean())
+    rates = _language.rates(config, {"ours": ours, "plain": plain}, chosen.batch_size * chosen.new_tokens)
     return result(
-        "text_generation", "tokens/s", main["ours"], "whole text again for every token", main["plain"], chosen.to_dict(),
-        tokens_equal=main["tokens_equal"], batches=others, threads=_language.threads(),
+        "text_generation", "tokens/s", rates["ours"], "whole text again for every token", rates["plain"], chosen.to_dict(),
+        tokens_equal=equal, threads=_language.threads(),
     )  # fmt: skip
 
 

@@ -3,8 +3,7 @@
     python -m motif_jax.launch --config=configs/benchmark.py:text_play
 
 Value: games a second with the quick run's network. Baseline: one game at a time, whose text runs again every turn, as published.
-`gpt2_small` has both for a network of GPT-2 small's size on `large_games` games (0: skip it). Fresh networks play all six turns. It takes
-two minutes on CPU.
+A fresh network plays all six turns. It takes a minute on CPU.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from motif_jax.benchmarks import _language, _text_agents, beside, result
+from motif_jax.benchmarks import _language, _text_agents, result
 from motif_jax.benchmarks._text_agents import Made
 from motif_jax.envs.text import registry
 from motif_jax.envs.text.contract import TextTask
@@ -43,7 +42,6 @@ def options() -> ConfigDict:
     return ConfigDict(
         {
             "games": 1024, "plain_games": 64, "width": 96, "layers": 3, "heads": 4, "num_words": 100, "dtype": "float32",
-            "large_games": 16, "large_plain_games": 2,
         }
     )  # fmt: skip
 
@@ -52,19 +50,12 @@ def run(config: ConfigDict) -> dict[str, Any]:
     """The fields of the JSON line."""
     chosen = config.options
     task = registry.make("wordle", {"num_words": chosen.num_words})
-    size = task.tokenizer().size
-    shape = (chosen.width, chosen.layers, size, _POSITIONS, chosen.dtype, config.seed, chosen.heads)
-    quick = _text_agents.make(*shape)
+    shape = (chosen.width, chosen.layers, task.tokenizer().size, _POSITIONS, chosen.dtype)
+    quick = _text_agents.make(*shape, config.seed, chosen.heads)
     found = _sides(task, quick, chosen.games, chosen.plain_games, config.repeats)
-    more: dict[str, Any] = {}
-    if chosen.large_games:
-        large = _text_agents.make(768, 12, size, _POSITIONS, chosen.dtype, config.seed)
-        rates = _sides(task, large, chosen.large_games, chosen.large_plain_games, 1)
-        more["gpt2_small"] = beside(rates["together"], rates["alone"])
-        more["gpt2_small"] |= {"games_per_second": rates["together"][0], "games": chosen.large_games}
     return result(
         "text_play", "games/s", found["together"], "one by one, the text read again every turn", found["alone"], chosen.to_dict(),
-        threads=_language.threads(), **more,
+        threads=_language.threads(),
     )  # fmt: skip
 
 

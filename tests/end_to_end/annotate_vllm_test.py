@@ -106,9 +106,7 @@ def test_free_answers_through_a_kill_and_by_two_slurm_tasks(judge, dataset, tmp_
         assert done["tokens_per_second"] > 0
     assert first["questions"] + second["questions"] == first["dataset_questions"]
     assert first["retried_share"] + second["retried_share"] > 0
-    talks = [
-        talk for run in runs for path in run.glob("conversations/*.gz") for talk in conversations(path)
-    ]
+    talks = [talk for run in runs for path in run.glob("conversations/*.gz") for talk in conversations(path)]
     roles = {tuple(turn["role"] for turn in talk["turns"]) for talk in talks}
     assert ("system", "user", "assistant") in roles
     assert ("system", "user", "assistant", "user", "assistant") in roles
