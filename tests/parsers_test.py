@@ -22,7 +22,8 @@ from motif_jax.stages import compare
 from motif_jax.support import cluster
 from motif_jax.support.errors import UserError
 
-VERDICT = AnswerParser(make_form('("best_description": {verdict})', ("1", "2", "None")))
+FORM = make_form('("best_description": {verdict})', ("1", "2", "None"))
+OURS, PUBLISHED = AnswerParser(FORM), AnswerParser(FORM, first_match=True)
 
 
 def coordinator(text: str) -> None:
@@ -51,7 +52,7 @@ PARSERS: dict[str, tuple[Any, ...]] = {
     "environment": (registry.check, "NetHackScore-v1", "BabyAI-", "Recall", ":", "tests.toys:", "Corridor", "nothing.", "os:system", " "),
     "text_task": (lambda text: text_registry.make(text, {}), "wordle", "tests.toy_text", ":", "Task", "os:", "system", ".", "json"),
     "coordinator": (coordinator, "localhost", ":", "1", "[::1]", "slurm", "99999", "-1", "%", " "),
-    "verdict": (VERDICT, '("best_description": ', "1", "2", "None", ")", "**", "description_", "\n", "none"),
+    "verdict": (lambda text: (OURS(text), PUBLISHED(text)), '("best_description": ', "1", "2", "None", ")", "**", "description_", "\n", "none"),
     "tweet": (tweets.rows_of, "🟩", "⬛", "🟨", "⬜", "\n", "Wordle 210 2/6", " "),
     "judge_request": (judge_request, "{", "}", '"model"', ":", '"messages"', "[", "]", "null", ",", "1"),
 }  # fmt: skip

@@ -73,17 +73,6 @@ def test_agreement_of_each_two(votes):
     assert np.isnan(ensembles.agreement([votes[0], nobody])[0]["equal"])
 
 
-def test_labels_of_something_else_stay_unless_asked(votes, tmp_path):
-    merged = ensembles.combine(votes, "majority")
-    path = ensembles.write_ensemble(tmp_path, "all", merged, {"names": ["a"]}, restart=False)
-    np.testing.assert_array_equal(np.load(path), merged.labels)
-    ensembles.write_ensemble(tmp_path, "all", merged, {"names": ["a"]}, restart=False)
-    with pytest.raises(UserError, match="was made from other labels"):
-        ensembles.write_ensemble(tmp_path, "all", merged, {"names": ["b"]}, restart=False)
-    ensembles.write_ensemble(tmp_path, "all", merged, {"names": ["b"]}, restart=True)
-    assert json.loads((tmp_path / "annotations/all/ensemble.json").read_text())["sources"] == {"names": ["b"]}
-
-
 @pytest.mark.parametrize("restart", [False, True])
 def test_a_merge_that_was_killed_goes_on_whatever_it_had_written(votes, tmp_path, monkeypatch, restart):
     merged = ensembles.combine(votes, "majority")

@@ -183,18 +183,6 @@ def test_budgets_of_questions_and_tokens(make):
     assert sum(len(source.poll()) for _ in range(5)) == 1
 
 
-def test_a_checkpoint_holds_what_waits_and_what_was_spent(make):
-    source = counting(make, PAIR, queue__budget__questions=1)
-    source.enqueue([("k", "b"), ("b", "k"), ("k", "c")], [3, 2, 1], None, 77)
-    assert len(source.poll()) == 2
-    state = json.loads(json.dumps(source.state()))
-    again = counting(make, PAIR, queue__budget__questions=2)
-    again.restore(state)
-    (told,) = again.poll()
-    assert told.items == ("k", "c")
-    assert again.metrics()["annotator/questions"] == 2
-
-
 @pytest.mark.parametrize(
     ("key", "value", "told"),
     [

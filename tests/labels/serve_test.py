@@ -2,64 +2,22 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from ml_collections import ConfigDict
 
-from motif_jax.datasets.verdicts import FIRST, PAIR, SINGLE, TIE, YES
-from motif_jax.labels.parsing import AnswerParser
+from motif_jax.datasets.verdicts import SINGLE, YES
 from motif_jax.labels.prompts import load_prompt, prompt_path
-from motif_jax.labels.replies import verdict_log_probabilities
 from motif_jax.labels.serve import ChatJudge
 from motif_jax.stages import serve_annotator
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config
 
-KILL, WALL, GOLD = "You kill the newt!", "It's a wall.", "$ - 24 gold pieces."
+GOLD = "$ - 24 gold pieces."
 
 
 @pytest.fixture(scope="module")
 def judge():
     return ChatJudge(load_config("serve_annotator", ""))
-
-
-def ask(judge, turns, **fields):
-    status, body = judge.reply({"model": "lexicon", "messages": turns, **fields})
-    assert status == 200
-    json.dumps(body)
-    return body["choices"][0]
-
-
-@pytest.mark.parametrize("mode", ["analysis", "verdict"])
-@pytest.mark.parametrize(
-    ("items", "goal", "label"),
-    [
-        ((KILL,), "defaultgoal", YES),
-        ((GOLD,), "gold", YES),
-        ((KILL, WALL), "combat", FIRST),
-        ((WALL, WALL), "zeroknowledge", TIE),
-    ],
-)
-def test_a_question_is_answered_by_its_goal(judge, mode, items, goal, label):
-    form = SINGLE if len(items) == 1 else PAIR
-    prompt = load_prompt(prompt_path("reworded", "", form), goal, mode, form)
-    turns = prompt.conversation(*items)
-    content = ask(judge, turns)["message"]["content"]
-    assert AnswerParser(prompt.answer)(content) == label
-    assert (content in prompt.answer.answers) == (mode == "verdict")
-    again = ask(judge, prompt.retried(turns, "Hm."))["message"]["content"]
-    assert AnswerParser(prompt.answer)(again) == label
-    said = ask(judge, turns, response_format=prompt.answer.schema)["message"]["content"]
-    assert json.loads(said) == {prompt.answer.key: prompt.answer.verdicts[label]}
-
-
-def test_log_probabilities_of_a_prefilled_answer(judge):
-    prompt = load_prompt(prompt_path("default", "", SINGLE), "defaultgoal", "soft", SINGLE)
-    turns = [*prompt.conversation(KILL), {"role": "assistant", "content": prompt.answer.prefix}]
-    choice = ask(judge, turns, logprobs=True, top_logprobs=20)
-    no, yes = verdict_log_probabilities(choice, prompt.answer.verdicts)
-    assert no < yes <= 0
 
 
 @pytest.mark.parametrize(
@@ -82,10 +40,12 @@ def test_a_prompt_file_of_ones_own_is_understood(tmp_path):
     path.write_text(text)
     config = ConfigDict(load_config("serve_annotator", ""))
     config.prompt_file = str(path)
-    prompt = load_prompt(path, "gold", "verdict", SINGLE)
-    assert (
-        ask(ChatJudge(config), prompt.conversation(GOLD))["message"]["content"] == prompt.answer.answers[YES]
-    )
+    prompt, judge = load_prompt(path, "gold", "verdict", SINGLE), ChatJudge(config)
+    turns = prompt.conversation(GOLD)
+    for asked in (turns, prompt.retried(turns, "Hm.")):
+        status, body = judge.reply({"model": "lexicon", "messages": asked})
+        assert status == 200
+        assert body["choices"][0]["message"]["content"] == prompt.answer.answers[YES]
 
 
 def test_a_goal_that_the_annotator_does_not_know_is_told_to_who_asks(tmp_path):

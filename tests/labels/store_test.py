@@ -11,7 +11,12 @@ from motif_jax.labels.annotator import Answer, Question
 from motif_jax.labels.store import AnswerStore, StoredAnswer, better
 from motif_jax.support.checked_lines import encode_line
 
-KEYS = [f"{n:032x}" for n in range(6)]
+
+def key(number: int) -> str:
+    return f"{(number + 1) * 0x9E3779B97F4A7C15 % 2**64:016x}{number:016x}"
+
+
+KEYS = [key(number) for number in range(6)]
 
 
 def test_writers_side_by_side_have_files_of_their_own(tmp_path):
@@ -72,10 +77,6 @@ def test_foreign_objects_are_left_out():
 def test_what_is_no_answer_of_the_form_is_a_bug_of_the_annotator(form, answer):
     with pytest.raises(ValueError, match=r"not finite|not an answer of form"):
         StoredAnswer.of(Question(KEYS[0], form=form), answer)
-
-
-def key(number: int) -> str:
-    return f"{(number + 1) * 0x9E3779B97F4A7C15 % 2**64:016x}{number:016x}"
 
 
 @pytest.fixture
