@@ -64,19 +64,6 @@ def own_file(tmp_path, change, form=PAIR):
     return path
 
 
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        (lambda tree: tree.update(examples=[{"item": "a"}]), "each of examples must hold item, verdicts"),
-        (lambda tree: tree["examples"][0]["verdicts"].update(gold="maybe"), "must be no or yes, not maybe"),
-        (lambda tree: tree["question"].update(analysis="{goal} {item}"), r"lacks \{examples\}"),
-    ],
-)
-def test_bad_examples_are_named(tmp_path, change, told):
-    with pytest.raises(UserError, match=told):
-        load_prompt(own_file(tmp_path, change, SINGLE), "gold", "analysis", SINGLE)
-
-
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("version", "goal", "mode"), EVERY)
 def test_a_question_is_understood_by_its_own_prompt_alone(form, version, goal, mode):
@@ -104,20 +91,23 @@ def test_without_a_system_text_the_question_comes_first(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("form", "change", "said"),
     [
-        (lambda tree: tree.pop("verdicts"), r"lacks the field verdicts.first"),
-        (lambda tree: tree.pop("goals"), "lacks the field goals"),
-        (lambda tree: tree["goals"].pop("gold"), "config.goal=gold: must be one of"),
-        (lambda tree: tree["question"].update(analysis="{goal} {first}"), r"lacks \{second\}"),
-        (lambda tree: tree["question"].update(analysis="{first} {second}"), r"lacks \{goal\}"),
-        (lambda tree: tree.update(answer="1"), "must hold {verdict} exactly once"),
-        (lambda tree: tree.update(retry=[1]), "the field retry must be a text"),
+        (PAIR, lambda tree: tree.pop("verdicts"), r"lacks the field verdicts.first"),
+        (PAIR, lambda tree: tree.pop("goals"), "lacks the field goals"),
+        (PAIR, lambda tree: tree["goals"].pop("gold"), "config.goal=gold: must be one of"),
+        (PAIR, lambda tree: tree["question"].update(analysis="{goal} {first}"), r"lacks \{second\}"),
+        (PAIR, lambda tree: tree["question"].update(analysis="{first} {second}"), r"lacks \{goal\}"),
+        (PAIR, lambda tree: tree.update(answer="1"), "must hold {verdict} exactly once"),
+        (PAIR, lambda tree: tree.update(retry=[1]), "the field retry must be a text"),
+        (SINGLE, lambda tree: tree.update(examples=[{"item": "a"}]), "each of examples must hold item, verdicts"),
+        (SINGLE, lambda tree: tree["examples"][0]["verdicts"].update(gold="maybe"), "must be no or yes, not maybe"),
+        (SINGLE, lambda tree: tree["question"].update(analysis="{goal} {item}"), r"lacks \{examples\}"),
     ],
-)
-def test_a_bad_file_is_named(tmp_path, change, said):
+)  # fmt: skip
+def test_a_bad_file_is_named(tmp_path, form, change, said):
     with pytest.raises(UserError, match=said) as caught:
-        load_prompt(own_file(tmp_path, change), "gold", "analysis")
+        load_prompt(own_file(tmp_path, change, form), "gold", "analysis", form)
     assert "own.yaml" in str(caught.value)
 
 

@@ -39,24 +39,6 @@ def test_a_log_is_a_curve_over_frames(tmp_path):
         glam_results.read_curve(tmp_path / "log", "score")
 
 
-@pytest.mark.slow
-def test_logs_and_returns_are_compared(tmp_path):
-    folders = [write_log(tmp_path / name, shift) for name, shift in (("one", 0.0), ("two", 0.1))]
-    paths = []
-    for number in range(2):
-        paths.append(tmp_path / f"no_modification_test_{number}.npy")
-        np.save(paths[-1], np.array([0.0, 0.5, 1.0, 0.0]) * (1 + number))
-    methods = f"published={folders[0]},{folders[1]}; a={paths[0]}; b={paths[1]}"
-    config = configured(methods, measure="success")
-    compare.check(config, tmp_path / "out")
-    compare.run(config, tmp_path / "out")
-    page = (tmp_path / "out" / "comparison.html").read_text()
-    assert "BabyAI-GoToLocal-v0" in page
-    assert "published" in page
-    with pytest.raises(UserError, match="published_task"):
-        compare.check(configured(methods, published_task=None), tmp_path / "out")
-
-
 def test_objects_are_not_unpickled(tmp_path):
     np.save(tmp_path / "objects.npy", np.array([{"a": 1}, None], object), allow_pickle=True)
     with pytest.raises(UserError, match="file of numbers"):
@@ -88,11 +70,14 @@ def test_efficiency_is_the_mean_of_the_curve_and_is_drawn_against_actions_and_di
     log = write_log(tmp_path / "RUN_nbr_actions_9_turn_left_seed_1")
     lines = ["0.1,0.2,0.7,0,0,0,0,0,0" + ",0.5,0.5,0,0,0,0,0,0,0" for _ in range(12)]
     (log / "distrib.csv").write_text("\n".join(lines) + "\n")
-    methods = f"ours={','.join(map(str, runs))},{few}; published={log}"
+    tested = tmp_path / "no_modification_test_1.npy"
+    np.save(tested, np.array([0.0, 0.5, 1.0, 0.0]))
+    methods = f"ours={','.join(map(str, runs))},{few}; published={log}; tested={tested}"
     config = configured(methods, measure="success", efficiency_steps=900)
     compare.check(config, tmp_path / "out")
     compare.run(config, tmp_path / "out")
     page = (tmp_path / "out" / "comparison.html").read_text()
+    assert "tested" in page
     assert "against the number of actions" in page
     assert "against the number of distractors" in page
     assert "situation 2" in page
@@ -118,6 +103,8 @@ def test_efficiency_is_the_mean_of_the_curve_and_is_drawn_against_actions_and_di
     with pytest.raises(UserError, match="efficiency_steps=5000: must be at most 1000"):
         compare.run(configured(methods, measure="success", efficiency_steps=5000), tmp_path / "none")
     assert not (tmp_path / "none").exists()
+    with pytest.raises(UserError, match="published_task"):
+        compare.check(configured(methods, published_task=None), tmp_path / "none")
 
 
 def test_runs_without_a_value_up_to_the_step_do_not_count():

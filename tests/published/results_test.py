@@ -105,6 +105,8 @@ def test_allowed_names_cannot_be_bent(tmp_path):
         with pytest.raises(UserError):
             read_published(path)
     assert not target.exists()
+    with pytest.raises(UserError, match=r"none\.pkl cannot be read"):
+        read_published(tmp_path / "none.pkl")
 
 
 @pytest.mark.parametrize(
