@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import re
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save_file
 
-from motif_jax.language import folder as folders
+from motif_jax.language import config as configs
+from motif_jax.language import weights
 from motif_jax.language.config import ModelConfig
-from motif_jax.language.weights import SINGLE
 from motif_jax.published import torch_file
-from motif_jax.support import tempdirs
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_json
 
 # Width of an attention head in all published sizes of GPT-2 and RoBERTa.
 _HEAD_WIDTH = 64
@@ -63,18 +59,10 @@ def heads_of(width: int, heads: int) -> int:
 
 
 def model(config: Mapping[str, Any], tensors: Mapping[str, np.ndarray], what: str) -> tuple[ModelConfig, Any]:
-    """A model's config and parameters, read through a temporary folder in transformers' format; errors name `what`.
+    """A model's config and float32 parameters from transformers' config and names of tensors; errors name `what`.
 
     Raises:
       UserError: a tensor is missing or has another shape.
     """
-    # In this process's temporary folder, which the next command removes if this process is killed.
-    with tempdirs.own_folders(), tempfile.TemporaryDirectory() as folder:
-        plain = {name: np.ascontiguousarray(np.asarray(value, np.float32)) for name, value in tensors.items()}
-        save_file(plain, Path(folder) / SINGLE)
-        atomic_write_json(Path(folder) / "config.json", config)
-        try:
-            found = folders.read(folder)
-        except UserError as error:
-            raise UserError(str(error).replace(f"{folder}: ", "").replace(folder, what)) from None
-    return found.config, found.params
+    settings = configs.parse(config, what)
+    return settings, weights.collect(tensors.get, what, settings)

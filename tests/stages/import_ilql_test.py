@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from motif_jax.language.text_agent import POLICY, TARGET, VALUES
-from motif_jax.published import ilql_checkpoint, transformers_parts
+from motif_jax.published import ilql_checkpoint
 from motif_jax.stages import import_ilql as stage
-from motif_jax.support import resources, tempdirs
+from motif_jax.support import resources
 from motif_jax.support.errors import UserError
 from motif_jax.trainers import agent_folder
 from tests import torch_files
@@ -85,17 +83,6 @@ def imported(tmp_path, content, **values):
     stage.check(config, tmp_path / "run")
     stage.run(config, tmp_path / "run")
     return agent_folder.load(tmp_path / "run")
-
-
-@pytest.mark.slow
-def test_a_killed_import_leaves_nothing_for_long(tmp_path, monkeypatch):
-    """What is unpacked lies where the next command removes it."""
-    read, places = transformers_parts.folders.read, []
-    monkeypatch.setattr(
-        transformers_parts.folders, "read", lambda folder: places.append(folder) or read(folder)
-    )
-    imported(tmp_path, chai())
-    assert tempdirs.has_lock(Path(places[0]).parent)
 
 
 @pytest.mark.slow
