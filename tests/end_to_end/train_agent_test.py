@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from motif_jax.support.interruption import EXIT_CODE
-from tests.compiling import QUICKLY
 from tests.processes import Program, descendants, ended, launch, still_there, unused_shared_memory, wait_until
 
 
@@ -23,7 +22,8 @@ def start(variant: str, workdir: Path, **flags: object) -> Program:
         f"--config.{key.replace('__', '.')}={value}" for key, value in {"compile_cache": "", **flags}.items()
     ]
     # Few steps take longer to compile than to run; those that an agent learns in do not.
-    slow = {} if variant == "smoke" else {name: os.environ.get(name, "") for name in QUICKLY}
+    own = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "0", "XLA_FLAGS": os.environ.get("XLA_FLAGS", "")}
+    slow = {} if variant == "smoke" else own
     log = workdir.with_name(f"{workdir.name}_log")
     return launch(workdir, f"train_agent.py:{variant}", *given, log=log, **slow)
 

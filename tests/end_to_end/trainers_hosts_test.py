@@ -17,6 +17,7 @@ TEXT_AGENT = [
     "--config.network.layers=1", "--config.network.heads=2", "--config.network.max_length=16", "--config.batch_size=4",
     "--config.accumulate=2", "--config.max_steps=6", "--config.evaluate_every=3", "--config.chunk_steps=2", "--config.evaluation_batches=1",
     "--config.held_out.share=0.25", "--config.games.episodes=2",
+    "--config.log_every_seconds=900",  # rows at evaluations alone
 ]  # fmt: skip
 
 
