@@ -7,8 +7,6 @@ Both sides ask one engine the same first turns with the same sampling; the stage
 from __future__ import annotations
 
 import importlib.util
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -30,15 +28,13 @@ from motif_jax.support import config as checks
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
 
-_CACHE = Path(".cache").absolute()
-
 
 def options() -> ConfigDict:
     """The settings of this benchmark."""
     return ConfigDict(
         {
-            # A pairs dataset; empty: 20,000 pairs are collected once and kept in .cache.
-            "dataset_dir": "",
+            # A pairs dataset, as `collect` makes it.
+            "dataset_dir": "runs/dataset",
             # A chat model: a name or a folder. `python -m tests.tiny_judge FOLDER` in .venv-vllm trains a tiny one.
             "model": "",
             # Options of vLLM's engine as a JSON object.
@@ -57,7 +53,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         )
     chosen = config.options
     checks.require(bool(chosen.model), "options.model", chosen.model, "a chat model, its name or its folder")
-    dataset = PairsDataset.open(chosen.dataset_dir or _collected())
+    dataset = PairsDataset.open(chosen.dataset_dir)
     captions = list(pair_captions(dataset.data["message"], None))
     annotator = make_annotator(_annotate_config(chosen), dataset=dataset)
     hasher = QuestionHasher(annotator.identity)
@@ -82,22 +78,6 @@ def run(config: ConfigDict) -> dict[str, Any]:
         questions_per_pair={orders: len(one.questions) / len(captions) for orders, one in listed.items()},
         labels_equal_to_bare=float((labels == said)[known].mean()),
     )
-
-
-def _collected() -> Path:
-    folder = _CACHE / "benchmark_annotate_dataset"
-    command = [
-        sys.executable,
-        "-m",
-        "motif_jax.launch",
-        f"--config={resources.path('configs/collect.py')}:quickstart",
-        f"--workdir={folder}",
-    ]
-    if subprocess.run(command, check=False).returncode != 0:
-        raise UserError(
-            "benchmark annotate: no dataset could be collected; give one with --config.options.dataset_dir"
-        )
-    return folder
 
 
 def _annotate_config(chosen: ConfigDict) -> ConfigDict:
