@@ -2,7 +2,7 @@
 
 The baseline is a jitted training step of the same network and optimiser that encodes every message of every
 pair, one step a call. Both sides see the same batches. Without `options.dataset_dir` the pairs come from random
-games that are played first. `tests/trainers/reward_task_test.py` tests that both sides learn the same.
+games that are played first.
 """
 
 from __future__ import annotations

@@ -17,86 +17,27 @@ QUESTIONS = [Question(f"{n:032x}", (str(n), "x")) for n in range(10)]
 
 
 class Scripted(Annotator):
-    """Answers in reverse order; says UNKNOWN to odd questions until they were asked `patience` times."""
+    """Answers in reverse order, and fails after so many answers."""
 
     identity = {"annotator": "scripted"}
     short_name = "scripted"
 
-    def __init__(self, patience=0, fails_after=None):
-        self.patience = patience
+    def __init__(self, fails_after=None):
         self.fails_after = fails_after
-        self.heard = []
 
     def annotate(self, questions):
-        for place in reversed(range(len(questions))):
-            if self.fails_after is not None and len(self.heard) >= self.fails_after:
+        for answered, place in enumerate(reversed(range(len(questions)))):
+            if answered == self.fails_after:
                 raise UserError("the server is gone")
-            question = questions[place]
-            self.heard.append((int(question.id, 16), question.attempt))
-            odd = int(question.id, 16) % 2
-            yield place, Answer(UNKNOWN if odd and question.attempt < self.patience else FIRST)
+            yield place, Answer(FIRST)
 
 
-@pytest.fixture
-def ask(tmp_path):
-    def ask(annotator, limit=None, known=None, **options):
-        shard = shards.Annotation(tmp_path, "a").open_shard(0, 1, {"versions": {}})
-        with AnnotationSession(annotator, tmp_path / "store", flush_seconds=0, **options) as session:
-            known = shard.answers() if known is None else known
-            try:
-                answers = session.ask(QUESTIONS, known, limit=limit, keep=shard.add)
-                settled = not session.unsettled(QUESTIONS, answers)
-            finally:
-                shard.close()
-        return settled, shard.answers(), session.telemetry
-
-    return ask
-
-
-def test_all_are_asked_once_and_kept_in_both_layers(ask, tmp_path):
-    annotator = Scripted()
-    settled, answers, telemetry = ask(annotator)
-    assert settled
-    assert [n for n, _ in annotator.heard] == list(reversed(range(10)))
-    assert set(answers) == {question.id for question in QUESTIONS}
-    stored = AnswerStore(tmp_path / "store").find(answers)
-    assert stored.keys() == answers.keys()
-    assert telemetry.asked == 10
-    ask(annotator)
-    assert len(annotator.heard) == 10
-
-
-def test_unknown_ones_are_asked_again_alone(ask):
-    annotator = Scripted(patience=2)
-    settled, answers, _ = ask(annotator)
-    assert settled
-    assert [answers[q.id].label for q in QUESTIONS] == [FIRST, UNKNOWN] * 5
-    settled, answers, _ = ask(annotator, attempts=2)
-    assert annotator.heard[10:] == [(n, 1) for n in (9, 7, 5, 3, 1)]
-    assert answers[QUESTIONS[1].id] == StoredAnswer(UNKNOWN, attempts=2)
-    # The same again asks nothing; the third time they answer.
-    ask(annotator, attempts=2)
-    assert len(annotator.heard) == 15
-    settled, answers, _ = ask(annotator, attempts=3)
-    assert {answers[q.id].label for q in QUESTIONS} == {FIRST}
-    assert len(annotator.heard) == 20
-
-
-def test_a_failure_keeps_what_was_answered(ask):
-    with pytest.raises(UserError, match="gone"):
-        ask(Scripted(fails_after=4))
-    annotator = Scripted()
-    _, answers, _ = ask(annotator)
-    assert len(annotator.heard) == 6
-    assert len(answers) == 10
-
-
-def test_an_engine_that_ends_with_the_stage_is_no_failure(ask, capsys):
-    annotator = Scripted(fails_after=4)
+def test_an_engine_that_ends_with_the_stage_is_no_failure(tmp_path, capsys):
     signs = iter([False, False, False, False, True, True, True])
-    settled, answers, _ = ask(annotator, stopped=lambda: next(signs))
-    assert not settled
-    assert len(answers) == 4
+    with AnnotationSession(Scripted(4), tmp_path / "store", stopped=lambda: next(signs)) as session:
+        answers = session.ask(QUESTIONS)
+    assert answers.keys() == {question.id for question in QUESTIONS[-4:]}
+    assert AnswerStore(tmp_path / "store").find({q.id for q in QUESTIONS}) == answers
     assert capsys.readouterr().err == "while stopping: UserError: the server is gone\n"
 
 
