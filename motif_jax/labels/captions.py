@@ -85,10 +85,11 @@ def pair_captions(
     # Of longer sub-sequences few repeat, and all would be cached.
     plain = cached if messages.shape[2] == 1 else caption
     for start in range(0, len(messages), block):
-        rows = np.asarray(messages[start : start + block])
+        rows = np.concatenate(messages[start : start + block])
         if blstats is None:
-            yield from ((plain(first), plain(second)) for first, second in rows)
+            texts = map(plain, rows)
         else:
-            for both in zip(rows, np.asarray(blstats[start : start + block]), strict=True):
-                first, second = (caption(*side, use_messages) for side in zip(*both, strict=True))
-                yield first, second
+            texts = map(
+                caption, rows, np.concatenate(blstats[start : start + block]), itertools.repeat(use_messages)
+            )
+        yield from zip(texts, texts, strict=True)  # two and two
