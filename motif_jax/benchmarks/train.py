@@ -7,7 +7,7 @@
 
 Value: environment steps a second. Baseline: 1 / (1 / learner + 1 / inference), the rate if both took turns on the device, with
 inference at the training's mean rows a call; measured after all repeats, when no actors run. Further fields: waits of every part,
-policy lag, bytes moved, model FLOP/s as a share of the matrix-product rate, memory, seconds of an inference call by rows.
+policy lag, bytes moved, model FLOP/s as a share of the matrix-product rate, memory.
 
 With `beside`, a variant of train_agent, the system runs with that network and its own in turns, a new system each time. It takes
 about two minutes on CPU. On a GPU: `configs/benchmark.py:train_gpu`.
@@ -64,17 +64,12 @@ def run(config: ConfigDict) -> dict[str, Any]:
     assert batch is not None
     combined = combine(metrics)
     rows = max(1, round(combined["inference/rows_per_call"]))
-    actors = settings.actors_configs(training, 1)[0]
     params = system.publisher.newest(settings.actor_devices(training)[0]).params
-    sizes = sorted({actors.envs_per_group, rows, actors.num_envs})
-    calls = {size: inference._call(system, params, size) for size in sizes}
+    call = inference._call(system, params, rows)
     peaks, parts = [], []
-    seconds: dict[int, list[float]] = {size: [] for size in sizes}
     for _ in range(config.repeats):
         learner = options.batch_size * _agents.calls_per_second(lambda: _agents.updated(system, batch), 2.0)
-        for size, call in calls.items():
-            seconds[size].append(1.0 / _agents.calls_per_second(call, 1.0))
-        acting = rows / seconds[rows][-1]
+        acting = rows * _agents.calls_per_second(call, 1.0)
         parts.append((learner, acting))
         alone.append(1.0 / (1.0 / learner + 1.0 / acting))
         peaks.append(_agents.matrix_product_rate(options.dtype))
@@ -91,7 +86,6 @@ def run(config: ConfigDict) -> dict[str, Any]:
         learner_steps_per_second=float(np.median([p[0] for p in parts])),
         inference_rows_per_second=float(np.median([p[1] for p in parts])),
         matrix_product_share=float(np.median(rates)) * flops_per_step / float(np.median(peaks)),
-        inference_call_seconds={str(size): float(np.median(values)) for size, values in seconds.items()},
         memory_megabytes=memory / 1e6,
         metrics=combined,
         **more,

@@ -76,8 +76,6 @@ def test_benchmark_gives_a_ratio_of_two_measurements(name: str, monkeypatch: pyt
         assert metrics["throughput/megabytes_per_second"] > 0
         assert metrics["throughput/inference_megabytes_per_second"] > 0
         assert 0 < metrics["inference/act_share"] < 1
-        rows = {int(number) for number in line["inference_call_seconds"]}
-        assert {4, 8, round(metrics["inference/rows_per_call"])} == rows
         assert line["beside"]["value"] > 0
         assert line["beside"]["what"] == "the network of minigrid"
     if name == "actors":
