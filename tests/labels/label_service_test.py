@@ -208,9 +208,11 @@ def test_a_key_is_named_as_the_config_has_it_and_a_file_as_it_is_called():
 
 
 def test_a_checkpoint_counts_no_step_twice_and_keeps_the_published_order(tmp_path):
-    bookkeeper = LabelBookkeeper(make_config(tmp_path), PAIR, {}, None)
-    bookkeeper.enqueue([("k", "b"), ("b", "k")], [3, 2], None, 0)
+    bookkeeper, again = (LabelBookkeeper(make_config(tmp_path), PAIR, {}, None) for _ in range(2))
+    bookkeeper.enqueue([("k", "b"), ("b", "k")], [3, 2], [0.5, 0.5], 0)
     assert sum(count for _, count, _ in bookkeeper.state()["pending"]) == 5
+    again.restore(json.loads(json.dumps(bookkeeper.state())))
+    assert again.state() == bookkeeper.state()
     (asked,) = bookkeeper.take(2)
     bookkeeper.answered(asked, StoredAnswer(FIRST))
     assert bookkeeper.state()["pending"] == []
