@@ -40,7 +40,7 @@ BUDGET = {
     "launch": 360,
     "networks": 2040,
     "published": 2010,
-    "reports": 6610,
+    "reports": 6640,
     "rewards": 2690,
     "rl": 3930,
     "rollouts": 5260,

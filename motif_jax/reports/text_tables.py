@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -84,41 +85,64 @@ def terminal(
     title: str,
     caption: str = "",
     text_first: bool = False,
+    width: int = 80,
 ) -> Table:
     """A rich table; the first column is left-aligned, the others right-aligned; markup in cells is not interpreted.
 
     Args:
       text_first: the first column holds long text, which wraps; else the others wrap, an interval '[a, b]' below its value.
+      width: columns of the terminal, which the table keeps to if the longest words do.
     """
-
-    def shown(text: str) -> Text:
-        return Text("\n".join(map(printable, text.split("\n"))))
-
-    table = Table(title=shown(title), caption=shown(caption) if caption else None, title_justify="left")
-    for position, name in enumerate(header):
-        first = position == 0
-        words = [word for row in rows for word in row[position].split()] + name.split()
-        table.add_column(
-            shown(name),
-            justify="left" if first else "right",
-            no_wrap=first != text_first,
-            overflow="fold",
-            # At least as wide as its longest word, unless that fills a line.
-            min_width=min(24, max(map(len, words), default=0)),
-        )
+    header, rows = list(map(_lines, header)), [[_lines(cell, not text_first) for cell in row] for row in rows]
+    below = Text(_lines(caption)) if caption else None
+    table = Table(title=Text(_lines(title)), caption=below, title_justify="left")
+    least, most = _bounds(header, rows, text_first)
+    spare = width - _frame(header) - sum(least)
+    # Those that lack least come first: they need not wrap then.
+    for column in sorted(range(len(header)), key=lambda column: most[column] - least[column]):
+        more = max(0, min(most[column] - least[column], spare))
+        least[column], spare = least[column] + more, spare - more
+    for column, name in enumerate(header):
+        justify: JustifyMethod = "right" if column else "left"
+        table.add_column(Text(name), justify=justify, overflow="fold", width=least[column])
     for row in rows:
-        table.add_row(*(shown(cell if text_first else cell.replace(" [", "\n[")) for cell in row))
+        table.add_row(*map(Text, row))
     return table
+
+
+def _lines(text: str, intervals: bool = False) -> str:
+    """What a cell shows; with `intervals` each '[a, b]' is on a line of its own."""
+    return "\n".join(map(printable, (text.replace(" [", "\n[") if intervals else text).split("\n")))
+
+
+def _bounds(
+    header: Sequence[str], rows: Sequence[Sequence[str]], text_first: bool
+) -> tuple[list[int], list[int]]:
+    """The least and the largest useful width of each column: the longest word where it wraps, and the longest line of its cells."""
+    least, most = [], []
+    for column, (name, *cells) in enumerate(zip(header, *rows, strict=True)):
+        lines = [line for cell in cells for line in cell.split("\n")]
+        wraps = (column == 0) == text_first
+        words = [word for text in (name, *(lines if wraps else ())) for word in text.split()]
+        longest = min(24, max(map(cell_len, words), default=0))
+        most.append(max([longest, *map(cell_len, lines)]))
+        least.append(longest if wraps else most[-1])
+    return least, most
+
+
+def _frame(header: Sequence[str]) -> int:
+    return 3 * len(header) + 1
 
 
 def show(header: Sequence[str], rows: Sequence[Sequence[str]], title: str, caption: str = "") -> None:
     """Prints a table; where its columns do not fit the terminal side by side, each row is a table of its own."""
     console = Console()
-    table = terminal(header, rows, title, caption)
-    if console.measure(table, options=console.options.update(width=10**4)).minimum <= console.width:
-        console.print(table)
+    least, _ = _bounds(header, [[_lines(cell, True) for cell in row] for row in rows], False)
+    if sum(least) + _frame(header) <= console.width:
+        console.print(terminal(header, rows, title, caption, width=console.width))
         return
     console.print(title, markup=False)
     for row in rows:
-        console.print(terminal((header[0], row[0]), list(zip(header[1:], row[1:], strict=True)), ""))
+        pairs = list(zip(header[1:], row[1:], strict=True))
+        console.print(terminal((header[0], row[0]), pairs, "", width=console.width))
     console.print(caption, markup=False)

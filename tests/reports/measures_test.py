@@ -53,11 +53,17 @@ def test_numbers_side_by_side_have_as_many_decimals(values: tuple[float, ...], s
 def test_no_word_of_a_table_is_broken_at_80_columns() -> None:
     header = ("measure (unit)", "mean", "median", "interquartile mean")
     rows = [
-        ["intrinsic return, uncounted (reward)", "1,234 [1,100, 1,300]", "1,200 [1,000, 1,300]", "12 [1, 2]"]
+        [
+            "intrinsic return, uncounted (reward)",
+            "43.8 [41.4, 46.1]",
+            "0.99 [0.745, 2.21]",
+            "136 [0.193, 0.293]",
+        ]
     ]
     console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(text_tables.terminal(header, rows, "title"))
     said = console.export_text()
+    assert "┓" in said, "the last column is cut off"
     for word in " ".join([*header, *rows[0]]).split():
         assert word in said
 
