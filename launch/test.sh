@@ -3,7 +3,7 @@
 #
 #   bash launch/test.sh            what a change must pass, at most 15 minutes on 2 quiet cores
 #   bash launch/test.sh --quick    without processes and stages, at most 3 minutes
-#   bash launch/test.sh --all      everything, vLLM and the examples included: before a release
+#   bash launch/test.sh --all      everything, vLLM and the examples included: before a release (tests/README.md)
 #   bash launch/test.sh tests/envs -k replay    further arguments go to pytest
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
