@@ -9,6 +9,7 @@ import pickle
 import numpy as np
 import pytest
 
+from motif_jax.published import pickles
 from motif_jax.published.results import load_pickle, read_published
 from motif_jax.support.errors import UserError
 
@@ -136,3 +137,11 @@ def test_what_contains_itself_is_refused(tmp_path, kind):
         itself += [itself, itself]
     with pytest.raises(UserError, match=r"\['t'\]\['m'\]: found .*, expected lists"):
         read_published(save(tmp_path, {"t": {"m": itself}}))
+
+
+def test_a_pickle_larger_than_is_read_is_refused_before_it_is_read(tmp_path):
+    path = tmp_path / "log.pkl"
+    with open(path, "wb") as file:
+        file.truncate((2 << 30) + 1)
+    with pytest.raises(UserError, match="is larger than 2 GiB"):
+        pickles.read_file(path, 2 << 30, pickles.PickleReader())

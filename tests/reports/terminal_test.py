@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import pytest
@@ -31,7 +32,7 @@ def shown():
         console.print(view(height, names))
         return console.export_text().rstrip("\n").split("\n")
 
-    lines.view = view  # type: ignore[attr-defined]
+    lines.view, lines.sight = view, sight  # type: ignore[attr-defined]
     yield lines
     environment.close()
 
@@ -51,6 +52,15 @@ def test_status_lines_numbers_and_state_fit(shown, height):
 def test_the_hero_is_shown_in_reverse(shown, height):
     screen = next(part for part in shown.view(height).renderables if "Dlvl:1" in str(part))
     assert [screen.plain[s.start : s.end] for s in screen.spans if s.style == Style(reverse=True)] == ["@"]
+
+
+@pytest.mark.parametrize(("paid", "style"), [(0.0, ""), (0.5, "bold green")])
+def test_a_text_that_is_paid_is_green(shown, paid, style):
+    sight = dataclasses.replace(shown.sight, intrinsic=paid)
+    group = terminal.view(sight, terminal.RewardTotals(), ["wait"] * 100, "title", "paused", "KEYS", 38)
+    said = as_text(sight.text)
+    assert said, "nothing is said"
+    assert [part.style for part in group.renderables if str(part) == said] == [style]
 
 
 def test_names_of_actions_are_neither_markup_nor_escape_sequences(shown):
