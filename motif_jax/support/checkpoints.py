@@ -103,10 +103,6 @@ class Checkpoints:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _score(self, metrics: Any) -> float:
-        value = (metrics or {}).get(self._best_metric)
-        return -float("inf") if value is None else self._best_sign * float(value)
-
     def save(
         self,
         step: int,
@@ -134,10 +130,8 @@ class Checkpoints:
         packed = {name: checkpoint_items.pack(item, copies) for name, item in items.items()}
         numbers = {name: float(value) for name, value in (metrics or {}).items()}
         try:
-            self._checkpointer = self._checkpointer or self._open_for_writing(size)
-            response = self._checkpointer.save_checkpointables_async(
-                int(step), packed, force=True, metrics=numbers
-            )
+            writer = self._checkpointer = self._checkpointer or self._open_for_writing(size)
+            response = writer.save_checkpointables_async(int(step), packed, force=True, metrics=numbers)
         except Exception as error:
             raise self._unsaved(step, error) from error
         self._pending = step, self._thread.submit(self._finish, response, step)
@@ -216,9 +210,8 @@ class Checkpoints:
     def is_intact(self, step: int) -> bool:
         """Whether the files of checkpoint `step` are as they were written; warns on stderr if not."""
         what = self._damage(step)
-        if (
-            what and (self._folder / str(step)).exists()
-        ):  # not removed meanwhile by a training that is resumed
+        # A training that is resumed may have removed it meanwhile.
+        if what and (self._folder / str(step)).exists():
             _warn_once(f"{self._folder / str(step)} is damaged ({what}) and left out")
         return not what
 
@@ -259,9 +252,11 @@ class Checkpoints:
     def best(self) -> int | None:
         """The intact step with the best value of `keep_best` (the newest of equals), None if none has one."""
         readable = [s for s in self.steps() if digests.damage(self._folder / str(s), _METRICS) is None]
-        scored = [(self._score(self._metrics(step)), step) for step in readable]
-        scored = [pair for pair in scored if pair[0] > -float("inf")]
-        return next((step for _, step in sorted(scored, reverse=True) if self.is_intact(step)), None)
+        values = ((self._metrics(step).get(self._best_metric or ""), step) for step in readable)
+        scored = [(self._best_sign * float(value), step) for value, step in values if value is not None]
+        # NaN is no value either.
+        scored = sorted((pair for pair in scored if pair[0] > -math.inf), reverse=True)
+        return next((step for _, step in scored if self.is_intact(step)), None)
 
     def _require(self, step: int | None) -> None:
         """Raises UserError unless checkpoint `step` is there and intact."""
