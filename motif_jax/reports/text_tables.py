@@ -85,19 +85,19 @@ def terminal(
     title: str,
     caption: str = "",
     text_first: bool = False,
-    width: int = 80,
 ) -> Table:
-    """A rich table; the first column is left-aligned, the others right-aligned; markup in cells is not interpreted.
+    """A rich table, as wide as the terminal at most if the longest words fit; markup in cells is not interpreted.
+
+    The first column is left-aligned, the others are right-aligned.
 
     Args:
       text_first: the first column holds long text, which wraps; else the others wrap, an interval '[a, b]' below its value.
-      width: columns of the terminal, which the table keeps to if the longest words do.
     """
     header, rows = list(map(_lines, header)), [[_lines(cell, not text_first) for cell in row] for row in rows]
     below = Text(_lines(caption)) if caption else None
     table = Table(title=Text(_lines(title)), caption=below, title_justify="left")
     least, most = _bounds(header, rows, text_first)
-    spare = width - _frame(header) - sum(least)
+    spare = Console().width - 3 * len(header) - 1 - sum(least)  # borders and margins
     # Those that lack least come first: they need not wrap then.
     for column in sorted(range(len(header)), key=lambda column: most[column] - least[column]):
         more = max(0, min(most[column] - least[column], spare))
@@ -130,19 +130,13 @@ def _bounds(
     return least, most
 
 
-def _frame(header: Sequence[str]) -> int:
-    return 3 * len(header) + 1
-
-
 def show(header: Sequence[str], rows: Sequence[Sequence[str]], title: str, caption: str = "") -> None:
     """Prints a table; where its columns do not fit the terminal side by side, each row is a table of its own."""
-    console = Console()
-    least, _ = _bounds(header, [[_lines(cell, True) for cell in row] for row in rows], False)
-    if sum(least) + _frame(header) <= console.width:
-        console.print(terminal(header, rows, title, caption, width=console.width))
+    console, table = Console(), terminal(header, rows, title, caption)
+    if sum((column.width or 0) + 3 for column in table.columns) + 1 <= console.width:
+        console.print(table)
         return
     console.print(title, markup=False)
     for row in rows:
-        pairs = list(zip(header[1:], row[1:], strict=True))
-        console.print(terminal((header[0], row[0]), pairs, "", width=console.width))
+        console.print(terminal((header[0], row[0]), list(zip(header[1:], row[1:], strict=True)), ""))
     console.print(caption, markup=False)

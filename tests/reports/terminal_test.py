@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 import pytest
 from rich.console import Console, Group
@@ -17,31 +17,29 @@ from tests.made_up_films import MadeUpPolicy, MadeUpRater
 
 
 @pytest.fixture(scope="module")
-def shown():
+def sight() -> Iterator[watching.Sight]:
     options = watching.with_screen("NetHackScore-v1", {"max_episode_steps": 5})
     environment = registry.make("NetHackScore-v1", **options)
-    spec = environment.spec
-    chooser = watching.policy_actions(MadeUpPolicy(), 3, spec)
-    sight = next(watching.watch(environment, 3, chooser, MadeUpRater()))
-    console = Console(width=80, height=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-
-    def view(height: int, names: Sequence[str] = spec.action_names) -> Group:
-        return terminal.view(sight, terminal.RewardTotals(), names, "title", "paused", "KEYS", height)
-
-    def lines(height: int, names: Sequence[str] = spec.action_names) -> list[str]:
-        console.print(view(height, names))
-        return console.export_text().rstrip("\n").split("\n")
-
-    lines.view, lines.sight = view, sight  # type: ignore[attr-defined]
-    yield lines
+    chooser = watching.policy_actions(MadeUpPolicy(), 3, environment.spec)
+    yield next(watching.watch(environment, 3, chooser, MadeUpRater()))
     environment.close()
 
 
+def view(sight: watching.Sight, height: int, name: str = "wait") -> Group:
+    return terminal.view(sight, terminal.RewardTotals(), [name] * 100, "title", "paused", "KEYS", height)
+
+
+def lines(group: Group) -> list[str]:
+    console = Console(width=80, height=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(group)
+    return console.export_text().rstrip("\n").split("\n")
+
+
 @pytest.mark.parametrize("height", [24, 25, 30, 38])
-def test_status_lines_numbers_and_state_fit(shown, height):
-    lines = shown(height)
-    assert len(lines) <= height
-    text = "\n".join(lines)
+def test_status_lines_numbers_and_state_fit(sight, height):
+    shown = lines(view(sight, height))
+    assert len(shown) <= height
+    text = "\n".join(shown)
     for said in ("Dlvl:1", "St:", "@", "step", "return", "value", "paused"):
         assert said in text
     assert ("KEYS" in text) == (height > 24)
@@ -49,22 +47,20 @@ def test_status_lines_numbers_and_state_fit(shown, height):
 
 
 @pytest.mark.parametrize("height", [24, 38])
-def test_the_hero_is_shown_in_reverse(shown, height):
-    screen = next(part for part in shown.view(height).renderables if "Dlvl:1" in str(part))
+def test_the_hero_is_shown_in_reverse(sight, height):
+    screen = next(part for part in view(sight, height).renderables if "Dlvl:1" in str(part))
     assert [screen.plain[s.start : s.end] for s in screen.spans if s.style == Style(reverse=True)] == ["@"]
 
 
 @pytest.mark.parametrize(("paid", "style"), [(0.0, ""), (0.5, "bold green")])
-def test_a_text_that_is_paid_is_green(shown, paid, style):
-    sight = dataclasses.replace(shown.sight, intrinsic=paid)
-    group = terminal.view(sight, terminal.RewardTotals(), ["wait"] * 100, "title", "paused", "KEYS", 38)
-    said = as_text(sight.text)
+def test_a_text_that_is_paid_is_green(sight, paid, style):
+    group, said = view(dataclasses.replace(sight, intrinsic=paid), 38), as_text(sight.text)
     assert said, "nothing is said"
     assert [part.style for part in group.renderables if str(part) == said] == [style]
 
 
-def test_names_of_actions_are_neither_markup_nor_escape_sequences(shown):
-    text = "".join(shown(38, ["[/a]\x1b[2J"] * 100))
+def test_names_of_actions_are_neither_markup_nor_escape_sequences(sight):
+    text = "".join(lines(view(sight, 38, "[/a]\x1b[2J")))
     assert "[/a]\\x1b[2J" in text
 
 

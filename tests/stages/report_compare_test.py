@@ -105,7 +105,7 @@ def test_a_comparison_of_single_runs_pairs_their_games(tmp_path, capsys):
     compare.check(config, tmp_path / "out")
     compare.run(config, tmp_path / "out")
     said = capsys.readouterr().out
-    assert "differences" in said.lower()
+    assert "differences" in said
     assert f"comparison: {tmp_path / 'out/comparison.html'}" in said
     assert "], 30 pairs" in (tmp_path / "out/comparison.md").read_text()
     (found,) = json.loads((tmp_path / "out/comparison.json").read_text())["differences"]
