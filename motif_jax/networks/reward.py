@@ -21,7 +21,6 @@ from motif_jax.networks.layers import Dense
 from motif_jax.networks.message import SHAPES, EmbeddingTable, MessageEncoder
 from motif_jax.networks.status import StatusEncoder, scale_status
 
-MESSAGE_MODELS = (*SHAPES, "none")
 DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 
 Params = Any

@@ -23,15 +23,13 @@ class BagOfWordsReward(FrozenTextReward):
     e sums the vectors of a text's tokens, which white space separates; case and punctuation are kept. Tokens without a
     vector do not count; a text without any gives 0. `vectors` names the file of the vectors, which are hashed without
     one; `goal` is a goal of the prompts, or a sentence.
-
-    Attributes:
-      tokens, unknown: tokens of the distinct texts so far, and those among them that have no vector.
     """
 
     def __init__(self, vectors: WordVectors, setup: RewardSetup) -> None:
         super().__init__(setup)
         self._vectors = vectors
         self._threshold = float(setup.config.similarity)
+        # Tokens of the distinct texts so far, and those among them that have no vector.
         self.tokens = self.unknown = 0
         sentence = goal_sentence(setup.config.goal)
         self._goal = self._embed(sentence.encode("latin-1", "replace"))

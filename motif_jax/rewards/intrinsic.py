@@ -29,16 +29,10 @@ class ObservationSpec(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class RunSetup:
-    """The training that a reward is made for.
-
-    Attributes:
-      config: the whole resolved config.
-      waiting: most batches that are made ahead of the learner.
-    """
+    """The training that a reward is made for: its resolved config and its folder."""
 
     config: ConfigDict
     folder: Path
-    waiting: int = 1
 
 
 @dataclasses.dataclass(frozen=True)

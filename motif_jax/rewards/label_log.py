@@ -50,15 +50,7 @@ def read_log(path: Path, end: int | None = None) -> Iterator[Label]:
 
 
 def read_labels(path: Path, length: int, count: int, checkpoint: str, remedy: str) -> list[Label]:
-    """The labels of a log up to a checkpoint.
-
-    Args:
-      length, count: bytes and labels of the log at the checkpoint.
-      checkpoint, remedy: the checkpoint's name and the advice of the error.
-
-    Raises:
-      UserError: the log lacks some of these labels.
-    """
+    """The `count` labels in the first `length` bytes of a log; UserError, which names `checkpoint`, if some are lost."""
     labels = list(read_log(path, length))
     if len(labels) != count:
         raise UserError(f"{path} holds {len(labels)} labels, {checkpoint} was written with {count}: {remedy}")

@@ -14,19 +14,12 @@ _FIRST_ROOM = 256
 
 
 class Examples(NamedTuple):
-    """The first examples of a set; nothing in it changes when the set grows.
+    """The first examples of a set; nothing in it changes when the set grows."""
 
-    Attributes:
-      messages: uint8 [M, 256], distinct texts, padded with zeros.
-      places: int32 [N, items], rows of `messages`.
-      labels: int8 [N], a verdict's place in its form.
-      targets: float32 [N], the probability of yes, or of the first of two, to be learned.
-    """
-
-    messages: np.ndarray
-    places: np.ndarray
-    labels: np.ndarray
-    targets: np.ndarray
+    messages: np.ndarray  # uint8 [M, 256], distinct texts, padded with zeros
+    places: np.ndarray  # int32 [N, items], rows of `messages`
+    labels: np.ndarray  # int8 [N], a verdict's place in its form
+    targets: np.ndarray  # float32 [N], the probability of yes, or of the first of two, to be learned
 
 
 def as_bytes(text: str) -> np.ndarray:
@@ -46,7 +39,7 @@ class LabelSet:
       soft: whether the annotator's probability, where there is one, is the target.
     """
 
-    def __init__(self, items: int, certain: tuple[float, ...], soft: bool = False) -> None:
+    def __init__(self, items: int, certain: tuple[float, ...], soft: bool) -> None:
         self._certain, self._soft, self._size = certain, soft, 0
         self._rows: dict[str, int] = {}
         self._messages = np.zeros((_FIRST_ROOM, WIDTH), np.uint8)

@@ -66,7 +66,7 @@ class LearningMetrics:
             "reward/version_age": self._age,
             "reward/batches_to_first_use": _median(self._batches_to_use),
             "reward/seconds_to_first_use": _median(self._seconds_to_use),
-            "reward/lost_share": self._lost / max(1e-9, time.perf_counter() - self._since),
+            "reward/lost_share": self._lost / self.seconds(),
         }
         self._begin()
         return {name: float(value) for name, value in row.items()}

@@ -14,19 +14,7 @@ _FIRST_ROOM = 1024
 
 
 class MessageStats:
-    """Texts in the order of their first step; about 200 bytes each. For one thread at a time.
-
-    Attributes:
-      texts: as annotators read them.
-      count: int64 [room], steps that showed the text.
-      first_step: int64 [room], environment steps of the run before the batch that showed it first.
-      first_number: int64 [room], number of that batch.
-      first_time: float64 [room], seconds of the clock when it was made.
-      label: int8 [room], NO_LABEL where there is none.
-      probability: float32 [room], of yes, NaN where none is known.
-      used: bool [room], whether a batch with the text was paid since it has its label.
-      earned: float64 [room], the sum of its rewards, each step discounted by its count in the episode, without coefficient.
-    """
+    """Texts in the order of their first step, with columns [room]; about 200 bytes each. For one thread at a time."""
 
     _COLUMNS = (
         ("count", np.int64, 0),
@@ -38,14 +26,16 @@ class MessageStats:
         ("used", np.bool_, False),
         ("earned", np.float64, 0.0),
     )
-    count: np.ndarray
-    first_step: np.ndarray
-    first_number: np.ndarray
-    first_time: np.ndarray
+    count: np.ndarray  # steps that showed the text
+    first_step: np.ndarray  # environment steps of the run before the batch that showed it first
+    first_number: np.ndarray  # of that batch
+    first_time: np.ndarray  # seconds of the clock when it was made
     label: np.ndarray
-    probability: np.ndarray
-    used: np.ndarray
-    earned: np.ndarray
+    probability: np.ndarray  # of yes, NaN where none is known
+    used: np.ndarray  # whether a batch with the text was paid since it has its label
+    earned: (
+        np.ndarray
+    )  # sum of its rewards, each step discounted by its count in the episode, without coefficient
 
     def __init__(self) -> None:
         self.texts: list[str] = []

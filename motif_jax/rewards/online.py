@@ -33,13 +33,7 @@ _LOG_REMEDY = "restore a copy of it, or start the run again in another --workdir
 
 
 class OnlineReward(IntrinsicReward):
-    """A reward that learns from labels. A kind defines what a label changes (`take`) and what a text is worth (`values`).
-
-    Attributes:
-      stats: the texts that the agent has seen.
-      step: environment steps of the run before the next batch.
-      version: counts the changes of the reward.
-    """
+    """A reward that learns from labels. A kind defines what a label changes (`take`) and what a text is worth (`values`)."""
 
     keeps_state = True
     form: Form = SINGLE
@@ -58,6 +52,7 @@ class OnlineReward(IntrinsicReward):
         # The batcher's thread pays; the main thread saves and logs.
         self._lock = threading.Lock()
         self.stats = MessageStats()
+        # Environment steps of the run before the next batch, and the number of changes of the reward.
         self.step = self.version = 0
         # Questions in flight when labels were last collected.
         self.asking = 0
@@ -76,9 +71,7 @@ class OnlineReward(IntrinsicReward):
         allowed = f"frequent or newest: a reward of kind '{config.reward.kind}' is sure of every label"
         checks.require(not sure, "queue.order", config.queue.order, allowed)
         hosts = config.hosts.count or 1
-        allowed = (
-            f"1: a reward of kind '{config.reward.kind}' is learned by one host, with all of its devices"
-        )
+        allowed = f"1: a reward of kind '{config.reward.kind}' is learned by one host with all its devices"
         checks.require(hosts == 1, "hosts.count", hosts, allowed)
         online.check(config, cls.form)
 

@@ -22,7 +22,6 @@ from motif_jax.rewards.normalisation import Normalisation
 from motif_jax.rewards.reward_model import RewardModel, in_chunks, of_members, saved_step
 from motif_jax.support.checkpoint_items import ANY
 from motif_jax.support.checkpoints import Checkpoints
-from motif_jax.support.config import is_finite
 
 RETRIEVAL, CLASSIFICATION, RANKING = KINDS = ("retrieval", "classification", "ranking")
 # Statistics that normalise nothing.
@@ -66,17 +65,12 @@ class _Step(Normalisation):
 
 @dataclasses.dataclass(frozen=True)
 class OnlineRewardModel(RewardModel):
-    """The reward of an online run at one of the agent's checkpoints, which `step` names.
+    """The reward of an online run at one of the agent's checkpoints, which `step` names."""
 
-    Attributes:
-      labels: text -> the annotator's label by then, and the probability of yes or None.
-      taken: gradient steps by then.
-      met: text -> number of steps that had shown it to the agent.
-      earned: text -> sum of its rewards (`MessageStats.earned`).
-    """
-
+    # Text -> the annotator's label by then, and the probability of yes or None.
     labels: dict[str, tuple[int, float | None]] = dataclasses.field(default_factory=dict)
-    taken: int = 0
+    taken: int = 0  # gradient steps
+    # Text -> number of steps that had shown it to the agent, and the sum of its rewards (`MessageStats.earned`).
     met: dict[str, int] = dataclasses.field(default_factory=dict)
     earned: dict[str, float] = dataclasses.field(default_factory=dict)
 
@@ -140,20 +134,6 @@ def network_of(config: Mapping[str, Any], network: RewardNetwork) -> RewardNetwo
     return MessageClassifier(config["reward"]["encoder"]) if kind == CLASSIFICATION else network
 
 
-def header_problem(header: Mapping[str, Any]) -> str | None:
-    """Names the fault of `learned` in a file's header, or of its config; raises Python's errors where a part is missing."""
-    config, reward = header["config"], header["config"]["reward"]
-    read = [reward[name] for name in ("encoder", "value", "normalise", "threshold")]
-    read += [config["compat"], reward["classifier"]["threshold"], reward["training"]["deviations"]]
-    if not is_online_run(config) or None in read:
-        return "config of the reward must be that of a run of configs/oni.py"
-    labels = header["learned"]["labels"].values()
-    good = all(type(label) is int and (p is None or is_finite(p)) for label, p in labels)
-    if not good or type(header["learned"]["taken"]) is not int:
-        return "learned of the reward must be an object with taken and labels"
-    return None
-
-
 def of_header(header: Mapping[str, Any]) -> dict[str, Any]:
     """The inverse of `OnlineRewardModel.header`."""
     labels = {text: (label, p) for text, (label, p) in header["learned"]["labels"].items()}
@@ -161,11 +141,7 @@ def of_header(header: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_online_model(folder: Path, step: int | None, config: Mapping[str, Any]) -> OnlineRewardModel:
-    """Reads the reward of an online run at checkpoint `step` of the agent (None: the newest intact one).
-
-    Raises:
-      UserError: there is no such checkpoint, or its labels are lost.
-    """
+    """Reads the reward of an online run at checkpoint `step` of the agent (None: the newest intact one); UserError if it is lost."""
     with Checkpoints(folder / "checkpoints", keep=None, read_only=True) as checkpoints:
         step = saved_step(checkpoints, folder, checkpoints.latest() if step is None else step, "checkpoint")
         state = checkpoints.restore(step, {"reward": ANY})["reward"]

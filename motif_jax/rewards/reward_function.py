@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
+from motif_jax.rewards.message_table import MessageTable
 from motif_jax.rewards.normalisation import Normalisation
 from motif_jax.rewards.reward_model import RewardModel, pad_messages, read_run
 from motif_jax.rewards.safetensors_file import read_safetensors
@@ -25,23 +26,15 @@ _ALLOWED = "a message is bytes, str or an array of integers from 0 to 255; sever
 
 # Suffix of the file that export_reward writes.
 FILE_SUFFIX = ".safetensors"
-# Most texts in the table, which is then emptied. A game of NetHack shows a few thousand.
-TABLE_CAPACITY = 1 << 18
 
 
 class RewardFunction:
-    """Rewards of messages under a trained model that reads the message alone.
-
-    The network computes a message once; after that its reward is looked up.
-
-    Attributes:
-      trained: the model with its statistics.
-    """
+    """Rewards of messages under a trained model that reads the message alone. A message is computed once, then looked up."""
 
     def __init__(self, trained: RewardModel) -> None:
         trained.require_message_only()
         self.trained = trained
-        self._raw: dict[bytes | str, float] = {}
+        self._table = MessageTable(trained.of_messages, trained.params)
         # A cache of this object, so that both are freed together.
         self._normalisation = functools.lru_cache(maxsize=32)(trained.normalisation)
 
@@ -63,24 +56,8 @@ class RewardFunction:
 
     def raw(self, messages: Messages) -> np.ndarray:
         """Raw rewards of the model, as in `__call__`."""
-        keys, shape = _as_keys(messages)
-        values = [self._raw.get(key) for key in keys]
-        if None in values:
-            computed = self._compute([key for key, value in zip(keys, values, strict=True) if value is None])
-            values = [
-                computed[key] if value is None else value for key, value in zip(keys, values, strict=True)
-            ]
-        return np.array(values, np.float32).reshape(shape)
-
-    def _compute(self, missing: list[bytes | str]) -> dict[bytes | str, float]:
-        new = list(dict.fromkeys(missing))
-        values = self.trained.of_messages(self.trained.params, _of_texts(new))
-        computed = dict(zip(new, values.tolist(), strict=True))
-        if len(self._raw) + len(computed) > TABLE_CAPACITY:
-            self._raw = {}
-        if len(computed) <= TABLE_CAPACITY:
-            self._raw.update(computed)
-        return computed
+        rows, shape = as_rows(messages)
+        return self._table.lookup(rows).values.reshape(shape)
 
     def intrinsic(self, messages: Messages, quantile: float | str | None = 0.5) -> np.ndarray:
         """The reward of an agent: normalised, and 0 unless strictly above the threshold of the quantile or of 'auto'."""
@@ -108,17 +85,7 @@ class RewardFunction:
         return read_training_texts(self.trained.folder)
 
     def disagreement(self, messages: Messages) -> np.ndarray:
-        """The standard deviation of an ensemble's normalised rewards.
-
-        Args:
-          messages: as in `__call__`.
-
-        Returns:
-          float32 [...], one number of at least 0 for each message.
-
-        Raises:
-          UserError: as in `__call__`, or the reward is a single model.
-        """
+        """The standard deviation of an ensemble's normalised rewards, float32 [...], as in `__call__`; UserError for a single model."""
         if self.trained.members == 1:
             raise UserError(
                 f"{self.trained.folder} is a single model, so nothing can disagree: train with "
@@ -152,11 +119,7 @@ def check_place(config: ConfigDict, key: str) -> None:
 
 
 def open_reward(place: str | Path, step: int | None = None) -> RewardModel:
-    """Reads evaluation `step` of a reward from a run folder or a .safetensors file.
-
-    Raises:
-      UserError: it is neither, or has no such evaluation.
-    """
+    """Reads evaluation `step` of a reward from a run folder or a .safetensors file; UserError if there is none."""
     if Path(place).suffix != FILE_SUFFIX:
         return read_run(place, step)
     trained = read_safetensors(place)
@@ -181,23 +144,12 @@ def as_rows(messages: Any) -> tuple[np.ndarray, tuple[int, ...]]:
     return _of_texts(messages), (len(messages),)
 
 
-def _as_keys(messages: Any) -> tuple[list[bytes | str], tuple[int, ...]]:
-    """The input of `as_rows` as (table keys of the messages, shape of the answer)."""
-    if isinstance(messages, list | tuple):
-        return [key if type(key) is str or type(key) is bytes else encode(key) for key in messages], (
-            len(messages),
-        )
-    rows, shape = as_rows(messages)
-    # Bytes without the zeros at their end.
-    return rows.view("S256").reshape(-1).tolist(), shape
-
-
 def _as_bytes(array: np.ndarray) -> np.ndarray:
     if array.ndim < 1 or array.dtype.kind not in "iu":
         raise UserError(f"an array {array.dtype} {list(array.shape)}: {_ALLOWED}")
     if array.size and (array.min() < 0 or array.max() > 255):
         raise UserError(f"an array with values from {array.min()} to {array.max()}: {_ALLOWED}")
-    return array.astype(np.uint8, order="C")  # C order, since rows are viewed as names
+    return array.astype(np.uint8)
 
 
 def _of_texts(texts: Sequence[Any]) -> np.ndarray:

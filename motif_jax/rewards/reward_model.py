@@ -103,9 +103,7 @@ class RewardModel:
         return jnp.mean(of_members(self.network.reward, self.members, params, inputs), axis=0)
 
     def disagreement(self, members: np.ndarray) -> np.ndarray:
-        """Standard deviation float32 [N] over the members' rewards float32 [members, N], each normalised with its own
-        statistics.
-        """
+        """Standard deviation float32 [N] of the members' rewards float32 [members, N], each normalised by its own statistics."""
         moments = zip(self.statistics["member_mean"], self.statistics["member_variance"], strict=True)
         own = [Normalisation(*m).normalise(values) for m, values in zip(moments, members, strict=True)]
         return np.std(np.stack(own), axis=0).astype(np.float32)
@@ -143,8 +141,7 @@ def messages_in_chunks(
     architecture: RewardArchitecture, members: int, params: Any, messages: np.ndarray
 ) -> np.ndarray:
     """Raw rewards float32 [members, N] of messages uint8 [N, L]; see `in_chunks`."""
-    program_of = functools.partial(_message_program, architecture, members)
-    return in_chunks(program_of, params, messages, members)
+    return in_chunks(functools.partial(_message_program, architecture, members), params, messages, members)
 
 
 def in_chunks(

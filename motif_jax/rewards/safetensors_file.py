@@ -15,14 +15,13 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from motif_jax.networks import reward_layout
-from motif_jax.networks.reward import DTYPES, MESSAGE_MODELS, RewardArchitecture, RewardNetwork
+from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
 from motif_jax.rewards import online_model, training_texts
 from motif_jax.rewards.normalisation import QUANTILE_LEVELS
 from motif_jax.rewards.online_model import OnlineRewardModel
 from motif_jax.rewards.reward_model import RewardModel
 from motif_jax.support import digests, run_folder
 from motif_jax.support.checkpoints import Checkpoints
-from motif_jax.support.config import is_finite
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_bytes
 
@@ -55,27 +54,18 @@ def write_safetensors(reward: RewardModel, path: str | Path) -> None:
         "members": reward.members,
         "step": reward.step,
         "statistics": reward.statistics,
-        "curve": _replace(reward.curve, _is_no_number, None),
+        "curve": json.loads(json.dumps(reward.curve), parse_constant=lambda _: None),
         "config": reward.config,
     }
     if isinstance(reward, OnlineRewardModel):
         header["learned"] = reward.header()
-    _check_header(header, reward.folder)
-    text = json.dumps(header, allow_nan=False)
+    try:
+        text = json.dumps(header, allow_nan=False)
+    except ValueError:
+        raise UserError(
+            f"{reward.folder}: statistics of the reward must be finite numbers, as they are not after a training that diverged"
+        ) from None
     atomic_write_bytes(path, digests.safetensors_of("reward", text, tensors))
-
-
-def _is_no_number(value: Any) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
-
-
-def _replace(tree: Any, which: Any, by: Any) -> Any:
-    """JSON data with `by` in place of the scalars for which `which` is true."""
-    if isinstance(tree, Mapping):
-        return {name: _replace(value, which, by) for name, value in tree.items()}
-    if isinstance(tree, list | tuple):
-        return [_replace(value, which, by) for value in tree]
-    return by if which(tree) else tree
 
 
 def read_safetensors(path: str | Path) -> RewardModel:
@@ -102,86 +92,42 @@ def read_safetensors(path: str | Path) -> RewardModel:
     tensors.pop(training_texts.TENSOR, None)
     try:
         header = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: its header `reward` is no JSON: {error}") from None
-    if not isinstance(header, dict) or (header.get("format"), header.get("version")) != (FORMAT, VERSION):
-        raise UserError(no_header)
-    _check_header(header, path)
+        if (header["format"], header["version"]) != (FORMAT, VERSION):
+            raise UserError(no_header)
+        return _of_header(header, tensors, path)
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise UserError(f"{path}: its header lacks a part, or has another in its place ({error!r})") from None
+
+
+def _of_header(header: Mapping[str, Any], tensors: Mapping[str, np.ndarray], path: Path) -> RewardModel:
     network, members = RewardNetwork(RewardArchitecture(**header["architecture"])), header["members"]
     online = "learned" in header
     trained = online_model.network_of(header["config"], network) if online else network
-    params = {} if trained is None else _params(tensors, trained, members, path)
-    curve = _replace(header["curve"], lambda value: value is None, math.nan)
+    params = {} if trained is None else _params(tensors, trained, members)
+    curve = [_with_nan(row) for row in header["curve"]]
     parts = (path, header["step"], network, params, members, header["statistics"], header["config"], curve)
     return OnlineRewardModel(*parts, **online_model.of_header(header)) if online else RewardModel(*parts)
 
 
-def _params(
-    tensors: Mapping[str, np.ndarray], network: reward_layout.Network, members: int, path: Path
-) -> Any:
-    try:
-        if members == 1:
-            return reward_layout.from_named(tensors, network)
-        each = [
-            reward_layout.from_named(
-                {k.partition("/")[2]: v for k, v in tensors.items() if k.startswith(f"member{i}/")}, network
-            )
-            for i in range(members)
-        ]
-        return jax.tree.map(lambda *leaves: np.stack(leaves), *each)
-    except (ValueError, TypeError, ArithmeticError) as error:
-        raise UserError(f"{path}: {error}") from None
+def _with_nan(value: Any) -> Any:
+    """JSON data with NaN in place of null."""
+    if isinstance(value, dict):
+        return {name: _with_nan(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_with_nan(part) for part in value]
+    return math.nan if value is None else value
 
 
-def _check_header(header: Mapping[str, Any], place: str | Path) -> None:
-    try:
-        problem = _problem(header)
-        if problem is None and "learned" in header:
-            problem = online_model.header_problem(header)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        problem = f"the header lacks a part, or has another in its place ({error!r})"
-    if problem is not None:
-        raise UserError(f"{place}: {problem}")
-
-
-def _problem(header: Mapping[str, Any]) -> str | None:
-    """Names the fault of a header; raises Python's errors where a part is missing."""
-    architecture, statistics, members = header["architecture"], header["statistics"], header["members"]
-    if _types(architecture) != _types(dataclasses.asdict(RewardArchitecture())) or not _is_model(
-        architecture
-    ):
-        return f"architecture of the reward is no model: {architecture}"
-    if type(members) is not int or type(header["step"]) is not int or members < 1 or header["step"] < 0:
-        return "members and step of the reward must be whole numbers"
-    objects = [header["config"], header["config"].get("compat", {}), *header["curve"]]
-    if not all(isinstance(value, dict) for value in objects):
-        return "config and curve of the reward must hold JSON objects"
-    numbers = [statistics["mean"], statistics["variance"]]
-    for name in ("quantiles", "quantile_levels", "member_mean", "member_variance"):
-        numbers += statistics[name]
-    if advice := statistics.get("advice"):
-        given = advice["lump_edge"], advice["threshold"], advice["paid_share"]
-        numbers += [*advice["paid_shares"], advice["lump_share"], *(x for x in given if x is not None)]
-    if not all(map(is_finite, numbers)) or statistics["variance"] < 0:
-        return (
-            "statistics of the reward must be finite numbers, as they are not after a training that diverged"
+def _params(tensors: Mapping[str, np.ndarray], network: reward_layout.Network, members: int) -> Any:
+    if members == 1:
+        return reward_layout.from_named(tensors, network)
+    each = [
+        reward_layout.from_named(
+            {k.partition("/")[2]: v for k, v in tensors.items() if k.startswith(f"member{i}/")}, network
         )
-    lengths = [len(statistics[name]) for name in ("quantiles", "member_mean", "member_variance")]
-    if lengths != [len(statistics["quantile_levels"]), members, members]:
-        return (
-            f"statistics of the reward must have a quantile a level, and moments of each of {members} members"
-        )
-    return None
-
-
-def _types(section: Mapping[str, Any]) -> dict[str, type]:
-    return {name: type(value) for name, value in section.items()}
-
-
-def _is_model(architecture: Mapping[str, Any]) -> bool:
-    known = architecture["message"] in MESSAGE_MODELS and architecture["dtype"] in DTYPES
-    sizes = [value for value in architecture.values() if type(value) is int]
-    return known and min(sizes) > 0 and RewardArchitecture(**architecture).problem() is None
+        for i in range(members)
+    ]
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *each)
 
 
 def write_run_folder(reward: RewardModel, workdir: str | Path) -> None:

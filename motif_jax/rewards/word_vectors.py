@@ -62,20 +62,16 @@ class HashedVectors:
 class FileVectors:
     """The vectors of a text file: its first line has the number of words and the size, each other a word and its numbers.
 
-    The file is read once, into arrays in `folder` that are memory-mapped from then on: 2 million words of 300 numbers
-    take minutes once and no memory. Words are known by 64-bit hashes. A token that the file does not have is looked up as
-    the bare lower-case word.
-
-    Args:
-      path: the text file.
-      folder: of the arrays; by default a folder of the user's cache, another one for each file and version of it.
+    The file is read once, into arrays in the user's cache that are memory-mapped from then on: 2 million words of 300
+    numbers take minutes once and no memory. Words are known by 64-bit hashes. A token that the file does not have is
+    looked up as the bare lower-case word.
 
     Raises:
       UserError: the file is not there or not of this form; the line is named.
     """
 
-    def __init__(self, path: str | Path, folder: Path | None = None) -> None:
-        folder = folder or _cache_folder(Path(path))
+    def __init__(self, path: str | Path) -> None:
+        folder = _cache_folder(Path(path))
         if not folder.exists():
             _convert(Path(path), folder)
         self._vectors = np.load(folder / "vectors.npy", mmap_mode="r")
@@ -139,12 +135,6 @@ def _write_arrays(file: BinaryIO, path: Path, folder: Path) -> None:
             f"config.reward.vectors={path}: line 1 must hold the number of words and the size of their vectors"
         )
     count, size = map(int, header)
-    free, needed = shutil.disk_usage(folder).free, 4 * count * size
-    if needed > free:
-        raise UserError(
-            f"config.reward.vectors={path}: its {count:,} vectors need {needed:,} bytes in {folder.parent}, which has "
-            f"{free:,}: set XDG_CACHE_HOME to a folder with more room"
-        )
     vectors = new_array(folder / "vectors.npy", np.float32, (count, size))
     keys = np.empty(count, np.uint64)
     with Progress(count, "words", "vectors") as progress:

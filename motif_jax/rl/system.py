@@ -63,7 +63,7 @@ class System:
         self.finished: queue.SimpleQueue[Finished] = queue.SimpleQueue()
         # None: the reward run's own switch decides.
         two_decimals = True if config.compat.quantile_two_decimals else None
-        run = None if workdir is None else RunSetup(config, workdir, config.max_waiting_batches)
+        run = None if workdir is None else RunSetup(config, workdir)
         self.reward = rewards.load_intrinsic(
             config.reward, self.network.spec, two_decimals, settings.lookup_device(config), run
         )

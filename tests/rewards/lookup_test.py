@@ -65,7 +65,7 @@ def test_the_lookup_computes_where_it_was_told_with_programs_that_are_ready(trai
         # Texts of their own for each size: nothing of them is in the table.
         found += [reward.lookup(texts[long][count : count + size]).values for long in (False, True)]
         count += size
-    assert reward.table.misses == 2 * sum(sizes)
+    assert len(reward.table) == 2 * sum(sizes)
     assert [program._cache_size() for program in programs] == compiled
     expected = model.normalisation(True, 0.5)(model.of_messages(model.params, texts[True]))
     np.testing.assert_array_equal(np.concatenate(found[1::2]), expected)

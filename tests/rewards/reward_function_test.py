@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 
@@ -11,19 +9,21 @@ from motif_jax import rewards
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.rewards import training_texts
 from motif_jax.rewards.reward_function import as_rows
+from motif_jax.rewards.reward_model import RewardModel
 from motif_jax.support.errors import UserError
 
 pytestmark = pytest.mark.slow
 
 
 def test_a_message_is_computed_once_however_it_is_given(trained, monkeypatch) -> None:
-    reward, asked = rewards.load(trained), []
-    compute = reward.trained.of_messages
-    monkeypatch.setattr(
-        type(reward.trained),
-        "of_messages",
-        lambda self, params, rows: (asked.append(len(rows)), compute(params, rows))[1],
-    )
+    asked, compute = [], RewardModel.of_messages
+
+    def counted(self, params, rows):
+        asked.append(len(rows))
+        return compute(self, params, rows)
+
+    monkeypatch.setattr(RewardModel, "of_messages", counted)
+    reward = rewards.load(trained)
     texts = ["You see here a key.", "It's a wall.", "It's a wall.", ""]
     first = reward(texts)
     assert asked == [3]
@@ -34,15 +34,9 @@ def test_a_message_is_computed_once_however_it_is_given(trained, monkeypatch) ->
     np.testing.assert_array_equal(reward(rows), first.reshape(2, 2))
     np.testing.assert_array_equal(reward(rows[..., :64]), first.reshape(2, 2))
     np.testing.assert_array_equal(reward(np.asfortranarray(rows)), first.reshape(2, 2))
-    # Bytes are names of their own in the table; of them, too, each is asked for once.
-    reward([text.encode() for text in texts] * 2)
-    assert asked == [3, 3]
+    np.testing.assert_array_equal(reward([text.encode() for text in texts] * 2), [*first, *first])
     assert float(reward(texts[0])) == first[0]
-    monkeypatch.setattr(sys.modules["motif_jax.rewards.reward_function"], "TABLE_CAPACITY", 2)
-    fresh = rewards.load(trained)
-    np.testing.assert_array_equal(fresh(texts), first)
-    np.testing.assert_array_equal(fresh(texts[:2]), first[:2])
-    np.testing.assert_array_equal(fresh([*texts[:1], "You die..."])[:1], first[:1])
+    assert asked == [3]
 
 
 def test_it_says_what_training_knew(trained, tmp_path) -> None:
