@@ -8,7 +8,7 @@ from pathlib import Path
 
 import safetensors
 
-from motif_jax.support.errors import UserError
+from motif_jax.support.errors import UserError, first_line
 
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf")
 # Small files besides the weights that answers depend on.
@@ -93,9 +93,8 @@ def _commit(model: str, wanted: str, download_dir: str | None, key: str) -> str:
         try:
             return reference.read_text(encoding="utf-8").strip()
         except OSError:
-            reason = str(error).split("\n")[0] or type(error).__name__
             raise UserError(
-                f"config.{key}={model}: neither the hub nor the local cache knows it at revision {wanted} ({reason}); "
+                f"config.{key}={model}: neither the hub nor the local cache knows it at revision {wanted} ({first_line(error)}); "
                 f"give the folder of a downloaded {key.rpartition('.')[2]}, or the 40 digits of a commit as {_REVISION_KEYS[key]}"
             ) from None
     return str(found)

@@ -12,7 +12,7 @@ import importlib.util
 import itertools
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from motif_jax.datasets.verdicts import UNKNOWN, Form
@@ -20,7 +20,7 @@ from motif_jax.labels import chat, vllm_options
 from motif_jax.labels.annotator import Answer, Preview, Question
 from motif_jax.labels.chat import Conversation, json_option
 from motif_jax.support import config as checks
-from motif_jax.support.errors import UserError
+from motif_jax.support.errors import UserError, first_line
 
 # The queue is filled up when 1 / _REFILL of it is free, with at most _CHUNK conversations at once: not for each answer, but
 # often enough to keep the engine full where the queue is hardly longer than its batch.
@@ -69,7 +69,7 @@ class VllmAnnotator(chat.ChatAnnotator):
             self.engine = vllm.LLM(**options)
         except Exception as error:  # the engine, torch, the hub and the tokenizers have errors of their own
             raise UserError(
-                f"vLLM cannot load config.vllm.model={options['model']}: {_first_line(error)}"
+                f"vLLM cannot load config.vllm.model={options['model']}: {first_line(error)}"
             ) from error
         if self.mode == "soft":
             self._prefill = self._find_prefill(self.engine.get_tokenizer())
@@ -152,7 +152,7 @@ class VllmAnnotator(chat.ChatAnnotator):
                 return [late for dialogue in dialogues for late in self._enqueue([dialogue], queued)]
             if "context length" in str(error) or "max_model_len" in str(error):
                 return dialogues
-            raise UserError(f"vLLM refuses a conversation: {_first_line(error)}") from error
+            raise UserError(f"vLLM refuses a conversation: {first_line(error)}") from error
         for request, dialogue in zip(ids, dialogues, strict=True):
             # Internally a request's id has a random suffix; outputs have it without.
             queued[request.partition("-")[0]] = dialogue
@@ -249,8 +249,3 @@ class VllmAnnotator(chat.ChatAnnotator):
             with contextlib.suppress(Exception):  # the engine is not needed any more
                 self.engine.llm_engine.engine_core.shutdown()
             self.engine = None
-
-
-def _first_line(error: BaseException) -> str:
-    lines: Iterable[str] = (line.strip() for line in str(error).splitlines())
-    return next((line for line in lines if line), type(error).__name__)

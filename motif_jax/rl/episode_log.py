@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from motif_jax.rl.reward_lookup import IntrinsicReturn
-from motif_jax.support.files import atomic_write_lines, read_json_lines, regular_file
+from motif_jax.support.files import read_json_lines, regular_file, replaced_file
 
 FILE_NAME = "episodes.jsonl"
 _SETTLED_EPISODES = 100
@@ -153,5 +153,6 @@ def _open(path: Path, resume_step: int | None, again: Collection[tuple[int, int]
         # Row by row: a long run has millions.
         rows = read_json_lines(path, ["step", "env", "episode"])
         kept = (row for row in rows if row["step"] <= last and _key(row) not in again)
-        atomic_write_lines(path, (json.dumps(row).encode() + b"\n" for row in kept))
+        with replaced_file(path) as part, open(part, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(row) + "\n" for row in kept)
     return open(path, "a", encoding="utf-8", opener=regular_file)

@@ -13,15 +13,7 @@ GAME_BYTES = 4 << 20
 
 
 def require_workers(key: str, workers: int, games_each: int = 1) -> None:
-    """Refuses more worker processes than memory is left for, before one is started.
-
-    Args:
-      key: of the config, for the error.
-      games_each: games of each worker.
-
-    Raises:
-      UserError: names the memory that they need and that is left.
-    """
+    """Raises UserError, for the config's `key`, for more worker processes than memory is left for."""
     needed = workers * (WORKER_BYTES + (games_each - 1) * GAME_BYTES)
     memory = available_memory()
     if memory is not None and needed > memory:
@@ -32,11 +24,7 @@ def require_workers(key: str, workers: int, games_each: int = 1) -> None:
 
 
 def available_memory(root: Path = Path("/")) -> int | None:
-    """Bytes of memory that can still be had, None where the system does not say.
-
-    Args:
-      root: where proc/ and sys/ are.
-    """
+    """Bytes of memory that can still be had, None where the system does not say; `root` has proc/ and sys/."""
     free = _fields(root / "proc/meminfo").get("MemAvailable")
     if free is None:
         return None

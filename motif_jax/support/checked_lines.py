@@ -1,14 +1,12 @@
 """Append-only files of checksummed lines, which survive a kill at any byte.
 
-A line is `CRC32 KEY JSON`: eight hex digits over the rest, a key of 32 hex digits, and one JSON object. A line
-that was torn by a kill, a full disk or a crash of the machine fails its checksum and is skipped; the next writer
-begins on a line of its own. One process writes a file, any number read it meanwhile.
+A line is `CRC32 KEY JSON`: eight hex digits over the rest, a key of 32 hex digits, and one JSON object. A torn line fails its
+checksum and is skipped; the next writer begins on a line of its own. One process writes a file, any number read it meanwhile.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import zlib
@@ -18,7 +16,7 @@ from typing import Any
 
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import regular_file
-from motif_jax.support.locks import NO_LOCKS
+from motif_jax.support.locks import lock
 
 _KEY = slice(9, 41)
 _encode = json.JSONEncoder(separators=(",", ":")).encode
@@ -26,7 +24,7 @@ _MINIMUM_LENGTH = 44  # an empty object behind the key
 
 
 def encode_line(key: str, value: dict[str, Any]) -> bytes:
-    """One line of a file, its end included."""
+    """One line, its end included."""
     body = f"{key} {_encode(value)}".encode()
     return b"%08x %b\n" % (zlib.crc32(body), body)
 
@@ -47,11 +45,7 @@ def decode_line(line: bytes) -> tuple[str, dict[str, Any]] | None:
 def read_lines(
     path: Path, wanted: Collection[str] | None = None, end: int | None = None
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields (key, object) of the sound lines of a file whose key is in `wanted` (None: all of them).
-
-    `wanted` should be a set or a dict. Lines that begin at byte `end` or after it are left out. A missing file
-    has no lines.
-    """
+    """Yields (key, object) of the sound lines that begin before byte `end` and whose key is in `wanted` (None: all)."""
     with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
         begin = 0
         for line in file:
@@ -69,12 +63,7 @@ class LineWriter:
     """The one writer of a file; holds it (flock) until closed or until the process ends, however it ends."""
 
     def __init__(self, path: Path) -> None:
-        """Opens or creates `path` for appending.
-
-        Raises:
-          BlockingIOError: another process writes it.
-          UserError: the folder cannot be written, or its file system has no locks.
-        """
+        """Raises BlockingIOError: another process writes it; UserError: it cannot be written or locked."""
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -82,12 +71,11 @@ class LineWriter:
         except OSError as error:
             raise _unwritable(path, error) from None
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(self._descriptor)
-            if isinstance(error, BlockingIOError):
-                raise
-            raise UserError(f"{path} {NO_LOCKS} ({error.strerror})") from None
+            if not lock(self._descriptor, path):
+                raise BlockingIOError
+        except BaseException:
+            self.close()
+            raise
         self._torn = self._ends_torn()
 
     def _ends_torn(self) -> bool:
@@ -102,11 +90,7 @@ class LineWriter:
         self._torn = self._ends_torn()
 
     def sync(self) -> None:
-        """Waits until everything written is on the disk.
-
-        Raises:
-          UserError: the disk is full or the file cannot be written.
-        """
+        """Waits until everything written is on the disk; raises as `append`."""
         try:
             os.fsync(self._descriptor)
         except OSError as error:

@@ -20,7 +20,7 @@ from orbax.checkpoint import v1 as ocp
 
 from motif_jax.support import checkpoint_items, digests, memory_limit, orbax_messages
 from motif_jax.support.capacity import available_memory
-from motif_jax.support.errors import UserError
+from motif_jax.support.errors import UserError, first_line
 from motif_jax.support.files import NO_ROOM, read_json, sync
 from motif_jax.support.locks import GONE
 
@@ -39,20 +39,14 @@ orbax_messages.silence()
 
 
 class Checkpoints:
-    """The checkpoints of one run, by step.
+    """The checkpoints of one run, by step; an item is a pytree of arrays, or JSON-able data.
 
-    An item of a checkpoint is a pytree of arrays, or JSON-able data. All processes of a run call `save` with the same values, and
-    Orbax writes them once.
+    All processes of a run call `save` with the same values. Orbax writes them once into `.saving/`, the digests of all files are
+    added (`digests.json`), and a rename gives the folder its number. So a numbered folder is whole; the next writer removes what a
+    kill left in `.saving/`. Before a checkpoint is read, its files are compared with their digests.
 
-    Orbax writes into `.saving/`. Then the digests of all files are added (`digests.json`), and a rename gives the folder its number.
-    So a numbered folder is whole; the next writer removes what a kill left in `.saving/`. Before a checkpoint is read, its files are
-    compared with their digests.
-
-    Args:
-      keep: how many of the newest stay; None keeps all.
-      keep_best: a metric whose best checkpoint stays as well.
-      best_mode: 'max' or 'min'.
-      read_only: writes and removes nothing; the folder may belong to a running training.
+    The newest `keep` stay (None: all), and the one with the best metric `keep_best`, by `best_mode` the largest ('max') or smallest
+    ('min'). With `read_only` nothing is written or removed: the folder may belong to a running training.
 
     Raises:
       UserError: `read_only` and there is no such folder.
@@ -157,11 +151,7 @@ class Checkpoints:
             time.sleep(0.05)
 
     def wait(self) -> None:
-        """Waits for the save under way.
-
-        Raises:
-          UserError: it could not be saved.
-        """
+        """Waits for the save under way. Raises UserError: it failed."""
         if self._pending is None:
             return
         (step, future), self._pending = self._pending, None
@@ -216,15 +206,10 @@ class Checkpoints:
         return not what
 
     def latest(self, all_damaged_is_none: bool = False) -> int | None:
-        """The newest step that is intact, None if there is no checkpoint.
-
-        Newer, damaged ones are named on stderr, and may be saved again.
-
-        Args:
-          all_damaged_is_none: returns None where no checkpoint is intact.
+        """The newest step that is intact, None without checkpoints; names newer, damaged ones on stderr, which may be saved again.
 
         Raises:
-          UserError: there are checkpoints and none is intact.
+          UserError: there are checkpoints and none is intact, unless `all_damaged_is_none`.
         """
         steps = self.steps()
         found = next((step for step in reversed(steps) if self.is_intact(step)), None)
@@ -237,11 +222,7 @@ class Checkpoints:
         return found
 
     def metrics(self, step: int) -> dict[str, float]:
-        """The metrics that were saved with `step`.
-
-        Raises:
-          UserError: there is no such checkpoint, or its metrics are damaged.
-        """
+        """The metrics that were saved with `step`. Raises UserError: there is no such checkpoint, or it is damaged."""
         self._require(step)
         return self._metrics(step)
 
@@ -254,9 +235,8 @@ class Checkpoints:
         readable = [s for s in self.steps() if digests.damage(self._folder / str(s), _METRICS) is None]
         values = ((self._metrics(step).get(self._best_metric or ""), step) for step in readable)
         scored = [(self._best_sign * float(value), step) for value, step in values if value is not None]
-        # NaN is no value either.
-        scored = sorted((pair for pair in scored if pair[0] > -math.inf), reverse=True)
-        return next((step for _, step in scored if self.is_intact(step)), None)
+        ranked = sorted((pair for pair in scored if pair[0] > -math.inf), reverse=True)  # without NaN
+        return next((step for _, step in ranked if self.is_intact(step)), None)
 
     def _require(self, step: int | None) -> None:
         """Raises UserError unless checkpoint `step` is there and intact."""
@@ -269,15 +249,11 @@ class Checkpoints:
             )
 
     def restore(self, step: int | None, abstract: Mapping[str, Any]) -> dict[str, Any]:
-        """Reads items of an intact checkpoint.
+        """Reads items of checkpoint `step` (None: the newest intact one), as numpy arrays or JSON data.
 
         Args:
-          step: None for the newest that is intact.
           abstract: for each item a tree of arrays or `jax.ShapeDtypeStruct` with the expected shapes and dtypes, or
             `checkpoint_items.JSON`, or `.ANY`.
-
-        Returns:
-          The items: trees of the same structure with numpy arrays, or the JSON data.
 
         Raises:
           UserError: there is no such checkpoint, it is damaged, or it holds other names, shapes or dtypes; they are named.
@@ -304,7 +280,7 @@ class Checkpoints:
             if memory_limit.ran_out(error):
                 raise
             raise UserError(
-                f"{folder} cannot be read ({_first_line(error)[:200]}): restore it from a copy, or choose another of {self.steps()}"
+                f"{folder} cannot be read ({first_line(error)[:200]}): restore it from a copy, or choose another of {self.steps()}"
             ) from error
 
     def _metadata(self, step: int) -> Mapping[str, Any]:
@@ -316,11 +292,7 @@ class Checkpoints:
         return self._folder
 
     def items(self, step: int) -> list[str]:
-        """Names of the items of checkpoint `step`.
-
-        Raises:
-          UserError: there is no such checkpoint, or it is damaged.
-        """
+        """Names of the items of checkpoint `step`. Raises UserError: there is no such checkpoint, or it is damaged."""
         self._require(step)
         return sorted(self._metadata(step))
 
@@ -347,10 +319,10 @@ class Checkpoints:
                 )
 
     def _refuse_more_than_memory(self, step: int, name: str, saved: Any) -> None:
-        leaves = [
+        arrays = (
             leaf for leaf in jax.tree.leaves(saved) if hasattr(leaf, "shape") and hasattr(leaf, "dtype")
-        ]
-        size = sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in leaves)
+        )
+        size = sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in arrays)
         free = available_memory()
         if free is not None and size > free:
             raise UserError(
@@ -358,11 +330,7 @@ class Checkpoints:
             )
 
     def close(self) -> None:
-        """Waits for the save under way, and closes.
-
-        Raises:
-          UserError: it could not be saved.
-        """
+        """Waits for the save under way, and closes; raises as `wait`."""
         try:
             self.wait()
         finally:
@@ -385,15 +353,10 @@ def _warn_once(line: str) -> None:
         print(f"warning: {line}", file=sys.stderr, flush=True)
 
 
-def _first_line(error: BaseException) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
-
-
 def _reason(error: BaseException, folder: Path) -> str:
     """Why a write failed, in a few words: Orbax's error of a full disk has pages."""
     number = next((number for number in NO_ROOM if os.strerror(number) in str(error)), None)
     if number is None:
-        return _first_line(error)
+        return first_line(error)
     free = f" ({shutil.disk_usage(folder).free / 1e6:,.1f} MB are free there)" * (number == errno.ENOSPC)
     return os.strerror(number) + free

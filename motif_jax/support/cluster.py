@@ -22,8 +22,6 @@ class HostPosition:
 
     Attributes:
       coordinator: 'HOST:PORT' at which the first host listens, or 'slurm'; None for a run of one host.
-      index: number of this host; the first one writes what the run writes once.
-      count: hosts of the run.
     """
 
     coordinator: str | None
@@ -32,12 +30,7 @@ class HostPosition:
 
 
 def place(config: ConfigDict, environment: Mapping[str, str] | None = None) -> HostPosition:
-    """This process's host, read from `config.hosts`, or with coordinator 'slurm' from Slurm's environment.
-
-    Args:
-      config: with `hosts.coordinator` None, 'HOST:PORT' (then `hosts.count` and `hosts.index` are needed) or
-        'slurm', `hosts.count` and `hosts.index`.
-      environment: in place of the process's own.
+    """This process's host, from `config.hosts`, or with coordinator 'slurm' from Slurm's environment.
 
     Raises:
       UserError: values do not fit together, or Slurm's variables are missing.
@@ -59,9 +52,9 @@ def place(config: ConfigDict, environment: Mapping[str, str] | None = None) -> H
 
 
 def _of_slurm(environment: Mapping[str, str]) -> HostPosition:
-    missing = [name for name in _SLURM_NAMES if not environment.get(name)]
-    if missing:
-        names = ", ".join(missing)
-        raise UserError(f"config.hosts.coordinator='slurm' needs {names}: start the program with srun")
+    if missing := [name for name in _SLURM_NAMES if not environment.get(name)]:
+        raise UserError(
+            f"config.hosts.coordinator='slurm' needs {', '.join(missing)}: start the program with srun"
+        )
     count = int(environment["SLURM_NTASKS"])
     return HostPosition(SLURM if count > 1 else None, int(environment["SLURM_PROCID"]), count)

@@ -25,13 +25,13 @@ def of_bytes(data: bytes) -> str:
 
 
 def of_file(path: str | os.PathLike[str]) -> str:
-    """The digest of a file's content, as `of_bytes` has it."""
+    """`of_bytes` of a file's content."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 def of_input(path: str | os.PathLike[str]) -> str:
-    """The digest of a large file that this process reads, computed again only where its size or modification time changed."""
+    """`of_file`, computed again only where the file's size or modification time changed."""
     about = os.stat(path)
     return _of_version(os.fspath(path), about.st_size, about.st_mtime_ns)
 
@@ -42,7 +42,7 @@ def _of_version(path: str, *version: int) -> str:
 
 
 def of_tensors(text: str, tensors: Mapping[str, np.ndarray]) -> str:
-    """The digest of a text and named tensors with their dtypes and shapes, as `of_bytes` has it."""
+    """The digest of a text and named tensors with their dtypes and shapes."""
     digest = hashlib.blake2b(text.encode(), digest_size=16)
     for name in sorted(tensors):
         array = tensors[name]
@@ -81,11 +81,7 @@ def of_sealed(folder: Path) -> str | None:
 
 
 def damage(folder: Path, part: str = "") -> str | None:
-    """Describes the damage of a sealed folder's files, None if they are intact; later files are ignored.
-
-    Args:
-      part: only files whose path in the folder begins with it are read.
-    """
+    """The damage of a sealed folder's files whose path begins with `part`, None if they are intact; later files are ignored."""
     if not (folder / FILE).exists():
         return f"{FILE} is missing"
     try:

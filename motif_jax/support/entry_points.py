@@ -47,10 +47,7 @@ def named(values: Any, key: str = "") -> set[str]:
 
 
 def trust(names: Iterable[str]) -> None:
-    """Allows this process and its future children to import `names`.
-
-    Args:
-      names: each 'module:Class', or 'module' for all that is in it.
+    """Allows this process and its future children to import each 'module:Class', or 'module' for all that is in it.
 
     Raises:
       UserError: a name has neither form.
@@ -70,11 +67,7 @@ def asked(by: str | os.PathLike[str], values: Any) -> None:
 
 
 def load(key: str, name: str) -> Any:
-    """Imports the trusted 'module:Class' that a config or data gives.
-
-    Args:
-      key: of the config, for errors.
-      name: 'module:Class'; the module is found as Python finds any (the folder of the command, PYTHONPATH, packages).
+    """Imports the trusted 'module:Class' that a config's `key` or data give.
 
     Raises:
       UserError: it is not trusted, there is no such module or class, or the module cannot be imported.
@@ -84,21 +77,13 @@ def load(key: str, name: str) -> Any:
 
 
 def load_module(key: str, name: str) -> ModuleType:
-    """Imports a trusted module, or that of a trusted class, for what it registers.
-
-    Raises:
-      UserError: as `load`.
-    """
+    """Imports a trusted module, or that of a trusted class, for what it registers; raises as `load`."""
     _require(key, name, name in {known.partition(":")[0] for known in _trusted()})
     return _imported(key, name, name)
 
 
 def own(key: str, name: str) -> Any:
-    """Imports a 'module:Class' that the package's code names, which needs no trust.
-
-    Raises:
-      UserError: there is no such module or class.
-    """
+    """Imports a 'module:Class' that the package's code names, which needs no trust; raises as `load`."""
     module, _, attribute = name.partition(":")
     try:
         return getattr(_imported(key, name, module), attribute)

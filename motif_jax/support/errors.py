@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 
 class UserError(Exception):
     """Something the user can put right: a bad value, a missing folder, a refused resume.
 
-    The message is one line that names what is wrong (key and value, or path) and the remedy or what is
-    allowed. `motif_jax.launch` prints that line and ends with exit code 2; everything else is a bug and
-    shows its traceback.
+    The message is one line that names what is wrong (key and value, or path) and the remedy. `motif_jax.launch` prints it and
+    ends with exit code 2; everything else is a bug and shows its traceback.
     """
 
     def __init__(self, message: str) -> None:
@@ -19,3 +20,17 @@ def printable(text: str) -> str:
     """`text` with characters that a terminal would obey, such as the beginning of an escape sequence, written as \\x1b."""
     shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return text if text.isprintable() else "".join(shown)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message that is not blank, else its type: libraries' messages may have pages."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yields an error, its cause or context, and so on."""
+    seen: set[int] = set()  # an error that a thread raised again may be its own context
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__

@@ -15,11 +15,11 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from tokenize import TokenError
-from typing import IO, Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 
-from motif_jax.support.errors import UserError
+from motif_jax.support.errors import UserError, causes, first_line
 
 _TAKE_OUT = "take out that line (its content is lost), or restore a copy of the file"
 # What numpy may raise for a file that holds no array or archive of arrays.
@@ -58,9 +58,8 @@ def regular_file(path: str, flags: int) -> int:
       UserError: it is a link that would be written through, a FIFO, a socket or a device.
     """
     writes = flags & (os.O_WRONLY | os.O_RDWR)
-    flags |= (
-        os.O_CLOEXEC | os.O_NONBLOCK | (os.O_NOFOLLOW if writes else 0)
-    )  # a FIFO does not wait for its other end
+    # Without blocking: a FIFO would wait for its other end.
+    flags |= os.O_CLOEXEC | os.O_NONBLOCK | (os.O_NOFOLLOW if writes else 0)
     try:
         descriptor = os.open(path, flags, 0o666)
     except OSError as error:
@@ -78,11 +77,7 @@ def regular_file(path: str, flags: int) -> int:
 
 
 def load_array(path: str | os.PathLike[str], mapped: bool = False) -> np.ndarray:
-    """The array of an untrusted .npy file.
-
-    Raises:
-      FileNotFoundError: the file is not there.
-    """
+    """The array of an untrusted .npy file. Raises FileNotFoundError, or ValueError: it holds no array."""
     try:
         if os.path.exists(path) and not os.path.isfile(path):
             raise ValueError("not a regular file")
@@ -90,8 +85,7 @@ def load_array(path: str | os.PathLike[str], mapped: bool = False) -> np.ndarray
     except FileNotFoundError:
         raise
     except NO_ARRAY as error:
-        line = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(line[:_LONGEST_REASON]) from None
+        raise ValueError(first_line(error)[:_LONGEST_REASON]) from None
     if not isinstance(array, np.ndarray):
         array.close()
         raise ValueError("an archive of arrays, not one array")
@@ -99,11 +93,7 @@ def load_array(path: str | os.PathLike[str], mapped: bool = False) -> np.ndarray
 
 
 def new_array(path: str | os.PathLike[str], dtype: Any, shape: tuple[int, ...]) -> np.memmap:
-    """Makes a memory-mapped .npy file whose room on the disk is allocated.
-
-    Raises:
-      OSError: there is no room; a write through memory would end the process instead.
-    """
+    """Makes a memory-mapped .npy file. Raises OSError without room on the disk, where a later write would end the process."""
     with naming(path):
         open(path, "ab", opener=regular_file).close()
         array = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), shape)
@@ -119,60 +109,27 @@ def new_array(path: str | os.PathLike[str], dtype: Any, shape: tuple[int, ...]) 
 
 def full_disk(error: BaseException | None) -> OSError | None:
     """The error of a full disk among `error` and its causes, None without one."""
-    seen: list[BaseException] = []  # an error that a thread raised again may be its own context
-    while error is not None and not (isinstance(error, OSError) and error.errno in NO_ROOM):
-        seen.append(error)
-        error = next((e for e in (error.__cause__, error.__context__) if e not in (None, *seen)), None)
-    return error
-
-
-def no_room(error: BaseException | None, folder: str | os.PathLike[str]) -> str | None:
-    """The line for an error that a full disk caused, None for any other; names `folder` where the error names no file."""
-    error = full_disk(error)
-    if error is None:
-        return None
-    path = Path(error.filename or folder).absolute()
-    there = next((place for place in (path, *path.parents) if place.is_dir()), Path("/"))
-    free = f" ({shutil.disk_usage(there).free / 1e6:,.1f} MB are free there)" * (error.errno == errno.ENOSPC)
-    return (
-        f"{path} cannot be written: {error.strerror}{free}; what was saved before is kept: make room, and the same command "
-        "continues"
-    )
+    full = (each for each in causes(error) if isinstance(each, OSError) and each.errno in NO_ROOM)
+    return next(full, None)
 
 
 def system_error(error: BaseException, folder: str | os.PathLike[str]) -> str | None:
-    """The line for a system error that the user can put right, None for any other.
-
-    Names `folder` where the error names no file.
-    """
-    if full := no_room(error, folder):
-        return full
+    """The line for a system error that the user can put right, else None; names `folder` where the error names no file."""
+    if full := full_disk(error):
+        path = Path(full.filename or folder).absolute()
+        there = next(place for place in (path, *path.parents) if place.is_dir())
+        free = f" ({shutil.disk_usage(there).free / 1e6:,.1f} MB are free there)" * (
+            full.errno == errno.ENOSPC
+        )
+        return (
+            f"{path} cannot be written: {full.strerror}{free}; what was saved before is kept: make room, and the same command "
+            "continues"
+        )
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-        return f"a path is longer than this system allows: {str(error).splitlines()[0]}"
+        return f"a path is longer than this system allows: {first_line(error)}"
     if isinstance(error, OSError) and error.errno in UNUSABLE and error.filename is not None:
         return f"{error.filename} cannot be used: {error.strerror}"
     return None
-
-
-def _atomic(path: str | os.PathLike[str], write: Callable[[BinaryIO], object]) -> None:
-    """Calls `write` on a temporary file beside `path`, then renames it into place.
-
-    The data reach the disk before the rename and the rename before the return, so that a machine that
-    dies at any moment leaves the old file or the new one.
-    """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with naming(path), open(temporary, "xb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    sync(path.parent)
 
 
 def share(path: str | os.PathLike[str]) -> None:
@@ -189,44 +146,54 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+@contextlib.contextmanager
+def replaced_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yields a path beside `path` to write to; that file takes its place when the block ends well.
+
+    The data reach the disk before the rename and the rename before the return, so that a machine that dies at any moment
+    leaves the old file or the new one.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with naming(path):
+            yield part
+            sync(part)
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    sync(path.parent)
+
+
 def atomic_write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
     """Writes `data` to `path`, creating its folder; readers see the old content or the new one."""
-    _atomic(path, lambda file: file.write(data))
+    with replaced_file(path) as part:
+        part.write_bytes(data)
 
 
 def atomic_write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Writes `text` as UTF-8 to `path` as `atomic_write_bytes` does."""
+    """Writes UTF-8 as `atomic_write_bytes` does."""
     atomic_write_bytes(path, text.encode())
 
 
-def atomic_write_lines(path: str | os.PathLike[str], lines: Iterable[bytes]) -> None:
-    """Writes `lines`, each with its end, one by one to `path` as `atomic_write_bytes` does.
-
-    `lines` may read the old file meanwhile.
-    """
-    _atomic(path, lambda file: file.writelines(lines))
-
-
 def atomic_write_json(path: str | os.PathLike[str], value: Any) -> None:
-    """Writes `value` as indented JSON with sorted keys to `path` as `atomic_write_bytes` does."""
+    """Writes indented JSON with sorted keys as `atomic_write_bytes` does."""
     atomic_write_text(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
 
 
 def atomic_save_npy(path: str | os.PathLike[str], array: np.ndarray) -> None:
-    """Writes `array` in numpy's .npy format to `path` as `atomic_write_bytes` does."""
-    _atomic(path, lambda file: np.save(file, array, allow_pickle=False))
+    """Writes a .npy file as `atomic_write_bytes` does."""
+    with replaced_file(path) as part, open(part, "xb") as file:
+        np.save(file, array, allow_pickle=False)
 
 
 def read_json(path: str | os.PathLike[str], remedy: str, kind: type = dict, keys: Iterable[str] = ()) -> Any:
-    """The value of a JSON file.
-
-    Args:
-      remedy: what the user can do about a damaged file, as the end of a sentence.
-      kind: required type of the value.
-      keys: required keys of an object.
+    """The value of a JSON file, of type `kind`, an object with `keys`.
 
     Raises:
-      UserError: the file is not there, cannot be read, or holds something else; names it, and the remedy.
+      UserError: the file is not there, cannot be read, or holds something else; names it, and ends with `remedy`.
     """
     try:
         with open(path, "rb", opener=regular_file) as file:
@@ -253,7 +220,7 @@ def append_lines(path: str | os.PathLike[str], keep: Callable[[str], bool]) -> I
     """Opens a file of lines for appending, without those that `keep` rejects and without a last, torn one.
 
     Raises:
-      UserError: a line is damaged: `keep` raises ValueError, LookupError or TypeError for it; names file, line and the remedy.
+      UserError: a line is damaged, so that `keep` raises ValueError, LookupError or TypeError; names file, line and remedy.
     """
     path, kept, number = Path(path), [], 0
     if path.exists():
@@ -278,12 +245,9 @@ def read_json_lines(
 ) -> Iterator[dict[str, Any]]:
     """Yields the object of each line; skips a last line that a kill has torn. A missing file has none.
 
-    Args:
-      whole_numbers: keys whose values must be whole numbers on every line, such as a step.
-      remedy: as in `read_json`.
-
     Raises:
-      UserError: a line before the last is damaged; names file, line and the remedy.
+      UserError: a line before the last is damaged, or one of the keys `whole_numbers`, such as a step, is none; names file,
+        line and `remedy`.
     """
     with contextlib.suppress(FileNotFoundError), open(path, "rb", opener=regular_file) as file:
         for number, line in enumerate(file, start=1):
@@ -318,19 +282,6 @@ def require_whole_characters(text: str, where: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise UserError(f"{where}: half of a character stands in its texts ({error.reason})") from None
-
-
-@contextlib.contextmanager
-def replaced_file(target: Path) -> Iterator[Path]:
-    """Yields a path beside `target` to write to; the file replaces `target` when the block ends well."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(f".{target.name}.tmp")
-    part.unlink(missing_ok=True)  # which might be a link
-    with naming(target):
-        yield part
-        sync(part)
-        os.replace(part, target)
-    sync(target.parent)
 
 
 @contextlib.contextmanager

@@ -75,12 +75,7 @@ async def serve(
     key: str = "",
     open_to_all: bool = False,
 ) -> None:
-    """Serves until it is cancelled, which ends open connections; arguments as `run` has them.
-
-    Raises:
-      OSError: the port cannot be had.
-      UserError: other machines reach the address without a key.
-    """
+    """Serves, as `run`, until it is cancelled, which ends open connections. Raises OSError: the port cannot be had."""
     loop = asyncio.get_running_loop()
 
     async def answer(request: web.BaseRequest) -> web.Response:

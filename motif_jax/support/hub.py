@@ -14,7 +14,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from motif_jax.support.config import flat
-from motif_jax.support.errors import UserError
+from motif_jax.support.errors import UserError, first_line
 from motif_jax.support.files import parse_json
 
 SCHEME = "hf://"
@@ -33,14 +33,10 @@ def is_named(place: Any) -> bool:
 
 
 def local(place: Any, key: str = "", before: Any = None) -> Any:
-    """The local copy of a place on a hub; anything else unchanged.
+    """The local copy of hf://OWNER/NAME[@REVISION][/PATH]; anything else unchanged.
 
-    A repository with the file of `export_reward` and no checkpoints stands for that file.
-
-    Args:
-      place: hf://OWNER/NAME[@REVISION][/PATH], or something else.
-      key: of the config, for errors.
-      before: the resumed run's local copy of `place`: without a revision in the name its commit is kept.
+    A repository with the file of `export_reward` and no checkpoints stands for that file. Without a revision in the name, the
+    commit of `before`, the resumed run's local copy, is kept. Errors name the config's `key`.
 
     Raises:
       UserError: the hub has no such repository, revision or path, cannot be reached, or huggingface_hub is not installed.
@@ -68,12 +64,7 @@ def local(place: Any, key: str = "", before: Any = None) -> Any:
 
 
 def localise(config: ConfigDict, workdir: Path | None) -> None:
-    """Replaces every value of `config` that names something on a hub by its local copy; raises as `local`.
-
-    Args:
-      config: is changed.
-      workdir: an earlier run there keeps the commit of a name without a revision.
-    """
+    """Replaces every value of `config` that names something on a hub by its local copy, `local`; a run in `workdir` is resumed."""
     named = {key: value for key, value in flat(config.to_dict()).items() if is_named(value)}
     before: dict[str, Any] = {}
     if named and workdir is not None and (workdir / "config.json").is_file():
@@ -86,11 +77,7 @@ def localise(config: ConfigDict, workdir: Path | None) -> None:
 
 
 def snapshot(name: str, revision: str | None, where: str, files: Sequence[str]) -> Path:
-    """The folder of the local copy of a repository's `files` (patterns), fetched where it is not there.
-
-    Raises:
-      UserError: as `local`; the message begins with `where`.
-    """
+    """The folder of the local copy of a repository's `files` (patterns); errors as of `local` begin with `where`."""
     try:
         import huggingface_hub
         from huggingface_hub import errors
@@ -108,12 +95,7 @@ def snapshot(name: str, revision: str | None, where: str, files: Sequence[str]) 
     except errors.RevisionNotFoundError:
         said = f"the repository has no revision {revision}"
     except errors.LocalEntryNotFoundError as error:
-        said = f"the hub cannot be reached, and there is no copy of it here ({_first_line(error)})"
+        said = f"the hub cannot be reached, and there is no copy of it here ({first_line(error)})"
     except Exception as error:  # the hub's client raises errors of several libraries
-        said = _first_line(error)
+        said = first_line(error)
     raise UserError(f"{where}: {said}")
-
-
-def _first_line(error: Exception) -> str:
-    """The line that names the fault: the client's errors have several."""
-    return (str(error).strip() or type(error).__name__).split("\n")[0]

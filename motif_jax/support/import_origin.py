@@ -35,22 +35,18 @@ def has_checkpoints(workdir: Path) -> bool:
 
 
 def check(workdir: Path, config: ConfigDict, files: Iterable[str], whole: bool) -> bool:
-    """Whether the import that `config` describes has been made in `workdir`.
+    """Whether the import that `config` describes has been made in `workdir`, which holds a `whole` model or dataset or not.
 
-    Args:
-      config: of an import stage.
-      files: its keys that name a file; files are compared by content, not by path.
-      whole: whether `workdir` holds a whole model or dataset.
+    The keys `files` name files, which are compared by content.
 
     Raises:
       UserError: the folder holds a run or dataset of another origin, or another import that has ended.
     """
     path = workdir / FILE
     if not path.exists():
-        if whole or (workdir / "config.json").exists():
-            stage = (
-                read_config(workdir).get("stage") if (workdir / "config.json").exists() else "unknown origin"
-            )
+        has_config = (workdir / "config.json").exists()
+        if whole or has_config:
+            stage = read_config(workdir).get("stage") if has_config else "unknown origin"
             raise UserError(f"--workdir={workdir} holds a run of {stage}: choose another --workdir")
         return False
     there = read_json(path, "choose another --workdir, or remove the folder and import again")

@@ -31,13 +31,10 @@ def never() -> bool:
 
 
 class Interruption:
-    """While active, SIGTERM, SIGUSR1 and the first SIGINT only set `requested`.
+    """While active, SIGTERM, SIGUSR1 (Slurm's, before a job's time ends) and the first SIGINT (Ctrl-C) only set `requested`.
 
-    Slurm sends SIGUSR1 or SIGTERM ahead of the end of a job's time; a person presses Ctrl-C. A second
-    SIGINT raises KeyboardInterrupt. Use it in the main thread, as Python's signal handlers demand.
-
-    Args:
-      quiet: prints nothing, for a caller that has to restore a screen first; SIGHUP (a closed terminal) counts, too.
+    A second SIGINT raises KeyboardInterrupt. With `quiet`, for a caller that has to restore a screen first, nothing is printed, and
+    SIGHUP (a closed terminal) counts, too. For the main thread, as Python's signal handlers demand.
     """
 
     SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
@@ -62,11 +59,8 @@ class Interruption:
         self.requested = True
         self.signal_name = signal.Signals(number).name
         if not self._quiet:
-            print(
-                f"{self.signal_name}: saving and stopping; the same command continues",
-                file=sys.stderr,
-                flush=True,
-            )
+            said = f"{self.signal_name}: saving and stopping; the same command continues"
+            print(said, file=sys.stderr, flush=True)
 
     def leave(self) -> NoReturn:
         """Ends the program with the signal's exit code, for callers that save nothing and have closed what was open."""
@@ -77,10 +71,7 @@ class Interruption:
 
 @contextlib.contextmanager
 def deaf_processes(*more: signal.Signals) -> Iterator[None]:
-    """Blocks SIGINT, and `more` signals, in processes started inside, from their first instruction.
-
-    Ctrl-C reaches the whole group, and the parent decides what it means.
-    """
+    """Blocks SIGINT, which reaches the whole group, and `more` signals in processes started inside: the parent decides."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *more})
     try:
         yield
@@ -91,8 +82,7 @@ def deaf_processes(*more: signal.Signals) -> Iterator[None]:
 def leave_at_interrupt() -> None:
     """Lets SIGINT end the process at once with one line, unless an `Interruption` is active or SIGINT is ignored (a background job).
 
-    Not by an exception: during the import of a compiled module it can crash, and libraries swallow it. Every stage resumes after a
-    kill, so it resumes after this.
+    Not by an exception: during the import of a compiled module it can crash, and libraries swallow it.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)

@@ -17,22 +17,29 @@ from motif_jax.support.files import regular_file
 _LEASE_SECONDS, _LOOK_SECONDS = 180.0, 0.5
 # The error about a folder that was removed during a run.
 GONE = "while it was in use, and its contents are lost: remove what is there now, then give the command again"
-# The error about a file that cannot be locked.
-NO_LOCKS = (
+_NO_LOCKS = (
     "lies on a file system without locks: mount it with them (Lustre: -o flock), or choose another folder"
 )
 
 
-def wait_for_lock(file: IO[Any]) -> None:
-    """Locks the open `file` until it is closed, once no other process holds it.
+def lock(file: IO[Any] | int, path: str | os.PathLike[str], wait: bool = False) -> bool:
+    """Locks an open file until it is closed; returns False if another process holds it and there is no `wait`.
 
     Raises:
-      UserError: its file system has no locks.
+      UserError: the file system of `path` has no locks.
     """
     try:
-        fcntl.flock(file, fcntl.LOCK_EX)
-    except OSError as error:
-        raise UserError(f"{file.name} {NO_LOCKS} ({error.strerror})") from None
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError as error:  # some network file systems are mounted without locks
+        raise UserError(f"{path} {_NO_LOCKS} ({error.strerror})") from None
+    return True
+
+
+def wait_for_lock(file: IO[Any]) -> None:
+    """Locks the open `file` until it is closed, once no other process holds it; raises as `lock`."""
+    lock(file, file.name, wait=True)
 
 
 def _patience() -> float:
@@ -41,14 +48,6 @@ def _patience() -> float:
     After Slurm has requeued a job, network file systems keep the locks of a lost node until its lease ends.
     """
     return _LEASE_SECONDS if os.environ.get("SLURM_RESTART_COUNT", "0") not in ("", "0") else 0.0
-
-
-def _locked(file: IO[str]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 @contextlib.contextmanager
@@ -71,18 +70,13 @@ def FolderLock(
         except OSError as error:
             raise UserError(f"{folder} cannot be made or written to: {error.strerror}") from None
         deadline = time.monotonic() + (_patience() if patience is None else patience)
-        try:
-            while not _locked(file):
-                if time.monotonic() < deadline:
-                    time.sleep(_LOOK_SECONDS)
-                    continue
-                file.seek(0)
-                holder = file.read().strip() or "another process"
-                raise UserError(
-                    f"{folder} is in use by {holder}: wait for it, stop it, or choose another folder"
-                )
-        except OSError as error:  # some network file systems are mounted without locks
-            raise UserError(f"{folder} {NO_LOCKS} ({error.strerror})") from None
+        while not lock(file, folder):
+            if time.monotonic() < deadline:
+                time.sleep(_LOOK_SECONDS)
+                continue
+            file.seek(0)
+            holder = file.read().strip() or "another process"
+            raise UserError(f"{folder} is in use by {holder}: wait for it, stop it, or choose another folder")
         file.seek(0)
         file.truncate()
         file.write(f"process {os.getpid()} on {socket.gethostname()}\n")

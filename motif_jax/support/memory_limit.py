@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import resource
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, NoReturn
+
+from motif_jax.support.errors import causes
 
 if TYPE_CHECKING:
     from ml_collections import ConfigDict
@@ -30,7 +31,7 @@ def limit() -> int | None:
 
 def ran_out(error: BaseException) -> str | None:
     """The message of an exception about refused memory, in `error` or the chain of its causes; None without one."""
-    for each in _chain(error):
+    for each in causes(error):
         words = " ".join(str(each).split())
         no_memory = isinstance(each, OSError) and each.errno == errno.ENOMEM
         exhausted = isinstance(each, RuntimeError) and words.startswith("RESOURCE_EXHAUSTED")
@@ -38,14 +39,6 @@ def ran_out(error: BaseException) -> str | None:
         if isinstance(each, MemoryError) or no_memory or exhausted or not_loaded:
             return words or "an allocation failed"
     return None
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()  # an error that a thread raised again may be its own context
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__
 
 
 def explained(what: str, config: ConfigDict) -> str:

@@ -18,12 +18,7 @@ from motif_jax.support.files import read_json_lines
 
 @dataclass(frozen=True)
 class Curve:
-    """A number over steps; NaN where it was not finite.
-
-    Attributes:
-      x: float64 [n], ascending.
-      y: float64 [n].
-    """
+    """A number y, NaN where it was not finite, over ascending steps x, float64 [n]."""
 
     x: np.ndarray
     y: np.ndarray
@@ -60,26 +55,22 @@ def columns(rows: Iterable[Mapping[str, Any]], step_key: str = "step") -> dict[s
 
 
 def read_metrics(folder: str | os.PathLike[str]) -> dict[str, Curve]:
-    """Returns the curves of metrics.jsonl in a run folder; none when there is no such file."""
+    """The curves of metrics.jsonl in a run folder; none without it."""
     return columns(read_json_lines(Path(folder) / "metrics.jsonl", ["step"]))
 
 
 def read_episodes(folder: str | os.PathLike[str]) -> dict[str, Curve]:
-    """Returns the curves of episodes.jsonl in an agent's run folder, one point per finished episode."""
+    """The curves of episodes.jsonl in an agent's run folder, a point per finished episode."""
     return columns(episode_rows(folder))
 
 
 def episode_rows(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
-    """Yields the lines of episodes.jsonl in an agent's run folder; none when there is no such file."""
+    """Yields the lines of episodes.jsonl in an agent's run folder; none without it."""
     return read_json_lines(Path(folder) / "episodes.jsonl", ["step"])
 
 
 def read_csv(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """Returns the columns of a CSV file of numbers as float64; none when there is no such file.
-
-    Raises:
-      UserError: the file is damaged.
-    """
+    """The columns of a CSV file of numbers, float64; none without it. Raises UserError: the file is damaged."""
     path = Path(path)
     if not path.exists():
         return {}

@@ -26,24 +26,15 @@ _FLUSH_SECONDS = 120.0
 
 
 def read_metrics(workdir: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
-    """Yields the rows of a run's metrics.jsonl; a last line torn by a kill is left out.
-
-    Raises:
-      UserError: a line is damaged.
-    """
+    """Yields the rows of a run's metrics.jsonl, as `read_json_lines` does."""
     return read_json_lines(Path(workdir) / FILE_NAME, ["step"])
 
 
 class MetricsWriter:
     """Writes scalars by step; a resumed run continues where its checkpoint stands.
 
-    Rows after `resume_step` belong to work that is done again: they are dropped from metrics.jsonl and
-    purged from TensorBoard's curves.
-
-    Args:
-      workdir: the run folder.
-      resume_step: the step of the restored checkpoint, None for a new run.
-      wandb: None, or keyword arguments of `wandb.init` (project, name, ...).
+    Rows after `resume_step`, the restored checkpoint's (None: a new run), are dropped from metrics.jsonl and purged from
+    TensorBoard's curves. `wandb` are arguments of `wandb.init` (project, name, ...).
 
     Raises:
       UserError: W&B was asked for and is not installed, or metrics.jsonl is damaged.
@@ -60,10 +51,9 @@ class MetricsWriter:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / FILE_NAME
         if path.exists():
-            keep = (
-                [] if resume_step is None else [r for r in read_metrics(folder) if r["step"] <= resume_step]
-            )
-            atomic_write_text(path, "".join(json.dumps(row) + "\n" for row in keep))
+            rows = read_metrics(folder) if resume_step is not None else ()
+            kept = (json.dumps(row) + "\n" for row in rows if row["step"] <= resume_step)
+            atomic_write_text(path, "".join(kept))
         self._path = path
         self._file = open(path, "a", encoding="utf-8", opener=regular_file)  # noqa: SIM115 - closed by close()
         self._events = _Events(folder / "tensorboard", None if resume_step is None else resume_step + 1)
@@ -107,11 +97,9 @@ class MetricsWriter:
 
 
 class _Events:
-    """A TensorBoard event file. Written in the caller's thread, so that a full disk raises there.
+    """A TensorBoard event file, written in the caller's thread, so that a full disk raises there.
 
-    Args:
-      folder: where event files lie.
-      purge_step: TensorBoard drops what earlier files have from this step on; None drops nothing.
+    TensorBoard drops what earlier files in `folder` have from `purge_step` on.
     """
 
     def __init__(self, folder: Path, purge_step: int | None) -> None:
@@ -149,11 +137,7 @@ class _Events:
 
 
 def import_wandb() -> Any:
-    """The wandb package.
-
-    Raises:
-      UserError: it is not installed.
-    """
+    """The wandb package. Raises UserError: it is not installed."""
     try:
         return importlib.import_module("wandb")
     except ImportError:

@@ -27,12 +27,7 @@ def path_of(workdir: str | os.PathLike[str], step: int) -> Path:
 
 
 def write_batch(workdir: str | os.PathLike[str], step: int, arrays: Mapping[str, Any]) -> Path:
-    """Writes the batch of a step that is not finite to `nonfinite/step-N.npz`; returns the path.
-
-    Args:
-      step: the update's number, from 0.
-      arrays: name -> inputs and results of the step.
-    """
+    """Writes inputs and results of update `step` (from 0), which is not finite, to `nonfinite/step-N.npz`; returns the path."""
     path = path_of(workdir, step)
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **{name: np.asarray(array) for name, array in arrays.items()})  # type: ignore[arg-type]

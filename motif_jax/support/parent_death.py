@@ -14,12 +14,11 @@ _PR_SET_PDEATHSIG = 1
 
 
 def end_with_parent(lifeline: int) -> None:
-    """Lets the kernel end this process 29 s after the last writer of the pipe `lifeline` has closed it.
+    """Lets the kernel end this process 29 s after the last writer of the pipe `lifeline`, who writes nothing, has closed it.
 
-    A healthy process closes its games and removes its files in that time. Nothing may be written to the pipe. It works without
-    Python's interpreter, whose lock a stuck engine may hold: at the pipe's end the kernel sends `GRACE_SIGNAL`, whose handler is
-    the C library's `alarm`. It takes the signal's number for the seconds until SIGALRM, which ends the process.
-    (PR_SET_PDEATHSIG would leave no time, and also fires when the starting thread ends.)
+    A healthy process removes its files in that time. Python's interpreter takes no part, as a stuck engine may hold its lock: at the
+    pipe's end the kernel sends `GRACE_SIGNAL`, whose handler is the C library's `alarm`. It takes the signal's number for the seconds
+    until SIGALRM. (PR_SET_PDEATHSIG would leave no time, and also fires when the starting thread ends.)
     """
     library = ctypes.CDLL(None)
     library.signal.restype = ctypes.c_void_p
@@ -27,7 +26,9 @@ def end_with_parent(lifeline: int) -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM, GRACE_SIGNAL})
     library.signal(GRACE_SIGNAL, ctypes.cast(library.alarm, ctypes.c_void_p))
-    _signal_at_the_end(lifeline, GRACE_SIGNAL)
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(lifeline, fcntl.F_SETSIG, GRACE_SIGNAL)
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
     if parent_is_gone(lifeline):
         signal.alarm(GRACE_SIGNAL)  # the pipe ended before the signal was set up
 
@@ -39,15 +40,6 @@ def parent_is_gone(lifeline: int) -> bool:
     return bool(watched.poll(0))
 
 
-def _signal_at_the_end(descriptor: int, number: int) -> None:
-    fcntl.fcntl(descriptor, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(descriptor, fcntl.F_SETSIG, number)
-    fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) | os.O_ASYNC)
-
-
 def sigterm_on_parent_death() -> None:
-    """Lets the kernel send this process SIGTERM when the thread that started it ends.
-
-    For the `preexec_fn` of a stage that another one starts from its main thread: it saves, and ends.
-    """
+    """For `preexec_fn`: the kernel sends this process SIGTERM when the thread that started it ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))

@@ -9,12 +9,9 @@ import jax
 
 
 class Profiler:
-    """Records steps [start, start + steps) into workdir/profile.
+    """Records steps [start, start + steps), counted from the start of this process, into workdir/profile; None records nothing.
 
-    Args:
-      start: the first step to record, counted from the start of this process; None records nothing.
-      steps: how many steps to record.
-      server_port: when given, the profiler server listens there for the whole run, on this host.
+    With `server_port` the profiler server listens there for the whole run.
     """
 
     def __init__(

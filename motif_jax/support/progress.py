@@ -46,12 +46,7 @@ def format_number(value: float | int | str) -> str:
 class Progress:
     """A live line on a terminal, one plain line every 10 seconds elsewhere (a log file, a pipe).
 
-    Args:
-      total: how many units the whole task has.
-      unit: what is counted, in the plural ('pairs', 'steps').
-      description: the task in a word or two.
-      initial: units that were done before this start (a resumed run); they do not count in the rate.
-      stream: where to write, standard error by default.
+    `unit` names what is counted ('pairs'); `initial` units were done before a resumed run and do not count in the rate.
     """
 
     def __init__(

@@ -1,7 +1,6 @@
 """Files that come with the package: config files, prompts, tiles.
 
-In a clone of the repository they lie beside the package; the build copies them into it (setup.py), so that an installed
-package has them wherever it is run.
+In a clone they lie beside the package; the build copies them into it (setup.py).
 """
 
 from __future__ import annotations

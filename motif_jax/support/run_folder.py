@@ -50,18 +50,12 @@ def git_revision() -> str:
     source = resources.ROOT
     if not (source / ".git").exists():  # an installed package may lie below another project's repository
         return "unknown"
+    command = "git describe --always --abbrev=40 --exclude=* --dirty=+changes".split()
     try:
-        revision = subprocess.run(
-            ["git", "-C", str(source), "describe", "--always", "--abbrev=40", "--exclude=*"],
-            capture_output=True, text=True, timeout=20, check=True,
-        ).stdout.strip()  # fmt: skip
-        changed = subprocess.run(
-            ["git", "-C", str(source), "status", "--porcelain", "--untracked-files=no"],
-            capture_output=True, text=True, timeout=20, check=True,
-        ).stdout.strip()  # fmt: skip
+        done = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
         return "unknown"
-    return revision + ("+changes" if changed else "")
+    return done.stdout.strip()
 
 
 def as_plain(config: ConfigDict) -> dict[str, Any]:
@@ -75,11 +69,9 @@ def differences(
     keys: Iterable[str],
     free: Iterable[str] = (),
 ) -> list[str]:
-    """Names each of `keys` (a name covers all below it) whose values differ: 'seed: 1 before, 2 now'.
+    """Names each of `keys` (a name covers all below it) whose values differ, but for `free` ones: 'seed: 1 before, 2 now'.
 
-    Args:
-      old, new: configs as nested dictionaries; a key `options` may hold a dictionary or its JSON text.
-      free: names below `keys` that may differ all the same, 'options.url'.
+    Configs are nested dictionaries; a key `options` may hold a dictionary or its JSON text.
     """
     old, new = flat(_opened(old)), flat(_opened(new))
     found, free = [], tuple(free)
@@ -107,11 +99,7 @@ def _opened(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def read_config(workdir: str | Path) -> dict[str, Any]:
-    """Reads the config that a run folder was made with.
-
-    Raises:
-      UserError: the folder is not a run folder, or its config is damaged.
-    """
+    """The config that a run folder was made with. Raises UserError: it is no run folder, or its config is damaged."""
     path = Path(workdir) / CONFIG
     if not path.exists():
         raise UserError(f"{workdir} is not a run folder: it has no {path.name}")
@@ -129,8 +117,6 @@ def check_identity(
     free: Iterable[str] = (),
 ) -> None:
     """Refuses the folder of another stage's run, or of a run whose `identity` keys differ, except `free` ones (see `differences`).
-
-    Every stage calls it first: a wrong --workdir would overwrite another run's record.
 
     Raises:
       UserError: names the other stage, or every key that differs, with both values.
@@ -157,11 +143,7 @@ def prepare(
     identity: Iterable[str] = (),
     free: Iterable[str] = (),
 ) -> Path:
-    """Creates the run folder or continues in it, and writes config.json and versions.json.
-
-    Raises:
-      UserError: the folder belongs to a run of another stage, or one whose `identity` keys differ, but for `free` ones.
-    """
+    """Creates the run folder or continues in it, and writes config.json and versions.json; raises as `check_identity`."""
     folder = Path(workdir)
     check_identity(folder, config, identity, free)
     try:

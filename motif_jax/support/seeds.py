@@ -12,10 +12,7 @@ import numpy as np
 
 
 def derive(seed: int, *path: int | str) -> int:
-    """Returns a stable non-negative 63-bit seed for `path` (names and indices) under `seed`.
-
-    The same arguments give the same number on every machine and Python version.
-    """
+    """A stable non-negative 63-bit seed for `path` (names and indices) under `seed`, the same on every machine."""
     text = "\x1f".join([f"{seed:d}", *(f"i{p:d}" if isinstance(p, int) else f"s{p}" for p in path)])
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1

@@ -6,7 +6,6 @@ The process removes its folder at its end; the next process removes that of a ki
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import os
 import shutil
@@ -16,8 +15,7 @@ from collections.abc import Iterator
 from multiprocessing import util
 from pathlib import Path
 
-from motif_jax.support.errors import UserError
-from motif_jax.support.locks import NO_LOCKS
+from motif_jax.support import locks
 
 _LOCK = "lock"
 _YOUNG_SECONDS = 60.0
@@ -27,15 +25,8 @@ def _prefix() -> str:
     return f"motif_jax_games_{os.getuid()}_"
 
 
-def has_lock(folder: Path) -> bool:
-    """Whether a process has ever locked `folder`."""
-    return (folder / _LOCK).exists()
-
-
 def hold(folder: Path) -> int | None:
-    """Locks `folder` while the returned descriptor is open, here or in a child.
-
-    Returns None if another process holds or has removed the folder.
+    """Locks `folder` while the returned descriptor is open, here or in a child; None if another process holds or has removed it.
 
     Raises:
       UserError: the file system has no locks.
@@ -44,17 +35,8 @@ def hold(folder: Path) -> int | None:
         descriptor = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:
         return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(descriptor).st_nlink:
-            return descriptor
-    except BlockingIOError:
-        pass
-    except OSError as error:
-        os.close(descriptor)
-        raise UserError(
-            f"{folder} {NO_LOCKS} ({error.strerror}); TMPDIR names the one for temporary files"
-        ) from None
+    if locks.lock(descriptor, f"TMPDIR={folder.parent}") and os.fstat(descriptor).st_nlink:
+        return descriptor
     os.close(descriptor)
     return None
 
@@ -63,7 +45,7 @@ def remove_abandoned() -> None:
     """Removes the folders that killed processes of this user left."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_prefix()}*"):
         with contextlib.suppress(FileNotFoundError):
-            if not has_lock(folder) and time.time() - folder.stat().st_mtime < _YOUNG_SECONDS:
+            if not (folder / _LOCK).exists() and time.time() - folder.stat().st_mtime < _YOUNG_SECONDS:
                 continue  # just being made
         descriptor = hold(folder)
         if descriptor is not None:

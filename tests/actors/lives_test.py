@@ -26,7 +26,7 @@ from motif_jax.envs.recall import Recall
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.support import tempdirs
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import no_room
+from motif_jax.support.files import system_error
 from tests.actors.pool_test import config, play
 from tests.processes import process_table, still_there, wait_until
 
@@ -268,7 +268,9 @@ def test_a_full_disk_in_an_actor_ends_the_run_at_once(
         full.touch()
         with pytest.raises(RuntimeError, match="No space left") as raised:
             play(pool, lambda: False)
-    assert str(no_room(raised.value, ".")).startswith(f"{full} cannot be written: No space left on device")
+    assert str(system_error(raised.value, ".")).startswith(
+        f"{full} cannot be written: No space left on device"
+    )
     assert pool.restarts == 0
     assert "Traceback" not in capfd.readouterr().err
 

@@ -98,7 +98,7 @@ def test_a_file_system_without_locks_is_told(tmp_path: Path, monkeypatch: pytest
         pass
     with pytest.raises(UserError, match=r"a\.jsonl .*without locks.*No locks"):
         LineWriter(tmp_path / "a.jsonl")
-    with pytest.raises(UserError, match=r"without locks.*No locks.*TMPDIR"):
+    with pytest.raises(UserError, match=rf"^TMPDIR={tmp_path.parent} .*without locks.*No locks"):
         tempdirs.hold(tmp_path)
     with open(tmp_path / "b", "w") as file, pytest.raises(UserError, match=r"b .*without locks"):
         locks.wait_for_lock(file)
@@ -146,7 +146,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 try:
     files.atomic_write_bytes(sys.argv[1], b"x" * 2000)
 except OSError as error:
-    print(files.no_room(error, "."))
+    print(files.system_error(error, "."))
 """
 
 
@@ -163,8 +163,8 @@ def test_no_room_names_the_file_and_leaves_the_old_one(tmp_path: Path) -> None:
     behind = RuntimeError("a thread failed")
     behind.__cause__ = OSError(errno.ENOSPC, "No space left on device")
     behind.__context__ = behind
-    assert f"{tmp_path} cannot be written: No space left" in str(files.no_room(behind, tmp_path))
-    assert files.no_room(PermissionError(errno.EACCES, "no"), tmp_path) is None
+    assert f"{tmp_path} cannot be written: No space left" in str(files.system_error(behind, tmp_path))
+    assert files.system_error(PermissionError(errno.EACCES, "no"), tmp_path) is None
 
 
 # What opens a file to be written, given the file.

@@ -101,9 +101,9 @@ def test_games_leave_no_descriptors_and_no_files():
     env = registry.make("MiniHack-MultiRoom-N2-v0")
     out = empty_observation(env.spec)
     folder = env._game._levels.folder
-    assert tempdirs.has_lock(
-        folder.parent
-    )  # which goes with the process, or with the next one after a SIGKILL
+    assert tempdirs.hold(folder.parent) is None, (
+        "it goes with the process, or with the next one after a SIGKILL"
+    )
 
     def left():
         opened = [os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
