@@ -40,25 +40,23 @@ class EnvironmentSpec:
     Attributes:
         observation: field name -> shape and dtype of one step.
         num_actions: actions are integers 0 .. num_actions - 1.
-        text_field: the bytes that a text reward reads; None without text.
+        text_field: the bytes that a text reward reads.
         count_field: how often this text was seen in this episode, with this step.
-        expert_field: optional field (unsigned integer) with a scripted player's action, or the dtype's maximum if it has
-            none. None without such a player.
-        mask_field: uint8 [num_actions], 0 for actions that this state lacks; policies obey it. None if every state has
-            all actions.
+        mask_field: uint8 [num_actions], 0 for actions that this state lacks; policies obey it.
+        expert_field: optional field (unsigned integer) with a scripted player's action, the dtype's maximum for none.
         image_fields: pictures uint8 [height, width, channels] that a network reads with convolutions.
         episode_fields: numbers of `Environment.episode_info()` besides `return` and `length`.
-        family: an agent can play other environments of its family that have the same fields; '' for none.
+        family: an agent can play other environments of its family that have the same fields.
         action_names: display names; 'action N' by default.
         action_keys: the byte that each action sends to a terminal game; 0 by default.
         optional_fields: fields that the option `fields` can add to the observation.
         quirks: switches of `config.compat` that the option `compat` takes, in logging order.
         section: the section of `config.environment` with this environment's options.
-        renderer: 'module:Class' of its `Renderer`; None without one.
+        renderer: 'module:Class' of its `Renderer`.
         group: 'module:Class' of an `EnvironmentGroup` made with (name, count, **options); None: `SingleEnvironments`.
         keeps_place: whether the environment takes the option `place`, its number in the run, and depends on it.
         modules: further modules to import before actors are forked; they start no threads.
-        remark: a note for users on how it runs on this machine; '' for none.
+        remark: a note for users on how it runs on this machine.
     """
 
     observation: Mapping[str, ArraySpec]
@@ -82,13 +80,11 @@ class EnvironmentSpec:
     remark: str = ""
 
     def __post_init__(self) -> None:
-        for name in (self.text_field, self.count_field, self.mask_field):
-            if name is not None and name not in self.observation:
-                raise ValueError(f"{name!r} is not among the observation fields {sorted(self.observation)}")
-        if self.expert_field is not None and self.expert_field not in self.optional_fields:
-            raise ValueError(
-                f"{self.expert_field!r} is not among the optional fields {sorted(self.optional_fields)}"
-            )
+        shown = [(name, self.observation) for name in (self.text_field, self.count_field, self.mask_field)]
+        for name, fields in (*shown, (self.expert_field, self.optional_fields)):
+            if name is not None and name not in fields:
+                kind = "observation" if fields is self.observation else "optional"
+                raise ValueError(f"{name!r} is not among the {kind} fields {sorted(fields)}")
         count = self.num_actions
         if self.mask_field and self.observation[self.mask_field] != ArraySpec((count,), "uint8"):
             raise ValueError(
@@ -123,14 +119,12 @@ class Frame(NamedTuple):
     Attributes:
         chars: uint8 [rows, columns], ASCII.
         colors: uint8 or int8 [rows, columns]; bits 0 to 3 are the terminal colour, bit 4 reverses it.
-        cursor: row and column of the player, or None.
-        numbers: name -> value to display; the same names for all observations.
+        cursor: row and column of the player.
+        numbers, notes: name -> value or text to display; the same names for all observations.
         spare_rows: rows that a low terminal may leave out.
-        cells: for a grid world uint8 [columns, rows, 4]: object, colour, state (minigrid's codes), and whether the agent
-            sees the cell; else None.
+        cells: for a grid world uint8 [columns, rows, 4]: object, colour, state (minigrid's codes), whether the agent sees it.
         pose: with cells, the agent's column, row and direction (0 right, 1 down, 2 left, 3 up).
-        notes: name -> text beside the picture; the same names for all observations.
-        picture: uint8 [height, width, 3] instead of characters, or None.
+        picture: uint8 [height, width, 3] instead of characters.
     """
 
     chars: np.ndarray
@@ -145,10 +139,7 @@ class Frame(NamedTuple):
 
 
 class Renderer(Protocol):
-    """Draws observations for people; made with the environment's spec.
-
-    `fields` are the observation fields that it reads; optional ones are requested only for viewers.
-    """
+    """Draws the observation's `fields` for people; made with the environment's spec."""
 
     fields: tuple[str, ...]
 
@@ -165,13 +156,10 @@ class Environment(Protocol):
         """Starts the episode of `seed`, which determines it fully, and writes its first observation. Raises EngineError."""
 
     def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
-        """Plays `action`; returns (reward, end), end one of `RUNNING`, `TERMINATED`, `TRUNCATED`.
+        """Plays `action`; returns the reward and one of `RUNNING`, `TERMINATED`, `TRUNCATED`.
 
         Writes every field of `out` completely; the fields may be views of a row of larger arrays.
-
-        Raises:
-            EngineError: the engine is broken.
-            ValueError: the action is out of range.
+        Raises EngineError: the engine is broken; ValueError: the action is out of range.
         """
 
     def episode_info(self) -> dict[str, float]:
@@ -191,10 +179,9 @@ class EnvironmentGroup(Protocol):
         """Starts the episode of `seed` in `column`."""
 
     def step(self, actions: Sequence[int], columns: Sequence[int]) -> tuple[list[float], list[int]]:
-        """Plays `actions[column]` in each of `columns` (ascending); the others rest.
+        """Plays `actions[column]` in each of `columns` (ascending); returns rewards and ends of all, 0 for resting ones.
 
-        Returns rewards and ends of all columns, 0 for resting ones. A column that has ended must be started again before its
-        next step.
+        A column that has ended must be started again before its next step.
         """
 
     def observe(self, out: Mapping[str, np.ndarray]) -> None:
@@ -208,11 +195,7 @@ class EnvironmentGroup(Protocol):
 
 
 class Row(dict[str, np.ndarray]):
-    """The arrays of one row, field -> view.
-
-    `handles` caches objects that the writing environment made from the arrays: never replace the arrays, and let only one
-    environment write a row.
-    """
+    """The arrays of one row, field -> view, which only one environment writes; `handles` caches what it makes of them."""
 
     __slots__ = ("handles",)
 
@@ -226,13 +209,12 @@ class Row(dict[str, np.ndarray]):
 
 def empty_observation(spec: EnvironmentSpec, leading: tuple[int, ...] = ()) -> dict[str, np.ndarray]:
     """Zeroed arrays of the fields of `spec`, each [*leading, *shape]; a `Row` without leading axes."""
-    arrays = {
-        name: np.zeros((*leading, *field.shape), field.dtype) for name, field in spec.observation.items()
-    }
+    fields = spec.observation.items()
+    arrays = {name: np.zeros((*leading, *field.shape), field.dtype) for name, field in fields}
     return arrays if leading else Row(arrays)
 
 
 def row(arrays: Mapping[str, np.ndarray], *index: int) -> Row:
     """Writable views of one row of `arrays`, e.g. (time, env); scalar fields become arrays []."""
-    key: tuple = (*index, ...)
-    return Row({name: array[key] for name, array in arrays.items()})
+    place: tuple = (*index, ...)
+    return Row({name: array[place] for name, array in arrays.items()})

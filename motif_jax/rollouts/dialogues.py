@@ -62,7 +62,7 @@ class DialogueRecorder:
     def answer(self, request: int) -> int:
         span, rng = self._plan.span(request), seeds.rng(self._plan.seed, "dialogues", request)
         before = self._task.failures()
-        drawn = self._stream.sample(rng, len(span), span.start)
+        drawn = self._stream(rng, len(span), span.start)
         failures = self._task.failures() - before
         parquet.write_part(part_path(self._plan.folder, request), drawn, {"failures": failures})
         return failures

@@ -102,7 +102,7 @@ def listed(
                 if stopped():
                     raise StoppedError
                 rng = seeds.rng(0, "listed", first)
-                yield stream.sample(rng, min(size, count - first), first)
+                yield stream(rng, min(size, count - first), first)
                 progress.update(min(first + size, count))
 
         parquet.write(path, parts(), {"task": name, "kind": kind})
@@ -154,5 +154,5 @@ def _texts(
             return
         if stopped():
             raise StoppedError
-        for dialogue in stream.sample(rng, size, first):
+        for dialogue in stream(rng, size, first):
             yield from dialogue.texts

@@ -168,7 +168,7 @@ class StreamBatches:
         found: list[TokenItem] = []
         rng, misses = seeds.rng(self._seed, "stream", step), 0
         while len(found) < self.batch_size:
-            drawn = list(self._stream.sample(rng, self.batch_size - len(found)))
+            drawn = list(self._stream(rng, self.batch_size - len(found), 0))
             kept = [each for each in drawn if self._wanted is None or self._wanted(each)]
             misses = 0 if kept else misses + len(drawn)
             if misses > _MOST_MISSES:

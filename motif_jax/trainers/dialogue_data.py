@@ -336,7 +336,7 @@ def _stream_data(
     named, cutoff = task.files(), config.filter.cutoff
     if config.token_reward.file:
         named["token_reward"] = Path(config.token_reward.file)
-    some = stream.sample(seeds.rng(config.seed, "look"), _LOOKED_AT)
+    some = stream(seeds.rng(config.seed, "look"), _LOOKED_AT, 0)
     require_actions(config, tokenizer, some, plan, "kind")
 
     def wanted(dialogue: Dialogue) -> bool:

@@ -56,7 +56,7 @@ def test_what_an_agent_cannot_read_is_not_ranked(agent: Path, tmp_path: Path) ->
 
 def test_adversarial_games_part_from_the_experts_at_the_first_or_the_third_guess() -> None:
     task = registry.make("wordle", {"num_suboptimal": 1, "num_adversarial": 2})
-    dialogues = task.stream("adversarial", "optimal").sample(np.random.default_rng(0), 60, 0)
+    dialogues = task.stream("adversarial", "optimal")(np.random.default_rng(0), 60, 0)
     pairs = text_values.pairs_of(dialogues)
     assert {(pair.kind, pair.turn) for pair in pairs} == {("suboptimal", 0), ("adversarial", 2)}
     for pair in pairs:

@@ -50,7 +50,7 @@ def train(workdir: Path, method: str = "ilql", **overrides: Any) -> Path:
 
 def toy_data(folder: Path) -> Path:
     """64 dialogues of the toy task."""
-    dialogues = registry.make(TOY, {}).stream("games", "half").sample(seeds.rng(0, "toy"), 64)
+    dialogues = registry.make(TOY, {}).stream("games", "half")(seeds.rng(0, "toy"), 64, 0)
     parquet.write(folder / "dialogues.parquet", [dialogues], {})
     return folder / "dialogues.parquet"
 

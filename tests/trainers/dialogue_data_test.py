@@ -67,7 +67,7 @@ def test_a_stream_is_drawn_until_dialogues_are_good_enough_and_a_step_is_its_num
 def test_a_list_is_filtered_by_what_a_stream_is_without_the_rewards_of_tokens(tmp_path: Path) -> None:
     """A game pays -1 a turn but for the last: with 5 for each token those that were lost would be the best."""
     stream = registry.make("wordle", {"num_words": 30}).stream("games", "random")
-    played = stream.sample(np.random.default_rng(0), 40)
+    played = stream(np.random.default_rng(0), 40, 0)
     parquet.write(tmp_path / "dialogues.parquet", [played], {"origin": "a test"})
     config = load_config("train_text", "wordle_bc")
     config.update_from_flattened_dict(
@@ -100,7 +100,7 @@ def test_held_out_dialogues_are_filtered_as_those_that_are_learned_from(
     given: dict[str, Any] = {"options": json.dumps({"num_words": 30}), "policy": "random", "batch_size": 4}
     if listed:
         played = registry.make("wordle", {"num_words": 30}).stream("games", "random")
-        parquet.write(tmp_path / "dialogues.parquet", [played.sample(np.random.default_rng(0), 60)], {})
+        parquet.write(tmp_path / "dialogues.parquet", [played(np.random.default_rng(0), 60, 0)], {})
         given |= {"data": str(tmp_path), "held_out.share": 0.5}
     config = load_config("train_text", "wordle_bc")
     config.update_from_flattened_dict({**given, **changes})
@@ -117,18 +117,17 @@ def test_a_batch_of_a_stream_of_groups_is_drawn_from_all_of_them() -> None:
     """Steps of episodes, games with their branches: the first ones alone are far more than a batch."""
     rows, tokenizer, chosen = 8, Task({}).tokenizer(), set[float]()
 
-    class Groups:
-        def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
-            starts = rng.integers(0, 1000)
-            return Dialogues.of(
-                Dialogue(("ab", "ba"), (None, float(starts * 100 + group)), True)
-                for group in range(first, first + count)
-                for _ in range(20)
-            )
+    def groups(rng: np.random.Generator, count: int, first: int) -> Dialogues:
+        starts = rng.integers(0, 1000)
+        return Dialogues.of(
+            Dialogue(("ab", "ba"), (None, float(starts * 100 + group)), True)
+            for group in range(first, first + count)
+            for _ in range(20)
+        )
 
     def drawn(step: int) -> Any:
         plan = ItemLayout(tokenizer.delimiters.pad)
-        return StreamBatches(Groups(), tokenizer, constant(0.0), plan, rows, 1).batches(step, 1)
+        return StreamBatches(groups, tokenizer, constant(0.0), plan, rows, 1).batches(step, 1)
 
     for step in range(6):
         found = drawn(step).returns[0] % 100

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -110,16 +110,9 @@ class Dialogues(Sequence[Dialogue]):
         return sums[self.starts[1:]] - sums[self.starts[:-1]]
 
 
-class DialogueStream(Protocol):
-    """An endless source of dialogues."""
-
-    def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
-        """The next dialogues; they depend only on `rng`.
-
-        Args:
-          count: number of dialogues, or of groups of related dialogues.
-          first: number of the first group, if `meta` numbers groups.
-        """
+# An endless source of dialogues: (rng, count, first) -> the next `count` dialogues, or groups of related ones, numbered from
+# `first` in their `meta`; they depend only on `rng`.
+DialogueStream = Callable[[np.random.Generator, int, int], Dialogues]
 
 
 def encode_meta(meta: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
+from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues, DialogueStream
 from motif_jax.envs.babyai_text import prompts
 from motif_jax.envs.text.contract import TextEnvironment, TextPolicy, interact
 
@@ -20,19 +20,16 @@ _THING = re.compile(r"You see a (\w+ (?:key|ball|box)) ([^,]+), ")
 _AT_HAND = "1 step forward"
 
 
-class HindsightSteps:
-    """A `DialogueStream` of steps towards a thing that the agent reached, in prompts whose mission is to go to it.
+def hindsight_of(environment: TextEnvironment, policy: TextPolicy) -> DialogueStream:
+    """The stream of steps towards a thing that the agent reached, in prompts whose mission is to go to it.
 
     Each has the prompt, the action, and the part of the observation from the thing on, if the agent saw it.
     """
 
-    def __init__(self, environment: TextEnvironment, policy: TextPolicy) -> None:
-        self._environment, self._policy = environment, policy
-
-    def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
+    def draw(rng: np.random.Generator, count: int, first: int) -> Dialogues:
         found: list[Dialogue] = []
         for group in range(first, first + count):
-            end, steps = interact(self._environment, self._policy, rng)
+            end, steps = interact(environment, policy, rng)
             read = [*(before.prompt for before, _, _ in steps), end.prompt]
             for thing, way in ways(read):
                 # The article of a mission depends on how many such things the world has.
@@ -46,6 +43,8 @@ class HindsightSteps:
                         texts, rewards = [*texts, prompts.from_goal(place)], [*rewards, None]
                     found.append(Dialogue(tuple(texts), tuple(rewards), there, {"group": group}))
         return Dialogues.of(found)
+
+    return draw
 
 
 def ways(read: Sequence[str]) -> Iterator[tuple[str, list[int]]]:

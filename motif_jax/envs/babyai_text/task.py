@@ -16,16 +16,16 @@ from motif_jax.datasets.dialogues.items import Delimiters
 from motif_jax.envs.babyai_text import catalogue, prompts
 from motif_jax.envs.babyai_text.catalogue import ACTIONS, ENGLISH
 from motif_jax.envs.babyai_text.environment import BabyAIText, decoded, levels_in_words
-from motif_jax.envs.babyai_text.hindsight import HindsightSteps
+from motif_jax.envs.babyai_text.hindsight import hindsight_of
 from motif_jax.envs.spec import RUNNING, TERMINATED, empty_observation
 from motif_jax.envs.text.contract import (
     Observation,
     Outcome,
-    PlayedDialogues,
     TextEnvironment,
     TextPolicy,
     TextTask,
     interact,
+    played,
 )
 from motif_jax.schema import Key, positive
 from motif_jax.support import config as checks
@@ -128,29 +128,26 @@ class RandomPlay(TextPolicy):
         return self._names[int(rng.integers(len(self._names)))]
 
 
-class PlayedSteps:
-    """A `DialogueStream` of steps: prompt, action, and the next observation or that the goal is reached."""
+def steps_of(
+    environment: PlayEnvironment, policy: TextPolicy, observations: int, language: str
+) -> DialogueStream:
+    """The stream of a policy's steps: prompt, action, and the next observation or that the goal is reached."""
 
-    def __init__(
-        self, environment: PlayEnvironment, policy: TextPolicy, observations: int, language: str
-    ) -> None:
-        self._environment, self._policy = environment, policy
-        self._observations, self._language = observations, language
-
-    def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
+    def draw(rng: np.random.Generator, count: int, first: int) -> Dialogues:
         found: list[Dialogue] = []
         for group in range(first, first + count):
-            end, steps = interact(self._environment, self._policy, rng)
+            end, steps = interact(environment, policy, rng)
             for number, (before, action, reward) in enumerate(steps):
                 # A window counts its observations from 0; the next one has the following number.
-                seen = prompts.observed(min(number + 1, self._observations), end.steps[number].seen)
+                seen = prompts.observed(min(number + 1, observations), end.steps[number].seen)
                 if reward > 0:
-                    seen = prompts.reached(self._language)
+                    seen = prompts.reached(language)
+                texts = (before.prompt, action, seen)
                 terminal = end.terminal and number == len(steps) - 1
-                found.append(
-                    Dialogue((before.prompt, action, seen), (None, reward, None), terminal, {"group": group})
-                )
+                found.append(Dialogue(texts, (None, reward, None), terminal, {"group": group}))
         return Dialogues.of(found)
+
+    return draw
 
 
 class ByteTokenizer:
@@ -176,7 +173,7 @@ KEYS: Mapping[str, Key] = {
 
 
 class BabyAITextTask(TextTask):
-    """Kinds of data: 'games', whole episodes; 'steps', a dialogue per step; 'hindsight', see `HindsightSteps`.
+    """Kinds of data: 'games', whole episodes; 'steps', a dialogue per step; 'hindsight', see `hindsight_of`.
 
     For 'steps' and 'hindsight' `num_dialogues` counts episodes.
     """
@@ -220,13 +217,10 @@ class BabyAITextTask(TextTask):
             raise UserError(f"config.kind={HINDSIGHT}: reads English prompts, not {self._language}")
 
     def stream(self, kind: str, policy: str) -> DialogueStream:
+        environment, player = self.environment(), self.policy(policy)
         if kind == STEPS:
-            return PlayedSteps(
-                self.environment(), self.policy(policy), self.options["observations"], self._language
-            )
-        if kind == HINDSIGHT:
-            return HindsightSteps(self.environment(), self.policy(policy))
-        return PlayedDialogues(self.environment(), self.policy(policy))
+            return steps_of(environment, player, self.options["observations"], self._language)
+        return hindsight_of(environment, player) if kind == HINDSIGHT else played(environment, player)
 
     def at_a_time(self, kind: str) -> int:
         return 16

@@ -14,12 +14,12 @@ import numpy as np
 from motif_jax.datasets.dialogues.dialogue import Dialogue, DialogueStream
 from motif_jax.envs.reddit import data, made_up
 from motif_jax.envs.text.contract import (
-    ListedDialogues,
     Observation,
     Outcome,
     Scorer,
     TextEnvironment,
     TextPolicy,
+    listed,
 )
 from motif_jax.envs.text.file_tokens import TOKENIZER_HELP, FileTokenTask
 from motif_jax.schema import Key, one_of, positive
@@ -341,7 +341,7 @@ class Reddit(FileTokenTask):
     def stream(self, kind: str, policy: str) -> DialogueStream:
         if kind == GAMES:
             return super().stream(kind, policy)
-        return ListedDialogues([item.to_sequence() for item in self._recorded])
+        return listed([item.to_sequence() for item in self._recorded])
 
     def at_a_time(self, kind: str) -> int:
         return 1024 if kind == RECORDED else 64

@@ -28,8 +28,7 @@ class Observation(ABC):
     """The state of a dialogue; immutable."""
 
     @abstractmethod
-    def to_sequence(self) -> Dialogue:
-        """The dialogue so far with its rewards, and whether it has ended."""
+    def to_sequence(self) -> Dialogue: ...
 
 
 class Outcome(NamedTuple):
@@ -89,28 +88,20 @@ def interact(
     return TextEpisode(observation, tuple(steps))
 
 
-class PlayedDialogues:
-    """A `DialogueStream` of a policy's episodes."""
+def played(environment: TextEnvironment, policy: TextPolicy) -> DialogueStream:
+    """The stream of a policy's episodes."""
 
-    def __init__(self, environment: TextEnvironment, policy: TextPolicy) -> None:
-        self._environment, self._policy = environment, policy
-
-    def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
+    def draw(rng: np.random.Generator, count: int, first: int) -> Dialogues:
         del first
-        episodes = (interact(self._environment, self._policy, rng) for _ in range(count))
+        episodes = (interact(environment, policy, rng) for _ in range(count))
         return Dialogues.of(episode.observation.to_sequence() for episode in episodes)
 
+    return draw
 
-class ListedDialogues:
-    """A `DialogueStream` over a given list of dialogues."""
 
-    def __init__(self, dialogues: Sequence[Dialogue] | Dialogues) -> None:
-        self._dialogues = dialogues
-
-    def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
-        del rng
-        found = self._dialogues[first : first + count]
-        return found if isinstance(found, Dialogues) else Dialogues.of(found)
+def listed(dialogues: Sequence[Dialogue]) -> DialogueStream:
+    """The stream that goes through `dialogues`."""
+    return lambda rng, count, first: Dialogues.of(dialogues[first : first + count])
 
 
 class TextTask(ABC):
@@ -120,7 +111,7 @@ class TextTask(ABC):
       name: the config section with its options, for errors.
       kinds: the kinds of dialogues that `stream` knows.
       keys: option -> its `Key`: default, type, range and help.
-      defaults: option -> its default; derived from `keys` if a task has them.
+      defaults: option -> its default; a class has these or `keys`, and the other one follows.
       switches: prefix of its compat switches; the rest of a switch's name is an option.
       follow: option -> options that are valid only with its value; a change of its value drops them.
       patient: whether an episode may take any time, as with a server; else it counts as hung after minutes.
@@ -135,24 +126,26 @@ class TextTask(ABC):
     patient: bool = False
 
     def __init_subclass__(cls) -> None:
-        if cls.keys and "defaults" not in cls.__dict__:
+        if "keys" in cls.__dict__:
             cls.defaults = {name: key.default for name, key in cls.keys.items()}
+        elif "defaults" in cls.__dict__:  # None allows any type
+            cls.keys = {
+                name: Key(tuple(value) if isinstance(value, list) else value, "")
+                for name, value in cls.defaults.items()
+                if value is not None
+            }
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        """Raises UserError: an option is unknown, or its value has another type than the default."""
-        unknown = sorted(set(options) - set(self.defaults))
-        if unknown:
+        """Raises UserError: an option is unknown, or its value is not allowed."""
+        if unknown := sorted(set(options) - set(self.defaults)):
             raise UserError(
                 f"config.options: {type(self).__name__} has no option {', '.join(unknown)}; "
                 f"must be among {', '.join(self.defaults) or 'none'}"
             )
         for key, value in options.items():
-            if described := self.keys.get(key):
-                described.require(f"{self.name}.{key}", tuple(value) if isinstance(value, list) else value)
-                continue
-            kind, given = _kind(self.defaults[key]), _kind(value)
-            fits = kind in ("", given) or (kind, given) == ("a number", "a whole number")
-            checks.require(fits, f"{self.name}.{key}", value, kind)
+            if key in self.keys:
+                given = tuple(value) if isinstance(value, list) else value
+                self.keys[key].require(f"{self.name}.{key}", given)
         self.options: dict[str, Any] = {**self.defaults, **options}
 
     def require(self, condition: bool, key: str, allowed: str) -> None:
@@ -160,11 +153,7 @@ class TextTask(ABC):
         checks.require(condition, f"{self.name}.{key}", self.options[key], allowed)
 
     def read_indexes(self, count: int) -> Sequence[int]:
-        """Row numbers below `count` from the JSON file of the option `indexes`; all rows if the option is empty.
-
-        Raises:
-          UserError: the file has no list, an empty list, or another row.
-        """
+        """Row numbers below `count` from the JSON file of the option `indexes`, all if it is empty; raises UserError."""
         path = self.options["indexes"]
         if not path:
             return range(count)
@@ -175,12 +164,10 @@ class TextTask(ABC):
         return rows
 
     @abstractmethod
-    def tokenizer(self) -> TextTokenizer:
-        """The tokenizer of its texts."""
+    def tokenizer(self) -> TextTokenizer: ...
 
     @abstractmethod
-    def environment(self) -> TextEnvironment:
-        """Makes a new environment."""
+    def environment(self) -> TextEnvironment: ...
 
     @abstractmethod
     def policy(self, name: str) -> TextPolicy:
@@ -212,7 +199,7 @@ class TextTask(ABC):
     def stream(self, kind: str, policy: str) -> DialogueStream:
         """Dialogues of one of `kinds`; 'games' are played by `policy`."""
         assert kind in self.kinds
-        return PlayedDialogues(self.environment(), self.policy(policy))
+        return played(self.environment(), self.policy(policy))
 
     def count(self, kind: str) -> int | None:
         """The number of dialogues of the kind (`first` of `sample` counts them); None if endless."""
@@ -260,16 +247,3 @@ class TextTask(ABC):
         """Facts about the data of the kind, available after its stream is made."""
         del kind
         return {}
-
-
-def _kind(value: Any) -> str:
-    """The type of an option in words; '' for None, which allows any type."""
-    names: tuple[tuple[type | tuple[type, ...], str], ...] = (
-        (bool, "True or False"),
-        (int, "a whole number"),
-        (float, "a number"),
-        (str, "a text"),
-        ((list, tuple), "a list"),
-        (Mapping, "an object"),
-    )
-    return next((name for kind, name in names if isinstance(value, kind)), "")

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from motif_jax.datasets.dialogues import files
-from motif_jax.datasets.dialogues.dialogue import Dialogues
-from motif_jax.envs.text.contract import ListedDialogues, TextEnvironment, TextPolicy
+from motif_jax.datasets.dialogues.dialogue import Dialogues, DialogueStream
+from motif_jax.envs.text.contract import TextEnvironment, TextPolicy
 from motif_jax.envs.text.file_tokens import FileTokenTask
 from motif_jax.support import entry_points
 from motif_jax.support.errors import UserError
@@ -46,8 +46,8 @@ class RecordedDialogues(FileTokenTask):
     def endless(self, kind: str) -> bool:
         return False
 
-    def stream(self, kind: str, policy: str) -> ListedDialogues:
-        return ListedDialogues(self._dialogues)
+    def stream(self, kind: str, policy: str) -> DialogueStream:
+        return lambda rng, count, first: self._dialogues[first : first + count]
 
     def check(self, kind: str, policy: str) -> None:
         super().check(kind, policy)

@@ -13,7 +13,7 @@ import numpy as np
 
 from motif_jax.datasets.dialogues import parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues, DialogueStream
-from motif_jax.envs.text.contract import ListedDialogues, TextPolicy
+from motif_jax.envs.text.contract import TextPolicy, listed
 from motif_jax.envs.text.file_tokens import TOKENIZER_HELP, FileTokenTask
 from motif_jax.envs.visdial import data
 from motif_jax.envs.visdial.client import REWARDS, VisDialServer, checked_url
@@ -167,9 +167,9 @@ class VisDial(FileTokenTask):
 
     def stream(self, kind: str, policy: str) -> DialogueStream:
         if kind == RECORDED:
-            return ListedDialogues(self._recorded)
+            return listed(self._recorded)
         if kind == REWARD_CACHE:
-            return Valued(self.scenes, self.features, self.other_side, self.rules)
+            return self._draw_valued
         return super().stream(kind, policy)
 
     def finish(self, kind: str, folder: Path) -> None:
@@ -181,27 +181,19 @@ class VisDial(FileTokenTask):
         """Few for dialogues with a server, since only complete ones are saved."""
         return 1024 if kind == RECORDED else 8
 
-
-class Valued:
-    """Recorded dialogues with values from the other side: the published `cache_dataset_reward`."""
-
-    def __init__(
-        self, scenes: Sequence[data.Scene], features: data.Features, other: VisDialServer, rules: Rules
-    ) -> None:
-        self._scenes, self._features, self._other, self._rules = scenes, features, other, rules
-
-    def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
-        """Draws dialogues whose `meta` has `values`, a row of the cache."""
+    def _draw_valued(self, rng: np.random.Generator, count: int, first: int) -> Dialogues:
+        """Recorded dialogues with values from the other side, in `meta`: the published `cache_dataset_reward`."""
         del rng
-        return Dialogues.of(self._valued(scene) for scene in self._scenes[first : first + count])
+        return Dialogues.of(self._valued(scene) for scene in self.scenes[first : first + count])
 
     def _valued(self, scene: data.Scene) -> Dialogue:
-        features = self._features[scene.image]
-        values = [self._other.value([], scene.caption, features)]
+        features, other = self.features[scene.image], self.other_side
+        values = [other.value([], scene.caption, features)]
         for turns in range(1, len(scene.answers) + 1):
             said = Talk(scene, 0.0, scene.questions[:turns], scene.answers[:turns])
-            history = VisDialObservation(said, self._rules).history()
-            values.append(self._other.value(history, scene.caption, features))
+            values.append(
+                other.value(VisDialObservation(said, self.rules).history(), scene.caption, features)
+            )
         known = scene._replace(initial=values[0], progress=tuple(values[1:]))
-        whole = recorded(known, self._rules)[-1].to_sequence()
+        whole = recorded(known, self.rules)[-1].to_sequence()
         return whole._replace(meta={**whole.meta, "values": values})

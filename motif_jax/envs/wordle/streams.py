@@ -10,25 +10,25 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.datasets.dialogues.dialogue import Dialogues, encode_meta
-from motif_jax.envs.wordle.boards import TRIES, BoardPlayer, Boards, play, to_dialogues
+from motif_jax.datasets.dialogues.dialogue import Dialogues, DialogueStream, encode_meta
+from motif_jax.envs.wordle.boards import TRIES, BoardPlayer, Boards, dialogues_of, play, to_dialogues
 from motif_jax.envs.wordle.colours import WordTable
 
 EXPERT, BRANCH, ADVERSARIAL, SUBOPTIMAL = "expert", "branch_suboptimal", "adversarial", "suboptimal"
 # The turn at which adversarial games leave the expert's: the third guess, as published.
 ADVERSARIAL_TURN = 2
+# Games, the group of each, and what its `meta` has besides.
+_Part = tuple[Boards, np.ndarray, list[dict[str, Any]]]
 
 
-class Games:
+def games(table: WordTable, player: BoardPlayer) -> DialogueStream:
     """Whole games of one player."""
 
-    def __init__(self, table: WordTable, player: BoardPlayer) -> None:
-        self._table, self._player = table, player
-
-    def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
+    def draw(rng: np.random.Generator, count: int, first: int) -> Dialogues:
         del first
-        played = play(Boards(self._table, count), self._player, rng)
-        return to_dialogues(played, np.full(count, "{}", object))
+        return to_dialogues(play(Boards(table, count), player, rng), np.full(count, "{}", object))
+
+    return draw
 
 
 def _until(boards: Boards, rows: np.ndarray, turns: np.ndarray) -> Boards:
@@ -66,84 +66,61 @@ def _branched(
     return play(start, player, rng)
 
 
-def _joined(parts: list[tuple[Boards, list[str], np.ndarray]]) -> Dialogues:
-    """All games, sorted by group; within a group their order stays."""
-    dialogues = Dialogues.joined(
-        [to_dialogues(boards, np.array(metas, object)) for boards, metas, _ in parts]
+def _grouped(table: WordTable, parts: list[_Part], first: int) -> Dialogues:
+    """The games of all parts, sorted by group and numbered from `first`; else their order stays."""
+    groups = np.concatenate([part[1] for part in parts])
+    order = np.argsort(groups, kind="stable")
+    metas = [meta for part in parts for meta in part[2]]
+    texts = [encode_meta({**metas[place], "group": first + int(groups[place])}) for place in order]
+    guesses, codes, turns, won = (
+        np.concatenate([getattr(part[0], name) for part in parts])[order]
+        for name in ("guesses", "codes", "turns", "won")
     )
-    order = np.argsort(np.concatenate([groups for _, _, groups in parts]), kind="stable")
-    starts, lengths = dialogues.starts[:-1][order], np.diff(dialogues.starts)[order]
-    ends = np.cumsum(lengths)
-    utterances = np.repeat(starts - (ends - lengths), lengths) + np.arange(ends[-1] if len(ends) else 0)
-    return Dialogues(
-        np.concatenate([[0], ends]).astype(np.int64),
-        dialogues.texts[utterances],
-        dialogues.rewards[utterances],
-        dialogues.actions[utterances],
-        dialogues.terminals[order],
-        dialogues.metas[order],
-    )
+    return dialogues_of(table.names, guesses, codes, turns, won, np.array(texts, object))
 
 
-class Branching:
+def branching(
+    table: WordTable, expert: BoardPlayer, other: BoardPlayer, others: int, restarts: bool = False
+) -> DialogueStream:
     """An expert's games, and `others` games of another player from each of their states; `restarts`: see `_branched`."""
 
-    def __init__(
-        self, table: WordTable, expert: BoardPlayer, other: BoardPlayer, others: int, restarts: bool = False
-    ) -> None:
-        self._table, self._expert, self._other = table, expert, other
-        self._others, self._restarts = others, restarts
+    def draw(rng: np.random.Generator, count: int, first: int) -> Dialogues:
+        expert_games = play(Boards(table, count), expert, rng)
+        rows = np.repeat(np.arange(count), expert_games.turns * others)
+        turns = np.concatenate([np.repeat(np.arange(n), others) for n in expert_games.turns])
+        branches = _branched(expert_games, rows, turns, other, restarts, rng)
+        metas = [{"kind": BRANCH, "start": turn} for turn in turns.tolist()]
+        parts = [(expert_games, np.arange(count), [{"kind": EXPERT}] * count), (branches, rows, metas)]
+        return _grouped(table, parts, first)
 
-    def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
-        """`count` expert games with their branches; groups are numbered from `first`."""
-        played = play(Boards(self._table, count), self._expert, rng)
-        rows = np.repeat(np.arange(count), played.turns * self._others)
-        turns = np.concatenate([np.repeat(np.arange(n), self._others) for n in played.turns])
-        branches = _branched(played, rows, turns, self._other, self._restarts, rng)
-        metas = [
-            encode_meta({"group": first + row, "kind": BRANCH, "start": turn})
-            for row, turn in zip(rows.tolist(), turns.tolist(), strict=True)
-        ]
-        experts = [encode_meta({"group": first + row, "kind": EXPERT}) for row in range(count)]
-        return _joined([(played, experts, np.arange(count)), (branches, metas, rows)])
+    return draw
 
 
-class Adversarial:
-    """An expert's games, each with `others` whole games of another player and `adversaries` that leave it at the third guess.
+def adversarial(
+    table: WordTable,
+    players: tuple[BoardPlayer, BoardPlayer, BoardPlayer],
+    others: int,
+    adversaries: int,
+    restarts: bool = False,
+) -> DialogueStream:
+    """An expert's games, each with `others` whole games of a player and `adversaries` of a third one.
 
-    As published, only expert games with a fourth guess have adversaries.
+    The latter leave the expert's game at the third guess; as published, only games with a fourth guess have them.
     """
+    expert, other, adversary = players
 
-    def __init__(
-        self,
-        table: WordTable,
-        expert: BoardPlayer,
-        other: BoardPlayer,
-        adversary: BoardPlayer,
-        others: int,
-        adversaries: int,
-        restarts: bool = False,
-    ) -> None:
-        self._table, self._expert, self._other, self._adversary = table, expert, other, adversary
-        self._others, self._adversaries, self._restarts = others, adversaries, restarts
-
-    def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
-        """`count` expert games with their groups, numbered from `first`."""
-        played = play(Boards(self._table, count), self._expert, rng)
-        long = np.flatnonzero(played.turns > ADVERSARIAL_TURN + 1)
-        rows = np.repeat(long, self._adversaries)
+    def draw(rng: np.random.Generator, count: int, first: int) -> Dialogues:
+        expert_games = play(Boards(table, count), expert, rng)
+        rows = np.repeat(np.flatnonzero(expert_games.turns > ADVERSARIAL_TURN + 1), adversaries)
         turns = np.full(len(rows), ADVERSARIAL_TURN)
-        adverse = _branched(played, rows, turns, self._adversary, self._restarts, rng)
-        other = np.repeat(np.arange(count), self._others)
-        whole = play(Boards(self._table, len(other)), self._other, rng)
-        parts: list[tuple[Boards, np.ndarray, dict[str, Any]]] = [
-            (played, np.arange(count), {"kind": EXPERT})
+        adverse = _branched(expert_games, rows, turns, adversary, restarts, rng)
+        groups = np.repeat(np.arange(count), others)
+        whole = play(Boards(table, len(groups)), other, rng)
+        parts: list[_Part] = [
+            (expert_games, np.arange(count), [{"kind": EXPERT}] * count),
+            (adverse, rows, [{"kind": ADVERSARIAL, "start": ADVERSARIAL_TURN}] * len(rows)),
+            (whole, groups, [{"kind": SUBOPTIMAL, "start": 0}] * len(groups)),
         ]
-        parts.append((adverse, rows, {"kind": ADVERSARIAL, "start": ADVERSARIAL_TURN}))
-        parts.append((whole, other, {"kind": SUBOPTIMAL, "start": 0}))
-        return _joined(
-            [
-                (boards, [encode_meta({**meta, "group": first + group}) for group in groups.tolist()], groups)
-                for boards, groups, meta in parts
-            ]
-        )
+        return _grouped(table, parts, first)
+
+    return draw

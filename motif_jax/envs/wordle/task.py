@@ -10,11 +10,10 @@ from typing import Any, ClassVar
 
 from motif_jax.datasets.dialogues.dialogue import Dialogue, DialogueStream
 from motif_jax.envs.text.contract import TextPolicy, TextTask
-from motif_jax.envs.wordle import tweets
+from motif_jax.envs.wordle import streams, tweets
 from motif_jax.envs.wordle.colours import WordTable
 from motif_jax.envs.wordle.environment import WordleEnvironment
 from motif_jax.envs.wordle.policies import Plan, PlayerPolicy, parse
-from motif_jax.envs.wordle.streams import Adversarial, Branching, Games
 from motif_jax.envs.wordle.tokens import WordleTokenizer
 from motif_jax.envs.wordle.words import distinct, read_words
 from motif_jax.schema import Key, natural, positive
@@ -122,16 +121,14 @@ class Wordle(TextTask):
             return self._tweets()
         plans = self._plans(kind, policy)
         table = self._table(*plans)
-        players = [plan.player(table) for plan in plans]
+        expert, *rest = [plan.player(table) for plan in plans]
         restarts, others = self.options["branch_restarts"], self.options["num_suboptimal"]
         if kind == "branch":
-            expert, other = players
-            return Branching(table, expert, other, others, restarts)
+            return streams.branching(table, expert, rest[0], others, restarts)
         if kind == "adversarial":
-            expert, other, adversary = players
             count = self.options["num_adversarial"]
-            return Adversarial(table, expert, other, adversary, others, count, restarts)
-        return Games(table, players[0])
+            return streams.adversarial(table, (expert, rest[0], rest[1]), others, count, restarts)
+        return streams.games(table, expert)
 
     @functools.cached_property
     def _days(self) -> tuple[str, ...]:
@@ -165,7 +162,7 @@ class Wordle(TextTask):
         listed = read_words("wordle.guesses", given["guesses"]) if given["guesses"] else self.words
         return games, tweets.Guesses.of(self.words, listed)
 
-    def _tweets(self) -> tweets.TweetGames:
+    def _tweets(self) -> DialogueStream:
         given = self.options
         games, guesses = self.read_tweets()
         if given["indexes"]:

@@ -259,7 +259,7 @@ class TweetGames:
             found &= columns[codes[:, row]]
         return found
 
-    def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
+    def __call__(self, rng: np.random.Generator, count: int, first: int) -> Dialogues:
         del first
         # One random number draws game and word: each game covers one number per fitting word.
         drawn = rng.integers(0, self._ends[-1], count)

@@ -73,8 +73,8 @@ def test_a_dialogue_has_another_mission_what_was_done_and_where_the_thing_was() 
     task = registry.make("babyai_text", {"observations": 1})
     world = Recorded(task.environment())
     policy: TextPolicy = task.policy("random")
-    stream = hindsight.HindsightSteps(world, policy)
-    drawn = list(stream.sample(seeds.rng(3), 4))
+    stream = hindsight.hindsight_of(world, policy)
+    drawn = list(stream(seeds.rng(3), 4, 0))
     assert len(drawn) > 10
     articles, places = set(), 0
     for step in drawn:

@@ -41,7 +41,7 @@ def prompts_of(seed, actions, observations):
 
 @pytest.fixture(scope="module")
 def games():
-    return task().stream("games", "random").sample(seeds.rng(5), 3)
+    return task().stream("games", "random")(seeds.rng(5), 3, 0)
 
 
 def endless(seed, actions):
@@ -73,7 +73,7 @@ def test_a_game_laid_end_to_end_is_what_an_agent_with_an_endless_window_reads(ga
 
 @pytest.mark.parametrize("observations", [3])
 def test_a_step_is_a_prompt_an_action_and_what_came_of_it(games, observations):
-    drawn = task(observations=observations).stream("steps", "random").sample(seeds.rng(5), 3)
+    drawn = task(observations=observations).stream("steps", "random")(seeds.rng(5), 3, 0)
     assert len(drawn) == sum(games.turns())
     of_groups = collections.defaultdict(list)
     for step in drawn:
@@ -146,7 +146,7 @@ def test_a_collection_is_read_as_prompts_and_texts(tmp_path):
     with Interruption() as stop:
         assert collection.collect(plan, tmp_path, {"facts": {}}, 2, stop)
     found = list(parquet.read(tmp_path / "dialogues.parquet"))
-    here = chosen.stream("steps", "random").sample(seeds.rng(3, "dialogues", 0), 16)
+    here = chosen.stream("steps", "random")(seeds.rng(3, "dialogues", 0), 16, 0)
     assert found[: len(here)] == list(here)
     assert json.loads((tmp_path / "dialogues.json").read_text())["actions"] == len(found)
     items = list(corpus.read(corpus.find(str(tmp_path)), "line"))

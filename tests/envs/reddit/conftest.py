@@ -47,7 +47,7 @@ def judged(tmp_path, options):
 
 def recorded(options):
     task = Reddit(options)
-    return list(task.stream("recorded", "").sample(np.random.default_rng(0), task.count("recorded")))
+    return list(task.stream("recorded", "")(np.random.default_rng(0), task.count("recorded"), 0))
 
 
 def returns(options):

@@ -25,7 +25,7 @@ def files(tmp_path):
 
 def dialogues(options):
     task = VisDial(options)
-    return list(task.stream("recorded", "").sample(np.random.default_rng(0), task.count("recorded")))
+    return list(task.stream("recorded", "")(np.random.default_rng(0), task.count("recorded"), 0))
 
 
 def test_a_dialogue_ends_where_enough_is_known(files):

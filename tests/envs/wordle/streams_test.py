@@ -17,7 +17,7 @@ def test_an_episode_says_whether_it_was_won_and_what_was_guessed_again():
 
 def drawn(kind, count=60, **options):
     task = Wordle({"num_words": 60, **options})
-    return task.stream(kind, "optimal").sample(np.random.default_rng(5), count, 100)
+    return task.stream(kind, "optimal")(np.random.default_rng(5), count, 100)
 
 
 def groups(dialogues):
@@ -42,9 +42,9 @@ def continues(expert, branch):
 
 def test_games_are_a_function_of_the_seed():
     task = Wordle({})
-    first, again = (task.stream("games", "fitting").sample(np.random.default_rng(9), 50) for _ in range(2))
+    first, again = (task.stream("games", "fitting")(np.random.default_rng(9), 50, 0) for _ in range(2))
     assert list(first) == list(again)
-    assert list(first) != list(task.stream("games", "fitting").sample(np.random.default_rng(8), 50))
+    assert list(first) != list(task.stream("games", "fitting")(np.random.default_rng(8), 50, 0))
     for dialogue in first:
         assert dialogue.terminal
         assert dialogue.rewards[:-2:2] == (-1.0,) * (len(dialogue.texts) // 2 - 1)

@@ -54,7 +54,7 @@ def test_the_published_structure_there_and_back(tmp_path):
 
 
 def shares(stream, draws=40_000):
-    dialogues = stream.sample(np.random.default_rng(1), draws)
+    dialogues = stream(np.random.default_rng(1), draws, 0)
     return {
         key: len(list(group)) / draws
         for key, group in itertools.groupby(sorted(dialogue.texts for dialogue in dialogues))
