@@ -1,7 +1,6 @@
-"""Runs an actor process, which plays the environments of one group.
+"""An actor process, which plays the environments of one group.
 
-For each row the process reads a command from a pipe and sends back a record of the row that it wrote. It ends when the
-writing end of the commands' pipe is closed.
+For each command, read from a pipe until that ends, it writes a row and sends back a record of it.
 """
 
 from __future__ import annotations
@@ -21,10 +20,9 @@ from multiprocessing import reduction
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from motif_jax.actors.group import SlotGroup, place_numbers, start_delay
+from motif_jax.actors.group import SlotGroup, start_delay
 from motif_jax.actors.rollouts import RESET_ROW, ActorsConfig
 from motif_jax.actors.slots import SlotLayout, Slots
-from motif_jax.envs import registry
 from motif_jax.support import tempdirs
 from motif_jax.support.files import full_disk
 from motif_jax.support.parent_death import end_with_parent, parent_is_gone
@@ -60,9 +58,8 @@ class ActorOrders:
       resumes: remembered episodes continue.
       forget: remembered episodes do not continue: rebuilt, they have killed another process.
       variables: the environment variables; those of a forkserver are of the time at which it started.
-      temporary: folder for temporary files.
-      memory: descriptor of the slots.
-      commands, records: the reading end of the process's pipe, and the writing end of the pipe that all processes share.
+      memory: of the slots.
+      commands, records: the process's pipe, and the one that all processes share.
       reports: takes (kind, content).
     """
 
@@ -113,14 +110,7 @@ def _play(orders: ActorOrders, lifeline: int) -> None:
     _settle(config, worker)
     slots = Slots(orders.layout, orders.memory.number)
 
-    def on_episode(record: dict[str, float]) -> None:
-        orders.reports.send((EPISODE, record))
-
-    places = place_numbers(
-        config.seed, config.first_env + group * config.envs_per_group, config.envs_per_group
-    )
-    environments = registry.make_group(config.env, config.envs_per_group, places, **config.options)
-    games = SlotGroup(config, environments, slots, group, on_episode)
+    games = SlotGroup(config, slots, group, lambda record: orders.reports.send((EPISODE, record)))
     games.abandoned = functools.partial(parent_is_gone, lifeline)
     if orders.forget:
         games.forget()

@@ -35,10 +35,8 @@ class ActorProcess:
       modules: imported by the server that processes are forked from.
 
     Attributes:
-      writes_to: descriptor that commands are written to, the same for all processes of the group.
-      reports: the pipe of the running process's reports.
+      writes_to: takes the commands, the same for all processes of the group.
       is_up: whether it has reported that its environments are made.
-      is_killed: whether `kill` was called on the running process.
       started_at: by the pool's clock.
       failures: deaths since the group finished a slot.
       error: the process's last report of an error, or why it was killed.
@@ -160,8 +158,7 @@ class ActorProcess:
 def _server_settings() -> Iterator[dict[str, str]]:
     """A server that starts inside, and its forks, run numeric libraries in one thread and block a process group's signals.
 
-    The pool decides what these signals mean. Yields the environment without these settings. One thread at a time: they stand in the
-    environment of the whole process, where each device's pool replaces its own processes.
+    Yields the environment without these settings. One thread at a time: each device's pool replaces its own processes.
     """
     with _SETTING:
         variables = dict(os.environ)

@@ -11,8 +11,8 @@ import numpy as np
 
 from motif_jax.actors.rollouts import ActorsConfig
 from motif_jax.actors.slots import Slots
-from motif_jax.envs import spec
-from motif_jax.envs.spec import TERMINATED, TRUNCATED, EnvironmentGroup
+from motif_jax.envs import registry, spec
+from motif_jax.envs.spec import TERMINATED, TRUNCATED
 from motif_jax.support import seeds
 from motif_jax.support.interruption import never
 
@@ -31,10 +31,7 @@ def place_numbers(seed: int, first_env: int, count: int) -> list[int]:
 
 
 class _Views(NamedTuple):
-    """Views of the memory that a step reads and writes; plain ones where numpy is not needed.
-
-    The action and its reward belong to the row before that of the observation.
-    """
+    """The memory that a step reads and writes; action and reward belong to the row before that of the observation."""
 
     observation: spec.Row
     action: memoryview
@@ -48,42 +45,29 @@ class SlotGroup:
     after it is the `first` of the next episode (next-step autoreset). With `same_step_autoreset` there are no such
     rows: the row after the end is the next episode's first, and a truncation counts as a termination.
 
-    Args:
-      slots: where rows are written; `slots.next_episode[group]` has the numbers of the first episodes.
-      group: number of this group among those of the slots.
-      on_episode: called with the numbers of every episode that ends.
-
     Attributes:
       abandoned: whether nobody reads the rows any more; then a warm-up or a rebuilding raises BrokenPipeError.
     """
 
-    def __init__(
-        self,
-        config: ActorsConfig,
-        environments: EnvironmentGroup,
-        slots: Slots,
-        group: int,
-        on_episode: EpisodeSink,
-    ) -> None:
-        self._environments = environments
-        self._slots = slots
-        self._columns = range(environments.count)
-        first_env = config.first_env + group * config.envs_per_group
-        self._envs = range(first_env, first_env + environments.count)
+    def __init__(self, config: ActorsConfig, slots: Slots, group: int, on_episode: EpisodeSink) -> None:
+        count = config.envs_per_group
+        first_env = config.first_env + group * count
+        places = place_numbers(config.seed, first_env, count)
+        self._environments = registry.make_group(config.env, count, places, **config.options)
+        self._slots, self._on_episode = slots, on_episode
+        self._columns, self._envs = range(count), range(first_env, first_env + count)
         self._next_episode = slots.next_episode[group]
-        self._episode = np.full(environments.count, -1, np.int32)
-        self._seed = config.seed
-        self._on_episode = on_episode
-        self._same_step = config.same_step_autoreset
+        self._episode = np.full(count, -1, np.int32)
+        self._seed, self._same_step = config.seed, config.same_step_autoreset
         self._ended: list[int] = []
         self.abandoned: Callable[[], bool] = never
-        self._partial = [False] * environments.count
+        self._partial = [False] * count
         self._views: dict[tuple[int, int], _Views] = {}
         self._running = False
         self._history = None if slots.history is None else slots.history[group]
         if self._history is not None:
             self._played, self._warmed_up = slots.played[group], slots.warmed_up[group]
-        self._pack_rewards = struct.Struct(f"={environments.count}f").pack_into
+        self._pack_rewards = struct.Struct(f"={count}f").pack_into
 
     def _at(self, slot: int, row: int) -> _Views:
         # Making the views takes as long as a few steps of a game, and a group returns to the same rows.
@@ -100,33 +84,27 @@ class SlotGroup:
     def reset(self, slot: int, warmup_steps: int = 0) -> None:
         """Starts an episode everywhere and writes row 0 of `slot`.
 
-        Args:
-          warmup_steps: when positive, every environment first plays a random number, up to this one, of random
-            actions, so that the episodes of the group do not run in step. Episodes that began with them are not
-            reported.
+        So that the episodes do not run in step, every environment first plays a random number of random actions, at most
+        `warmup_steps`. Episodes that began with them are not reported.
         """
         for column in self._columns:
             self._begin(column)
         self._ended, self._running = [], True
         if warmup_steps > 0:
             self._warm_up(warmup_steps)
-        self._environments.observe(self._at(slot, 0).observation)
-        slots = self._slots
-        slots.first[slot, 0] = 1
-        slots.last[slot, 0] = 0
-        slots.episode[slot, 0] = self._episode
+        self._write_start(slot, 1)
 
     def resume(self, slot: int) -> None:
-        """Resumes the remembered episodes and writes their observations to row 0 of `slot`.
-
-        After a process died, surviving environments continue and the others are rebuilt.
-        """
+        """Resumes the remembered episodes, rebuilt where they do not run, and writes row 0 of `slot`."""
         assert self._history is not None
         if not self._running:
             self.rebuild()
+        self._write_start(slot, self._played == 0)
+
+    def _write_start(self, slot: int, first: Any) -> None:
         self._environments.observe(self._at(slot, 0).observation)
         slots = self._slots
-        slots.first[slot, 0] = self._played == 0
+        slots.first[slot, 0] = first
         slots.last[slot, 0] = [column in self._ended for column in self._columns]
         slots.episode[slot, 0] = self._episode
 
@@ -276,15 +254,16 @@ class SlotGroup:
         if self._partial[column]:
             return
         env, episode = self._envs[column], int(self._episode[column])
-        record: dict[str, Any] = {
-            "env": env,
-            "episode": episode,
-            "seed": episode_seed(self._seed, env, episode),
-        }
         info = self._environments.episode_info(column)
-        record |= {name: float(value) for name, value in info.items()}
-        record["truncated"] = float(end == TRUNCATED)
-        self._on_episode(record)
+        self._on_episode(
+            {
+                "env": env,
+                "episode": episode,
+                "seed": episode_seed(self._seed, env, episode),
+                **{name: float(value) for name, value in info.items()},
+                "truncated": float(end == TRUNCATED),
+            }
+        )
 
 
 def start_delay(seed: int, worker: int, seconds: float) -> float:

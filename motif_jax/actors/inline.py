@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.actors.group import SlotGroup, place_numbers
+from motif_jax.actors.group import SlotGroup
 from motif_jax.actors.rollouts import RESET_ROW, ActorsConfig, Ready, Rollouts, SlotListener
-from motif_jax.envs import registry
 from motif_jax.support.interruption import StoppedError, never
 
 
@@ -22,51 +21,42 @@ class InlineActors(Rollouts):
     def __init__(
         self,
         config: ActorsConfig,
-        next_episode: Sequence[int] | None = None,
-        listeners: Sequence[SlotListener] = (),
+        next_episode: Sequence[int] = (),
+        on_finished: SlotListener = lambda slot: None,
     ) -> None:
-        super().__init__(config, next_episode, listeners)
+        super().__init__(config, next_episode, on_finished)
         self._groups: list[SlotGroup] = []
         self._records: list[tuple[int, int, int]] = []
         self._episodes: list[dict[str, Any]] = []
 
     def start(self, stopped: Callable[[], bool] = never) -> None:
-        config = self.config
-        for group in range(config.groups):
+        for group in range(self.config.groups):
             if stopped():
                 raise StoppedError
-            first_env = config.first_env + group * config.envs_per_group
-            places = place_numbers(config.seed, first_env, config.envs_per_group)
-            environments = registry.make_group(config.env, config.envs_per_group, places, **config.options)
-            self._groups.append(SlotGroup(config, environments, self.slots, group, self._episodes.append))
+            self._groups.append(SlotGroup(self.config, self.slots, group, self._episodes.append))
             if not self._resumes:
                 self._wants_start(group)
             elif self._waiting.get(group, -1) is not None:  # None: no game of the group had begun
                 self._groups[group].rebuild()
-                self.rebuilt += config.envs_per_group
+                self.rebuilt += self.config.envs_per_group
 
     def state(self) -> dict[str, Any]:
         """See `Rollouts.state`; includes the records that no `ready` has returned."""
         return {**super().state(), "records": self._records}
 
-    def restore(self, state: Mapping[str, Any], block: np.ndarray) -> bool:
+    def restore(self, state: Mapping[str, Any], block: np.ndarray) -> None:
         """See `Rollouts.restore`: every group continues in the middle of its slot."""
-        if not super().restore(state, block):
-            return False
+        super().restore(state, block)
         self._free = [deque(slots) for slots in state["free"]]
         self._active, self._waiting = list(state["active"]), dict(state["waiting"])
         self._records = [(group, slot, row) for group, slot, row in state["records"]]
-        return True
 
     def ready(self, timeout: float) -> list[Ready]:
         del timeout
         self.begun_anew.clear()
         ready = self._go_on()
         records, self._records = self._records, []
-        for record in records:
-            waiting = self._written(*record)
-            if waiting is not None:
-                ready.append(waiting)
+        ready += [waiting for record in records if (waiting := self._written(*record)) is not None]
         return ready + self._go_on()
 
     def act(self, ready: Sequence[Ready]) -> None:
@@ -74,7 +64,7 @@ class InlineActors(Rollouts):
             self._command(group, slot, row)
 
     def episodes(self) -> list[dict[str, Any]]:
-        finished = self._episodes[:]
+        finished = self._episodes.copy()
         self._episodes.clear()
         return finished
 

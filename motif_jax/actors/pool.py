@@ -48,10 +48,10 @@ class ActorPool(Rollouts):
     def __init__(
         self,
         config: ActorsConfig,
-        next_episode: Sequence[int] | None = None,
-        listeners: Sequence[SlotListener] = (),
+        next_episode: Sequence[int] = (),
+        on_finished: SlotListener = lambda slot: None,
     ) -> None:
-        super().__init__(config, next_episode, listeners)
+        super().__init__(config, next_episode, on_finished)
         _allow_files(config.groups * _FILES_EACH)
         modules = registry.shared_modules(config.env, **config.options)
         self._processes = [ActorProcess(config.start_method, modules) for _ in range(config.groups)]
@@ -65,11 +65,10 @@ class ActorPool(Rollouts):
         # commands that were meant for its predecessor.
         self._generation = [0] * config.groups
         self._started_generation = [0] * config.groups
-        # Seconds that this process has run, without pauses; only the watching thread advances it.
-        self._clock = 0.0
-        # Times by that clock: of each command without an answer, and when the pipe of records was last empty.
+        # Seconds without pauses, which the watching thread counts: now, when the pipe of records was last empty, and of each
+        # command without an answer.
+        self._clock = self._all_read_at = 0.0
         self._commanded_at: list[float | None] = [None] * config.groups
-        self._all_read_at = 0.0
         self._slots_finished = [0] * config.groups
         self._episodes: list[dict[str, Any]] = []
         self._failure: tuple[str, Exception | None] | None = None  # the message, and its cause
@@ -77,9 +76,8 @@ class ActorPool(Rollouts):
         self._closed = False
         self._lock = threading.Lock()
         self._watcher = threading.Thread(target=self._watch, name="actor-watch", daemon=True)
-        atexit.register(
-            self.close
-        )  # runs before multiprocessing's function, which would wait for the processes
+        # Runs before multiprocessing's function, which would wait for the processes.
+        atexit.register(self.close)
 
     def start(self, stopped: Callable[[], bool] = never) -> None:
         with tempdirs.own_folders():  # which is removed after a kill, too
@@ -136,8 +134,7 @@ class ActorPool(Rollouts):
         self.wake()
 
     def wake(self) -> None:
-        """Makes a `ready` that waits return."""
-        self._write_record(_WAKE)
+        self._write_record(_WAKE)  # a `ready` that waits returns
 
     def episodes(self) -> list[dict[str, Any]]:
         with self._lock:

@@ -1,8 +1,4 @@
-"""Assigns slots to groups of environments, and decides when a group may continue.
-
-`Rollouts` is the interface of the actors to inference and the batcher, for processes (`pool`) and for this thread
-(`inline`).
-"""
+"""Assigns slots to groups of environments: the actors' interface to inference and the batcher (`pool`, `inline`)."""
 
 from __future__ import annotations
 
@@ -30,27 +26,21 @@ class ActorsConfig:
     """The actors' environments and their division.
 
     Attributes:
-      env: registered name of the environment.
-      options: its options, JSON-able.
-      seed: seed of the run.
+      env, options: of `registry.make`.
       workers: number of cores that play.
-      groups_per_worker: groups of a worker; with two, one is stepped while the other waits for its actions.
-      envs_per_group: environments of a group.
-      slots_per_group: slots of a group, at least 2.
+      groups_per_worker: with two, one is stepped while the other waits for its actions.
+      slots_per_group: at least 2.
       rollout: steps of a slot.
       first_env: number of the first environment in the whole run.
       same_step_autoreset: no rows for final observations, see `group.SlotGroup`.
-      warmup_steps: at the start every environment plays a random number of random steps up to this one.
-      warmup_seconds: at the start every worker sleeps a random time up to this one.
-      timeout_seconds: a process that does not answer for so long is replaced.
-      start_timeout_seconds: a process that is not up after so long (without its delay) is replaced, too.
+      warmup_steps: most random steps that an environment plays at the start.
+      warmup_seconds: the longest random time that a worker sleeps at the start.
+      timeout_seconds, start_timeout_seconds: a process that does not answer, or is not up, for so long is replaced.
       max_failures: deaths of a process in a row, without a finished slot of its group, that end the run.
-      mark_unwritten: fill every slot with `slots.MAGIC` before it is used again (tests, debugging).
       start_method: 'exec' starts each process by itself, 'fork' and 'auto' fork them from one, which is faster.
       remembered: most actions of an episode, all of which are remembered: after the death of a process, or a resume, environments
         are rebuilt from seeds and actions. 0: they begin new episodes.
-      cores: the core of each worker's processes; None: cores that no other run has claimed, see `cores`; empty: any, as the
-        system chooses.
+      cores: of each worker's processes; None: cores that no other run has claimed; empty: as the system chooses.
     """
 
     env: str
@@ -68,7 +58,6 @@ class ActorsConfig:
     timeout_seconds: float = 300.0
     start_timeout_seconds: float = 120.0
     max_failures: int = 3
-    mark_unwritten: bool = False
     start_method: str = "auto"
     cores: Sequence[int] | None = None
     remembered: int = 0
@@ -96,12 +85,16 @@ class Ready(NamedTuple):
 
 
 class Rollouts(abc.ABC):
-    """Groups that fill slots; each of `listeners` receives a finished slot, which comes back by `release`.
+    """Groups that fill slots.
 
     `ready`, `act` and `start` belong to one thread (inference); `release`, `episodes` and `next_episode` may be called
     from others.
 
+    Args:
+      next_episode: the number of each environment's first episode; 0 where it is missing.
+
     Attributes:
+      on_finished: receives a full slot, which comes back by `release`.
       keeps_places: after `restore` groups continue in the middle of their slots; else each begins one.
       begun_anew: groups that start again with the newest `ready`: entries of these groups from earlier calls are void.
     """
@@ -111,27 +104,22 @@ class Rollouts(abc.ABC):
     def __init__(
         self,
         config: ActorsConfig,
-        next_episode: Sequence[int] | None = None,
-        listeners: Sequence[SlotListener] = (),
+        next_episode: Sequence[int] = (),
+        on_finished: SlotListener = lambda slot: None,
     ) -> None:
         if config.slots_per_group < 2:
             raise ValueError("a group needs two slots: one is filled while the other is read")
-        self.config = config
+        self.config, self.on_finished = config, on_finished
         self.slots = Slots.create(config.layout())
-        self.listeners = tuple(listeners)
         per_group = config.slots_per_group
         self._free = [deque(range(g * per_group, (g + 1) * per_group)) for g in range(config.groups)]
         self._active: list[int | None] = [None] * config.groups
         # Group that waits for a free slot -> its last, full slot; None for a group that starts again.
         self._waiting: dict[int, int | None] = {}
-        shape = self.slots.next_episode.shape
         self.slots.next_episode[...] = 0
-        if next_episode is not None:
-            self.slots.next_episode.flat[: len(next_episode)] = next_episode[: shape[0] * shape[1]]
+        self.slots.next_episode.flat[: len(next_episode)] = next_episode[: config.num_envs]
         self.begun_anew: set[int] = set()
-        self.dropped_slots = 0
-        self.restarts = 0
-        self.rebuilt = 0
+        self.dropped_slots = self.restarts = self.rebuilt = 0
         # Whether `restore` was called: remembered episodes continue.
         self._resumes = False
 
@@ -144,13 +132,11 @@ class Rollouts(abc.ABC):
             "waiting": list(self._waiting.items()),
         }
 
-    def restore(self, state: Mapping[str, Any], block: np.ndarray) -> bool:
-        """Restores, before `start`, the output of `state` and `slots.dump`; returns False if the layout differs."""
-        if state["layout"] != str(self.config.layout()):
-            return False
+    def restore(self, state: Mapping[str, Any], block: np.ndarray) -> None:
+        """Restores, before `start`, the output of `state` and `slots.dump` for the same layout."""
+        del state
         self.slots.load(block)
         self._resumes = True
-        return True
 
     def group_of(self, slot: int) -> int:
         return slot // self.config.slots_per_group
@@ -222,13 +208,12 @@ class Rollouts(abc.ABC):
         self.begun_anew.add(group)
 
     def _written(self, group: int, slot: int, row: int) -> Ready | None:
-        """Takes note that `row` has been written: the group is ready, or the full slot goes to the listeners."""
+        """Takes note that `row` has been written: the group is ready, or its slot is full."""
         if row < self.config.rollout:
             return Ready(group, slot, row)
         self._active[group] = None
         self._waiting[group] = slot
-        for listener in self.listeners:
-            listener(slot)
+        self.on_finished(slot)
         return None
 
     def _go_on(self) -> list[Ready]:
@@ -239,8 +224,6 @@ class Rollouts(abc.ABC):
                 continue
             full = self._waiting.pop(group)
             slot = self._free[group].popleft()
-            if self.config.mark_unwritten:
-                self.slots.fill(slot)
             self._active[group] = slot
             if full is None:
                 self._command(group, slot, RESET_ROW)

@@ -21,11 +21,8 @@ from motif_jax.support.errors import UserError
 # Fills memory before it is written to. As float32 it is -2.87e-16, as int32 -1515870811.
 MAGIC = 0xA5
 _ALIGNMENT = 64
-# An array with a row for each group, not for each slot.
-_NEXT_EPISODE = "next_episode"
-# Likewise, where games are remembered: the running episode of each environment.
-_HISTORY, _PLAYED, _WARMED_UP = "history", "played", "warmed_up"
-_OF_GROUPS = (_NEXT_EPISODE, _HISTORY, _PLAYED, _WARMED_UP)
+# Arrays with a row for each group, not for each slot; all but the first only where games are remembered.
+_OF_GROUPS = ("next_episode", "history", "played", "warmed_up")
 
 # Written by the actors at every row ('reward' ... 'truncated' belong to the action at that row).
 ACTOR_FIELDS = {
@@ -49,15 +46,14 @@ CARRIED_FIELDS = ("first", "last", "episode")
 
 @dataclasses.dataclass(frozen=True)
 class SlotLayout:
-    """The arrays' positions in the block: name -> (byte offset, shape, dtype name).
+    """The arrays' positions in the block.
 
     Attributes:
-      groups: groups of environments that share the block.
       slots_per_group: slot g * slots_per_group + k belongs to group g.
       rollout: T, steps of a slot; it has T + 1 rows.
       envs: environments of a group.
       observation: names of the observation fields.
-      arrays: name -> position.
+      arrays: name -> (byte offset, shape, dtype name).
       size: bytes of the block.
     """
 
@@ -79,27 +75,22 @@ class SlotLayout:
         envs: int,
         remembered: int = 0,
     ) -> SlotLayout:
-        """Lays out the slots of `groups` groups of `envs` environments with `spec`'s observation fields.
-
-        `remembered`: actions of an episode that are kept; 0 for none.
+        """Lays out slots with `spec`'s observation fields; of an episode, `remembered` actions are kept.
 
         Raises:
           ValueError: an observation field has the name of a field of the slots.
         """
-        taken = set(spec.observation) & {*ACTOR_FIELDS, *INFERENCE_FIELDS, *_OF_GROUPS}
-        if taken:
-            raise ValueError(
-                f"observation fields {sorted(taken)} have names that trajectory slots use themselves"
-            )
+        if taken := set(spec.observation) & {*ACTOR_FIELDS, *INFERENCE_FIELDS, *_OF_GROUPS}:
+            raise ValueError(f"observation fields {sorted(taken)} have names of fields of trajectory slots")
         fields = {name: (field.shape, field.dtype) for name, field in spec.observation.items()}
         fields |= {name: ((), dtype) for name, dtype in (ACTOR_FIELDS | INFERENCE_FIELDS).items()}
         leading = (groups * slots_per_group, rollout + 1, envs)
         shapes = {name: ((*leading, *shape), dtype) for name, (shape, dtype) in fields.items()}
-        shapes[_NEXT_EPISODE] = ((groups, envs), "int32")
+        shapes["next_episode"] = ((groups, envs), "int32")
         if remembered:
-            shapes[_HISTORY] = ((groups, envs, remembered), "int16")
-            shapes[_PLAYED] = ((groups, envs), "int32")
-            shapes[_WARMED_UP] = ((groups, envs), "uint8")
+            shapes["history"] = ((groups, envs, remembered), "int16")
+            shapes["played"] = ((groups, envs), "int32")
+            shapes["warmed_up"] = ((groups, envs), "uint8")
         arrays, offset = {}, 0
         for name, (full, dtype) in shapes.items():
             arrays[name] = (offset, full, dtype)
@@ -113,20 +104,16 @@ class SlotLayout:
 
 
 class Slots:
-    """The arrays of a block of shared memory, as attributes `observation[name]` and one for each other field.
+    """The arrays of a block of shared memory: [slots, T + 1, envs, ...] unless another shape is named.
 
     Attributes:
-      observation: field -> array [slots, T + 1, envs, *shape].
-      first, last, terminated, truncated: uint8 [slots, T + 1, envs].
-      episode: int32 [slots, T + 1, envs], number of the env's episode that the row belongs to.
-      reward, behaviour_log_prob, behaviour_value: float32 [slots, T + 1, envs].
-      action, parameter_version: int32 [slots, T + 1, envs].
+      observation: field -> array.
+      episode: number of the environment's episode that the row belongs to.
       next_episode: int32 [groups, envs], number of the episode that each environment starts next.
       history: int16 [groups, envs, remembered], the actions of each environment's running episode; None where games are not
         remembered.
       played: int32 [groups, envs], the number of these actions; below 0 where no episode was begun.
       warmed_up: uint8 [groups, envs], whether the episode began with random steps.
-      layout: the layout of the block.
       descriptor: file descriptor of the block, to be inherited by workers.
     """
 
@@ -146,8 +133,7 @@ class Slots:
     warmed_up: np.ndarray
 
     def __init__(self, layout: SlotLayout, descriptor: int) -> None:
-        self.layout = layout
-        self.descriptor = descriptor
+        self.layout, self.descriptor = layout, descriptor
         self._memory = mmap.mmap(descriptor, layout.size)
         self.observation: dict[str, np.ndarray] = {}
         self._arrays: dict[str, np.ndarray] = {}
@@ -191,10 +177,6 @@ class Slots:
             array[following, 0] = array[full, last_row]
         for name in CARRIED_FIELDS:
             self._arrays[name][following, 0] = self._arrays[name][full, last_row]
-
-    def fill(self, slot: int) -> None:
-        for array in self._arrays.values():
-            array[slot].view(np.uint8)[...] = MAGIC
 
     def close(self) -> None:
         """Closes the descriptor; the memory stays mapped until the last array is freed."""

@@ -8,7 +8,7 @@ import multiprocessing
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -26,6 +26,7 @@ HANG_SECONDS = 300.0
 # An episode that kills so many processes counts as unplayable.
 MAX_DEATHS = 3
 _CLOSE_SECONDS = 5.0
+_END = object()  # no more requests
 _Job = TypeVar("_Job")
 
 
@@ -35,8 +36,7 @@ class ProcessWork(Protocol):
     def answer(self, request: Any) -> Any:
         """Serves one request. An EngineError ends the process like a crash of the engine; other errors reach the user."""
 
-    def close(self) -> None:
-        """Frees resources."""
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def _serve(make: Callable[[Any], ProcessWork], connection: Connection, setup: Ma
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         try:
             with contextlib.closing(make(setup)) as server:
-                for request in _requests(connection):
+                while (request := _received(connection)) is not _END:
                     connection.send(server.answer(request))
         except (EngineError, BrokenPipeError, ConnectionResetError):
             raise
@@ -133,13 +133,11 @@ def _serve(make: Callable[[Any], ProcessWork], connection: Connection, setup: Ma
             connection.send(WorkerFailure(traceback.format_exc(), user))
 
 
-def _requests(connection: Connection) -> Iterator[Any]:
-    while True:
-        try:
-            request = connection.recv()
-        except (EOFError, ConnectionResetError):
-            return
-        yield request
+def _received(connection: Connection) -> Any:
+    try:
+        return connection.recv()
+    except (EOFError, ConnectionResetError):
+        return _END
 
 
 class Deaths:
@@ -172,7 +170,6 @@ def run_jobs(
     A process that dies is replaced, and its job is done again, up to `MAX_DEATHS` times.
 
     Args:
-      make, setup: see `WorkerProcess`.
       jobs: read whenever a process is idle, so that it may end as soon as enough answers have come.
       workers: most processes.
       stop: an object whose attribute `requested`, once true, ends the generator early; or None.

@@ -126,7 +126,7 @@ class _Pool:
         self._drawn = np.random.default_rng(seed).integers(0, 23, (64, config.envs_per_group))
         self._rounds = 0
         self._held: list[Ready] = []
-        self.pool = ActorPool(config, listeners=[lambda slot: self.pool.release(slot)])
+        self.pool = ActorPool(config, on_finished=lambda slot: self.pool.release(slot))
 
     def __enter__(self) -> _Pool:
         self.pool.__enter__()

@@ -1,8 +1,4 @@
-"""Several hosts in one run: how they connect, agree and end.
-
-Every host is one process with its own devices (`jax.distributed`); the global batch is split over the hosts, then over
-their devices. All hosts decide the same after the same update, from values gathered from all of them.
-"""
+"""Several hosts in one run, each a process with its own devices (`jax.distributed`): how they connect, agree and end."""
 
 from __future__ import annotations
 
@@ -49,9 +45,6 @@ def connected(config: ConfigDict) -> Iterator[None]:
 
     If the block raises, the process ends at once with the exit code of `motif_jax.launch`: an orderly end would deadlock
     with the other hosts. They miss its heartbeats and end, too.
-
-    Raises:
-      UserError: inconsistent values of `config.hosts`, or a port that cannot be used.
     """
     here = cluster.place(config)
     if here.count == 1:
@@ -104,12 +97,7 @@ def _join(here: cluster.HostPosition, hosts: ConfigDict) -> None:
 
 
 class Hosts:
-    """The hosts of a run. Collective calls: every host makes them in the same order, from its main thread.
-
-    Attributes:
-      index: number of this host.
-      count: hosts of the run.
-    """
+    """The hosts of a run. Collective calls: every host makes them in the same order, from its main thread."""
 
     def __init__(self) -> None:
         self.index, self.count = jax.process_index(), jax.process_count()
@@ -145,11 +133,7 @@ class Hosts:
         return self.sum([int(value)])[0] > 0
 
     def on_first(self, work: Callable[[], Value]) -> Value:
-        """Does `work` on the first host while the others wait; returns its JSON-able result on all.
-
-        Raises:
-          UserError: on all hosts, if `work` raised it.
-        """
+        """Does `work` on the first host while the others wait; its JSON-able result, or its UserError, reaches all."""
         if self.count == 1:
             return work()
         message, value = None, None
@@ -165,17 +149,9 @@ class Hosts:
 
     @contextlib.contextmanager
     def locked(self, folder: Path) -> Iterator[None]:
-        """The first host holds the lock of a run folder while the block runs.
-
-        Raises:
-          UserError: on all hosts; another process has it.
-        """
+        """The first host holds the lock of a run folder while the block runs."""
         with contextlib.ExitStack() as stack:
-
-            def take() -> None:
-                stack.enter_context(FolderLock(folder))
-
-            self.on_first(take)
+            self.on_first(lambda: stack.enter_context(FolderLock(folder)))
             yield
 
     def require_equal(self, value: Any, what: str) -> None:
@@ -197,11 +173,7 @@ class Hosts:
         self.require_equal(jax.local_device_count(), "the hosts of a run need equally many devices")
 
     def require_shared(self, folder: Path, seconds: float = _FOLDER_SECONDS) -> None:
-        """Waits until every host sees in the run's `folder` a file of the first host, at most `seconds`.
-
-        Raises:
-          UserError: on all hosts; names those that see another folder.
-        """
+        """Waits until every host sees in the run's `folder` a file of the first host; UserError after `seconds`."""
         if self.count == 1:
             return
         # A name that `run_folder.prepare` removes, should this process be killed.

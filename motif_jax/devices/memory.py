@@ -17,9 +17,8 @@ _NEVER = 2**31 - 1
 def keep_freed_memory() -> bool:
     """Makes this process's heap keep freed blocks for the next allocation; returns whether it could (glibc only).
 
-    XLA allocates a CPU program's temporaries again for every run. By default glibc returns large blocks to the system, which
-    clears every page again: a quarter of the time of an update of the published network. The heap stays at its largest
-    size. Call it before jax starts its threads: heaps that they already have do not change.
+    By default glibc returns large blocks to the system, which clears every page again: a quarter of the time of an update of the
+    published network. Call it before jax starts its threads: heaps that they already have do not change.
     """
     if platform.libc_ver()[0] != "glibc":
         return False
@@ -29,11 +28,7 @@ def keep_freed_memory() -> bool:
 
 
 def accelerator_possible(platforms: str | None) -> bool:
-    """Whether jax may find an accelerator, without starting its backends.
-
-    Args:
-      platforms: `jax.config.jax_platforms`; None or empty for any.
-    """
+    """Whether jax may find an accelerator among `platforms` (empty: any), without starting its backends."""
     if platforms:
         return platforms != "cpu"
     plugins = importlib.metadata.entry_points(group="jax_plugins")
@@ -41,11 +36,7 @@ def accelerator_possible(platforms: str | None) -> bool:
 
 
 def return_freed_memory() -> bool:
-    """Returns freed blocks to the system once; returns whether it could.
-
-    Call it when everything is compiled: otherwise the compiler's memory (370 MB with the quickstart's small network)
-    stays in a heap that keeps what is freed.
-    """
+    """Returns freed blocks to the system once, such as the compiler's 370 MB; returns whether it could."""
     if platform.libc_ver()[0] != "glibc":
         return False
     return ctypes.CDLL(None).malloc_trim(0) == 1

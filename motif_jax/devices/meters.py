@@ -9,14 +9,12 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 # Rates that are summed over hosts (all hosts make the same updates).
-_SUMMED = frozenset(
-    {
-        "throughput/megabytes_per_second",
-        "throughput/inference_megabytes_per_second",
-        "inference/rows_per_second",
-    }
+_SUMMED = (
+    "throughput/megabytes_per_second",
+    "throughput/inference_megabytes_per_second",
+    "inference/rows_per_second",
 )
-_LARGEST = frozenset({"inference/device_milliseconds_max"})
+_LARGEST = "inference/device_milliseconds_max"
 
 
 class Meters:
@@ -76,21 +74,13 @@ class Reading(NamedTuple):
         """Mean of the added values, 0 without any."""
         return self.sums[name] / self.counts[name] if name in self.counts else 0.0
 
-    def largest(self, name: str) -> float:
-        """The largest added value, 0 without any."""
-        return self.maxima.get(name, 0.0)
-
     def rate(self, name: str) -> float:
         """Sum per second; of times, the share of a thread's time."""
         return self.sums.get(name, 0.0) / self.seconds if self.seconds > 0 else 0.0
 
 
 def system_metrics(reading: Reading, inference_threads: int = 1) -> dict[str, float]:
-    """Shares of time and throughput of the parts of the system, for one process.
-
-    Args:
-      inference_threads: threads that add to the times of inference; shares are of their time together.
-    """
+    """Shares of time and throughput of one process; those of inference are of its threads' time together."""
     inference = {
         f"inference/{part}_share": reading.rate(f"inference/{part}") / inference_threads
         for part in ("wait", "device", "host", "act")
@@ -108,7 +98,7 @@ def system_metrics(reading: Reading, inference_threads: int = 1) -> dict[str, fl
         "inference/rows_per_call": reading.mean("inference/rows"),
         "inference/padding_per_call": reading.mean("inference/padding"),
         "inference/device_milliseconds": 1e3 * reading.mean("inference/device"),
-        "inference/device_milliseconds_max": 1e3 * reading.largest("inference/device"),
+        "inference/device_milliseconds_max": 1e3 * reading.maxima.get("inference/device", 0.0),
         "batcher/wait_share": reading.rate("batcher/wait"),
         "batcher/blocked_share": reading.rate("batcher/blocked"),
         "batcher/assemble_share": reading.rate("batcher/assemble"),
@@ -122,8 +112,6 @@ def of_all_hosts(hosts: Sequence[Mapping[str, float]]) -> dict[str, float]:
     combined = {}
     for name in hosts[0]:
         values = [host[name] for host in hosts]
-        if name in _LARGEST:
-            combined[name] = max(values)
-        else:
-            combined[name] = sum(values) / (1 if name in _SUMMED else len(values))
+        mean = sum(values) / (1 if name in _SUMMED else len(values))
+        combined[name] = max(values) if name == _LARGEST else mean
     return combined

@@ -24,17 +24,13 @@ class DataParallel:
     process passes and receives its local part only; reductions go over all of them.
     """
 
-    def __init__(self, devices: Sequence[jax.Device] | None = None):
-        """Uses `devices`, by default every device of every process."""
-        self.devices = tuple(jax.devices() if devices is None else devices)
+    def __init__(self, devices: Sequence[jax.Device]) -> None:
+        self.devices = tuple(devices)
         self.local_devices = tuple(d for d in self.devices if d.process_index == jax.process_index())
-        if not self.local_devices:
-            raise ValueError("no device of this process is among the devices")
         self._mesh = Mesh(np.array(self.local_devices), (AXIS,))
 
     @property
     def platform(self) -> str:
-        """'cpu', 'gpu' or 'tpu'."""
         return self.devices[0].platform
 
     @property
@@ -49,9 +45,8 @@ class DataParallel:
     def wrap(self, core: Callable[[Any, Any], Any], donate_state: bool = False) -> Callable[[Any, Any], Any]:
         """Returns `fn(state, batch)` that runs `core` on every device, for a replicated state and a batch of `put_batch`.
 
-        Args:
-          core: a pure function. Its results must be equal on all devices (reduce over `AXIS`): one device's are kept.
-          donate_state: reuses the state's memory; the state passed in is gone after the call.
+        The core's results must be equal on all devices (reduce over `AXIS`): one device's are kept. With `donate_state` the state
+        passed in is gone after the call.
         """
         program = jax.pmap(
             core,
@@ -64,21 +59,12 @@ class DataParallel:
         return in_turn(program) if self.platform == "cpu" and self.device_count > 1 else program
 
     def replicate(self, tree: Any) -> Any:
-        """Places a copy of `tree` on every local device.
-
-        On CPU, too: a program cannot reuse the memory of a donated numpy array, which `device_put` shares with the
-        array (https://github.com/jax-ml/jax/issues/37830).
-        """
-        sharding = NamedSharding(self._mesh, PartitionSpec())
-        if self.platform != "cpu":
-            return jax.device_put(tree, sharding, may_alias=False)
-
-        def placed(leaf: Any) -> jax.Array:
-            if isinstance(leaf, np.ndarray):
-                return jax.device_put(jnp.array(leaf), sharding)
-            return jax.device_put(leaf, sharding, may_alias=False)
-
-        return jax.tree.map(placed, tree)
+        """Places a copy of `tree` on every local device."""
+        if self.platform == "cpu":
+            # A program cannot reuse the memory of a donated numpy array, which `device_put` shares with the array
+            # (https://github.com/jax-ml/jax/issues/37830).
+            tree = jax.tree.map(lambda leaf: jnp.array(leaf) if isinstance(leaf, np.ndarray) else leaf, tree)
+        return jax.device_put(tree, NamedSharding(self._mesh, PartitionSpec()), may_alias=False)
 
     def replicate_freeing(self, trees: list[Any]) -> Any:
         """As `replicate`, of the only item of a list: takes it out, and frees its host arrays one by one."""
@@ -95,7 +81,7 @@ class DataParallel:
         """Splits this process's batch over its devices and starts the transfers.
 
         Args:
-          tree: pytree of numpy or jax arrays. Do not write to numpy arrays afterwards: on CPU they may be aliased.
+          tree: numpy or jax arrays. Do not write to numpy arrays afterwards: on CPU they may be aliased.
           batch_axis: the axis to split, one for all leaves or a pytree prefix of `tree`.
 
         Returns:
@@ -120,9 +106,8 @@ class DataParallel:
 def in_turn(program: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """Makes each call of `program` wait for the end of the one before.
 
-    For CPU, where a thread for each device runs its programs. A launch blocks such a thread when too many of the device's
-    programs wait (32 in jax 0.10). The program that the other devices' reductions wait for then never starts, and XLA ends
-    the process after a minute.
+    A launch blocks a CPU device's thread when too many of its programs wait (32 in jax 0.10). The program that the other
+    devices' reductions wait for then never starts, and XLA ends the process after a minute.
     """
     running: Any = None
 
@@ -137,11 +122,7 @@ def in_turn(program: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def split_axis(x: Any, axis: int, parts: int) -> Any:
-    """Cuts `axis` of an array [..., parts * share, ...] into equal runs: [parts, ..., share, ...] (numpy or jax).
-
-    Raises:
-      ValueError: the axis does not divide evenly.
-    """
+    """Cuts `axis` of an array [..., parts * share, ...] into equal runs: [parts, ..., share, ...] (numpy or jax)."""
     size = x.shape[axis]
     if size % parts:
         raise ValueError(f"a batch axis of {size} does not divide over {parts} devices")

@@ -51,11 +51,7 @@ class Services:
             raise ServiceFailedError(f"the {name} thread failed: {error}") from error
 
     def stop(self, timeout: float = 600.0) -> None:
-        """Asks all threads to end and waits for them; one may be compiling a large program.
-
-        Raises:
-          RuntimeError: one did not end in `timeout` seconds.
-        """
+        """Asks all threads to end and waits for them; one may be compiling a large program. Raises RuntimeError: one did not end."""
         self.stopping.set()
         deadline = time.monotonic() + timeout
         for thread in self._threads:

@@ -48,18 +48,7 @@ def training_devices(config: ConfigDict) -> list[jax.Device]:
 
 
 def mesh_of(sizes: Mapping[str, int], devices: Sequence[jax.Device]) -> Mesh:
-    """A mesh over `devices` with `sizes` along `AXES`; those along `tensor`, which communicate most, are neighbours.
-
-    Raises:
-      UserError: the product of the sizes is not the number of devices.
-    """
-    if set(sizes) != set(AXES) or any(size < 1 for size in sizes.values()):
-        raise UserError(f"sharding {dict(sizes)}: {', '.join(AXES)} must each be at least 1")
-    if math.prod(sizes.values()) != len(devices):
-        product = " x ".join(f"{axis} {sizes[axis]}" for axis in AXES)
-        raise UserError(
-            f"sharding {product} needs {math.prod(sizes.values())} devices, there are {len(devices)}"
-        )
+    """A mesh over `devices` with `sizes` along `AXES`; those along `tensor`, which communicate most, are neighbours."""
     return Mesh(np.array(devices).reshape([sizes[axis] for axis in AXES]), AXES)
 
 
@@ -67,14 +56,13 @@ class Sharded(DataParallel):
     """Runs cores on a mesh of devices over which the state is split.
 
     Args:
-      sizes: devices along `data`, `fsdp` and `tensor`.
-      devices: by default every device of every process.
+      sizes: devices along `data`, `fsdp` and `tensor`; their product is the number of devices.
 
     Raises:
-      UserError: the sizes do not fit the devices, or `tensor` is wider than a host.
+      UserError: `tensor` is wider than a host.
     """
 
-    def __init__(self, sizes: Mapping[str, int], devices: Sequence[jax.Device] | None = None) -> None:
+    def __init__(self, sizes: Mapping[str, int], devices: Sequence[jax.Device]) -> None:
         super().__init__(devices)
         self.mesh = mesh_of(sizes, self.devices)
         self._sizes, self._parts = dict(sizes), math.prod(sizes[axis] for axis in BATCH)
@@ -158,11 +146,7 @@ class Sharded(DataParallel):
         return NamedSharding(self._own_mesh, PartitionSpec())
 
     def acting(self, tree: Any) -> Any:
-        """A state's whole tree, split as it is, on this process's devices alone.
-
-        Raises:
-          UserError: they hold only a part of the model.
-        """
+        """A state's whole tree, split as it is, on this process's devices alone."""
         if self._hosts == 1:
             return tree
 

@@ -139,7 +139,7 @@ class System:
             zip(devices, settings.actors_configs(self.config, len(devices)), strict=True)
         ):
             own = next_episode[config.first_env : config.first_env + config.num_envs]
-            actors: Rollouts = kind(config, own, [functools.partial(self._finish, number)])
+            actors: Rollouts = kind(config, own, functools.partial(self._finish, number))
             # Every device of every host draws its own actions.
             device_number = self.config.hosts.index * len(devices) + number
             key = settings.random_key(self.config.seed, "inference", device_number)

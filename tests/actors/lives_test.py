@@ -22,6 +22,7 @@ from motif_jax.actors import actor, actor_process
 from motif_jax.actors import pool as pool_module
 from motif_jax.actors.actor import ActorOrders
 from motif_jax.actors.pool import ActorPool
+from motif_jax.actors.rollouts import ActorsConfig
 from motif_jax.envs.recall import Recall
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.support import tempdirs
@@ -132,29 +133,55 @@ def test_actors_that_cannot_be_forked_end_the_run(monkeypatch: pytest.MonkeyPatc
             play(pool, lambda: False)
 
 
-class Stuck(Recall):
-    """The first one hangs before it is made."""
+class Fragile(Recall):
+    """Has its trouble once there is a file of that name; a stuck one makes the file."""
 
-    def __init__(self, name: str, file: str, **options: Any) -> None:
+    def __init__(self, name: str, trouble: str, file: str, **options: Any) -> None:
         super().__init__(name, **options)
-        try:
-            Path(file).touch(exist_ok=False)
-        except FileExistsError:
-            return
-        time.sleep(1e6)
+        self._trouble, self._file = trouble, Path(file)
+        if trouble == "stuck":
+            with contextlib.suppress(FileExistsError):
+                self._file.touch(exist_ok=False)
+                time.sleep(1e6)
+        if trouble == "broken" and self._file.exists():
+            raise ValueError("this engine is broken")
+
+    def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
+        if self._trouble == "hangs" and self._file.exists():
+            self._file.unlink()
+            time.sleep(1e6)
+        return super().step(action, out)
+
+    def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
+        if self._trouble == "full disk" and self._file.exists():
+            try:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._file))
+            except OSError as error:
+                raise RuntimeError("the game cannot be saved") from error
+        super().reset(seed, out)
 
     @staticmethod
-    def make_spec(name: str, *given: Any, file: str = "", **options: Any) -> EnvironmentSpec:
+    def make_spec(
+        name: str, *given: Any, trouble: str = "", file: str = "", **options: Any
+    ) -> EnvironmentSpec:
         return Recall.make_spec(name, *given, **options)
+
+
+def fragile(trouble: str, file: Path, **changes: Any) -> ActorsConfig:
+    """One worker; of its two groups, one is stuck."""
+    game = {
+        "env": "tests.actors.lives_test:Fragile",
+        "options": {"delay": 2, "trouble": trouble, "file": str(file)},
+    }
+    return config(workers=1, **game, **changes)
 
 
 def test_a_worker_that_hangs_before_it_is_up_is_taken_for_dead(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ahead = clock_ahead(monkeypatch)
-    game = {"env": "tests.actors.lives_test:Stuck", "options": {"delay": 2, "file": str(tmp_path / "made")}}
-    patient = config(workers=1, timeout_seconds=1e6, start_timeout_seconds=240.0, **game)
-    with ActorPool(patient) as pool:
+    patient = {"timeout_seconds": 1e6, "start_timeout_seconds": 240.0}
+    with ActorPool(fragile("stuck", tmp_path / "made", **patient)) as pool:
         pool.start()
         wait_until(lambda: any(process.is_up for process in pool._processes), "the other is up")
         ahead[0] = 1000.0
@@ -164,30 +191,11 @@ def test_a_worker_that_hangs_before_it_is_up_is_taken_for_dead(
     assert "it was not up after 240 seconds" in capfd.readouterr().err
 
 
-class Hangs(Recall):
-    """The first one hangs in a step, once there is a file of that name."""
-
-    def __init__(self, name: str, hang: str, **options: Any) -> None:
-        super().__init__(name, **options)
-        self._hang = Path(hang)
-
-    def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
-        if self._hang.exists():
-            self._hang.unlink()
-            time.sleep(1e6)
-        return super().step(action, out)
-
-    @staticmethod
-    def make_spec(name: str, *given: Any, hang: str = "", **options: Any) -> EnvironmentSpec:
-        return Recall.make_spec(name, *given, **options)
-
-
 def test_a_worker_that_does_not_answer_is_taken_for_dead(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     hang = tmp_path / "hang"
-    game = {"env": "tests.actors.lives_test:Hangs", "options": {"delay": 2, "hang": str(hang)}}
-    with ActorPool(config(workers=1, groups_per_worker=1, timeout_seconds=2.0, **game)) as pool:
+    with ActorPool(fragile("hangs", hang, groups_per_worker=1, timeout_seconds=2.0)) as pool:
         pool.start()
         play(pool, lambda: len(pool.episodes()) > 0)
         hang.touch()
@@ -209,25 +217,8 @@ def test_workers_that_nobody_reads_are_not_taken_for_dead(monkeypatch: pytest.Mo
         assert pool.restarts == 0
 
 
-class Fails(Recall):
-    """Cannot be made any more once there is a file of that name."""
-
-    def __init__(self, name: str, broken: str, delay: int) -> None:
-        super().__init__(name, delay=delay)
-        if os.path.exists(broken):
-            raise ValueError("this engine is broken")
-
-    @staticmethod
-    def make_spec(name: str, *given: Any, broken: str = "", **options: Any) -> EnvironmentSpec:
-        return Recall.make_spec(name, *given, **options)
-
-
 def test_an_actor_that_cannot_work_ends_the_run_with_its_traceback(tmp_path: Path) -> None:
-    game = {
-        "env": "tests.actors.lives_test:Fails",
-        "options": {"delay": 2, "broken": str(tmp_path / "broken")},
-    }
-    with ActorPool(config(workers=1, max_failures=2, **game)) as pool:
+    with ActorPool(fragile("broken", tmp_path / "broken", max_failures=2)) as pool:
         pool.start()
         play(pool, lambda: len(pool.episodes()) > 0)
         (tmp_path / "broken").touch()
@@ -236,33 +227,12 @@ def test_an_actor_that_cannot_work_ends_the_run_with_its_traceback(tmp_path: Pat
             play(pool, lambda: False)
 
 
-class NoRoom(Recall):
-    """Finds the disk full when its file is there."""
-
-    def __init__(self, name: str, full: str, **options: Any) -> None:
-        super().__init__(name, **options)
-        self._full = full
-
-    def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
-        if os.path.exists(self._full):
-            try:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._full)
-            except OSError as error:
-                raise RuntimeError("the game cannot be saved") from error
-        super().reset(seed, out)
-
-    @staticmethod
-    def make_spec(name: str, *given: Any, full: str = "", **options: Any) -> EnvironmentSpec:
-        return Recall.make_spec(name, *given, **options)
-
-
 @pytest.mark.parametrize("start_method", ["fork", "exec"])
 def test_a_full_disk_in_an_actor_ends_the_run_at_once(
     tmp_path: Path, start_method: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     full = tmp_path / "full"
-    game = {"env": "tests.actors.lives_test:NoRoom", "options": {"delay": 2, "full": str(full)}}
-    with ActorPool(config(workers=1, start_method=start_method, **game)) as pool:
+    with ActorPool(fragile("full disk", full, start_method=start_method)) as pool:
         pool.start()
         play(pool, lambda: len(pool.episodes()) > 0)
         full.touch()

@@ -40,7 +40,7 @@ from motif_jax.actors.rollouts import ActorsConfig
 
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
     signal.signal(number, lambda *_: None)
-pool = ActorPool(ActorsConfig(**json.loads(sys.argv[1])), listeners=[lambda slot: pool.release(slot)])
+pool = ActorPool(ActorsConfig(**json.loads(sys.argv[1])), on_finished=lambda slot: pool.release(slot))
 pool.start()
 episodes = 0
 while True:
@@ -91,7 +91,7 @@ def test_workers_whose_answers_lie_unread_are_not_taken_for_dead(monkeypatch: py
     ahead = clock_ahead(monkeypatch)
     actors = ActorsConfig(**config(timeout_seconds=240.0, workers=1))  # type: ignore[arg-type]
     # Without a word to the thread in `ready`: then nothing but answers lies in the pipe.
-    with ActorPool(actors, listeners=[lambda slot: Rollouts.release(pool, slot)]) as pool:
+    with ActorPool(actors, on_finished=lambda slot: Rollouts.release(pool, slot)) as pool:
         pool.start()
         episodes = 0
         while not (episodes := episodes + len(pool.episodes())):

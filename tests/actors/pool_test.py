@@ -21,16 +21,8 @@ ROLLOUT = 5
 
 
 def config(**changes: object) -> ActorsConfig:
-    values = {
-        "env": "Recall-v0",
-        "options": {"delay": 2},
-        "seed": 3,
-        "workers": 2,
-        "envs_per_group": 3,
-        "rollout": ROLLOUT,
-        "mark_unwritten": True,
-    }
-    return ActorsConfig(**{**values, **changes})
+    values = {"env": "Recall-v0", "options": {"delay": 2}, "seed": 3, "workers": 2, "envs_per_group": 3}
+    return ActorsConfig(**{**values, "rollout": ROLLOUT, **changes})
 
 
 def unwritten(slots: Slots, slot: int) -> list[str]:
@@ -45,8 +37,28 @@ def unwritten(slots: Slots, slot: int) -> list[str]:
     return found
 
 
-def play(actors: Rollouts, until: Callable[[], bool], seconds: float = 240.0) -> list[int]:
-    """Plays action 1 everywhere; returns the finished slots in order. They are released at once."""
+def act(actors: Rollouts, ready: list[Ready]) -> None:
+    """Plays action 1; at a slot's begin it marks the rows that are to be written."""
+    values = {"action": 1, "behaviour_log_prob": -0.5, "behaviour_value": 0.25, "parameter_version": 7}
+    for entry in ready:
+        if entry.row == 0:
+            for array in actors.slots._arrays.values():
+                array[entry.slot, 1:].view(np.uint8)[...] = MAGIC
+        for name, value in values.items():
+            actors.slots._arrays[name][entry.slot, entry.row] = value
+    actors.act(ready)
+
+
+def drive(actors: Rollouts, until: Callable[[], bool], on_finished: Callable[[int], None]) -> None:
+    actors.on_finished = on_finished
+    deadline = time.monotonic() + 240
+    while not until():
+        assert time.monotonic() < deadline, "the actors did not get there"
+        act(actors, actors.ready(0.2))
+
+
+def play(actors: Rollouts, until: Callable[[], bool]) -> list[int]:
+    """Plays; returns the finished slots in order. They are released at once."""
     finished: list[int] = []
 
     def on_finished(slot: int) -> None:
@@ -54,22 +66,8 @@ def play(actors: Rollouts, until: Callable[[], bool], seconds: float = 240.0) ->
         finished.append(slot)
         actors.release(slot)
 
-    actors.listeners = (on_finished,)
-    deadline = time.monotonic() + seconds
-    while not until():
-        assert time.monotonic() < deadline, "the actors did not get there"
-        ready = actors.ready(0.2)
-        for entry in ready:
-            write_actions(actors, entry.slot, entry.row)
-        actors.act(ready)
+    drive(actors, until, on_finished)
     return finished
-
-
-def write_actions(actors: Rollouts, slot: int, row: int) -> None:
-    actors.slots.action[slot, row] = 1
-    actors.slots.behaviour_log_prob[slot, row] = -0.5
-    actors.slots.behaviour_value[slot, row] = 0.25
-    actors.slots.parameter_version[slot, row] = 7
 
 
 def collect(actors: Rollouts, slots_per_group: int) -> dict[int, list[dict[str, np.ndarray]]]:
@@ -77,22 +75,11 @@ def collect(actors: Rollouts, slots_per_group: int) -> dict[int, list[dict[str, 
     content: dict[int, list[dict[str, np.ndarray]]] = {g: [] for g in range(actors.config.groups)}
 
     def on_finished(slot: int) -> None:
-        arrays = {
-            name: getattr(actors.slots, name)[slot].copy() for name in ("first", "last", "episode", "reward")
-        }
-        arrays |= {name: getattr(actors.slots, name)[slot].copy() for name in ("terminated", "truncated")}
-        arrays |= {name: array[slot].copy() for name, array in actors.slots.observation.items()}
-        content[actors.group_of(slot)].append(arrays)
+        rows = {name: array[slot].copy() for name, array in actors.slots._arrays.items()}
+        content[actors.group_of(slot)].append(rows)
         actors.release(slot)
 
-    actors.listeners = (on_finished,)
-    deadline = time.monotonic() + 240
-    while min(len(slots) for slots in content.values()) < slots_per_group:
-        assert time.monotonic() < deadline
-        ready = actors.ready(0.2)
-        for entry in ready:
-            write_actions(actors, entry.slot, entry.row)
-        actors.act(ready)
+    drive(actors, lambda: min(map(len, content.values())) >= slots_per_group, on_finished)
     return {group: slots[:slots_per_group] for group, slots in content.items()}
 
 
@@ -114,7 +101,8 @@ def test_processes_and_the_serial_mode_write_the_same_rows(start_method: str, ga
     for group, slots in ours.items():
         for slot, other in zip(slots, theirs[group], strict=True):
             for name in slot:
-                rows = slice(0, ROLLOUT if name in ("reward", "terminated", "truncated") else None)
+                whole = name in pool.slots.observation or name in CARRIED_FIELDS
+                rows = slice(0, None if whole else ROLLOUT)
                 np.testing.assert_array_equal(slot[name][rows], other[name][rows], err_msg=f"{group} {name}")
 
 
@@ -172,13 +160,9 @@ def test_an_unwritten_row_is_seen() -> None:
         actors.start()
         for _ in range(ROLLOUT):
             ready = actors.ready(0)
-            actors.slots.parameter_version[[r.slot for r in ready], [r.row for r in ready]] = 0
-            for entry in ready:
-                actors.slots.action[entry.slot, entry.row] = 0
-                actors.slots.behaviour_value[entry.slot, entry.row] = 0.0
-            actors.act(ready)
-        slot = ready[0].slot
-        assert unwritten(actors.slots, slot) == ["behaviour_log_prob"]
+            act(actors, ready)
+        actors.slots.behaviour_log_prob[ready[0].slot, 2].view(np.uint8)[...] = MAGIC
+        assert unwritten(actors.slots, ready[0].slot) == ["behaviour_log_prob"]
 
 
 def test_final_observation_has_a_row_of_its_own() -> None:
@@ -233,15 +217,9 @@ def test_episodes_are_reported_with_their_seeds() -> None:
 
 def test_backpressure_stops_the_actors_until_a_slot_comes_back() -> None:
     finished: list[int] = []
-    with ActorPool(config(workers=1, slots_per_group=2), listeners=[finished.append]) as pool:
+    with ActorPool(config(workers=1, slots_per_group=2)) as pool:
         pool.start()
-        deadline = time.monotonic() + 240
-        while len(finished) < 4:
-            assert time.monotonic() < deadline
-            ready = pool.ready(0.2)
-            for entry in ready:
-                write_actions(pool, entry.slot, entry.row)
-            pool.act(ready)
+        drive(pool, lambda: len(finished) == 4, finished.append)
         assert sorted(finished) == [0, 1, 2, 3]
         assert pool.ready(0.3) == []
         pool.release(finished[0])

@@ -68,7 +68,7 @@ def test_what_is_remembered_begins_where_another_process_left_it(kind: type[Roll
         entry = advance(actors, 20)
         state, block = actors.state(), actors.slots.dump()
     with kind(CONFIG) as actors:
-        assert actors.restore(state, block)
+        actors.restore(state, block)
         actors.start()
         if kind is InlineActors:
             actors.slots.action[entry.slot, entry.row] = 0
@@ -96,7 +96,7 @@ def test_groups_that_had_begun_no_game_begin_their_first() -> None:
         InlineActors(CONFIG) as resumed,
     ):
         stopped.start()
-        assert resumed.restore(stopped.state(), stopped.slots.dump())
+        resumed.restore(stopped.state(), stopped.slots.dump())
         assert rows(resumed) == rows(never_stopped)
         assert resumed.next_episode() == never_stopped.next_episode() == [1, 1, 1]
         assert resumed.rebuilt == 0

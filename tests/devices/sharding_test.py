@@ -13,12 +13,11 @@ import optax
 import pytest
 from jax.sharding import PartitionSpec
 
-from motif_jax.devices.sharding import Sharded, mesh_of
+from motif_jax.devices.sharding import Sharded
 from motif_jax.language import config, sharding, training
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.training import LanguageTrainState, TokenBatch
 from motif_jax.support.checkpoints import Checkpoints
-from motif_jax.support.errors import UserError
 from tests.language import recipes
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -200,10 +199,3 @@ def test_a_checkpoint_goes_on_on_another_mesh(tmp_path: Path) -> None:
     assert jax.tree.all(jax.tree.map(np.array_equal, jax.device_get(placed), state))
     kernel = placed.params["decoder"]["block_0"]["attention"]["query"]["kernel"]
     assert [shard.data.shape for shard in kernel.addressable_shards] == [(4, 16)] * 4
-
-
-def test_sizes_that_do_not_make_up_the_devices_are_refused() -> None:
-    with pytest.raises(UserError, match="data 2 x fsdp 2 x tensor 2 needs 8 devices, there are 4"):
-        mesh_of(sizes_of((2, 2, 2)), jax.devices()[:4])
-    with pytest.raises(UserError, match="at least 1"):
-        mesh_of({**sizes_of((4, 1, 1)), "tensor": 0}, jax.devices()[:4])

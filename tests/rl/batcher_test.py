@@ -48,7 +48,7 @@ def make_sources(count: int) -> list[ActorSource]:
 def run(sources: list[ActorSource], batcher: Batcher, batches: int) -> tuple[list[Batch], list[Finished]]:
     finished: list[Finished] = []
     for number, source in enumerate(sources):
-        source.actors.listeners = (lambda slot, n=number: finished.append(Finished(n, slot)),)
+        source.actors.on_finished = lambda slot, n=number: finished.append(Finished(n, slot))
     made: list[Batch] = []
     order: list[Finished] = []
     counter = 0
