@@ -30,28 +30,20 @@ class ClassifierModule(nn.Module):
     @nn.compact
     def __call__(
         self, messages: jax.Array, max_length: int | None = None, training: bool = False
-    ) -> tuple[jax.Array, jax.Array]:
-        """Returns (features [N, F] of the encoder, logits [N, 2])."""
-        features = MessageEncoder(SHAPES[self.message], orthogonal=False, name="message")(
-            messages, max_length
-        )
-        x = features
+    ) -> jax.Array:
+        """Logits [N, 2]."""
+        x = MessageEncoder(SHAPES[self.message], orthogonal=False, name="message")(messages, max_length)
         for name, units in (("classifier_fc1", HIDDEN), ("classifier_fc2", HIDDEN)):
             x = nn.relu(Dense(units, limit=1.0 / math.sqrt(x.shape[-1]), name=name)(x))
         x = nn.Dropout(self.dropout, deterministic=not training)(x)
-        return features, Dense(2, limit=1.0 / math.sqrt(x.shape[-1]), name="classifier_head")(x)
+        return Dense(2, limit=1.0 / math.sqrt(x.shape[-1]), name="classifier_head")(x)
 
 
 class MessageClassifier:
-    """The classifier as pure functions.
-
-    Args:
-      message: name of the encoder in `networks.message.SHAPES`.
-      dropout: probability of dropout before the head in training.
-    """
+    """The classifier as pure functions, with an encoder of `networks.message.SHAPES`, and dropout before the head in training."""
 
     def __init__(self, message: str = "lt_cnn", dropout: float = DROPOUT) -> None:
-        self.message, self.dropout = message, dropout
+        self.message = message
         self.module = ClassifierModule(message, dropout)
 
     def init(self, key: jax.Array) -> Any:
@@ -64,18 +56,16 @@ class MessageClassifier:
         max_length: int | None = None,
         dropout_key: jax.Array | None = None,
     ) -> jax.Array:
-        """Logits (no, yes), float32 [N, 2].
+        """Logits (no, yes), float32 [N, 2], of messages uint8 [N, 256]; a key turns dropout on.
 
-        Args:
-          messages: uint8 [N, 256].
-          max_length: bytes from this one on are zero in all messages (static; None: 256).
-          dropout_key: key for training; None turns dropout off.
+        `max_length`: bytes from this one on are zero in all messages (static; None: 256).
         """
         chex.assert_rank(messages, 2)
         rngs = None if dropout_key is None else {"dropout": dropout_key}
-        training = rngs is not None
-        outputs: Any = self.module.apply({"params": params}, messages, max_length, training, rngs=rngs)
-        return outputs[1]
+        logits: Any = self.module.apply(
+            {"params": params}, messages, max_length, dropout_key is not None, rngs=rngs
+        )
+        return logits
 
     def probability(self, params: Any, messages: jax.Array, max_length: int | None = None) -> jax.Array:
         return jax.nn.softmax(self.logits(params, messages, max_length), axis=-1)[:, 1]

@@ -10,7 +10,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from motif_jax.networks.layers import add_bias, uniform
+from motif_jax.networks.layers import Weights, add_bias
 
 Array = jax.Array
 
@@ -44,14 +44,9 @@ class Core(nn.Module):
         if self.kind == "none":
             return x, state
         parts = jnp.split(state, state.shape[-1] // self.hidden_size, axis=-1)
-        groups: list[tuple[Array, ...]]
-        if self.kind == "gru":
-            groups = [(hidden,) for hidden in parts]
-        else:
-            groups = list(zip(parts[: self.layers], parts[self.layers :], strict=True))
         finals = []
-        for layer, group in enumerate(groups):
-            x, final = self._layer(x, group, first, layer)
+        for layer in range(self.layers):
+            x, final = self._layer(x, tuple(parts[layer :: self.layers]), first, layer)
             finals.append(final)
         return x, jnp.concatenate([part for kind in zip(*finals, strict=True) for part in kind], axis=-1)
 
@@ -62,34 +57,16 @@ class Core(nn.Module):
         prefix = self.kind if layer == 0 else f"{self.kind}{layer + 1}"
         width = gates * self.hidden_size
         limit = 1 / math.sqrt(self.hidden_size)
-        weights = {}
-        for name, size in (("input", x.shape[-1]), ("hidden", self.hidden_size)):
-            weights[name] = GateWeights(size, width, limit, name=f"{prefix}_{name}")()
-        kernel, bias = weights["input"]
+        kernel, bias = Weights((x.shape[-1], width), limit, name=f"{prefix}_input")()
+        hidden = Weights((self.hidden_size, width), limit, name=f"{prefix}_hidden")()
         inputs = add_bias(x.astype(self.dtype) @ kernel.astype(self.dtype), bias)
-        return unroll(step, inputs, state, first, *weights["hidden"], dtype=self.dtype)
-
-
-class GateWeights(nn.Module):
-    """Kernel [inputs, features] and bias [features] of a recurrent layer, uniform in [-limit, limit]."""
-
-    inputs: int
-    features: int
-    limit: float
-
-    @nn.compact
-    def __call__(self) -> tuple[Array, Array]:
-        kernel = self.param("kernel", uniform(self.limit), (self.inputs, self.features))
-        return kernel, self.param("bias", uniform(self.limit), (self.features,))
+        return unroll(step, inputs, state, first, *hidden, self.dtype)
 
 
 def gru_step(state: tuple[Array], from_input: Array, from_hidden: Array) -> tuple[Array]:
-    """One GRU step (Cho et al. 2014, with the bias inside the reset gate's product).
+    """One GRU step (Cho et al. 2014, with the bias inside the reset gate's product): the hidden vector, float32 [B, H].
 
-    Args:
-      state: hidden vector, float32 [B, H].
-      from_input: [B, 3H], the input's part of the gates, with bias.
-      from_hidden: [B, 3H], the hidden vector's part, with bias.
+    The parts of the gates from the input and from the hidden vector are [B, 3H], with their biases.
     """
     reset_x, update_x, new_x = jnp.split(from_input.astype(jnp.float32), 3, axis=-1)
     reset_h, update_h, new_h = jnp.split(from_hidden.astype(jnp.float32), 3, axis=-1)
@@ -99,13 +76,7 @@ def gru_step(state: tuple[Array], from_input: Array, from_hidden: Array) -> tupl
 
 
 def lstm_step(state: tuple[Array, Array], from_input: Array, from_hidden: Array) -> tuple[Array, Array]:
-    """One LSTM step (Hochreiter and Schmidhuber 1997, with forget gates).
-
-    Args:
-      state: hidden vector and cell, float32 [B, H] each.
-      from_input: [B, 4H], the input's part of the gates, with bias.
-      from_hidden: [B, 4H], the hidden vector's part, with bias.
-    """
+    """One LSTM step (Hochreiter and Schmidhuber 1997, with forget gates): hidden vector and cell, float32 [B, H]; gates are [B, 4H]."""
     gates = from_input.astype(jnp.float32) + from_hidden.astype(jnp.float32)
     write, forget, candidate, read = jnp.split(gates, 4, axis=-1)
     cell = jax.nn.sigmoid(forget) * state[1] + jax.nn.sigmoid(write) * jnp.tanh(candidate)
@@ -119,19 +90,12 @@ def unroll(
     first: Array,
     kernel: Array,
     bias: Array,
-    dtype: jnp.dtype = jnp.float32,
+    dtype: jnp.dtype,
 ) -> tuple[Array, tuple[Array, ...]]:
-    """Runs a recurrent layer over time; `first[t]` zeroes the state before row t.
+    """Runs a recurrent layer over the inputs' part of the gates [T, B, gates * H]; `first` (bool [T, B]) zeroes the state before a row.
 
-    Args:
-      inputs: [T, B, gates * H], the inputs' part of the gates.
-      state: arrays [B, H], the hidden vector first.
-      first: bool [T, B].
-      kernel: [H, gates * H].
-      bias: [gates * H].
-
-    Returns:
-      The hidden vectors [T, B, H] and the state after row T-1.
+    The state is arrays [B, H], the hidden vector first; the kernel is [H, gates * H]. Returns the hidden vectors [T, B, H] and the
+    state after row T-1.
     """
 
     def body(carry: tuple[Array, ...], row: tuple[Array, Array]) -> tuple[tuple[Array, ...], Array]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from motif_jax.envs.babyai_text import instructions
 from motif_jax.networks.cores import Core
-from motif_jax.networks.layers import ConvWeights, Dense, convolve, unit_rows
+from motif_jax.networks.layers import Dense, Weights, convolve, unit_rows
 
 Array = jax.Array
 FIELDS = IMAGE, INSTRUCTION = "image", "instruction"
@@ -107,8 +107,8 @@ class FilmEncoder(nn.Module):
         return nn.relu(self._norm(inside, steps, f"{name}_norm2"))
 
     def _convolve(self, x: Array, size: int, name: str) -> Array:
-        limit = 1 / math.sqrt(size * size * x.shape[-1])
-        return convolve(x, ConvWeights(x.shape[-1], self.features, size, limit, name=name)(), padding=1)
+        shape = (size, size, x.shape[-1], self.features)
+        return convolve(x, Weights(shape, 1 / math.sqrt(math.prod(shape[:3])), name=name)(), padding=1)
 
     def _norm(self, x: Array, steps: int, name: str) -> Array:
         return BatchNorm(self.of_batch, name=name)(x.reshape(steps, -1, *x.shape[1:])).reshape(x.shape)

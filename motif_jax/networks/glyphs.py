@@ -10,7 +10,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from motif_jax.networks.layers import ACTIVATIONS, ConvWeights, add_bias, convolve
+from motif_jax.networks.layers import ACTIVATIONS, Weights, add_bias, convolve
 from motif_jax.networks.status import MAP_COLUMNS, MAP_ROWS
 
 NUM_GLYPHS = 5976
@@ -18,56 +18,33 @@ CHANNELS, LAST_CHANNELS, WIDTH = 16, 8, 3
 
 
 def crop(glyphs: jax.Array, column: jax.Array, row: jax.Array, size: int) -> jax.Array:
-    """Cuts a square window out of each map; cells outside of the map have glyph 0.
+    """Windows [N, size, size], rows by columns, of maps [N, 21, 79], in their dtype; cells outside of the map are 0.
 
-    Args:
-      glyphs: integers [N, 21, 79].
-      column, row: integers [N], the cell at [size // 2, size // 2] of the window.
-
-    Returns:
-      int32 [N, size, size], rows by columns.
+    `column` and `row`, whole numbers [N], are the cell at [size // 2, size // 2] of the window.
     """
     chex.assert_rank([glyphs, column, row], [3, 1, 1])
     offsets = jnp.arange(size) - size // 2
-    rows = row.astype(jnp.int32)[:, None, None] + offsets[None, :, None]
-    columns = column.astype(jnp.int32)[:, None, None] + offsets[None, None, :]
-    return _pick(glyphs.astype(jnp.int32), rows, columns)
-
-
-def crop_interpolated(glyphs: jax.Array, column: jax.Array, row: jax.Array, size: int) -> jax.Array:
-    """The published window: glyph numbers are interpolated bilinearly at fractional places, then rounded.
-
-    Args:
-      glyphs: integers [N, 21, 79].
-      column, row: float32 [N]; as published the scaled status, so that the window is at the top left.
-
-    Returns:
-      int32 [N, size, size], rows by columns.
-    """
-    chex.assert_rank([glyphs, column, row], [3, 1, 1])
-    offsets = jnp.arange(size) - size // 2
-    left, top = jnp.floor(column), jnp.floor(row)
-    right_share = (column - left)[:, None, None]
-    lower_share = (row - top)[:, None, None]
-    rows = top.astype(jnp.int32)[:, None, None] + offsets[None, :, None]
-    columns = left.astype(jnp.int32)[:, None, None] + offsets[None, None, :]
-    numbers = glyphs.astype(jnp.float32)
-    upper = (
-        _pick(numbers, rows, columns) * (1 - right_share) + _pick(numbers, rows, columns + 1) * right_share
-    )
-    lower = (
-        _pick(numbers, rows + 1, columns) * (1 - right_share)
-        + _pick(numbers, rows + 1, columns + 1) * right_share
-    )
-    return jnp.round(upper * (1 - lower_share) + lower * lower_share).astype(jnp.int32)
-
-
-def _pick(glyphs: jax.Array, rows: jax.Array, columns: jax.Array) -> jax.Array:
-    """glyphs[n, rows[n], columns[n]], 0 outside of the map."""
+    rows = row.astype(jnp.int32)[:, None, None] + offsets[:, None]
+    columns = column.astype(jnp.int32)[:, None, None] + offsets
     inside = (rows >= 0) & (rows < MAP_ROWS) & (columns >= 0) & (columns < MAP_COLUMNS)
     rows, columns = jnp.clip(rows, 0, MAP_ROWS - 1), jnp.clip(columns, 0, MAP_COLUMNS - 1)
     picked = jnp.asarray(glyphs)[jnp.arange(glyphs.shape[0])[:, None, None], rows, columns]
     return jnp.where(inside, picked, 0)
+
+
+def crop_interpolated(glyphs: jax.Array, column: jax.Array, row: jax.Array, size: int) -> jax.Array:
+    """The published window, int32: glyph numbers are interpolated bilinearly at fractional places, then rounded.
+
+    As published `column` and `row`, float32 [N], are the scaled status, so that the window is at the top left.
+    """
+    left, top = jnp.floor(column), jnp.floor(row)
+    right_share, lower_share = (column - left)[:, None, None], (row - top)[:, None, None]
+
+    def line(top: jax.Array) -> jax.Array:
+        here, beside = (crop(glyphs.astype(jnp.float32), left + right, top, size) for right in (0, 1))
+        return here * (1 - right_share) + beside * right_share
+
+    return jnp.round(line(top) * (1 - lower_share) + line(top + 1) * lower_share).astype(jnp.int32)
 
 
 class GlyphConvolutions(nn.Module):
@@ -85,13 +62,13 @@ class GlyphConvolutions(nn.Module):
 
     @nn.compact
     def __call__(self, embedding: jax.Array, glyphs: jax.Array) -> jax.Array:
-        """Features [N, F] of `glyphs` int32 [N, rows, columns] under `embedding` [5976, E]."""
-        x = jnp.swapaxes(glyphs, 1, 2)
+        """Features [N, F] of `glyphs`, integers [N, rows, columns], under `embedding` [5976, E]."""
+        x = jnp.swapaxes(glyphs.astype(jnp.int32), 1, 2)
         for number in range(1, self.num_layers + 1):
             channels = LAST_CHANNELS if number == self.num_layers else CHANNELS
             inputs = embedding.shape[1] if number == 1 else CHANNELS
             name = f"{self.prefix}_conv{number}"
-            kernel, bias = ConvWeights(inputs, channels, WIDTH, name=name)()
+            kernel, bias = Weights((WIDTH, WIDTH, inputs, channels), name=name)()
             if number == 1:
                 x = convolve_embedded(x, embedding.astype(self.dtype), kernel.astype(self.dtype), self.stride)
                 x = add_bias(x, bias)

@@ -9,11 +9,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from motif_jax.networks.layers import ACTIVATIONS, ConvWeights, Dense, convolve, flatten_channels_first
-from motif_jax.networks.tiles import TileSet, convolve_tiles, fits, tile_table
+from motif_jax.networks.layers import ACTIVATIONS, Dense, Weights, convolve, flatten_channels_first
+from motif_jax.networks.tiles import TileSet, convolve_tiles, tile_table
 
 Array = jax.Array
-Weights = dict[str, tuple[Array, Array]]
+LayerWeights = dict[str, tuple[Array, Array]]
 
 # (output channels, side, stride) of each convolution.
 CONVOLUTIONS: dict[str, tuple[tuple[int, int, int], ...]] = {
@@ -57,7 +57,10 @@ class ImageEncoder(nn.Module):
             x = flatten_channels_first(self._picture(kinds))
             x = act(Dense(self.features, self.dtype, name="image_fc1")(x))
             return act(Dense(self.features, self.dtype, name="image_fc2")(x))
-        weights = {name: ConvWeights(*sizes, name=name)() for name, *sizes in layers(self.kind)}
+        weights = {
+            name: Weights((size, size, inputs, channels), name=name)()
+            for name, inputs, channels, size in layers(self.kind)
+        }
         if self.kind in RESIDUAL_STAGES:
             x = residual_net(weights, self._picture(kinds), len(RESIDUAL_STAGES[self.kind]), act)
         else:
@@ -67,8 +70,8 @@ class ImageEncoder(nn.Module):
     def _picture(self, kinds: Array) -> Array:
         return self.tiles.draw(kinds).astype(self.dtype) / jnp.asarray(self.scale, self.dtype)
 
-    def _table(self, weights: Weights, rows: int) -> Array | None:
-        if not self.look_up or not fits(*CONVOLUTIONS[self.kind][0][1:]):
+    def _table(self, weights: LayerWeights, rows: int) -> Array | None:
+        if not self.look_up:
             return None
         if self.has_variable("tables", "image_conv1"):
             return self.get_variable("tables", "image_conv1")
@@ -80,7 +83,7 @@ class ImageEncoder(nn.Module):
             self.put_variable("tables", "image_conv1", table)
         return table
 
-    def _convnet(self, weights: Weights, kinds: Array) -> Array:
+    def _convnet(self, weights: LayerWeights, kinds: Array) -> Array:
         act = ACTIVATIONS[self.nonlinearity]
         table = self._table(weights, len(kinds))
         x = self._picture(kinds) if table is None else kinds
@@ -108,15 +111,11 @@ def layers(kind: str) -> list[tuple[str, int, int, int]]:
     return found
 
 
-def residual_net(weights: Weights, x: Array, stages: int, act: Callable[[Array], Array]) -> Array:
-    """Stages of convolution, pooling and two residual blocks, then an activation; [N, F], flattened channels first.
+def residual_net(weights: LayerWeights, x: Array, stages: int, act: Callable[[Array], Array]) -> Array:
+    """Stages of convolution, pooling and two residual blocks on pictures [N, H, W, 3] -> [N, F], flattened channels first.
 
     The skip connection carries the activated input of the block, since the published network computes its first activation
     in place, and published weights fit only this form.
-
-    Args:
-      weights: kernel and bias by layer name.
-      x: pictures [N, H, W, 3].
     """
     for i in range(1, stages + 1):
         x = convolve(x, weights[f"image_stage{i}_conv"], padding=1)

@@ -34,8 +34,7 @@ def from_torch(tensors: Mapping[str, np.ndarray], params: Any) -> Any:
     Raises:
       ValueError: names are missing or superfluous, or a shape differs.
     """
-    names = tensor_names(params)
-    wanted, given = set(jax.tree.leaves(names)), set(tensors)
+    wanted, given = tensor_names(params), set(tensors)
     if wanted != given:
         missing, extra = sorted(wanted - given), sorted(given - wanted)
         raise ValueError(f"tensors do not fit the network: missing {missing}, unexpected {extra}")
@@ -65,17 +64,9 @@ def to_torch(params: Any) -> dict[str, np.ndarray]:
     return tensors
 
 
-def tensor_names(params: Any) -> Any:
-    """A tree like `params` whose leaves are the neutral names.
-
-    Raises:
-      ValueError: two leaves have the same name.
-    """
-    names = jax.tree_util.tree_map_with_path(lambda path, _: _name(path, params), params)
-    flat = jax.tree.leaves(names)
-    if len(set(flat)) != len(flat):
-        raise ValueError(f"layer names are not unique: {sorted(n for n in flat if flat.count(n) > 1)}")
-    return names
+def tensor_names(params: Any) -> set[str]:
+    """The neutral names of the leaves of `params`."""
+    return {_name(path, params) for path, _ in jax.tree_util.tree_leaves_with_path(params)}
 
 
 def _keys(path: Any) -> list[str]:

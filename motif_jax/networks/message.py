@@ -14,7 +14,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from motif_jax.networks.layers import Dense, add_bias, uniform
+from motif_jax.networks.layers import Dense, add_bias, kernel_and_bias
 
 POOL = 3
 
@@ -34,15 +34,6 @@ class MessageShape:
     embedding: int
     convolutions: tuple[tuple[int, int, bool], ...]
     linear: tuple[int, ...]
-
-    @property
-    def columns(self) -> int:
-        """Number of columns after the last convolution."""
-        columns = self.num_bytes
-        for _, width, pooled in self.convolutions:
-            columns = columns - width + 1
-            columns = columns // POOL if pooled else columns
-        return columns
 
 
 # The published models lt_cnn and lt_cnn_small.
@@ -79,11 +70,10 @@ class Convolution(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        inputs = x.shape[-1]
-        init = uniform(1.0 / math.sqrt(self.width * inputs))
-        kernel = self.param("kernel", init, (self.width, inputs, self.channels)).astype(x.dtype)
-        bias = self.param("bias", init, (self.channels,))
-        y = jax.lax.conv_general_dilated(x, kernel, (1,), "VALID", dimension_numbers=("NWC", "WIO", "NWC"))
+        shape = (self.width, x.shape[-1], self.channels)
+        kernel, bias = kernel_and_bias(self, shape, 1.0 / math.sqrt(self.width * x.shape[-1]))
+        layout = ("NWC", "WIO", "NWC")
+        y = jax.lax.conv_general_dilated(x, kernel.astype(x.dtype), (1,), "VALID", dimension_numbers=layout)
         return add_bias(y, bias)
 
 

@@ -75,10 +75,7 @@ class RewardArchitecture:
 
 
 def hero_window(architecture: RewardArchitecture, inputs: Mapping[str, jax.Array]) -> jax.Array:
-    """The input of the crop branch: glyph numbers int32 [N, side, side], rows by columns.
-
-    `inputs` are blstats [N, 27] and glyphs integers [N, 21, 79].
-    """
+    """The crop branch's glyph numbers [N, side, side], rows by columns, of blstats [N, 27] and glyphs integers [N, 21, 79]."""
     blstats, size = inputs["blstats"], architecture.crop_dim
     if architecture.glyph_crop_centre:
         status = scale_status(blstats)
@@ -108,10 +105,6 @@ class RewardModule(nn.Module):
         self.fc2 = Dense(a.hidden_dim, dtype=dtype)
         self.reward_head = Dense(1)
 
-    def encode_message(self, message: jax.Array, max_length: int | None = None) -> jax.Array:
-        """Features [N, F] of messages uint8 [N, 256]."""
-        return self.message(message, max_length)
-
     def branches(
         self, inputs: Mapping[str, jax.Array], max_length: int | None = None
     ) -> dict[str, jax.Array]:
@@ -119,12 +112,11 @@ class RewardModule(nn.Module):
         a = self.architecture
         found = {}
         if a.status:
-            status = scale_status(inputs["blstats"])
-            found["status"] = self.status(status)
+            found["status"] = self.status(scale_status(inputs["blstats"]))
         if a.crop:
             found["crop"] = self.crop(self.glyph_embedding(), hero_window(a, inputs))
         if a.glyphs:
-            found["glyphs"] = self.map(self.glyph_embedding(), inputs["glyphs"].astype(jnp.int32))
+            found["glyphs"] = self.map(self.glyph_embedding(), inputs["glyphs"])
         if a.message != "none":
             encoded = inputs.get("message_features")
             found["message"] = self.message(inputs["message"], max_length) if encoded is None else encoded
@@ -188,5 +180,8 @@ class RewardNetwork:
     ) -> jax.Array:
         """Features [N, F] of messages uint8 [N, 256], the input 'message_features' of `reward`."""
         chex.assert_rank(messages, 2)
-        method = RewardModule.encode_message
-        return self.module.apply({"params": params}, messages, max_length, method=method)  # type: ignore[return-value]
+
+        def encode(module: RewardModule) -> jax.Array:
+            return module.message(messages, max_length)
+
+        return self.module.apply({"params": params}, method=encode)  # type: ignore[return-value]

@@ -25,26 +25,21 @@ class Network(Protocol):
     def init(self, key: jax.Array) -> Any: ...
 
 
-def to_named(params: Any) -> dict[str, np.ndarray]:
-    """Neutral name ('conv1/weight') -> array in PyTorch's axis order, for one network."""
-    return layout.to_torch(params)
-
-
 def from_named(named: Mapping[str, np.ndarray], network: Network) -> Any:
-    """The inverse of `to_named`: parameters of `network`, numpy float32; other names are ignored.
+    """The inverse of `layout.to_torch`: parameters of `network`, numpy float32; other names are ignored.
 
     Raises:
       ValueError: an array is missing or has another shape; the error names it and both shapes.
     """
     abstract = jax.eval_shape(network.init, jax.random.key(0))
-    wanted = set(jax.tree.leaves(layout.tensor_names(abstract)))
+    wanted = layout.tensor_names(abstract)
     return layout.from_torch({name: array for name, array in named.items() if name in wanted}, abstract)
 
 
 def named_shapes(network: RewardNetwork) -> dict[str, tuple[int, ...]]:
     """Neutral name -> shape in PyTorch's order, in the order of the published network's layers."""
     abstract = jax.eval_shape(network.init, jax.random.key(0))
-    named = to_named(jax.tree.map(lambda leaf: np.empty(leaf.shape, np.bool_), abstract))
+    named = layout.to_torch(jax.tree.map(lambda leaf: np.empty(leaf.shape, np.bool_), abstract))
     return {name: named[name].shape for name in sorted(named, key=_published_order)}
 
 

@@ -51,11 +51,6 @@ class TileSet:
         return drawn.transpose(0, 1, 3, 2, 4, 5).reshape(count, rows * height, columns * width, depth)
 
 
-def fits(kernel_size: int, stride: int) -> bool:
-    """Whether a convolution can use a table."""
-    return (kernel_size, stride) == (SIZE, STRIDE)
-
-
 def tile_table(tiles: TileSet, kernel: Array) -> Array:
     """The summands that each kind of tile adds to its outputs, for a kernel [8, 8, 3, O].
 

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from motif_jax.networks import reward_layout
+from motif_jax.networks import layout, reward_layout
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
 from motif_jax.rewards import online_model, training_texts
 from motif_jax.rewards.normalisation import QUANTILE_LEVELS
@@ -44,7 +44,7 @@ def write_safetensors(reward: RewardModel, path: str | Path) -> None:
     for member in range(reward.members):
         params = reward.params if reward.members == 1 else jax.tree.map(lambda x: x[member], reward.params)  # noqa: B023
         prefix = "" if reward.members == 1 else f"member{member}/"
-        for name, array in reward_layout.to_named(params).items():
+        for name, array in layout.to_torch(params).items():
             tensors[prefix + name] = np.ascontiguousarray(array)
     tensors |= training_texts.tensors_of(Path(reward.folder))
     header = {

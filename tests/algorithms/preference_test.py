@@ -12,7 +12,7 @@ from motif_jax.algorithms import ensembles, preference, schedules
 from motif_jax.algorithms.ensembles import EnsembleState
 from motif_jax.algorithms.preference import PreferenceBatch
 from motif_jax.datasets.pairs.distinct import distinct_rows, used_length
-from motif_jax.networks import reward_layout
+from motif_jax.networks import layout
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
 from tests.golden_numbers import GRADIENT, UPDATE, assert_golden, recipe_reward
 from tests.reward_fixtures import load_config
@@ -64,7 +64,7 @@ def step_case(golden):
 
 def without_noise(tree):
     """The tensors by name, without the head's bias: no loss depends on it, and what the golden file has is rounding."""
-    named = reward_layout.to_named(tree)
+    named = layout.to_torch(tree)
     assert not np.any(named.pop(HEAD_BIAS))
     return named
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.networks import glyphs, reward_layout
+from motif_jax.networks import glyphs, layout, reward_layout
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork, hero_window
 from motif_jax.networks.status import scale_status
 from tests.golden_numbers import GRADIENT, assert_golden, recipe_reward
@@ -91,7 +91,7 @@ def test_inputs_equal_golden(golden, variant):
     np.testing.assert_allclose(output, g[f"{variant}/encoder_output"], rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(rewards, g[f"{variant}/reward"], rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(value, g[f"{variant}/loss"], rtol=1e-5)
-    assert_golden(reward_layout.to_named(gradient), g, f"{variant}/gradient", GRADIENT)
+    assert_golden(layout.to_torch(gradient), g, f"{variant}/gradient", GRADIENT)
     names = {"status": "blstats_branch", "crop": "crop_branch", "glyphs": "glyphs_branch"}
     names["message"] = "message_branch_small" if "small" in variant else "message_branch"
     for name, features in branches.items():
@@ -132,7 +132,7 @@ def test_a_fresh_network_is_as_published():
     network = RewardNetwork(RewardArchitecture())
     params = jax.jit(network.init)(jax.random.key(0))
     assert sum(x.size for x in jax.tree.leaves(params)) == 306_945
-    named = reward_layout.to_named(params)
+    named = layout.to_torch(params)
     np.testing.assert_allclose(named["fc2/weight"].T @ named["fc2/weight"], np.eye(256), atol=1e-5)
     assert not named["fc2/bias"].any()
     assert named["conv1/bias"].any()
@@ -148,7 +148,7 @@ def test_a_fresh_network_is_as_published():
 def test_layout_round_trip_and_refusals():
     network = RewardNetwork(RewardArchitecture(status=True, crop=True, glyphs=True))
     params = jax.jit(network.init)(jax.random.key(2))
-    named = reward_layout.to_named(params)
+    named = layout.to_torch(params)
     assert {name: array.shape for name, array in named.items()} == reward_layout.named_shapes(network)
     for a, b in zip(
         jax.tree.leaves(reward_layout.from_named(named, network)), jax.tree.leaves(params), strict=True

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from motif_jax import rewards
-from motif_jax.networks import reward_layout
+from motif_jax.networks import layout
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
 from motif_jax.rewards import training_texts
 from motif_jax.rewards.reward_model import RewardModel, read_run
@@ -135,7 +135,7 @@ def test_a_header_with_parts_missing_or_wrong_is_one_error(file, key, value, wor
     header = header_of(file)
     section, _, name = key.rpartition(".")
     (header[section] if section else header)[name] = value
-    named = reward_layout.to_named(read_safetensors(file).params)
+    named = layout.to_torch(read_safetensors(file).params)
     arrays = {name: np.ascontiguousarray(array) for name, array in named.items()}
     file.write_bytes(digests.safetensors_of("reward", json.dumps(header), arrays))
     with pytest.raises(UserError, match=words):
