@@ -32,9 +32,7 @@ class Question:
     Attributes:
       id: 32 hex digits, the hash of the annotator's identity and of what is asked (`questions.QuestionHasher`).
       items: the texts, as many as the form has; empty for annotators that read no texts.
-      form: its possible verdicts.
-      pair: index of the pair, for annotators that read the dataset's numbers; None for questions about texts, which many
-        pairs may share.
+      pair: index of the pair, for annotators that read the dataset's numbers; None for questions about texts.
       attempt: number of earlier answers without a verdict (varies the seed).
     """
 
@@ -52,36 +50,23 @@ class Answer:
     Attributes:
       label: one of the question's form, or UNKNOWN.
       probabilities: of the form's verdicts in their order, summing to 1; None means certainty in `label`.
-      prompt_tokens, completion_tokens, cached_tokens: cost of all turns together; 0 without a model.
-      turns: the conversation, a sequence of {"role", "content"}; empty without one.
+      tokens: of all turns together: of prompts, of answers, and of the cached part of prompts.
+      turns: the conversation, {"role", "content"} each; empty without one.
       mass: probability of the verdicts together, where read from log-probabilities.
       note: why the label is UNKNOWN if not because of the text ("prompt too long"); '' otherwise.
     """
 
     label: int
     probabilities: tuple[float, ...] | None = None
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cached_tokens: int = 0
+    tokens: tuple[int, int, int] = (0, 0, 0)
     turns: tuple[Mapping[str, str], ...] = ()
     mass: float | None = None
     note: str = ""
 
-    @property
-    def tokens(self) -> tuple[int, int, int]:
-        """(prompt, completion, cached)."""
-        return self.prompt_tokens, self.completion_tokens, self.cached_tokens
-
 
 @dataclasses.dataclass(frozen=True)
 class Preview:
-    """The prompt of a question, for the dry run.
-
-    Attributes:
-      text: exactly what the model would read; the items without a model.
-      tokens: its length; None without a model.
-      exact: False if `tokens` is an estimate without the model's tokenizer.
-    """
+    """The prompt of a question, for the dry run; `exact` tokens are counted by the model's tokenizer, None without a model."""
 
     text: str
     tokens: int | None = None
@@ -98,8 +83,7 @@ class Prices:
 
     def of(self, prompt: float, completion: float, cached: float = 0.0) -> float:
         """The cost of so many tokens; cached ones are part of the prompt's."""
-        paid = (prompt - cached) * self.prompt + cached * self.cached + completion * self.completion
-        return paid / 1e6
+        return ((prompt - cached) * self.prompt + cached * self.cached + completion * self.completion) / 1e6
 
 
 class Annotator(abc.ABC):
@@ -111,12 +95,10 @@ class Annotator(abc.ABC):
 
     Attributes:
       forms: class attribute, the possible forms of its verdicts.
-      reads_items: class attribute. True: a question is its texts, asked once however often they occur. False: each pair of
-        a dataset is its own question.
+      reads_items: class attribute. True: a question is its texts. False: each pair of a dataset is its own question.
       reads_prompt: class attribute, whether it reads config.prompt and config.answer.
-      identity: JSON-able; everything that an answer depends on besides the question (annotator, goal, model and revision,
-        prompt texts, sampling, lexicon hash; for annotators that read the dataset's numbers also its content hash). Part
-        of the manifest and of every question's id.
+      identity: JSON-able; all that an answer depends on besides the question (model and revision, prompt texts, sampling, the
+        dataset's content hash where its numbers are read). Part of the manifest and of every question's id.
       short_name: default name of the label file, without a dot (`llama70b_msg_defaultgoal_default`).
       prices: of its model's tokens, None where nothing is paid.
     """
@@ -140,8 +122,8 @@ class Annotator(abc.ABC):
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer] | None]:
         """Yields (position in `questions`, answer) once for every question, in any order.
 
-        Answers before an exception are kept. During long waits it yields None now and then, so that the caller can write
-        answers, show progress and stop. It may be closed at any yield.
+        Answers before an exception are kept. During long waits it yields None now and then, so that the caller can write answers
+        and stop. It may be closed at any yield.
         """
 
     def start(self) -> None:  # noqa: B027 (nothing to do without a model)

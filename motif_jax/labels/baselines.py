@@ -21,12 +21,7 @@ def _array(dataset: PairsDataset, need: str) -> np.ndarray:
 
 
 class _NumberAnnotator(Annotator):
-    """Prefers the sub-sequence with the larger number; equal numbers are a tie.
-
-    Attributes:
-      name: in config.annotator.
-      need: the array that it reads, as in `PairsDataset.open`.
-    """
+    """Prefers the sub-sequence with the larger number in the array `need` of the dataset; equal numbers are a tie."""
 
     reads_items = False
     name: ClassVar[str]
@@ -52,11 +47,6 @@ class _NumberAnnotator(Annotator):
             )
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
-        """Yields (position, answer) in the order of the questions, which name pairs.
-
-        Raises:
-          ValueError: a question is not about a pair of the dataset.
-        """
         for position, question in enumerate(questions):
             if question.pair is None:
                 raise ValueError(f"{self.short_name} judges pairs of a dataset, not texts")

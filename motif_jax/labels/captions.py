@@ -21,11 +21,7 @@ def decode_message(message: np.ndarray) -> str:
 
 
 def group_messages(messages: Sequence[str]) -> tuple[list[str], list[int]]:
-    """Drops empty messages and joins consecutive repeats as "text (xN)"; an empty message separates repeats.
-
-    Returns:
-      The lines, and the step at which each begins; ([], [0]) if every message is empty.
-    """
+    """Lines of the messages that are not empty, repeats joined as "text (xN)", and the step at which each begins ([0] for none)."""
     lines, starts, step = [], [], 0
     for message, run in itertools.groupby(messages):
         count = sum(1 for _ in run)
@@ -45,13 +41,10 @@ def status_line(blstats: np.ndarray) -> str:
 
 
 def caption(messages: np.ndarray, blstats: np.ndarray | None = None, use_messages: bool = True) -> str:
-    """Caption of one sub-sequence, one line for each group of messages.
+    """Caption of one sub-sequence, one line for each group of messages uint8 [length, bytes].
 
-    Args:
-      messages: uint8 [length, bytes].
-      blstats: int [length, 26 or 27]; each line is followed by the status at the step where the group begins (the first
-        step without messages). None for no status.
-      use_messages: False leaves the status lines alone.
+    With blstats int [length, 26 or 27] each line is followed by the status at the step where the group begins (the first step
+    without messages); without `use_messages` the status stands alone.
     """
     lines, starts = group_messages([decode_message(message) for message in messages])
     if blstats is None:
@@ -67,13 +60,7 @@ def caption(messages: np.ndarray, blstats: np.ndarray | None = None, use_message
 def pair_captions(
     messages: np.ndarray, blstats: np.ndarray | None, use_messages: bool = True, block: int = 4096
 ) -> Iterator[tuple[str, str]]:
-    """Yields the captions of pairs; decodes each distinct message once in sub-sequences of one message.
-
-    Args:
-      messages: uint8 [pairs, 2, length, bytes].
-      blstats: [pairs, 2, length, 26 or 27], or None.
-      block: pairs that are read at a time.
-    """
+    """Yields the captions of messages uint8 [pairs, 2, length, bytes] and blstats [pairs, 2, length, 26 or 27], `block` at a time."""
     known: dict[bytes, str] = {}
 
     def cached(message: np.ndarray) -> str:

@@ -24,11 +24,7 @@ IMPROBABLE = "the verdicts have little probability"
 
 
 def check_chat(config: Any, form: Form = PAIR) -> PromptTexts:
-    """Checks the settings of annotators by language models, and returns the prompt for questions of `form`.
-
-    Raises:
-      UserError: a bad value, or a prompt file that cannot be used.
-    """
+    """The prompt for questions of `form`. Raises UserError: a bad value, or a prompt file that cannot be used."""
     top_k = config.sampling.top_k
     checks.require(top_k == -1 or top_k >= 1, "sampling.top_k", top_k, "at least 1, or -1 for no limit")
     path = prompt_path(config.prompt.version, config.prompt.file, form)
@@ -36,11 +32,7 @@ def check_chat(config: Any, form: Form = PAIR) -> PromptTexts:
 
 
 def json_option(config: Any, key: str) -> dict[str, Any]:
-    """A config value that holds a JSON object.
-
-    Raises:
-      UserError: it does not.
-    """
+    """A config value that must hold a JSON object."""
     text = checks.dotted(config, key)
     try:
         value = parse_json(text)
@@ -63,14 +55,13 @@ class Conversation:
     question: Question
     turns: Turns
     retried: bool = False
-    # Tokens of prompts, of answers, and of the cached part of prompts.
     tokens: tuple[int, int, int] = (0, 0, 0)
 
     def cost(self, prompt: int, completion: int, cached: int) -> None:
         self.tokens = self.tokens[0] + prompt, self.tokens[1] + completion, self.tokens[2] + cached
 
     def answer(self, label: int, probabilities: tuple[float, ...] | None = None, **more: Any) -> Answer:
-        return Answer(label, probabilities, *self.tokens, tuple(self.turns), **more)
+        return Answer(label, probabilities, self.tokens, tuple(self.turns), **more)
 
 
 class ChatAnnotator(Annotator):

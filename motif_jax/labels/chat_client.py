@@ -31,7 +31,7 @@ _MAX_BYTES = 4 << 20
 
 
 class StatusError(Exception):
-    """A server answers with an HTTP status that is not a success; the text is the whole body, which may repeat the key."""
+    """A server answers with an HTTP status that is no success; the text is the whole body, which may repeat the key."""
 
     def __init__(self, status: int, headers: Mapping[str, str], body: str) -> None:
         super().__init__(body or f"HTTP {status}")
@@ -46,12 +46,7 @@ class ChatClient:
     """Sends chat requests to one server; for one event loop, in which `aclose` ends it."""
 
     def __init__(self, base_url: str, key: str, timeout_seconds: float, concurrency: int) -> None:
-        """Args:
-        base_url: such as http://HOST:8000/v1; uses the proxies of the environment (`https_proxy`, `no_proxy`).
-        key: sent with each request, unless `base_url` names a user.
-        timeout_seconds: from the start of a request to the end of its reply.
-        concurrency: most connections at a time.
-        """
+        """`base_url`: such as http://HOST:8000/v1, reached by the proxies of the environment (`https_proxy`, `no_proxy`)."""
         self._url = f"{base_url.rstrip('/')}/chat/completions"
         # A user in the address becomes the Authorization header, which a request has once.
         named = urllib.parse.urlsplit(base_url).username is not None

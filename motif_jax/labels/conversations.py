@@ -28,8 +28,8 @@ class ConversationLog:
                 "attempt": question.attempt,
                 "label": question.form.labels[answer.label],
                 "probabilities": answer.probabilities,
-                "prompt_tokens": answer.prompt_tokens,
-                "completion_tokens": answer.completion_tokens,
+                "prompt_tokens": answer.tokens[0],
+                "completion_tokens": answer.tokens[1],
                 "note": answer.note,
                 "turns": list(answer.turns) or [{"role": "captions", "content": list(question.items)}],
             }

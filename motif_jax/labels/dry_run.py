@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from motif_jax.labels.annotator import Annotator, Preview
+from motif_jax.labels.annotator import Annotator
 from motif_jax.labels.questions import QuestionList
 from motif_jax.labels.store import AnswerStore
 from motif_jax.support.files import read_json
@@ -20,9 +20,9 @@ def report_dry_run(
     """Prints the conversations of the first pairs and the estimate."""
     first = [place for place in questions.asked[:, 0] if place >= 0][: config.dry_run_pairs]
     for place in dict.fromkeys(first):
-        question = questions.questions[place]
-        preview = annotator.preview(question)
-        print(f"--- question {place} ({_tokens(preview)})\n{preview.text}\n")
+        preview = annotator.preview(questions.questions[place])
+        tokens = f"{'' if preview.exact else 'about '}{preview.tokens:,} tokens" if preview.tokens else ""
+        print(f"--- question {place} ({tokens or 'no language model, no tokens'})\n{preview.text}\n")
     print("\n".join(estimate_lines(config, workdir, annotator, questions, store)), flush=True)
 
 
@@ -30,8 +30,7 @@ def estimate_lines(
     config: Any, workdir: Path, annotator: Annotator, questions: QuestionList, store: AnswerStore
 ) -> list[str]:
     """The cost estimate, one line for each figure."""
-    total = len(questions.questions)
-    pairs = len(questions.asked)
+    total, pairs = len(questions.questions), len(questions.asked)
     untold = int((questions.asked[:, 0] < 0).sum())
     answered = len(store.find({question.id for question in questions.questions}))
     left = total - answered
@@ -47,13 +46,12 @@ def estimate_lines(
     if previews and previews[0].tokens is not None:
         mean = sum(preview.tokens or 0 for preview in previews) / len(previews)
         about = "" if previews[0].exact else "about "
-        reply = last.get("completion_tokens", 0) / last["asked"] if last.get("asked") else None
-        said = "and those of the answers, not measured yet"
-        if reply:
-            said = f"{reply:,.0f} of the answer as in the last run"
+        reply = last.get("completion_tokens", 0) / last["asked"] if last.get("asked") else 0.0
+        unknown = "and those of the answers, not measured yet"
+        said = f"{reply:,.0f} of the answer as in the last run" if reply else unknown
         lines.append(f"tokens       {about}{mean:,.0f} a question, {about}{mean * left:,.0f} in all, {said}")
         if annotator.prices is not None:
-            paid = annotator.prices.of(mean * left, (reply or 0) * left)
+            paid = annotator.prices.of(mean * left, reply * left)
             lines.append(
                 f"cost         {about}{paid:,.2f}{'' if reply else ', and that of the answers'}, by config.openai.prices"
             )
@@ -71,9 +69,3 @@ def estimate_lines(
             "--config.measured_rate=QUESTIONS_PER_SECOND"
         )
     return lines
-
-
-def _tokens(preview: Preview) -> str:
-    if preview.tokens is None:
-        return "no language model, no tokens"
-    return f"{'' if preview.exact else 'about '}{preview.tokens:,} tokens"

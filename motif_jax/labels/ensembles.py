@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from motif_jax.datasets.pairs.dataset import map_array
 from motif_jax.labels import labels as label_math
-from motif_jax.labels import manifest as manifests
-from motif_jax.labels.shards import Annotation, MergedLabels
+from motif_jax.labels.shards import Annotation, MergedLabels, read_manifest
 from motif_jax.support.errors import UserError
 
 NO_GOAL = "no goal"
@@ -22,13 +22,7 @@ NO_GOAL = "no goal"
 
 @dataclasses.dataclass(frozen=True)
 class Votes:
-    """The labels of one annotation.
-
-    Attributes:
-      goal: NO_GOAL where unknown.
-      labels: int8 [pairs].
-      probabilities: float32 [pairs, 3], NaN where unknown; one-hot where only labels are kept.
-    """
+    """Labels int8 [pairs] and probabilities float32 [pairs, 3] of one annotation; a goal, or NO_GOAL."""
 
     name: str
     goal: str
@@ -37,7 +31,7 @@ class Votes:
 
 
 def read_votes(dataset_folder: Path, name: str, labels: np.ndarray) -> Votes:
-    """Adds goal and probabilities to the labels of an annotation.
+    """Adds goal and probabilities, one-hot where only labels are kept, to the labels of an annotation.
 
     Raises:
       UserError: its probabilities do not belong to these labels.
@@ -55,8 +49,7 @@ def read_votes(dataset_folder: Path, name: str, labels: np.ndarray) -> Votes:
 def _goal(annotation: Annotation) -> str:
     """The goal of the manifest, else the one in a name of the published scheme."""
     for path in annotation.manifests().values():
-        goal = ((manifests.read(path) or {}).get("annotator") or {}).get("goal")
-        if goal:
+        if goal := ((read_manifest(path) or {}).get("annotator") or {}).get("goal"):
             return str(goal)
     named = re.search(r"_msg_(?:minbl_)?([A-Za-z0-9-]+)", annotation.name)
     return named[1] if named else NO_GOAL
@@ -81,8 +74,8 @@ def agreement(votes: Sequence[Votes]) -> list[dict[str, Any]]:
         counts = label_math.confusion(first.labels, second.labels)
         total = int(counts.sum())
         equal = float(np.trace(counts) / total) if total else float("nan")
-        row = {"first": first.name, "second": second.name, "pairs": total, "equal": equal}
-        rows.append({**row, "kappa": label_math.cohen_kappa(counts)})
+        found = {"pairs": total, "equal": equal, "kappa": label_math.cohen_kappa(counts)}
+        rows.append({"first": first.name, "second": second.name, **found})
     return rows
 
 
@@ -98,24 +91,14 @@ def tables(votes: Sequence[Votes]) -> str:
 
 
 def _table(title: str, votes: Sequence[Votes]) -> str:
-    width = max(len(vote.name) for vote in votes)
-    lines = [title, f"  {'':{width}}  {'first':>9}  {'second':>9}  {'tie':>9}  {'unknown':>9}"]
-    for vote in votes:
-        cells = "  ".join(f"{count:9,}" for count in label_math.counts(vote.labels).values())
-        lines.append(f"  {vote.name:{width}}  {cells}")
-    if len(votes) > 1:
-        lines.append(_agreement_table("  agreement", votes))
-    return "\n".join(lines)
+    counts = pd.DataFrame({vote.name: label_math.counts(vote.labels) for vote in votes}).T
+    shown = f"{title}\n{counts.to_string(formatters=['{:,}'.format] * counts.shape[1])}"
+    return f"{shown}\n{_agreement_table('agreement', votes)}" if len(votes) > 1 else shown
 
 
 def _agreement_table(title: str, votes: Sequence[Votes]) -> str:
-    rows = agreement(votes)
-    width = max(len(f"{row['first']} / {row['second']}") for row in rows)
-    lines = [title, f"  {'':{width}}  {'pairs':>9}  {'equal':>7}  {'kappa':>6}"]
-    for row in rows:
-        both = f"{row['first']} / {row['second']}"
-        lines.append(f"  {both:{width}}  {row['pairs']:9,}  {row['equal']:7.1%}  {row['kappa']:6.3f}")
-    return "\n".join(lines)
+    formats = {"pairs": "{:,}".format, "equal": "{:.1%}".format, "kappa": "{:.3f}".format}
+    return f"{title}\n{pd.DataFrame(agreement(votes)).to_string(index=False, formatters=formats)}"
 
 
 def write_ensemble(
@@ -133,13 +116,12 @@ def write_ensemble(
             f"{annotation.folder}: annotate made the labels of this name: choose another --config.name, or replace them "
             "with --config.restart=True"
         )
-    if annotation.preference_path.exists() and not restart:
-        old = manifests.read(path)
-        if old is None or old.get("sources") != sources:
-            raise UserError(
-                f"{annotation.preference_path} exists already and was made from other labels: choose another "
-                "--config.name, or replace it with --config.restart=True"
-            )
+    is_same = not annotation.preference_path.exists() or (read_manifest(path) or {}).get("sources") == sources
+    if not (is_same or restart):
+        raise UserError(
+            f"{annotation.preference_path} exists already and was made from other labels: choose another "
+            "--config.name, or replace it with --config.restart=True"
+        )
     with annotation.merging():
         if restart:
             annotation.discard(0, 1)

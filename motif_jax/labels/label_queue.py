@@ -30,10 +30,8 @@ class Label(NamedTuple):
       items: the texts, in the order of the training's.
       label: one of the form's verdicts, never unknown.
       probability: for one text that of yes; for two P(first) + P(tie) / 2; None if the annotator gives none.
-      seconds: from sending the question to its answer; 0 for stored answers and equal texts.
-      tokens: of prompts and answers together; 0 for questions that were not sent.
-      number: index of the first batch that is paid with it.
-      step: environment steps of the run before that batch.
+      seconds, tokens: from sending the question to its answer, and in both; 0 for questions that were not sent.
+      number, step: index of the first batch that is paid with it, and environment steps of the run before.
       met: environment steps of the run before the batch that showed the text first.
     """
 
@@ -76,7 +74,7 @@ class LabelBookkeeper:
         self._ready: list[Label] = []
         self._step = 0
         self._totals = dict.fromkeys(_TOTALS, 0)
-        # Since the last row of metrics: its time, and seconds and tokens of each answer.
+        # The last row of metrics: its time, and seconds and tokens of each answer since.
         self._since, self._recent = time.monotonic(), list[tuple[float, int]]()
         # Whether the annotator can be reached, and since when (Unix time).
         self.server_up, self.server_since = False, time.time()
@@ -123,22 +121,17 @@ class LabelBookkeeper:
             return taken
 
     def _allowed(self) -> int:
-        budget, totals, flying = self._budget, self._totals, len(self._flight)
-        millions = self._step / 1e6
-        left = math.inf
-        for most, share in ((budget.questions, 1.0), (budget.questions_per_million_steps, millions)):
-            if most is not None:
-                left = min(left, most * share - totals["questions"] - flying)
-        tokens = totals["prompt_tokens"] + totals["completion_tokens"]
-        for most, share in ((budget.tokens, 1.0), (budget.tokens_per_million_steps, millions)):
-            if most is None:
-                continue
-            if totals["questions"]:
-                each = max(tokens / totals["questions"], 1e-9)
-                left = min(left, (most * share - tokens) / each - flying)
-            else:  # the cost of a question is still unknown
-                left = min(left, 1 - flying)
-        return max(0, math.floor(min(left, 1 << 30)))
+        budget, asked, flying = self._budget, self._totals["questions"], len(self._flight)
+        tokens = self._totals["prompt_tokens"] + self._totals["completion_tokens"]
+        each = max(tokens / max(asked, 1), 1e-9)
+        left = [1 << 30]
+        for unit, share in (("", 1.0), ("_per_million_steps", self._step / 1e6)):
+            if (most := budget[f"questions{unit}"]) is not None:
+                left.append(math.floor(most * share - asked - flying))
+            if (most := budget[f"tokens{unit}"]) is not None:
+                # One at first: the cost of a question is still unknown.
+                left.append(math.floor((most * share - tokens) / each) - flying if asked else 1 - flying)
+        return max(0, min(left))
 
     def answered(
         self,
@@ -147,12 +140,7 @@ class LabelBookkeeper:
         tokens: Sequence[int] | None = None,
         seconds: float = 0.0,
     ) -> None:
-        """Counts an answer; a question in flight gets its label.
-
-        Args:
-          answer: the newest, with all attempts of any run.
-          tokens: (prompt, completion, cached); None if the store had the answer.
-        """
+        """Counts an answer, with all attempts of any run, and its tokens as in `Answer`, None if the store had it."""
         with self._lock:
             was_in_flight = self._land(pending)
             self._count(answer, tokens, seconds)
@@ -210,28 +198,28 @@ class LabelBookkeeper:
             return ready
 
     def metrics(self) -> dict[str, float]:
-        """Figures for a row of metrics (docs/metrics.md, `annotator/`), with the same names from the first call on."""
+        """Figures `annotator/` for a row of metrics (docs/metrics.md), with the same names from the first call on."""
         with self._lock:
-            now, before, totals = time.monotonic(), self._since, self._totals
+            now, before, totals = time.monotonic(), self._since, self._all_totals()
             latencies = [seconds for seconds, _ in self._recent] or [math.nan]
             recent_tokens = sum(tokens for _, tokens in self._recent)
             self._since, self._recent = now, []
-            prompt, completion, cached = (totals[f"{name}_tokens"] for name in _TOKENS)
-            prices = self._prices or Prices(0.0, 0.0, 0.0)
-            figures = {name: float(value) for name, value in totals.items() if "_tokens" not in name}
-            figures |= {
-                "dropped": float(totals["dropped"] + self._queue.dropped),
-                "queued": float(len(self._queue)),
-                "in_flight": float(len(self._flight)),
-                "tokens": float(prompt + completion),
+            prompt, completion, cached = (totals.pop(f"{name}_tokens") for name in _TOKENS)
+            figures = totals | {
+                "queued": len(self._queue),
+                "in_flight": len(self._flight),
+                "tokens": prompt + completion,
                 "tokens_per_second": recent_tokens / max(now - before, 1e-9),
                 "latency_mean": sum(latencies) / len(latencies),
                 "latency_max": max(latencies),
-                "cost": prices.of(prompt, completion, cached),
-                "server_up": float(self.server_up),
+                "cost": 0.0 if self._prices is None else self._prices.of(prompt, completion, cached),
+                "server_up": self.server_up,
                 "server_seconds": max(0.0, time.time() - self.server_since),
             }
-            return {f"annotator/{name}": value for name, value in figures.items()}
+            return {f"annotator/{name}": float(value) for name, value in figures.items()}
+
+    def _all_totals(self) -> dict[str, int]:
+        return self._totals | {"dropped": self._totals["dropped"] + self._queue.dropped}
 
     def state(self) -> dict[str, Any]:
         """Queue and spent budgets for a checkpoint; JSON-able."""
@@ -249,7 +237,7 @@ class LabelBookkeeper:
                     for place, item in enumerate(pending.met_as or (pending.items,))
                 ],
                 "ready": [list(label[:5]) for label in untaken],
-                "totals": {**self._totals, "dropped": self._totals["dropped"] + self._queue.dropped},
+                "totals": self._all_totals(),
                 "step": self._step,
             }
 

@@ -71,12 +71,7 @@ class LabelService(LabelBookkeeper):
         self._thread = threading.Thread(target=self._work, name="annotator", daemon=True)
 
     def start(self, stopped: Callable[[], bool] = never) -> None:
-        """Reaches the server, and has one question answered.
-
-        Raises:
-          StoppedError: `stopped` returned True; everything is released.
-          UserError: the server cannot be used.
-        """
+        """Reaches the server, and has one question answered. Raises StoppedError, or UserError: the server cannot be used."""
         try:
             with in_section():
                 self._annotator.start()
@@ -97,8 +92,8 @@ class LabelService(LabelBookkeeper):
         Args:
           items: the texts, tuples of one or two by the form.
           counts: steps of the batch that show each.
-          scores: priority of each label, higher is sooner (queue.order=uncertain); None for none.
-          step: environment steps of the run, for budgets by a million steps.
+          scores: priority of each label, higher is sooner (queue.order=uncertain).
+          step: environment steps of the run.
 
         Raises:
           UserError: the annotator failed for good: the disk of its store is full.

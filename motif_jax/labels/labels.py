@@ -46,8 +46,7 @@ def confusion(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 def cohen_kappa(counts: np.ndarray) -> float:
     """Cohen's kappa (1960) of a square table of counts: agreement above chance over the most possible above it.
 
-    1 for full agreement, 0 for chance; NaN without pairs, or where both annotators gave one and the same verdict to every
-    pair.
+    NaN without pairs, or where both annotators gave one and the same verdict to every pair.
     """
     total = counts.sum()
     if total == 0:
@@ -66,18 +65,17 @@ def position_bias(given: np.ndarray, reverse: np.ndarray) -> dict[str, float]:
       reverse: labels int [pairs] of the reversed pairs, as answered (FIRST is the caption shown first).
 
     Returns:
-      `consistent`: share of pairs with the same winner (or a tie) in both orders, of those known in both;
-      `first_share`: share of FIRST among FIRST and SECOND of both orders, 0.5 without bias; `pairs` counted.
+      Number of `pairs` known in both orders; `consistent`, the share with the same winner (or a tie) in both; `first_share` of
+      FIRST among FIRST and SECOND, 0.5 without bias.
     """
     known = (given != UNKNOWN) & (reverse != UNKNOWN)
     given, reverse = given[known], reverse[known]
-    turned = TURNED[reverse]
-    firsts = int((given == FIRST).sum() + (reverse == FIRST).sum())
-    seconds = int((given == SECOND).sum() + (reverse == SECOND).sum())
+    said = np.concatenate([given, reverse])
+    firsts, decided = int((said == FIRST).sum()), int(np.isin(said, (FIRST, SECOND)).sum())
     return {
         "pairs": int(known.sum()),
-        "consistent": float((given == turned).mean()) if known.any() else float("nan"),
-        "first_share": firsts / (firsts + seconds) if firsts + seconds else float("nan"),
+        "consistent": float((given == TURNED[reverse]).mean()) if known.any() else float("nan"),
+        "first_share": firsts / decided if decided else float("nan"),
     }
 
 

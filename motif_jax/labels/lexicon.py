@@ -6,14 +6,13 @@ only, and are symmetric in the order of a pair.
 
 from __future__ import annotations
 
+import collections
 import functools
-import hashlib
 import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import yaml
 
 from motif_jax.datasets.verdicts import FIRST, NO, PAIR, SECOND, SINGLE, TIE, YES, Form
 from motif_jax.labels.annotator import Annotator, Answer, Preview, Question
+from motif_jax.support import digests
 from motif_jax.support.errors import UserError
 
 BUILT_IN = "nethack.yaml"
@@ -39,7 +39,7 @@ _STATUS = "[Dlvl:"
 
 @dataclass(frozen=True)
 class LexiconEvent:
-    """An event that a sentence can report: name, pattern, and worth to each goal."""
+    """An event that a sentence can report, and its worth to each goal."""
 
     name: str
     patterns: tuple[re.Pattern[str], ...]
@@ -56,7 +56,7 @@ class Lexicon:
       margin: largest difference of worth that is a tie.
       scale: width of the logistic from differences to probabilities.
       threshold: worth above which a single caption is a yes.
-      digest: 32 hexadecimal digits of the whole file, part of the identity of its answers.
+      digest: of the whole file.
     """
 
     name: str
@@ -102,10 +102,9 @@ class LexiconJudge:
 
 
 def preference(difference: float, margin: float, scale: float) -> Answer:
-    """Label and probabilities of a difference of worth, first minus second.
+    """Label and probabilities of a difference of worth d, first minus second; a tie when |d| <= margin m.
 
-    An ordered logistic with cuts at -margin and margin: P(first) = s((d - m) / scale), P(second) = s((-d - m) / scale), the
-    rest is P(tie), s the logistic function. The label is a tie when |d| <= margin.
+    An ordered logistic: P(first) = s((d - m) / scale), P(second) = s((-d - m) / scale), the rest is P(tie).
     """
     first = _logistic((difference - margin) / scale)
     second = _logistic((-difference - margin) / scale)
@@ -139,10 +138,10 @@ def load_lexicon(path: str | Path = "") -> Lexicon:
       UserError: the file is missing or not a lexicon; names the fault and its place.
     """
     shown = str(path) or BUILT_IN
+    ours = Path(__file__).parent / "lexicons" / shown
     try:
-        ours = resources.files(__package__).joinpath("lexicons", shown)
-        there = Path(shown).exists() or not ours.is_file()
-        text = (Path(shown) if path and there else ours).read_text(encoding="utf-8")
+        theirs = path and (Path(shown).exists() or not ours.is_file())
+        text = (Path(shown) if theirs else ours).read_text(encoding="utf-8")
     except OSError as error:
         raise UserError(f"lexicon {shown} cannot be read: {error.strerror}") from None
     except ValueError as error:
@@ -179,10 +178,9 @@ class _Reader:
         if not isinstance(tree["events"], list) or not tree["events"]:
             raise self._wrong("events must be a list")
         events = tuple(self._event(i, event) for i, event in enumerate(tree["events"]))
-        names = [event.name for event in events]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise self._wrong(f"event {twice[0]} is there twice")
+        (name, count), *_ = collections.Counter(event.name for event in events).most_common(1)
+        if count > 1:
+            raise self._wrong(f"event {name} is there twice")
         return Lexicon(
             name=self._name("it", tree["name"]),
             goals=self._goals,
@@ -192,7 +190,7 @@ class _Reader:
             margin=margin,
             scale=scale,
             threshold=self._number("threshold", tree.get("threshold", THRESHOLD)),
-            digest=hashlib.blake2b(json.dumps(tree, sort_keys=True).encode(), digest_size=16).hexdigest(),
+            digest=digests.of_bytes(json.dumps(tree, sort_keys=True).encode()),
         )
 
     def _event(self, index: int, event: Any) -> LexiconEvent:

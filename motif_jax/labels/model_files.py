@@ -30,23 +30,24 @@ def check_model(model: str, key: str) -> None:
     """Raises UserError unless `model` is a name or a folder with a config, weights and a tokenizer."""
     if not model:
         raise UserError(f"config.{key}: give the name of a chat model, or its folder")
-    if not is_folder(model):
-        return
-    folder = Path(model)
+    if is_folder(model) and (fault := _fault(Path(model))):
+        raise UserError(f"config.{key}={model}: {fault}")
+
+
+def _fault(folder: Path) -> str | None:
     if not folder.is_dir():
-        raise UserError(f"config.{key}={model}: there is no such folder")
+        return "there is no such folder"
     if not (folder / "config.json").is_file():
-        raise UserError(f"config.{key}={model}: not a model folder, it has no config.json")
+        return "not a model folder, it has no config.json"
     if not _weights(folder):
-        raise UserError(f"config.{key}={model}: the folder has no weights ({', '.join(_WEIGHTS)})")
+        return f"the folder has no weights ({', '.join(_WEIGHTS)})"
     for path in folder.glob("*.safetensors"):
         try:
             with safetensors.safe_open(path, "numpy"):  # compares the file's size with its header's
                 pass
         except (OSError, safetensors.SafetensorError):
-            raise UserError(f"config.{key}={model}: {path.name} is cut off or damaged") from None
-    if not any(folder.glob("tokenizer*")):
-        raise UserError(f"config.{key}={model}: the folder has no tokenizer")
+            return f"{path.name} is cut off or damaged"
+    return None if any(folder.glob("tokenizer*")) else "the folder has no tokenizer"
 
 
 def _weights(folder: Path) -> list[Path]:
@@ -54,11 +55,7 @@ def _weights(folder: Path) -> list[Path]:
 
 
 def revision(model: str, wanted: str | None, download_dir: str | None = None, key: str = "vllm.model") -> str:
-    """The version of a model or tokenizer (`key`): the commit for a name, the fingerprint for a folder.
-
-    A fingerprint covers settings and tokenizer files, and size, first and last megabyte of each file of weights: reading
-    140 GB at each start would take minutes.
-    """
+    """The version of a model or tokenizer (`key`): the commit for a name, the fingerprint for a folder."""
     if is_folder(model):
         return _fingerprint(Path(model))
     if wanted and re.fullmatch(r"[0-9a-f]{40}", wanted):
@@ -67,6 +64,7 @@ def revision(model: str, wanted: str | None, download_dir: str | None = None, ke
 
 
 def _fingerprint(folder: Path) -> str:
+    """A digest of settings, and of size, first and last megabyte of weights: reading 140 GB at each start would take minutes."""
     state = hashlib.blake2b(digest_size=16)
     for path in sorted({path for pattern in _SETTINGS for path in folder.glob(pattern)}):
         state.update(f"{path.name} {path.stat().st_size}\n".encode())

@@ -150,7 +150,7 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         await self._client.aclose()
 
     def submit(self, question: Question, retries: int = 0) -> Future[Answer]:
-        """Asks in the background; sends a failed turn again at most `retries` times. The future may raise `ServerError`."""
+        """Asks in the background, a failed turn again at most `retries` times; the future may raise `ServerError`."""
         return asyncio.run_coroutine_threadsafe(self._ask(question, retries), self._loop)
 
     def ping(self) -> Future[None]:
@@ -163,9 +163,8 @@ class OpenAIAnnotator(chat.ChatAnnotator):
 
     async def _greet(self) -> None:
         turns = [{"role": "user", "content": "Hello."}]
-        request = {"model": self._settings.model, "messages": turns, "max_tokens": 1}
         with contextlib.suppress(_Refused):
-            await self._send(request)
+            await self._send({"model": self._settings.model, "messages": turns, "max_tokens": 1})
 
     async def _ask(self, question: Question, retries: int) -> Answer:
         dialogue = self.open(question)
@@ -285,8 +284,8 @@ class OpenAIAnnotator(chat.ChatAnnotator):
     def _failure(self, what: str, error: BaseException | str, kind: str = "") -> ServerError:
         """The one-line error of a server with its cause, without the key. `kind`: of a fault that may pass."""
         what, detail = (" ".join(self._blotted(str(text)).split()) for text in (what, error))
-        url, detail = without_user(self._settings.base_url), detail[:200] or type(error).__name__
-        return ServerError(f"the server {url} {what[:400]} ({detail})", kind)
+        url = without_user(self._settings.base_url)
+        return ServerError(f"the server {url} {what[:400]} ({detail[:200] or type(error).__name__})", kind)
 
     def _blotted(self, text: str) -> str:
         """`text`, before it is cut, without the key, plain or escaped for JSON and URLs."""

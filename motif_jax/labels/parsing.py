@@ -19,12 +19,7 @@ _THOUGHT_END = "</think>"
 
 @dataclasses.dataclass(frozen=True)
 class AnswerForm:
-    """The form in which a verdict is asked for.
-
-    Attributes:
-      template: the answer, with `{verdict}` in place of the verdict: '("best_description": {verdict})'.
-      verdicts: their words; a word's label is its index.
-    """
+    """The form in which a verdict is asked for: '("best_description": {verdict})', and the words of the verdicts by label."""
 
     template: str
     verdicts: tuple[str, ...]
@@ -57,21 +52,15 @@ class AnswerForm:
 
 
 def make_form(template: str, words: Sequence[str], form: Form = PAIR) -> AnswerForm:
-    """The answer form with these words for the verdicts of `form`.
-
-    Raises:
-      UserError: not exactly one `{verdict}`, no word before it, or words that are equal or not as many as the verdicts.
-    """
+    """The answer form with these words for the verdicts of `form`; UserError: they make none."""
     if template.count(_SLOT) != 1:
         raise UserError(f"the answer form {template!r} must hold {_SLOT} exactly once")
     if not re.search(r"[A-Za-z]", template.partition(_SLOT)[0]):
         raise UserError(
             f"the answer form {template!r} must have a word before {_SLOT}, such as best_description"
         )
-    count = len(form.verdicts)
-    if len({word.lower() for word in words}) != count or not all(
-        re.fullmatch(r"[A-Za-z0-9]+", word) for word in words
-    ):
+    count, plain = len(form.verdicts), all(re.fullmatch(r"[A-Za-z0-9]+", word) for word in words)
+    if len({word.lower() for word in words}) != count or not plain:
         raise UserError(f"the verdicts {list(words)} must be {count} different words of letters and digits")
     return AnswerForm(template, tuple(words))
 
@@ -80,10 +69,10 @@ class AnswerParser:
     """Reads verdicts in one answer form, by our rules or published ones."""
 
     def __init__(self, form: AnswerForm, first_match: bool = False, anywhere: bool = False) -> None:
-        """Args:
-        first_match: Motif's rule (compat.answer_first_match).
-        anywhere: ONI's rule (compat.oni_label_anywhere). Two verdicts: the second if its word occurs anywhere, else the
-          first. Three: the first match, else the third, the tie. Nothing is unknown.
+        """`first_match`: Motif's rule (compat.answer_first_match); `anywhere`: ONI's (compat.oni_label_anywhere).
+
+        ONI's knows no unknown: the second of two verdicts if its word occurs anywhere, else the first; of three the first match,
+        else the third, the tie.
         """
         self._labels = {word.lower(): label for label, word in enumerate(form.verdicts)}
         self._first_match, self._anywhere = first_match, anywhere
@@ -109,15 +98,13 @@ class AnswerParser:
         bare = re.fullmatch(r"\W*+(\w{1,64}+)\W*+", text)
         if bare and bare[1].lower() in self._labels:
             return self._labels[bare[1].lower()]
-        by_line: tuple[int, set[str]] = (-1, set())
-        line, position = 0, 0
+        labels: set[int] = set()
+        position = 0
         for found in self._verdict.finditer(text):
-            line += text.count("\n", position, found.start(1))
+            if "\n" in text[position : found.start(1)]:
+                labels.clear()
             position = found.start(1)
-            if line != by_line[0]:
-                by_line = (line, set())
-            by_line[1].update(word.lower() for word in self._words.findall(found[1]))
-        labels = {self._labels[word] for word in by_line[1]}
+            labels.update(self._labels[word.lower()] for word in self._words.findall(found[1]))
         return labels.pop() if len(labels) == 1 else UNKNOWN
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,7 @@ import yaml
 
 from motif_jax.datasets.verdicts import FORMS, PAIR, Form
 from motif_jax.labels.parsing import AnswerForm, make_form
-from motif_jax.support import resources
+from motif_jax.support import digests, resources
 from motif_jax.support.errors import UserError
 
 FOLDER = resources.path("configs/prompts")
@@ -29,12 +28,9 @@ Turns = list[dict[str, str]]
 
 @dataclasses.dataclass(frozen=True)
 class PromptTexts:
-    """The texts of one prompt file for one goal and answer mode.
+    """The texts of one prompt file for one goal and answer mode; system, goal and examples may be empty.
 
-    Attributes:
-      system, goal, examples: the system turn, the goal's sentence, lines of worked examples; each may be empty.
-      question: the user turn with placeholders.
-      retry: the second user turn, after an answer without a verdict.
+    `question` and `retry`, after an answer without a verdict, are user turns with placeholders.
     """
 
     system: str
@@ -55,8 +51,7 @@ class PromptTexts:
             "verdicts": list(self.answer.verdicts),
             **({"examples": self.examples} if self.examples else {}),
         }
-        canonical = json.dumps(texts, sort_keys=True).encode()
-        return {**texts, "hash": hashlib.blake2b(canonical, digest_size=16).hexdigest()}
+        return {**texts, "hash": digests.of_bytes(json.dumps(texts, sort_keys=True).encode())}
 
     def conversation(self, *items: str) -> Turns:
         turns = [{"role": "system", "content": self.system}] if self.system else []
@@ -82,18 +77,12 @@ class PromptTexts:
 
     @functools.cached_property
     def _question_pattern(self) -> re.Pattern[str]:
-        seen: set[str] = set()
-        parts = []
+        pattern = ""
         for name, text in self._pieces(self.question):
-            parts.append(
-                re.escape(text)
-                if not name
-                else f"(?P={name})"
-                if name in seen
-                else rf'(?P<{name}>"(?:[^"\\]|\\.)*+")'
-            )
-            seen.add(name)
-        return re.compile("".join(parts))
+            again = f"(?P<{name}>" in pattern
+            item = f"(?P={name})" if again else rf'(?P<{name}>"(?:[^"\\]|\\.)*+")'
+            pattern += item if name else re.escape(text)
+        return re.compile(pattern)
 
     def _fill(self, template: str, items: Sequence[str]) -> str:
         quoted = dict(zip(self.form.items, map(_quote, items), strict=True))
@@ -108,20 +97,16 @@ class PromptTexts:
         for name, text in (("goal", self.goal), ("examples", self.examples)):
             if not text:
                 template = re.sub(rf"(?m)^[ \t]*\{{{name}\}}[ \t]*\n?", "", template)
-        names = [f"answer_{verdict}" for verdict in self.form.verdicts]
-        values = {
-            "goal": self.goal,
-            "examples": self.examples,
-            **dict(zip(names, self.answer.answers, strict=True)),
-        }
+        values = {"goal": self.goal, "examples": self.examples}
+        answers = zip(self.form.verdicts, self.answer.answers, strict=True)
+        values |= {f"answer_{verdict}": answer for verdict, answer in answers}
         placeholder = re.compile(rf"\{{({'|'.join([*self.form.items, *values])})\}}")
-        pieces = []
-        for place, piece in enumerate(placeholder.split(template)):
-            if place % 2 and piece in self.form.items:
-                pieces.append((piece, ""))
-            else:
-                pieces.append(("", values[piece] if place % 2 else piece))
-        return pieces
+        # Every second piece is a name.
+        pieces = enumerate(placeholder.split(template))
+        return [
+            (piece, "") if place % 2 and piece not in values else ("", values[piece] if place % 2 else piece)
+            for place, piece in pieces
+        ]
 
 
 def prompt_path(version: str, file: str, form: Form = PAIR) -> Path:
@@ -149,11 +134,7 @@ def goals_of(path: Path) -> list[str]:
 
 
 def forms_of(path: Path) -> list[Form]:
-    """The forms whose items the questions of a prompt file contain.
-
-    Raises:
-      UserError: the file cannot be read, or has no questions.
-    """
+    """The forms whose items the questions of a prompt file contain. Raises UserError: it cannot be read, or has no questions."""
     tree = _read(path)
     asked = [_text(tree, path, f"question.{name}") for name in ("analysis", "verdict")]
     return [form for form in FORMS if any(f"{{{item}}}" in text for item in form.items for text in asked)]

@@ -12,15 +12,13 @@ import numpy as np
 
 from motif_jax.datasets.verdicts import PAIR, Form
 from motif_jax.labels.annotator import Question
+from motif_jax.support import digests
 
 ORDERS = ("once", "given", "both")
 
 
 class QuestionHasher:
-    """Ids of questions to one annotator.
-
-    An id hashes the annotator's identity and the question: any dataset, run or split that asks the same finds the answer.
-    """
+    """Ids of questions: hashes of the annotator's identity and the question, so that all who ask the same find the answer."""
 
     def __init__(self, identity: Mapping[str, Any]) -> None:
         canonical = json.dumps(identity, sort_keys=True, separators=(",", ":")).encode()
@@ -48,8 +46,8 @@ class QuestionList:
     """The distinct questions of a dataset, in order of their first appearance.
 
     Attributes:
-      asked: int32 [pairs, orders], index in `questions` of a pair's question; -1 where equal captions are a tie without
-        asking. With two orders: as the pair stands, and reversed.
+      asked: int32 [pairs, orders], index of a pair's question; -1 where equal captions are a tie without asking. With two
+        orders: as the pair stands, and reversed.
       swapped: bool [pairs, orders], whether that question has the pair's captions reversed.
     """
 
@@ -59,10 +57,7 @@ class QuestionList:
 
     def digest(self) -> str:
         """32 hex digits over the ids in their order."""
-        state = hashlib.blake2b(digest_size=16)
-        for question in self.questions:
-            state.update(question.id.encode())
-        return state.hexdigest()
+        return digests.of_bytes("".join(question.id for question in self.questions).encode())
 
     def shard(self, index: int, count: int) -> list[Question]:
         """The questions of shard `index` of `count`: contiguous parts whose sizes differ by at most one."""
@@ -73,13 +68,10 @@ class QuestionList:
 def caption_questions(
     pairs: Iterable[tuple[str, str]], num_pairs: int, hasher: QuestionHasher, orders: str = "once"
 ) -> QuestionList:
-    """Lists the distinct questions about captions.
+    """Lists the distinct questions about the captions of pairs.
 
-    Args:
-      pairs: captions of each of the `num_pairs` pairs.
-      hasher: of the annotator that will be asked.
-      orders: 'given': each pair as it stands (published). 'once': of (a, b) and (b, a) one is asked, drawn by their hash,
-        and its answer serves both. 'both': each pair is asked in both orders.
+    Orders: 'given', each pair as it stands (published); 'once', of (a, b) and (b, a) one is asked, drawn by their hash, and its
+    answer serves both; 'both', each pair is asked in both orders.
     """
     width = 2 if orders == "both" else 1
     asked = np.full((num_pairs, width), -1, np.int32)

@@ -24,8 +24,7 @@ class Pending:
       count: steps that showed it since it was queued.
       score: priority of its answer; higher is more.
       met: number of the `enqueue` that showed it last.
-      attempts: answers without a verdict so far.
-      failures: failed requests so far.
+      attempts, failures: answers without a verdict, and failed requests, so far.
       ready: earliest time to ask it again, by the clock of `take`.
       met_as: the items in the training's orders, where one question serves several; empty if equal to `items`.
     """
@@ -45,9 +44,6 @@ class QuestionQueue:
 
     Orders: 'frequent', most steps since it was queued, newer first among equals; 'newest', shown last; 'uncertain', the
     highest score, then as 'frequent'.
-
-    Attributes:
-      dropped: number of dropped questions.
     """
 
     def __init__(self, size: int, order: str = "frequent") -> None:
@@ -101,8 +97,7 @@ class QuestionQueue:
 class PublishedQueue(list[Pending]):
     """ONI's queue (compat.oni_requeue), with the methods of `QuestionQueue`: whole batches of entries, the newest first.
 
-    Every step with an unlabelled text adds an entry, whatever is queued or in flight. Unlike the published one it is
-    bounded: the oldest entries are dropped.
+    Every step with an unlabelled text adds an entry. Unlike the published one it is bounded: the oldest are dropped.
     """
 
     def __init__(self, size: int, batch: int) -> None:

@@ -24,12 +24,7 @@ ANSWER_LIMIT = re.compile("too large|cannot be greater than|max_model_len", re.I
 
 
 class ServerError(UserError):
-    """A server did not answer.
-
-    Attributes:
-      cause: the fault, without the advice that follows it in the text.
-      kind: one word for a fault that may pass; '' for a permanent one.
-    """
+    """A server did not answer. `cause`: the fault without advice; `kind`: a word for one that may pass, '' for a permanent one."""
 
     def __init__(self, cause: str, kind: str) -> None:
         super().__init__(f"{cause}; everything answered so far is kept, the same command resumes from there")
@@ -41,13 +36,9 @@ class Rubbish(Exception):
 
 
 def verdict_log_probabilities(choice: Mapping[str, Any], verdicts: Sequence[str]) -> list[float]:
-    """Log-probabilities of the verdicts from the first two tokens after a prefilled answer, -inf for unlisted ones.
+    """Log-probabilities of the verdicts after a prefilled answer, -inf for unlisted ones. Raises Rubbish: the reply has none.
 
-    If the likeliest first token is a blank, which some tokenizers put before a digit, the second token counts with its
-    probability.
-
-    Raises:
-      Rubbish: the reply holds no log-probabilities.
+    If the likeliest first token is a blank, which some tokenizers put before a digit, the second counts with its probability.
     """
     tokens = _at(choice.get("logprobs"), "content")
     if not isinstance(tokens, list) or not tokens:
@@ -72,11 +63,7 @@ def verdict_log_probabilities(choice: Mapping[str, Any], verdicts: Sequence[str]
 
 
 def checked(reply: Any) -> tuple[tuple[int, int, int], dict[str, Any]]:
-    """Tokens (prompt, completion, cached) and the first choice of a reply, which has a message.
-
-    Raises:
-      Rubbish: the reply holds no answer.
-    """
+    """Tokens, as in `Answer`, and the first choice of a reply, which has a message. Raises Rubbish: there is no answer."""
     choices = _at(reply, "choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = _at(choice, "message")

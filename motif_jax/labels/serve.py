@@ -29,11 +29,10 @@ _PUZZLED = "I only judge what happens in games, and see no question about that h
 _LEAST = 1e-9
 
 
-class _Asked(NamedTuple):
-    prompt: PromptTexts
+class _Prompt(NamedTuple):
+    texts: PromptTexts
     goal: str
     mode: str
-    items: tuple[str, ...]
 
 
 class ChatJudge:
@@ -43,8 +42,8 @@ class ChatJudge:
         """`config`: annotator, the sections that it reads, prompt_file, and model, the name that clients ask for."""
         self._config = embedded_config(config)
         self._model: str = config.model
-        self._prompts = _prompts(config)
-        self._newest: tuple[PromptTexts, str, str] | None = None
+        files = [(path, form) for form in FORMS for path in prompt_files(form)]
+        self._prompts = [prompt for file in files for prompt in _prompts_in(*file)] + own_prompts(config)
 
     def models(self) -> dict[str, Any]:
         return {
@@ -61,39 +60,35 @@ class ChatJudge:
         first = next((turn.get("content") for turn in said if turn.get("role") == "user"), None)
         if not isinstance(first, str):
             return _bad_request("messages must hold a user turn")
-        asked = self._understand(first)
         choice: dict[str, Any] = {"index": 0, "finish_reason": "stop"}
-        if asked is None:
-            choice["message"] = {"role": "assistant", "content": _PUZZLED}
-        else:
-            try:
-                answer = self._answer(asked)
-            except UserError as error:  # the annotator does not know the goal, or cannot judge such items
-                return _bad_request(str(error))
-            choice["message"] = {"role": "assistant", "content": _words(asked, answer, request)}
-            if request.get("logprobs"):
-                choice["logprobs"] = {"content": [_log_probabilities(asked, answer)]}
-                choice["message"]["content"] = choice["logprobs"]["content"][0]["token"]
+        try:
+            text = self._answer(first, request, choice)
+        except UserError as error:  # the annotator does not know the goal, or cannot judge such items
+            return _bad_request(str(error))
+        choice["message"] = {"role": "assistant", "content": text}
         prompt = sum(len(str(turn.get("content"))) for turn in said) // _CHARACTERS_PER_TOKEN
-        words = 1 + len(choice["message"]["content"]) // _CHARACTERS_PER_TOKEN
+        words = 1 + len(text) // _CHARACTERS_PER_TOKEN
         usage = {"prompt_tokens": prompt, "completion_tokens": words, "total_tokens": prompt + words}
         about = {"id": "chatcmpl-0", "object": "chat.completion", "created": 0, "model": self._model}
         return 200, {**about, "choices": [choice], "usage": usage}
 
-    def _understand(self, text: str) -> _Asked | None:
-        """The question in a user turn; tries the last matching prompt first."""
-        newest = [] if self._newest is None else [self._newest]
-        for entry in (*newest, *self._prompts):
-            items = entry[0].items_of(text)
-            if items is not None:
-                self._newest = entry
-                return _Asked(*entry, items)
-        return None
-
-    def _answer(self, asked: _Asked) -> Answer:
-        form = asked.prompt.form
-        answers = self._annotator(form, asked.goal).annotate([Question("", asked.items, form)])
-        return next(found for found in answers if found is not None)[1]
+    def _answer(self, text: str, request: Mapping[str, Any], choice: dict[str, Any]) -> str:
+        """The answer to the question in a user turn; adds asked log-probabilities to `choice`."""
+        for prompt in self._prompts:
+            if (items := prompt.texts.items_of(text)) is not None:
+                break
+        else:
+            return _PUZZLED
+        self._prompts.remove(prompt)
+        self._prompts.insert(0, prompt)  # the next question is likely of the same kind
+        form = prompt.texts.form
+        answers = self._annotator(form, prompt.goal).annotate([Question("", items, form)])
+        answer = next(found for found in answers if found is not None)[1]
+        if not request.get("logprobs"):
+            return _words(prompt, answer, request)
+        token = _log_probabilities(prompt, answer)
+        choice["logprobs"] = {"content": [token]}
+        return token["token"]
 
     @functools.cache  # noqa: B019 (a server has one)
     def _annotator(self, form: Form, goal: str) -> Annotator:
@@ -112,17 +107,8 @@ def embedded_config(config: ConfigDict) -> ConfigDict:
     return made
 
 
-def _prompts(config: ConfigDict) -> list[tuple[PromptTexts, str, str]]:
-    found = [entry for form in FORMS for path in prompt_files(form) for entry in _prompts_in(path, form)]
-    return [*found, *own_prompts(config)]
-
-
-def own_prompts(config: ConfigDict) -> list[tuple[PromptTexts, str, str]]:
-    """The prompts of the user's file, for the forms whose placeholders it has; [] without a file.
-
-    Raises:
-      UserError: it cannot be used.
-    """
+def own_prompts(config: ConfigDict) -> list[_Prompt]:
+    """The prompts of the user's file, for the forms whose placeholders it has. Raises UserError: it cannot be used."""
     if not config.prompt_file:
         return []
     path = Path(config.prompt_file)
@@ -130,31 +116,31 @@ def own_prompts(config: ConfigDict) -> list[tuple[PromptTexts, str, str]]:
     placeholders = ", or ".join(" and ".join(f"{{{item}}}" for item in form.items) for form in FORMS)
     allowed = f"a prompt file whose questions hold {placeholders}"
     checks.require(bool(forms), "prompt_file", config.prompt_file, allowed)
-    return [entry for form in forms for entry in _prompts_in(path, form)]
+    return [prompt for form in forms for prompt in _prompts_in(path, form)]
 
 
-def _prompts_in(path: Path, form: Form) -> list[tuple[PromptTexts, str, str]]:
+def _prompts_in(path: Path, form: Form) -> list[_Prompt]:
     # Without goals an empty one is tried, whose error names the fault.
     goals = goals_of(path) or [""]
     # Modes analysis and verdict; soft asks as verdict does.
-    return [(load_prompt(path, goal, mode, form), goal, mode) for goal in goals for mode in MODES[:2]]
+    return [_Prompt(load_prompt(path, goal, mode, form), goal, mode) for goal in goals for mode in MODES[:2]]
 
 
-def _words(asked: _Asked, answer: Answer, request: Mapping[str, Any]) -> str:
+def _words(asked: _Prompt, answer: Answer, request: Mapping[str, Any]) -> str:
     if answer.label == UNKNOWN:
         return "I cannot tell."
+    form = asked.texts.answer
     if request.get("response_format"):
-        form = asked.prompt.answer
         return json.dumps({form.key.replace(" ", "_"): form.verdicts[answer.label]})
-    verdict = asked.prompt.answer.answers[answer.label]
+    verdict = form.answers[answer.label]
     if asked.mode == "verdict":
         return verdict
     shown = ", ".join(f"{share:.2f}" for share in answer.probabilities or ())
     return f"I went by a list of words and what they are worth{f': {shown}' if shown else ''}.\n{verdict}"
 
 
-def _log_probabilities(asked: _Asked, answer: Answer) -> dict[str, Any]:
-    form = asked.prompt.form
+def _log_probabilities(asked: _Prompt, answer: Answer) -> dict[str, Any]:
+    form = asked.texts.form
     shares = list(answer.probabilities or form.certain(answer.label))
     if answer.label == UNKNOWN:
         shares = [0.0] * len(shares)
@@ -163,7 +149,7 @@ def _log_probabilities(asked: _Asked, answer: Answer) -> dict[str, Any]:
         shares[answer.label] += _LEAST
     tokens: list[dict[str, Any]] = [
         {"token": word, "logprob": math.log(max(share, _LEAST)), "bytes": None}
-        for word, share in zip(asked.prompt.answer.verdicts, shares, strict=True)
+        for word, share in zip(asked.texts.answer.verdicts, shares, strict=True)
     ]
     return {**tokens[shares.index(max(shares))], "top_logprobs": tokens}
 

@@ -22,12 +22,7 @@ Keep = Callable[[Iterable[tuple[Question, StoredAnswer]]], None]
 
 
 class AnnotationSession:
-    """Asks unanswered questions, and keeps every answer as it arrives, also before an exception of the annotator.
-
-    Attributes:
-      annotator: closed by the session.
-      telemetry: counts of all questions.
-    """
+    """Asks unanswered questions, and keeps every answer as it arrives, also before an exception of the annotator, which it closes."""
 
     def __init__(
         self,
@@ -45,7 +40,7 @@ class AnnotationSession:
         Args:
           attempts: most times that a question is asked while its answers are unknown.
           flush_seconds: longest time between writes while answers arrive.
-          stopped: whether to stop asking; called after each answer, and now and then while waiting.
+          stopped: called after each answer, and now and then while waiting.
         """
         self.annotator = annotator
         self.telemetry = Telemetry(form, annotator.prices)
@@ -57,7 +52,7 @@ class AnnotationSession:
         self._started = False
 
     def start(self) -> None:
-        """Loads the model or reaches the server, once; the first question does it, too. Raises UserError: it cannot."""
+        """Loads the model or reaches the server, once; the first question does it, too."""
         if not self._started:
             self.annotator.start()
             self._started = True
@@ -65,16 +60,14 @@ class AnnotationSession:
     def recall(
         self,
         questions: Sequence[Question],
-        known: Mapping[str, StoredAnswer] | None = None,
-        keep: Keep | None = None,
+        known: Mapping[str, StoredAnswer],
+        keep: Keep = lambda _: None,
     ) -> dict[str, StoredAnswer]:
         """Known answers: `known` and those of the store, which also go to `keep`."""
-        answers = dict(known or {})
-        missing = {question.id: question for question in self.unsettled(questions, answers)}
+        missing = {question.id: question for question in self.unsettled(questions, known)}
         stored = self._store.find(missing) if missing else {}
-        if keep is not None:
-            keep((missing[key], answer) for key, answer in stored.items())
-        answers |= stored
+        keep((missing[key], answer) for key, answer in stored.items())
+        answers = {**known, **stored}
         distinct = len({question.id for question in questions})
         self.telemetry.questions += distinct
         self.telemetry.store_hits += distinct - len(self.unsettled(questions, answers))
@@ -83,17 +76,15 @@ class AnnotationSession:
     def ask(
         self,
         questions: Sequence[Question],
-        known: Mapping[str, StoredAnswer] | None = None,
+        known: Mapping[str, StoredAnswer],
         *,
         limit: int | None = None,
-        keep: Keep | None = None,
+        keep: Keep = lambda _: None,
         report: Callable[[], None] = lambda: None,
     ) -> dict[str, StoredAnswer]:
-        """Answers by question id; asks those that are not known yet.
+        """Answers by question id; asks those that are not in `known`, at most `limit`.
 
         Args:
-          known: the result of `recall`; None calls it first.
-          limit: most questions to ask.
           keep: called with the answers of each write, after the store has them.
           report: called after each write, and now and then while waiting.
 
@@ -102,7 +93,7 @@ class AnnotationSession:
           RuntimeError: the annotator left out questions.
           ValueError: an answer does not fit the form.
         """
-        answers = dict(known) if known is not None else self.recall(questions, keep=keep)
+        answers = dict(known)
         left = limit
         while pending := self.unsettled(questions, answers)[:left]:
             self.start()
@@ -145,7 +136,7 @@ class AnnotationSession:
         self,
         pending: Sequence[Question],
         answers: dict[str, StoredAnswer],
-        keep: Keep | None,
+        keep: Keep,
         report: Callable[[], None],
     ) -> None:
         waiting: list[tuple[Question, Answer]] = []
@@ -179,15 +170,14 @@ class AnnotationSession:
                     stream.close()
 
     def _write(
-        self, answered: Sequence[tuple[Question, Answer]], answers: dict[str, StoredAnswer], keep: Keep | None
+        self, answered: Sequence[tuple[Question, Answer]], answers: dict[str, StoredAnswer], keep: Keep
     ) -> None:
         if not answered:
             return
         # The store first, so that it always has what `keep` has.
         stored = self._store.keep(answered)
         pairs = [(question, kept) for (question, _), kept in zip(answered, stored, strict=True)]
-        if keep is not None:
-            keep(pairs)
+        keep(pairs)
         if self._conversations is not None:
             self._conversations.add(answered)
         answers.update((question.id, kept) for question, kept in pairs)

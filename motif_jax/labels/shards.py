@@ -1,6 +1,6 @@
 """Files of a dataset's annotation NAME: shards that processes write side by side, and the merged label file.
 
-annotations/NAME/shard-00003-of-00016.json    manifest: model, prompt, sampling, dataset, versions
+annotations/NAME/shard-00003-of-00016.json    manifest: model, prompt, sampling, dataset, versions (`BINDING`, and free ones)
 annotations/NAME/shard-00003-of-00016.jsonl   question id, label, probabilities (format of `support/checked_lines.py`)
 annotations/NAME/probabilities.npy            float32 [pairs, 3] P(first), P(second), P(tie); NaN unknown
 annotations/NAME/summary.json                 counts of the merged labels
@@ -23,15 +23,18 @@ import numpy as np
 
 from motif_jax.datasets.verdicts import TIE, UNKNOWN
 from motif_jax.labels import labels as label_math
-from motif_jax.labels import manifest as manifests
 from motif_jax.labels.annotator import Question
 from motif_jax.labels.questions import QuestionList
 from motif_jax.labels.store import StoredAnswer, read_answers
 from motif_jax.support.checked_lines import LineWriter, read_lines
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_save_npy, atomic_write_json, regular_file
+from motif_jax.support.files import atomic_save_npy, atomic_write_json, read_json, regular_file
 from motif_jax.support.locks import wait_for_lock
+from motif_jax.support.run_folder import differences
 
+MANIFEST_FORMAT = 1
+# Sections of a manifest that must be equal in all shards of one annotation.
+BINDING = ("format", "name", "annotator", "dataset", "questions")
 _SHARD = re.compile(r"shard-(\d{5})-of-(\d{5})\.json")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]*")
 
@@ -40,6 +43,13 @@ def check_name(name: str) -> None:
     """Raises UserError unless the published loader would read NAME.npy as label file NAME."""
     if not _NAME.fullmatch(name):
         raise UserError(f"config.name={name!r}: must be letters, digits, _, - or +, without a dot or a slash")
+
+
+def read_manifest(path: Path) -> dict[str, Any] | None:
+    """A shard's manifest, None if missing. Raises UserError: the file is none."""
+    return (
+        read_json(path, "choose another --config.name, or restore it from a copy") if path.exists() else None
+    )
 
 
 class Annotation:
@@ -72,11 +82,13 @@ class Annotation:
                 f"{self.ensemble_path}: merge_annotations made the labels of this name: choose another --config.name, or "
                 "replace them with --config.restart=True"
             )
-        paths = self.manifests()
-        for path in paths.values():
-            old = manifests.read(path)
-            if old is not None:
-                manifests.check_same(path, old, manifest)
+        paths = self.manifests().values()
+        for path in paths:
+            if found := differences(read_manifest(path) or manifest, manifest, BINDING):
+                raise UserError(
+                    f"{path} belongs to another annotation ({'; '.join(found)}): choose another --config.name, or discard its "
+                    "labels with --config.restart=True"
+                )
         if not paths and self.preference_path.exists():
             raise UserError(
                 f"{self.preference_path} exists already and was not written by annotate: choose another --config.name, "
@@ -94,8 +106,8 @@ class Annotation:
     def discard(self, index: int, count: int) -> int:
         """Removes the labels of this name, but no stored answers; returns their number.
 
-        In an array (count > 1) other shards of the same count are left to their processes. Raises UserError: another
-        process writes a shard that would be removed.
+        Other shards of the same count are left to their processes. Raises UserError: another process writes a shard that would
+        be removed.
         """
         known = self.known_labels()
         for path in (self.preference_path, self.probabilities_path, self.summary_path, self.ensemble_path):
@@ -114,7 +126,7 @@ class Annotation:
         shard = Shard(path, index, count, self.name)
         manifest_path = path.with_suffix(".json")
         self._remove_temporaries(manifest_path)
-        old = manifests.read(manifest_path)
+        old = read_manifest(manifest_path)
         if old is None:
             atomic_write_json(manifest_path, manifest)
         elif manifest["versions"] not in (old.get("versions"), *old.get("later_versions", [])):
@@ -131,8 +143,8 @@ class Annotation:
         unfinished = []
         for index in range(count):
             path = self.shard_path(index, count, "jsonl")
-            old = manifests.read(path.with_suffix(".json"))
-            if old is not None and not manifests.differences(old, manifest):
+            old = read_manifest(path.with_suffix(".json"))
+            if old is not None and not differences(old, manifest, BINDING):
                 read_answers(path, answers, ids)
                 if all(question.id in answers for question in questions.shard(index, count)):
                     continue
@@ -202,13 +214,7 @@ def _shard_line(question: Question, answer: StoredAnswer) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class MergedLabels:
-    """Labels of a dataset's pairs.
-
-    Attributes:
-      labels: int8 [pairs].
-      probabilities: float32 [pairs, 3] P(first), P(second), P(tie); NaN where unknown.
-      position_bias: `labels.position_bias` if both orders were asked, else None.
-    """
+    """Labels int8 [pairs] and probabilities float32 [pairs, 3] of a dataset, as in their files; bias if both orders were asked."""
 
     labels: np.ndarray
     probabilities: np.ndarray

@@ -28,13 +28,7 @@ from motif_jax.support.errors import UserError
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """A label as the store and the shards keep it.
-
-    Attributes:
-      label: of the question's form, or UNKNOWN.
-      probabilities: of the form's verdicts; None means certainty in the label.
-      attempts: how often the question was asked so far.
-    """
+    """A label as the store and the shards keep it, as in `Answer`; `attempts` counts how often the question was asked so far."""
 
     label: int
     probabilities: tuple[float, ...] | None = None
@@ -63,11 +57,7 @@ class StoredAnswer:
 
     @classmethod
     def of(cls, question: Question, answer: Answer) -> StoredAnswer:
-        """The stored form of an annotator's answer.
-
-        Raises:
-          ValueError: the answer does not fit the question's form, or its probabilities are not finite.
-        """
+        """Raises ValueError: the answer does not fit the question's form, or its probabilities are not finite."""
         form, p = question.form, answer.probabilities
         if answer.label not in form.labels or (p is not None and len(p) != len(form.verdicts)):
             raise ValueError(
@@ -82,11 +72,7 @@ def better(old: StoredAnswer | None, new: StoredAnswer) -> StoredAnswer:
     """Which of two answers to one question counts: a known label before an unknown one, else the first."""
     if old is None:
         return new
-    if old.label == UNKNOWN and new.label != UNKNOWN:
-        return new
-    if old.label == UNKNOWN and new.label == UNKNOWN and new.attempts > old.attempts:
-        return new
-    return old
+    return new if old.label == UNKNOWN and (new.label != UNKNOWN or new.attempts > old.attempts) else old
 
 
 def read_answers(path: Path, answers: dict[str, StoredAnswer], wanted: Collection[str] | None = None) -> None:
@@ -142,10 +128,8 @@ class AnswerStore:
     def keep(self, answered: Sequence[tuple[Question, Answer]]) -> list[StoredAnswer]:
         """Appends answers with their cost, and waits until they are on the disk; ValueError as `StoredAnswer.of`."""
         stored = [StoredAnswer.of(question, answer) for question, answer in answered]
-        self.add(
-            (question.id, kept, _cost(answer))
-            for (question, answer), kept in zip(answered, stored, strict=True)
-        )
+        rows = zip(answered, stored, strict=True)
+        self.add((question.id, kept, _cost(answer)) for (question, answer), kept in rows)
         return stored
 
     def add(self, answers: Iterable[tuple[str, StoredAnswer, dict[str, Any]]]) -> None:
@@ -162,12 +146,8 @@ class AnswerStore:
 
 
 def _cost(answer: Answer) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    if answer.prompt_tokens:
-        fields["tokens"] = list(answer.tokens)
-    if answer.note:
-        fields["note"] = answer.note
-    return fields
+    fields: dict[str, Any] = {"tokens": list(answer.tokens)} if answer.tokens[0] else {}
+    return fields | ({"note": answer.note} if answer.note else {})
 
 
 def _free_writer(folder: Path) -> LineWriter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import time
 from typing import Any
@@ -15,11 +16,8 @@ class Telemetry:
     """Counts of this run's questions.
 
     Attributes:
-      form: of the questions; the share of its last verdict (ties of pairs) is shown.
-      prices: of the model's tokens, None where nothing is paid.
-      questions: questions to be answered.
-      store_hits: those answered before.
-      asked, last_verdict, unknown, retried: answers of this run; `retried` took more than one turn.
+      store_hits: questions answered before.
+      asked, last_verdict, unknown, retried: answers of this run; the form's last verdict is the tie of pairs.
       notes: reason -> number of unknown answers that are not due to the text.
       mass: sum over answers of the verdicts' total probability (answer.mode=soft).
       tokens: (prompt, completion, cached).
@@ -33,7 +31,7 @@ class Telemetry:
     last_verdict: int = 0
     unknown: int = 0
     retried: int = 0
-    notes: dict[str, int] = dataclasses.field(default_factory=dict)
+    notes: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     mass: float = 0.0
     tokens: tuple[int, int, int] = (0, 0, 0)
     seconds: float = 0.0
@@ -50,9 +48,8 @@ class Telemetry:
         self.unknown += answer.label == UNKNOWN
         self.retried += sum(turn["role"] == "assistant" for turn in answer.turns) > 1
         self.mass += answer.mass or 0.0
-        if answer.note:
-            self.notes[answer.note] = self.notes.get(answer.note, 0) + 1
-        prompt, completion, cached = (sum(pair) for pair in zip(self.tokens, answer.tokens, strict=True))
+        self.notes[answer.note] += bool(answer.note)
+        prompt, completion, cached = map(sum, zip(self.tokens, answer.tokens, strict=True))
         self.tokens = prompt, completion, cached
 
     def live(self) -> dict[str, float]:
@@ -86,7 +83,7 @@ class Telemetry:
             "store_hits": self.store_hits,
             "asked": self.asked,
             **self._figures(),
-            "unknown_notes": self.notes,
+            "unknown_notes": dict(+self.notes),
             "seconds": round(self.seconds, 3),
             **dict(zip(names, self.tokens, strict=True)),
             **self._cost(),

@@ -52,11 +52,6 @@ class VllmAnnotator(chat.ChatAnnotator):
             )
 
     def start(self) -> None:
-        """Loads the model.
-
-        Raises:
-          UserError: vLLM cannot load it.
-        """
         # vLLM reads it on import; a run's prompts and sizes are private.
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
         import vllm
@@ -84,13 +79,12 @@ class VllmAnnotator(chat.ChatAnnotator):
                 "config.vllm.max_model_len and config.vllm.max_num_seqs: must be given on a CPU where answers are drawn with "
                 "seeds (or set config.sampling.temperature=0, or config.sampling.seeded=False)"
             )
-        tokens = options.setdefault("max_num_batched_tokens", length * sequences)
-        checks.require(
-            tokens >= length * sequences,
-            "vllm.max_num_batched_tokens",
-            tokens,
-            f"at least max_num_seqs * max_model_len = {length * sequences} on a CPU where answers are drawn with seeds",
+        most = length * sequences
+        tokens = options.setdefault("max_num_batched_tokens", most)
+        allowed = (
+            f"at least max_num_seqs * max_model_len = {most} on a CPU where answers are drawn with seeds"
         )
+        checks.require(tokens >= most, "vllm.max_num_batched_tokens", tokens, allowed)
         return options
 
     @property
@@ -170,14 +164,8 @@ class VllmAnnotator(chat.ChatAnnotator):
 
         if self._prefill is not None:
             return SamplingParams(temperature=0, max_tokens=1, logprob_token_ids=self._prefill[1])
-        sampling = self._config.sampling
-        parameters = SamplingParams(
-            temperature=sampling.temperature,
-            top_k=sampling.top_k,
-            top_p=sampling.top_p,
-            max_tokens=self.max_tokens,
-            seed=seed,
-        )
+        drawn = {name: self._config.sampling[name] for name in ("temperature", "top_k", "top_p")}
+        parameters = SamplingParams(**drawn, max_tokens=self.max_tokens, seed=seed)
         if self.mode == "verdict":
             parameters.structured_outputs = StructuredOutputsParams(choice=list(self.prompt.answer.answers))
         return parameters

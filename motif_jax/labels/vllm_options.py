@@ -65,10 +65,7 @@ def tokenizer_of(options: Mapping[str, Any]) -> tuple[str, str | None]:
 
 
 def identity(config: Any) -> dict[str, Any]:
-    """Everything of the model and its engine that an answer depends on.
-
-    Most unset keys are left out, so that answers from before a key existed are found.
-    """
+    """Everything of the model and its engine that an answer depends on; unset keys of the engine are left out."""
     options = engine_options(config)
     model, revision, folder = options["model"], options.get("revision"), options.get("download_dir")
     found = {

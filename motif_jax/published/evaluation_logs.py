@@ -7,7 +7,6 @@ is a list of steps (observation, action, reward, end). `entropies` has a number 
 from __future__ import annotations
 
 import dataclasses
-import io
 import os
 import pickle
 from collections.abc import Mapping, Sequence
@@ -26,12 +25,7 @@ _MOST_BYTES = 8 << 30
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationLog:
-    """The numbers that the published `distill_policy_eval` computes from a log.
-
-    Attributes:
-      returns: float64 [episodes], finite.
-      entropies: float64 [episodes] or [0], as the tool logged them; may be non-finite.
-    """
+    """What `distill_policy_eval` computes: finite returns and, as logged, entropies (or none), float64 [episodes]."""
 
     returns: np.ndarray
     entropies: np.ndarray
@@ -46,11 +40,7 @@ class EvaluationLog:
 
 
 def read(path: str | os.PathLike[str]) -> EvaluationLog:
-    """Reads a log.
-
-    Raises:
-      UserError: the file cannot be read, is no such log, or has non-finite rewards.
-    """
+    """Reads a log. Raises UserError: the file cannot be read, is no such log, or has non-finite rewards."""
     path = Path(path)
     with reading(path, "a log of a published evaluation"):
         held = read_file(path, _MOST_BYTES, PickleReader(ARRAYS, unread=True))["eval_dump"]
@@ -95,6 +85,4 @@ def write(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]], confi
         "eval_dump": {"results": results, "entropies": entropies},
         "config": dict(config),
     }
-    buffer = io.BytesIO()
-    pickle.dump(log, buffer, protocol=4)
-    atomic_write_bytes(Path(path), buffer.getvalue())
+    atomic_write_bytes(Path(path), pickle.dumps(log, protocol=4))

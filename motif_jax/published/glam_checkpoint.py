@@ -25,11 +25,7 @@ _LAYERS = {"0": "hidden_0", "2": "hidden_1", "4": "output"}
 
 
 class Found(NamedTuple):
-    """An agent's parameters, with the origin of each.
-
-    Attributes:
-      names: parameter -> tensor of the file.
-    """
+    """An agent's parameters, the tensor of the file that each comes from, tensors that nothing needs, and heads that are new."""
 
     params: Any
     names: dict[str, str]

@@ -32,13 +32,7 @@ _VALUE = "value"
 
 
 class GlamPosition(NamedTuple):
-    """The position from which a log is resumed.
-
-    Attributes:
-      updates: number of finished updates; rows of later ones are dropped.
-      newest: rows of the newest episodes.
-      steps, seconds: environment steps, and seconds of the run.
-    """
+    """The position from which a log is resumed: finished updates, rows of the newest episodes, environment steps and seconds."""
 
     updates: int = 0
     newest: Sequence[Mapping[str, Any]] = ()
@@ -47,12 +41,7 @@ class GlamPosition(NamedTuple):
 
 
 class GlamLog:
-    """Writes `log.csv` in a folder.
-
-    Args:
-      scale: factor of rewards in learning.
-      coefficients: of the value loss and of the entropy in the whole loss.
-    """
+    """Writes `log.csv`. `scale`: of rewards in learning; `coefficients`: of value loss and entropy in the whole loss."""
 
     def __init__(
         self,
@@ -64,23 +53,23 @@ class GlamLog:
         value: bool = False,
     ) -> None:
         self._scale, self._coefficients, self._environments = scale, coefficients, environments
-        path = folder / FILE
         self._episodes = 0
         place = COLUMNS.index("entropy") + 1
-        columns = (*COLUMNS[:place], _VALUE, *COLUMNS[place:]) if value else COLUMNS
+        columns = list(COLUMNS[:place] + (_VALUE,) * value + COLUMNS[place:])
+        header = [",".join(columns)]
 
         def keep(line: str) -> bool:
-            nonlocal columns
             update = line.partition(",")[0]
-            if line.strip() == ",".join(COLUMNS):
-                columns = COLUMNS  # a resumed log keeps its columns
+            if update == COLUMNS[0]:
+                header[:] = [line]  # a resumed log keeps its columns
             if update.isdigit() and int(update) < before.updates:
                 self._episodes = int(line.split(",")[1])
             return not update.isdigit() or int(update) < before.updates
 
-        self._file = append_lines(path, keep)
+        self._file = append_lines(folder / FILE, keep)
+        columns = header[0].split(",")
         self._writer = csv.DictWriter(self._file, columns, extrasaction="ignore", lineterminator="\n")
-        if path.stat().st_size == 0:
+        if self._file.tell() == 0:
             self._writer.writeheader()
         nothing = [{"return": 0.0, "length": 0.0}] * environments
         self._newest: deque[Mapping[str, Any]] = deque([*nothing, *before.newest], maxlen=environments)

@@ -33,19 +33,14 @@ def probabilities(scores: np.ndarray) -> np.ndarray:
 
 
 def read_distributions(path: str | os.PathLike[str], actions: int) -> np.ndarray:
-    """Reads a file without a header; a row is an update and has, for each probe, a number per action.
-
-    Returns:
-      float64 [updates, probes, actions]: probabilities in files of the first release, raw scores in later ones.
+    """Reads float64 [updates, probes, actions]: probabilities in files of the first release, raw scores in later ones.
 
     Raises:
       UserError: the file is missing, or its rows differ in length or have no multiple of `actions` numbers.
     """
-    rows = []
     try:
         with open(path, encoding="utf-8", newline="") as file:
-            for row in csv.reader(file):
-                rows += [[float(cell) for cell in row]] if row else []
+            rows = [[float(cell) for cell in row] for row in csv.reader(file) if row]
     except (OSError, ValueError, csv.Error) as error:
         raise UserError(f"{path} cannot be read as numbers: {error}") from None
     widths = {len(row) for row in rows}

@@ -23,11 +23,7 @@ def is_log(folder: str | os.PathLike[str]) -> bool:
 
 
 def read_curve(folder: str | os.PathLike[str], measure: str) -> Curve:
-    """A measure ('return', 'success', 'length': means over the newest episodes) over environment steps.
-
-    Raises:
-      UserError: the log is damaged or empty, or lacks the column.
-    """
+    """A measure over environment steps. Raises UserError: the log is damaged or empty, or lacks the column."""
     path = Path(folder) / LOG
     table = metric_files.read_csv(path)
     column = _COLUMNS.get(measure)
@@ -40,18 +36,11 @@ def read_curve(folder: str | os.PathLike[str], measure: str) -> Curve:
 
 
 def read_returns(path: str | os.PathLike[str]) -> np.ndarray:
-    """The returns of a test's episodes, float64 [episodes].
-
-    Raises:
-      UserError: the file has no array of numbers; arrays of Python objects, which need unpickling, are rejected.
-    """
+    """The returns of a test's episodes, float64 [episodes]. Raises UserError: the file has no array of finite numbers."""
     try:
         found = load_array(path)
     except (OSError, ValueError) as error:
         raise UserError(f"{path} is no .npy file of numbers: {error}") from None
-    if found.dtype.kind not in "fiu" or not found.size:
-        raise UserError(f"{path} is no .npy file of numbers")
-    values = found.astype(np.float64).ravel()
-    if not np.isfinite(values).all():
-        raise UserError(f"{path} holds returns that are not finite")
-    return values
+    if found.dtype.kind not in "fiu" or not found.size or not np.isfinite(found).all():
+        raise UserError(f"{path} is no .npy file of finite numbers")
+    return found.astype(np.float64).ravel()

@@ -24,11 +24,7 @@ _MASK = re.compile(r"h\.\d+\.attn\.(masked_)?bias")
 
 
 class PublishedAgent(NamedTuple):
-    """The contents of a checkpoint.
-
-    Attributes:
-      params: those of a `TextAgent`, numpy arrays.
-    """
+    """A checkpoint's contents, with the parameters of a `TextAgent` as numpy arrays."""
 
     config: ModelConfig
     design: Design
@@ -37,12 +33,9 @@ class PublishedAgent(NamedTuple):
 
 
 def read(path: str | Path, heads: int = 0) -> PublishedAgent:
-    """Reads a checkpoint of BC, DT, ILQL, CQL, Psi, utterance ILQL or CHAI.
+    """Reads a checkpoint of BC, DT, ILQL, CQL, Psi, utterance ILQL or CHAI, of attention `heads` (0: width / 64, as in GPT-2).
 
     BC has only `model.`, or `lm_policy.` after conversion; CHAI has `lm_policy.` and heads of one output.
-
-    Args:
-      heads: number of attention heads; 0: width / 64, as in GPT-2.
 
     Raises:
       UserError: the file is damaged, is none of these, or has parts that do not match.

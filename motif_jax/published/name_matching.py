@@ -54,15 +54,10 @@ def match(
     wanted: Mapping[str, tuple[int, ...]],
     chosen: Mapping[str, str] | None = None,
 ) -> Match:
-    """Assigns tensors of a file to layers.
+    """Assigns tensors of a file, in its order, to the layers `wanted` (neutral name -> shape), in the network's order.
 
-    Tensors of one shape are assigned in the file's order to the layers of that shape in the network's order. If names have
-    hints, a layer takes the first tensor with its hint. With more tensors than layers and no hint, the user has to choose.
-
-    Args:
-      tensors: (name, array) in the file's order.
-      wanted: neutral name -> shape, in the network's order.
-      chosen: neutral name -> name in the file, chosen by the user.
+    Tensors of one shape go to the layers of that shape in their order. If names have hints, a layer takes the first tensor with
+    its hint. With more tensors than layers and no hint, the user has to choose: `chosen`, neutral name -> name in the file.
 
     Raises:
       ValueError: a layer, which the error names, has no tensor of its shape, or too many without a hint.
@@ -78,16 +73,13 @@ def match(
                 f"{foreign} has shape {list(shapes[foreign])}, {neutral} {list(wanted[neutral])}"
             )
         names[neutral] = foreign
-    layers, candidates = defaultdict(list), defaultdict(list)
+    layers = defaultdict(list)
     for neutral, shape in wanted.items():
         if neutral not in names:
             layers[tuple(shape)].append(neutral)
     taken = set(names.values())
-    for foreign, array in tensors:
-        if foreign not in taken:
-            candidates[array.shape].append(foreign)
     for shape, open_layers in layers.items():
-        free = candidates[shape]
+        free = [foreign for foreign in shapes if shapes[foreign] == shape and foreign not in taken]
         if len(free) < len(open_layers):
             raise ValueError(
                 f"{', '.join(open_layers)}: shape {list(shape)} is needed {len(open_layers)} times, the file has it "

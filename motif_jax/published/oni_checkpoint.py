@@ -29,18 +29,18 @@ _ORDER = "embedding conv1 conv2 conv3 conv4 conv5 conv6 message_fc classifier_fc
 def labels(checkpoint: TorchCheckpoint) -> dict[str, int] | None:
     """The checkpoint's labels, text -> 0 or 1; None without labels.
 
-    They come from the table of labels, or without one from the classifier's examples, which are an object of the published
-    package. Its parts are read as data; the object is never built.
+    They come from the table of labels, or without one from the classifier's examples, an object of the published package, whose
+    parts are read as data.
 
     Raises:
       UserError: a text is no message, or a label is neither 0 nor 1.
     """
     for name in (TABLE, DATASET):
-        found = dict(_pairs(checkpoint.content.get(name)))
-        if found:
-            return {
-                _text(checkpoint, name, text): _label(checkpoint, name, text, found[text]) for text in found
-            }
+        if found := dict(_pairs(checkpoint.content.get(name))):
+            try:
+                return {text: _label(text, value) for text, value in found.items()}
+            except UserError as error:
+                raise UserError(f"{checkpoint.path}: {name}: {error}") from None
     return None
 
 
@@ -77,27 +77,16 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, bool | int | float)
 
 
-def _text(checkpoint: TorchCheckpoint, name: str, text: str) -> str:
-    try:
-        encode(text)
-    except UserError as error:
-        raise UserError(f"{checkpoint.path}: {name}: {error}") from None
-    return text
-
-
-def _label(checkpoint: TorchCheckpoint, name: str, text: str, value: Any) -> int:
+def _label(text: str, value: Any) -> int:
+    encode(text)  # raises UserError for what is no message
     number = float(np.asarray(value).reshape(()))
     if number not in (0.0, 1.0):
-        raise UserError(f"{checkpoint.path}: {name}: the label of {text!r} is {number:g}, neither 0 nor 1")
+        raise UserError(f"the label of {text!r} is {number:g}, neither 0 nor 1")
     return int(number)
 
 
 def classifier(checkpoint: TorchCheckpoint) -> Any | None:
-    """The parameters of the checkpoint's classifier; None without one.
-
-    Raises:
-      UserError: its tensors do not match the classifier.
-    """
+    """The parameters of the checkpoint's classifier, None without one. Raises UserError: its tensors do not match."""
     tensors = list(torch_file.tensors(checkpoint.content.get(MODEL) or {}))
     if not tensors or DATASET not in checkpoint.content:
         return None
@@ -119,8 +108,7 @@ def _published_order(name: str) -> tuple[int, bool]:
 def reward_item(labels: dict[str, int], params: Any | None, workdir: Path) -> dict[str, Any]:
     """Writes the label log of a run with the reward's `labels`; returns the reward's item for the checkpoint.
 
-    Args:
-      params: of the classifier; None for a reward that equals the labels.
+    Without `params` of the classifier the reward equals the labels.
     """
     path = workdir / label_log.FILE
     path.unlink(missing_ok=True)  # left by a killed import

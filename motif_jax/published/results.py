@@ -21,17 +21,6 @@ _MAX_BYTES = 1 << 30
 _STEPS, _RETURNS = ("steps", "timesteps"), ("returns", "mean_returns")
 
 
-def load_pickle(path: str | os.PathLike[str]) -> Any:
-    """Reads a pickle of plain data.
-
-    Raises:
-      UserError: the file cannot be read, or has more than containers, numbers, strings and numeric arrays.
-    """
-    hint = ": containers, numbers, strings and numeric numpy arrays are read, nothing else"
-    with reading(Path(path), "a pickle of plain data", hint):
-        return read_file(Path(path), _MAX_BYTES, PickleReader(ARRAYS))
-
-
 @dataclass(frozen=True)
 class PublishedResult:
     """Curves of one method on one task, a curve per seed."""
@@ -48,9 +37,11 @@ def read_published(path: str | os.PathLike[str]) -> list[PublishedResult]:
     dictionary of such pairs, one per seed. Seeds may share their steps.
 
     Raises:
-      UserError: the file has another form; the error says where.
+      UserError: the file cannot be read, or has another form; the error says where.
     """
-    data = load_pickle(path)
+    hint = ": containers, numbers, strings and numeric numpy arrays are read, nothing else"
+    with reading(Path(path), "a pickle of plain data", hint):
+        data = read_file(Path(path), _MAX_BYTES, PickleReader(ARRAYS))
     if not isinstance(data, Mapping) or not data:
         raise UserError(f"{path}: a dictionary with tasks as keys is expected, found {type(data).__name__}")
     results = []
@@ -70,10 +61,8 @@ def read_published(path: str | os.PathLike[str]) -> list[PublishedResult]:
 
 def _numbers(value: Any) -> np.ndarray | None:
     """A one-dimensional array if `value` is a list of numbers, else None."""
-    if isinstance(value, list | tuple):
-        # numpy would follow nested lists to any depth.
-        plain = all(isinstance(each, int | float | np.number) for each in value)
-        value = np.asarray(value) if plain else None
+    if isinstance(value, list | tuple) and all(isinstance(each, int | float | np.number) for each in value):
+        value = np.asarray(value)  # numpy would follow nested lists to any depth
     if isinstance(value, np.ndarray) and value.ndim == 1 and value.size and value.dtype.kind in "iuf":
         return value.astype(np.float64)
     return None

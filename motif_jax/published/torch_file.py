@@ -35,13 +35,7 @@ _DEEPEST, MOST_PARTS, _LONGEST_NAME = 50, 10_000_000, 10_000
 
 
 def read_checkpoint(path: str | Path) -> Any:
-    """Reads the object of a checkpoint.
-
-    Args:
-      path: a file of `torch.save` in its zip format (the default since PyTorch 1.6).
-
-    Returns:
-      Dictionaries, lists, tuples, strings, numbers, numpy arrays for tensors, and `Unread`.
+    """Reads a file of `torch.save` in its zip format (the default since PyTorch 1.6), with numpy arrays for tensors, and `Unread`.
 
     Raises:
       UserError: the file is not such an archive, is damaged, compressed or encrypted, or uses opcodes that no
@@ -156,9 +150,6 @@ def _tensors(tree: Any, prefix: str, depth: int, parts: Iterator[int]) -> Iterat
         )
     if isinstance(tree, np.ndarray):
         yield prefix.removesuffix("."), tree
-    elif isinstance(tree, dict):
-        for key, value in tree.items():
+    elif isinstance(tree, dict | list | tuple):
+        for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree):
             yield from _tensors(value, f"{prefix}{key}.", depth + 1, parts)
-    elif isinstance(tree, list | tuple):
-        for index, value in enumerate(tree):
-            yield from _tensors(value, f"{prefix}{index}.", depth + 1, parts)

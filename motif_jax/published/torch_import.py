@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import json
@@ -43,12 +44,7 @@ _HEADS = ("value_head", "policy_head")
 
 @dataclasses.dataclass(frozen=True)
 class TorchCheckpoint:
-    """The contents of a checkpoint.
-
-    Attributes:
-      tensors: (name, array) of the requested model, in the file's order.
-      content: the whole object, with tensors as arrays.
-    """
+    """A checkpoint: tensors (name, array) of the requested model, in the file's order, and the whole object."""
 
     path: Path
     tensors: list[tuple[str, np.ndarray]]
@@ -69,8 +65,7 @@ class TorchCheckpoint:
 def read(path: str | Path, *parts: str) -> TorchCheckpoint:
     """Reads a checkpoint. Raises UserError: the file is no checkpoint, or has no tensors.
 
-    Args:
-      parts: keys of the model; the first key in the file counts. Without any in the file all tensors are the model's.
+    The first of the keys `parts` in the file has the model; without any all tensors are the model's.
     """
     content = torch_file.read_checkpoint(path)
     content = content if isinstance(content, dict) else {"model": content}
@@ -99,12 +94,7 @@ def _match(checkpoint: TorchCheckpoint, wanted: Mapping[str, tuple[int, ...]], n
 
 
 def reward(checkpoint: TorchCheckpoint, config: ConfigDict) -> tuple[RewardModel, Match]:
-    """Makes a reward from a published reward checkpoint.
-
-    Args:
-      checkpoint: keys model (reward_model for an agent with a learned reward), reward_mean, reward_var, num_iter.
-      config: of the import stage: `reward` (a config of train_reward), names, quantiles, quantile_row, and mean and variance,
-        which override those of the file.
+    """Makes a reward from a published reward checkpoint (keys reward_mean, reward_var, num_iter) by the import stage's config.
 
     Raises:
       UserError: tensors do not match the network, the quantile file has another form, or neither file nor config has the
@@ -135,19 +125,13 @@ def _moment(checkpoint: TorchCheckpoint, theirs: str, config: ConfigDict, key: s
 
 
 def read_quantiles(path: str | Path, row: int) -> list[float]:
-    """Reads one row of the published quantile file: its last 19 numbers.
-
-    Raises:
-      UserError: the file or row is missing, or rows do not have 19 numbers.
-    """
+    """One row of the published quantile file: its last 19 numbers. Raises UserError: there is no such file or row."""
     rows = []
     try:
         with open(path, encoding="utf-8") as file:
             for cells in csv.reader(file):
-                try:
+                with contextlib.suppress(ValueError):
                     rows.append([float(cell) for cell in cells][-len(QUANTILE_LEVELS) :])
-                except ValueError:
-                    continue
     except OSError as error:
         raise UserError(f"config.quantiles={path}: {error.strerror}") from None
     except (UnicodeDecodeError, csv.Error) as error:
@@ -166,12 +150,9 @@ def read_quantiles(path: str | Path, row: int) -> list[float]:
 
 
 def agent(checkpoint: TorchCheckpoint, network: AgentNetwork, names: str) -> tuple[Any, Match]:
-    """Makes parameters of `network` from a published agent checkpoint.
+    """Makes parameters of `network` from a published agent checkpoint. Raises UserError: tensors do not match.
 
     In files of engines with 26 status numbers, the 27th, which the network does not know, gets weights of 0.
-
-    Raises:
-      UserError: tensors do not match the network.
     """
     abstract = jax.eval_shape(network.init, jax.random.key(0))
     empty = jax.tree.map(lambda leaf: np.empty(leaf.shape, np.bool_), abstract)
@@ -219,10 +200,7 @@ def _with_27_status_numbers(
 def write_agent(
     params: Any, config: ConfigDict, step: int, workdir: Path, items: Mapping[str, Any] | None = None
 ) -> None:
-    """Writes an agent's run folder with one checkpoint, which evaluate and visualize read, and a file.
-
-    `items` are the checkpoint's entries besides the parameters.
-    """
+    """Writes an agent's run folder with one checkpoint of the parameters and `items`, and a file."""
     plain = as_plain(config)
     describe(workdir, plain)
     header = {"format": "motif_jax.agent", "version": 1, "step": step, "config": plain}

@@ -19,12 +19,7 @@ NAMES = ("trajectories", "bot_trajectories")
 STATUS = "status.json"
 
 
-def read_array(path: str | os.PathLike[str]) -> np.ndarray:
-    """Reads an array of numbers or texts.
-
-    Raises:
-      UserError: the file is missing, has no array, or an array of objects.
-    """
+def _read_array(path: Path) -> np.ndarray:
     try:
         return load_array(path)
     except FileNotFoundError:
@@ -50,8 +45,8 @@ def read(folder: str | os.PathLike[str], name: str, number: int) -> tuple[list[s
     Raises:
       UserError: a file is missing or has another form, or the numbers of actions and prompts differ.
     """
-    texts, numbers = (read_array(path) for path in paths(folder, name, number))
     first, second = paths(folder, name, number)
+    texts, numbers = _read_array(first), _read_array(second)
     if texts.dtype.kind not in "US":
         raise UserError(f"{first} holds {texts.dtype}, not texts")
     if numbers.dtype.kind not in "iu":
@@ -60,11 +55,9 @@ def read(folder: str | os.PathLike[str], name: str, number: int) -> tuple[list[s
         raise UserError(
             f"{first} has {texts.size} prompts, {second} {numbers.size} actions: one for each is needed"
         )
-    prompts = [
-        text.decode("utf-8", "replace") if isinstance(text, bytes) else text
-        for text in texts.ravel().tolist()
-    ]
-    return prompts, numbers.ravel().tolist()
+    if texts.dtype.kind == "S":
+        texts = np.strings.decode(texts, "utf-8", "replace")
+    return texts.ravel().tolist(), numbers.ravel().tolist()
 
 
 def write(

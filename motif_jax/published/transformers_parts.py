@@ -47,11 +47,7 @@ def layers(names: Iterable[str], pattern: str) -> int:
 
 
 def heads_of(width: int, heads: int) -> int:
-    """The number of attention heads: `heads`, or width / 64 for 0.
-
-    Raises:
-      UserError: the width is no multiple of it.
-    """
+    """The number of attention heads: `heads`, or width / 64 for 0. Raises UserError: the width is no multiple of it."""
     heads = heads or width // _HEAD_WIDTH
     if not heads or width % heads:
         raise UserError(f"a width of {width} does not divide into {heads} heads: give config.heads")
@@ -59,10 +55,6 @@ def heads_of(width: int, heads: int) -> int:
 
 
 def model(config: Mapping[str, Any], tensors: Mapping[str, np.ndarray], what: str) -> tuple[ModelConfig, Any]:
-    """A model's config and float32 parameters from transformers' config and names of tensors; errors name `what`.
-
-    Raises:
-      UserError: a tensor is missing or has another shape.
-    """
+    """A model's config and float32 parameters from transformers' config and names of tensors; UserErrors name `what`."""
     settings = configs.parse(config, what)
     return settings, weights.collect(tensors.get, what, settings)

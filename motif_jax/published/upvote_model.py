@@ -25,11 +25,7 @@ class PublishedScorer(NamedTuple):
 
 
 def read(path: str | Path, heads: int = 0) -> PublishedScorer:
-    """Reads a checkpoint.
-
-    Args:
-      path: model.pkl with `model.*` (RoBERTa), `layers.0` and `layers.2`.
-      heads: number of attention heads; 0: width / 64, as in RoBERTa.
+    """Reads model.pkl with `model.*` (RoBERTa, of attention `heads`; 0: width / 64), `layers.0` and `layers.2`.
 
     Raises:
       UserError: the file is damaged, or no such checkpoint.

@@ -82,11 +82,9 @@ def _game(item: Mapping[str, Any], table: WordTable) -> Dialogue:
 
 
 def read_games(path: str | os.PathLike[str], words: Sequence[str] | None = None) -> Dialogues:
-    """The games of a file such as expert_wordle_100k_1.pkl, replayed under a list of words.
+    """The games of a pickle {state_actions: [{state, actions, meta?}], vocab_path, ...}, replayed under a list of words.
 
-    Args:
-      path: a pickle {state_actions: [{state, actions, meta?}], vocab_path, ...}.
-      words: the game's words; None for the list that the file names, if this package has it.
+    `words` None: the list that the file names.
 
     Raises:
       UserError: the file cannot be read, has another form, or names an unknown list.

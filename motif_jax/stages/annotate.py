@@ -13,7 +13,6 @@ from ml_collections import ConfigDict
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.datasets.pairs.distinct import distinct_rows
 from motif_jax.datasets.pairs.outcomes import count_outcomes, describe
-from motif_jax.labels import manifest as manifests
 from motif_jax.labels import shards
 from motif_jax.labels.annotator import Annotator, Question, check_annotator, make_annotator
 from motif_jax.labels.captions import pair_captions
@@ -83,7 +82,7 @@ def _manifest(
     if annotator.reads_items:
         about |= {"orders": config.orders, "captions": config.captions.to_dict()}
     return {
-        "format": manifests.FORMAT,
+        "format": shards.MANIFEST_FORMAT,
         "name": config.name or annotator.short_name,
         # As it will be read again, where tuples are lists.
         "annotator": json.loads(json.dumps(dict(annotator.identity))),

@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
@@ -24,6 +25,8 @@ from motif_jax.support.files import atomic_write_json, parse_json, read_json, re
 from motif_jax.support.locks import FolderLock
 
 CONFIG, VERSIONS = "config.json", "versions.json"
+# Most characters that an error shows of a value.
+_SHOWN = 300
 # Folders of a run into which files are written one by one, while it continues.
 _FOLDERS = ("recordings", "replays", "plots", "nonfinite")
 PACKAGES = (
@@ -79,7 +82,10 @@ def differences(
         if name not in free and any(name == key or name.startswith(key + ".") for key in keys):
             before, now = old.get(name, "absent"), new.get(name, "absent")
             if _outside_cache(before) != _outside_cache(now):
-                found.append(f"{name}: {before} before, {now} now")
+                shown = [textwrap.shorten(str(value), _SHOWN) for value in (before, now)]
+                # Long texts may begin alike.
+                same = shown[0] == shown[1]
+                found.append(f"{name} differs" if same else f"{name}: {shown[0]} before, {shown[1]} now")
     return found
 
 

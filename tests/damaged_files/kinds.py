@@ -19,7 +19,7 @@ from motif_jax.datasets.tokens.dataset import TokensDataset
 from motif_jax.datasets.tokens.writer import TokensWriter
 from motif_jax.datasets.trajectories import parquet as step_files
 from motif_jax.envs import replay
-from motif_jax.labels import manifest
+from motif_jax.labels import shards
 from motif_jax.labels.label_queue import Label
 from motif_jax.language import folder as model_folder
 from motif_jax.language.tokens import Tokenizer
@@ -159,7 +159,9 @@ READERS = {
     "recording": Reader(recording, "game.json", lambda at: [*replay.replay(replay.Recording.load(at / "game.json"), ())]),
     "manifest": Reader(
         lambda at: put(at / "manifest.json", MANIFEST), "manifest.json",
-        lambda at: manifest.differences(manifest.read(at / "manifest.json") or {}, {"format": 1}),
+        lambda at: run_folder.differences(
+            shards.read_manifest(at / "manifest.json") or {}, {"format": 1}, shards.BINDING
+        ),
     ),
     "answers": Reader(answers, "answers.jsonl", read_answers),
     "dialogues": Reader(said, "dialogues.parquet", read_dialogues),

@@ -88,12 +88,12 @@ def test_labels_of_something_else_are_refused(dataset, run):
     run(dataset, name="mine")
     before = labels(dataset, "mine")
     with pytest.raises(
-        UserError, match=r"annotator.goal: defaultgoal there, gold now.*--config.restart=True"
+        UserError, match=r"annotator.goal: defaultgoal before, gold now.*--config.restart=True"
     ):
         run(dataset, name="mine", goal="gold")
-    with pytest.raises(UserError, match=r"annotator.annotator: lexicon there, random now"):
+    with pytest.raises(UserError, match=r"annotator.annotator: lexicon before, random now"):
         run(dataset, name="mine", annotator="random")
-    with pytest.raises(UserError, match=r"questions.orders: once there, given now"):
+    with pytest.raises(UserError, match=r"questions.orders: once before, given now"):
         run(dataset, name="mine", orders="given", num_shards=2)
     assert (labels(dataset, "mine") == before).all()
     messages = np.load(dataset / "data" / "message.npy")

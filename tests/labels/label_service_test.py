@@ -37,9 +37,9 @@ class Counting(Annotator):
         for place, question in enumerate(questions):
             self.asked.append(question.items)
             if any("u" in item for item in question.items):
-                yield place, Answer(UNKNOWN, prompt_tokens=10)
+                yield place, Answer(UNKNOWN, tokens=(10, 0, 0))
             elif self.form is SINGLE:
-                yield place, Answer(int("k" in question.items[0]), prompt_tokens=10, completion_tokens=2)
+                yield place, Answer(int("k" in question.items[0]), tokens=(10, 2, 0))
             else:
                 label = FIRST if "k" in question.items[0] else SECOND if "k" in question.items[1] else TIE
                 yield place, Answer(label, tuple(0.8 if n == label else 0.1 for n in range(3)))

@@ -35,7 +35,7 @@ class Scripted(Annotator):
 def test_an_engine_that_ends_with_the_stage_is_no_failure(tmp_path, capsys):
     signs = iter([False, False, False, False, True, True, True])
     with AnnotationSession(Scripted(4), tmp_path / "store", stopped=lambda: next(signs)) as session:
-        answers = session.ask(QUESTIONS)
+        answers = session.ask(QUESTIONS, {})
     assert answers.keys() == {question.id for question in QUESTIONS[-4:]}
     assert AnswerStore(tmp_path / "store").find({q.id for q in QUESTIONS}) == answers
     assert capsys.readouterr().err == "while stopping: UserError: the server is gone\n"
@@ -48,16 +48,33 @@ def test_an_annotator_that_leaves_questions_out_is_no_endless_loop(tmp_path):
 
     with AnnotationSession(Lazy(), tmp_path / "store") as session:
         with pytest.raises(RuntimeError, match="Lazy left questions without an answer"):
-            session.ask(QUESTIONS)
-        assert len(session.ask(QUESTIONS[:1])) == 1
+            session.ask(QUESTIONS, {})
+        assert len(session.ask(QUESTIONS[:1], {})) == 1
 
 
 def test_a_question_that_is_given_twice_is_no_store_hit(tmp_path):
+    twice = [QUESTIONS[0]] * 2
     for asked, hits in ((1, 0), (0, 1)):
         with AnnotationSession(Scripted(), tmp_path / "store") as session:
-            session.ask([QUESTIONS[0]] * 3)
+            session.ask(twice, session.recall(twice, {}))
         told = session.telemetry
         assert (told.questions, told.asked, told.store_hits) == (1, asked, hits)
+
+
+def test_shards_of_another_origin_are_refused_whatever_versions_made_them(tmp_path):
+    sections = {"annotator": {"model": "a", "sampling": {"seed": 0}}, "dataset": {"pairs": 3}}
+    old = {"format": 1, "name": "mine", **sections, "questions": {"digest": "x"}, "versions": {"vllm": "1"}}
+    annotation = shards.Annotation(tmp_path, "mine")
+    annotation.open_shard(0, 1, old).close()
+    annotation.check({**old, "versions": {"vllm": "2"}})
+    for section in shards.BINDING:
+        with pytest.raises(UserError, match=r"belongs to another annotation \(.*--config.restart=True"):
+            annotation.check({**old, section: {"other": 1}})
+    now = {"model": "b" * 400, "sampling": {"seed": 0}, "goal": "gold"}
+    with pytest.raises(
+        UserError, match=r"\(annotator.goal: absent before, gold now; annotator.model: a before"
+    ):
+        annotation.check({**old, "annotator": now})
 
 
 def test_merge_of_both_orders_and_of_ties():

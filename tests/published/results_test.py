@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from motif_jax.published import pickles
-from motif_jax.published.results import load_pickle, read_published
+from motif_jax.published.results import read_published
 from motif_jax.support.errors import UserError
 
 STEPS = np.array([0.0, 1e6, 2e6, 3e6])
@@ -56,7 +56,7 @@ def test_two_seeds_are_not_mistaken_for_steps_and_returns(tmp_path, two):
 
 def test_numpy_scalars_and_names_are_read(tmp_path):
     value = {"a": np.float64(1.5), "b": [np.int64(3)], "c": "text", "d": (True, None), "e": np.array(["x"])}
-    read = load_pickle(save(tmp_path, value))
+    read = pickles.read_file(save(tmp_path, value), 1 << 20, pickles.PickleReader(pickles.ARRAYS))
     assert read["a"] == 1.5
     assert read["b"] == [3]
     assert read["d"] == (True, None)
