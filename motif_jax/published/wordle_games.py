@@ -77,7 +77,7 @@ def _game(item: Mapping[str, Any], table: WordTable) -> Dialogue:
     known, guesses = _known(item["state"]), [_text(guess) for guess in item["actions"]]
     weights = 3 ** np.arange(LENGTH)
     codes = [int(knowledge.colours(known, guess) @ weights) if is_word(guess) else None for guess in guesses]
-    dialogue = WordleObservation.replayed(table, guesses, codes).to_sequence()
+    dialogue = WordleObservation(table, guesses, codes).to_sequence()
     return dialogue._replace(meta=_meta(item.get("meta") or {}))
 
 

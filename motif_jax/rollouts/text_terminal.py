@@ -72,8 +72,7 @@ class _Spoken(Observation):
 def shown(observation: Observation) -> str:
     """A dialogue as a person reads it: guesses in their colours, else who said what, `plain`."""
     if isinstance(observation, WordleObservation):
-        guesses = [plain(guess) for guess in observation.guesses]
-        return picture(WordleObservation(observation.table, guesses, observation.codes, observation.fits))
+        return picture([plain(guess) for guess in observation.guesses], observation.codes)
     dialogue = observation.to_sequence()
     pairs = zip(dialogue.texts, dialogue.rewards, strict=True)
     return (

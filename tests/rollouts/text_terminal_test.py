@@ -10,6 +10,7 @@ import pytest
 
 from motif_jax.datasets.dialogues.dialogue import Dialogue
 from motif_jax.envs.text.contract import Observation, Outcome
+from motif_jax.envs.wordle.colours import WordTable
 from motif_jax.envs.wordle.environment import WordleObservation
 from motif_jax.rollouts.text_episodes import TextAction
 from motif_jax.rollouts.text_terminal import Terminal, TextTable, plain, shown
@@ -67,7 +68,6 @@ def test_what_others_say_is_shown_without_control_characters(mode: str, typed: s
 def test_lines_of_a_text_stay_lines_and_guesses_keep_their_colours() -> None:
     assert plain("\u202eevil") == "\N{REPLACEMENT CHARACTER}evil"
     assert plain("one\r\ntwo\n\tthree é 猫") == "one\ntwo\n\tthree é 猫"
-    table: Any = None
-    said = shown(WordleObservation(table, ("crane", HOSTILE), (0, None), np.ones(0, bool)))
+    said = shown(WordleObservation(WordTable(["crane"]), ("crane", HOSTILE), (0, None)))
     assert "\x1b[" in said.splitlines()[0]
     assert said.splitlines()[1] == TAMED

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import importlib
 from collections.abc import Iterable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -36,14 +39,12 @@ class LevelOptions:
 
     Attributes:
       max_episode_steps: truncates episodes before the level's own limit.
-      compat: `glam_french_goal` gives French goals as published.
       kind: kind of task; '' draws it for each episode.
       language: of clauses and prompts; '' for the level's default.
       observations: number of observations in a prompt.
       actions: their names in a prompt; actions after the sixth change nothing.
       tokenizer: a tokenizer.json for the field `tokens` int32 [prompt_tokens], the prompt padded with -1; '' for none.
-      prompt_tokens: tokens of the longest prompt.
-      change: one of `changes.CHANGES`, '' for none; 'other_mission' and 'other_episode': see `exchange`.
+      change: one of `changes.CHANGES` or `changes.EXCHANGED`, '' for none.
       distractors: number of objects that the mission does not need; None for the level's default.
       special_tokens: whether the tokenizer's special tokens enclose a prompt.
     """
@@ -68,11 +69,11 @@ def make_spec(name: str, *, fields: Iterable[str] = (), **options: Any) -> Envir
     if level is None:
         raise UserError(f"config.environment.name: there is no level {name!r}; {levels_in_words()}")
     _check(name, level, chosen)
-    _check_world(name, level, chosen.change, chosen.distractors)
+    made = [levels().build(level, kind) for kind in level.kinds or (None,)]
+    grid = levels().grid_fields(max(one.width for one in made), max(one.height for one in made))
     prompt = ArraySpec((PROMPT_BYTES * -(-chosen.observations // 3),), "uint8")
-    optional = {"prompt": prompt, **_OPTIONAL, **_grid_fields(level)}
-    unknown = sorted(set(fields) - set(optional))
-    if unknown:
+    optional = {"prompt": prompt, **_OPTIONAL, **grid}
+    if unknown := sorted(set(fields) - set(optional)):
         raise ValueError(f"{name} has no fields {', '.join(unknown)}")
     return EnvironmentSpec(
         observation={
@@ -98,19 +99,9 @@ def make_spec(name: str, *, fields: Iterable[str] = (), **options: Any) -> Envir
     )
 
 
-def _check_world(name: str, level: catalogue.LevelRecipe, change: str, distractors: int | None) -> None:
-    if change and change not in (*CHANGES, *EXCHANGED):
-        _refuse("change", change, f"'' (none) or one of {', '.join((*CHANGES, *EXCHANGED))}")
-    if distractors is None:
-        return
-    from motif_jax.envs.babyai_text.levels import distractors_of
-
-    if distractors_of(level) is None:
-        _refuse("distractors", distractors, f"None in {name}, whose objects are no matter of choice")
-    if type(distractors) is not int or not 0 <= distractors <= MOST_DISTRACTORS:
-        _refuse(
-            "distractors", distractors, f"a number from 0 to {MOST_DISTRACTORS}, or None (the level's own)"
-        )
+def levels() -> ModuleType:
+    """The module `levels`, imported late: names and options need no minigrid."""
+    return importlib.import_module("motif_jax.envs.babyai_text.levels")
 
 
 def _refuse(key: str, value: Any, allowed: str) -> None:
@@ -137,13 +128,16 @@ def _check(name: str, level: catalogue.LevelRecipe, chosen: LevelOptions) -> Non
     # Prompts are stored in latin-1.
     if "".join(actions).encode("latin-1", "replace").decode("latin-1") != "".join(actions):
         _refuse("actions", actions, "of the letters of western Europe (latin-1)")
-
-
-def _grid_fields(level: catalogue.LevelRecipe) -> dict[str, ArraySpec]:
-    from motif_jax.envs.babyai_text.levels import build, grid_fields
-
-    made = [build(level, kind) for kind in level.kinds or (None,)]
-    return grid_fields(max(one.width for one in made), max(one.height for one in made))
+    if chosen.change and chosen.change not in (*CHANGES, *EXCHANGED):
+        _refuse("change", chosen.change, f"'' (none) or one of {', '.join((*CHANGES, *EXCHANGED))}")
+    distractors = chosen.distractors
+    if distractors is None:
+        return
+    if levels().distractors_of(level) is None:
+        _refuse("distractors", distractors, f"None in {name}, whose objects are no matter of choice")
+    if type(distractors) is not int or not 0 <= distractors <= MOST_DISTRACTORS:
+        allowed = f"a number from 0 to {MOST_DISTRACTORS}, or None (the level's own)"
+        _refuse("distractors", distractors, allowed)
 
 
 class BabyAIText:
@@ -157,13 +151,11 @@ class BabyAIText:
     the action of minigrid's bot (255: no answer); `instruction` uint8 [80], the mission by `instructions`; `grid`, `lit`
     and `pose`, for renderers.
 
-    The level, its kind of task and the seed determine an episode, with the draws of the published fork. The kind is drawn
-    from the seed unless `kind` names one. The reward is 1 - 0.9 t / limit for success after t steps, else 0. An episode
-    that reaches its limit is truncated; success on the last step counts. `episode_info` adds success (0, 1), kind (its
-    index) and limit (the level's, in steps).
+    The level, its kind of task and the seed determine an episode, with the draws of the published fork. The reward is
+    1 - 0.9 t / limit for success after t steps, else 0. An episode that reaches its limit is truncated; success on the last
+    step counts. `episode_info` adds success (0, 1), kind (its index) and limit (the level's, in steps).
 
     Args:
-      fields: optional fields of the spec.
       place: number of the environment in its run; draws its kind under `glam_fixed_kind_per_env`.
       options: `LevelOptions`.
     """
@@ -178,16 +170,13 @@ class BabyAIText:
         level = catalogue.find(name)
         assert level is not None
         self._level = level
-        self._kind = chosen.kind
-        if place is not None and level.kinds and not chosen.kind:
-            self._kind = level.kinds[int(seeds.rng(place, "kind").integers(len(level.kinds)))]
+        self._kind = chosen.kind or (None if place is None else self._drawn_kind(place))
         self.language = chosen.language or level.language
         self._change = PromptChange(chosen.change, self.language)
-        self._distractors = chosen.distractors
+        self._distractors, self._most_steps = chosen.distractors, chosen.max_episode_steps
         compat = chosen.compat or {}
         self._as_published = bool(compat.get(FRENCH_GOAL))
         self._shows_first = not compat.get(NO_FIRST_OBSERVATION)
-        self._most_steps = chosen.max_episode_steps
         self._window = Window(chosen.observations)
         self._actions = tuple(chosen.actions)
         self._fields = frozenset(fields)
@@ -207,7 +196,7 @@ class BabyAIText:
         self._world = self._world_of(kind)
         observation, _ = self._world.reset(seed=seed)
         self._return, self._steps, self._success = 0.0, 0, 0.0
-        self._counts: dict[str, int] = {}
+        self._counts = collections.Counter[str]()
         mission = self._world.mission
         self._mission = encoded(mission, MISSION_BYTES, "a mission")
         if INSTRUCTION in self._fields:
@@ -270,9 +259,7 @@ class BabyAIText:
 
     def _world_of(self, kind: str | None) -> Any:
         if kind not in self._worlds:
-            from motif_jax.envs.babyai_text.levels import build
-
-            self._worlds[kind] = build(self._level, kind, self._distractors)
+            self._worlds[kind] = levels().build(self._level, kind, self._distractors)
         return self._worlds[kind]
 
     def _seen(self, observation: Mapping[str, Any]) -> list[str]:
@@ -288,7 +275,7 @@ class BabyAIText:
         played: int | None,
     ) -> None:
         text = "\n".join(seen)
-        self._counts[text] = self._counts.get(text, 0) + 1
+        self._counts[text] += 1
         out["image"][...] = observation["image"]
         out["mission"][...] = self._mission
         out["text"][...] = encoded(text, TEXT_BYTES, "an observation")
@@ -305,9 +292,7 @@ class BabyAIText:
         if "bot_action" in fields:
             out["bot_action"][...] = self._bot.action(played)
         if fields & {"grid", "lit", "pose"}:
-            from motif_jax.envs.babyai_text.levels import draw
-
-            draw(self._world, fields, out)
+            levels().draw(self._world, fields, out)
 
 
 def encoded(text: str, size: int, what: str) -> np.ndarray:

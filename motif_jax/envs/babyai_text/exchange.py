@@ -19,15 +19,7 @@ _TRIES = 100
 
 
 class Exchange:
-    """Replaces the mission or the prompts by another episode's.
-
-    Args:
-      change: 'other_mission' or 'other_episode'.
-      other: a `BabyAIText` of the same level and options.
-
-    Attributes:
-      prompts: whether whole prompts are replaced, or only the mission.
-    """
+    """Plays episodes of `other`, a `BabyAIText` of the same level and options; `prompts`: replaces whole prompts."""
 
     def __init__(self, change: str, other: Any) -> None:
         self.prompts = change == OTHER_EPISODE
@@ -45,7 +37,6 @@ class Exchange:
             self._reset()
 
     def add(self, played: int, name: str) -> None:
-        """Plays the same action in the other episode; after its end the next one begins."""
         if self.prompts and self._other.play(played, name, self._unread)[1] != RUNNING:
             self._reset()
 

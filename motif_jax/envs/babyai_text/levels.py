@@ -44,13 +44,7 @@ _About = Callable[[ObjDesc], ActionInstr]
 
 
 class LocalLevel(RoomGridLevel):
-    """One room of 8 x 8 cells with distractors, redrawn until its mission is allowed.
-
-    Args:
-      excluded: texts that no mission may contain.
-      distractors: number of objects that the mission does not need.
-      num_cols: rooms side by side.
-    """
+    """One room of 8 x 8 cells with objects that the mission does not need, redrawn until it has no `excluded` text."""
 
     def __init__(
         self, *, excluded: Collection[str], distractors: int = 8, num_cols: int = 1, **options: Any
@@ -143,11 +137,8 @@ class MixedLocal(LocalLevel):
     def _lock_room(self, color: str) -> tuple[Room, tuple[int, int]]:
         """Locks a room with a door of `color`; returns it, and the (column, row) of the other room that has the key."""
         while True:
-            column, row, wall = (
-                self._rand_int(0, self.num_cols),
-                self._rand_int(0, self.num_rows),
-                self._rand_int(0, 4),
-            )
+            column, row = self._rand_int(0, self.num_cols), self._rand_int(0, self.num_rows)
+            wall = self._rand_int(0, 4)
             room = self.get_room(column, row)
             if room.neighbors[wall] is not None:
                 break
@@ -161,10 +152,7 @@ class MixedLocal(LocalLevel):
 
 
 class SequenceLocal(LocalLevel):
-    """Missions to pick up an object and then go to, or pick up, another.
-
-    `second` is 'goto' or 'pickup'; `orders` are the wordings of the mission, see `LocalLevel._sequence`.
-    """
+    """Missions to pick up an object and then go to another ('goto') or pick it up; `orders`: see `LocalLevel._sequence`."""
 
     def __init__(self, *, second: str, orders: tuple[str, ...], **options: Any) -> None:
         instructions: dict[str, _About] = {"goto": GoToInstr, "pickup": PickupInstr}
@@ -179,12 +167,7 @@ class SequenceLocal(LocalLevel):
 
 
 class ColoredLevel(LevelGen):
-    """minigrid's generator of levels without a locked room, in which every description names a colour.
-
-    Args:
-      distractors: number of objects that the mission does not need.
-      doors_open: whether all doors are open after the mission is drawn.
-    """
+    """minigrid's generator without locked rooms; every description names a colour, `doors_open`: of open doors alone."""
 
     def __init__(self, *, distractors: int = 8, doors_open: bool = False, **options: Any) -> None:
         self._doors_open = doors_open

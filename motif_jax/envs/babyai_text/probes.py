@@ -51,13 +51,7 @@ class Probe:
 
 
 def read(which: str | os.PathLike[str]) -> list[Probe]:
-    """Reads probes from a JSON file; 'own' reads the package's.
-
-    The file is a list of {"name", "goal", "observations": [[clause, ...], ...], "actions": [...]}, "right" optional.
-
-    Raises:
-      UserError: the file is missing or has another form.
-    """
+    """Reads probes from a JSON list of objects with the fields of `Probe`, 'own' the package's; raises UserError."""
     path = resources.path(_FILE) if which == OWN else which
     remedy = "give a list of objects with name, goal, observations and actions, as configs/probes/babyai_text.json is"
     if not os.path.isfile(path):
@@ -70,10 +64,9 @@ def read(which: str | os.PathLike[str]) -> list[Probe]:
 
 def _probe(each: Any, number: int, path: str | os.PathLike[str], remedy: str) -> Probe:
     good = isinstance(each, dict) and set(each) - {"right"} == set(_KEYS)
-    good = good and all(isinstance(each[key], str) for key in ("name", "goal", *({"right"} & set(each))))
+    good = good and _texts([each["name"], each["goal"], each.get("right", "")]) and _texts(each["actions"])
     good = good and isinstance(each["observations"], list) and all(map(_texts, each["observations"]))
-    good = good and _texts(each["actions"]) and len(each["observations"]) == len(each["actions"]) + 1
-    if not good:
+    if not good or len(each["observations"]) != len(each["actions"]) + 1:
         raise UserError(
             f"{path}: probe {number} is invalid (one action fewer than observations, each a list of clauses): {remedy}"
         )

@@ -86,13 +86,7 @@ def _backend(file: str, changed: int) -> Tokenizer:
 
 
 class PromptTokens:
-    """Tokenizes prompts in the environments' processes.
-
-    Args:
-      file: a tokenizer.json.
-      most: tokens of the longest prompt.
-      special: whether the tokenizer's special tokens (T5's end token) enclose a prompt.
-    """
+    """Tokenizes prompts of at most `most` tokens by a tokenizer.json; `special`: with its special tokens (T5's end token)."""
 
     def __init__(self, file: str, most: int, special: bool = True) -> None:
         self._backend, self._file = _backend(file, os.stat(file).st_mtime_ns), file

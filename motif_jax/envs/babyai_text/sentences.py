@@ -18,27 +18,22 @@ VIEW = 7
 _UNSEEN, _EMPTY, _WALL, _DOOR = 0, 1, 2, 4
 # The agent is in the middle of the view's last row and looks along its column.
 _COLUMN, _ROW = VIEW // 2, VIEW - 1
-# Directions of walls, as steps in (column, row).
-_AHEAD, _LEFT, _RIGHT = (0, -1), (-1, 0), (1, 0)
+# Steps in (column, row).
+_DIRECTIONS = {"ahead": (0, -1), "left": (-1, 0), "right": (1, 0)}
 
 
 def clauses(image: np.ndarray, carried: tuple[str, str] | None, language: str = ENGLISH) -> list[str]:
-    """The clauses of one observation.
+    """The clauses of the view `image` uint8 [7, 7, 3], [column, row, (object, colour, state of a door)].
 
-    Args:
-      image: uint8 [7, 7, 3], the encoded view: [column, row, (object, colour, state of a door)].
-      carried: type and colour of what the agent carries.
-      language: one of `catalogue.LANGUAGES`.
+    `carried` is the type and colour of what the agent carries.
     """
     carry, wall, seen = _SPEAKERS[language]
     cells = image.tolist()
     said = [carry(*carried)] if carried is not None else []
-    for direction, step in (("ahead", _AHEAD), ("left", _LEFT), ("right", _RIGHT)):
-        distance = _wall(cells, step)
-        if distance:
+    for direction, step in _DIRECTIONS.items():
+        if distance := _wall(cells, step):
             said.append(wall(distance, direction))
-    said += [seen(*thing) for thing in _things(cells)]
-    return said
+    return said + [seen(*thing) for thing in _things(cells)]
 
 
 def _wall(cells: list, step: tuple[int, int]) -> int:

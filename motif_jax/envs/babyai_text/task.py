@@ -40,10 +40,8 @@ class Play(Observation):
     """An episode so far.
 
     Attributes:
-      prompt: the current prompt, with the task's window.
-      begun: the first prompt.
-      terminal: whether an action ended it.
-      over: whether it has ended, by an action or the step limit.
+      prompt: the current prompt, with the task's window; `begun` the first one.
+      terminal: whether an action ended it; `over`: an action or the step limit.
     """
 
     def __init__(

@@ -22,11 +22,7 @@ class Comment(NamedTuple):
 
 
 def read_comments(key: str, folder: str) -> list[Comment]:
-    """All comments of both files, the first row of each skipped.
-
-    Raises:
-      UserError: a file is missing, or a row has too few columns or no integer score.
-    """
+    """All comments of both files, the first row of each skipped. Raises UserError: a file is missing or damaged."""
     # Comments may exceed csv's default limit of a field.
     csv.field_size_limit(1 << 27)
     found = []

@@ -26,7 +26,7 @@ from motif_jax.schema import Key, one_of, positive
 from motif_jax.support import config as checks
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import parse_json
+from motif_jax.support.files import read_json
 
 RECORDED, GAMES = "recorded", "games"
 FOLDER = "comments"
@@ -80,7 +80,7 @@ class RedditEnvironment(TextEnvironment):
 
 
 class RecordedReplies(TextPolicy):
-    """Replies with a random recorded reply ('recorded') or a friendly one ('friendly')."""
+    """Replies with one of `comments`, or a friendly reply for None."""
 
     def __init__(self, comments: Sequence[data.Comment] | None) -> None:
         self._comments = comments
@@ -152,11 +152,11 @@ class Reddit(FileTokenTask):
         self.patient = bool(self.scored_by()) and not by_words
 
     def files(self) -> dict[str, Path]:
-        folder, run = Path(self.options["folder"]), Path(self.options["upvote_run"])
-        comments = [folder / name for name in data.FILES if self.options["folder"]]
-        weights = [*run.glob("model/*.safetensors"), *run.glob("*.safetensors")]
-        found = super().files() | {f"folder ({path.name})": path for path in comments}
+        found, folder, run = super().files(), Path(self.options["folder"]), Path(self.options["upvote_run"])
+        if self.options["folder"]:
+            found |= {f"folder ({name})": folder / name for name in data.FILES}
         if self.options["upvote_run"]:
+            weights = (*run.glob("model/*.safetensors"), *run.glob("*.safetensors"))
             found |= {f"upvote_run ({path.name})": path for path in weights}
         return found
 
@@ -194,21 +194,15 @@ class Reddit(FileTokenTask):
         path = self.options["scores"]
         if not path:
             return {}
-        try:
-            found = parse_json(Path(path).read_bytes())
-        except (OSError, ValueError) as error:
-            raise UserError(f"config.{self.name}.scores={path}: cannot be read as JSON ({error})") from None
+        form = 'a JSON object, a text -> its score, such as {"thanks": 0}'
+        found = read_json(path, f"config.{self.name}.scores takes {form}")
         # Foreign and older files do not name the judge.
-        if isinstance(found, dict) and isinstance(found.get("scores"), dict):
+        if isinstance(found.get("scores"), dict):
             judge, found = found.get("judge"), found["scores"]
             wanted, reward = REWARDS[self.options["reward"]], self.options["reward"]
-            self.require(
-                wanted in ("", judge),
-                "scores",
-                f"scores of {wanted} with reward={reward}, these are of {judge}",
-            )
-        good = isinstance(found, dict) and all(map(checks.is_finite, found.values()))
-        self.require(good, "scores", 'a JSON object, a text -> its score, such as {"thanks": 0}')
+            allowed = f"scores of {wanted} with reward={reward}, these are of {judge}"
+            self.require(wanted in ("", judge), "scores", allowed)
+        self.require(all(map(checks.is_finite, found.values())), "scores", form)
         return found
 
     @functools.cached_property
@@ -226,17 +220,13 @@ class Reddit(FileTokenTask):
 
     def _upvotes(self, texts: Sequence[str]) -> list[float]:
         """1 for texts with upvotes, else -1; one of a text's equal comments is drawn by the text."""
-        found = []
-        for text in texts:
-            votes = self._votes.get(text)
-            if votes is None:
-                raise UserError(
-                    f"config.{self.name}.reward=upvote: has rewards for the comments of its data only, and {text[:40]!r} is not one: "
-                    "use upvote_model for new comments"
-                )
-            drawn = votes[int(self._draw(text).integers(len(votes)))]
-            found.append(1.0 if drawn > 0 else -1.0)
-        return found
+        if unknown := [text for text in texts if text not in self._votes]:
+            raise UserError(
+                f"config.{self.name}.reward=upvote: has rewards for the comments of its data only, and {unknown[0][:40]!r} is not "
+                "one: use upvote_model for new comments"
+            )
+        votes = [self._votes[text][int(self._draw(text).integers(len(self._votes[text])))] for text in texts]
+        return [1.0 if drawn > 0 else -1.0 for drawn in votes]
 
     def _draw(self, text: str) -> np.random.Generator:
         return seeds.rng(self.options["noise_seed"], "comment", text)
@@ -254,10 +244,8 @@ class Reddit(FileTokenTask):
             new = dict(zip(missing, self._scorer(missing), strict=True))
         found = [float(new[text] if text in new else self._known[text]) for text in texts]
         if self.options["reward"] == "toxicity_noised":
-            return [
-                2.0 * self._draw(text).integers(2) if score == 1 else score
-                for text, score in zip(texts, found, strict=True)
-            ]
+            pairs = zip(texts, found, strict=True)
+            return [2.0 * self._draw(text).integers(2) if score == 1 else score for text, score in pairs]
         if self.options["reward"] == "upvote_model":
             low = 0.0 if self.options["zero_one"] else -1.0
             return [1.0 if score >= 0.5 else low for score in found]
@@ -274,11 +262,8 @@ class Reddit(FileTokenTask):
     def check(self, kind: str, policy: str) -> None:
         super().check(kind, policy)
         if kind == GAMES:
-            self.require(
-                not self._of_the_record,
-                "reward",
-                "another for games: this one has rewards for recorded comments only",
-            )
+            allowed = "another for games: this one has rewards for recorded comments only"
+            self.require(not self._of_the_record, "reward", allowed)
             _require_policy(policy)
         if self.options["folder"]:
             len(self.comments)
@@ -286,12 +271,12 @@ class Reddit(FileTokenTask):
             self.require(False, "folder", "a folder where indexes are given")
         if self.options["scores"]:
             len(self._known)
-        self.require(
-            self.options["reward"] != "upvote_model"
-            or bool(self.options["scores"] or self.options["upvote_run"]),
-            "scores",
-            "a file with what a model expects of each comment, a probability, for reward=upvote_model; or give upvote_run, a run of train_upvote",
+        expected = self.options["scores"] or self.options["upvote_run"]
+        allowed = (
+            "a file with what a model expects of each comment, a probability, for reward=upvote_model; "
+            "or give upvote_run, a run of train_upvote"
         )
+        self.require(self.options["reward"] != "upvote_model" or bool(expected), "scores", allowed)
 
     @property
     def _of_the_record(self) -> bool:
@@ -304,11 +289,8 @@ class Reddit(FileTokenTask):
                 f"config.options: reward={self.options['reward']} has rewards for recorded comments only, and new replies need one: give "
                 '{"reward": "upvote_model", "upvote_run": RUN}, RUN a run of train_upvote'
             )
-        self.require(
-            bool(self.options["folder"]),
-            "folder",
-            f"a folder of comments, or {FOLDER}/ of a run of collect_text or train_text that made some",
-        )
+        allowed = f"a folder of comments, or {FOLDER}/ of a run of collect_text or train_text that made some"
+        self.require(bool(self.options["folder"]), "folder", allowed)
         len(self.comments)
         if REWARDS[self.options["reward"]]:
             len(self._known)

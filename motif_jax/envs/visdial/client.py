@@ -1,4 +1,4 @@
-"""Client of the published visual dialogue server over HTTP: six routes with form fields and JSON answers.
+"""Client of the published visual dialogue server over HTTP: routes with form fields and JSON answers.
 
 A request holds the whole dialogue, so a failed one can be repeated safely.
 """
@@ -24,8 +24,8 @@ from motif_jax.support.files import parse_json
 History = Sequence[Mapping[str, str]]
 # Kind of reward -> (route for answers, route for the value of a talk).
 REWARDS = {"rank": ("/step_rank", "/fetch_reward_rank"), "distance": ("/step", "/fetch_reward")}
-ANSWER, QUESTION = "/fetch_a_bot_response", "/fetch_q_bot_response"
-_ROUTES = (*(route for routes in REWARDS.values() for route in routes), ANSWER, QUESTION)
+QUESTION = "/fetch_q_bot_response"
+_ROUTES = (*REWARDS["rank"], *REWARDS["distance"], "/fetch_a_bot_response", QUESTION)
 _GENERATION = {"inference": "greedy", "beamSize": 1}
 _LONGEST_WAIT = 10.0
 _MOST_BYTES = 1 << 20
@@ -48,16 +48,12 @@ def checked_url(key: str, url: str) -> str:
 
 
 class VisDialServer:
-    """The side that sees the picture and answers, behind a `checked_url`.
+    """The side that sees the picture and answers, behind a `checked_url`; counts `failures` of requests.
 
     Args:
       reward: 'rank' or 'distance', see `REWARDS`.
       timeout: seconds for a request.
-      attempts: tries per request.
-      wait: seconds before the second try; doubled before each further one.
-
-    Attributes:
-      failures: failed requests in total.
+      wait: seconds before the second of the `attempts`; doubled before each further one.
     """
 
     def __init__(
@@ -74,10 +70,6 @@ class VisDialServer:
     def value(self, history: History, caption: str, features: np.ndarray) -> float:
         """The gain of the picture's rank by the last answer; the initial rank for an empty history."""
         return self._ask(self._value, _number, history, caption, features)
-
-    def answer(self, history: History, caption: str, features: np.ndarray) -> str:
-        """The answer to the last question, without its reward."""
-        return self._ask(ANSWER, _text, history, caption, features, generates=True)
 
     def ask(self, history: History, caption: str) -> str:
         """The next question of its own questioner, which does not see the picture."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +11,7 @@ import numpy as np
 from motif_jax.support import config as checks
 from motif_jax.support.capacity import available_memory
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import NO_ARRAY, parse_json
+from motif_jax.support.files import NO_ARRAY, read_json
 
 _LAYOUT = "a list of {caption, dialog: [{question, answer}]}"
 
@@ -37,27 +35,16 @@ class Scene(NamedTuple):
 
 def read_json_file(key: str, path: str) -> Any:
     """The value in a JSON file. Raises UserError, which names the config's `key`: the file cannot be read."""
-    if not path or not os.path.isfile(path):
-        raise UserError(f"config.{key}='{path}': must be an existing file")
-    try:
-        return parse_json(Path(path).read_bytes())
-    except (OSError, ValueError) as error:
-        raise UserError(f"config.{key}={path}: cannot be read as JSON ({error})") from None
+    checks.require(os.path.isfile(path), key, path, "an existing file")
+    return read_json(path, f"config.{key} takes a JSON file", kind=object)
 
 
 def read_dialogues(key: str, path: str) -> list[Scene]:
-    """Reads dialogues: ILQL's list, or VisDial's format, which numbers questions and answers.
-
-    Raises:
-      UserError: a dialogue, which the error names, has another format.
-    """
+    """Reads ILQL's list of dialogues, or VisDial's format, which numbers questions and answers; raises UserError."""
     content = read_json_file(key, path)
-    questions: Sequence[str] | None = None
-    answers: Sequence[str] | None = None
+    questions = answers = None
     if isinstance(content, dict) and isinstance(content.get("data"), dict):
-        content = content["data"]
-        questions, answers = content.get("questions"), content.get("answers")
-        content = content.get("dialogs")
+        questions, answers, content = map(content["data"].get, ("questions", "answers", "dialogs"))
     if not isinstance(content, list) or not content:
         raise UserError(f"config.{key}={path}: must be {_LAYOUT}, found {type(content).__name__}")
     scenes = []
@@ -68,11 +55,11 @@ def read_dialogues(key: str, path: str) -> list[Scene]:
             said = [_text(turn["answer"], answers) for turn in turns]
             scenes.append(Scene(_text(item["caption"]), tuple(asked), tuple(said), None, None, number))
         except (KeyError, TypeError, IndexError, UnicodeEncodeError) as error:
-            missing = f"no {error}" if isinstance(error, KeyError) else str(error)
+            why = f"no {error}" if isinstance(error, KeyError) else str(error)
             if isinstance(error, UnicodeEncodeError):
-                missing = f"half of a character stands in it, {error.reason}"
+                why = f"half of a character stands in it, {error.reason}"
             raise UserError(
-                f"config.{key}={path}: dialogue {number} is invalid ({missing}): must be {_LAYOUT}"
+                f"config.{key}={path}: dialogue {number} is invalid ({why}): must be {_LAYOUT}"
             ) from None
     return scenes
 
@@ -87,11 +74,7 @@ def _text(value: Any, numbered: Sequence[str] | None = None) -> str:
 
 
 def with_rewards(key: str, path: str, scenes: Sequence[Scene]) -> list[Scene]:
-    """Adds a reward cache, which has a list per dialogue: the initial value, then the gain by each answer.
-
-    Raises:
-      UserError: the file is no cache of these dialogues.
-    """
+    """Adds a reward cache, which has a list per dialogue: the initial value, then the gain by each answer; raises UserError."""
     cache = read_json_file(key, path)
     if not isinstance(cache, list) or len(cache) != len(scenes):
         held = f"{len(cache)} dialogues" if isinstance(cache, list) else type(cache).__name__
@@ -100,57 +83,48 @@ def with_rewards(key: str, path: str, scenes: Sequence[Scene]) -> list[Scene]:
         )
     found = []
     for scene, row in zip(scenes, cache, strict=True):
-        if (
-            not isinstance(row, list)
-            or len(row) != len(scene.answers) + 1
-            or not all(map(checks.is_finite, row))
-        ):
+        count = len(scene.answers) + 1
+        if not (isinstance(row, list) and len(row) == count and all(map(checks.is_finite, row))):
             raise UserError(
-                f"config.{key}={path}: dialogue {scene.image} must have {len(scene.answers) + 1} finite numbers, the initial "
-                "value and one for each answer"
+                f"config.{key}={path}: dialogue {scene.image} must have {count} finite numbers, the initial value and one for "
+                "each answer"
             )
         found.append(scene._replace(initial=float(row[0]), progress=tuple(map(float, row[1:]))))
     return found
 
 
 class Features:
-    """Features of pictures, read on demand from HDF5, or from .npz with the same names.
+    """Rows of the array images_SPLIT, read on demand from HDF5, or from .npz with the same names.
 
     Args:
       key: config key, for errors.
-      split: 'train', 'val' or 'test'; reads the array images_SPLIT.
+      split: 'train', 'val' or 'test'.
       normalise: whether rows are divided by their length.
 
     Raises:
-      UserError: the file or the array is missing, or h5py is not installed.
+      UserError: the file or the array is missing or has another form, or h5py is not installed.
     """
 
     def __init__(self, key: str, path: str, split: str, normalise: bool = True) -> None:
-        self._key, self._path, self._name = key, path, f"images_{split}"
-        self._normalise = normalise
-        if not path or not os.path.isfile(path):
-            raise UserError(f"config.{key}='{path}': must be an existing file, .h5 or .npz")
-        shape = self._rows.shape
-        if len(shape) != 2:
+        self._place, self._normalise, name = f"config.{key}={path}", normalise, f"images_{split}"
+        checks.require(os.path.isfile(path), key, path, "an existing file, .h5 or .npz")
+        try:
+            self._rows = _from_npz(path, name) if path.endswith(".npz") else _open_hdf5(path)[name]
+        except KeyError:
+            raise UserError(f"{self._place}: has no array {name}, which the split needs") from None
+        except NO_ARRAY as error:
+            raise self._unreadable(error) from None
+        except ImportError:
             raise UserError(
-                f"config.{key}={path}: {self._name} must have a row for each picture, its shape is {list(shape)}"
+                f"{self._place}: reading HDF5 needs h5py: pip install 'motif-jax[visdial]'"
+            ) from None
+        if len(shape := self._rows.shape) != 2:
+            raise UserError(
+                f"{self._place}: {name} must have a row for each picture, its shape is {list(shape)}"
             )
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_rows"}
-
-    @functools.cached_property
-    def _rows(self) -> Any:
-        try:
-            if self._path.endswith(".npz"):
-                return _from_npz(self._path, self._name)
-            return _open_hdf5(self._key, self._path)[self._name]
-        except KeyError:
-            raise UserError(
-                f"config.{self._key}={self._path}: has no array {self._name}, which the split needs"
-            ) from None
-        except NO_ARRAY as error:
-            raise UserError(f"config.{self._key}={self._path}: cannot be read ({error})") from None
+    def _unreadable(self, error: Exception) -> UserError:
+        return UserError(f"{self._place}: cannot be read ({error})")
 
     def __len__(self) -> int:
         return int(self._rows.shape[0])
@@ -160,12 +134,12 @@ class Features:
         try:
             found = np.asarray(self._rows[row], np.float64)
         except NO_ARRAY as error:
-            raise UserError(f"config.{self._key}={self._path}: cannot be read ({error})") from None
+            raise self._unreadable(error) from None
         length = float(np.sqrt((found * found).sum()))
         return found / length if self._normalise and length else found
 
 
-def _from_npz(path: str, name: str) -> np.ndarray:
+def _from_npz(path: str, name: str) -> Any:
     file = np.load(path, allow_pickle=False)
     if isinstance(file, np.ndarray):
         raise ValueError("one array, not an archive of them")
@@ -178,11 +152,7 @@ def _from_npz(path: str, name: str) -> np.ndarray:
         return file[name]
 
 
-def _open_hdf5(key: str, path: str) -> Any:
-    try:
-        import h5py
-    except ImportError:
-        raise UserError(
-            f"config.{key}={path}: reading HDF5 needs h5py: pip install 'motif-jax[visdial]'"
-        ) from None
+def _open_hdf5(path: str) -> Any:
+    import h5py
+
     return h5py.File(path, "r")

@@ -36,13 +36,9 @@ YES_NO: Mapping[str, Callable[[str], bool]] = {
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules of a task.
+    """The rules of a task; `yes_no_reward` is the extra reward of an answer that is one of `YES_NO`.
 
-    Attributes:
-      goal, percentile: for env_stops, see `reached`.
-      yes_no, yes_no_reward: one of `YES_NO`, and the extra reward of such an answer.
-      scale, shift: of progress as the reward.
-      last_turn_free: as published, the tenth turn costs nothing even if the goal is not reached (compat).
+    With `last_turn_free` (compat), as published, the tenth turn costs nothing even if the goal is not reached.
     """
 
     mode: str = "env_stops"

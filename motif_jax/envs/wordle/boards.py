@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
 
 import numpy as np
 
@@ -74,11 +74,8 @@ class Boards:
         self.won[rows] = alone & said.any(1)
 
 
-class BoardPlayer(Protocol):
-    """A player of many boards."""
-
-    def choose(self, boards: Boards, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """A guess for each of the games `rows`: int [rows], indices into the table's words."""
+# (boards, rows, rng) -> a guess for each of the games `rows`: int [rows], indices into the table's words.
+BoardPlayer = Callable[[Boards, np.ndarray, np.random.Generator], np.ndarray]
 
 
 def play(
@@ -86,7 +83,7 @@ def play(
 ) -> Boards:
     """Plays all games to their ends, in place; `hidden` int [games] fixes their words, else they are drawn every turn."""
     while (rows := boards.running()).size:
-        guesses = player.choose(boards, rows, rng)
+        guesses = player(boards, rows, rng)
         boards.step(rows, guesses, rng, None if hidden is None else hidden[rows])
         if hidden is not None:
             # With a fixed word, guessing it ends the game even if other words fit.

@@ -38,15 +38,10 @@ def letters(words: Sequence[str]) -> np.ndarray:
 class WordTable:
     """Words, and the codes of guesses over them.
 
-    Args:
-      words: words of the game; the hidden word is one of them.
-      more: further words that may be guessed.
-
     Attributes:
-      words: all words, the game's first.
-      size: N, the number of the game's words.
+      words, names: the game's words, one of which is hidden, then those that may only be guessed; `names` is an array.
+      size: number of the game's words.
       index: word -> its index in `words`.
-      names: `words` as an array of str.
     """
 
     def __init__(self, words: Sequence[str], more: Sequence[str] = ()) -> None:

@@ -24,23 +24,13 @@ class WordleObservation(Observation):
     """
 
     def __init__(
-        self, table: WordTable, guesses: Sequence[str], codes: Sequence[int | None], fits: np.ndarray
+        self, table: WordTable, guesses: Sequence[str] = (), codes: Sequence[int | None] = ()
     ) -> None:
-        self.table, self.guesses, self.codes, self.fits = table, tuple(guesses), tuple(codes), fits
-
-    @classmethod
-    def beginning(cls, table: WordTable) -> WordleObservation:
-        return cls(table, (), (), np.ones(len(table.words), bool))
-
-    @classmethod
-    def replayed(
-        cls, table: WordTable, guesses: Sequence[str], codes: Sequence[int | None]
-    ) -> WordleObservation:
-        fits = np.ones(len(table.words), bool)
+        self.table, self.guesses, self.codes = table, tuple(guesses), tuple(codes)
+        self.fits = np.ones(len(table.words), bool)
         for guess, code in zip(guesses, codes, strict=True):
             if code is not None:
-                fits &= table.codes(letters([guess]))[0] == code
-        return cls(table, guesses, codes, fits)
+                self.fits &= table.codes(letters([guess]))[0] == code
 
     @functools.cached_property
     def reward(self) -> float:
@@ -58,10 +48,9 @@ class WordleObservation(Observation):
         """Guesses with rewards, each followed by its colours if it has any."""
         texts: list[str] = []
         rewards: list[float | None] = []
-        last = len(self.guesses) - 1
-        for turn, (guess, code) in enumerate(zip(self.guesses, self.codes, strict=True)):
+        for turn, (guess, code) in enumerate(zip(self.guesses, self.codes, strict=True), start=1):
             texts.append(guess)
-            rewards.append(self.reward if turn == last and code is not None else -1.0)
+            rewards.append(self.reward if turn == len(self.guesses) and code is not None else -1.0)
             if code is not None:
                 texts.append(str(CODE_TEXTS[code]))
                 rewards.append(None)
@@ -87,12 +76,12 @@ class WordleEnvironment(TextEnvironment):
 
     def __init__(self, table: WordTable) -> None:
         self._table = table
-        self._now = WordleObservation.beginning(table)
+        self._now = WordleObservation(table)
         self._rng = np.random.default_rng(0)
 
     def reset(self, rng: np.random.Generator, start: Any = None) -> WordleObservation:
         self._rng = rng
-        self._now = WordleObservation.beginning(self._table) if start is None else start
+        self._now = WordleObservation(self._table) if start is None else start
         return self._now
 
     def step(self, action: str, hidden: str | None = None) -> Outcome:
@@ -100,15 +89,12 @@ class WordleEnvironment(TextEnvironment):
         now = self._now
         if now.terminal:
             raise ValueError("the game has ended")
-        guesses = (*now.guesses, action)
+        code: int | None = None
         if is_word(action):
-            row = self._table.codes(letters([action]))[0]
             if hidden is None:
                 place = int(pick(now.fits[None, : self._table.size], self._rng)[0])
             else:
                 place = self._table.index[hidden]
-            code = int(row[place])
-            self._now = WordleObservation(self._table, guesses, (*now.codes, code), now.fits & (row == code))
-        else:
-            self._now = WordleObservation(self._table, guesses, (*now.codes, None), now.fits)
+            code = int(self._table.codes(letters([action]))[0, place])
+        self._now = WordleObservation(self._table, (*now.guesses, action), (*now.codes, code))
         return Outcome(self._now, self._now.reward, self._now.terminal)

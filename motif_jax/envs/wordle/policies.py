@@ -13,31 +13,29 @@ from motif_jax.envs.wordle import players
 from motif_jax.envs.wordle.boards import BoardPlayer
 from motif_jax.envs.wordle.colours import DIGITS, WordTable
 from motif_jax.envs.wordle.environment import WordleObservation
-from motif_jax.envs.wordle.words import START_WORDS, read_words
+from motif_jax.envs.wordle.words import read_words
 from motif_jax.support.errors import UserError
 
-# Name -> kinds of arguments: p probability, n number of at least 1, l word list, s player; optional ones in brackets.
-FORMS = {
-    "fitting": "",
-    "random": "",
-    "random_mixture": "p[l]",
-    "start": "[l]",
-    "optimal": "[s]",
-    "repeat": "[sn]",
-    "wrong": "[l]",
-    "mixture": "pss",
-    "monte_carlo": "ns",
+# Name -> kinds of arguments (p probability, n number of at least 1, l word list, s player; optional ones in brackets), and
+# the maker, which takes the table and the arguments.
+PLAYERS: dict[str, tuple[str, Callable[..., BoardPlayer]]] = {
+    "fitting": ("", lambda table: players.random_mixture(table, 1.0)),
+    "random": ("", lambda table: players.random_mixture(table, 0.0)),
+    "random_mixture": ("p[l]", players.random_mixture),
+    "start": ("[l]", players.start_words),
+    "optimal": ("[s]", lambda table, *given: players.optimal(*given)),
+    "repeat": ("[sn]", players.repeat),
+    "wrong": ("[l]", players.wrong),
+    "mixture": ("pss", lambda table, *given: players.mixture(*given)),
+    "monte_carlo": ("ns", lambda table, *given: players.monte_carlo(*given)),
 }
 _KINDS = {"p": "a probability", "n": "a number of at least 1", "l": "a word list in quotes", "s": "a player"}
 
 
 class Plan:
-    """A player as a config describes it.
+    """A player as a config describes it: one of `PLAYERS`, and its arguments, which are numbers, word lists or plans.
 
-    Attributes:
-      name: one of `FORMS`.
-      arguments: numbers, word lists or plans.
-      lists: all words that it and its parts may guess in addition to the game's.
+    `lists` are the words that it and its parts may guess in addition to the game's.
     """
 
     def __init__(self, name: str, arguments: Sequence[Any]) -> None:
@@ -48,23 +46,8 @@ class Plan:
             self.lists += argument if isinstance(argument, tuple) and name != "start" else ()
 
     def player(self, table: WordTable) -> BoardPlayer:
-        given = [a.player(table) if isinstance(a, Plan) else a for a in self.arguments]
-        if self.name == "fitting":
-            return players.RandomMixture(table, 1.0)
-        if self.name == "random":
-            return players.RandomMixture(table, 0.0)
-        if self.name == "start":
-            words: Any = given[0] if given else read_words("policy", START_WORDS)
-            return players.StartWords(table, words)
-        made: dict[str, Callable[..., BoardPlayer]] = {
-            "random_mixture": lambda *a: players.RandomMixture(table, *a),
-            "repeat": lambda *a: players.Repeat(table, *a),
-            "wrong": lambda *a: players.Wrong(table, *a),
-            "optimal": players.Optimal,
-            "mixture": players.Mixture,
-            "monte_carlo": players.MonteCarlo,
-        }
-        return made[self.name](*given)
+        given = [each.player(table) if isinstance(each, Plan) else each for each in self.arguments]
+        return PLAYERS[self.name][1](table, *given)
 
 
 def parse(text: str, key: str = "policy") -> Plan:
@@ -78,10 +61,9 @@ def parse(text: str, key: str = "policy") -> Plan:
 
 def _plan(tree: ast.expr, text: str, key: str) -> Plan:
     call = tree if isinstance(tree, ast.Call) else ast.Call(func=tree, args=[], keywords=[])
-    if not isinstance(call.func, ast.Name) or call.keywords or call.func.id not in FORMS:
+    if not isinstance(call.func, ast.Name) or call.keywords or call.func.id not in PLAYERS:
         raise _wrong(key, text, f"{ast.unparse(tree)} is not a player")
-    form = FORMS[call.func.id]
-    needed, _, optional = form.rstrip("]").partition("[")
+    needed, optional = _kinds(call.func.id)
     kinds = needed + optional
     if not len(needed) <= len(call.args) <= len(kinds):
         raise _wrong(key, text, f"{call.func.id} takes {_form(call.func.id)}")
@@ -105,15 +87,20 @@ def _argument(kind: str, given: ast.expr, text: str, key: str) -> Any:
     raise _wrong(key, text, f"{ast.unparse(given)} must be {_KINDS[kind]}")
 
 
+def _kinds(name: str) -> tuple[str, str]:
+    needed, _, optional = PLAYERS[name][0].rstrip("]").partition("[")
+    return needed, optional
+
+
 def _form(name: str) -> str:
-    needed, _, optional = FORMS[name].rstrip("]").partition("[")
+    needed, optional = _kinds(name)
     words = [*(_KINDS[kind] for kind in needed), *(f"{_KINDS[kind]} (or nothing)" for kind in optional)]
     return f"({', '.join(words)})" if words else "nothing"
 
 
 def _wrong(key: str, text: str, why: str) -> UserError:
     return UserError(
-        f"config.{key}={text!r}: {why}; must be one of {', '.join(FORMS)}, such as mixture(0.4, optimal, repeat)"
+        f"config.{key}={text!r}: {why}; must be one of {', '.join(PLAYERS)}, such as mixture(0.4, optimal, repeat)"
     )
 
 
@@ -124,17 +111,17 @@ class PlayerPolicy(TextPolicy):
         self._player = player
 
     def act(self, observation: WordleObservation, rng: np.random.Generator) -> str:
-        chosen = self._player.choose(observation.board(), np.zeros(1, np.int64), rng)
+        chosen = self._player(observation.board(), np.zeros(1, np.int64), rng)
         return observation.table.words[int(chosen[0])]
 
 
 _BACKGROUNDS = (";100", "30;43", "30;42")  # absent, elsewhere, here
 
 
-def picture(observation: WordleObservation) -> str:
-    """The guesses so far in their colours, for a terminal."""
+def picture(guesses: Sequence[str], codes: Sequence[int | None]) -> str:
+    """The guesses of a game in their colours, for a terminal."""
     lines = []
-    for guess, code in zip(observation.guesses, observation.codes, strict=True):
+    for guess, code in zip(guesses, codes, strict=True):
         if code is None:
             lines.append(guess)
             continue

@@ -59,7 +59,7 @@ def _branched(
     """
     start = _until(boards, rows, turns)
     everything = np.arange(len(rows))
-    guesses = player.choose(start, everything, rng)
+    guesses = player(start, everything, rng)
     if restarts:
         start = Boards(boards.table, len(rows))
     start.step(everything, guesses, rng)

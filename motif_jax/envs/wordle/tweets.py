@@ -67,10 +67,7 @@ def _until_won(codes: Sequence[int]) -> tuple[int, ...]:
 def read_csv(path: str | Path, days: Sequence[str]) -> list[Tweet]:
     """Reads tweets from five columns, first the day's number, last the text; rows without a game are skipped.
 
-    `days` are the words from `FIRST_DAY` on.
-
-    Raises:
-      UserError: the file is unreadable, a line has not five columns, or a game's day has no word.
+    `days` are the words from `FIRST_DAY` on. Raises UserError: the file is unreadable, or a line is invalid.
     """
     found = []
     try:
@@ -199,18 +196,10 @@ def best(tweets: Sequence[Tweet], share: float, rows_only: bool = False) -> list
 
 
 class TweetGames:
-    """A stream of games with the colours of tweets.
+    """A stream of games with the colours of tweets; the hidden word is the day's, or any word with guesses for all rows.
 
-    Args:
-      guesses: the possible guesses.
-      true_word: whether the hidden word is the day's; else it is any word with guesses for all rows.
-
-    Attributes:
-      facts: counts: `games`; `games_with_impossible_rows`, with a row that no word gives; `games_left_out`, without a word
-        for all rows (includes the former); `impossible_rows`, distinct ones.
-
-    Raises:
-      UserError: no word fits any of the games, or a day's word has no guesses.
+    `facts` counts `games`, those with a row that no word gives (`games_with_impossible_rows`), those without a word for all
+    rows (`games_left_out`), and distinct `impossible_rows`. Raises UserError: no word fits, or a day's word has no guesses.
     """
 
     def __init__(self, tweets: Sequence[Tweet], guesses: Guesses, true_word: bool = False) -> None:

@@ -32,15 +32,9 @@ def is_word(text: str) -> bool:
 
 
 def read_words(key: str, name: str, most: int | None = None) -> tuple[str, ...]:
-    """The distinct five-letter words of a list, in order; other lines are skipped, as published.
+    """The first `most` distinct five-letter words of a list, in order; other lines are skipped, as published.
 
-    Args:
-      key: config key, for errors.
-      name: one of `NAMES`, 'start_words', or a file with a word per line.
-      most: keeps only the first `most` words.
-
-    Raises:
-      UserError: the list does not exist, or has no five-letter word.
+    `name` is one of `NAMES`, 'start_words', or a file with a word per line. Raises UserError, which names the config's `key`.
     """
     listed = name in (*NAMES, START_WORDS)
     path = resources.path(f"{_FOLDER}/{name}.txt") if listed else Path(name)

@@ -69,16 +69,15 @@ def client(server, attempts=2, timeout=30.0, **values):
 
 
 def test_what_each_route_is_sent(faulty):
-    faulty.script[:] = [b'["red", 0.25]', b'["blue", 1]', b"0.5", b"-1", b'"a word"', b'"next?"']
+    faulty.script[:] = [b'["red", 0.25]', b'["blue", 1]', b"0.5", b"-1", b'"next?"']
     rank, distance = client(faulty), client(faulty, reward="distance")
     assert rank.step(HISTORY, "a cat", FEATURES) == ("red", 0.25)
     assert distance.step(HISTORY, "a cat", FEATURES) == ("blue", 1.0)
     assert rank.value([], "a cat", FEATURES) == 0.5
     assert distance.value([], "a cat", FEATURES) == -1
-    assert rank.answer(HISTORY, "a cat", FEATURES) == "a word"
     assert rank.ask(HISTORY, "a cat") == "next?"
     assert [path for path, _ in faulty.heard] == [
-        "/step_rank", "/step", "/fetch_reward_rank", "/fetch_reward", "/fetch_a_bot_response", "/fetch_q_bot_response",
+        "/step_rank", "/step", "/fetch_reward_rank", "/fetch_reward", "/fetch_q_bot_response",
     ]  # fmt: skip
     fields = faulty.heard[0][1]
     assert fields["caption"] == "a cat"
@@ -86,7 +85,7 @@ def test_what_each_route_is_sent(faulty):
         "history": HISTORY, "img_features": [0.5, -1.0], "generation_kwargs": {"inference": "greedy", "beamSize": 1},
     }  # fmt: skip
     assert set(faulty.heard[2][1]) == {"history", "caption", "img_features"}
-    assert set(faulty.heard[5][1]) == {"history", "caption", "generation_kwargs"}
+    assert set(faulty.heard[4][1]) == {"history", "caption", "generation_kwargs"}
     assert rank.failures == 0
 
 

@@ -156,7 +156,7 @@ def test_files_that_do_not_fit_each_other(tmp_path, files):
         (tmp_path / "d.json").write_text(json.dumps([good, {**good, **half}]))
         assert "dialogue 1 is invalid (half of a character stands in it, " in refused(files)
     (tmp_path / "d.json").write_text("[")
-    assert "cannot be read as JSON" in refused(files)
+    assert "config.visdial.data takes a JSON file" in refused(files)
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def test_items(played, tables):
 def test_parts_of_games(played, tables):
     for golden in played["part_games"]:
         table = tables[golden["word_list"]]
-        start = WordleObservation.beginning(table)
+        start = WordleObservation(table)
         outcomes = game(table, golden["guesses"], golden["hidden"])
         dialogue = ([start] + [outcome.observation for outcome in outcomes])[-1].to_sequence()
         item = items.tokenise(dialogue, WordleTokenizer(), token_rewards.constant(0.0))
@@ -146,7 +146,7 @@ def test_the_experts_gains_and_words():
     for case in golden["cases"]:
         table = tables[case["word_list"]]
         codes = [code_by(case["knowledge"], guess) for guess in case["guesses"]]
-        fits = WordleObservation.replayed(table, case["guesses"], codes).fits
+        fits = WordleObservation(table, case["guesses"], codes).fits
         assert np.flatnonzero(fits).tolist() == case["consistent"]
         members = np.flatnonzero(fits)
         gains = expert.information_gain(table.table, members)

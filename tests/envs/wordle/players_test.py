@@ -92,7 +92,7 @@ def test_monte_carlo_finds_what_pays():
     rng = np.random.default_rng(3)
     boards.step(np.zeros(1, int), np.zeros(1, int), rng, hidden=np.ones(1, int))
     player = parse("monte_carlo(60, random)").player(boards.table)
-    chosen = {int(player.choose(boards, np.zeros(1, int), rng)[0]) for _ in range(5)}
+    chosen = {int(player(boards, np.zeros(1, int), rng)[0]) for _ in range(5)}
     assert chosen <= {1, 2}
     assert boards.turns[0] == 1
 
