@@ -22,7 +22,7 @@ from motif_jax import schema, sections
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.datasets.dialogues.json_lines import AGENT, ROLES
 from motif_jax.rollouts import text_setup, text_values
-from motif_jax.rollouts.text_episodes import AgentTextActor
+from motif_jax.rollouts.text_episodes import AgentTextActor, Spoken
 from motif_jax.support import entry_points, hub, run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.trainers import agent_folder
@@ -89,7 +89,7 @@ class TextAgent:
         Raises:
           UserError: the dialogue cannot be read, or has characters that the agent has no tokens for.
         """
-        observation = _Observation(self._checked(dialogue))
+        observation = Spoken(self._checked(dialogue))
         if greedy not in self._actors:
             decode = {**self._decode, "kind": "greedy", "width": 1, "batches": 1} if greedy else self._decode
             decoding = text_setup.decoding_of(decode, self._saved.about)
@@ -134,10 +134,7 @@ class TextAgent:
         saved, design = self._saved, self._saved.network.design
         if design.q != "token" or not design.v:
             raise UserError(f"{self.folder}: method {self.method} has no values of tokens")
-        bounds = (saved.settings.get("q_min"), saved.settings.get("q_max"))
-        valued = text_values.values_of(
-            saved.network, saved.params, saved.tokenizer, Dialogues.of(dialogues), *bounds
-        )
+        valued = text_values.values_of(saved, Dialogues.of(dialogues))
         return [self._token_values(each) for each in valued]
 
     def _token_values(self, valued: text_values.ValuedDialogue) -> TokenValues:
@@ -154,16 +151,6 @@ class TextAgent:
             numbers.target_q - numbers.v,
             numbers.log_probs,
         )
-
-
-class _Observation:
-    """A dialogue as an agent of a task sees it."""
-
-    def __init__(self, dialogue: Dialogue) -> None:
-        self._dialogue = dialogue
-
-    def to_sequence(self) -> Dialogue:
-        return self._dialogue
 
 
 def as_dialogue(given: Any) -> Dialogue:
@@ -225,8 +212,8 @@ def load(
       UserError: the folder has no agent, a file is damaged, or a key or value of `decode` is not allowed.
     """
     entry_points.trust(trust)
-    if dtype not in text_setup.DTYPES:
-        raise UserError(f"dtype={dtype}: must be one of {', '.join(text_setup.DTYPES)}")
+    if dtype not in schema.DTYPES:
+        raise UserError(f"dtype={dtype}: must be one of {', '.join(schema.DTYPES)}")
     section = schema.section(sections.DECODE)
     if unknown := sorted(set(decode or {}) - set(section)):
         raise UserError(f"decode: has no {', '.join(unknown)}; its keys are {', '.join(section)}")

@@ -18,9 +18,9 @@ from motif_jax.support.errors import UserError
 
 @dataclasses.dataclass(frozen=True)
 class AgentDecoder:
-    """Implements `text_programs.DecoderPolicy`: the policy's logits, V of the online trunk, Q of the target.
+    """An agent's networks as functions of their parameters: the policy's logits, V of the online trunk, Q of the target.
 
-    The target Q is clipped to q_min and q_max, as in training.
+    The target Q is clipped to q_min and q_max, as in training. States are [C, ..., D], of C trunks as one program.
     """
 
     network: TextAgentNetwork
@@ -30,10 +30,6 @@ class AgentDecoder:
     @property
     def stacked(self) -> StackedModels:
         return StackedModels(self.network.model)
-
-    @property
-    def pooled(self) -> bool:
-        return self.network.design.q == "mean"
 
     def join(self, params: Any) -> Any:
         return self.stacked.join(self.network.design.roles.trees(params["trunks"]))
@@ -50,6 +46,7 @@ class AgentDecoder:
         return TokenOutputs(found.logits, self._clipped(found.target_q), found.values)
 
     def values(self, params: Any, last: States, mean: jax.Array) -> jax.Array | None:
+        """float32 [...] of actions as a whole, from their last tokens' states and the mean of all; None where tokens have values."""
         roles, kind = self.network.design.roles, self.network.design.q
         if kind not in ("utterance", "mean"):
             return None
@@ -61,6 +58,7 @@ class AgentDecoder:
         return self._clipped(found.target_q)
 
     def prefix(self, params: Any, target_return: float) -> jax.Array | None:
+        """An embedding [C, 1, 1, 1, D] that stands before every text; None for none."""
         if not self.network.design.prefix:
             return None
         return self.network.prefix(params, jnp.full((1,), target_return))[None, :, None, None]

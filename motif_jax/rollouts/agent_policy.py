@@ -15,13 +15,12 @@ from ml_collections import ConfigDict
 from motif_jax.algorithms import finite
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue
-from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.networks.policy import PolicyNetwork
 from motif_jax.rewards.reward_model import default_step, tell_once
 from motif_jax.rl import agent_checkpoints, agent_networks, reward_choice, settings
 from motif_jax.support import digests, run_folder
 from motif_jax.support.checkpoints import Checkpoints
-from motif_jax.support.config import has, is_natural
+from motif_jax.support.config import dotted, has, is_natural
 from motif_jax.support.errors import UserError
 
 _CLONE = "clone_behaviour"  # its runs are agents too
@@ -37,12 +36,8 @@ class AgentPolicy:
 
     def __init__(self, name: str, network: PolicyNetwork, params: Any) -> None:
         self.name, self._network = name, network
-        self._params = jax.device_put(params)
+        self.params = jax.device_put(params)
         self._apply = jax.jit(functools.partial(_act, network))
-
-    @property
-    def params(self) -> Any:
-        return self._params
 
     def initial_state(self, batch_size: int) -> Any:
         """Returns zeros, the state before an episode."""
@@ -52,7 +47,7 @@ class AgentPolicy:
         self, observation: Mapping[str, np.ndarray], first: np.ndarray, state: Any
     ) -> tuple[np.ndarray, np.ndarray, Any]:
         read = self._network.cropped({name: observation[name] for name in self._network.fields})
-        logits, values, state = self._apply(self._params, read, first, state)
+        logits, values, state = self._apply(self.params, read, first, state)
         return np.asarray(logits), np.asarray(values), state
 
 
@@ -78,31 +73,23 @@ def read_config(folder: str | Path) -> ConfigDict:
         config.reward = {"dir": None, "step": None, "intrinsic_coefficient": 0.0}
     elif config.get("stage") != "train_agent":
         raise UserError(f"{folder} is a run of {config.get('stage')}, not of train_agent")
-    missing = [key for key in _NEEDED if not has(config, key)]
-    if missing:
-        raise UserError(
-            f"{Path(folder) / 'config.json'} is damaged (it has no {', '.join(missing)}): restore a copy of the file, "
-            "or train in another folder"
-        )
-    wrong = [
-        key
-        for key in ("environment", "network", "reward", "compat")
-        if not isinstance(config[key], ConfigDict)
-    ]
-    wrong += [
-        f"environment.{key}"
-        for key in ("recall", "babyai_text")
-        if not wrong and not isinstance(config.environment.get(key, ConfigDict()), ConfigDict)
-    ]
-    if wrong or not isinstance(config.environment.name, str):
-        raise UserError(
-            f"{Path(folder) / 'config.json'} is damaged (invalid: {', '.join(wrong) or 'environment.name'}): restore a copy of the "
-            "file, or train in another folder"
-        )
+    _require_whole(config, Path(folder) / "config.json")
     for switch in (agent_networks.BATCH_STATISTICS, agent_networks.UNTRAINED_DROPOUT):
         if config.compat.get(switch):
             config.compat[switch] = False
     return reward_choice.apply(config, folder)
+
+
+def _require_whole(config: ConfigDict, path: Path) -> None:
+    missing = [key for key in _NEEDED if not has(config, key)]
+    sections = ("network", "reward", "compat", "environment", "environment.recall", "environment.babyai_text")
+    given = [key for key in sections if has(config, key)]
+    wrong = [key for key in given if not isinstance(dotted(config, key), ConfigDict)]
+    if not missing and not isinstance(config.environment.name, str):
+        wrong.append("environment.name")
+    if missing or wrong:
+        what = f"it has no {', '.join(missing)}" if missing else f"invalid: {', '.join(wrong)}"
+        raise UserError(f"{path} is damaged ({what}): restore a copy of the file, or train in another folder")
 
 
 def environment_of(config: ConfigDict) -> tuple[str, dict[str, Any]]:
@@ -116,17 +103,14 @@ def environment_of(config: ConfigDict) -> tuple[str, dict[str, Any]]:
 
 
 def rounded_threshold(config: ConfigDict) -> bool | None:
-    """Whether an agent's config has the published two-decimal threshold; None: its reward run decides."""
+    """Whether the threshold is the published two-decimal number; None: the agent's reward run decides."""
     return bool(config.compat.get("quantile_two_decimals")) or None
 
 
 def choose_step(checkpoints: Checkpoints, which: str, folder: str | Path) -> int:
-    """Returns the step that 'latest', 'best' or a number means.
+    """The step that 'latest', 'best' or a number means; UserError where there is no such checkpoint.
 
     A clone's 'latest' is the evaluation that its summary.json names; with early stopping this is the best so far, which is logged.
-
-    Raises:
-      UserError: there is no such checkpoint.
     """
     if is_natural(which):
         return int(which)
@@ -147,7 +131,7 @@ def choose_step(checkpoints: Checkpoints, which: str, folder: str | Path) -> int
 
 
 def find_step(folder: str | Path, which: str) -> int:
-    """Opens an agent run and returns `choose_step` of its checkpoints."""
+    """`choose_step` of the checkpoints of an agent run."""
     with open_checkpoints(folder) as checkpoints:
         return choose_step(checkpoints, which, folder)
 
@@ -163,20 +147,6 @@ def open_checkpoints(folder: str | Path) -> Checkpoints:
     if run_folder.read_config(folder).get("stage") == _CLONE:
         return Checkpoints(saved, keep_best=_CLONE_METRIC, best_mode="min", read_only=True)
     return Checkpoints(saved, keep_best=agent_checkpoints.BEST_METRIC, read_only=True)
-
-
-def _check_actions(
-    spec: EnvironmentSpec, trained: EnvironmentSpec, who: str, environment: str | None
-) -> None:
-    if spec.num_actions != trained.num_actions:
-        raise UserError(
-            f"{who} with {trained.num_actions} actions, {environment} has {spec.num_actions}: choose an environment with "
-            "the agent's actions"
-        )
-
-
-def _fresh_params(config: ConfigDict, network: PolicyNetwork) -> Any:
-    return network.init(jax.random.split(settings.random_key(config.seed, "learner"))[0])
 
 
 def load(
@@ -195,7 +165,12 @@ def load(
     trained_on, options = environment_of(config)
     there = environment or trained_on
     spec = registry.spec(there, **catalogue.options_elsewhere(options, trained_on, there))
-    _check_actions(spec, registry.spec(trained_on, **options), f"{folder} plays {trained_on}", environment)
+    actions = registry.spec(trained_on, **options).num_actions
+    if spec.num_actions != actions:
+        raise UserError(
+            f"{folder} plays {trained_on} with {actions} actions, {environment} has {spec.num_actions}: choose an environment "
+            "with the agent's actions"
+        )
     network = agent_networks.make(config, spec)
     params, step = restore(folder, checkpoint, network)
     return AgentPolicy(f"{folder} at step {step}", network, params), step
@@ -210,7 +185,8 @@ def restore(folder: str | Path, checkpoint: str, network: PolicyNetwork) -> tupl
     with open_checkpoints(folder) as checkpoints:
         step = choose_step(checkpoints, checkpoint, folder)
         if step == 0 and 0 not in checkpoints.steps():
-            params = _fresh_params(read_config(folder), network)
+            key = settings.random_key(read_config(folder).seed, "learner")
+            params = network.init(jax.random.split(key)[0])
         else:
             before = agent_checkpoints.learned_with(checkpoints, step)
             agent_networks.refuse_changed(read_config(folder), before, str(folder))

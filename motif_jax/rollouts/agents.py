@@ -1,7 +1,6 @@
-"""Agents as players of a collection: their checkpoints and actions.
+"""Agents as players of a collection: the network plays in this process, and a recording process plays its actions again.
 
-An agent's episode is its seed and its actions. The network plays in this process; a recording process plays the
-actions again at the speed of the engine, and only that process reads the screens.
+Only that process, at the speed of the engine, reads the screens.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import numpy as np
 from motif_jax.envs import registry
 from motif_jax.rollouts import agent_policy
 from motif_jax.rollouts.episodes import PlaySettings, play_episodes
-from motif_jax.support.config import is_natural, listed
+from motif_jax.support.config import is_natural, listed, require
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_save_npy
 
@@ -61,10 +60,7 @@ def resolve(agents: str) -> list[CollectingAgent]:
             have = ", ".join(map(str, steps)) or "none"
             raise UserError(f"config.agents={entry}: no such checkpoint; the steps of {folder} are {have}")
         found += [CollectingAgent(folder, step) for step in chosen]
-    if not found:
-        raise UserError(
-            f"config.agents='{agents}': must name run folders of train_agent, with commas between"
-        )
+    require(bool(found), "agents", agents, "run folders of train_agent, with commas between")
     return found
 
 
@@ -105,16 +101,8 @@ def play(
     """
     policy, switches = _load(agent, environment)
     skip = set(range(len(seeds))) - set(episodes)
-    records = play_episodes(
-        environment,
-        {**options, "compat": switches} if switches else options,
-        seeds,
-        policy,
-        how,
-        skip=skip,
-        stop=stop,
-    )
+    seen = {**options, "compat": switches} if switches else options
     kind = np.min_scalar_type(registry.spec(environment, **options).num_actions)
-    for record in records:
+    for record in play_episodes(environment, seen, seeds, policy, how, skip=skip, stop=stop):
         atomic_save_npy(actions_file(record.index), record.actions.astype(kind))
         yield record.index

@@ -6,15 +6,14 @@ import json
 import math
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ml_collections import ConfigDict
 
 from motif_jax.datasets.pairs import assemble, chunks, layout
 from motif_jax.datasets.pairs.writer import PairsWriter
-from motif_jax.envs.nethack.scripted_players import PLAYERS
 from motif_jax.rollouts import sampling
 from motif_jax.rollouts.sampling import EpisodeJob, Players, SamplingPlan
 from motif_jax.support import seeds
@@ -31,48 +30,30 @@ _MOST_EMPTY = 500
 _MOST_EQUAL = 10_000
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """The requirements of a dataset.
-
-    Attributes:
-      plan: its seed decides every draw, its folder holds the chunks.
-      players: player -> weight.
-      policies: player -> what chooses its actions, except for agents.
-    """
-
-    plan: SamplingPlan
-    num_pairs: int
-    drop_equal_captions: bool
-    players: Mapping[str, float]
-    policies: Mapping[str, Any] = field(default_factory=lambda: PLAYERS)
-
-
 class Collection:
-    """Plays, pairs and writes; episodes with a chunk in `staging` are not played again.
+    """Plays, pairs and writes; episodes with a chunk are not played again.
 
     Args:
-      staging: where chunks and agents' actions are kept; removed at the end.
+      config: of collect.
+      plan: its seed decides every draw; the parent of its folder holds chunks and agents' actions, and is removed at the end.
       agents: name -> checkpoint (`agents.CollectingAgent`) of the players that are agents.
+      folder: of the dataset.
     """
 
     def __init__(
         self,
-        wanted: Wanted,
-        folder: Path,
-        staging: Path,
-        *,
+        config: ConfigDict,
+        plan: SamplingPlan,
+        players: Players,
         agents: Mapping[str, Any],
-        workers: int,
-        lanes: int,
+        folder: Path,
         stop: Interruption,
     ) -> None:
-        self._wanted, self._folder, self._staging = wanted, folder, staging
-        self._agents, self._workers, self._lanes, self._stop = agents, workers, lanes, stop
-        self._chunks, self._actions = Path(wanted.plan.folder), staging / "tapes"
+        self._config, self._plan, self._players, self._agents = config, plan, players, agents
+        self._num_pairs, self._folder, self._stop = config.num_pairs, folder, stop
+        self._chunks = Path(plan.folder)
+        self._staging, self._actions = self._chunks.parent, self._chunks.parent / "tapes"
         self._chunks.mkdir(parents=True, exist_ok=True)
-        self._players = Players(wanted.players, wanted.plan.seed, wanted.policies)
-        self._plan = wanted.plan
         self._counts = chunks.scan(self._chunks)
         self._drawn = sum(self._counts.values())
         self._steps = 0
@@ -83,7 +64,7 @@ class Collection:
         Raises:
           UserError: all of the first games are shorter than a sub-sequence, or all captions are equal and such pairs are dropped.
         """
-        num_pairs = self._wanted.num_pairs
+        num_pairs = self._num_pairs
         rows = 2 * num_pairs
         with Progress(num_pairs, "pairs", "collect", min(self._drawn // 2, num_pairs)) as progress:
             while True:
@@ -113,7 +94,7 @@ class Collection:
                 return None
             jobs = self._jobs(rows, end)
             answered = bool(self._counts)
-            for done in sampling.record(jobs, self._plan, self._workers, self._stop, answered):
+            for done in sampling.record(jobs, self._plan, self._config.workers, self._stop, answered):
                 self._note(done, rows, progress)
             if self._stop.requested:
                 return None
@@ -131,9 +112,8 @@ class Collection:
                 "one, or other players, with another --workdir"
             )
         share = min(1.0, self._drawn / rows)
-        progress.update(
-            int(share * self._wanted.num_pairs), episodes=len(self._counts), game_steps=self._steps
-        )
+        pairs = int(share * self._num_pairs)
+        progress.update(pairs, episodes=len(self._counts), game_steps=self._steps)
 
     def _jobs(self, rows: int, end: int | None) -> Iterator[EpisodeJob]:
         """The episodes below `end` that have no chunk, in order, until the chunks hold enough."""
@@ -173,11 +153,11 @@ class Collection:
                 theirs,
                 game_seeds,
                 self._actions_file,
-                PlaySettings(self._workers, self._lanes),
+                PlaySettings(self._config.workers, self._config.lanes),
                 self._stop,
             )
             for number, _ in enumerate(played, 1):
-                done = min(self._drawn // 2, self._wanted.num_pairs)
+                done = min(self._drawn // 2, self._num_pairs)
                 progress.update(done, agent=name, agent_episodes=f"{number} of {len(theirs)}")
             if self._stop.requested:
                 break
@@ -185,7 +165,7 @@ class Collection:
 
     def _ahead(self, rows: int) -> int:
         if not self._drawn:
-            return max(self._counts, default=-1) + 1 + self._lanes
+            return max(self._counts, default=-1) + 1 + self._config.lanes
         needed = math.ceil(1.1 * (rows - self._drawn) * len(self._counts) / self._drawn)
         return max(self._counts) + 1 + min(max(needed, _FEWEST_AHEAD), _MOST_AHEAD)
 
@@ -193,32 +173,25 @@ class Collection:
         """Returns which sub-sequences of the first episodes form which pair, and the number of pairs."""
         rows = sum(self._counts[episode] for episode in range(episodes))
         keys = None
-        if self._wanted.drop_equal_captions:
+        if self._config.drop_equal_captions:
             there = [episode for episode in range(episodes) if self._counts[episode]]
             keys = np.concatenate([self._load(episode)[assemble.CAPTION_KEY] for episode in there])
         shuffle = seeds.rng(self._plan.seed, "shuffle")
-        return assemble.draw_pairs(rows, self._wanted.num_pairs, shuffle, keys)
+        return assemble.draw_pairs(rows, self._num_pairs, shuffle, keys)
 
     def _load(self, episode: int) -> dict[str, np.ndarray]:
         return chunks.load(self._chunks, episode, self._counts[episode])
 
     def _write(self, pairs: np.ndarray, episodes: int, meta: Mapping[str, Any]) -> bool:
         counts = [self._counts[episode] for episode in range(episodes)]
-        lines: list[str] = []
-        cut = 0.0
+        rows: list[dict[str, Any]] = []
 
         def load(episode: int) -> dict[str, np.ndarray]:
-            nonlocal cut
             arrays, players = self._load(episode), self._players
             names, values = arrays["summary_names"].tolist(), arrays["summary_values"].tolist()
-            row: dict[str, Any] = {
-                "episode": episode,
-                "seed": players.seed(episode),
-                "player": players.name(episode),
-            }
+            row = {"episode": episode, "seed": players.seed(episode), "player": players.name(episode)}
             row |= dict(zip(names, values, strict=True))
-            lines.append(json.dumps(row) + "\n")
-            cut += row.get("captions_cut", 0.0)
+            rows.append(row)
             return arrays
 
         with (
@@ -229,9 +202,10 @@ class Collection:
                 progress.update(episode + 1)
                 if self._stop.requested:
                     return False
-            if cut:
+            if cut := sum(row.get("captions_cut", 0.0) for row in rows):
                 progress.log(f"{cut:,.0f} texts were longer than config.environment.text_bytes and were cut")
-            atomic_write_text(self._folder / layout.EPISODES, "".join(lines))
+            lines = "".join(json.dumps(row) + "\n" for row in rows)
+            atomic_write_text(self._folder / layout.EPISODES, lines)
             left_out = [episode for episode, count in enumerate(counts) if not count]
             summary = {"episodes": len(counts), "left_out_episodes": left_out, "length": self._plan.length}
             writer.commit({**meta, "players": list(self._players.names), **summary})

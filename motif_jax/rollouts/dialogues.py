@@ -81,7 +81,7 @@ def collect(
     about: Mapping[str, Any],
     workers: int,
     stop: Interruption,
-    finish: Callable[[Path], None] = lambda folder: None,
+    finish: Callable[[Path], None],
 ) -> bool:
     """Draws what is missing, writes dialogues.parquet, calls `finish`, writes dialogues.json; False when stopped before that.
 
@@ -126,24 +126,21 @@ class DialogueTotals:
 
     def __init__(self) -> None:
         self._returns: list[np.ndarray] = []
-        self._turns: list[np.ndarray] = []
+        self.count = self._actions = 0
 
     def counted(self, parts: Iterator[Dialogues]) -> Iterator[Dialogues]:
         for part in parts:
             self._returns.append(part.returns())
-            self._turns.append(part.turns())
+            self.count += len(part)
+            self._actions += int(part.turns().sum())
             yield part
-
-    @property
-    def any(self) -> bool:
-        return any(map(len, self._returns))
 
     def summary(self) -> dict[str, Any]:
         returns = np.concatenate(self._returns)
         error = returns.std(ddof=1) / np.sqrt(len(returns)) if len(returns) > 1 else 0.0
         return {
-            "dialogues": len(returns),
-            "actions": int(sum(turns.sum() for turns in self._turns)),
+            "dialogues": self.count,
+            "actions": self._actions,
             "mean_return": float(returns.mean()),
             "standard_error": float(error),
         }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import multiprocessing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -68,10 +70,7 @@ class Uniforms:
         return float(self._block[offset])
 
     def each(self) -> Iterator[float]:
-        step = 0
-        while True:
-            yield self.at(step)
-            step += 1
+        return map(self.at, itertools.count())
 
 
 class EpisodeCollector:
@@ -124,6 +123,12 @@ class EpisodeCollector:
             text_count=None if text is None else np.array(self._text_count, np.int32),
             fields={name: np.stack(rows) for name, rows in self._kept.items()},
         )
+
+
+def shared_block(shape: Sequence[int], dtype: Any) -> Any:
+    """Shared memory for an array of `shape` and `dtype`, and at least a byte."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    return multiprocessing.get_context("spawn").RawArray("b", max(1, size))
 
 
 def shared_view(block: Any, shape: Sequence[int], dtype: str) -> np.ndarray:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import multiprocessing
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,30 +18,33 @@ import numpy as np
 from motif_jax.actors.worker_process import MAX_DEATHS, Deaths, WorkerProcess, close_all, run_jobs
 from motif_jax.envs import registry
 from motif_jax.rollouts import policies
-from motif_jax.rollouts.episode_worker import EpisodeServer, LaneServer, PlayedEpisode, Uniforms, shared_view
+from motif_jax.rollouts.episode_worker import (
+    EpisodeServer,
+    LaneServer,
+    PlayedEpisode,
+    Uniforms,
+    shared_block,
+    shared_view,
+)
 from motif_jax.rollouts.policies import BatchPolicy, WorkerPolicy
 from motif_jax.support.errors import UserError
 
-DEFAULT_LANES = 32
-
-__all__ = ["DEFAULT_LANES", "PlaySettings", "PlayedEpisode", "play_episodes"]
-
 
 class _Lane:
-    def __init__(self, todo: Collection[tuple[int, int]]) -> None:
+    index = seed = -1
+    running = False
+
+    def __init__(self, todo: Iterable[tuple[int, int]]) -> None:
         self.todo = deque(todo)
-        self.index = self.seed = -1
-        self.running = False
-        self.uniforms = Uniforms(0)
         self.actions: list[int] = []
-        self.values: list[float] = []
-        self.log_probs: list[float] = []
-        self.probabilities: list[np.ndarray] = []
 
     def begin(self) -> None:
         self.index, self.seed = self.todo.popleft()
         self.running, self.uniforms = True, Uniforms(self.seed)
-        self.actions, self.values, self.log_probs, self.probabilities = [], [], [], []
+        self.actions = []
+        self.values: list[float] = []
+        self.log_probs: list[float] = []
+        self.probabilities: list[np.ndarray] = []
 
     def finish(self, record: PlayedEpisode) -> PlayedEpisode:
         self.running = False
@@ -60,29 +62,16 @@ class _LanePool:
         self.spec = registry.spec(order.environment, **order.options)
         self.lanes, self._order, self._deaths = lanes, order, Deaths(order.on_death)
         self._workers = min(order.how.workers, len(lanes))
-        context = multiprocessing.get_context("spawn")
-        count = len(lanes)
-        self._setup = {
-            "environment": order.environment,
-            "options": order.options,
-            "keep_fields": tuple(order.how.keep_fields),
-            "lanes": count,
-            "workers": self._workers,
-            "actions": context.RawArray("b", 4 * count),
-            "at": context.RawArray("b", 4 * self._workers),
-            "blocks": {
-                name: context.RawArray(
-                    "b", max(1, count * int(np.prod(a.shape)) * np.dtype(a.dtype).itemsize)
-                )
-                for name, a in self.spec.observation.items()
-            },
-        }
-        self._actions = shared_view(self._setup["actions"], (count,), "int32")
-        self._at = shared_view(self._setup["at"], (self._workers,), "int32")
+        count, fields = len(lanes), self.spec.observation
+        blocks = {name: shared_block((count, *a.shape), a.dtype) for name, a in fields.items()}
+        actions, at = shared_block((count,), "int32"), shared_block((self._workers,), "int32")
+        shared = {"blocks": blocks, "actions": actions, "at": at}
+        self._setup = {**order.setup, **shared, "lanes": count, "workers": self._workers}
+        self._actions = shared_view(actions, (count,), "int32")
+        self._at = shared_view(at, (self._workers,), "int32")
         self._at[:] = -1
         self.rows = {
-            name: shared_view(self._setup["blocks"][name], (count, *a.shape), a.dtype)
-            for name, a in self.spec.observation.items()
+            name: shared_view(blocks[name], (count, *a.shape), a.dtype) for name, a in fields.items()
         }
         # Halves whose answer a worker still owes, oldest first; a worker answers in the order it was asked.
         self._owed: list[deque[int]] = [deque() for _ in range(self._workers)]
@@ -155,7 +144,7 @@ class PlaySettings:
     """
 
     workers: int
-    lanes: int = DEFAULT_LANES
+    lanes: int = 32
     keep_fields: Sequence[str] = ()
     greedy: bool = False
     keep_probabilities: bool = False
@@ -174,6 +163,11 @@ class _Order:
     stop: Any
     on_death: Any
 
+    @property
+    def setup(self) -> dict[str, Any]:
+        fields = tuple(self.how.keep_fields)
+        return {"environment": self.environment, "options": self.options, "keep_fields": fields}
+
     def lost(self, episode: tuple[int, int] | None) -> None:
         """Raises UserError for an episode (index, seed) that ended `MAX_DEATHS` processes, None: before any was begun."""
         if episode is None:
@@ -187,10 +181,8 @@ class _Order:
 
 
 def _play_lanes(order: _Order, policy: BatchPolicy) -> Iterator[PlayedEpisode]:
-    lane_count = order.how.lanes
-    lanes = [
-        _Lane([pair for pair in order.todo if pair[0] % lane_count == lane]) for lane in range(lane_count)
-    ]
+    count = order.how.lanes
+    lanes = [_Lane(pair for pair in order.todo if pair[0] % count == lane) for lane in range(count)]
     pool = _LanePool(order, lanes)
     states = [policy.initial_state(len(pool.half(half))) for half in (0, 1)]
     try:
@@ -230,19 +222,13 @@ def _decide(
             lanes[lane].values.append(float(values[rows[position]]))
         lanes[lane].log_probs.append(float(log_probs[position]))
         if order.how.keep_probabilities:
-            lanes[lane].probabilities.append(
-                np.exp(policies.log_softmax(logits[rows[position]])).astype(np.float32)
-            )
+            chances = np.exp(policies.log_softmax(logits[rows[position]]))
+            lanes[lane].probabilities.append(chances.astype(np.float32))
     return state
 
 
 def _play_in_workers(order: _Order, policy: WorkerPolicy) -> Iterator[PlayedEpisode]:
-    setup = {
-        "environment": order.environment,
-        "options": order.options,
-        "policy": policy,
-        "keep_fields": tuple(order.how.keep_fields),
-    }
+    setup = {**order.setup, "policy": policy}
     patient = type(policy) is not policies.RandomPolicy  # a bot may think for as long as it likes
     workers, stop, on_death = order.how.workers, order.stop, order.on_death
     jobs = run_jobs(EpisodeServer, setup, order.todo, workers, stop, order.lost, patient, on_death)

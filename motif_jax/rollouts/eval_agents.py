@@ -13,7 +13,6 @@ from ml_collections import ConfigDict
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.babyai_text.environment import levels_in_words
-from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.rl import agent_networks, settings
 from motif_jax.rollouts import agent_policy, evaluation_setup, generalisation, policies
 from motif_jax.rollouts.generalisation import CHOOSES_WORDS, READS, GeneralisationTest, PlayedLevel
@@ -37,19 +36,19 @@ class EvalAgent:
 
     Attributes:
       base: where it was trained, or is asked to play.
-      abilities: of `READS` and `CHOOSES_WORDS`.
       policy: makes the policy of a place.
-      checkpoint: step of the agent's checkpoint, None for other players.
+      abilities: of `READS` and `CHOOSES_WORDS`.
       room: tokens of the longest prompt that it can read, None without end.
+      checkpoint: step of the agent's checkpoint, None for other players.
       read: digests of the files that it reads, by what they are.
     """
 
     name: str
     base: PlayedLevel
-    abilities: frozenset[str]
     policy: Callable[[PlayedLevel], Any]
-    checkpoint: int | None = None
+    abilities: frozenset[str]
     room: int | None = None
+    checkpoint: int | None = None
     read: Mapping[str, str] = field(default_factory=dict)
 
     def takeable(
@@ -91,30 +90,8 @@ def may_be_left_out(test: GeneralisationTest, names: Sequence[str]) -> bool:
     return test.name not in (generalisation.BASE, *names)
 
 
-@dataclass(frozen=True)
-class AgentRequest:
-    """The player of BabyAI-Text to open.
-
-    Attributes:
-      policy: 'random', 'bot', 'zero_shot', an agent's run folder, or module:Class.
-      environment, network: sections of train_language_agent's config; an agent keeps its training's, except the level.
-      seed: of the new parameters of 'zero_shot'.
-    """
-
-    policy: str
-    checkpoint: str
-    environment: Mapping[str, Any]
-    network: Mapping[str, Any]
-    seed: int
-    greedy: bool = False
-
-    @property
-    def level(self) -> str | None:
-        return self.environment["name"]
-
-
-def open_pinned(request: AgentRequest, workdir: Path) -> EvalAgent:
-    """Opens the agent of `request`, with the checkpoint that the run in `workdir` started with, even if there is a newer one.
+def open_pinned(config: ConfigDict, workdir: Path) -> EvalAgent:
+    """Opens the agent of a config, with the checkpoint that the run in `workdir` started with, even if there is a newer one.
 
     Raises:
       UserError: see `open_agent`; or a file that it reads changed since the run started, or it cannot be greedy.
@@ -124,14 +101,14 @@ def open_pinned(request: AgentRequest, workdir: Path) -> EvalAgent:
     checkpoint, digests = before.get("checkpoint"), before.get("read", {})
     if not (checkpoint is None or type(checkpoint) is int) or not isinstance(digests, dict):
         raise UserError(f"{path} is damaged (no checkpoint or no digests): {_REMEDY}")
-    agent = open_agent(request, checkpoint)
+    agent = open_agent(config, checkpoint)
     changed = [name for name, digest in digests.items() if agent.read.get(name) != digest]
     if changed:
         raise UserError(
             f"{agent.name} has another {' and another '.join(changed)} than when {workdir} started: restore the previous one, "
             "or choose another --workdir"
         )
-    evaluation_setup.check_greedy(request.policy, request.greedy, agent.policy(agent.base))
+    evaluation_setup.check_greedy(config.policy, config.greedy, agent.policy(agent.base))
     return agent
 
 
@@ -140,133 +117,114 @@ def pin(workdir: Path, agent: EvalAgent) -> None:
     atomic_write_json(workdir / PLAN, {"checkpoint": agent.checkpoint, "read": dict(agent.read)})
 
 
-def open_agent(request: AgentRequest, pinned: int | None = None) -> EvalAgent:
-    """Loads what `request.policy` names; UserError where there is no such policy, or it does not fit the environment."""
-    name = request.policy
+def open_agent(config: ConfigDict, pinned: int | None = None) -> EvalAgent:
+    """Loads the player of a config of test_language_agent or collect_trajectories.
+
+    An agent keeps the sections of its training, except the level. Raises UserError where there is no such policy, or it does
+    not fit the environment.
+    """
+    name, level = config.policy, config.environment.name
     is_plain = name in (policies.RANDOM, policies.BOT) or policies.is_outside(name)
     allowed = f"{', '.join(_NAMED)}, the folder of an agent run, or module:Class"
     is_folder = bool(name) and Path(name).is_dir()
     checks.require(name in _NAMED or is_plain or is_folder, "policy", name, allowed)
-    level = request.level
     allowed = f"a level of BabyAI-Text; {levels_in_words()}"
     checks.require(level is None or catalogue.find(level) is not None, "environment.name", level, allowed)
     if is_plain:
-        return _without_network(request)
-    return _zero_shot(request) if name == ZERO_SHOT else _trained(request, pinned)
+        return _without_network(config)
+    return _zero_shot(config) if name == ZERO_SHOT else _trained(config, pinned)
 
 
-def abilities_of(reads: bool, any_actions: bool) -> frozenset[str]:
-    """`EvalAgent.abilities` of a network that reads prompts, and scores any words as actions."""
-    return frozenset(one for one, able in ((READS, reads), (CHOOSES_WORDS, any_actions)) if able)
+def _abilities(config: ConfigDict) -> tuple[frozenset[str], int | None]:
+    """`EvalAgent.abilities` and `.room` of a training's network."""
+    reads = agent_networks.reads_prompts(config)
+    able = {READS: reads, CHOOSES_WORDS: agent_networks.takes_any_actions(config)}
+    room = agent_networks.prompt_room(config) if reads else None
+    return frozenset(name for name, is_able in able.items() if is_able), room
 
 
-def _asked(request: AgentRequest) -> ConfigDict:
+def _asked(config: ConfigDict) -> ConfigDict:
     training = resources.config("train_language_agent")
-    level = request.level or training.environment.name
-    training.environment = ConfigDict({**request.environment, "name": level})
-    training.network = ConfigDict(request.network)
+    level = config.environment.name or training.environment.name
+    training.environment = ConfigDict({**config.environment.to_dict(), "name": level})
+    training.network = ConfigDict(config.network.to_dict())
     return training
 
 
-def _without_network(request: AgentRequest) -> EvalAgent:
-    asked = _asked(request)
-    options = asked.environment.babyai_text.to_dict()
-    options["max_episode_steps"] = asked.environment.max_episode_steps
-    spec = registry.spec(asked.environment.name, **options)
+def _without_network(config: ConfigDict) -> EvalAgent:
+    environment = _asked(config).environment
+    options = environment.babyai_text.to_dict()
+    options["max_episode_steps"] = environment.max_episode_steps
+    spec = registry.spec(environment.name, **options)
     policy: Any = policies.RandomPolicy()
-    if request.policy == policies.BOT:
+    if config.policy == policies.BOT:
         policy, options = policies.BotPolicy(), {**options, "fields": ["bot_action"]}
-    elif request.policy != policies.RANDOM:
-        policy = policies.from_outside(request.policy, spec)
-    base = PlayedLevel(asked.environment.name, options)
-    abilities = abilities_of(False, request.policy == policies.RANDOM)
-    return EvalAgent(request.policy, base, abilities, lambda _: policy)
+    elif config.policy != policies.RANDOM:
+        policy = policies.from_outside(config.policy, spec)
+    able = frozenset({CHOOSES_WORDS} if config.policy == policies.RANDOM else ())
+    return EvalAgent(config.policy, PlayedLevel(environment.name, options), lambda _: policy, able)
 
 
-def _zero_shot(request: AgentRequest) -> EvalAgent:
+def _zero_shot(config: ConfigDict) -> EvalAgent:
     from motif_jax.language import weights
     from motif_jax.language.text import fetch
 
-    asked = _asked(request)
+    asked = _asked(config)
     agent_networks.check(asked)
     allowed = "'score': the head of a model that was never trained knows nothing"
     checks.require(agent_networks.takes_any_actions(asked), "network.policy", asked.network.policy, allowed)
     base = PlayedLevel(asked.environment.name, settings.environment_options(asked))
-    return EvalAgent(
-        f"{asked.network.model} before any training",
-        base,
-        abilities_of(agent_networks.reads_prompts(asked), True),
-        _policies(asked, base, lambda network: network.init(jax.random.key(request.seed))),
-        room=agent_networks.prompt_room(asked),
-        read={**agent_networks.read_anew(asked), "model": weights.digest(fetch(asked.network.model))},
-    )
+    policy = _policies(asked, base, lambda network: network.init(jax.random.key(config.seed)))
+    read = {**agent_networks.read_anew(asked), "model": weights.digest(fetch(asked.network.model))}
+    name = f"{asked.network.model} before any training"
+    return EvalAgent(name, base, policy, *_abilities(asked), read=read)
 
 
-def _trained(request: AgentRequest, pinned: int | None) -> EvalAgent:
-    folder, which = request.policy, request.checkpoint
+def _trained(config: ConfigDict, pinned: int | None) -> EvalAgent:
+    folder, which, level = config.policy, config.agent.checkpoint, config.environment.name
     evaluation_setup.check_checkpoint(which)
     trained = agent_policy.read_config(folder)
     name, options = agent_policy.environment_of(trained)
     spec = registry.spec(name, **options)
     checks.require(spec.family == "BabyAI-Text", "policy", folder, f"an agent of BabyAI-Text, not of {name}")
-    _refuse_other_options(request, folder)
-    if request.level is not None:
+    _refuse_other_options(config)
+    if level is not None:
         spoken = generalisation.language_options(PlayedLevel(name, options))
-        options = catalogue.options_elsewhere(options, name, request.level) | spoken
-        name = request.level
+        options = catalogue.options_elsewhere(options, name, level) | spoken
+        name = level
     network = agent_networks.make(trained, spec)
     params, step = agent_policy.restore(folder, which if pinned is None else str(pinned), network)
-    base = PlayedLevel(name, options)
-    reads = agent_networks.reads_prompts(trained)
-    digest = agent_policy.digest(folder, step)
-    return EvalAgent(
-        str(folder),
-        base,
-        abilities_of(reads, agent_networks.takes_any_actions(trained)),
-        _policies(trained, base, lambda _: params),
-        step,
-        agent_networks.prompt_room(trained) if reads else None,
-        {**agent_networks.read_anew(trained), **({} if digest is None else {"checkpoint": digest})},
-    )
+    base, digest = PlayedLevel(name, options), agent_policy.digest(folder, step)
+    policy = _policies(trained, base, lambda _: params)
+    read = {**agent_networks.read_anew(trained), **({} if digest is None else {"checkpoint": digest})}
+    return EvalAgent(folder, base, policy, *_abilities(trained), step, read)
 
 
-def refused_after(
-    tests: str,
-    seed: int,
-    base: PlayedLevel,
-    network: Callable[[EnvironmentSpec], Any],
-    abilities: frozenset[str],
-    room: int | None,
-) -> dict[str, str]:
-    """The tests that the agent of a training in `base` could not take.
+def refused_after(config: ConfigDict) -> dict[str, str]:
+    """Test -> why the agent of a training could not take it, of the tests that 'all' means.
 
-    Args:
-      tests: of the training's config.
-      seed: of the training.
-      network: makes the network for an environment's spec.
-      abilities, room: as in `EvalAgent`.
-
-    Returns:
-      Test -> the reason, for tests that 'all' means; {} for an environment from outside, which has no tests.
+    {} for an environment from outside, which has no tests.
 
     Raises:
       UserError: a named test cannot be taken, or a prompt of the training itself is too long.
     """
+    base = PlayedLevel(config.environment.name, settings.environment_options(config))
     if catalogue.find(base.environment) is None:
         return {}
-    agent = EvalAgent("", base, abilities, lambda place: network(place.spec()), room=room)
-    numbers = [seeds.derive(seed, "test", index) for index in range(_TRIED_BEFORE)]
-    return agent.takeable(checks.listed(tests), numbers, "network.prompt_tokens")[1]
+    agent = EvalAgent("", base, lambda place: agent_networks.make(config, place.spec()), *_abilities(config))
+    numbers = [seeds.derive(config.seed, "test", index) for index in range(_TRIED_BEFORE)]
+    return agent.takeable(checks.listed(config.tests), numbers, "network.prompt_tokens")[1]
 
 
-def _refuse_other_options(request: AgentRequest, folder: str) -> None:
+def _refuse_other_options(config: ConfigDict) -> None:
     own = resources.config("test_language_agent")
-    given = {"environment": {**request.environment}, "network": {**request.network}}
-    usual = {"environment": own.environment.to_dict(), "network": own.network.to_dict()}
+    usual, given = (
+        {key: each[key].to_dict() for key in ("environment", "network")} for each in (own, config)
+    )
     for section in (given, usual):
         section["environment"].pop("name")
     changed = run_folder.differences(usual, given, given)
-    allowed = f"left as it is: {folder} keeps those of its training ({'; '.join(changed)})"
+    allowed = f"left as it is: {config.policy} keeps those of its training ({'; '.join(changed)})"
     key = changed[0].split(":")[0] if changed else ""
     checks.require(not changed, key, "given", allowed)
 

@@ -13,9 +13,9 @@ from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.rollouts import fixed_shares, policies, ratings
-from motif_jax.rollouts.ratings import EpisodeRater, LiveRater, RewardRequest
+from motif_jax.rollouts.ratings import EpisodeRater, LiveRater
 from motif_jax.support import config as checks
-from motif_jax.support import run_folder
+from motif_jax.support import resources, run_folder
 from motif_jax.support.errors import UserError
 
 DEFAULT_ENVIRONMENT = "NetHackScore-v1"
@@ -23,32 +23,8 @@ _NAMED = (policies.RANDOM, policies.FIXED, policies.BOT, policies.AGENT)
 
 
 @dataclass(frozen=True)
-class EvalRequest:
-    """What `open_setup` opens.
-
-    Attributes:
-      policy: see `sections.POLICY`.
-      agent_dir: an agent's run folder; other policies play in its environment.
-      checkpoint: 'latest', 'best' or a step.
-      environment: name and options; None keeps the agent's.
-      compat: the game's switches, where there is no agent.
-      seed: of the shares that are fitted for the policy 'fixed'.
-    """
-
-    policy: str
-    agent_dir: str | None = None
-    checkpoint: str = "latest"
-    environment: Mapping[str, Any] = field(default_factory=lambda: {"name": None})
-    reward: RewardRequest = field(default_factory=RewardRequest)
-    compat: Mapping[str, bool] = field(default_factory=dict)
-    greedy: bool = False
-    bot_agreement: bool = False
-    seed: int = 0
-
-
-@dataclass(frozen=True)
 class PinnedVersions:
-    """The versions that a resumed run keeps even if trainings saved newer ones; None: the request decides.
+    """The versions that a resumed run keeps even if trainings saved newer ones; None: the config decides.
 
     Attributes:
       digests: of `EvalSetup`; those that are missing are not compared.
@@ -87,7 +63,7 @@ class EvalSetup:
 
 
 class _Agent(NamedTuple):
-    """What the folder of an agent gives: where it plays, itself if it plays, its own reward and the rounding of that."""
+    """What an agent's folder gives: where it plays, itself if it plays, its own reward and the rounding of that."""
 
     environment: str
     options: dict[str, Any]
@@ -103,19 +79,25 @@ def check_checkpoint(which: str) -> None:
     checks.require(good, "agent.checkpoint", which, "latest, best or a step")
 
 
-def check(request: EvalRequest, pins: PinnedVersions | None = None) -> EvalSetup:
+def check(config: ConfigDict, pins: PinnedVersions | None = None) -> EvalSetup:
     """Opens the setup as `open_setup` does; raises UserError, too, for values that it does not read."""
-    policy, name = request.policy, request.environment["name"]
+    policy, name = config.policy, config.environment.name
+    if policy == policies.AGENT or config.agent.dir is not None:
+        checks.existing_folder(config, "agent.dir")
+    if config.reward.dir:
+        from motif_jax.rewards.reward_function import check_place
+
+        check_place(config, "reward.dir")
     is_known = policy in _NAMED or policies.is_outside(policy)
     allowed = f"{', '.join(_NAMED)}, the folder of an agent run, or module:Class"
     checks.require(is_known or (bool(policy) and Path(policy).is_dir()), "policy", policy, allowed)
-    check_checkpoint(request.checkpoint)
+    check_checkpoint(config.agent.checkpoint)
     if name is not None and not registry.is_gym(name):
         registry.check(name)
-    setup = open_setup(request, pins)
+    setup = open_setup(config, pins)
     if registry.is_gym(setup.environment):
         registry.check(setup.environment, setup.options)
-    check_greedy(policy, request.greedy, setup.policy)
+    check_greedy(policy, config.greedy, setup.policy)
     return setup
 
 
@@ -125,29 +107,29 @@ def check_greedy(name: str, greedy: bool, policy: Any) -> None:
     checks.require(not (greedy and policy.in_workers), "greedy", greedy, allowed)
 
 
-def open_setup(request: EvalRequest, pins: PinnedVersions | None = None) -> EvalSetup:
-    """Loads what `request` names.
+def open_setup(config: ConfigDict, pins: PinnedVersions | None = None) -> EvalSetup:
+    """Loads what a config of evaluate or visualize names.
 
     Raises:
       UserError: a folder cannot be used, or changed since `pins` were made.
     """
-    pins, policy_name = pins or PinnedVersions(), request.policy
+    pins, policy_name = pins or PinnedVersions(), config.policy
     is_outside = policies.is_outside(policy_name)
     is_folder = not is_outside and policy_name not in _NAMED
-    folder = policy_name if is_folder else request.agent_dir
+    folder = policy_name if is_folder else config.agent.dir
     if folder is None:
-        agent = _without_agent(request)
+        agent = _without_agent(config)
     else:
-        agent = _of_folder(request, folder, is_folder or policy_name == policies.AGENT, pins)
-    name, options = agent.environment, _own_options(request, agent)
-    owner, own = f"the agent in {folder}", agent.reward
-    reward = ratings.choose_reward(request.reward, own, owner, agent.two_decimals, pins.reward_step)
+        agent = _of_folder(config, folder, is_folder or policy_name == policies.AGENT, pins)
+    name, options = agent.environment, _own_options(config, agent)
+    owner = f"the agent in {folder}"
+    reward = ratings.choose_reward(config.reward, agent.reward, owner, agent.two_decimals, pins.reward_step)
     if reward is not None:
         from motif_jax.rl import settings
 
         options |= settings.fields_option(name, options, ConfigDict(reward))
     spec = registry.spec(name, **options)
-    policy = agent.policy or _policy(request, name, options, spec, pins)
+    policy = agent.policy or _policy(config, name, options, spec, pins)
     plan = {
         "policy": policy_name if is_outside or agent.step is None else str(folder),
         "checkpoint": agent.step,
@@ -162,34 +144,32 @@ def open_setup(request: EvalRequest, pins: PinnedVersions | None = None) -> Eval
     return EvalSetup(policy, name, options, spec, agent.step, rater, reward, plan, digests)
 
 
-def _policy(
-    request: EvalRequest, name: str, options: Any, spec: EnvironmentSpec, pins: PinnedVersions
-) -> Any:
-    if request.policy == policies.FIXED:
-        return policies.FixedPolicy(pins.shares or fixed_shares.fit(name, options, request.seed))
-    if policies.is_outside(request.policy):
-        return policies.from_outside(request.policy, spec)
-    return policies.BotPolicy() if request.policy == policies.BOT else policies.RandomPolicy()
+def _policy(config: ConfigDict, name: str, options: Any, spec: EnvironmentSpec, pins: PinnedVersions) -> Any:
+    if config.policy == policies.FIXED:
+        return policies.FixedPolicy(pins.shares or fixed_shares.fit(name, options, config.seed))
+    if policies.is_outside(config.policy):
+        return policies.from_outside(config.policy, spec)
+    return policies.BotPolicy() if config.policy == policies.BOT else policies.RandomPolicy()
 
 
-def _own_options(request: EvalRequest, agent: _Agent) -> dict[str, Any]:
+def _own_options(config: ConfigDict, agent: _Agent) -> dict[str, Any]:
     name = agent.environment
-    options = agent.options | registry.options_of({**request.environment, "name": name})
-    if (change := request.environment.get("change")) is not None:
+    options = agent.options | registry.options_of({**config.environment, "name": name})
+    if (change := config.environment.change) is not None:
         allowed = f"None: {name} is not BabyAI-Text, and only its prompts can be changed"
         checks.require(name.startswith(catalogue.PREFIX), "environment.change", change, allowed)
         options["change"] = change
-    key = "policy" if request.policy == policies.BOT else "bot_agreement"
-    if request.policy != policies.BOT and not request.bot_agreement:
+    key = "policy" if config.policy == policies.BOT else "bot_agreement"
+    if config.policy != policies.BOT and not config.get("bot_agreement"):
         return options
     expert = registry.spec(name, **options).expert_field
-    checks.require(expert is not None, key, getattr(request, key), f"another: {name} has no scripted player")
+    checks.require_key(config, key, expert is not None, f"another: {name} has no scripted player")
     return options | {"fields": [*options.get("fields", ()), expert]}
 
 
-def _without_agent(request: EvalRequest) -> _Agent:
-    name = request.environment["name"] or DEFAULT_ENVIRONMENT
-    switches = {key: True for key, on in request.compat.items() if on}
+def _without_agent(config: ConfigDict) -> _Agent:
+    name = config.environment.name or DEFAULT_ENVIRONMENT
+    switches = {key: True for key, on in config.compat.items() if on}
     if not switches:
         return _Agent(name, {})
     unknown = sorted(set(switches) - set(() if registry.is_gym(name) else registry.spec(name).quirks))
@@ -198,32 +178,28 @@ def _without_agent(request: EvalRequest) -> _Agent:
     return _Agent(name, {"compat": switches})
 
 
-def _of_folder(request: EvalRequest, folder: str, plays: bool, pins: PinnedVersions) -> _Agent:
+def _of_folder(config: ConfigDict, folder: str, plays: bool, pins: PinnedVersions) -> _Agent:
     from motif_jax import rewards
     from motif_jax.rollouts import agent_policy
 
     trained = agent_policy.read_config(folder)
     trained_on, options = agent_policy.environment_of(trained)
-    name = request.environment["name"] or trained_on
-    over = registry.options_of({**request.environment, "name": name, "max_episode_steps": None})
+    name = config.environment.name or trained_on
+    over = registry.options_of({**config.environment, "name": name, "max_episode_steps": None})
     options = _options_in(name, trained_on, options | over, folder)
     policy, step, own = None, None, None
     if trained.reward.intrinsic_coefficient and rewards.kind_of(trained.reward).rates(trained.reward):
         own = _with_reward_beside(trained.reward.to_dict(), Path(folder))
     if plays:
-        which = request.checkpoint if pins.checkpoint is None else str(pins.checkpoint)
+        which = config.agent.checkpoint if pins.checkpoint is None else str(pins.checkpoint)
         policy, step = agent_policy.load(folder, which, name)
     if trained.reward.intrinsic_coefficient and trained.reward.get("kind") in rewards.LEARNED:
         # Rate with the reward as of the agent's checkpoint; before the first update use the newest.
         rated_at = step
-        if step is None and request.reward.dir is None and pins.reward_step is None:
-            rated_at = agent_policy.find_step(folder, request.checkpoint)
-        own = {
-            **trained.reward.to_dict(),
-            "kind": rewards.MOTIF,
-            "dir": str(folder),
-            "step": rated_at or None,
-        }
+        if step is None and config.reward.dir is None and pins.reward_step is None:
+            rated_at = agent_policy.find_step(folder, config.agent.checkpoint)
+        own = trained.reward.to_dict()
+        own |= {"kind": rewards.MOTIF, "dir": str(folder), "step": rated_at or None}
     return _Agent(name, options, policy, step, own, agent_policy.rounded_threshold(trained))
 
 
@@ -238,11 +214,13 @@ def _with_reward_beside(reward: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 def of_folder(
     folder: str | Path, checkpoint: str = "latest", environment: str | None = None, reward: bool = True
-) -> EvalRequest:
-    """The request of the agent in `folder` as it was trained, with its own reward or none."""
-    place = {"name": environment, "max_episode_steps": None}
+) -> ConfigDict:
+    """A config of evaluate for the agent in `folder` as it was trained, with its own reward or none."""
+    config = resources.config("evaluate")
     # 'agent', whatever the folder is called.
-    return EvalRequest(policies.AGENT, str(folder), checkpoint, place, RewardRequest(None if reward else ""))
+    config.policy, config.agent.dir, config.agent.checkpoint = policies.AGENT, str(folder), checkpoint
+    config.environment.name, config.reward.dir = environment, None if reward else ""
+    return config
 
 
 def digests_of(folder: str | None, step: int | None, reward: Mapping[str, Any] | None) -> dict[str, str]:

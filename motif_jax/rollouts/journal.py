@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from motif_jax.rollouts.episodes import PlayedEpisode, PlaySettings, play_episodes
+from motif_jax.rollouts.episode_worker import PlayedEpisode
+from motif_jax.rollouts.episodes import PlaySettings, play_episodes
 from motif_jax.support.interruption import Interruption
 from motif_jax.support.progress import Progress
 

@@ -1,8 +1,8 @@
 """Policies that play episodes, for evaluation, collecting, watching and replay.
 
-A policy plays in one of two places, and says which. In the workers, beside the environments, it needs no device: it is
-pickled and sent there (`WorkerPolicy`: random actions, a bot). Or on the device, for a batch of environments at a time
-(`BatchPolicy`: a network). One from outside the package is named 'module:Class' and made with the environment's spec.
+A `WorkerPolicy` (random actions, a bot) is pickled, sent to the workers and plays there, without a device. A `BatchPolicy`
+(a network) plays on the device, for a batch of environments at a time. One from outside the package is named 'module:Class' and
+made with the environment's spec.
 """
 
 from __future__ import annotations
@@ -195,10 +195,11 @@ def choose_actions(
     if greedy:
         actions = log_probs.argmax(-1)
     else:
-        cumulative = np.exp(log_probs).cumsum(-1)
+        chances = np.exp(log_probs)
+        cumulative = chances.cumsum(-1)
         actions = (cumulative <= uniforms[:, None] * cumulative[:, -1:]).sum(-1)
         # Where rounding leaves nothing: the last action that there is.
-        there = np.exp(log_probs)[:, ::-1] > 0
+        there = chances[:, ::-1] > 0
         actions = np.minimum(actions, logits.shape[-1] - 1 - there.argmax(-1))
     chosen = np.take_along_axis(log_probs, actions[:, None], -1)[:, 0]
     return actions.astype(np.int32), chosen.astype(np.float32)

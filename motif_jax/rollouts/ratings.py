@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from ml_collections import ConfigDict
 
+from motif_jax import sections
 from motif_jax.rollouts.episode_worker import PlayedEpisode
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
@@ -19,35 +20,20 @@ _ROWS = 64
 _MOTIF = "motif"  # the kind of reward that lies in a folder or file
 
 
-@dataclass(frozen=True)
-class RewardRequest:
-    """The intrinsic reward that rates episodes, see `sections.SCORING`.
-
-    Attributes:
-      dir: None for the agent's own, which keeps the other settings of its training; '' for none.
-    """
-
-    dir: str | None = None
-    step: int | None = None
-    normalise: bool = True
-    quantile: float | None = 0.5
-    threshold: str = "quantile"
-    count_exponent: float = 3.0
-
-
-_SETTINGS = {one.name: one.default for one in fields(RewardRequest) if one.name != "dir"}
+_SETTINGS = {name: key.default for name, key in sections.SCORING.items() if name != "dir"}
 
 
 def choose_reward(
-    request: RewardRequest,
+    asked: ConfigDict,
     own: Mapping[str, Any] | None,
     owner: str,
     two_decimals: bool | None = None,
     pinned: int | None = None,
 ) -> dict[str, Any] | None:
-    """Returns the values of the reward that rates episodes, those of `request` and `two_decimals`, with the evaluation resolved.
+    """The values of the reward that rates episodes, with the evaluation resolved; None for none.
 
     Args:
+      asked: the section `sections.SCORING` of a config.
       own: the reward of what is played, None where it has none.
       two_decimals: whether the threshold is the published two-decimal number, where `own` does not say; None: as
         the reward run says.
@@ -56,11 +42,11 @@ def choose_reward(
     Raises:
       UserError: there is no such folder or evaluation, or there are settings without a reward.
     """
-    is_own = request.dir is None
+    is_own = asked.dir is None
     if is_own:
-        _check_settings_unused(request, own, owner)
-    chosen = own if is_own else asdict(request)
-    if not chosen or request.dir == "":
+        _check_settings_unused(asked, own, owner)
+    chosen = own if is_own else asked.to_dict()
+    if not chosen or asked.dir == "":
         return None
     if chosen.get("kind", _MOTIF) != _MOTIF:
         return {**chosen, "two_decimals": None}
@@ -77,9 +63,9 @@ def choose_reward(
     return values
 
 
-def _check_settings_unused(request: RewardRequest, own: Mapping[str, Any] | None, owner: str) -> None:
+def _check_settings_unused(asked: ConfigDict, own: Mapping[str, Any] | None, owner: str) -> None:
     for key, default in _SETTINGS.items():
-        value = getattr(request, key)
+        value = asked[key]
         if value == default or (own is not None and value == own[key]):
             continue
         allowed = f"left at {default}, or given together with reward.dir"
@@ -89,50 +75,43 @@ def _check_settings_unused(request: RewardRequest, own: Mapping[str, Any] | None
 
 
 class RatedEpisode(NamedTuple):
-    """Intrinsic reward of every step of an episode, [T] each; row t belongs to the observation before action t.
+    """Intrinsic reward of an episode's observations before each action, float64 [T] each.
 
     Attributes:
-      uncounted: float64, normalised and thresholded, g(m_t).
-      discounted: float64, g(m_t) / N_t ** beta, N_t the count of the message in the episode so far.
+      uncounted: normalised and thresholded, g(m_t).
+      discounted: g(m_t) / N_t ** beta, N_t the count of the message in the episode so far.
     """
 
     uncounted: np.ndarray
     discounted: np.ndarray
 
 
+@dataclass(frozen=True)
 class EpisodeRater:
     """Computes what an intrinsic reward would have paid along an episode.
 
     The last message of an episode is never rewarded and the first one is, as in training: the reward belongs to the
     observation on which an action is chosen.
 
-    Args:
+    Attributes:
       lookup: texts uint8 [N, L] (with `fields`, observations [T, ...]) -> rewards float32 [N], normalised and thresholded.
       fields: observation fields that the episodes must keep to be rated; () for a reward of the text alone.
       description: the reward in one line for people.
     """
 
-    def __init__(
-        self,
-        lookup: Callable[[Any], np.ndarray],
-        count_exponent: float,
-        fields: tuple[str, ...] = (),
-        description: str = "",
-    ) -> None:
-        self._lookup, self.count_exponent = lookup, count_exponent
-        self.fields, self.description = fields, description
+    lookup: Callable[[Any], np.ndarray]
+    count_exponent: float
+    fields: tuple[str, ...] = ()
+    description: str = ""
 
     def rate(self, record: PlayedEpisode) -> RatedEpisode:
-        if record.texts is None or record.text_index is None:
-            raise ValueError("the episode has no texts to rate")
+        assert record.texts is not None, "only texts are rated"
         if self.fields:
-            paid = self._lookup({name: record.fields[name] for name in self.fields})
+            paid = self.lookup({name: record.fields[name] for name in self.fields})
         else:
-            paid = np.asarray(self._lookup(record.texts))[record.text_index]
-        uncounted = np.asarray(paid, np.float64)
-        return RatedEpisode(
-            uncounted, uncounted / np.asarray(record.text_count, np.float64) ** self.count_exponent
-        )
+            paid = np.asarray(self.lookup(record.texts))[record.text_index]
+        uncounted, counts = np.asarray(paid, np.float64), np.asarray(record.text_count, np.float64)
+        return RatedEpisode(uncounted, uncounted / counts**self.count_exponent)
 
 
 def _observation_lookup(reward: Any) -> Callable[[Mapping[str, np.ndarray]], np.ndarray]:
@@ -144,16 +123,12 @@ def _observation_lookup(reward: Any) -> Callable[[Mapping[str, np.ndarray]], np.
     def compute(fields: Mapping[str, np.ndarray]) -> np.ndarray:
         length = len(fields[reward.fields[0]])
         size = 1 if length == 1 else _ROWS
-        values = np.empty(length, np.float32)
+        missing, values = -length % size, []
+        padded = {n: np.pad(a, [(0, missing)] + [(0, 0)] * (a.ndim - 1)) for n, a in fields.items()}
         for start in range(0, length, size):
-            part = {name: np.asarray(fields[name][start : start + size]) for name in reward.fields}
-            count = min(size, length - start)
-            padded = {
-                name: np.pad(a, [(0, size - count)] + [(0, 0)] * (a.ndim - 1))[:, None]
-                for name, a in part.items()
-            }
-            values[start : start + count] = np.asarray(program(reward.params, padded))[:count, 0]
-        return values
+            part = {name: padded[name][start : start + size, None] for name in reward.fields}
+            values.append(np.asarray(program(reward.params, part))[:, 0])
+        return np.concatenate(values)[:length]
 
     return compute
 
@@ -216,9 +191,8 @@ class LiveRater:
 
     def __call__(self, text: np.ndarray, observation: Mapping[str, np.ndarray]) -> TextReward:
         if self._of_observation is not None:
-            return self._numbers(
-                self._of_observation({name: observation[name][None] for name in self._fields})
-            )
+            read = {name: observation[name][None] for name in self._fields}
+            return self._numbers(self._of_observation(read))
         key = text.tobytes()
         if key not in self._known:
             self._known[key] = self._numbers(self._of_text(text[None]).values)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ml_collections import ConfigDict
 
 from motif_jax.datasets.dialogues import files
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
@@ -15,7 +16,6 @@ from motif_jax.datasets.dialogues.items import TextTokenizer
 from motif_jax.envs.text import registry
 from motif_jax.language.text_agent import TextAgentNetwork
 from motif_jax.rollouts import text_setup, text_values
-from motif_jax.rollouts.text_setup import TextRequest
 from motif_jax.rollouts.text_values import ValuedDialogue
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
@@ -24,25 +24,24 @@ from motif_jax.trainers import agent_folder, dialogue_data, model_agent, tokenis
 END = "recorded"
 
 
-def wanted(request: TextRequest, data: str | None) -> bool:
-    """Whether recorded dialogues replace episodes: `data` names some, or the agent's task has no environment."""
-    if data:
+def wanted(config: ConfigDict) -> bool:
+    """Whether recorded dialogues replace episodes: `config.data` names some, or the agent's task has no environment."""
+    if config.data:
         allowed = "None with config.policy, or without config.agent: an agent is looked at"
-        checks.require(bool(request.agent) and not request.policy, "data", data, allowed)
+        checks.require_key(config, "data", bool(config.agent) and not config.policy, allowed)
         return True
-    if request.policy or not request.agent or model_agent.is_model(request.agent):
+    if config.policy or not config.agent or model_agent.is_model(config.agent):
         return False
-    about = agent_folder.describe(request.agent, "agent")
-    name, options = text_setup.named_task(request, about)
+    name, options = text_setup.named_task(config, agent_folder.describe(config.agent, "agent"))
     return name == dialogue_data.RECORDED and not options.get("environment")
 
 
-def check(request: TextRequest, data: str | None) -> None:
+def check(config: ConfigDict) -> None:
     """Raises UserError where there are no dialogues that the agent can read."""
-    about = agent_folder.describe(str(request.agent), "agent")
-    text_setup.named_task(request, about)
+    about = agent_folder.describe(config.agent, "agent")
+    text_setup.named_task(config, about)
     tokenizer = registry.make(about["task"], agent_folder.options_of(about)).tokenizer()
-    dialogues_of(str(request.agent), data, agent_folder.network_of(about), tokenizer, 1)
+    dialogues_of(config.agent, config.data, agent_folder.network_of(about), tokenizer, 1)
 
 
 def dialogues_of(
@@ -75,9 +74,7 @@ def rows(
 ) -> Iterator[dict[str, Any]]:
     """A row for each dialogue in `missing`; those below `shown` with every token."""
     chosen = Dialogues.of(dialogues[index] for index in missing)
-    bounds = (saved.settings.get("q_min"), saved.settings.get("q_max"))
-    valued = text_values.values_of(saved.network, saved.params, saved.tokenizer, chosen, *bounds)
-    for index, each in zip(missing, valued, strict=True):
+    for index, each in zip(missing, text_values.values_of(saved, chosen), strict=True):
         row = _row(index, each)
         if index < shown:
             row["tokens"] = [_shown(each, span, saved.tokenizer) for span in each.spans]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -15,7 +15,7 @@ from motif_jax.datasets.dialogues.items import TextTokenizer, tokenise
 from motif_jax.datasets.dialogues.token_rewards import constant
 from motif_jax.envs.text.contract import TextEnvironment, TextPolicy, TextTask
 from motif_jax.language.decoding import Decoding, TokenFacts
-from motif_jax.rollouts.text_programs import DecoderPolicy
+from motif_jax.rollouts.agent_decoder import AgentDecoder
 from motif_jax.rollouts.text_session import TextSession
 from motif_jax.support import seeds
 from motif_jax.support.interruption import Interruption
@@ -35,14 +35,23 @@ class TextAction:
     """An action.
 
     Attributes:
-      tokens: as they were written, int32 [M]; None of a policy that writes none.
+      tokens, facts: as they were written, int32 [M], and their `TokenFacts`; None of a policy that writes none.
       divergence: from the policy, nats.
     """
 
     text: str
-    tokens: np.ndarray | None = None
-    facts: TokenFacts | None = None
+    tokens: Any = None
+    facts: Any = None
     divergence: float = 0.0
+
+
+class Spoken(NamedTuple):
+    """A dialogue as an agent of a task sees it."""
+
+    dialogue: Dialogue
+
+    def to_sequence(self) -> Dialogue:
+        return self.dialogue
 
 
 class TextActor(Protocol):
@@ -106,7 +115,7 @@ class AgentTextActor:
 
     def __init__(
         self,
-        decoder: DecoderPolicy,
+        decoder: AgentDecoder,
         params: Any,
         tokenizer: TextTokenizer,
         decoding: Decoding,
@@ -147,7 +156,6 @@ class AgentTextActor:
         actions = self._session.write(_KEYS(self._key, episodes, turns), rows)
         found = [self._said(actions, seat) for seat in said.tolist()]
         for place, action in zip(places, found, strict=True):
-            assert action.tokens is not None
             self._written[place].append(action.tokens)
         return found
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,34 +14,8 @@ from motif_jax.language import decoding as decodings
 from motif_jax.language.decode_state import DecodeState
 from motif_jax.language.decoding import Decoding, TokenFacts, TokenOutputs
 from motif_jax.language.model import EncodedPrompt
-from motif_jax.language.network import States
 from motif_jax.language.sampling import Limits
-from motif_jax.language.stacked_trunks import StackedModels
-
-
-class DecoderPolicy(Hashable, Protocol):
-    """An agent's networks as functions of their parameters; equal ones share their programs."""
-
-    @property
-    def stacked(self) -> StackedModels:
-        """Its trunks as one program."""
-
-    @property
-    def pooled(self) -> bool:
-        """Whether `values` reads the mean of all states."""
-
-    def join(self, params: Any) -> Any:
-        """The trunks' parameters as `stacked` takes them."""
-
-    def outputs(self, params: Any, states: States) -> TokenOutputs:
-        """The networks' outputs on states [C, ..., D]."""
-
-    def values(self, params: Any, last: States, mean: jax.Array) -> jax.Array | None:
-        """Of actions as a whole, a value float32 [...] each, from their last tokens' states and the mean after the last norm of all
-        so far, both [C, ..., D]; None where tokens have values."""
-
-    def prefix(self, params: Any, target_return: float) -> jax.Array | None:
-        """An embedding [C, 1, 1, 1, D] that stands before every text; None for none."""
+from motif_jax.rollouts.agent_decoder import AgentDecoder
 
 
 class Actions(NamedTuple):
@@ -81,16 +54,11 @@ class _Candidates(NamedTuple):
     scores: jax.Array
 
 
-@functools.lru_cache(maxsize=8)
-def programs(decoder: DecoderPolicy, decoding: Decoding, marks: Delimiters) -> Programs:
-    """Compiled programs are kept while the same decoder continues in another session."""
-    return Programs(decoder, decoding, marks)
-
-
+@functools.lru_cache(maxsize=8)  # equal decoders share their compiled programs
 class Programs:
     """The device programs."""
 
-    def __init__(self, decoder: DecoderPolicy, decoding: Decoding, marks: Delimiters) -> None:
+    def __init__(self, decoder: AgentDecoder, decoding: Decoding, marks: Delimiters) -> None:
         self._decoder, self._models, self._decoding = decoder, decoder.stacked, decoding
         self._limits = Limits(decoding.max_tokens, (marks.action_end,))
         self._pad = marks.pad
@@ -100,11 +68,10 @@ class Programs:
         self.pick = jax.jit(DecodeState.rows)
         self.squeeze = jax.jit(DecodeState.squeeze, static_argnames="capacity")
 
-    def begin(self, params: Any, batch: int, capacity: int) -> tuple[DecodeState, int]:
-        """Texts without a token, and how many positions stand before all of them."""
-        ahead = self._decoder.prefix(params, self._decoding.target_return) is not None
+    def begin(self, params: Any, batch: int, capacity: int) -> DecodeState:
+        """Texts without a token."""
         # Copied: what is given away must not lie in two places, and an empty cache's layers are one array.
-        return jax.tree.map(jnp.copy, self._begin(params, batch=batch, capacity=capacity)), int(ahead)
+        return jax.tree.map(jnp.copy, self._begin(params, batch=batch, capacity=capacity))
 
     def _begun(self, params: Any, batch: int, capacity: int) -> DecodeState:
         joined = self._decoder.join(params)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
+from ml_collections import ConfigDict
 
 from motif_jax.algorithms.token_ppo import EpisodeBatch
 from motif_jax.datasets.dialogues.items import TextTokenizer, tokenise
@@ -42,82 +42,69 @@ def require_playable(task: TextTask, name: str) -> None:
         )
 
 
-@dataclass(frozen=True)
-class EvaluationEpisodes:
-    """The episodes of a training's evaluations, the same at each.
+def _decoding(config: ConfigDict, settings: ModelConfig, longest_action: int) -> Decoding:
+    """How a training's evaluations write: `config.games.decode`, which the method and the data complete, as in `evaluate_text`."""
+    room = longest_action if settings.max_length is None else settings.max_length - 2
+    longest = max(1, min(longest_action, room))
+    own = {"method": config.method.name, "settings": {"longest_action": longest}}
+    try:
+        return text_setup.decoding_of(config.games.decode, own)
+    except UserError as error:
+        raise UserError(str(error).replace("config.decode.", "config.games.decode.")) from None
 
-    Attributes:
-      count: 0 for none.
-      decode: how actions are written, `config.games.decode`; the method and the data complete it, as in `evaluate_text`.
-      q_min, q_max: the target Q is clipped to, None for no bound.
-    """
 
-    count: int
-    decode: Mapping[str, Any]
-    method: str
-    q_min: float | None
-    q_max: float | None
-    seed: int
+def _decoder(config: ConfigDict, network: TextAgentNetwork) -> AgentDecoder:
+    return AgentDecoder(network, config.method.q_min, config.method.q_max)
 
-    def decoding(self, settings: ModelConfig, longest_action: int) -> Decoding:
-        """Raises UserError for a value that is not allowed."""
-        room = longest_action if settings.max_length is None else settings.max_length - 2
-        own = {"method": self.method, "settings": {"longest_action": max(1, min(longest_action, room))}}
-        try:
-            return text_setup.decoding_of(self.decode, own)
-        except UserError as error:
-            raise UserError(str(error).replace("config.decode.", "config.games.decode.")) from None
 
-    def check(self, task: TextTask, network: TextAgentNetwork) -> None:
-        """Raises UserError for a way to write actions that cannot work."""
-        decoding = self.decoding(network.model.config, 1)
-        if self.count and playable(task):
-            AgentDecoder(network, self.q_min, self.q_max).check(decoding)
+def check(config: ConfigDict, task: TextTask, network: TextAgentNetwork) -> None:
+    """Raises UserError for a way to write actions that cannot work in the training's evaluations."""
+    decoding = _decoding(config, network.model.config, 1)
+    if config.games.episodes and playable(task):
+        _decoder(config, network).check(decoding)
 
-    def player(
-        self, task: TextTask, network: TextAgentNetwork, longest_action: int, as_written: bool = False
-    ) -> Callable[[Any], dict[str, float]] | None:
-        """What plays them with parameters and returns means by name; None where there are none, or the task is not `playable`."""
-        if not self.count or not playable(task):
-            return None
-        decoder = AgentDecoder(network, self.q_min, self.q_max)
-        decoding, seed = self.decoding(network.model.config, longest_action), seeds.derive(self.seed, "games")
 
-        def play(params: Any) -> dict[str, float]:
-            actor = text_episodes.AgentTextActor(
-                decoder, params, task.tokenizer(), decoding, seed, as_written=as_written
-            )
-            rows: list[Mapping[str, float]] = []
-            for episode in text_episodes.play(task, actor, seed, range(self.count), self.count):
-                own = {"return": episode.dialogue.total, "length": float(len(episode.actions))}
-                rows.append({**own, **task.outcome(episode.dialogue)})
-            return {f"games/{name}": float(np.mean([row[name] for row in rows])) for name in rows[0]}
+def evaluation_player(
+    config: ConfigDict, task: TextTask, network: TextAgentNetwork, longest_action: int, as_written: bool
+) -> Callable[[Any], dict[str, float]] | None:
+    """What plays the same `config.games.episodes` at each evaluation: parameters -> means by name; None where nothing is played."""
+    count = config.games.episodes
+    if not count or not playable(task):
+        return None
+    decoder, decoding = _decoder(config, network), _decoding(config, network.model.config, longest_action)
+    seed = seeds.derive(config.seed, "games")
 
-        return play
+    def play(params: Any) -> dict[str, float]:
+        actor = text_episodes.AgentTextActor(decoder, params, task.tokenizer(), decoding, seed, as_written)
+        rows: list[Mapping[str, float]] = []
+        for episode in text_episodes.play(task, actor, seed, range(count), count):
+            own = {"return": episode.dialogue.total, "length": float(len(episode.actions))}
+            rows.append({**own, **task.outcome(episode.dialogue)})
+        return {f"games/{name}": float(np.mean([row[name] for row in rows])) for name in rows[0]}
+
+    return play
 
 
 def rollout_player(
-    count: int,
-    seed: int,
+    config: ConfigDict,
     task: TextTask,
     network: TextAgentNetwork,
     layout: ItemLayout,
     reward: TokenReward,
     longest: int,
 ) -> Callable[[Any, int], EpisodeBatch]:
-    """Returns a function (parameters, step) that plays `count` new episodes, sampled from the policy.
+    """Returns a function (parameters, step) that plays `config.batch_size` new episodes, sampled from the policy.
 
     `reward` is paid for each token of an action, of which there are `longest` at most.
     """
-    decoding = Decoding("sample", longest, advantages=False)
-    decoder, drawn, tokenizer = AgentDecoder(network), seeds.derive(seed, "rollouts"), task.tokenizer()
+    decoding, decoder = Decoding("sample", longest, advantages=False), AgentDecoder(network)
+    count, drawn, tokenizer = config.batch_size, seeds.derive(config.seed, "rollouts"), task.tokenizer()
 
     def play(params: Any, step: int) -> EpisodeBatch:
         actor = text_episodes.AgentTextActor(decoder, params, tokenizer, decoding, drawn, as_written=True)
         numbers = range(step * count, (step + 1) * count)
-        episodes = sorted(
-            text_episodes.play(task, actor, drawn, numbers, count), key=lambda episode: episode.index
-        )
+        played = text_episodes.play(task, actor, drawn, numbers, count)
+        episodes = sorted(played, key=lambda episode: episode.index)
         return jax.tree.map(lambda leaf: leaf[None], batch_of(episodes, tokenizer, layout, reward))
 
     return play
@@ -129,8 +116,8 @@ def batch_of(
     """Episodes as a batch [B, ...], without what the layout cuts off."""
     items, log_probs, utterances = [], [], []
     for episode in episodes:
-        written = [action.tokens for action in episode.actions if action.tokens is not None]
-        facts = [action.facts.policy for action in episode.actions if action.facts is not None]
+        written = [action.tokens for action in episode.actions]
+        facts = [action.facts.policy for action in episode.actions]
         items.append(layout.cut(tokenise(episode.dialogue, tokenizer, reward, written)))
         kept = len(items[-1].action_indices)
         log_probs.append(np.concatenate(facts)[:kept])

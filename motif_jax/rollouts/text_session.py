@@ -16,7 +16,8 @@ import numpy as np
 from motif_jax.datasets.dialogues.items import Delimiters
 from motif_jax.language.decoding import Decoding
 from motif_jax.language.tokens import padded
-from motif_jax.rollouts.text_programs import Actions, DecoderPolicy, programs
+from motif_jax.rollouts.agent_decoder import AgentDecoder
+from motif_jax.rollouts.text_programs import Actions, Programs
 
 # Slots that a session has at first.
 CAPACITY = 96
@@ -26,11 +27,8 @@ class TextSession:
     """B texts of one decoder.
 
     Args:
-      decoder: who writes.
       params: of the decoder.
       batch: B.
-      decoding: how actions are written.
-      marks: the tokens that stand for no text.
       capacity: slots at first; they grow when texts do.
 
     Attributes:
@@ -39,19 +37,20 @@ class TextSession:
 
     def __init__(
         self,
-        decoder: DecoderPolicy,
+        decoder: AgentDecoder,
         params: Any,
         batch: int,
         decoding: Decoding,
         marks: Delimiters,
         capacity: int = CAPACITY,
     ) -> None:
-        self._programs = programs(decoder, decoding, marks)
-        self._decoder, self._params, self._most = decoder, params, decoding.max_tokens
-        self._longest = decoder.stacked.model.config.max_length
+        self._programs, self._params = Programs(decoder, decoding, marks), params
+        network, self._most = decoder.network, decoding.max_tokens
+        self._longest, self._pooled = network.model.config.max_length, network.design.q == "mean"
         self.texts: list[list[int]] = [[] for _ in range(batch)]
-        self._now, self._ahead = self._programs.begin(params, batch=batch, capacity=capacity)
-        self._slots, self._capacity = int(self._ahead), capacity
+        self._now = self._programs.begin(params, batch=batch, capacity=capacity)
+        self._slots = self._ahead = int(network.design.prefix)  # positions before all texts
+        self._capacity = capacity
 
     def read(self, rows: Sequence[Sequence[int]]) -> None:
         """Sets the texts to these tokens: keeps the common prefix and reads the rest.
@@ -60,7 +59,7 @@ class TextSession:
         """
         room = None if self._longest is None else self._longest - self._most - self._ahead
         wanted = [list(row if room is None else row[-room:]) for row in rows]
-        keep = [_common(old, new, self._decoder.pooled) for old, new in zip(self.texts, wanted, strict=True)]
+        keep = [_common(old, new, self._pooled) for old, new in zip(self.texts, wanted, strict=True)]
         fresh = [new[kept:] for kept, new in zip(keep, wanted, strict=True)]
         longest = max(map(len, fresh), default=0)
         taken_back = any(kept < len(old) for kept, old in zip(keep, self.texts, strict=True))

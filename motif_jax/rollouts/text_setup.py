@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from ml_collections import ConfigDict
 
 from motif_jax.datasets.dialogues.dialogue import Dialogue
 from motif_jax.datasets.dialogues.items import TextTokenizer
@@ -25,7 +26,6 @@ from motif_jax.support import digests
 from motif_jax.support.errors import UserError
 from motif_jax.trainers import agent_folder, dialogue_data, model_agent
 
-DTYPES = ("float32", "bfloat16")
 # Method -> kind and width of decoding that it was published with.
 OF_METHOD = {"ilql_utterance": ("rerank", 4), "chai": ("rerank", 5)}
 
@@ -55,83 +55,51 @@ def decoding_of(decode: Mapping[str, Any], about: Mapping[str, Any] | None) -> D
     return Decoding(**{**decode, **{key: own[key] for key in own if decode[key] is None}})
 
 
-@dataclasses.dataclass(frozen=True)
-class TextRequest:
-    """The speaker and the task to open; the fields are keys of evaluate_text's config.
-
-    Attributes:
-      agent: a run folder of train_text, or the Hugging Face folder of a decoder.
-      policy: of the task, in the agent's place.
-      task: None for the agent's.
-      options: of the task, JSON; they replace the agent's.
-      decode, token_reward: see `decoding_of`, `dialogue_data.token_reward_of`.
-    """
-
-    agent: str | None
-    policy: str | None
-    task: str | None
-    options: str
-    decode: Mapping[str, Any]
-    token_reward: Mapping[str, Any]
-    seed: int = 0
-    dtype: str = "float32"
-    url: str | None = None
-
-    def described(self) -> dict[str, Any] | None:
-        """What the agent says of itself; None without one."""
-        if not self.agent:
-            return None
-        kind = model_agent if model_agent.is_model(self.agent) else agent_folder
-        return kind.describe(self.agent, "agent")
+def described(config: ConfigDict) -> dict[str, Any] | None:
+    """What the agent of a config of evaluate_text or play_text says of itself; None without one."""
+    if not config.agent:
+        return None
+    kind = model_agent if model_agent.is_model(config.agent) else agent_folder
+    return kind.describe(config.agent, "agent")
 
 
-def named_task(request: TextRequest, about: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
-    """The task and its options: the agent's, replaced by the request's.
+def named_task(config: ConfigDict, about: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
+    """The task and its options: the agent's, replaced by the config's.
 
     Raises:
       UserError: there is no task, `options` is not a JSON object, or the agent has another task.
     """
-    own = registry.json_options(request.options)
-    own_task = about["task"] if about else None
-    name = str(request.task or own_task or "")
-    checks.require(
-        bool(name),
-        "task",
-        request.task,
-        f"one of {', '.join(registry.names())}, or module:Class; or give an agent",
-    )
+    given = registry.json_options(config.options)
+    own = about["task"] if about else None
+    name = config.task or own or ""
+    allowed = f"one of {', '.join(registry.names())}, or module:Class; or give an agent"
+    checks.require_key(config, "task", bool(name), allowed)
     registry.load(name)
-    if own_task and own_task != name:
-        raise UserError(
-            f"config.agent={request.agent}: was trained for the task {own_task}, config.task is {name}"
-        )
-    found = agent_folder.options_of(about) if about and own_task else {}
-    url = {"url": request.url} if request.url else {}
-    return name, registry.overlaid(name, found, {**own, **url})
+    if own and own != name:
+        raise UserError(f"config.agent={config.agent}: was trained for the task {own}, config.task is {name}")
+    found = agent_folder.options_of(about) if about and own else {}
+    url = {"url": config.url} if config.get("url") else {}
+    return name, registry.overlaid(name, found, {**given, **url})
 
 
-def check(request: TextRequest) -> None:
+def check(config: ConfigDict) -> None:
     """Raises UserError for what `open_setup` would refuse, without reading networks."""
-    checks.require(
-        bool(request.agent or request.policy),
-        "agent",
-        request.agent,
-        "a run folder of train_text, a Hugging Face folder of a decoder, or config.policy a policy of the task",
-    )
-    about, folder = request.described(), str(request.agent)
-    decoding = decoding_of(request.decode, None if request.policy else about)
-    name, options = named_task(request, about)
-    task = registry.make(name, options)
+    speaks = bool(config.agent or config.policy)
+    allowed = "a run folder of train_text, a Hugging Face folder of a decoder, or config.policy a policy of the task"
+    checks.require_key(config, "agent", speaks, allowed)
+    about = described(config)
+    decoding = decoding_of(config.decode, None if config.policy else about)
+    task = registry.make(*named_task(config, about))
     task.check_episodes()
     text_scores.check(task, plays=True)
-    dialogue_data.token_reward_of(request.token_reward)
-    if request.policy:
-        task.policy(request.policy)
-    elif model_agent.is_model(folder):
-        AgentDecoder(model_agent.network_of(folder)).check(decoding)
+    dialogue_data.token_reward_of(config.token_reward)
+    if config.policy:
+        task.policy(config.policy)
+    elif model_agent.is_model(config.agent):
+        AgentDecoder(model_agent.network_of(config.agent)).check(decoding)
     else:
         assert about is not None
-        agent_folder.require_tokens(about, task, folder, "agent")
+        agent_folder.require_tokens(about, task, config.agent, "agent")
         AgentDecoder(agent_folder.network_of(about)).check(decoding)
 
 
@@ -152,27 +120,24 @@ class TextEvalSetup:
     token_reward: TokenReward
 
     def row(self, episode: PlayedText, seed: int, tokens: bool) -> dict[str, Any]:
-        dialogue = episode.dialogue
-        paid = [reward for reward in dialogue.rewards if reward is not None]
+        dialogue, said = episode.dialogue, [one for one in episode.actions if one.tokens is not None]
+        paid = float(sum(self.token_reward(one.tokens).sum() for one in said))
         row: dict[str, Any] = {
             "index": episode.index,
             "seed": text_episodes.environment_seed(seed, episode.index),
             "return": dialogue.total,
-            "length": len(paid),
+            "length": sum(reward is not None for reward in dialogue.rewards),
             "end_reason": "terminal",
             **self.task.outcome(dialogue),
+            "token_return": dialogue.total + paid,
         }
-        said = [action for action in episode.actions if action.tokens is not None]
-        written = [action.tokens for action in said if action.tokens is not None]
-        row["token_return"] = dialogue.total + float(sum(self.token_reward(t).sum() for t in written))
         if said:
-            facts = [action.facts for action in said if action.facts is not None]
-            row["actions_cut"] = sum(not self._ended(tokens) for tokens in written)
-            row["tokens_said"] = int(sum(len(t) for t in written))
-            row["divergence"] = float(sum(action.divergence for action in said))
-            row["entropy"] = -float(sum(fact.steered.sum() for fact in facts))
+            row["actions_cut"] = sum(not self._ended(one.tokens) for one in said)
+            row["tokens_said"] = sum(len(one.tokens) for one in said)
+            row["divergence"] = float(sum(one.divergence for one in said))
+            row["entropy"] = -float(sum(one.facts.steered.sum() for one in said))
             if tokens:
-                row["tokens"] = [self._shown(t, f) for t, f in zip(written, facts, strict=True)]
+                row["tokens"] = [self._shown(one.tokens, one.facts) for one in said]
         return row | said_in(dialogue)
 
     def _ended(self, tokens: np.ndarray) -> bool:
@@ -184,43 +149,43 @@ class TextEvalSetup:
         return token_row(self.tokenizer, tokens.tolist(), numbers, *chosen)
 
 
-def open_setup(request: TextRequest) -> TextEvalSetup:
+def open_setup(config: ConfigDict) -> TextEvalSetup:
     """Reads the agent, where there is one; UserError where something is missing or does not fit."""
-    about, folder = request.described(), str(request.agent)
-    name, options = named_task(request, about)
+    about = described(config)
+    name, options = named_task(config, about)
     task = text_scores.attach(registry.make(name, options))
-    plan: dict[str, Any] = {"environment": name, "options": options, "seed": request.seed}
+    plan: dict[str, Any] = {"environment": name, "options": options, "seed": config.seed}
     plan["drawn_from"] = registry.drawn_from(task)
-    tokenizer = task.tokenizer()
-    if request.policy:
-        actor: TextActor = text_episodes.PolicyTextActor(task.policy(request.policy), request.seed)
-        plan |= {"policy": request.policy, "digest": None, "decode": None, "values": False}
+    tokenizer, token_reward = task.tokenizer(), dialogue_data.token_reward_of(config.token_reward)
+    if config.policy:
+        plan |= {"policy": config.policy, "digest": None, "decode": None, "values": False}
+        policy = text_episodes.PolicyTextActor(task.policy(config.policy), config.seed)
+        return TextEvalSetup(task, policy, plan, tokenizer, token_reward)
+    if model_agent.is_model(config.agent):
+        saved = model_agent.load(config.agent, "agent", name, task, options, config.dtype)
+        tokenizer = saved.tokenizer
     else:
-        assert about is not None
-        if model_agent.is_model(folder):
-            saved = model_agent.load(folder, "agent", name, task, options, request.dtype)
-            tokenizer = saved.tokenizer
-        else:
-            saved = agent_folder.load(folder, task=task, dtype=request.dtype)
-        decoder = decoder_of(saved)
-        decoding = decoding_of(request.decode, about)
-        decoder.check(decoding)
-        if saved.network.design.q in ("utterance", "mean") and decoding.kind != "rerank":
-            print(
-                f"config.decode.kind={decoding.kind}: {saved.method} has values of whole actions only, which this kind does not use; rerank does",
-                flush=True,
-            )
-        actor = text_episodes.AgentTextActor(decoder, saved.params, tokenizer, decoding, request.seed)
-        plan |= {**agent_plan(folder, saved), "decode": dataclasses.asdict(decoding)}
-    return TextEvalSetup(task, actor, plan, tokenizer, dialogue_data.token_reward_of(request.token_reward))
+        saved = agent_folder.load(config.agent, task=task, dtype=config.dtype)
+    decoder, decoding = decoder_of(saved), decoding_of(config.decode, about)
+    decoder.check(decoding)
+    if saved.network.design.q in ("utterance", "mean") and decoding.kind != "rerank":
+        print(
+            f"config.decode.kind={decoding.kind}: {saved.method} has values of whole actions only, which this kind does not use; rerank does",
+            flush=True,
+        )
+    actor = text_episodes.AgentTextActor(decoder, saved.params, tokenizer, decoding, config.seed)
+    plan |= {**agent_plan(config.agent, saved), "decode": dataclasses.asdict(decoding)}
+    return TextEvalSetup(task, actor, plan, tokenizer, token_reward)
 
 
 def agent_plan(folder: str, saved: agent_folder.SavedAgent) -> dict[str, Any]:
     """What an evaluation says of its agent."""
+    leaves = jax.tree_util.tree_leaves_with_path(saved.params)
+    flat = {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
     return {
         "policy": folder,
         "method": saved.method,
-        "digest": digests.of_tensors(json.dumps(saved.about["design"], sort_keys=True), _flat(saved.params)),
+        "digest": digests.of_tensors(json.dumps(saved.about["design"], sort_keys=True), flat),
         "values": saved.network.design.q == "token",
     }
 
@@ -228,8 +193,3 @@ def agent_plan(folder: str, saved: agent_folder.SavedAgent) -> dict[str, Any]:
 def decoder_of(saved: agent_folder.SavedAgent) -> AgentDecoder:
     """What an agent writes with."""
     return AgentDecoder(saved.network, saved.settings.get("q_min"), saved.settings.get("q_max"))
-
-
-def _flat(params: Any) -> dict[str, np.ndarray]:
-    leaves = jax.tree_util.tree_leaves_with_path(params)
-    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}

@@ -14,7 +14,7 @@ from motif_jax.datasets.dialogues.items import TextTokenizer
 from motif_jax.envs.text.contract import Observation, TextTask
 from motif_jax.envs.wordle.environment import WordleObservation
 from motif_jax.envs.wordle.policies import picture
-from motif_jax.rollouts.text_episodes import TextAction, TextActor, environment_seed
+from motif_jax.rollouts.text_episodes import Spoken, TextAction, TextActor, environment_seed
 
 _QUIT = "/end"
 _TURNS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
@@ -22,17 +22,12 @@ _REPLACED = "\N{REPLACEMENT CHARACTER}"
 
 
 def plain(text: str) -> str:
-    """Makes foreign `text` safe for a terminal: nothing in it moves the cursor or changes colours.
+    """Replaces what moves a terminal's cursor, changes its colours or turns a line: control characters but line ends and tabs."""
 
-    Replaces control characters except line ends and tabs, characters that change the direction of a line, and halves of characters.
-    """
-    lines = text.replace("\r\n", "\n")
-    return "".join(
-        _REPLACED
-        if one in _TURNS or (one not in "\n\t" and unicodedata.category(one) in ("Cc", "Cs"))
-        else one
-        for one in lines
-    )
+    def safe(one: str) -> bool:
+        return one not in _TURNS and (one in "\n\t" or unicodedata.category(one) not in ("Cc", "Cs"))
+
+    return "".join(one if safe(one) else _REPLACED for one in text.replace("\r\n", "\n"))
 
 
 class Terminal:
@@ -59,16 +54,6 @@ class Terminal:
         return line.strip()
 
 
-class _Spoken(Observation):
-    """A dialogue as it was typed."""
-
-    def __init__(self, texts: tuple[str, ...], actions: tuple[bool, ...]) -> None:
-        self._texts, self._actions = texts, actions
-
-    def to_sequence(self) -> Dialogue:
-        return Dialogue(self._texts, tuple(0.0 if action else None for action in self._actions), False)
-
-
 def shown(observation: Observation) -> str:
     """A dialogue as a person reads it: guesses in their colours, else who said what, `plain`."""
     if isinstance(observation, WordleObservation):
@@ -83,7 +68,7 @@ def shown(observation: Observation) -> str:
 
 def numbers(said: TextAction) -> str:
     """Numbers of an action's tokens, a line each."""
-    if said.facts is None or said.tokens is None:
+    if said.facts is None:
         return "(no numbers: it is not an agent's)"
     facts = said.facts
     rows = zip(facts.policy.tolist(), facts.q.tolist(), facts.v.tolist(), strict=True)
@@ -117,7 +102,7 @@ class TextTable:
             return [self._episode(game, self._proposed)]
         mine = self._episode(game, lambda observation: self._typed("> "))
         say("\nnow it plays the same game")
-        its = self._episode(game, lambda observation: self._shown(observation))
+        its = self._episode(game, self._shown)
         a, b = mine["return"], its["return"]
         say(f"you {a:g}, it {b:g}: {'you win' if a > b else 'it wins' if b > a else 'a draw'}")
         return [mine, its]
@@ -159,17 +144,17 @@ class TextTable:
             return typed
 
     def _answered(self, game: int) -> dict[str, Any]:
-        say, texts, actions = self._terminal.say, [], []
+        say = self._terminal.say
+        texts: list[str] = []
+        rewards: list[float | None] = []
         say(f"say something, or nothing for it to begin; {_QUIT} ends the game")
         self._talker.begin([game])
         typed = self._typed("< ", _QUIT)
         while typed != _QUIT:
             if typed:
                 texts.append(typed)
-                actions.append(False)
-            said = self._talker.act([_Spoken(tuple(texts), tuple(actions))], [0])[0]
-            say(f"> {plain(said.text)}")
-            texts.append(said.text)
-            actions.append(True)
+                rewards.append(None)
+            texts.append(self._shown(Spoken(Dialogue(tuple(texts), tuple(rewards), False))))
+            rewards.append(0.0)
             typed = self._typed("< ", _QUIT)
-        return {"texts": texts, "rewards": [0.0 if action else None for action in actions], "return": None}
+        return {"texts": texts, "rewards": rewards, "return": None}

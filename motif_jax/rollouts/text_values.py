@@ -20,6 +20,7 @@ from motif_jax.datasets.dialogues.token_rewards import constant
 from motif_jax.language.text_agent import TextAgentNetwork
 from motif_jax.language.tokens import bucket, padded
 from motif_jax.support.errors import UserError
+from motif_jax.trainers.agent_folder import SavedAgent
 
 _BATCH = 64
 
@@ -56,14 +57,9 @@ class ValuedDialogue(NamedTuple):
         return [slice(start, end) for start, end in itertools.pairwise([0, *ends.tolist()])]
 
 
-@functools.partial(jax.jit, static_argnums=(0, 4, 5))
+@functools.partial(jax.jit, static_argnums=0, static_argnames="bounds")
 def _look(
-    network: TextAgentNetwork,
-    params: Any,
-    tokens: jax.Array,
-    valid: jax.Array,
-    q_min: float | None,
-    q_max: float | None,
+    network: TextAgentNetwork, params: Any, tokens: jax.Array, valid: jax.Array, bounds: tuple[Any, Any]
 ) -> ActionValues:
     found = network.look(params, tokens, valid)
     after = jnp.roll(tokens, -1, axis=1)
@@ -76,7 +72,7 @@ def _look(
         return ActionValues(None, None, None, of(logs))
     qs = functools.reduce(jnp.minimum, found.qs)
     assert found.target_q is not None
-    return ActionValues(of(qs), clipped(of(found.target_q), q_min, q_max), found.values, of(logs))
+    return ActionValues(of(qs), clipped(of(found.target_q), *bounds), found.values, of(logs))
 
 
 def require_fit(
@@ -95,24 +91,18 @@ def require_fit(
             )
 
 
-def values_of(
-    network: TextAgentNetwork,
-    params: Any,
-    tokenizer: TextTokenizer,
-    dialogues: Dialogues,
-    q_min: float | None = None,
-    q_max: float | None = None,
-) -> Iterator[ValuedDialogue]:
+def values_of(saved: SavedAgent, dialogues: Dialogues) -> Iterator[ValuedDialogue]:
     """Runs dialogues through an agent."""
-    longest = network.model.config.max_length
-    params, reward = jax.device_put(params), constant(0.0)
+    longest, bounds = saved.network.model.config.max_length, map(saved.settings.get, ("q_min", "q_max"))
+    look = functools.partial(_look, saved.network, jax.device_put(saved.params), bounds=tuple(bounds))
+    reward = constant(0.0)
     for start in range(0, len(dialogues), _BATCH):
         part = [dialogues[i] for i in range(start, min(start + _BATCH, len(dialogues)))]
-        items = [tokenise(dialogue, tokenizer, reward) for dialogue in part]
+        items = [tokenise(dialogue, saved.tokenizer, reward) for dialogue in part]
         rows = [item.tokens[:longest].tolist() for item in items]
         size = bucket(max(map(len, rows)), longest)
         tokens, valid = padded([*rows, *[[0]] * (_BATCH - len(rows))], size)
-        found = jax.tree.map(np.asarray, _look(network, params, tokens, valid, q_min, q_max))
+        found = jax.tree.map(np.asarray, look(tokens, valid))
         for place, (dialogue, item) in enumerate(zip(part, items, strict=True)):
             own = ActionValues(*(array[place, item.action_indices] for array in found))
             yield ValuedDialogue(dialogue, item, own)
@@ -187,10 +177,7 @@ def _ranked(sums: Mapping[str, Sequence[float]]) -> list[RankedUtterance]:
 
 
 class Pair(NamedTuple):
-    """Two dialogues with the same beginning that differ from action `turn` on: an expert's and another one.
-
-    expert and other are indices of dialogues.
-    """
+    """Indices of two dialogues that differ from action `turn` on: an expert's and another one."""
 
     expert: int
     other: int

@@ -15,8 +15,8 @@ from motif_jax.envs.nethack.random_players import has_habits
 from motif_jax.envs.nethack.scripted_players import ERRANDS, PLAYERS
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.rollouts import policies
-from motif_jax.rollouts.collection import Collection, Wanted
-from motif_jax.rollouts.sampling import SamplingPlan
+from motif_jax.rollouts.collection import Collection
+from motif_jax.rollouts.sampling import Players, SamplingPlan
 from motif_jax.support import capacity, run_folder
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
@@ -66,9 +66,8 @@ def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config, IDENTITY)
     capacity.require_workers("workers", config.workers)
     steps = config.environment.max_episode_steps
-    checks.require_key(
-        config, "length", config.length <= steps, f"at most environment.max_episode_steps={steps}"
-    )
+    allowed = f"at most environment.max_episode_steps={steps}"
+    checks.require_key(config, "length", config.length <= steps, allowed)
     registry.check(config.environment.name, registry.options_of(config.environment))
     spec = _spec(config)
     _check_fields(config, spec)
@@ -84,12 +83,8 @@ def check(config: ConfigDict, workdir: Path) -> None:
 def _check_fields(config: ConfigDict, spec: EnvironmentSpec) -> None:
     name, most = config.environment.name, layout.MESSAGE_BYTES
     text = registry.require_text(name, spec.text_field)
-    checks.require(
-        spec.observation[text].shape[-1] <= most,
-        "environment.name",
-        name,
-        f"one whose texts have at most {most} bytes",
-    )
+    fits = spec.observation[text].shape[-1] <= most
+    checks.require(fits, "environment.name", name, f"one whose texts have at most {most} bytes")
     shown = not config.glyphs or "glyphs" in _fields(config, spec)
     checks.require(shown, "glyphs", True, f"False: {name} shows none")
 
@@ -157,17 +152,9 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
             text=spec.text_field or "message",
         )
         habits = PLAYERS if has_habits(spec) else {UNIFORM: policies.RandomPolicy()}
-        wanted = Wanted(plan, config.num_pairs, config.drop_equal_captions, weights, {**habits, **scripted})
+        players = Players(weights, config.seed, {**habits, **scripted})
         with Interruption() as stop:
-            collection = Collection(
-                wanted,
-                workdir,
-                staging,
-                agents=agents,
-                workers=config.workers,
-                lanes=config.lanes,
-                stop=stop,
-            )
+            collection = Collection(config, plan, players, agents, workdir, stop)
             return None if collection.run(_meta(config)) else EXIT_CODE
 
 

@@ -16,7 +16,6 @@ from motif_jax.reports import evaluation_files
 from motif_jax.rollouts import eval_agents, policies, trajectories
 from motif_jax.rollouts.episodes import PlaySettings
 from motif_jax.rollouts.journal import play_policy
-from motif_jax.stages.test_language_agent import request_of
 from motif_jax.support import capacity, digests, interruption, run_folder, seeds
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, read_json
@@ -32,14 +31,14 @@ def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for values that cannot work, before anything is played."""
     run_folder.check_identity(workdir, config, IDENTITY)
     capacity.require_workers("workers", config.workers)
-    eval_agents.open_pinned(request_of(config), workdir)
+    eval_agents.open_pinned(config, workdir)
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
     """Plays what is missing and writes the files; returns 75 after a request to stop."""
     with interruption.Interruption() as stop, run_folder.opened(workdir, config, IDENTITY):
         meta = workdir / parquet.META
-        player = eval_agents.open_pinned(request_of(config), workdir)
+        player = eval_agents.open_pinned(config, workdir)
         eval_agents.pin(workdir, player)
         rows = _enough(config, workdir, player, stop)
         if rows is None:

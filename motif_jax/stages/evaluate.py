@@ -13,12 +13,11 @@ from motif_jax.actors.rerecording import differences, record_actions
 from motif_jax.envs.replay import Recording
 from motif_jax.reports import evaluation_files, evaluation_tables, messages
 from motif_jax.reports.film_files import Films, Forms
-from motif_jax.rollouts import evaluation_setup, policies, ratings, watching
+from motif_jax.rollouts import evaluation_setup, watching
 from motif_jax.rollouts.episode_worker import PlayedEpisode
 from motif_jax.rollouts.episodes import PlaySettings
 from motif_jax.rollouts.journal import play_policy
 from motif_jax.support import capacity, interruption, run_folder, seeds
-from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, read_json
 
@@ -33,37 +32,9 @@ def check(config: ConfigDict, workdir: Path) -> None:
     capacity.require_workers("workers", min(config.workers, config.episodes))
     forms = Forms(**config.forms)
     forms.check()
-    who = checked_setup(config, _pinned(workdir))
+    who = evaluation_setup.check(config, _pinned(workdir))
     if config.show_best or config.record_every:
         forms.check_screen(who.environment, who.options)
-
-
-def request_of(config: ConfigDict) -> evaluation_setup.EvalRequest:
-    """The request of a config with the sections policy, agent, environment, reward and compat."""
-    return evaluation_setup.EvalRequest(
-        policy=config.policy,
-        agent_dir=config.agent.dir,
-        checkpoint=config.agent.checkpoint,
-        environment=config.environment.to_dict(),
-        reward=ratings.RewardRequest(**config.reward),
-        compat=config.compat.to_dict(),
-        greedy=config.greedy,
-        bot_agreement=config.get("bot_agreement", False),
-        seed=config.seed,
-    )
-
-
-def checked_setup(
-    config: ConfigDict, pins: evaluation_setup.PinnedVersions | None = None
-) -> evaluation_setup.EvalSetup:
-    """The setup that a config asks for; raises UserError for values that cannot work."""
-    if config.policy == policies.AGENT or config.agent.dir is not None:
-        checks.existing_folder(config, "agent.dir")
-    if config.reward.dir:
-        from motif_jax.rewards.reward_function import check_place
-
-        check_place(config, "reward.dir")
-    return evaluation_setup.check(request_of(config), pins)
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
@@ -121,7 +92,7 @@ class _Evaluation:
 
     def __init__(self, config: ConfigDict, workdir: Path) -> None:
         self._config, self._workdir = config, workdir
-        self._setup = evaluation_setup.open_setup(request_of(config), _pinned(workdir))
+        self._setup = evaluation_setup.open_setup(config, _pinned(workdir))
         rater = self._setup.rater
         self.reward = "none"
         if rater is not None:

@@ -6,7 +6,7 @@ import functools
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -19,9 +19,6 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, atomic_write_text, read_json
 from motif_jax.support.progress import Progress
 
-if TYPE_CHECKING:
-    from motif_jax.rollouts.text_setup import TextRequest
-
 IDENTITY = "seed agent policy task options data decode token_reward show dtype".split()
 PLAN, PAGE, DIALOGUES, LOG = "plan.json", "tokens.html", "dialogues.parquet", "eval_log.pkl"
 
@@ -31,20 +28,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     from motif_jax.rollouts import recorded_texts, text_setup
 
     run_folder.check_identity(workdir, config, IDENTITY, free=registry.FREE_OPTIONS)
-    request = request_of(config)
-    if recorded_texts.wanted(request, config.data):
-        recorded_texts.check(request, config.data)
-    else:
-        text_setup.check(request)
-
-
-def request_of(config: ConfigDict) -> TextRequest:
-    """The request of a config of this stage or of play_text."""
-    from motif_jax.rollouts.text_setup import TextRequest
-
-    decode, token_reward = config.decode.to_dict(), config.token_reward.to_dict()
-    who = (config.agent, config.policy, config.task, config.options, decode, token_reward)
-    return TextRequest(*who, config.seed, config.dtype, config.get("url"))
+    (recorded_texts if recorded_texts.wanted(config) else text_setup).check(config)
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
@@ -70,10 +54,9 @@ def _play(
     from motif_jax.rollouts import recorded_texts, text_episodes, text_setup
     from motif_jax.rollouts.journal import FAILED, play_missing
 
-    request = request_of(config)
-    if recorded_texts.wanted(request, config.data):
+    if recorded_texts.wanted(config):
         return _look(config, workdir, journal)
-    setup = text_setup.open_setup(request)
+    setup = text_setup.open_setup(config)
     _pin(workdir, setup.plan)
     missing = [index for index in range(config.episodes) if index not in journal.done]
     known_failures = 0

@@ -18,8 +18,8 @@ UPVOTE = "upvote"
 METHODS = {"token": "ilql", "utterance": "ilql_utterance", "mean": "chai"}
 
 
-def _check_values(config: ConfigDict, workdir: Path, done: bool) -> None:
-    del workdir, done
+def _check_values(config: ConfigDict, workdir: Path) -> None:
+    del workdir
     if config.method == UPVOTE:
         _spoken(config)
     else:

@@ -19,8 +19,8 @@ LANGUAGE_AGENT = "language_agent"
 MODEL, MAPPING, LABELS = "model.safetensors", "mapping.json", "labels.json"
 
 
-def _check_values(config: ConfigDict, workdir: Path, done: bool) -> None:
-    del workdir, done
+def _check_values(config: ConfigDict, workdir: Path) -> None:
+    del workdir
     section = "reward" if config.kind == "reward" else "agent"
     checks.require_key(config, "kind", section in config, f"that of the config's variant: use :{config.kind}")
     if config.kind == "reward":
@@ -51,23 +51,14 @@ def _write(config: ConfigDict, workdir: Path, begin: Begin) -> None:
         print(printable(f"note: {note}"))
     if match.left_over:
         print(printable(f"not used: {', '.join(match.left_over)}"))
-    atomic_write_json(
-        workdir / MAPPING,
-        {
-            "file": str(config.file),
-            "names": match.names,
-            "not_used": match.left_over,
-            "notes": match.notes,
-        },
-    )
+    about = {"file": str(config.file), "names": match.names, "not_used": match.left_over}
+    atomic_write_json(workdir / MAPPING, {**about, "notes": match.notes})
     if config.kind == "reward":
         safetensors_file.write_safetensors(reward, workdir / MODEL)
         safetensors_file.write_run_folder(reward, workdir)
         statistics = reward.statistics
-        shown = (
-            "with its quantiles" if statistics["quantiles"] else "without quantiles: no threshold can be used"
-        )
-        print(f"mean {statistics['mean']:.6g}, variance {statistics['variance']:.6g}, {shown}")
+        shown = "with its" if statistics["quantiles"] else "no threshold can be used without"
+        print(f"mean {statistics['mean']:.6g}, variance {statistics['variance']:.6g}, {shown} quantiles")
     else:
         agent, items = _learned(config.agent, checkpoint, workdir)
         step = int(checkpoint.number("env_steps") or 0)
@@ -75,9 +66,7 @@ def _write(config: ConfigDict, workdir: Path, begin: Begin) -> None:
     print(f"written to {workdir}")
 
 
-_STAGE = ImportStage(
-    "a checkpoint: --config.file=FILE.pth", has_checkpoints, _check_values, _write, ("file", "quantiles")
-)
+_STAGE = ImportStage("a checkpoint: --config.file=FILE.pth", has_checkpoints, _check_values, _write)
 check, run = _STAGE.check, _STAGE.run
 
 

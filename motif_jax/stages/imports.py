@@ -5,7 +5,6 @@ A folder holds one import, of the files in import.json. The same command again f
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,9 +28,8 @@ from motif_jax.support.locks import FolderLock
 from motif_jax.support.progress import Progress
 
 KINDS = {".jsonl": "json_lines", ".json": "json_lines", ".pkl": "wordle_games", ".pickle": "wordle_games"}
-
-
 Begin = Callable[[], None]
+_FILES = ("file", "quantiles")  # keys that name a file
 
 
 @dataclass(frozen=True)
@@ -41,40 +39,34 @@ class ImportStage:
     Attributes:
       file: `config.file` in words.
       is_whole: whether a folder holds a finished import.
-      check_values: raises UserError for other keys; its last argument says whether the import is done.
+      check_values: raises UserError for other keys of an import that is not done.
       write: reads the file, calls `Begin` if it can be read, and writes the folder.
-      files: keys that name a file.
     """
 
     file: str
     is_whole: Callable[[ConfigDict, Path], bool]
-    check_values: Callable[[ConfigDict, Path, bool], None]
+    check_values: Callable[[ConfigDict, Path], object]
     write: Callable[[ConfigDict, Path, Begin], None]
-    files: tuple[str, ...] = ("file",)
 
     def check(self, config: ConfigDict, workdir: Path) -> None:
         """Raises UserError for missing files, bad values, or a folder that holds something else."""
         is_there = bool(config.file) and Path(config.file).is_file()
         checks.require_key(config, "file", is_there, f"an existing file, {self.file}")
-        self.check_values(config, workdir, self._is_done(config, workdir))
+        if not self._is_done(config, workdir):
+            self.check_values(config, workdir)
 
     def run(self, config: ConfigDict, workdir: Path) -> None:
         """Writes the folder, unless it is complete."""
         with FolderLock(workdir):
             if self._is_done(config, workdir):
                 print(f"{workdir} holds this import of {config.file} already")
-            else:
-                self.write(config, workdir, functools.partial(self._begin, config, workdir))
-
-    def _named(self, config: ConfigDict) -> list[str]:
-        return [key for key in self.files if key in config]
+                return
+            named = [key for key in _FILES if key in config]
+            self.write(config, workdir, lambda: import_origin.write(workdir, config, named))
 
     def _is_done(self, config: ConfigDict, workdir: Path) -> bool:
-        is_whole = self.is_whole(config, workdir)
-        return import_origin.check(workdir, config, self._named(config), is_whole)
-
-    def _begin(self, config: ConfigDict, workdir: Path) -> None:
-        import_origin.write(workdir, config, self._named(config))
+        named = [key for key in _FILES if key in config]
+        return import_origin.check(workdir, config, named, self.is_whole(config, workdir))
 
 
 def has_checkpoints(config: ConfigDict, workdir: Path) -> bool:
@@ -83,10 +75,9 @@ def has_checkpoints(config: ConfigDict, workdir: Path) -> bool:
     return import_origin.has_checkpoints(workdir)
 
 
-def _check_pairs(config: ConfigDict, workdir: Path, done: bool) -> None:
-    if not done:
-        writer.check_folder(workdir)
-        pairs_parquet.contents(config.file)
+def _check_pairs(config: ConfigDict, workdir: Path) -> None:
+    writer.check_folder(workdir)
+    pairs_parquet.contents(config.file)
 
 
 def _write_pairs(config: ConfigDict, workdir: Path, begin: Begin) -> None:
@@ -99,12 +90,12 @@ def _write_pairs(config: ConfigDict, workdir: Path, begin: Begin) -> None:
     print(f"{workdir}: {dataset.num_pairs:,} pairs, content {dataset.content_hash()}")
 
 
-def _check_dialogues(config: ConfigDict, workdir: Path, done: bool) -> None:
+def _check_dialogues(config: ConfigDict, workdir: Path) -> None:
     allowed = f"a file that ends with {', '.join(KINDS)}"
     checks.require_key(config, "file", Path(config.file).suffix in KINDS, allowed)
     if config.words:
         read_words("words", config.words)
-    if not done and (workdir / DIALOGUES).exists() and not (workdir / "config.json").exists():
+    if (workdir / DIALOGUES).exists() and not (workdir / "config.json").exists():
         raise UserError(f"{workdir} holds dialogues that were not imported here: choose another --workdir")
 
 
@@ -122,7 +113,7 @@ def _write_dialogues(config: ConfigDict, workdir: Path, begin: Begin) -> None:
     about = {"origin": f"motif_jax import_dialogues, {Path(config.file).name}", "facts": {}}
     totals = DialogueTotals()
     dialogues_parquet.write(workdir / DIALOGUES, totals.counted(_read_dialogues(config)), about)
-    if not totals.any:
+    if not totals.count:
         (workdir / DIALOGUES).unlink()
         raise UserError(f"config.file={config.file}: holds no dialogues")
     meta = {**about, **totals.summary(), "digest": digests.of_file(workdir / DIALOGUES)}

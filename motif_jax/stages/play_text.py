@@ -8,7 +8,6 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from motif_jax.stages.evaluate_text import request_of
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
 from motif_jax.support.files import append_lines, regular_file
@@ -23,7 +22,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config)
     agent = config.mode != "answer" or not config.policy
     checks.require_key(config, "policy", agent, "None with config.mode=answer: an agent has to speak")
-    text_setup.check(request_of(config))
+    text_setup.check(config)
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
@@ -31,7 +30,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
     from motif_jax.rollouts import text_setup
     from motif_jax.rollouts.text_terminal import Terminal, TextTable
 
-    setup = text_setup.open_setup(request_of(config))
+    setup = text_setup.open_setup(config)
     table = TextTable(setup.task, setup.actor, Terminal(), setup.tokenizer, config.seed)
     with run_folder.opened(workdir, config):
         path = workdir / GAMES

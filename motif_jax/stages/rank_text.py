@@ -67,10 +67,8 @@ def run(config: ConfigDict, workdir: Path) -> None:
         for folder in _agents(config):
             saved = agent_folder.load(folder, "agents")
             valued: list[text_values.ValuedDialogue] = []
-            bounds = (saved.settings.get("q_min"), saved.settings.get("q_max"))
-            values = text_values.values_of(saved.network, saved.params, saved.tokenizer, dialogues, *bounds)
             with Progress(len(dialogues), "dialogues", f"value by {folder}") as progress:
-                for each in values:
+                for each in text_values.values_of(saved, dialogues):
                     valued.append(each)
                     progress.update(len(valued))
             lists = {

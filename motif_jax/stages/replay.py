@@ -114,8 +114,7 @@ class _Overlay:
             self._policy, step = agent_policy.load(folder, checkpoint)
             rounded = agent_policy.rounded_threshold(agent_policy.read_config(folder))
         owner = f"the evaluation in {config.evaluation}" if config.evaluation else "a recording"
-        asked = ratings.RewardRequest(**config.reward)
-        self.reward = ratings.choose_reward(asked, plan.get("reward"), owner, rounded)
+        self.reward = ratings.choose_reward(config.reward, plan.get("reward"), owner, rounded)
         self._rater: ratings.LiveRater | None = None
         about = None if self.reward is None else run_folder.as_plain(ConfigDict(self.reward))
         self.source = [folder, step, about, evaluation_setup.digests_of(folder, step, self.reward)]

@@ -31,22 +31,14 @@ def check(config: ConfigDict, workdir: Path) -> None:
     named = tuple(config.action_names)
     good = len(set(named)) == len(named) and all(isinstance(name, str) and name for name in named)
     checks.require(good, "action_names", named, "names of actions, each different and not empty")
-    player = eval_agents.open_pinned(request_of(config), workdir)
+    player = eval_agents.open_pinned(config, workdir)
     _tests(config, player)
-
-
-def request_of(config: ConfigDict) -> eval_agents.AgentRequest:
-    """The request of a config of this stage or of collect_trajectories."""
-    environment, network = config.environment.to_dict(), config.network.to_dict()
-    return eval_agents.AgentRequest(
-        config.policy, config.agent.checkpoint, environment, network, config.seed, config.greedy
-    )
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
     """Plays what is missing, then writes the tables; returns 75 after a request to stop."""
     with interruption.Interruption() as stop, run_folder.opened(workdir, config, IDENTITY):
-        player = eval_agents.open_pinned(request_of(config), workdir)
+        player = eval_agents.open_pinned(config, workdir)
         eval_agents.pin(workdir, player)
         tests, left_out = _tests(config, player)
         results: list[dict[str, Any]] = []

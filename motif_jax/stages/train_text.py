@@ -15,7 +15,6 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import StoppedError
 
 if TYPE_CHECKING:
-    from motif_jax.rollouts.text_rollouts import EvaluationEpisodes
     from motif_jax.trainers.dialogue_data import DialogueSource
     from motif_jax.trainers.text_run import TextRun
 
@@ -108,7 +107,7 @@ def _check_data(config: ConfigDict) -> None:
         text_rollouts.require_playable(task, config.task)
         settings = text_run.model_config(config, source)
         text_run.check_shapes(config, settings)
-        return _evaluation_episodes(config).check(task, text_run.objective_of(config, settings).agent)
+        return text_rollouts.check(config, task, text_run.objective_of(config, settings).agent)
     if config.task == dialogue_data.RECORDED:
         task.check(task.kinds[0], config.policy)
         text_sources.require_size(task)
@@ -126,7 +125,7 @@ def _check_data(config: ConfigDict) -> None:
             )
     settings = text_run.model_config(config, source)
     text_run.check_shapes(config, settings)
-    _evaluation_episodes(config).check(task, text_run.objective_of(config, settings).agent)
+    text_rollouts.check(config, task, text_run.objective_of(config, settings).agent)
     for key, path in (("data", source.path), ("held_out.data", source.held_out)):
         if path is not None and task.learned_tokens():
             dialogue_data.require_turns(config, files.read(path), key)
@@ -181,7 +180,12 @@ def run(config: ConfigDict, workdir: Path) -> int:
     def build(stopped: Callable[[], bool]) -> OfflineRun | None:
         from motif_jax.trainers import text_run
 
-        found = _built(config, workdir, stopped)
+        try:
+            source = _prepared(config, workdir, stopped)
+        except StoppedError:
+            return None
+        settings, parallel = text_run.model_config(config, source), offline_run.devices_of(config)
+        found = text_run.build(config, workdir, source, parallel, settings, stopped)
         if found is None:
             return None
         task = found.task
@@ -194,28 +198,6 @@ def run(config: ConfigDict, workdir: Path) -> int:
     return offline_run.run(config, workdir, IDENTITY, made, build, registry.FREE_OPTIONS)
 
 
-def _built(config: ConfigDict, workdir: Path, stopped: Callable[[], bool]) -> TextRun | None:
-    """The training, with its files made; None after a request to stop."""
-    from motif_jax.trainers import offline_run, text_run
-
-    try:
-        source = _prepared(config, workdir, stopped)
-    except StoppedError:
-        return None
-    settings = text_run.model_config(config, source)
-    parallel = offline_run.devices_of(config)
-    return text_run.build(config, workdir, source, parallel, settings, stopped)
-
-
-def _evaluation_episodes(config: ConfigDict) -> EvaluationEpisodes:
-    from motif_jax.rollouts.text_rollouts import EvaluationEpisodes
-
-    games, method = config.games, config.method
-    return EvaluationEpisodes(
-        games.episodes, games.decode, method.name, method.q_min, method.q_max, config.seed
-    )
-
-
 def _let_play(config: ConfigDict, found: TextRun) -> None:
     """Gives a training the episodes of its evaluations, and PPO the player of its own episodes."""
     from motif_jax.rollouts import text_rollouts
@@ -226,9 +208,8 @@ def _let_play(config: ConfigDict, found: TextRun) -> None:
     agent, longest = task.objective.agent, found.longest_action
     online = isinstance(task, PpoTraining)
     # PPO learns from the tokens that were written, whatever the tokenizer makes of their texts.
-    task.play = _evaluation_episodes(config).player(played, agent, longest, as_written=online)
+    task.play = text_rollouts.evaluation_player(config, played, agent, longest, as_written=online)
     if isinstance(task, PpoTraining):
         layout = text_run.layout_of(config, played.tokenizer().delimiters.pad, agent.model.config)
         reward = dialogue_data.token_reward_of(config.token_reward)
-        count, seed = config.batch_size, config.seed
-        task.rollouts = text_rollouts.rollout_player(count, seed, played, agent, layout, reward, longest)
+        task.rollouts = text_rollouts.rollout_player(config, played, agent, layout, reward, longest)

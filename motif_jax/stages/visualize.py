@@ -19,7 +19,6 @@ from motif_jax.envs import registry
 from motif_jax.reports import messages, terminal
 from motif_jax.reports.film_files import Films, Forms
 from motif_jax.rollouts import evaluation_setup, keyboard, watching
-from motif_jax.stages.evaluate import checked_setup, request_of
 from motif_jax.support import interruption, run_folder, seeds
 from motif_jax.support.errors import printable
 
@@ -34,7 +33,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config)
     forms = Forms(**config.forms)
     forms.check()
-    who = checked_setup(config)
+    who = evaluation_setup.check(config)
     forms.check_screen(who.environment, who.options)
 
 
@@ -54,7 +53,7 @@ class _Stage:
     def __init__(self, config: ConfigDict, workdir: Path, console: Console) -> None:
         self._config, self._workdir, self._console = config, workdir, console
         self._films = Films(workdir, workdir, Forms(**config.forms))
-        self._who = evaluation_setup.open_setup(request_of(config))
+        self._who = evaluation_setup.open_setup(config)
         self._rater = self._who.live_rater()
 
     def show(self) -> None:

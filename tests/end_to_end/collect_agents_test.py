@@ -70,7 +70,7 @@ def test_which_checkpoints(agent, tmp_path):
     assert steps(str(other)) == [(str(other), 200)]
     assert steps(f"{other}@100,{other}@all") == [(str(other), step) for step in (100, 100, 200)]
     for named, words in (
-        ("", "must name run folders"),
+        ("", "must be run folders"),
         (f"{other.parent}/run", "not a run folder"),
         (f"{folder}@7", "the steps of .* are 100, 200"),
         (f"{folder}@newest", "must end with @latest, @best, @all or @STEP"),

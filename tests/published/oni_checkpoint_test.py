@@ -14,7 +14,7 @@ from motif_jax import rewards
 from motif_jax.networks import layout
 from motif_jax.published import oni_checkpoint, torch_import
 from motif_jax.rollouts import agent_policy, evaluation_setup
-from motif_jax.stages import evaluate, import_torch
+from motif_jax.stages import import_torch
 from motif_jax.support.errors import UserError
 from tests import torch_files
 from tests.golden_numbers import recipe_tensors
@@ -112,11 +112,11 @@ def test_an_agent_of_28_actions_plays_and_is_rated_by_its_own_reward(golden, for
     import_torch.run(config, workdir)
     policy, step = agent_policy.load(workdir)
     assert step == 777
-    for ours, theirs in zip(jax.tree.leaves(policy._params), jax.tree.leaves(params), strict=True):
+    for ours, theirs in zip(jax.tree.leaves(policy.params), jax.tree.leaves(params), strict=True):
         np.testing.assert_array_equal(ours, theirs)
     evaluation = load_config("evaluate", "smoke")
     evaluation.policy = str(workdir)
-    who = evaluation_setup.open_setup(evaluate.request_of(evaluation))
+    who = evaluation_setup.open_setup(evaluation)
     assert who.environment == "NetHackScoreExtendedActions-v1"
     if kind == "none":
         assert who.reward is None

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from motif_jax import rewards
+from motif_jax import rewards, schema, sections
 from motif_jax.datasets.verdicts import FIRST, NO, YES
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.labels.label_queue import Label
@@ -206,8 +206,10 @@ def test_episodes_of_an_agent_are_rated_by_the_reward_that_it_learned_from(tmp_p
     (tmp_path / "table.json").write_text('{"You kill the newt!": 2}')
     own = section("table", table=str(tmp_path / "table.json"))
     assert rewards.kind_of(own).rates(own)
-    chosen = ratings.choose_reward(ratings.RewardRequest(), own, "the agent")
+    asked = schema.section(sections.SCORING)
+    chosen = ratings.choose_reward(asked, own, "the agent")
     assert chosen["table"] == own.table
     told = ratings.LiveRater(chosen, SPEC)(rows(b"You kill the newt!")[0], {})
     assert told == (2, 2, 2)
-    assert ratings.choose_reward(ratings.RewardRequest(""), own, "the agent") is None
+    asked.dir = ""
+    assert ratings.choose_reward(asked, own, "the agent") is None

@@ -19,7 +19,7 @@ from motif_jax.reports.messages import MessageTally
 from motif_jax.reports.page import render
 from motif_jax.rewards.reward_function import as_rows
 from motif_jax.rollouts import evaluation_setup
-from motif_jax.stages import check_reward, evaluate, explain_reward, exports, imports, report
+from motif_jax.stages import check_reward, explain_reward, exports, imports, report
 from motif_jax.support import metric_files
 from motif_jax.support.errors import UserError
 from tests.made_up_runs import evaluation_rows, write_evaluation
@@ -184,7 +184,7 @@ def test_it_pays_what_it_paid_and_rates_its_agent(
     path = Path(__file__).parents[2] / "configs" / "evaluate.py"
     config = runpy.run_path(str(path))["get_config"]("smoke")
     config.policy, config.agent.dir = "agent", str(tmp_path)
-    who = evaluation_setup.open_setup(evaluate.request_of(config))
+    who = evaluation_setup.open_setup(config)
     assert who.rater is not None
     assert who.reward is not None
     assert (who.reward["dir"], who.reward["step"]) == (str(tmp_path), who.checkpoint)
@@ -192,7 +192,7 @@ def test_it_pays_what_it_paid_and_rates_its_agent(
     for checkpoint, rated_at in ((str(first), first), ("latest", who.checkpoint), ("0", who.checkpoint)):
         for config.policy in ("agent", "random"):
             config.agent.checkpoint = checkpoint
-            again = evaluation_setup.open_setup(evaluate.request_of(config))
+            again = evaluation_setup.open_setup(config)
             assert again.reward is not None
             assert again.reward["step"] == rated_at
     assert who.live_rater() is not None

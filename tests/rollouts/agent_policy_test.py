@@ -12,7 +12,6 @@ import pytest
 from motif_jax.algorithms.appo import make_state
 from motif_jax.rl import agent_checkpoints, settings
 from motif_jax.rollouts import agent_policy, evaluation_setup
-from motif_jax.stages import evaluate
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config
@@ -79,7 +78,7 @@ def test_step_0_is_the_agent_as_its_training_begins(agent, tmp_path):
 
 
 def opened(config, pins=None):
-    return evaluation_setup.open_setup(evaluate.request_of(config), pins)
+    return evaluation_setup.open_setup(config, pins)
 
 
 def test_a_setup_names_its_checkpoint_and_keeps_a_pinned_one(agent):
@@ -112,14 +111,14 @@ def test_a_setup_that_cannot_be_opened_is_refused(agent):
     config = load_config("evaluate")
     config.policy, config.agent.dir, config.agent.checkpoint = "agent", str(agent[0]), "150"
     with pytest.raises(UserError, match="has no checkpoint 150"):
-        evaluate.checked_setup(config)
-    evaluate.checked_setup(config, evaluation_setup.PinnedVersions(checkpoint=200))
+        evaluation_setup.check(config)
+    evaluation_setup.check(config, evaluation_setup.PinnedVersions(checkpoint=200))
     config.agent.checkpoint, config.environment.name = "latest", "NetHackScore-v1"
     with pytest.raises(UserError, match=r"must be Recall-v0, or .* was trained on Recall-v0"):
-        evaluate.checked_setup(config)
+        evaluation_setup.check(config)
     config.environment.name = None
     config.compat.sober_mask = True  # the agent's own switches hold
-    evaluate.checked_setup(config)
+    evaluation_setup.check(config)
 
 
 def test_what_cannot_be_loaded_is_told(agent, tmp_path):
@@ -146,4 +145,4 @@ def test_an_agent_plays_only_where_its_actions_are(tmp_path):
     evaluation = load_config("evaluate")
     evaluation.policy, evaluation.environment.name = str(tmp_path), "NetHackScoreExtendedActions-v1"
     with pytest.raises(UserError, match=r"same fields and actions: .* was trained on NetHackScore-v1"):
-        evaluate.checked_setup(evaluation)
+        evaluation_setup.check(evaluation)

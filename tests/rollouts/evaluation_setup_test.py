@@ -17,7 +17,6 @@ from motif_jax.rewards.safetensors_file import write_safetensors
 from motif_jax.rollouts import evaluation_setup, ratings, watching
 from motif_jax.rollouts.episode_worker import PlayedEpisode
 from motif_jax.rollouts.episodes import PlaySettings, play_episodes
-from motif_jax.stages import evaluate
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config, make_dataset, reward_config, train
 from tests.rollouts import untrained
@@ -51,7 +50,7 @@ def evaluate_config(**changes):
 
 
 def opened(config, pins=None):
-    return evaluation_setup.open_setup(evaluate.request_of(config), pins)
+    return evaluation_setup.open_setup(config, pins)
 
 
 def test_settings_of_a_reward_that_is_not_used_are_refused(runs, tmp_path):
@@ -59,17 +58,17 @@ def test_settings_of_a_reward_that_is_not_used_are_refused(runs, tmp_path):
     own = evaluate_config(policy=agent)
     assert opened(own).plan["reward"]["quantile"] == 0.3, "the agent's own"
     own.reward.quantile = 0.3
-    evaluate.checked_setup(own)
+    evaluation_setup.check(own)
     own.reward.quantile = 0.7
     said = r"config.reward.quantile=0.7: must be left at 0.5: the agent .* keeps its own 0.3; give --config.reward"
     with pytest.raises(UserError, match=said):
-        evaluate.checked_setup(own)
+        evaluation_setup.check(own)
     own.reward.dir = str(runs / "text")
-    assert evaluate.checked_setup(own).plan["reward"]["quantile"] == 0.7
+    assert evaluation_setup.check(own).plan["reward"]["quantile"] == 0.7
     alone = evaluate_config()
     alone.reward.step = 1
     with pytest.raises(UserError, match=r"config.reward.step=1: must be .* given together with reward.dir"):
-        evaluate.checked_setup(alone)
+        evaluation_setup.check(alone)
 
 
 def test_the_evaluation_of_the_reward_is_resolved_and_pinned(runs):
@@ -181,7 +180,7 @@ def test_the_threshold_is_rounded_where_the_agents_was(runs, tmp_path):
 def test_a_reward_of_more_than_the_message_rates_episodes_and_films(runs):
     config = evaluate_config(**{"environment.max_episode_steps": 90})
     config.reward.dir, config.reward.quantile = str(runs / "more"), None
-    who = evaluate.checked_setup(config)
+    who = evaluation_setup.check(config)
     assert who.options["fields"] == ["glyphs"]
     assert who.rater.fields == ("message", "blstats", "glyphs")
     (record,) = play_episodes(
@@ -207,7 +206,7 @@ def test_a_task_that_does_not_show_what_a_reward_reads_is_refused(runs):
     config = evaluate_config(**{"environment.name": "Recall-v0"})
     config.reward.dir = str(runs / "more")
     with pytest.raises(UserError, match=r"must be a reward that reads what Recall-v0 shows, not .*glyphs"):
-        evaluate.checked_setup(config)
+        evaluation_setup.check(config)
 
 
 def test_a_safetensors_file_is_a_reward_wherever_a_run_folder_is(runs, tmp_path):
@@ -217,7 +216,7 @@ def test_a_safetensors_file_is_a_reward_wherever_a_run_folder_is(runs, tmp_path)
     for place in (runs / name, file):
         config = evaluate_config(**{"environment.max_episode_steps": 60, "reward.dir": str(place)})
         config.reward.quantile = None
-        who = evaluate.checked_setup(config)
+        who = evaluation_setup.check(config)
         keep = who.rater.fields
         played = play_episodes(
             who.environment, who.options, [5], who.policy, PlaySettings(workers=1, keep_fields=keep)
@@ -229,4 +228,4 @@ def test_a_safetensors_file_is_a_reward_wherever_a_run_folder_is(runs, tmp_path)
     training.reward.dir, training.reward.intrinsic_coefficient = str(file), 0.1
     rewards.check(training.reward)
     with pytest.raises(UserError, match="has no evaluation 0: it holds evaluation 1"):
-        evaluate.checked_setup(evaluate_config(**{"reward.dir": str(file), "reward.step": 0}))
+        evaluation_setup.check(evaluate_config(**{"reward.dir": str(file), "reward.step": 0}))

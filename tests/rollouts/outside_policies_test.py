@@ -7,6 +7,7 @@ import json
 import pytest
 
 from motif_jax.envs import registry
+from motif_jax.rollouts import evaluation_setup
 from motif_jax.stages import evaluate, visualize
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
@@ -26,7 +27,7 @@ def test_a_folder_with_a_colon_is_a_run_folder(tmp_path, monkeypatch):
     for folder in ("a:b", "at:12"):
         (tmp_path / folder).mkdir()
         with pytest.raises(UserError, match=rf"{folder}.*config.json"):
-            evaluate.checked_setup(configured(policy=folder))
+            evaluation_setup.check(configured(policy=folder))
 
 
 @pytest.mark.parametrize("name", ["NoPolicy", "HalfBot", "ACTIONS"])
@@ -45,7 +46,7 @@ def test_greedy_is_refused_where_nothing_is_drawn_of_a_network(policy, tmp_path)
         with pytest.raises(UserError, match=r"config.greedy=True: must be False"):
             stage.check(configured(of, policy=policy, greedy=True), tmp_path / "new")
         stage.check(configured(of, policy=policy), tmp_path / "new")
-    assert evaluate.checked_setup(configured(policy="tests.toys:Flyer", greedy=True)).checkpoint is None
+    assert evaluation_setup.check(configured(policy="tests.toys:Flyer", greedy=True)).checkpoint is None
 
 
 def test_an_agent_plays_in_a_task_that_shows_the_same_with_its_options(tmp_path):
@@ -57,7 +58,7 @@ def test_an_agent_plays_in_a_task_that_shows_the_same_with_its_options(tmp_path)
         "agent.dir": str(tmp_path),
         "environment.max_episode_steps": None,
     }
-    assert evaluate.checked_setup(configured(**other)).spec.observation["tokens"].shape == (12,)
+    assert evaluation_setup.check(configured(**other)).spec.observation["tokens"].shape == (12,)
     with pytest.raises(UserError, match=r"config.environment.name='Recall-v0': must be tests.toys:Horizon"):
-        evaluate.checked_setup(configured(**{**other, "environment.name": "Recall-v0"}))
+        evaluation_setup.check(configured(**{**other, "environment.name": "Recall-v0"}))
     assert registry.spec(other["environment.name"]).observation["tokens"].shape == (30,)

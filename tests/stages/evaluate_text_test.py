@@ -217,7 +217,7 @@ def test_a_person_plays_at_the_terminal(agent: Path, mode: str) -> None:
         "against": "slate\n" * 6,
         "answer": "<b><b><b><b><b>\n\n/end\n",
     }
-    setup = text_setup.open_setup(evaluate_text.request_of(config_of(agent=str(agent))))
+    setup = text_setup.open_setup(config_of(agent=str(agent)))
     out = io.StringIO()
     terminal = text_terminal.Terminal(io.StringIO(typed[mode]), out)
     table = text_terminal.TextTable(setup.task, setup.actor, terminal, setup.tokenizer, 0)

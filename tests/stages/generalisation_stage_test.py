@@ -116,7 +116,7 @@ def test_an_agent_of_one_kind_of_task_plays_on_other_levels(tmp_path):
     for other, left in ((MIXED, {"goto"}), ("BabyAI-GoToRedBallGrey-v0", set()), (None, {"goto"})):
         config = load_config("test_language_agent")
         config.policy, config.environment.name = agent, other
-        base = eval_agents.open_agent(test_language_agent.request_of(config)).base
+        base = eval_agents.open_agent(config).base
         assert (base.environment, {base.options.get("kind")} - {None}) == (other or MIXED, left)
         setup = evaluation_setup.open_setup(evaluation_setup.of_folder(agent, environment=other))
         assert (setup.environment, {setup.options.get("kind")} - {None}) == (other or MIXED, left)
