@@ -11,18 +11,12 @@ UNKNOWN_NAME = "unknown"
 
 @dataclasses.dataclass(frozen=True)
 class Form:
-    """A form of verdict.
-
-    Attributes:
-      items: names of a question's texts in order, the placeholders of prompt files.
-      verdicts: names of the verdicts; a verdict's label is its index.
-      undecided: the label if no verdict is more probable than all others.
-    """
+    """A form of verdict."""
 
     name: str
-    items: tuple[str, ...]
-    verdicts: tuple[str, ...]
-    undecided: int
+    items: tuple[str, ...]  # names of a question's texts in order, the placeholders of prompt files
+    verdicts: tuple[str, ...]  # a verdict's label is its index
+    undecided: int  # the label if no verdict is more probable than all others
 
     @property
     def labels(self) -> dict[int, str]:

@@ -23,7 +23,7 @@ from motif_jax.rewards.reward_model import RewardModel
 from motif_jax.support import digests, run_folder
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_bytes
+from motif_jax.support.files import atomic_write_bytes, finite
 
 FORMAT = "motif_jax.reward"
 VERSION = 1
@@ -54,7 +54,7 @@ def write_safetensors(reward: RewardModel, path: str | Path) -> None:
         "members": reward.members,
         "step": reward.step,
         "statistics": reward.statistics,
-        "curve": json.loads(json.dumps(reward.curve), parse_constant=lambda _: None),
+        "curve": finite(reward.curve),
         "config": reward.config,
     }
     if isinstance(reward, OnlineRewardModel):

@@ -64,7 +64,7 @@ class DialogueRecorder:
         before = self._task.failures()
         drawn = self._stream(rng, len(span), span.start)
         failures = self._task.failures() - before
-        parquet.write_part(part_path(self._plan.folder, request), drawn, {"failures": failures})
+        parquet.write(part_path(self._plan.folder, request), [drawn], {"failures": failures})
         return failures
 
     def close(self) -> None: ...

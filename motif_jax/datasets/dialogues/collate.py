@@ -29,24 +29,16 @@ class Quirks:
 
 
 class ActionSteps(NamedTuple):
-    """The actions of B dialogues, by tokens or by utterances, padded to K.
+    """The actions of B dialogues, by tokens or by utterances, padded to K."""
 
-    Attributes:
-      states: int32 [B, K + 1], positions of the states, 0 after the last.
-      actions: int32 [B, K].
-      rewards: float32 [B, K].
-      terminals: float32 [B, K + 1], 1 after the last.
-      live: bool [B, K].
-    """
-
-    states: np.ndarray
-    actions: np.ndarray
-    rewards: np.ndarray
-    terminals: np.ndarray
-    live: np.ndarray
+    states: np.ndarray  # int32 [B, K + 1], positions of the states, 0 after the last
+    actions: np.ndarray  # int32 [B, K]
+    rewards: np.ndarray  # float32 [B, K]
+    terminals: np.ndarray  # float32 [B, K + 1], 1 after the last
+    live: np.ndarray  # bool [B, K]
 
 
-def truncated(item: TokenItem, max_len: int | None, quirks: Quirks = Quirks()) -> TokenItem:
+def truncated(item: TokenItem, max_len: int | None, quirks: Quirks) -> TokenItem:
     """The first `max_len` tokens of an item; its last state is the one after its last remaining action.
 
     With `quirks.utterances_by_tokens`, states of removed tokens point to the last remaining token. (The published code reads
@@ -74,19 +66,9 @@ def truncated(item: TokenItem, max_len: int | None, quirks: Quirks = Quirks()) -
 
 
 def steps(
-    items: Sequence[TokenItem],
-    by_utterance: bool,
-    quirks: Quirks,
-    width: int,
-    micro_batches: int,
+    items: Sequence[TokenItem], by_utterance: bool, quirks: Quirks, width: int, micro_batches: int
 ) -> ActionSteps:
-    """Pads the actions of items to one batch.
-
-    Args:
-      by_utterance: whether an action is an utterance or a token.
-      width: K, at least the most actions of an item.
-      micro_batches: number of consecutive parts of equal size.
-    """
+    """Pads the actions (tokens, or utterances) of items to K = `width`; the batch has `micro_batches` parts of equal size."""
     prefix = "utterance_" if by_utterance else ""
     parts = [
         [getattr(item, prefix + name) for name in ("state_indices", "action_indices", "rewards", "terminals")]

@@ -10,17 +10,11 @@ import numpy as np
 
 
 class Dialogue(NamedTuple):
-    """One dialogue (a trajectory of Snell et al. 2022).
+    """One dialogue (a trajectory of Snell et al. 2022)."""
 
-    Attributes:
-      texts: the utterances in order, the agent's (actions) and the environment's (states).
-      rewards: one per utterance; None for the environment's.
-      terminal: False if the dialogue was truncated.
-    """
-
-    texts: tuple[str, ...]
-    rewards: tuple[float | None, ...]
-    terminal: bool
+    texts: tuple[str, ...]  # the utterances in order, the agent's (actions) and the environment's (states)
+    rewards: tuple[float | None, ...]  # one per utterance; None for the environment's
+    terminal: bool  # False if the dialogue was truncated
     meta: Mapping[str, Any] = {}
 
     @property

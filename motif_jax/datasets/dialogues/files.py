@@ -19,11 +19,7 @@ SUFFIXES = (".parquet", ".jsonl", ".json")
 
 
 def find(value: str, key: str) -> Path:
-    """The file of the config's `key`; for a folder its dialogues.parquet, or its only file of dialogues.
-
-    Raises:
-      UserError: the folder has none, or several.
-    """
+    """The file of the config's `key`; for a folder its dialogues.parquet, or its only file of dialogues, else UserError."""
     path = Path(value)
     if path.is_dir() and (path / NAME).is_file():
         return path / NAME
@@ -42,11 +38,7 @@ def find(value: str, key: str) -> Path:
 
 
 def read(path: Path) -> Dialogues:
-    """Reads all dialogues of a file: our parquet, parquet with a column `messages`, or JSON lines.
-
-    Raises:
-      UserError: the file cannot be read, or has no dialogue.
-    """
+    """Reads all dialogues of a file: our parquet, parquet with a column `messages`, or JSON lines; UserError without any."""
     try:
         names = pq.read_schema(path).names if path.suffix == ".parquet" else None
         if names is not None and ("texts" in names or "messages" not in names):

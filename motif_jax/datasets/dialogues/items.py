@@ -47,43 +47,28 @@ class TextTokenizer(Protocol):
 
 
 class Vocabulary(NamedTuple):
-    """A network's description of a tokenizer, which may be trained later.
-
-    Attributes:
-      digest: identifies the tokenizer; None before it is trained.
-      texts: the text of each token by its number; empty before the tokenizer is trained.
-    """
+    """A network's description of a tokenizer; without digest and texts before the tokenizer is trained."""
 
     size: int
     delimiters: Delimiters
     digest: str | None
-    texts: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()  # of each token by its number
 
 
 class TokenItem(NamedTuple):
-    """A dialogue of T tokens with U actions, which have A tokens.
+    """A dialogue of T tokens with U actions, which have A tokens."""
 
-    Attributes:
-      tokens: int32 [T].
-      state_indices: int32 [A + 1], `action_indices` and the last position.
-      action_indices: int32 [A], the position before each token of an action.
-      rewards: float64 [A], one per token; the last token of an action adds the action's reward.
-      terminals: int8 [A + 1], zeros; the last is 1 if the dialogue is terminal.
-      utterance_state_indices: int32 [U + 1], the delimiter before each action, and the last position.
-      utterance_action_indices: int32 [U], the `</a>` of each action.
-      utterance_rewards: float64 [U], the action's reward plus those of its tokens.
-      utterance_terminals: int8 [U + 1], as `terminals`.
-    """
-
-    tokens: np.ndarray
-    state_indices: np.ndarray
-    action_indices: np.ndarray
-    rewards: np.ndarray
-    terminals: np.ndarray
-    utterance_state_indices: np.ndarray
-    utterance_action_indices: np.ndarray
-    utterance_rewards: np.ndarray
-    utterance_terminals: np.ndarray
+    tokens: np.ndarray  # int32 [T]
+    state_indices: np.ndarray  # int32 [A + 1], `action_indices` and the last position
+    action_indices: np.ndarray  # int32 [A], the position before each token of an action
+    rewards: np.ndarray  # float64 [A], one per token; the last token of an action adds the action's reward
+    terminals: np.ndarray  # int8 [A + 1], zeros; the last is 1 if the dialogue is terminal
+    utterance_state_indices: (
+        np.ndarray
+    )  # int32 [U + 1], the delimiter before each action, and the last position
+    utterance_action_indices: np.ndarray  # int32 [U], the `</a>` of each action
+    utterance_rewards: np.ndarray  # float64 [U], the action's reward plus those of its tokens
+    utterance_terminals: np.ndarray  # int8 [U + 1], as `terminals`
 
 
 def tokenise(

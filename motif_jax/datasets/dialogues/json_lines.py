@@ -15,6 +15,8 @@ _TOGETHER = 1024
 # Largest reward whose square fits float32, as losses need.
 _LARGEST_REWARD = 1e18
 AGENT, ROLES = "assistant", ("system", "user", "assistant", "tool")
+# Of either form; other keys become a dialogue's `meta`.
+_KEYS = ("sequence", "messages", "reward", "rewards", "done")
 _FORM = (
     "{sequence: [[text, is_action], ...], reward: [a number for each], done}, or {messages: [{role, content, reward?}, ...], "
     "reward: the last action's, or rewards: [a number for each action]}"
@@ -22,11 +24,7 @@ _FORM = (
 
 
 def read(path: str | Path) -> Iterator[Dialogues]:
-    """Yields the dialogues of a file in parts.
-
-    Raises:
-      UserError: the file cannot be read, or a line, which the error names, is no dialogue.
-    """
+    """Yields the dialogues of a file in parts; UserError names a line that is no dialogue."""
     part: list[Dialogue] = []
     try:
         with open(path, encoding="utf-8-sig") as file:
@@ -44,11 +42,7 @@ def read(path: str | Path) -> Iterator[Dialogues]:
 
 
 def parsed(content: Any, where: str) -> Dialogue:
-    """The dialogue from an object of either form, or from a function that returns the object.
-
-    Raises:
-      UserError: the object is no dialogue; the error begins with `where`.
-    """
+    """The dialogue from an object of either form, or from a function that returns it; else UserError, which begins with `where`."""
     try:
         content = content() if callable(content) else content
         if not isinstance(content, dict):
@@ -71,7 +65,7 @@ def _sequence(content: Mapping[str, Any]) -> Dialogue:
         paid = [next(of_actions) if action else 0.0 for action in actions]
     if len(paid) != len(actions):
         raise ValueError(f"{len(paid)} rewards for {len(actions)} utterances")
-    return _dialogue(texts, actions, paid, done, content, ("sequence", "reward", "done"))
+    return _dialogue(texts, actions, paid, done, content)
 
 
 def _messages(content: Mapping[str, Any]) -> Dialogue:
@@ -97,14 +91,8 @@ def _messages(content: Mapping[str, Any]) -> Dialogue:
         place = len(actions) - 1 - actions[::-1].index(True)
         paid[place] = paid[place] + last
     done = content.get("done")
-    return _dialogue(
-        [each["content"] for each in messages],
-        actions,
-        paid,
-        True if done is None else done,
-        content,
-        ("messages", "reward", "rewards", "done"),
-    )
+    texts = [each["content"] for each in messages]
+    return _dialogue(texts, actions, paid, True if done is None else done, content)
 
 
 def _dialogue(
@@ -113,7 +101,6 @@ def _dialogue(
     paid: Sequence[Any],
     done: bool,
     content: Mapping[str, Any],
-    read: Sequence[str],
 ) -> Dialogue:
     if not all(isinstance(text, str) for text in texts):
         raise TypeError("a text is not a string")
@@ -125,5 +112,5 @@ def _dialogue(
     if any(reward != 0 for reward, action in zip(paid, actions, strict=True) if not action):
         raise ValueError("an utterance of the environment is paid")
     rewards = tuple(float(reward) if action else None for reward, action in zip(paid, actions, strict=True))
-    meta = {key: value for key, value in content.items() if key not in read}
+    meta = {key: value for key, value in content.items() if key not in _KEYS}
     return Dialogue(tuple(texts), rewards, done, meta)

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from motif_jax.datasets.dialogues.dialogue import Dialogues
 from motif_jax.support import bounded_parquet
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_bytes, parse_json, replaced_file
+from motif_jax.support.files import parse_json, replaced_file
 
 FORMAT, VERSION = b"motif_jax.dialogues", 1
 SCHEMA = pa.schema(
@@ -31,7 +31,7 @@ SCHEMA = pa.schema(
 )
 
 
-def _table(dialogues: Dialogues, metadata: Mapping[bytes, bytes] | None = None) -> pa.Table:
+def _table(dialogues: Dialogues, schema: pa.Schema) -> pa.Table:
     offsets = pa.array((dialogues.starts - dialogues.starts[0]).astype(np.int32))
     rewards = pa.array(dialogues.rewards, mask=~dialogues.actions)
     return pa.Table.from_arrays(
@@ -41,41 +41,21 @@ def _table(dialogues: Dialogues, metadata: Mapping[bytes, bytes] | None = None) 
             pa.array(dialogues.terminals),
             pa.array(dialogues.metas, pa.string()),
         ],
-        schema=SCHEMA.with_metadata(metadata),
+        schema=schema,
     )
 
 
-def _metadata(about: Mapping[str, Any]) -> dict[bytes, bytes]:
-    return {FORMAT: str(VERSION).encode(), b"about": json.dumps(dict(about), sort_keys=True).encode()}
-
-
 def write(path: str | Path, parts: Iterable[Dialogues], about: Mapping[str, Any]) -> None:
-    """Writes `parts` to one file atomically, a row group per part.
-
-    Args:
-      parts: the dialogues; all parts together may exceed the memory.
-      about: their origin as JSON, for the file's metadata.
-    """
-    metadata = _metadata(about)
+    """Writes `parts` to one file atomically, a row group per part, and `about`, their origin as JSON, in its metadata."""
+    metadata = {FORMAT: str(VERSION).encode(), b"about": json.dumps(dict(about), sort_keys=True).encode()}
     schema = SCHEMA.with_metadata(metadata)
     with replaced_file(Path(path)) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for part in parts:
-            writer.write_table(_table(part, metadata))
-
-
-def write_part(path: str | Path, dialogues: Dialogues, about: Mapping[str, Any] | None = None) -> None:
-    """Writes a file of one part; `about` as in `write`."""
-    sink = pa.BufferOutputStream()
-    pq.write_table(_table(dialogues, _metadata(about or {})), sink, compression="zstd")
-    atomic_write_bytes(path, sink.getvalue().to_pybytes())
+            writer.write_table(_table(part, schema))
 
 
 def read(path: str | Path) -> Dialogues:
-    """Reads a file with the columns of `write`, from any writer.
-
-    Raises:
-      UserError: the file is no parquet file, lacks a column or has another type in it, or a row is inconsistent.
-    """
+    """Reads a file with the columns of `write`, from any writer; UserError for other files or inconsistent rows."""
     try:
         there = pq.read_schema(path).names
         if missing := [name for name in SCHEMA.names if name not in there]:

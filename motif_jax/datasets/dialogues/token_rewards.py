@@ -20,7 +20,7 @@ def constant(value: float) -> TokenReward:
     return lambda tokens: np.full(len(tokens), value, np.float64)
 
 
-def by_token(values: Mapping[int, float], scale: float = 1.0, shift: float = 0.0) -> TokenReward:
+def by_token(values: Mapping[int, float], scale: float, shift: float) -> TokenReward:
     """`scale` times a token's value, plus `shift`; tokens without a value have 0."""
     return lambda tokens: np.array(
         [values.get(token, 0.0) * scale + shift for token in tokens.tolist()], float
@@ -28,11 +28,7 @@ def by_token(values: Mapping[int, float], scale: float = 1.0, shift: float = 0.0
 
 
 def from_file(path: str | Path, scale: float = 1.0, shift: float = 0.0) -> TokenReward:
-    """`by_token` of a JSON object, token number -> value (such as its frequency).
-
-    Raises:
-      UserError: the file is missing or has another form.
-    """
+    """`by_token` of a JSON object, token number -> value (such as its frequency); UserError for another form."""
     remedy = 'give a file such as {"262": 0.01}, the number of a token and its value'
     found: dict[int, float] = {}
     for token, value in read_json(path, remedy).items():

@@ -31,12 +31,7 @@ def enough_episodes(counts: Callable[[int], int | None], rows: int) -> int | Non
 def draw_pairs(
     rows: int, num_pairs: int, rng: np.random.Generator, caption_keys: np.ndarray | None = None
 ) -> tuple[np.ndarray, int]:
-    """Shuffles all sub-sequences and pairs neighbours.
-
-    Args:
-      rows: number of sub-sequences, at least 2 * num_pairs.
-      num_pairs: keeps the first `num_pairs` pairs.
-      caption_keys: [rows], pairs with equal keys are left out; None keeps them.
+    """Shuffles the sub-sequences 0 to `rows` - 1 and pairs neighbours, without pairs of equal `caption_keys` [rows].
 
     Returns:
       (int64 [at most num_pairs, 2] of row numbers, number of usable pairs).
@@ -64,7 +59,6 @@ def fill(
     """Copies the chunks of episodes 0, 1, ... into the arrays of `writer`; yields each episode when done.
 
     Args:
-      writer: a writer of len(pairs) pairs.
       pairs: int64 [pairs, 2], row numbers over all episodes in order.
       load: episode -> arrays [rows of the episode, ...], by dataset name ('data/NAME', 'info/NAME').
     """

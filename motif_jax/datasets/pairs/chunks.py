@@ -42,14 +42,9 @@ def draw_starts(
 
 
 def evenly(messages: np.ndarray, length: int) -> np.ndarray:
-    """Weights of starts that make each distinct message of an episode equally likely.
+    """Weights float64 [steps - length + 1] of starts that make each distinct first message equally likely.
 
-    Args:
-      messages: uint8 [steps, bytes].
-      length: steps of a sub-sequence, whose first message counts.
-
-    Returns:
-      float64 [steps - length + 1], 1 / (number of starts with the message); [0] if the episode is too short.
+    `messages` are uint8 [steps, bytes]; the weights are [0] if the episode is shorter than a sub-sequence.
     """
     firsts = messages[: max(0, len(messages) - length + 1)]
     _, which, counts = np.unique(firsts, axis=0, return_inverse=True, return_counts=True)
@@ -78,22 +73,14 @@ def scan(folder: str | Path) -> dict[int, int]:
 
 
 def load(folder: str | Path, episode: int, count: int) -> dict[str, np.ndarray]:
-    """Reads the arrays of a chunk.
-
-    Raises:
-      UserError: the file is damaged.
-    """
+    """Reads the arrays of a chunk; UserError if the file is damaged."""
     path = Path(folder) / f"{episode:08d}-{count:06d}.npz"
     with _naming_damage(path), np.load(path, allow_pickle=False) as file:
         return dict(file)
 
 
 def load_actions(path: Path) -> np.ndarray:
-    """Reads the actions [T] of an episode.
-
-    Raises:
-      UserError: the file is damaged.
-    """
+    """Reads the actions [T] of an episode; UserError if the file is damaged."""
     with _naming_damage(path):
         return load_array(path)
 

@@ -46,8 +46,7 @@ class PairsDataset:
         """Opens `folder` and checks the arrays in `need` ('NAME' of data/, 'info/NAME' of info/).
 
         Raises:
-          UserError: the folder is no pairs dataset, or an array is missing, damaged, of a wrong dtype or shape, or does not
-            match the others.
+          UserError: the folder is no pairs dataset, or an array is missing, damaged, or does not match the others.
         """
         folder = Path(folder)
         _check_folder(folder)
@@ -59,19 +58,29 @@ class PairsDataset:
             )
         dataset = cls(folder, _read_meta(folder), array.shape[0], array.shape[2])
         for name in need:
-            group, _, rest = name.rpartition("/")
-            _ = dataset.info[rest] if group == "info" else dataset.data[name]
+            dataset.array(name)
         return dataset
+
+    def array(self, name: str) -> np.ndarray:
+        """The memory-mapped array 'NAME' or 'data/NAME' of data/, or 'info/NAME'."""
+        group, _, rest = name.rpartition("/")
+        return (self.info if group == "info" else self.data)[rest]
+
+    def digest(self, name: str) -> str:
+        """The digest of an array 'data/NAME' or 'info/NAME'; UserError if it is not the one in dataset.json."""
+        found = layout.array_digest(self.array(name))
+        if self.meta.get("digests", {}).get(name, found) != found:
+            raise UserError(
+                f"{self.folder / name}.npy was changed after the dataset was written: its digest is not the one in "
+                f"{layout.META}"
+            )
+        return found
 
     def preference_names(self) -> tuple[str, ...]:
         return tuple(sorted(path.stem for path in (self.folder / "preference").glob("*.npy")))
 
     def preference(self, name: str) -> np.ndarray:
-        """Labels of annotation `name`: int8 [pairs] of 0 first, 1 second, 2 tie, 3 unknown.
-
-        Raises:
-          UserError: the file is missing, has no integers, another number of pairs, or labels outside 0..3.
-        """
+        """Labels of annotation `name`: int8 [pairs] of 0 first, 1 second, 2 tie, 3 unknown; UserError for a wrong file."""
         path = self.folder / "preference" / f"{name}.npy"
         if not path.exists():
             have = ", ".join(self.preference_names()) or "none"
@@ -92,28 +101,10 @@ class PairsDataset:
         return np.asarray(labels, dtype=np.int8)
 
     def content_hash(self) -> str:
-        """Hash of the judges' inputs (messages, status, rewards, scores): 32 hexadecimal digits.
-
-        It does not depend on the folder, the annotations, screens or glyphs.
-
-        Raises:
-          UserError: an array does not match its digest in dataset.json.
-        """
+        """Hash of the judges' inputs (messages, status, rewards, scores): 32 hexadecimal digits; UserError as of `digest`."""
         if self._content_hash is None:
-            written = self.meta.get("digests", {})
-            digests = {}
-            for name in layout.CONTENT_ARRAYS:
-                group, array_name = name.split("/")
-                arrays = self.data if group == "data" else self.info
-                if array_name not in arrays:
-                    continue
-                digests[name] = layout.array_digest(arrays[array_name])
-                if written.get(name, digests[name]) != digests[name]:
-                    raise UserError(
-                        f"{self.folder / name}.npy was changed after the dataset was written: its digest is not the "
-                        f"one in {layout.META}"
-                    )
-            self._content_hash = layout.combine_digests(digests)
+            there = [name for name in layout.CONTENT_ARRAYS if (self.folder / f"{name}.npy").is_file()]
+            self._content_hash = layout.combine_digests({name: self.digest(name) for name in there})
         return self._content_hash
 
     def _check_data(self, name: str, path: Path, array: np.ndarray) -> None:
@@ -146,9 +137,6 @@ class _Arrays(Mapping[str, np.ndarray]):
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self._open:
             path = self._folder / f"{name}.npy"
-            if not path.exists():
-                have = ", ".join(self) or "none"
-                raise UserError(f"{path} is missing: the arrays in {self._folder.name}/ are {have}")
             array = map_array(path)
             self._check(name, path, array)
             self._open[name] = array

@@ -24,18 +24,12 @@ _HASH_BLOCK = 1 << 24
 
 @dataclass(frozen=True)
 class ArrayLayout:
-    """Dtype and shape of data/NAME.npy.
+    """Dtype and shape of data/NAME.npy."""
 
-    Attributes:
-      steps: allowed shapes of one step.
-      kinds: allowed numpy kinds ('u' unsigned, 'i' signed, 'f' floating).
-      itemsize: bytes of an entry; None for any.
-    """
-
-    steps: tuple[tuple[int, ...], ...]
+    steps: tuple[tuple[int, ...], ...]  # allowed shapes of one step
     dtype: str
-    kinds: str
-    itemsize: int | None = None
+    kinds: str  # allowed kinds: 'u' unsigned, 'i' signed, 'f' floating
+    itemsize: int | None = None  # bytes of an entry; None for any
 
     def step_bytes(self) -> int:
         return int(np.prod(self.steps[0])) * np.dtype(self.dtype).itemsize
@@ -52,10 +46,7 @@ DATA_ARRAYS: Mapping[str, ArrayLayout] = {
 
 
 def array_digest(array: np.ndarray) -> str:
-    """Digest of shape, dtype and content: 32 hexadecimal digits, the same on all machines.
-
-    Reads a memory-mapped array block by block.
-    """
+    """Digest of shape, dtype and content: 32 hexadecimal digits, the same on all machines."""
     digest = hashlib.blake2b(f"{array.shape} {array.dtype.str}\n".encode(), digest_size=16)
     flat = array.reshape(-1)
     block = max(1, _HASH_BLOCK // max(1, array.dtype.itemsize))

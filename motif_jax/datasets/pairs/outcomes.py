@@ -38,9 +38,7 @@ class Outcomes:
 
 
 def count_outcomes(ids: np.ndarray, labels: np.ndarray, num_messages: int) -> Outcomes:
-    """Counts each message's outcomes by step: all messages of a winning sub-sequence win.
-
-    Pairs of equal texts do not count.
+    """Counts each message's outcomes by step: all messages of a winning sub-sequence win; pairs of equal texts do not count.
 
     Args:
       ids: int [P, 2, L], index of each step's message.

@@ -32,7 +32,7 @@ _MANIFEST = re.compile(_ANNOTATION.pattern + r"/[A-Za-z0-9_-]+\.json")
 
 
 def array_names(dataset: PairsDataset) -> list[str]:
-    """All arrays of a dataset, sorted: 'data/message', ..., 'info/score', ..."""
+    """All arrays of a dataset: 'data/message', ..., 'info/score', ..."""
     return [f"data/{name}" for name in dataset.data] + [f"info/{name}" for name in dataset.info]
 
 
@@ -51,21 +51,14 @@ def write(dataset: PairsDataset, path: str | Path, arrays: Sequence[str] | None 
       UserError: an array is missing, damaged, or does not match its digest in dataset.json.
     """
     names = list(arrays) if arrays is not None else array_names(dataset)
-    columns = {name: _open(dataset, name) for name in names}
-    labels = {name: dataset.preference(name) for name in dataset.preference_names()}
-    chances = {
-        name: read_probabilities(dataset, name)
-        for name in labels
-        if probabilities_path(dataset, name).exists()
-    }
-    digests = {name: layout.array_digest(array) for name, array in columns.items()}
-    for name, digest in dataset.meta.get("digests", {}).items():
-        if digests.get(name, digest) != digest:
-            raise UserError(
-                f"{dataset.folder / name}.npy was changed after the dataset was written: {layout.META} has another digest"
-            )
-    digests |= {f"preference/{name}": layout.array_digest(array) for name, array in labels.items()}
-    digests |= {f"probabilities/{name}": layout.array_digest(array) for name, array in chances.items()}
+    columns = {name: dataset.array(name) for name in names}
+    digests = {name: dataset.digest(name) for name in names}
+    labelled = dataset.preference_names()
+    annotations = {f"preference/{name}": dataset.preference(name) for name in labelled}
+    for name in labelled:
+        if probabilities_path(dataset, name).exists():
+            annotations[f"probabilities/{name}"] = read_probabilities(dataset, name)
+    digests |= {name: layout.array_digest(array) for name, array in annotations.items()}
     described = {
         "num_pairs": dataset.num_pairs,
         "length": dataset.length,
@@ -73,15 +66,15 @@ def write(dataset: PairsDataset, path: str | Path, arrays: Sequence[str] | None 
             name: {"shape": array.shape[2:], "dtype": str(array.dtype)} for name, array in columns.items()
         },
         "digests": digests,
-        "manifests": {name: _manifests(dataset.folder, name) for name in labels},
+        "manifests": {name: _manifests(dataset.folder, name) for name in labelled},
         "dataset": dataset.meta,
     }
     metadata = {FORMAT: str(VERSION).encode(), b"described": json.dumps(described).encode()}
-    schema = _table(columns, labels, chances, slice(0, 1)).schema.with_metadata(metadata)
+    schema = _table(columns, annotations, slice(0, 1)).schema.with_metadata(metadata)
     with replaced_file(Path(path)) as part, pq.ParquetWriter(part, schema, compression="zstd") as writer:
         for start in range(0, dataset.num_pairs, ROWS_PER_GROUP):
             rows = slice(start, min(start + ROWS_PER_GROUP, dataset.num_pairs))
-            writer.write_table(_table(columns, labels, chances, rows))
+            writer.write_table(_table(columns, annotations, rows))
             yield rows.stop
 
 
@@ -94,17 +87,9 @@ def _manifests(folder: Path, annotation: str) -> dict[str, Any]:
         raise UserError(f"{folder / 'annotations' / annotation} is damaged: {error}") from None
 
 
-def _open(dataset: PairsDataset, name: str) -> np.ndarray:
-    group, _, rest = name.partition("/")
-    return dataset.info[rest] if group == "info" else dataset.data[rest]
-
-
-def _table(
-    columns: Mapping[str, np.ndarray], labels: Mapping[str, Any], chances: Mapping[str, Any], rows: slice
-) -> pa.Table:
+def _table(columns: Mapping[str, np.ndarray], annotations: Mapping[str, np.ndarray], rows: slice) -> pa.Table:
     found: dict[str, pa.Array] = {"pair": pa.array(np.arange(rows.start, rows.stop))}
-    found |= {f"preference/{name}": pa.array(values[rows]) for name, values in labels.items()}
-    found |= {f"probabilities/{name}": _numbers(values[rows]) for name, values in chances.items()}
+    found |= {name: _numbers(values[rows]) for name, values in annotations.items()}
     for name, array in columns.items():
         part = np.asarray(array[rows])
         for side, label in enumerate(SIDES):
@@ -137,16 +122,14 @@ class Contents:
 
     Attributes:
       arrays: name -> (shape of one side of a pair, dtype).
-      labels, chances: names of annotations with labels, and with probabilities.
-      digests: array -> digest; incomplete in files of earlier versions.
+      annotations: columns with labels ('preference/NAME') and with probabilities ('probabilities/NAME').
       manifests: annotation -> file name -> description of how its labels were made.
     """
 
     path: Path
     num_pairs: int
     arrays: dict[str, tuple[tuple[int, ...], np.dtype]]
-    labels: list[str]
-    chances: list[str]
+    annotations: list[str]
     digests: dict[str, str]
     manifests: dict[str, dict[str, Any]]
     meta: dict[str, Any]
@@ -174,21 +157,12 @@ def contents(path: str | Path) -> Contents:
             str(name): (tuple(int(size) for size in about["shape"]), np.dtype(about["dtype"]))
             for name, about in described["arrays"].items()
         }
-        digests = {**meta.get("digests", {}), **described.get("digests", {})}
-        manifests = {name: dict(files) for name, files in described.get("manifests", {}).items()}
+        manifests = {name: dict(files) for name, files in described["manifests"].items()}
+        digests = dict(described["digests"])
     except (LookupError, ValueError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: its description cannot be read: {type(error).__name__}: {error}") from None
-    names = set(schema.names)
-    found = Contents(
-        path,
-        num_pairs,
-        arrays,
-        _annotations(names, "preference/"),
-        _annotations(names, "probabilities/"),
-        digests,
-        manifests,
-        meta,
-    )
+    annotations = [name for name in schema.names if name.startswith(("preference/", "probabilities/"))]
+    found = Contents(path, num_pairs, arrays, annotations, digests, manifests, meta)
     _check(found, {field.name: field.type for field in schema}, rows)
     return found
 
@@ -202,8 +176,8 @@ def _check(found: Contents, columns: Mapping[str, pa.DataType], rows: int) -> No
     for name, (shape, dtype) in found.arrays.items():
         if not _ARRAY.fullmatch(name) or dtype.hasobject or min(shape, default=0) < 0:
             raise UserError(f"{found.path}: {name} {dtype} {list(shape)} is not an array of a dataset")
-    for name in (*found.labels, *found.chances):
-        if not _ANNOTATION.fullmatch(name):
+    for name in found.annotations:
+        if not _ANNOTATION.fullmatch(name.partition("/")[2]):
             raise UserError(f"{found.path}: {name} cannot be an annotation's name")
     for name in (f"{annotation}/{file}" for annotation, files in found.manifests.items() for file in files):
         if not _MANIFEST.fullmatch(name):
@@ -218,10 +192,6 @@ def _check(found: Contents, columns: Mapping[str, pa.DataType], rows: int) -> No
             raise UserError(f"{found.path}: {name} {list(shape)} does not fit its columns of {there} entries")
     if rows != found.num_pairs or not rows:
         raise UserError(f"{found.path} has {rows:,} rows, but its description says {found.num_pairs:,} pairs")
-
-
-def _annotations(columns: set[str], prefix: str) -> list[str]:
-    return sorted(name.removeprefix(prefix) for name in columns if name.startswith(prefix))
 
 
 def read(path: str | Path, folder: str | Path) -> Iterator[int]:
@@ -247,10 +217,11 @@ def read(path: str | Path, folder: str | Path) -> Iterator[int]:
 def _fill(found: Contents, writer: PairsWriter) -> Iterator[int]:
     arrays = {name: writer.create(name, shape, dtype) for name, (shape, dtype) in found.arrays.items()}
     annotations: dict[str, np.ndarray] = {
-        f"preference/{name}": np.full(found.num_pairs, 3, np.int8) for name in found.labels
+        name: np.empty(found.num_pairs, np.int8)
+        if name.startswith("preference/")
+        else np.empty((found.num_pairs, 3), np.float32)
+        for name in found.annotations
     }
-    for name in found.chances:
-        annotations[f"probabilities/{name}"] = np.full((found.num_pairs, 3), np.nan, np.float32)
     start = 0
     columns = [f"{name}/{side}" for name in arrays for side in SIDES] + list(annotations)
     for batch in _batches(found.path, columns):
@@ -266,7 +237,7 @@ def _fill(found: Contents, writer: PairsWriter) -> Iterator[int]:
     digests = writer.digests()
     digests |= {name: layout.array_digest(values) for name, values in annotations.items()}
     for name, digest in digests.items():
-        if found.digests.get(name, digest) != digest:
+        if found.digests.get(name) != digest:
             raise UserError(f"{found.path} is damaged: {name} is not what was exported, its digest differs")
     for name, values in annotations.items():
         kind, _, annotation = name.partition("/")

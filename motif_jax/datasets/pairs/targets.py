@@ -15,19 +15,14 @@ from motif_jax.support.errors import UserError
 
 @dataclasses.dataclass(frozen=True)
 class PairTargets:
-    """Targets of all pairs of a dataset.
+    """Targets of all pairs of a dataset."""
 
-    Attributes:
-      labels: int8 [pairs], 0 first, 1 second, 2 tie, 3 unknown to all judges.
-      targets: float32 [pairs, 2], target probabilities that the first and the second is better; they sum to 1.
-      unsmoothed: float32 [pairs, 2], targets before label smoothing, for metrics.
-      weights: float32 [pairs], weight in the loss; 0 for unknown and dropped pairs.
-    """
-
-    labels: np.ndarray
-    targets: np.ndarray
-    unsmoothed: np.ndarray
-    weights: np.ndarray
+    labels: np.ndarray  # int8 [pairs], 0 first, 1 second, 2 tie, 3 unknown to all judges
+    targets: (
+        np.ndarray
+    )  # float32 [pairs, 2], probabilities that the first and the second is better; they sum to 1
+    unsmoothed: np.ndarray  # float32 [pairs, 2], targets before label smoothing, for metrics
+    weights: np.ndarray  # float32 [pairs], weight in the loss; 0 for unknown and dropped pairs
 
     @property
     def known(self) -> np.ndarray:
@@ -41,11 +36,7 @@ def probabilities_path(dataset: PairsDataset, name: str) -> Path:
 
 
 def read_probabilities(dataset: PairsDataset, name: str) -> np.ndarray:
-    """Probabilities float32 [pairs, 3] (first, second, tie) of annotation `name`, NaN where unknown.
-
-    Raises:
-      UserError: the file is missing, or belongs to another dataset.
-    """
+    """Probabilities float32 [pairs, 3] (first, second, tie) of annotation `name`, NaN where unknown; UserError for a wrong file."""
     path = probabilities_path(dataset, name)
     if not path.exists():
         raise UserError(
@@ -76,7 +67,6 @@ def soft_targets(probabilities: np.ndarray) -> np.ndarray:
 def read_targets(
     dataset: PairsDataset,
     names: Sequence[str],
-    *,
     soft: bool = False,
     smoothing: float = 0.0,
     confidence: str = "none",

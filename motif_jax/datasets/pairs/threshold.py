@@ -20,10 +20,8 @@ def advise(
     """The share of steps that each threshold rewards, and a threshold that rewards no ties.
 
     Args:
-      normalised: float [M], normalised reward of each distinct message.
-      steps: int [M], steps that show it.
-      tied: bool [M], `Outcomes.tied`.
-      empty: bool [M], whether the message is empty.
+      normalised, steps: float [M] and int [M], normalised reward of each distinct message, and steps that show it.
+      tied, empty: bool [M], `Outcomes.tied`, and whether the message is empty.
       levels: float [Q], the thresholds of the quantile table.
 
     Returns:
@@ -53,12 +51,7 @@ def advise(
 
 
 def describe(statistics: Mapping[str, Any], quantile: float | None) -> str:
-    """Lines of text: the share of the dataset's steps that `quantile` rewards, the advice, a warning; '' without advice.
-
-    Args:
-      statistics: quantile_levels, quantiles and advice of a reward's evaluation.
-      quantile: one of the levels, or None.
-    """
+    """Lines of text: the share of the dataset's steps that `quantile` rewards, the advice, a warning; '' without advice."""
     advice = statistics.get("advice")
     if not advice or quantile is None:
         return ""

@@ -20,10 +20,7 @@ PARTS = ("data", "info", "preference", "annotations")
 
 
 def check_folder(folder: str | Path, staging: str | Path | None = None) -> None:
-    """Rejects a folder with a complete or partial dataset, unless a killed writer left it.
-
-    Args:
-      staging: folder where the dataset is built; `folder`/.staging by default.
+    """Rejects a folder with a complete or partial dataset, unless a killed writer left it (`staging`, by default .staging).
 
     Raises:
       UserError: the folder has another dataset, such as the published one, which has no dataset.json.
@@ -72,11 +69,7 @@ class PairsWriter:
             self.discard()
 
     def create(self, name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-        """A writable array [pairs, 2, *shape] that becomes NAME.npy; name as 'data/message'.
-
-        Raises:
-          OSError: the disk is full.
-        """
+        """A writable array [pairs, 2, *shape] that becomes NAME.npy; OSError: the disk is full."""
         path = self._build / f"{name}.npy"
         path.parent.mkdir(parents=True, exist_ok=True)
         self._arrays[name] = new_array(path, dtype, (self._num_pairs, 2, *shape))
@@ -122,13 +115,8 @@ class PairsWriter:
                 shutil.rmtree(target)
             os.replace(group, target)
         shutil.rmtree(self._build)
-        extra = {
-            "num_pairs": self._num_pairs,
-            "arrays": shapes,
-            "digests": digests,
-            "content_hash": content_hash,
-        }
-        atomic_write_json(self._folder / layout.META, {**meta, **extra})
+        about = {"num_pairs": self._num_pairs, "arrays": shapes, "digests": digests}
+        atomic_write_json(self._folder / layout.META, {**meta, **about, "content_hash": content_hash})
         if self._own_staging:
             self._staging.rmdir()
         return content_hash
@@ -137,19 +125,14 @@ class PairsWriter:
 def write_pairs(
     folder: str | Path,
     data: Mapping[str, np.ndarray],
-    info: Mapping[str, np.ndarray] | None = None,
-    meta: Mapping[str, Any] | None = None,
+    info: Mapping[str, np.ndarray] = {},
+    meta: Mapping[str, Any] = {},
 ) -> str:
-    """Writes arrays in memory as a dataset and returns its content hash.
-
-    Args:
-      data: name -> [pairs, 2, length, ...].
-      info: name -> [pairs, 2].
-    """
+    """Writes arrays `data` [pairs, 2, length, ...] and `info` [pairs, 2] as a dataset, and returns its content hash."""
     groups = {f"data/{name}": array for name, array in data.items()}
-    groups |= {f"info/{name}": array for name, array in (info or {}).items()}
+    groups |= {f"info/{name}": array for name, array in info.items()}
     num_pairs = len(next(iter(groups.values())))
     with PairsWriter(folder, num_pairs) as writer:
         for name, array in groups.items():
             writer.create(name, array.shape[2:], array.dtype)[:] = array
-        return writer.commit(meta or {})
+        return writer.commit(meta)

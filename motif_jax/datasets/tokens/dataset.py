@@ -17,14 +17,7 @@ _KEYS = ("tokenizer", "vocab_size", "items", "tokens", "dtypes", "digests", "con
 
 
 class TokensDataset:
-    """An open dataset; its arrays are memory-mapped.
-
-    Attributes:
-      manifest: content of tokens.json.
-      tokens: uint16 or int32 [tokens], all items concatenated.
-      offsets: int64 [items + 1], the start of each item.
-      token_columns: name -> [tokens].
-      item_columns: name -> [items].
+    """An open dataset with memory-mapped arrays (see `layout`), `manifest` being the content of tokens.json.
 
     Raises:
       UserError: the folder is no dataset of tokens, or a file is missing, damaged or has another size than in the manifest.
@@ -36,25 +29,17 @@ class TokensDataset:
         if not path.is_file():
             raise UserError(f"{folder} is not a dataset of tokens: it has no {layout.MANIFEST}")
         self.manifest: dict[str, Any] = read_json(path, "write the dataset again", keys=_KEYS)
-        self._check_manifest(path)
-        arrays = {name: self._map(name) for name in self.manifest["dtypes"]}
-        self.tokens, self.offsets = arrays[layout.TOKENS], arrays[layout.OFFSETS]
-        self.token_columns: Mapping[str, np.ndarray] = _below(arrays, layout.TOKEN_COLUMNS)
-        self.item_columns: Mapping[str, np.ndarray] = _below(arrays, layout.ITEM_COLUMNS)
-
-    def _check_manifest(self, path: Path) -> None:
-        said = self.manifest
-        counts = all(
-            type(said[key]) is int and 0 <= said[key] < 1 << 62 for key in ("items", "tokens", "vocab_size")
-        )
-        names = all(
-            isinstance(said[key], dict) and all(isinstance(each, str) for each in said[key].values())
-            for key in ("dtypes", "digests")
-        )
-        if not (counts and names and {layout.TOKENS, layout.OFFSETS} <= set(said["dtypes"])):
+        said, counts = self.manifest, ("items", "tokens", "vocab_size")
+        good = all(type(said[key]) is int and 0 <= said[key] < 1 << 62 for key in counts)
+        good &= all(isinstance(said[key], dict) for key in ("dtypes", "digests"))
+        if not good or not {layout.TOKENS, layout.OFFSETS} <= set(said["dtypes"]):
             raise UserError(
                 f"{path} is damaged (counts, dtypes or digests are invalid): write the dataset again"
             )
+        arrays = {name: self._map(name) for name in said["dtypes"]}
+        self.tokens, self.offsets = arrays[layout.TOKENS], arrays[layout.OFFSETS]
+        self.token_columns: Mapping[str, np.ndarray] = _below(arrays, layout.TOKEN_COLUMNS)
+        self.item_columns: Mapping[str, np.ndarray] = _below(arrays, layout.ITEM_COLUMNS)
 
     def _map(self, name: str) -> np.ndarray:
         path, manifest = self.folder / f"{name}.npy", self.manifest

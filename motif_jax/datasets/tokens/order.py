@@ -15,10 +15,7 @@ from motif_jax.support import seeds
 class TokenWindows:
     """Windows of `length` tokens over all items, concatenated; each pass shuffles the windows and shifts their starts.
 
-    Every step has batch_size windows: a step at the end of a pass continues with the next pass.
-
-    Attributes:
-      per_pass: windows of a pass; 0 if the dataset is shorter than a window.
+    A step at the end of a pass continues with the next pass. `per_pass` is 0 if the dataset is shorter than a window.
     """
 
     def __init__(self, num_tokens: int, length: int, batch_size: int, seed: int) -> None:
@@ -45,11 +42,7 @@ class TokenWindows:
 
 
 class ItemRows(NamedTuple):
-    """The items of a step.
-
-    Attributes:
-      items: int64 [batch_size], -1 for an empty row.
-    """
+    """The items of a step, int64 [batch_size], -1 for an empty row."""
 
     items: np.ndarray
     width: int
@@ -71,7 +64,7 @@ class Buckets:
     """
 
     def __init__(
-        self, lengths: np.ndarray, widths: Sequence[int], batch_size: int, seed: int, group: int = 1
+        self, lengths: np.ndarray, widths: Sequence[int], batch_size: int, seed: int, group: int
     ) -> None:
         self._batch_size, self._seed, self._group = batch_size, seed, group
         self._widths = np.asarray(widths)
@@ -119,12 +112,7 @@ class Buckets:
 
 
 def gather(dataset: TokensDataset, items: np.ndarray, width: int, pad: int) -> tuple[np.ndarray, np.ndarray]:
-    """Items padded on the right: tokens int32 [B, width], and a mask bool [B, width], False for padding.
-
-    Args:
-      items: int64 [B], -1 for an empty row.
-      width: at least the length of the longest item.
-    """
+    """Items int64 [B] (-1: none) padded on the right: tokens int32 [B, width], and a mask bool [B, width], False for padding."""
     there = items >= 0
     starts = np.where(there, dataset.offsets[items], 0)
     lengths = np.where(there, dataset.offsets[items + 1] - starts, 0)

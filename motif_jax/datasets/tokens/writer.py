@@ -15,7 +15,7 @@ import numpy as np
 from motif_jax.datasets.tokens import layout
 from motif_jax.support import digests
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import NO_ARRAY, atomic_write_json, naming, read_json, regular_file, sync
+from motif_jax.support.files import atomic_write_json, naming, read_json, regular_file, sync
 
 _PROGRESS = "progress.json"
 
@@ -41,9 +41,9 @@ class TokensWriter:
         folder: str | Path,
         vocab_size: int,
         tokenizer: str,
-        token_columns: Mapping[str, Any] | None = None,
-        item_columns: Mapping[str, Any] | None = None,
-        source: Mapping[str, Any] | None = None,
+        token_columns: Mapping[str, Any] = {},
+        item_columns: Mapping[str, Any] = {},
+        source: Mapping[str, Any] = {},
     ) -> None:
         self._folder, self._vocab_size = Path(folder), vocab_size
         if (self._folder / layout.MANIFEST).exists():
@@ -52,12 +52,12 @@ class TokensWriter:
         self._remedy = f"remove {self._staging}, it is made again"
         dtypes = {layout.TOKENS: layout.token_dtype(vocab_size)}
         of_items = {layout.OFFSETS: np.dtype(np.int64)}
-        dtypes |= {f"{layout.TOKEN_COLUMNS}/{n}": np.dtype(d) for n, d in (token_columns or {}).items()}
-        of_items |= {f"{layout.ITEM_COLUMNS}/{n}": np.dtype(d) for n, d in (item_columns or {}).items()}
+        dtypes |= {f"{layout.TOKEN_COLUMNS}/{n}": np.dtype(d) for n, d in token_columns.items()}
+        of_items |= {f"{layout.ITEM_COLUMNS}/{n}": np.dtype(d) for n, d in item_columns.items()}
         self._identity = {
             "vocab_size": vocab_size,
             "tokenizer": tokenizer,
-            "source": dict(source or {}),
+            "source": dict(source),
             "dtypes": {name: dtype.str for name, dtype in {**dtypes, **of_items}.items()},
         }
         self.items, self._tokens = self._safe()
@@ -99,8 +99,8 @@ class TokensWriter:
     def add(
         self,
         tokens: Sequence[int] | np.ndarray,
-        token_columns: Mapping[str, Any] | None = None,
-        item_columns: Mapping[str, Any] | None = None,
+        token_columns: Mapping[str, Any] = {},
+        item_columns: Mapping[str, Any] = {},
     ) -> None:
         """Appends an item: tokens, a number per token in each token column, and a number in each item column.
 
@@ -110,8 +110,8 @@ class TokensWriter:
         row = np.asarray(tokens)
         if row.ndim != 1 or (row.size and (row.min() < 0 or row.max() >= self._vocab_size)):
             raise ValueError(f"an item is a row of tokens from 0 to {self._vocab_size - 1}")
-        columns = {f"{layout.TOKEN_COLUMNS}/{n}": np.asarray(v) for n, v in (token_columns or {}).items()}
-        numbers = {f"{layout.ITEM_COLUMNS}/{n}": np.asarray([v]) for n, v in (item_columns or {}).items()}
+        columns = {f"{layout.TOKEN_COLUMNS}/{n}": np.asarray(v) for n, v in token_columns.items()}
+        numbers = {f"{layout.ITEM_COLUMNS}/{n}": np.asarray([v]) for n, v in item_columns.items()}
         wanted = self._arrays.keys() - {layout.TOKENS, layout.OFFSETS}
         if {*columns, *numbers} != wanted or any(c.shape != row.shape for c in columns.values()):
             raise ValueError(f"an item has a number for each token or item in {', '.join(sorted(wanted))}")
@@ -133,13 +133,8 @@ class TokensWriter:
         self.save()
         found = {name: digests.of_file(array.finish()) for name, array in self._arrays.items()}
         content = digests.of_bytes(repr((sorted(found.items()), self._identity["tokenizer"])).encode())
-        manifest = {
-            **self._identity,
-            "items": self._added,
-            "tokens": self._tokens,
-            "digests": found,
-            "content": content,
-        }
+        counts = {"items": self._added, "tokens": self._tokens}
+        manifest = {**self._identity, **counts, "digests": found, "content": content}
         atomic_write_json(self._staging / layout.MANIFEST, manifest)
         for folder in {array.path.parent for array in self._arrays.values()}:
             sync(folder)
@@ -149,20 +144,25 @@ class TokensWriter:
         return content
 
 
-def _damage(path: Path, dtype: np.dtype[Any], rows: int) -> str | None:
-    """Describes the damage of an array with `rows` saved rows; None if it is intact.
+def _header(dtype: np.dtype[Any], rows: int) -> bytes:
+    """The header of a .npy file; numpy leaves space for a first axis of any length, so it is equally long for any `rows`."""
+    buffer = io.BytesIO()
+    fields = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (rows,)}
+    np.lib.format.write_array_header_1_0(buffer, fields)
+    return buffer.getvalue()
 
-    The header has 0 rows while the array grows, or all rows if the writer was killed in `commit`.
-    """
+
+def _damage(path: Path, dtype: np.dtype[Any], rows: int) -> str | None:
+    """Describes the damage of an array with `rows` saved rows; None if it is intact."""
+    start = _header(dtype, 0)
     try:
         with open(path, "rb") as file:
-            np.lib.format.read_magic(file)
-            shape, in_columns, found = np.lib.format.read_array_header_1_0(file)
-            there = os.fstat(file.fileno()).st_size - file.tell()
-    except NO_ARRAY as error:
+            header, there = file.read(len(start)), os.fstat(file.fileno()).st_size - len(start)
+    except OSError as error:
         return f"cannot be read ({error})"
-    if (len(shape), in_columns, found) != (1, False, dtype):
-        return f"is damaged ({found} {list(shape)} in place of {dtype} of one axis)"
+    # It has 0 rows while the array grows, or all rows if the writer was killed in `commit`.
+    if header not in (start, _header(dtype, there // dtype.itemsize)):
+        return f"is damaged (it is no array of {dtype} with one axis)"
     if there < rows * dtype.itemsize:
         return f"is cut off ({there:,} of {rows * dtype.itemsize:,} bytes)"
     return None
@@ -174,28 +174,12 @@ class _Growing:
     def __init__(self, path: Path, dtype: np.dtype[Any], rows: int) -> None:
         self.path, self._dtype, self._rows = path.with_name(path.name + ".npy"), dtype, rows
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        header = _header(dtype, 0)
         with naming(self.path):
             self._file = open(self.path, "r+b" if rows else "w+b", opener=regular_file)  # noqa: SIM115 - closed by close
-            if not rows:
-                self._write_header()
-            self._start = len(self._header())
-            self._file.truncate(self._start + rows * dtype.itemsize)
+            self._file.write(header)
+            self._file.truncate(len(header) + rows * dtype.itemsize)
             self._file.seek(0, os.SEEK_END)
-
-    def _header(self) -> bytes:
-        buffer = io.BytesIO()
-        # numpy's header has space for a first axis of any length.
-        fields = {
-            "descr": np.lib.format.dtype_to_descr(self._dtype),
-            "fortran_order": False,
-            "shape": (self._rows,),
-        }
-        np.lib.format.write_array_header_1_0(buffer, fields)
-        return buffer.getvalue()
-
-    def _write_header(self) -> None:
-        self._file.seek(0)
-        self._file.write(self._header())
 
     def append(self, values: np.ndarray) -> None:
         with naming(self.path):
@@ -208,8 +192,8 @@ class _Growing:
             os.fsync(self._file.fileno())
 
     def finish(self) -> Path:
-        assert len(self._header()) == self._start
-        self._write_header()
+        self._file.seek(0)
+        self._file.write(_header(self._dtype, self._rows))
         self.flush()
         self.close()
         return self.path

@@ -18,32 +18,21 @@ _ROW_GROUP = 4096
 
 
 class TrajectoryEpisode(NamedTuple):
-    """One episode.
-
-    Attributes:
-      number: index in the list of seeds.
-      actions: indices into the list of actions.
-      rewards: of the task, unscaled.
-    """
+    """One episode; `number` is its index in the list of seeds."""
 
     number: int
     seed: int
     prompts: list[str]
-    actions: list[int]
-    rewards: list[float]
+    actions: list[int]  # indices into the list of actions
+    rewards: list[float]  # of the task, unscaled
 
 
 class Pairs(NamedTuple):
-    """Prompts and actions of all steps, for cloning.
-
-    Attributes:
-      actions: int, indices into `about['actions']`.
-      about: environment, options, actions and player of the trajectories; {} if unknown.
-    """
+    """Prompts and actions of all steps, for cloning."""
 
     prompts: list[str]
-    actions: list[int]
-    about: dict[str, Any]
+    actions: list[int]  # indices into `about['actions']`
+    about: dict[str, Any]  # environment, options, actions and player of the trajectories; {} if unknown
 
 
 def write(
@@ -77,11 +66,7 @@ def write(
 
 
 def about(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The metadata of a file of `write`.
-
-    Raises:
-      UserError: the file is missing or not from `write`.
-    """
+    """The metadata of a file of `write`; UserError for any other file."""
     import pyarrow
     import pyarrow.parquet
 
@@ -97,11 +82,7 @@ def about(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def read(path: str | os.PathLike[str]) -> Pairs:
-    """Reads a file of `write`.
-
-    Raises:
-      UserError: as `about`, or an action is not in the file's list.
-    """
+    """Reads a file of `write`; UserError for any other file, or for an action that is not in its list."""
     import pyarrow
 
     from motif_jax.support import bounded_parquet
