@@ -5,7 +5,6 @@ Training changes the whole model, or low-rank additions to a frozen base of any 
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +19,7 @@ from ml_collections import ConfigDict
 from motif_jax.algorithms.candidate_scores import LOG_PROBABILITY, RAW_LOGIT, SCALED_PROBABILITY
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.language import config as language_config
-from motif_jax.language import finetune_params, lora, quantised, scoring, weights
+from motif_jax.language import finetune_params, lora, scoring, weights
 from motif_jax.language import folder as folders
 from motif_jax.language.heads import HeadConfig, Heads
 from motif_jax.language.model import LanguageModel, param_shapes
@@ -38,11 +37,7 @@ _EMBEDDINGS = ("embed", "shared")
 
 
 def check(config: ConfigDict) -> None:
-    """Checks a `config.network` of kind 'language', `config.lora`, and the switches of the scores.
-
-    Raises:
-      UserError: a value is not allowed; the message names the key and the allowed values.
-    """
+    """Checks a `config.network` of kind 'language', `config.lora`, and the switches of the scores."""
     widths = tuple(config.network.head_widths)
     checks.require(bool(widths), "network.head_widths", widths, "whole numbers above 0, such as (1024, 1024)")
     checks.require(
@@ -58,11 +53,7 @@ def check(config: ConfigDict) -> None:
 
 
 def form_of(config: ConfigDict) -> str:
-    """The form of the score, from `config.network.score` or a switch of `config.compat`.
-
-    Raises:
-      UserError: the two disagree.
-    """
+    """The form of the score, from `config.network.score` or a switch of `config.compat`; UserError where they disagree."""
     named = [(switch, form) for switch, form in _SWITCHES.items() if config.compat.get(switch)]
     score = config.network.score
     for switch, form in named:
@@ -72,16 +63,37 @@ def form_of(config: ConfigDict) -> str:
     return named[0][1] if named else score
 
 
+class PromptReader:
+    """What the policies of this package have in common: they read `tokens` int32 [L], -1 behind the prompt, and keep no state."""
+
+    def frozen(self) -> dict[str, Any]:
+        return {}
+
+    def prepare(self, params: Any) -> Any:
+        return params
+
+    def cropped(self, observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """Cuts `tokens` behind the longest prompt, to one of a few lengths (`tokens.bucket`) so that few programs are compiled."""
+        tokens = observation[TOKENS]
+        there = np.flatnonzero((tokens >= 0).reshape(-1, tokens.shape[-1]).any(axis=0))
+        longest = int(there[-1]) + 1 if len(there) else 1
+        return {**observation, TOKENS: tokens[..., : bucket(longest, tokens.shape[-1])]}
+
+    def initial_state(self, batch_size: int) -> Any:
+        """An empty array, int32 [batch_size, 0]: the prompt holds the history."""
+        return jnp.zeros((batch_size, 0), jnp.int32)
+
+
 @dataclasses.dataclass(frozen=True)
-class LanguageAgent:
+class LanguageAgent(PromptReader):
     """Implements `networks.policy.PolicyNetwork`.
 
     The policy's logits are scores of the actions' words after the prompt, or outputs of a head. Value and action head read the
     state that predicts a candidate's first token.
 
     Attributes:
-      spec: the observation has `tokens` int32 [L], -1 behind the prompt. It may have `candidates` int32 [A, S], -1 behind each:
-        the actions of that prompt; a row without tokens is no action.
+      spec: the observation may have `candidates` int32 [A, S], -1 behind each: the actions of that prompt; a row without tokens is
+        no action.
       heads: 'value', and 'actions' where the policy is a head.
       candidates: tokens of the actions of all prompts; None where each prompt has its own.
       form, by_length, pad_plus_one: see `candidate_scores`.
@@ -129,17 +141,6 @@ class LanguageAgent:
         _, frozen = self.adaptation.arrange(folders.read(self.source).params, None, jax.random.key(0))
         return frozen
 
-    def prepare(self, params: Any) -> Any:
-        return params
-
-    def cropped(self, observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """See `cropped_prompts`."""
-        return cropped_prompts(observation)
-
-    def initial_state(self, batch_size: int) -> Any:
-        """An empty array, int32 [batch_size, 0]: the prompt holds the history."""
-        return jnp.zeros((batch_size, 0), jnp.int32)
-
     def apply(
         self, params: Any, observation: Mapping[str, jax.Array], state: Any, first: jax.Array
     ) -> tuple[jax.Array, jax.Array, Any]:
@@ -161,17 +162,12 @@ class LanguageAgent:
         # An empty row, as in compilation, reads one token.
         valid = valid.at[:, 0].set(True)
         model = self.model.with_dropout(_dropout_key(params, tokens)) if self.dropout else self.model
-        with contextlib.ExitStack() as stack:
-            if "kernels" in params:
-                stack.enter_context(quantised.read(params["kernels"]))
-            if self.adaptation.spec is not None:
-                stack.enter_context(lora.added(params["additions"], self.adaptation.spec))
+        with finetune_params.active(params, self.adaptation.spec):
             if ACTIONS in self.heads.configs:
                 states = _opening_states(model, params["model"], prompt, valid)
                 logits = self.heads.apply(params["heads"], ACTIONS, states)
             else:
-                words, there = self._candidates(candidates)
-                rows = (params["model"], prompt, valid, words, there)
+                rows = (params["model"], prompt, valid, *self._candidates(candidates))
                 scores = scoring.score(model, *rows, self.by_length, self.form, self.pad_plus_one)
                 states, logits = scores.states, scores.total
         return logits, self.heads.apply(params["heads"], "value", states)
@@ -181,14 +177,6 @@ class LanguageAgent:
             return jnp.maximum(shown, 0), shown >= 0
         assert self.candidates is not None
         return jnp.asarray(self.candidates.tokens), jnp.asarray(self.candidates.valid)
-
-
-def cropped_prompts(observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-    """Cuts the `tokens` behind the longest prompt, to one of a few lengths (`tokens.bucket`) so that few programs are compiled."""
-    tokens = observation[TOKENS]
-    there = np.flatnonzero((tokens >= 0).reshape(-1, tokens.shape[-1]).any(axis=0))
-    longest = int(there[-1]) + 1 if len(there) else 1
-    return {**observation, TOKENS: tokens[..., : bucket(longest, tokens.shape[-1])]}
 
 
 def _opening_states(model: LanguageModel, params: Any, prompt: jax.Array, valid: jax.Array) -> jax.Array:

@@ -15,11 +15,10 @@ import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.envs.spec import EnvironmentSpec
-from motif_jax.language.agent import TOKENS, cropped_prompts
+from motif_jax.language.agent import TOKENS, PromptReader
 from motif_jax.language.tokens import FILE, Tokenizer, TokenRows, candidate_rows, padded
 from motif_jax.networks.cores import Core
 from motif_jax.networks.layers import Dense
@@ -31,27 +30,17 @@ _TWO_BYTES = 1 << 16
 
 
 def check(config: ConfigDict) -> None:
-    """Checks a `config.network` of kind 'drrn'.
-
-    Raises:
-      UserError: a value is not allowed; the message names the key and the allowed values.
-    """
-    name = config.algorithm.name
-    checks.require(
-        name == "drrn",
-        "algorithm.name",
-        name,
+    """Checks a `config.network` of kind 'drrn'."""
+    name, allowed = (
+        config.algorithm.name,
         "'drrn' for config.network.kind=drrn, which is no policy with a value",
     )
+    checks.require(name == "drrn", "algorithm.name", name, allowed)
     tokenizer_file(config)
 
 
 def tokenizer_file(config: ConfigDict) -> Path:
-    """The file of `config.network.tokenizer`; links stay unresolved, since the hub's copies link to files of other names.
-
-    Raises:
-      UserError: the file is missing.
-    """
+    """The file of `config.network.tokenizer`; links stay unresolved, since the hub's copies link to files of other names."""
     named = config.network.tokenizer
     path = Path(named) / FILE if Path(named).is_dir() else Path(named)
     allowed = f"a {FILE}, or a folder with one (pretrain_language_model makes one of any texts)"
@@ -62,10 +51,7 @@ def tokenizer_file(config: ConfigDict) -> Path:
 class Drrn(nn.Module):
     """Q float32 [N, A] of actions int32 [A, S] after prompts int32 [N, L], -1 behind each.
 
-    Attributes:
-      vocabulary: number of tokens.
-      embedding: width of a token's embedding.
-      hidden: width of the recurrent states and of the layer before Q.
+    `hidden` is the width of the recurrent states and of the layer before Q.
     """
 
     vocabulary: int
@@ -97,13 +83,8 @@ def _last(core: Core, table: jax.Array, rows: jax.Array) -> jax.Array:
 
 
 @dataclasses.dataclass(frozen=True)
-class DrrnAgent:
-    """Implements `networks.policy.PolicyNetwork`: the logits are Q, the value is the largest Q.
-
-    Attributes:
-      spec: the observation has `tokens` int32 [L], -1 behind the prompt.
-      candidates: tokens of the actions.
-    """
+class DrrnAgent(PromptReader):
+    """Implements `networks.policy.PolicyNetwork`: the logits are Q of the actions, the value is the largest Q."""
 
     spec: EnvironmentSpec
     module: Drrn
@@ -120,19 +101,6 @@ class DrrnAgent:
     def init(self, key: jax.Array) -> Any:
         prompt = jnp.zeros((1, 1), jnp.int32)
         return jax.jit(self.module.init)(key, prompt, self._actions)["params"]
-
-    def frozen(self) -> dict[str, Any]:
-        return {}
-
-    def prepare(self, params: Any) -> Any:
-        return params
-
-    def cropped(self, observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        return cropped_prompts(observation)
-
-    def initial_state(self, batch_size: int) -> Any:
-        """An empty array, int32 [batch_size, 0]: the prompt holds the history."""
-        return jnp.zeros((batch_size, 0), jnp.int32)
 
     def apply(
         self, params: Any, observation: Mapping[str, jax.Array], state: Any, first: jax.Array

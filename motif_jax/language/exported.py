@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from flax.traverse_util import flatten_dict
 from safetensors import safe_open
 from tokenizers import Tokenizer as Backend
 
@@ -54,8 +55,7 @@ def write(folder: Path, settings: ModelConfig, params: Any, generation: Mapping[
 
 def write_tensors(path: Path, tree: Any, about: Mapping[str, Any]) -> None:
     """Writes a tree of arrays; a tensor's name is its path with dots, and the metadata has `about` as JSON."""
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    flat = {".".join(part.key for part in place): np.ascontiguousarray(leaf) for place, leaf in leaves}
+    flat = {name: np.ascontiguousarray(leaf) for name, leaf in flatten_dict(tree, sep=".").items()}
     tensor_files.save(flat, path, metadata={"about": json.dumps(about)})
 
 

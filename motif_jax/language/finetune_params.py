@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
@@ -34,13 +35,24 @@ def check(config: ConfigDict, shapes: Any) -> None:
     if config.base == "nf4":
         bad = {
             shape.shape[0]
-            for path, shape in linear.kernels(shapes)
+            for path, shape in linear.kernels(shapes).items()
             if "block" in str(path) and shape.shape[0] % quantised.BLOCK
         }
         if bad:
             raise UserError(
                 f"config.lora.base='nf4': needs layers of a multiple of {quantised.BLOCK} inputs, this model has some of {min(bad)}"
             )
+
+
+@contextlib.contextmanager
+def active(parts: Mapping[str, Any], spec: lora.Spec | None) -> Iterator[None]:
+    """While active, layers have the low-rank `additions` and the quantised `kernels` of `parts`; see `linear.computed_by`."""
+    with contextlib.ExitStack() as stack:
+        if spec is not None:
+            stack.enter_context(lora.added(parts["additions"], spec))
+        if "kernels" in parts:
+            stack.enter_context(quantised.read(parts["kernels"]))
+        yield
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +66,6 @@ class Adaptation:
       spec: of the additions; None: everything is trained.
       base: precision of a frozen base, one of `BASES`; int8 and nf4 apply to the layers of its blocks.
       chunk: tokens whose logits are in memory at once; None: all.
-      dropout: whether training uses the config's dropout.
     """
 
     model: LanguageModel
@@ -64,11 +75,7 @@ class Adaptation:
     dropout: bool = False
 
     def arrange(self, params: Any, head: Any, key: jax.Array) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Divides parameters into trained and frozen ones; `key` draws the additions.
-
-        Raises:
-          UserError: a pattern matches no layer, or the base cannot be quantised.
-        """
+        """Divides parameters into trained and frozen ones; `key` draws the additions."""
         heads = {} if head is None else {"masked_head": head}
         if self.spec is None:
             return {"model": params, **heads}, {}
@@ -83,11 +90,7 @@ class Adaptation:
         """Implements `training.SumsOf`."""
         parts = {**(frozen or {}), **learned}
         model = self.model.with_dropout(key) if self.dropout and key is not None else self.model
-        with contextlib.ExitStack() as stack:
-            if "kernels" in parts:
-                stack.enter_context(quantised.read(parts["kernels"]))
-            if self.spec is not None:
-                stack.enter_context(lora.added(parts["additions"], self.spec))
+        with active(parts, self.spec):
             states = training.states_of(model, parts["model"], batch)
 
             def logits_of(states: jax.Array) -> jax.Array:

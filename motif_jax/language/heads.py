@@ -17,6 +17,7 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax.traverse_util import flatten_dict, unflatten_dict
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
@@ -61,22 +62,20 @@ class HeadConfig:
     constant: float | None = None
 
     def __post_init__(self) -> None:
-        choices: list[tuple[str, str, tuple[str, ...]]] = [
-            ("kind", self.kind, KINDS),
-            ("state", self.state, STATES),
-        ]
-        choices += [("activation", name, tuple(ACTIVATIONS)) for name in self.activations]
-        for name, value, allowed in choices:
+        choices = {"kind": KINDS, "state": STATES}
+        named = [(name, getattr(self, name), allowed) for name, allowed in choices.items()]
+        for name, value, allowed in (
+            *named,
+            *(("activation", a, tuple(ACTIVATIONS)) for a in self.activations),
+        ):
             if value not in allowed:
                 raise UserError(f"head: {name}={value!r} is not one of {', '.join(allowed)}")
-        if len(self.activations) != len(self.widths):
+        if len(self.activations) != len(self.widths) or (self.kind == "residual" and len(self.widths) != 1):
             raise UserError(
-                f"head: activation={self.activation}: needs one activation for each of {len(self.widths)} hidden layers"
+                f"head: widths={self.widths}: needs an activation for each ({self.activation}), and one width if residual"
             )
-        if self.outputs < 1 or any(width < 1 for width in self.widths):
+        if min(self.outputs, *self.widths, 1) < 1:
             raise UserError(f"head: outputs={self.outputs}, widths={self.widths}: all must be at least 1")
-        if self.kind == "residual" and len(self.widths) != 1:
-            raise UserError(f"head: widths={self.widths}: a residual head has one hidden layer")
 
     @property
     def activations(self) -> tuple[str, ...]:
@@ -211,12 +210,7 @@ def save(folder: str | Path, heads: Heads, params: Any) -> None:
     """Writes heads and their parameters beside the weights of their model."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    flat = {
-        f"{name}.{layer}.{part}": np.ascontiguousarray(value)
-        for name, layers in params.items()
-        for layer, parts in layers.items()
-        for part, value in parts.items()
-    }
+    flat = {name: np.ascontiguousarray(value) for name, value in flatten_dict(params, sep=".").items()}
     tensor_files.save(flat, folder / WEIGHTS)
     described = {name: dataclasses.asdict(config) for name, config in heads.configs.items()}
     atomic_write_json(folder / FILE, {"width": heads.width, "heads": described})
@@ -246,12 +240,10 @@ def load(folder: str | Path, width: int, dtype: Any = jnp.float32) -> tuple[Head
     except (TypeError, AttributeError, SafetensorError, OSError) as error:
         raise UserError(f"{folder} has heads that cannot be read: {error}") from None
     heads = Heads(width, configs, dtype)
-    params: dict[str, Any] = {}
-    for path, wanted in jax.tree_util.tree_leaves_with_path(jax.eval_shape(heads.init, jax.random.key(0))):
-        name, layer, part = (entry.key for entry in path)
-        found = flat.get(f"{name}.{layer}.{part}")
+    shapes = flatten_dict(jax.eval_shape(heads.init, jax.random.key(0)), sep=".")
+    for name, wanted in shapes.items():
+        found = flat.get(name)
         if found is None or found.shape != wanted.shape:
             what = "missing" if found is None else f"{list(found.shape)}, {list(wanted.shape)} expected"
-            raise UserError(f"{folder / WEIGHTS}: {name}.{layer}.{part} is {what}")
-        params.setdefault(name, {}).setdefault(layer, {})[part] = found
-    return heads, params
+            raise UserError(f"{folder / WEIGHTS}: {name} is {what}")
+    return heads, unflatten_dict({name: flat[name] for name in shapes}, sep=".")

@@ -10,9 +10,9 @@ Additions are a tree of arrays: {"decoder/block_0/attention/query": {"a": [in, r
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import flax.linen as nn
@@ -28,12 +28,7 @@ Additions = Mapping[str, Mapping[str, Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """Layers with an addition, and its size.
-
-    Attributes:
-      patterns: of layers, see `linear.matching`.
-      rank: columns of A.
-    """
+    """Layers with an addition (`patterns`, see `linear.matching`), and its size: A has `rank` columns."""
 
     patterns: tuple[str, ...]
     rank: int = 8
@@ -49,14 +44,12 @@ class Spec:
 
 
 def init(key: jax.Array, params: Any, spec: Spec) -> dict[str, dict[str, jax.Array]]:
-    """Fresh additions, float32: A uniform as in the paper's code, B zero, so that training starts at the base exactly.
-
-    `params` are parameters of the model, or their shapes.
+    """Fresh additions to parameters or shapes, float32: A uniform as in the paper's code, B zero, so that training starts at the base.
 
     Raises:
       UserError: a pattern matches no layer.
     """
-    shapes, found = dict(linear.kernels(params)), {}
+    shapes, found = linear.kernels(params), {}
     for number, path in enumerate(linear.matching(params, spec.patterns)):
         inside, outside = shapes[path].shape
         bound = inside**-0.5
@@ -67,8 +60,7 @@ def init(key: jax.Array, params: Any, spec: Spec) -> dict[str, dict[str, jax.Arr
     return found
 
 
-@contextlib.contextmanager
-def added(additions: Additions, spec: Spec) -> Iterator[None]:
+def added(additions: Additions, spec: Spec) -> AbstractContextManager[None]:
     """While active, layers of all models use their additions; see `linear.computed_by`."""
 
     def layer(module: nn.Dense, x: jax.Array, plain: Callable[[], jax.Array]) -> jax.Array:
@@ -78,13 +70,12 @@ def added(additions: Additions, spec: Spec) -> Iterator[None]:
         low = x.astype(y.dtype) @ addition["a"].astype(y.dtype)
         return y + (low @ addition["b"].astype(y.dtype)) * spec.scale
 
-    with linear.computed_by(layer):
-        yield
+    return linear.computed_by(layer)
 
 
 def merged(params: Any, additions: Additions, spec: Spec) -> Any:
     """Parameters with the additions merged in float32: numpy arrays of the kernels' dtype."""
-    shapes, changed = dict(linear.kernels(params)), {}
+    shapes, changed = linear.kernels(params), {}
     for name, addition in additions.items():
         path = tuple(name.split("/"))
         a, b, kernel = (np.asarray(x, np.float32) for x in (addition["a"], addition["b"], shapes[path]))

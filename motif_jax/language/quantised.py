@@ -1,7 +1,7 @@
 """Frozen kernels in 8 or 4 bits, as a base of low-rank additions (QLoRA, Dettmers et al. 2023).
 
     kernels, rest = quantised.split(params, "nf4", ("*/attention/*", "*/feed_forward/*"))
-    with quantised.read(kernels):
+    with quantised.read(kernels):  # inside `lora.added`, which adds to the layers' products
         model.prefill(rest, ...)
 
 Each use of a layer decodes its kernel, which is not kept. Codes have no gradient.
@@ -13,8 +13,8 @@ Each use of a layer decodes its kernel, which is not kept. Codes have no gradien
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import flax.linen as nn
@@ -43,9 +43,7 @@ Kernels = Mapping[str, Mapping[str, Any]]
 def encode(kernel: np.ndarray, kind: str) -> dict[str, np.ndarray]:
     """Codes and scales of a kernel [in, out].
 
-    Returns:
-      int8: `codes` int8 [in, out], `scales` float32 [out]. nf4: `codes` uint8 [in / 2, out], `scales` float32 [in / 64, out], which needs a
-      multiple of 64 inputs.
+    int8: `codes` int8 [in, out], `scales` float32 [out]. nf4, for multiples of 64 inputs: uint8 [in / 2, out] and float32 [in / 64, out].
     """
     kernel = np.asarray(kernel, np.float32)
     if kind == "int8":
@@ -68,36 +66,25 @@ def decode(encoded: Mapping[str, Any], dtype: Any = jnp.float32) -> jax.Array:
     return (levels * scales[:, None]).reshape(both.shape).astype(dtype)
 
 
-def split(
-    params: Any, kind: str, patterns: Sequence[str] = ("*",)
-) -> tuple[dict[str, dict[str, np.ndarray]], Any]:
+def split(params: Any, kind: str, patterns: Sequence[str]) -> tuple[dict[str, dict[str, np.ndarray]], Any]:
     """Quantises the matching layers; returns their codes and scales, and the parameters without their kernels.
 
     Raises:
       UserError: a pattern matches no layer.
     """
-    there = dict(linear.kernels(params))
-    chosen = linear.matching(params, patterns)
+    there, chosen = linear.kernels(params), linear.matching(params, patterns)
     encoded = {"/".join(path): encode(np.asarray(there[path]), kind) for path in chosen}
     return encoded, linear.replaced(params, dict.fromkeys(chosen))
 
 
 def joined(kernels: Kernels, rest: Any) -> Any:
     """Reverts `split`; quantised kernels become float32 numpy arrays."""
-
-    def put(tree: Any, path: Sequence[str], value: Any) -> Any:
-        if not path:
-            return {**tree, "kernel": value}
-        return {**tree, path[0]: put(tree.get(path[0], {}), path[1:], value)}
-
-    for name, encoded in kernels.items():
-        rest = put(rest, name.split("/"), np.asarray(decode(encoded)))
-    return rest
+    decoded = {tuple(name.split("/")): np.asarray(decode(encoded)) for name, encoded in kernels.items()}
+    return linear.replaced(rest, decoded)
 
 
-@contextlib.contextmanager
-def read(kernels: Kernels) -> Iterator[None]:
-    """While active, layers of all models use these kernels; see `linear.computed_by`."""
+def read(kernels: Kernels) -> AbstractContextManager[None]:
+    """While active, layers of all models use these kernels instead of theirs; see `linear.computed_by`."""
 
     def layer(module: nn.Dense, x: jax.Array, plain: Callable[[], jax.Array]) -> jax.Array:
         encoded = kernels.get("/".join(module.path))
@@ -107,6 +94,4 @@ def read(kernels: Kernels) -> Iterator[None]:
         y = x.astype(dtype) @ jax.lax.stop_gradient(decode(encoded, dtype))
         return y + jnp.asarray(module.get_variable("params", "bias"), dtype) if module.use_bias else y
 
-    # It replaces the layer's product, so low-rank additions (order 0) come first and add to it.
-    with linear.computed_by(layer, order=1):
-        yield
+    return linear.computed_by(layer)

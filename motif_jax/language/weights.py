@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from flax.traverse_util import flatten_dict, unflatten_dict
 from safetensors import SafetensorError, safe_open
 
 from motif_jax.language.config import ModelConfig, read
@@ -221,7 +222,7 @@ def load_pooler(folder: str | Path) -> dict[str, np.ndarray] | None:
 
 def check(folder: str | Path, config: ModelConfig) -> None:
     """Raises UserError where `load` would, but reads no tensor."""
-    tensors, wanted = Tensors(folder), dict(_flat(param_shapes(config)))
+    tensors, wanted = Tensors(folder), flatten_dict(param_shapes(config))
     for entry in entries(config):
         shape = tensors.shape(entry.name)
         if shape is not None and entry.part is not None:
@@ -266,19 +267,15 @@ def collect(
       find: (name) -> tensor, or None if it is missing.
       source: of the tensors, for errors.
     """
-    shapes = dict(_flat(param_shapes(config)))
-    tree: dict[str, Any] = {}
+    shapes, flat = flatten_dict(param_shapes(config)), {}
     for entry in entries(config):
         tensor = find(entry.name)
         if tensor is not None and entry.part is not None:
             tensor = np.split(tensor, 3, axis=-1)[entry.part]
         _require(source, entry, None if tensor is None else tensor.shape, shapes[entry.path].shape)
         assert tensor is not None
-        node = tree
-        for part in entry.path[:-1]:
-            node = node.setdefault(part, {})
-        node[entry.path[-1]] = np.asarray(tensor.T if entry.transposed else tensor, dtype or np.float32)
-    return tree
+        flat[entry.path] = np.asarray(tensor.T if entry.transposed else tensor, dtype or np.float32)
+    return unflatten_dict(flat)
 
 
 def save(folder: str | Path, params: Any, config: ModelConfig, shard_bytes: int = SHARD_BYTES) -> None:
@@ -286,7 +283,7 @@ def save(folder: str | Path, params: Any, config: ModelConfig, shard_bytes: int 
 
     The host holds one shard at a time. Weights that were in the folder are replaced.
     """
-    folder, flat = Path(folder), dict(_flat(params))
+    folder, flat = Path(folder), flatten_dict(params)
     folder.mkdir(parents=True, exist_ok=True)
     for old in (INDEX, SINGLE, *(path.name for path in folder.glob("model-*-of-*.safetensors"))):
         (folder / old).unlink(missing_ok=True)
@@ -316,11 +313,3 @@ def _tensor(parts: Sequence[WeightEntry], flat: Mapping[tuple[str, ...], Any]) -
     values = [np.asarray(flat[entry.path]) for entry in parts]
     values = [value.T if entry.transposed else value for entry, value in zip(parts, values, strict=True)]
     return np.ascontiguousarray(values[0] if parts[0].part is None else np.concatenate(values, axis=-1))
-
-
-def _flat(tree: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for name, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, (*path, name))
-        else:
-            yield (*path, name), value

@@ -12,7 +12,7 @@ import numpy as np
 import optax
 import pytest
 
-from motif_jax.language import config, lora, quantised, training
+from motif_jax.language import config, finetune_params, lora, quantised, training
 from motif_jax.language.model import LanguageModel
 from motif_jax.support.errors import UserError
 from tests.language import recipes
@@ -190,12 +190,12 @@ def test_a_frozen_base_computes_as_its_decoded_kernels_and_does_not_move(kind: s
     model = dataclasses.replace(model, remat=True)
     spec = lora.Spec(("*/block_*",), rank=2)
     kernels, rest = quantised.split(params, kind, spec.patterns)
-    assert "kernel" not in rest["decoder"]["block_0"]["attention"]["query"]
+    assert "attention" not in rest["decoder"]["block_0"]
     assert rest["head"]["kernel"] is params["head"]["kernel"]
     additions = lora.init(jax.random.key(1), params, spec)
 
     def sums(additions: Any, frozen: Any, batch: training.TokenBatch, key: Any) -> training.TokenSums:
-        with quantised.read(frozen[0]), lora.added(additions, spec):
+        with finetune_params.active({"kernels": frozen[0], "additions": additions}, spec):
             return sums_of(model)(frozen[1], None, batch, key)
 
     state = training.LanguageTrainState(additions, optax.adam(0.1).init(additions), jnp.int32(0))
