@@ -182,7 +182,7 @@ class _Reader:
         if count > 1:
             raise self._wrong(f"event {name} is there twice")
         return Lexicon(
-            name=self._name("it", tree["name"]),
+            name=str(tree["name"]),
             goals=self._goals,
             events=events,
             unmatched=self._weights("unmatched", tree["unmatched"]),
@@ -190,13 +190,13 @@ class _Reader:
             margin=margin,
             scale=scale,
             threshold=self._number("threshold", tree.get("threshold", THRESHOLD)),
-            digest=digests.of_bytes(json.dumps(tree, sort_keys=True).encode()),
+            digest=digests.of_bytes(json.dumps(tree, sort_keys=True, default=str).encode()),
         )
 
     def _event(self, index: int, event: Any) -> LexiconEvent:
         if not isinstance(event, dict) or set(event) != {"event", "weights", "patterns"}:
             raise self._wrong(f"entry {index + 1} of events must have the keys event, weights, patterns")
-        name, patterns = self._name(f"entry {index + 1} of events", event["event"]), event["patterns"]
+        name, patterns = str(event["event"]), event["patterns"]
         if not isinstance(patterns, list) or not patterns or not all(isinstance(p, str) for p in patterns):
             raise self._wrong(f"event {name}: patterns must be a list of texts")
         compiled = []
@@ -217,11 +217,6 @@ class _Reader:
         if not good:
             raise self._wrong(f"{where} is {value!r}, not a number")
         return float(value)
-
-    def _name(self, where: str, value: Any) -> str:
-        if not isinstance(value, str | int | float):  # YAML knows dates and more
-            raise self._wrong(f"{where} is named {value!r}, not by a text")
-        return str(value)
 
     def _wrong(self, what: str) -> UserError:
         return UserError(f"lexicon {self._shown}: {what}")

@@ -1,9 +1,8 @@
 """Reads pickles as data, without importing names of the file or running its code.
 
-Pickle is a language that can call any function; here its opcodes are only read. Containers, numbers, strings and numeric
-numpy arrays are built. Calls are looked up by name in the reader's table. An unknown call is an error, or becomes an inert
-`Unread` that names it. A few bytes can describe a tree of 2^60 parts: therefore only text, whole numbers and bytes are
-hashed or printed, and the file's size bounds the total size of results of calls.
+Containers, numbers, strings and numeric numpy arrays are built. Calls are looked up by name in the reader's table; an unknown
+one is an error, or becomes an inert `Unread`. A few bytes can describe a tree of 2^60 parts: therefore only text, whole numbers
+and bytes are hashed or printed, and the file's size bounds the total size of results of calls.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from motif_jax.support.files import regular_file
 
 @dataclasses.dataclass(frozen=True)
 class Unread:
-    """Replaces an object that is no plain data; holds its class or function and the arguments."""
+    """In place of an object that is no plain data: its class or function, and the arguments."""
 
     name: str
     arguments: Any = None
@@ -37,7 +36,7 @@ class _Global:
 
 
 class Filled:
-    """Replaces an object that a pickle makes empty and fills afterwards."""
+    """In place of an object that a pickle makes empty and fills afterwards."""
 
     def take(self, state: Any) -> None:
         raise NotImplementedError
@@ -81,14 +80,10 @@ def _bytes(text: str, encoding: str = "latin1") -> bytes:
     return text.encode("latin-1")
 
 
-def _ordered(pairs: Any = ()) -> dict[Any, Any]:
-    return _dict(pairs)
-
-
 def _empty_array(kind: _Global, *_: Any) -> np.ndarray:
     if kind.name != "numpy.ndarray":
         raise ValueError("an array of a class that is not numpy's")
-    return np.ndarray((0,), np.uint8)
+    return np.empty(0, np.uint8)
 
 
 def _from_buffer(data: Any, dtype: _DType, shape: Any, order: Any, *axes: Any) -> np.ndarray:
@@ -111,7 +106,7 @@ def _refused(*_: Any) -> None:
 _CALLS: dict[str, Callable[..., Any]] = {
     "numpy.dtype": _DType,
     "_codecs.encode": _bytes,
-    "collections.OrderedDict": _ordered,
+    "collections.OrderedDict": lambda pairs=(): _dict(pairs),
 }
 # Calls that make arrays, for readers that allow them.
 ARRAYS: dict[str, Callable[..., Any]] = {"numpy.ndarray": _refused}
@@ -128,8 +123,7 @@ class PickleReader:
       calls: name of a function or class -> its replacement, in addition to those of numbers, bytes and dictionaries.
       persistent: reads objects outside the pickle by their references.
       unread: whether an unknown name becomes an `Unread`; else it is an error.
-      size: bytes of the whole file, by default of the pickle. Results of calls may have `_AMPLIFIED` times as many bytes in
-        total.
+      size: bytes of the whole file, by default of the pickle.
     """
 
     def __init__(

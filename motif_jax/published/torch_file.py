@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.published.pickles import PickleReader, name_of
+from motif_jax.published.pickles import PickleReader, name_of, reading
 from motif_jax.support.errors import UserError
 
 # Storage class -> dtype of its bytes. bfloat16 is widened by hand.
@@ -41,34 +41,20 @@ def read_checkpoint(path: str | Path) -> Any:
       UserError: the file is not such an archive, is damaged, compressed or encrypted, or uses opcodes that no
         checkpoint needs.
     """
-    path = Path(path)
-    try:
-        with zipfile.ZipFile(path) as archive:
-            _refuse_packed(path, archive)
-            names = archive.namelist()
-            pickles = [name for name in names if name == "data.pkl" or name.endswith("/data.pkl")]
-            if len(pickles) != 1:
-                raise UserError(f"{path} is a zip file but no PyTorch checkpoint: it has no data.pkl")
-            prefix = pickles[0].removesuffix("data.pkl")
-            order = f"{prefix}byteorder"
-            if order in names and archive.read(order).strip() != b"little":
-                raise UserError(f"{path}: only little-endian checkpoints are read")
-            storages, size = _Storages(archive, prefix), path.stat().st_size
-            reader = PickleReader(_CALLS, storages.read, unread=True, size=size)
-            return reader.read(archive.read(pickles[0]))
-    except zipfile.BadZipFile:
-        raise UserError(
-            f"{path} is no PyTorch checkpoint in zip format (PyTorch 1.6 and later write it): load and save it again "
-            "with a newer PyTorch, or it is damaged"
-        ) from None
-    except (
-        LookupError, ValueError, TypeError, AttributeError, EOFError, ArithmeticError, RuntimeError, MemoryError
-    ) as error:  # fmt: skip
-        raise UserError(
-            f"{path} is damaged or no PyTorch checkpoint: {type(error).__name__}: {error}"
-        ) from None
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error}") from None
+    path, what = Path(path), "a whole PyTorch checkpoint in zip format"
+    with (
+        reading(path, what, ": PyTorch 1.6 and later write it; load and save an older one with these"),
+        zipfile.ZipFile(path) as archive,
+    ):
+        _refuse_packed(path, archive)
+        names = archive.namelist()
+        (described,) = (name for name in names if f"/{name}".endswith("/data.pkl"))
+        prefix = described.removesuffix("data.pkl")
+        order = f"{prefix}byteorder"
+        if order in names and archive.read(order).strip() != b"little":
+            raise UserError(f"{path}: only little-endian checkpoints are read")
+        storages, size = _Storages(archive, prefix), path.stat().st_size
+        return PickleReader(_CALLS, storages.read, unread=True, size=size).read(archive.read(described))
 
 
 def _refuse_packed(path: Path, archive: zipfile.ZipFile) -> None:

@@ -50,9 +50,9 @@ def run(config: ConfigDict, workdir: Path | None) -> int:
         print(f"{config.annotator} answers as {config.model} ({forms}) at {url}{who}", flush=True)
 
     handle = functools.partial(replies.handle, ChatJudge(config))
-    http_server.run(
-        handle, config.host, config.port, config.latency_seconds, listening, key, config.open_to_all
-    )
+    where = config.host, config.port
+    serving = http_server.serve(handle, *where, config.latency_seconds, listening, key, config.open_to_all)
+    http_server.run(serving, *where)
     return 0
 
 

@@ -30,7 +30,7 @@ def default_workers() -> int:
 
 
 def dotted(config: ConfigDict, key: str) -> Any:
-    """Returns the value of a dotted `key` such as 'reward.quantile'."""
+    """The value of a dotted `key` such as 'reward.quantile'."""
     value: Any = config
     for part in key.split("."):
         value = value[part]
@@ -79,11 +79,9 @@ def choice(config: ConfigDict, key: str, options: Iterable[Any]) -> None:
     require(value in options, key, value, "one of " + ", ".join(str(o) for o in options))
 
 
-def positive(config: ConfigDict, key: str, allow_zero: bool = False, allow_none: bool = False) -> None:
+def positive(config: ConfigDict, key: str, allow_zero: bool = False) -> None:
     """Requires that the value of `key` is a finite number above zero."""
     value = dotted(config, key)
-    if value is None and allow_none:
-        return
     good = is_finite(value) and (value > 0 or (allow_zero and value == 0))
     require(good, key, value, "a number of at least 0" if allow_zero else "a number above 0")
 

@@ -10,7 +10,7 @@ import ipaddress
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from aiohttp import web
@@ -24,30 +24,10 @@ _BODY_SECONDS = 60.0
 _SHUTDOWN_SECONDS = 0.05
 
 
-def run(
-    handle: Handle,
-    host: str,
-    port: int,
-    latency_seconds: float,
-    listening: Callable[[int], None],
-    key: str = "",
-    open_to_all: bool = False,
-) -> None:
-    """Serves until SIGTERM or SIGINT.
-
-    Args:
-      port: 0 for a free one.
-      latency_seconds: from a POST request to its reply.
-      listening: called with the port when it is open.
-      key: required in each request (`Authorization: Bearer KEY`); '' for none.
-      open_to_all: whether an address that other machines reach needs no key.
-
-    Raises:
-      UserError: the host is not an address of this machine, or one that other machines reach without a key; the port cannot be had.
-    """
+def run(serving: Coroutine[Any, Any, None], host: str, port: int) -> None:
+    """Runs `serve` until SIGTERM or SIGINT; raises UserError, too, for a host that this machine is not, or a port that is taken."""
 
     async def main() -> None:
-        serving = serve(handle, host, port, latency_seconds, listening, key, open_to_all)
         task = asyncio.create_task(serving)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, task.cancel)
@@ -75,7 +55,19 @@ async def serve(
     key: str = "",
     open_to_all: bool = False,
 ) -> None:
-    """Serves, as `run`, until it is cancelled, which ends open connections. Raises OSError: the port cannot be had."""
+    """Serves until it is cancelled, which ends open connections.
+
+    Args:
+      port: 0 for a free one.
+      latency_seconds: from a POST request to its reply.
+      listening: called with the port when it is open.
+      key: required in each request (`Authorization: Bearer KEY`); '' for none.
+      open_to_all: whether an address that other machines reach needs no key.
+
+    Raises:
+      OSError: the port cannot be had.
+      UserError: other machines reach the address without a key.
+    """
     loop = asyncio.get_running_loop()
 
     async def answer(request: web.BaseRequest) -> web.Response:

@@ -6,12 +6,10 @@ import asyncio
 import base64
 import contextlib
 import email.utils
-import gzip
 import json
 import socket
 import threading
 import time
-import tracemalloc
 
 import pytest
 
@@ -19,7 +17,6 @@ from motif_jax.labels.chat_client import ChatClient, NoConnectionError, StatusEr
 from motif_jax.labels.replies import Rubbish
 
 REPLY = b'{"choices": []}'
-LONG_SECONDS = 100.0
 
 
 class Listener:
@@ -97,10 +94,12 @@ def no_proxies(monkeypatch):
         monkeypatch.delenv(name.upper(), raising=False)
 
 
-def complete(url, timeout_seconds=LONG_SECONDS, key="sk-1", request=None):
+def complete(url, timeout_seconds=100.0, request=None, times=1):
+    """The last of the replies."""
+
     async def work():
-        async with contextlib.aclosing(ChatClient(url, key, timeout_seconds, concurrency=2)) as client:
-            return await client.complete(request or {"model": "m"})
+        async with contextlib.aclosing(ChatClient(url, "sk-1", timeout_seconds, concurrency=1)) as client:
+            return [await client.complete(request or {"model": "m"}) for _ in range(times)][-1]
 
     return asyncio.run(work())
 
@@ -111,6 +110,7 @@ def test_a_request_as_it_is_sent(listen):
     first, headers, body = server.requests[0]
     assert first == "POST /v1/chat/completions HTTP/1.1"
     assert (headers["authorization"], headers["content-type"]) == ("Bearer sk-1", "application/json")
+    assert headers["accept-encoding"] == "identity", "an unpacked reply may have any size"
     assert body == request
 
 
@@ -132,41 +132,21 @@ def test_the_environments_proxy_is_asked_unless_no_proxy_names_the_server(listen
     assert len(proxy.requests) == len(server.requests) == 1
 
 
-def test_a_proxy_of_another_kind_is_named_without_its_password(monkeypatch):
-    monkeypatch.setenv("http_proxy", "socks5://me:word@127.0.0.1:1080")
-    with pytest.raises(NoConnectionError, match=r"127\.0\.0\.1:1080") as caught:
-        complete("http://judge.invalid/v1")
-    assert "word" not in str(caught.value)
-
-
 def test_a_connection_that_was_closed_meanwhile_is_no_fault(listen):
-
     def answer_once(connection):
         connection.sendall(f"HTTP/1.1 200 OK\r\nContent-Length: {len(REPLY)}\r\n\r\n".encode() + REPLY)
         read_request(connection)  # and is gone without a word
 
-    server, replies = listen(answer_once), []
-
-    async def work():
-        client = ChatClient(f"http://{server.address}/v1", "sk-1", LONG_SECONDS, concurrency=1)
-        async with contextlib.aclosing(client):
-            for _ in range(3):
-                replies.append(await client.complete({"model": "m"}))
-
-    asyncio.run(work())
-    assert replies == 3 * [{"choices": []}]
+    assert complete(f"http://{listen(answer_once).address}/v1", times=3) == {"choices": []}
 
 
 def test_no_key_follows_to_another_address(listen):
-    other, status = listen(), "308 Permanent Redirect"
-
-    def send_on(connection):
-        there = f"http://{other.address}/v1/chat/completions"
-        connection.sendall(f"HTTP/1.1 {status}\r\nLocation: {there}\r\nContent-Length: 0\r\n\r\n".encode())
-
+    other = listen()
+    there = f"http://{other.address}/v1/chat/completions"
+    server = listen(answer(b"", f"308 Permanent Redirect\r\nLocation: {there}"))
     with pytest.raises(StatusError) as caught:
-        complete(f"http://{listen(send_on).address}/v1")
-    assert caught.value.headers["location"] == f"http://{other.address}/v1/chat/completions"
+        complete(f"http://{server.address}/v1")
+    assert caught.value.headers["location"] == there
     assert other.requests == []
 
 
@@ -174,11 +154,8 @@ def test_a_proxy_that_refuses_is_named_without_its_password(listen, monkeypatch)
     status = "407 Proxy Authentication Required"
     proxy = listen(answer(b"", status))
     monkeypatch.setenv("https_proxy", f"http://me:word@{proxy.address}")
-    with pytest.raises(
-        StatusError, match=rf"^the proxy http://{proxy.address} answers with HTTP {status}$"
-    ) as caught:
+    with pytest.raises(StatusError, match=rf"^the proxy http://{proxy.address} answers with HTTP {status}$"):
         complete("https://judge.invalid/v1")
-    assert "word" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -206,33 +183,14 @@ def test_what_is_no_reply_is_named_and_not_quoted(listen, behave, fault):
     assert "sk-" not in str(caught.value)
 
 
-def chunks(data, times):
-    """Sends so many equal chunks, or as many as are taken; a reply without an end."""
-
+def test_a_reply_without_an_end_is_cut_off(listen):
     def behave(connection):
         connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-        for _ in range(times):
-            connection.sendall(b"%x\r\n%b\r\n" % (len(data), data))
+        while True:
+            connection.sendall(b"10000\r\n%b\r\n" % (b" " * (1 << 16)))
 
-    return behave
-
-
-def test_a_reply_takes_no_more_memory_than_a_reply_needs(listen):
-    server = listen(chunks(b" " * (1 << 16), 100_000))
-    tracemalloc.start()
-    try:
-        with pytest.raises(Rubbish, match="more than 4194304 bytes"):
-            complete(f"http://{server.address}/v1")
-        assert tracemalloc.get_traced_memory()[1] < 24 << 20
-    finally:
-        tracemalloc.stop()
-
-
-def test_a_packed_reply_is_not_unpacked(listen):
-    server = listen(answer(gzip.compress(b" " * (32 << 20), 1), "200 OK\r\nContent-Encoding: gzip"))
-    with pytest.raises(Rubbish, match="no JSON"):
-        complete(f"http://{server.address}/v1")
-    assert server.requests[0][1]["accept-encoding"] == "identity"
+    with pytest.raises(Rubbish, match="more than 4194304 bytes"):
+        complete(f"http://{listen(behave).address}/v1")
 
 
 def test_a_reply_that_drips_in_is_not_waited_for(listen):

@@ -63,14 +63,13 @@ def test_a_majority_counts_labels_and_a_mean_probabilities(votes):
 
 def test_agreement_of_each_two(votes):
     rows = ensembles.agreement(votes)
-    assert [(row["second"], row["pairs"]) for row in rows] == [
-        (list(LABELS)[1], 4),
-        ("random", 3),
-        ("random", 3),
-    ]
+    assert [(row["second"], row["pairs"]) for row in rows] == [(list(LABELS)[1], 4), *[("random", 3)] * 2]
     assert [row["equal"] for row in rows] == pytest.approx([3 / 4, 1 / 3, 2 / 3])
     nobody = ensembles.Votes("nobody", "gold", np.full(5, 3, np.int8), votes[0].probabilities)
     assert np.isnan(ensembles.agreement([votes[0], nobody])[0]["equal"])
+    shown = [line.split() for line in ensembles.tables(votes).splitlines()]
+    assert ["lexicon_msg_gold", "2", "1", "1", "1"] in shown
+    assert [*list(LABELS)[1:], "3", "66.7%", "0.400"] in shown
 
 
 @pytest.mark.parametrize("restart", [False, True])

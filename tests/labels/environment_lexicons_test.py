@@ -23,24 +23,15 @@ def test_minihacks_lexicon_pays_for_what_gets_on_and_for_nothing_else(repository
     }
     assert [lexicon.event(sentences(text)[-1]) for text in paid.values()] == list(paid)
     assert min(map(worth, paid.values())) >= 2
-    again_and_again = [
-        "",
-        "It's a wall.",
-        "You see here a key named The Master Key of Thievery.",
-        "WHAMM!",
-        "Never mind.",
-    ]
+    again_and_again = ("", "It's a wall.", "You see here a key named The Master Key of Thievery.", "WHAMM!")
     assert {worth(text) for text in again_and_again} == {0.0}
     assert worth("The giant rat bites!") < 0
 
 
 def test_the_lexicon_of_minigrid_knows_every_caption_and_its_controls_deal_out_the_same_values() -> None:
     lexicon = load_lexicon("minigrid.yaml")
-    things = (OBJECTS.index("wall"), OBJECTS.index("door"), OBJECTS.index("key"))
-    cells = [
-        GridCell(thing, 4, state) for thing in things for state in (range(3) if thing == things[1] else (0,))
-    ]
-    cells.append(GridCell(OBJECTS.index("empty"), 0, 0))
+    cells = [GridCell(OBJECTS.index("door"), 4, state) for state in range(3)]
+    cells += [GridCell(OBJECTS.index(name), 4, 0) for name in ("wall", "key", "empty")]
     said = {
         caption(action, before, after, moved)
         for action, before, after, moved in itertools.product(range(6), cells, cells, (False, True))

@@ -89,11 +89,9 @@ def test_the_lexicon_labels_messages_and_pairs(make):
     assert list(first) == list(second)
     assert 0 <= second["annotator/latency_mean"] <= second["annotator/latency_max"]
     assert [(entry.items, entry.label) for entry in told] == [(("",), NO), (WALL, NO), (KILL, YES)]
-    assert all(0 <= entry.probability <= 1 for entry in told)
-    pair = KILL + WALL
-    told = ask(make(PAIR), pair)
-    assert (told[0].items, told[0].label) == (pair, FIRST)
-    assert told[0].probability > 0.5
+    (told,) = ask(make(PAIR), KILL + WALL)
+    assert (told.items, told.label) == (KILL + WALL, FIRST)
+    assert told.probability > 0.5
 
 
 def test_each_distinct_question_is_asked_once(make, tmp_path):
@@ -104,11 +102,8 @@ def test_each_distinct_question_is_asked_once(make, tmp_path):
     again = counting(make)
     assert {entry.items for entry in ask(again, ("k1",), ("b",))} == {("b",), ("k1",)}
     third = counting(make)
-    told = ask(third, ("k1",), ("c",))
-    assert {(entry.items, entry.label, entry.tokens) for entry in told} == {
-        (("k1",), YES, 0),
-        (("c",), NO, 12),
-    }
+    told = {entry.items: (entry.label, entry.tokens) for entry in ask(third, ("k1",), ("c",))}
+    assert told == {("k1",): (YES, 0), ("c",): (NO, 12)}
     assert Counting.asked == [("c",)]
     assert third.metrics()["annotator/from_store"] == 1
 
@@ -168,35 +163,32 @@ def test_requeue_asks_entries_as_published(make, published):
 
 
 def test_budgets_of_questions_and_tokens(make):
-    items = [(f"{n}",) for n in range(20)]
-    source = counting(make, queue__budget__questions=7)
-    assert len(ask(source, *items, step=10**9)) == 7
-    source = counting(make, queue__budget__questions_per_million_steps=4)
-    assert len(ask(source, *[(f"q{n}",) for n in range(20)], step=500_000)) == 2
-    assert len(ask(source, step=2_000_000)) == 6
-    source = counting(make, queue__budget__tokens=12 * 5)
-    source.enqueue([(f"t{n}",) for n in range(20)], [1] * 20, None, 0)
-    told = [entry for _ in range(20) for entry in source.poll()]
-    assert sum(entry.tokens for entry in told) == 60
-    source = counting(make, queue__budget__tokens_per_million_steps=24)
-    source.enqueue([(f"s{n}",) for n in range(20)], [1] * 20, None, 500_000)
-    assert sum(len(source.poll()) for _ in range(5)) == 1
+    def asking(step, **budget):
+        """A service with twenty questions, and how many it asks at once."""
+        ((unit, most),) = budget.items()
+        source = counting(make, **{f"queue__budget__{unit}": most})
+        return source, len(ask(source, *[(f"{most} {n}",) for n in range(20)], step=step))
+
+    assert asking(10**9, questions=7)[1] == 7
+    source, asked = asking(500_000, questions_per_million_steps=4)
+    assert (asked, len(ask(source, step=2_000_000))) == (2, 6)
+    source, asked = asking(0, tokens=12 * 5)
+    assert (asked, [len(source.poll()) for _ in range(3)]) == (1, [4, 0, 0])
+    source, asked = asking(500_000, tokens_per_million_steps=24)
+    assert (asked, len(source.poll())) == (1, 0)
 
 
 @pytest.mark.parametrize(
     ("key", "value", "told"),
     [
-        ("annotator.goal", "fame", r"config.annotator.goal=fame: must be one of "),
-        ("annotator.store_dir", __file__, r"config.annotator.store_dir=.*must be a folder"),
-        ("annotator.kind", "vllm", r"config.annotator.kind='vllm': must be .*openai .*launch/oni.sh"),
-        ("annotator.prompt.file", "nowhere.yaml", r"nowhere.yaml"),
+        ("goal", "fame", r"config.annotator.goal=fame: must be one of "),
+        ("store_dir", __file__, r"config.annotator.store_dir=.*must be a folder"),
+        ("kind", "vllm", r"config.annotator.kind='vllm': must be .*openai .*launch/oni.sh"),
     ],
 )
 def test_a_bad_value_is_named_as_the_config_has_it(tmp_path, key, value, told):
-    config = make_config(tmp_path)
-    config.update_from_flattened_dict({key: value})
     with pytest.raises(UserError, match=told):
-        online.check(config, SINGLE)
+        online.check(make_config(tmp_path, **{f"annotator__{key}": value}), SINGLE)
 
 
 def test_a_key_is_named_as_the_config_has_it_and_a_file_as_it_is_called():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import datetime
 import itertools
 
 import numpy as np
@@ -26,33 +25,27 @@ GOALS = ("zeroknowledge", "defaultgoal", "combat", "gold", "stairs")
 TOLD = {
     "You kill the newt!": "kill",
     "You kill the poor kitten!": "murder",
-    "You kick the jackal.": "hit",
     "You kick at empty space.": "vain_kick",
     "The jackal bites!": "hit_taken",
     "The newt just misses!": "monster_dodged",
-    "The kitten bites the newt.": "pet_fights",
     "The little dog misses the fox.": "pet_fights",
     "You are frozen by the floating eye's gaze!": "bad_hit_taken",
     "You can't move!": "bad_hit_taken",
     "You can't move diagonally out of an intact doorway.": "way_blocked",
     "Really attack the gnome? [yn] (n)": "bad_attack",
-    "A kitten blocks your path.": "way_blocked",
     "It's a wall.": "way_blocked",
     "You feel weak!": "attribute_lost",
     "You feel weak now.": "hungry",
     "You descend the stairs.": "stairs_descended",
-    "You fall down the stairs.": "fell_deeper",
     "A trap door opens up under you!": "fell_deeper",
     "A trap door in the ceiling opens and a rock falls on your head!": "trap_sprung",
     "There is a staircase down here.": "staircase_down_here",
-    "There is a staircase up here.": "staircase_up_here",
     "You can't go down here.": "no_stairs_here",
     "$ - 4 gold pieces.": "gold_taken",
     "You see here 12 gold pieces.": "gold_seen",
     "The kitten picks up a gold piece.": "gold_near",
     "The kitten picks up a lichen corpse.": "pet_company",
     "You hear someone counting money.": "gold_near",
-    "You hear some noises.": "sound",
     "k - a scroll labeled THARR.": "thing_taken",
     "You see here a bronze ring.": "valuable_seen",
     "You see here a ring mail.": "gear_seen",
@@ -60,14 +53,12 @@ TOLD = {
     "You see here a tin.": "food_seen",
     "You see here a lichen corpse.": "junk_seen",
     "There is a newt corpse here; eat it? [ynq] (n)": "food_here",
-    "This door is locked.": "door_shut",
     "You are beginning to feel hungry.": "hungry",
     "What do you want to eat? [fghi or ?*]": "wrong_meal",
     "As you kick the door, it crashes open!": "door_opened",
     "You escape a dart trap.": "trap_escaped",
     "An arrow shoots out at you!": "trap_sprung",
     "You die...": "death",
-    "In what direction?": "question",
     "They say that a wizard is even more powerful the second time around.": "rumor",
     "The sky is a strange shade of teal.": None,
 }
@@ -106,11 +97,8 @@ def test_a_narrow_goal_prizes_nothing_else(lexicon, goal):
 
 def test_sentences():
     assert sentences("") == []
-    assert sentences("It's a wall. (x3)\nThe jackal bites!  You miss it. [Dlvl:1 $:0 HP:12 (13) Xp:1]") == [
-        "It's a wall.",
-        "The jackal bites!",
-        "You miss it.",
-    ]
+    text = "It's a wall. (x3)\nThe jackal bites!  You miss it. [Dlvl:1 $:0 HP:12 (13) Xp:1]"
+    assert sentences(text) == ["It's a wall.", "The jackal bites!", "You miss it."]
 
 
 @pytest.mark.parametrize("piece", [" ", "[Dlvl:1 ", "\t "])
@@ -144,6 +132,8 @@ def test_labels_are_an_order(lexicon):
 def test_preference_margin():
     assert [preference(d, 0.25, 0.15).label for d in (-0.5, -0.25, 0, 0.25, 0.5)] == [1, 2, 2, 2, 0]
     assert preference(-1000.0, 0.25, 0.15).probabilities == pytest.approx((0.0, 1.0, 0.0))
+    first, second = 1 / (1 + np.exp(-0.25 / 0.15)), 1 / (1 + np.exp(0.75 / 0.15))
+    assert preference(0.5, 0.25, 0.15).probabilities == pytest.approx((first, second, 1 - first - second))
 
 
 def small(**changes):
@@ -200,7 +190,6 @@ EVENT = small()["events"][0]
         (small(events=[{**EVENT, "patterns": ["(unclosed"]}]), "event hello: '(unclosed' is not a regular"),
         (small(events=[{**EVENT, "weights": {"win": "much"}}]), "event hello: weights: win is 'much'"),
         (small(events=[{"event": "x"}]), "entry 1 of events must have the keys"),
-        (small(name=datetime.date(2026, 1, 1)), "not by a text"),
     ],
 )
 def test_wrong_lexicons_are_told_in_one_line(tmp_path, tree, needle):
@@ -212,28 +201,17 @@ def test_wrong_lexicons_are_told_in_one_line(tmp_path, tree, needle):
     assert "bad.yaml" in str(caught.value)
 
 
-def collected_messages(steps):
-    """Messages of real games, as often as they came."""
+def test_most_of_what_the_game_really_says_is_known(lexicon):
     env = registry.make("NetHackScore-v1")
-    out, counts = empty_observation(env.spec), collections.Counter()
+    out, told = empty_observation(env.spec), collections.Counter()
     players = itertools.cycle(("runner", "walker", "kicker", "descender"))
-    seed = 0
-    while counts.total() < steps:
+    for seed in range(20):
         env.reset(seed, out)
-        for action in HABITS[next(players)].actions(seed):
-            counts[decode_message(out["message"])] += 1
+        for action in itertools.islice(HABITS[next(players)].actions(seed), 1500):
+            told.update((lexicon.event(text), text) for text in sentences(decode_message(out["message"])))
             if env.step(action, out)[1] != RUNNING:
                 break
-        seed += 1
     env.close()
-    return counts
-
-
-def test_most_of_what_the_game_really_says_is_known(lexicon):
-    told = collections.Counter()
-    for message, count in collected_messages(30_000).items():
-        for sentence in sentences(message):
-            told[lexicon.event(sentence), sentence] += count
     unknown = {sentence: n for (event, sentence), n in told.items() if event is None}
     assert sum(unknown.values()) < 0.01 * told.total(), unknown
     assert len(unknown) < 0.15 * len(told)

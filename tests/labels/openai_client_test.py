@@ -98,9 +98,8 @@ def test_nothing_that_a_server_says_steers_the_terminal(ask):
 
 def test_further_fields_replace_nothing_that_a_question_is():
     config = load_config("annotate", "")
-    config.annotator, config.openai.model = "openai", "judge"
-    config.openai.extra_body = json.dumps({"top_k": 5})
+    config.annotator, config.openai.model, config.openai.extra_body = "openai", "judge", '{"top_k": 5}'
     check_annotator(config, SINGLE)
-    config.openai.extra_body = json.dumps({"top_k": 5, "model": "other"})
+    config.openai.extra_body = '{"top_k": 5, "model": "other"}'
     with pytest.raises(UserError, match=r"config\.openai\.extra_body=.* must be without model and messages"):
         check_annotator(config, SINGLE)

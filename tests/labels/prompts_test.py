@@ -37,9 +37,7 @@ def test_every_published_combination(form, version, goal, mode):
     for quoted in (json.dumps(item, ensure_ascii=False) for item in items):
         assert text.count(quoted) == 1
         rest = rest.replace(quoted, "")
-    assert not re.search(r"\{(goal|examples|first|second|item)\}", rest), (
-        "placeholders are left in items alone"
-    )
+    assert not re.search(r"\{(goal|examples|first|second|item)\}", rest), "left in items alone"
     assert (prompt.goal == "") == (goal == "zeroknowledge")
     assert (prompt.examples == "") == (form is PAIR or goal == "zeroknowledge")
     assert prompt.goal in text
@@ -117,9 +115,7 @@ def test_files_that_are_none(tmp_path):
     for name, said in (("a", "is not YAML"), ("b", "must hold the fields"), ("c", "cannot be read")):
         with pytest.raises(UserError, match=said):
             load_prompt(tmp_path / f"{name}.yaml", "gold", "analysis")
-    with pytest.raises(
-        UserError, match=r"config.prompt.version=older: must be one of default, minigrid, reworded"
-    ):
+    with pytest.raises(UserError, match=r"config.prompt.version=older: must be one of default, minigrid"):
         prompt_path("older", "")
 
 

@@ -47,22 +47,11 @@ def test_once_asks_each_unordered_pair_once_whatever_the_order():
 
 
 def test_ids_depend_on_identity_order_and_borders():
-    other = QuestionHasher({"annotator": "other"})
-    ids = [
-        HASHER.items(("a", "b")),
-        HASHER.items(("b", "a")),
-        HASHER.items(("ab", "")),
-        HASHER.items(("", "ab")),
-        other.items(("a", "b")),
-        HASHER.items(("ab",), SINGLE),
-        HASHER.items(("captions 1 ab",), SINGLE),
-        HASHER.items(("b",), SINGLE),
-        HASHER.pair(0),
-        HASHER.pair(1),
-    ]
+    ids = [HASHER.items(items) for items in (("a", "b"), ("b", "a"), ("ab", ""), ("", "ab"))]
+    ids += [HASHER.items((text,), SINGLE) for text in ("ab", "captions 1 ab", "b")]
+    ids += [HASHER.pair(0), HASHER.pair(1), QuestionHasher({"annotator": "other"}).items(("a", "b"))]
     assert len(set(ids)) == len(ids)
-    assert all(len(key) == 32 for key in ids)
-    assert HASHER.items(("a", "b")) == QuestionHasher({"annotator": "test"}).items(("a", "b"))
+    assert ids[0] == "ff482661cb107591810593f94bd8830d", "stores of earlier versions are found"
 
 
 @pytest.mark.parametrize("count", [1, 7, 1000])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import math
+
 import pytest
 from ml_collections import ConfigDict
 
 from motif_jax.datasets.verdicts import SINGLE, YES
 from motif_jax.labels.prompts import load_prompt, prompt_path
-from motif_jax.labels.serve import ChatJudge
+from motif_jax.labels.serve import ChatJudge, handle
 from motif_jax.stages import serve_annotator
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config
@@ -21,17 +24,29 @@ def judge():
 
 
 @pytest.mark.parametrize(
-    ("request_", "status"),
+    ("body", "status"),
     [
         ({"model": "gpt"}, 404),
         ({"model": "lexicon"}, 400),
         ({"model": "lexicon", "messages": [1, {"role": "user", "content": 7}]}, 400),
+        ([1], 400),
     ],
 )
-def test_requests_that_are_refused(judge, request_, status):
-    got, body = judge.reply(request_)
-    assert got == status
-    assert body["error"]["message"]
+def test_requests_that_are_refused(judge, body, status):
+    got, reply = handle(judge, "POST", "/v1/chat/completions", json.dumps(body).encode())
+    assert (got, reply["error"]["code"]) == (status, status)
+
+
+def test_log_probabilities_lead_with_the_decided_verdict(judge):
+    prompt = load_prompt(prompt_path("default", ""), "gold", "soft")
+    turns = prompt.conversation("You kill the newt!", GOLD)
+    _, body = judge.reply({"model": "lexicon", "messages": turns, "logprobs": True})
+    (token,) = body["choices"][0]["logprobs"]["content"]
+    assert token["token"] == body["choices"][0]["message"]["content"] == "2"
+    shares = [math.exp(one["logprob"]) for one in token["top_logprobs"]]
+    assert [one["token"] for one in token["top_logprobs"]] == list(prompt.answer.verdicts)
+    assert sum(shares) == pytest.approx(1, abs=1e-6)
+    assert max(shares) == shares[1] > 0.9
 
 
 def test_a_prompt_file_of_ones_own_is_understood(tmp_path):
@@ -92,11 +107,11 @@ def test_the_line_of_the_start_says_who_is_served(values, end, monkeypatch, caps
     monkeypatch.setenv("A_KEY", "sk-1")
     served = []
 
-    def run(handle, host, port, latency_seconds, listening, key, open_to_all):
+    async def serve(handle, host, port, latency_seconds, listening, key, open_to_all):
         served.append((key, open_to_all))
         listening(80)
 
-    monkeypatch.setattr(serve_annotator.http_server, "run", run)
+    monkeypatch.setattr(serve_annotator.http_server, "serve", serve)
     config = load_config("serve_annotator", "")
     config.update(values)
     assert serve_annotator.run(config, None) == 0

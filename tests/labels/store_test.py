@@ -35,27 +35,15 @@ def test_writers_side_by_side_have_files_of_their_own(tmp_path):
     assert set(reader.find({KEYS[2], KEYS[5]})) == {KEYS[2]}
 
 
-def write(folder, key, label):
-    store = AnswerStore(folder)
-    store.add([(key, StoredAnswer(label), {})])
-    store.close()
-
-
-def copy(source, target):
-    for path in source.glob("*.jsonl"):
-        shutil.copy(path, target)
-
-
 def test_stores_of_one_host_can_be_copied_together_again_and_again(tmp_path):
     one, other = tmp_path / "one", tmp_path / "other"
-    write(one, KEYS[0], 0)
-    write(other, KEYS[1], 1)
-    copy(one, other)
-    assert set(AnswerStore(other).find(set(KEYS))) == set(KEYS[:2])
-    write(other, KEYS[2], 2)
-    write(one, KEYS[3], 0)
-    copy(one, other)
-    assert set(AnswerStore(other).find(set(KEYS))) == set(KEYS[:4])
+    for number in (0, 2):
+        for folder, key in ((one, KEYS[number]), (other, KEYS[number + 1])):
+            store = AnswerStore(folder)
+            store.add([(key, StoredAnswer(0), {})])
+            store.close()
+        shutil.copytree(one, other, dirs_exist_ok=True)
+        assert set(AnswerStore(other).find(set(KEYS))) == set(KEYS[: number + 2])
 
 
 def test_known_counts_before_unknown():

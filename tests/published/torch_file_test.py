@@ -82,11 +82,11 @@ def test_nothing_in_the_file_runs(tmp_path):
 def test_what_is_no_checkpoint_is_refused(tmp_path):
     path = tmp_path / "old.pth"
     path.write_bytes(pickle.dumps({"a": 1}))
-    with pytest.raises(UserError, match="no PyTorch checkpoint in zip format"):
+    with pytest.raises(UserError, match="not a whole PyTorch checkpoint in zip format"):
         read_checkpoint(path)
     with zipfile.ZipFile(tmp_path / "b.pth", "w") as archive:
         archive.writestr("other", "x")
-    with pytest.raises(UserError, match=r"no data\.pkl"):
+    with pytest.raises(UserError, match="not a whole PyTorch checkpoint in zip format"):
         read_checkpoint(tmp_path / "b.pth")
     with pytest.raises(UserError, match="cannot be read"):
         read_checkpoint(tmp_path / "absent.pth")
@@ -101,7 +101,7 @@ def test_a_tensor_beyond_its_storage_is_refused(tmp_path):
     ):
         storage = Storage(np.arange(12, dtype="f"))
         path = torch_files.write(tmp_path / "a.pth", {"t": Tensor(storage, offset, shape, strides)})
-        with pytest.raises(UserError, match="damaged"):
+        with pytest.raises(UserError, match="ValueError"):
             read_checkpoint(path)
 
 

@@ -42,18 +42,15 @@ def made_up_system(root, files):
 
 
 def test_a_full_cache_is_not_taken_for_used_memory(tmp_path):
-    root = made_up_system(
-        tmp_path,
-        {
-            "proc/meminfo": "MemTotal:       8 kB\nMemAvailable:    7000 kB\nHugePages_Total:       0\n",
-            "sys/fs/cgroup/memory.max": "1000000\n",
-            "sys/fs/cgroup/memory.current": "990000\n",
-        },
-    )
+    files = {
+        "proc/meminfo": "MemTotal:       8 kB\nMemAvailable:    7000 kB\nHugePages_Total:       0\n",
+        "sys/fs/cgroup/memory.max": "1000000\n",
+        "sys/fs/cgroup/memory.current": "990000\n",
+    }
+    root = made_up_system(tmp_path, files)
     assert capacity.available_memory(root) == 10_000
-    (root / "sys/fs/cgroup/memory.stat").write_text(
-        "anon 90000\nfile 900000\ninactive_file 500000\nactive_file 300000\n"
-    )
+    cached = "anon 90000\nfile 900000\ninactive_file 500000\nactive_file 300000\n"
+    (root / "sys/fs/cgroup/memory.stat").write_text(cached)
     assert capacity.available_memory(root) == 810_000
     (root / "sys/fs/cgroup/memory.max").write_text("max\n")
     assert capacity.available_memory(root) == 7000 * 1024

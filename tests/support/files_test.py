@@ -107,11 +107,8 @@ def test_a_file_system_without_locks_is_told(tmp_path: Path, monkeypatch: pytest
 def test_a_folder_that_cannot_be_made_is_told_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for folder in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/nowhere/run")):
-        with (
-            pytest.raises(UserError, match=f"{folder} cannot be made or written to: "),
-            locks.FolderLock(folder),
-        ):
-            pass
+        with pytest.raises(UserError, match=f"{folder} cannot be made or written to: "):
+            locks.FolderLock(folder).__enter__()
 
 
 @pytest.mark.parametrize(
@@ -154,10 +151,9 @@ def test_no_room_names_the_file_and_leaves_the_old_one(tmp_path: Path) -> None:
     """Also behind other errors, and under a limit of the process."""
     path = tmp_path / "a"
     path.write_text("old")
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(path)], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.startswith(f"{path} cannot be written: File too large; what was saved before is kept")
+    command = [sys.executable, "-c", LIMITED, str(path)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said.startswith(f"{path} cannot be written: File too large; what was saved before is kept")
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
     assert path.read_text() == "old"
     behind = RuntimeError("a thread failed")

@@ -25,7 +25,8 @@ def handle(method, path, body):
     print("asked for", path, flush=True)
     return 200, {"path": path, "said": body.decode()}
 
-http_server.run(handle, "127.0.0.1", 0, 3600.0, lambda port: print(f"port {port}.", flush=True))
+where = "127.0.0.1", 0
+http_server.run(http_server.serve(handle, *where, 3600.0, lambda port: print(f"port {port}.", flush=True)), *where)
 """
 
 
@@ -54,8 +55,9 @@ def test_it_ends_at_once_and_without_a_word(tmp_path: Path, number: signal.Signa
 
 def refusal(host: str, port: int) -> str:
     """What somebody is told who wants to serve there."""
+    serving = http_server.serve(lambda *_: (200, {}), host, port, 0.0, lambda _: None)
     with pytest.raises(UserError) as caught:
-        http_server.run(lambda *_: (200, {}), host, port, 0.0, lambda _: None)
+        http_server.run(serving, host, port)
     return str(caught.value)
 
 
@@ -97,31 +99,23 @@ async def ask(port: int, sent: bytes) -> bytes:
             return b""
 
 
-@pytest.mark.parametrize(
-    ("header", "status"),
-    [(b"", 401), (b"Authorization: Bearer ke\r\n", 401), (b"Authorization: Bearer key\r\n", 200)],
-)
-def test_a_key_is_asked_for(header: bytes, status: int) -> None:
-    request = b"POST /x HTTP/1.1\r\nHost: a\r\n" + header + b"Content-Length: 2\r\n\r\n{}"
-    for host in ("127.0.0.1", "0.0.0.0"):
-        reply = serve(lambda port: ask(port, request), host=host, key="key")
-        assert reply.startswith(b"HTTP/1.1 %d " % status)
-
-
-def test_an_address_is_open_to_all_where_that_is_said() -> None:
-    reply = serve(
-        lambda port: ask(port, b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n"), host="0.0.0.0", open_to_all=True
-    )
-    assert reply.endswith(b'"/x"')
+def post(header: bytes, body: bytes = b"{}") -> bytes:
+    return b"POST /x HTTP/1.1\r\nHost: a\r\n%bContent-Length: %d\r\n\r\n%b" % (header, len(body), body)
 
 
 @pytest.mark.parametrize(
-    ("sent", "status"),
+    ("sent", "status", "given"),
     [
-        (b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 1500000\r\n\r\n" + b"{" * 1_500_000, 413),
-        (b"SSH-2.0\r\n\r\n", 400),
+        (post(b""), 401, {"key": "key"}),
+        (post(b"Authorization: Bearer ke\r\n"), 401, {"key": "key"}),
+        (post(b"Authorization: Bearer key\r\n"), 200, {"key": "key", "host": "0.0.0.0"}),
+        (post(b""), 200, {"open_to_all": True, "host": "0.0.0.0"}),
+        (post(b"", b"{" * 1_500_000), 413, {}),
+        (b"SSH-2.0\r\n\r\n", 400, {}),
     ],
-    ids=["long", "other protocol"],
+    ids=["no key", "another key", "key", "open to all", "long", "other protocol"],
 )
-def test_what_is_not_read_is_refused(sent: bytes, status: int) -> None:
-    assert serve(lambda port: ask(port, sent)).split()[1] == b"%d" % status
+def test_who_is_answered(sent: bytes, status: int, given: dict[str, object]) -> None:
+    reply = serve(lambda port: ask(port, sent), **given)
+    assert reply.split()[1] == b"%d" % status
+    assert reply.endswith(b'"/x"') == (status == 200)

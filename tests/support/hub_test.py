@@ -83,10 +83,8 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Hub
 
 
 def files_of(folder: Path, *names: str) -> dict[str, bytes]:
-    found = [
-        path for name in names for path in (folder / name, *(folder / name).rglob("*")) if path.is_file()
-    ]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+    paths = [path for name in names for path in (folder / name, *(folder / name).rglob("*"))]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths if path.is_file()}
 
 
 def test_an_agent_is_loaded_with_its_reward(

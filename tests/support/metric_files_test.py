@@ -34,9 +34,12 @@ def test_a_damaged_csv_file_is_named(tmp_path: Path, content: bytes) -> None:
         metric_files.read_csv(path)
 
 
-@pytest.mark.parametrize("name", ["metrics.jsonl", "episodes.jsonl"])
-def test_a_damaged_line_of_a_run_is_named(tmp_path: Path, name: str) -> None:
-    read = metric_files.read_metrics if name == "metrics.jsonl" else metric_files.read_episodes
-    (tmp_path / name).write_bytes(b'{"step": 1, "a": 2}\n{"step": \xff}\n{"step": 3, "a": 4}\n')
-    with pytest.raises(UserError, match=rf"{name} is damaged in line 2"):
-        read(tmp_path)
+def test_rows_become_curves_in_the_order_of_their_steps(tmp_path: Path) -> None:
+    rows = '{"step": 3, "a": 4, "b": null, "time": 1}\n{"step": 1, "a": 2, "c": "x"}\n'
+    (tmp_path / "metrics.jsonl").write_text(rows)
+    found = metric_files.read_metrics(tmp_path)
+    assert {name: (curve.x.tolist(), curve.y.tolist()) for name, curve in found.items() if name != "b"} == {
+        "a": ([1, 3], [2, 4])
+    }
+    assert np.isnan(found["b"].y).tolist() == [True]
+    assert metric_files.best_row([{"v": None}, {"v": 2.0}, {"v": 1.0}, {"v": 1.0}], "v") == 2

@@ -16,13 +16,9 @@ _PLAY = (
 
 def start(repository, folder):
     process = subprocess.Popen(
-        [sys.executable, "-c", _PLAY],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=repository,
-        env=os.environ | {"TMPDIR": str(folder)},
-    )
+        [sys.executable, "-c", _PLAY], cwd=repository, env=os.environ | {"TMPDIR": str(folder)},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
     assert process.stdout.readline() == "playing\n"
     return process
 

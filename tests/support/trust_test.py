@@ -35,15 +35,9 @@ def evil(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str = "evil") -> P
 def test_a_name_that_only_data_give_is_refused_with_its_folder_and_the_remedy(tmp_path, monkeypatch):
     ran = evil(tmp_path, monkeypatch, "evil_class")
     entry_points.asked("runs/x", {"environment": {"name": "evil_class:Env"}})
-    with pytest.raises(UserError) as refused:
+    told = r"config.environment.name=evil_class:Env: runs/x asks.*--config.trust=evil_class:Env .*trust=\["
+    with pytest.raises(UserError, match=told):
         entry_points.load("environment.name", "evil_class:Env")
-    for part in (
-        "config.environment.name=evil_class:Env",
-        "runs/x",
-        "--config.trust=evil_class:Env",
-        "trust=[",
-    ):
-        assert part in str(refused.value)
     assert not ran.exists()
     entry_points.trust(["evil_class:Env"])
     assert entry_points.load("environment.name", "evil_class:Env").__name__ == "Env"
@@ -101,10 +95,9 @@ def test_a_folder_of_somebody_elses_is_opened_by_no_call_without_trust(tmp_path,
     with pytest.raises(UserError, match="no"):
         rewards.load(folder)  # which names no class of its own
     assert not ran.exists()
+    game = agents.gymnasium.make("CartPole-v1")
     with pytest.raises(Exception, match=r"make_spec|must be a subclass"):
-        wrappers.IntrinsicReward.of_agent(
-            agents.gymnasium.make("CartPole-v1"), folder, trust=["evil_run:Env"]
-        )
+        wrappers.IntrinsicReward.of_agent(game, folder, trust=["evil_run:Env"])
     assert ran.exists()
 
 
@@ -132,10 +125,7 @@ def test_every_stage_takes_the_names_and_opens_none_without(tmp_path):
     about = tmp_path / "runs/y/agent" / agent_folder.FILE
     about.write_text(json.dumps({**json.loads(about.read_text()), "task": "runs.x.evil:Env"}))
     configs = Path(__file__).parents[2] / "configs"
-    given = {
-        "evaluate": "--config.policy=runs/x",
-        "evaluate_text": "--config.agent=runs/y",
-    }
+    given = {"evaluate": "--config.policy=runs/x", "evaluate_text": "--config.agent=runs/y"}
     with commands(configs.parent) as quick:
         for stage, flag in given.items():
             command = [f"--config={configs}/{stage}.py:smoke", "--workdir=out", flag]
