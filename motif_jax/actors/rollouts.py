@@ -153,10 +153,6 @@ class Rollouts(abc.ABC):
         """Gives a finished slot back when everything in it has been copied."""
         self._free[self.group_of(slot)].append(slot)
 
-    def remark(self) -> str:
-        """A note for users on how the environments run on this machine; '' for none."""
-        return registry.spec(self.config.env, **self.config.options).remark
-
     @abc.abstractmethod
     def start(self, stopped: Callable[[], bool] = never) -> None:
         """Starts the actors; their groups become ready when their first observations are there.

@@ -107,7 +107,8 @@ class Slots:
     """The arrays of a block of shared memory: [slots, T + 1, envs, ...] unless another shape is named.
 
     Attributes:
-      observation: field -> array.
+      arrays: field -> array, of those with a row for each slot.
+      observation: the same of the environment's fields.
       episode: number of the environment's episode that the row belongs to.
       next_episode: int32 [groups, envs], number of the episode that each environment starts next.
       history: int16 [groups, envs, remembered], the actions of each environment's running episode; None where games are not
@@ -136,17 +137,17 @@ class Slots:
         self.layout, self.descriptor = layout, descriptor
         self._memory = mmap.mmap(descriptor, layout.size)
         self.observation: dict[str, np.ndarray] = {}
-        self._arrays: dict[str, np.ndarray] = {}
+        self.arrays: dict[str, np.ndarray] = {}
         for name, (offset, shape, dtype) in layout.arrays.items():
             count = math.prod(shape)
             array = np.frombuffer(self._memory, dtype=dtype, count=count, offset=offset).reshape(shape)
-            self._arrays[name] = array
+            self.arrays[name] = array
             if name in layout.observation:
                 self.observation[name] = array
             else:
                 setattr(self, name, array)
         for name in _OF_GROUPS:
-            self._arrays.pop(name, None)
+            self.arrays.pop(name, None)
 
     @classmethod
     def create(cls, layout: SlotLayout) -> Slots:
@@ -176,7 +177,7 @@ class Slots:
         for array in self.observation.values():
             array[following, 0] = array[full, last_row]
         for name in CARRIED_FIELDS:
-            self._arrays[name][following, 0] = self._arrays[name][full, last_row]
+            self.arrays[name][following, 0] = self.arrays[name][full, last_row]
 
     def close(self) -> None:
         """Closes the descriptor; the memory stays mapped until the last array is freed."""

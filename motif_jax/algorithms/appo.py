@@ -1,7 +1,4 @@
-"""The agent's update: asynchronous PPO with V-trace (Petrenko et al. 2020; Espeholt et al. 2018).
-
-The update is a function of one device's part of a batch with the name of the axis over which it reduces.
-"""
+"""The agent's update: asynchronous PPO with V-trace (Petrenko et al. 2020; Espeholt et al. 2018)."""
 
 from __future__ import annotations
 
@@ -35,11 +32,7 @@ ADVANTAGE_STD_FLOOR = 1e-3
 
 
 class AppoTrainState(NamedTuple):
-    """See `update.initial`.
-
-    Attributes:
-      value_statistics: running scale of the value targets.
-    """
+    """See `update.initial`; with the running scale of the value targets."""
 
     params: Any
     opt_state: Any
@@ -71,11 +64,7 @@ class Output(NamedTuple):
 
 
 def check(config: ConfigDict) -> None:
-    """Checks that values of `config.algorithm` fit together.
-
-    Raises:
-      UserError: a value is not allowed; names the key and what is allowed.
-    """
+    """Raises UserError for values of `config.algorithm` that do not fit together."""
     needed = config.algorithm.value_normalisation != "none" or config.algorithm.advantage_scale == BATCH
     allowed = (
         "'batch' where config.algorithm.value_normalisation='none': nobody knows the scale of returns then"
@@ -83,27 +72,18 @@ def check(config: ConfigDict) -> None:
     require(needed, "algorithm.advantage_scale", config.algorithm.advantage_scale, allowed)
 
 
-def make_state(
-    network: AgentNetwork, optimizer: optax.GradientTransformation, key: Array, reward_params: Any = ()
-) -> AppoTrainState:
+def make_state(network: AgentNetwork, optimizer: optax.GradientTransformation, key: Array) -> AppoTrainState:
     """A new training state; the same key gives the same state."""
-    return AppoTrainState(
-        **update.initial(network, optimizer, key),
-        value_statistics=value_normalisation.initial(),
-        reward_params=reward_params,
-    )
+    common = update.initial(network, optimizer, key)
+    return AppoTrainState(**common, value_statistics=value_normalisation.initial())
 
 
 def run_network(
     network: AgentNetwork, config: ConfigDict, state: AppoTrainState, batch: TrajectoryBatch, reward: Array
 ) -> Output:
-    """Runs the network over a batch and computes what the losses compare it with.
+    """Runs the network over a batch with `reward` float32 [T, B], and computes what the losses compare it with.
 
     Values and targets are computed again with the current parameters, in every epoch and minibatch.
-
-    Args:
-      config: the whole configuration; reads `algorithm` and `compat`.
-      reward: float32 [T, B].
     """
     settings = config.algorithm
     logits, raw_value, _ = network.apply(state.params, batch.observation, batch.initial_state, batch.first)
@@ -222,11 +202,7 @@ def gradient(
     reward: Array,
     axis_name: str | None = None,
 ) -> tuple[Any, Metrics, Output]:
-    """Gradient of the global loss before clipping, equal on all devices of `axis_name`.
-
-    Returns:
-      The gradient (a tree like the parameters), the metrics, and the output of `run_network`.
-    """
+    """Gradient of the global loss before clipping, equal on all devices of `axis_name`; metrics; and `run_network`'s output."""
 
     def loss(params: Any) -> tuple[Array, tuple[Metrics, Output]]:
         current = state._replace(params=params)
@@ -250,11 +226,8 @@ def make_update(
     """Builds update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars).
 
     Args:
-      config: the whole configuration; reads what `update.make` reads, `algorithm` and
-        `compat.vtrace_bootstrap`. `algorithm` holds gamma; advantage 'vtrace' or 'gae'; rho_clip, c_clip;
-        gae_lambda; ratio_min, ratio_max; clip_ratio; clip_value; value_coefficient; exploration 'entropy',
-        'symmetric_kl' or 'none'; exploration_coefficient; epochs; minibatches (of whole rollouts);
-        max_policy_lag in updates; value_normalisation 'none', 'running' or 'popart'; value_statistics_rate.
+      config: the whole configuration; reads what `update.make` reads, `compat.vtrace_bootstrap`, and `algorithm`, whose keys
+        `configs/train_agent.py` explains.
     """
     settings = config.algorithm
 

@@ -1,6 +1,6 @@
 """Turns a language model's logits over candidate texts into the logits of a policy, in three published forms.
 
-Source: Carta et al. 2023 (GLAM), and the code of its releases, which differ; see `FORMS`.
+Source: Carta et al. 2023 (GLAM), and the code of its releases, which differ.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ import jax.numpy as jnp
 from motif_jax.envs.spec import MASKED
 
 Array = jax.Array
-LOG_PROBABILITY = "log_probability"
-RAW_LOGIT = "raw_logit"
-SCALED_PROBABILITY = "scaled_probability"
 # log_probability: the paper's, the sum of the tokens' log-probabilities. raw_logit (`compat.glam_raw_logit_score`): the
 # released code's since May 2023, the sum of their logits. scaled_probability (`compat.glam_scaled_probability_score`): the
 # first release's, the product of their probabilities over the greatest of the candidates'.
-FORMS = (LOG_PROBABILITY, RAW_LOGIT, SCALED_PROBABILITY)
+LOG_PROBABILITY = "log_probability"
+RAW_LOGIT = "raw_logit"
+SCALED_PROBABILITY = "scaled_probability"
 # Where no probability reached 1e-45, the published code made all candidates equally likely. This is its logarithm: some
 # processors round numbers as small as 1e-45 to zero.
 _LEAST_LOG_PROBABILITY = -103.28
@@ -44,13 +43,8 @@ def candidate_scores(
 
     Returns:
       float32 [..., K]; `MASKED` for candidates without tokens.
-
-    Raises:
-      ValueError: there is no such form.
     """
     chex.assert_equal_shape([logit, log_normaliser, valid])
-    if form not in FORMS:
-        raise ValueError(f"form {form!r} is not one of {', '.join(FORMS)}")
     each = logit if form == RAW_LOGIT else logit - log_normaliser
     score = jnp.sum(jnp.where(valid, each, 0.0), axis=-1)
     if by_length:

@@ -1,7 +1,7 @@
 """Offline RL over whole utterances that a frozen policy proposes (Verma et al. 2022, CHAI); Q reads the mean of all states so far.
 
-Q of an utterance is learned at its last token. In each state the policy has written N candidates. Q bootstraps from the best of
-those in the next state. Those of this state, and as many random vectors, keep Q from being too high (Kumar et al. 2020).
+In each state the policy has written N candidates. Q bootstraps from the best of those in the next state. Those of this state, and
+as many random vectors, keep Q from being too high (Kumar et al. 2020).
 """
 
 from __future__ import annotations
@@ -44,18 +44,13 @@ def random_states(seeds: Array, states: int, count: int, width: int) -> Array:
 def conservative(
     q: Array, sampled: Array, log_probs: Array, noise: Array, width: int, published: bool = False
 ) -> Array:
-    """Log of a mean of exp(Q) / p over candidates, minus Q of the action in the data.
+    """Log of a mean of exp(Q) / p over candidates, minus Q of the action in the data; float32 [...].
 
     Args:
-      q: float32 [...], Q of the utterance in the data.
-      sampled: float32 [..., N], Q of the candidates.
-      log_probs: float32 [..., N], log p of each.
-      noise: float32 [..., N], Q of vectors uniform in (-1, 1)^D, whose density is 2^-D.
-      width: D.
+      q: float32 [...], of the utterance in the data.
+      sampled, log_probs: float32 [..., N], Q and log p of the candidates.
+      noise: float32 [..., N], Q of vectors uniform in (-1, 1)^D, whose density is 2^-D; D is `width`.
       published: the division by 2N stands inside the exponent, and the density is 1 / (2 D) (`compat.chai_scores`).
-
-    Returns:
-      float32 [...].
     """
     chex.assert_equal_shape([sampled, log_probs, noise])
     chex.assert_equal_shape_prefix([q, sampled], q.ndim)

@@ -53,10 +53,9 @@ def correct(logits: jax.Array, targets: jax.Array) -> jax.Array:
 def make_loss(
     network: MessageClassifier, members: int, max_length: int | None
 ) -> Callable[[Any, LabelBatch, jax.Array | None], tuple[jax.Array, dict[str, jax.Array]]]:
-    """Returns `loss(params, batch, key) -> (value, metrics)`.
+    """Returns `loss(params, batch, key) -> (value, metrics)`; the value is summed over the members of an ensemble.
 
-    The value is summed over the members of an ensemble; the metrics are `loss` (mean over members) and `accuracy` (of the
-    batch as it is trained on, dropout on, mean over members). `key` None leaves dropout off.
+    The metrics, means over members, are `loss` and `accuracy` of the batch with dropout. `key` None leaves dropout off.
     """
 
     def of_one(params: Any, batch: LabelBatch, key: jax.Array | None) -> tuple[jax.Array, jax.Array]:
@@ -84,5 +83,5 @@ def make_train_step(
     members: int = 1,
     max_length: int | None = None,
 ) -> Callable[[EnsembleState, LabelBatch, jax.Array | None], tuple[EnsembleState, dict[str, jax.Array]]]:
-    """Returns `step(state, batch, key) -> (state, metrics)`, an optimiser step; see `make_loss`; with `gradient_norm`."""
+    """Returns `step(state, batch, key) -> (state, metrics)`, an optimiser step; see `make_loss`."""
     return ensembles.make_train_step(make_loss(network, members, max_length), optimizer, members)

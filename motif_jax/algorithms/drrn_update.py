@@ -27,11 +27,7 @@ _SHORTEST = 64
 
 
 class DrrnTrainState(NamedTuple):
-    """See `update.initial`.
-
-    Attributes:
-      memory: a `replay.ReplayMemory`, () before `with_memory`; a skipped update adds its batch, too.
-    """
+    """See `update.initial`; `memory` is a `replay.ReplayMemory`, () before `with_memory`."""
 
     params: Any
     opt_state: Any
@@ -43,11 +39,7 @@ class DrrnTrainState(NamedTuple):
 
 
 def check(config: ConfigDict) -> None:
-    """Checks the values of `config.algorithm` and the coefficients of `config.reward`.
-
-    Raises:
-      UserError: a value is not allowed; names the key and what is allowed.
-    """
+    """Raises UserError for values of `config.algorithm` that do not fit together, or another network."""
     kind = config.network.get("kind")
     checks.require(kind == "drrn", "network.kind", kind, "'drrn' for config.algorithm.name=drrn")
     size, settings = config.batch_size, config.algorithm
@@ -57,11 +49,9 @@ def check(config: ConfigDict) -> None:
     checks.require(settings.replay_draw <= size, "algorithm.replay_draw", settings.replay_draw, allowed)
 
 
-def make_state(
-    network: Any, optimizer: optax.GradientTransformation, key: Array, reward_params: Any = ()
-) -> DrrnTrainState:
+def make_state(network: Any, optimizer: optax.GradientTransformation, key: Array) -> DrrnTrainState:
     """A new training state without a memory, see `with_memory`; the same key gives the same state."""
-    return DrrnTrainState(**update.initial(network, optimizer, key), memory=(), reward_params=reward_params)
+    return DrrnTrainState(**update.initial(network, optimizer, key), memory=())
 
 
 def with_memory(state: DrrnTrainState, network: Any, config: ConfigDict) -> DrrnTrainState:
@@ -80,9 +70,7 @@ def errors(values: Array, after: Array, steps: ReplaySteps, gamma: float) -> tup
     """Q less its targets, float32 [N], with gradient through `values` alone; and the targets.
 
     Args:
-      values: float32 [N, A], Q before the steps, with gradient.
-      after: float32 [N, A], Q after them.
-      gamma: discount in [0, 1].
+      values, after: float32 [N, A], Q before the steps and after them.
     """
     chex.assert_equal_shape([values, after])
     chex.assert_equal_shape_prefix([values, steps.action], 1)
@@ -103,8 +91,7 @@ def make_update(
 
     Args:
       network: with `stored`, `shown` and `values` besides what a `PolicyNetwork` has.
-      config: the whole configuration; reads `algorithm` (gamma; epochs: steps that are taken on a draw each; replay_draw: steps of a
-        draw, over all devices) and what `update.make` reads.
+      config: the whole configuration; reads `algorithm` (gamma, epochs, replay_draw) and what `update.make` reads.
     """
     settings = config.algorithm
 

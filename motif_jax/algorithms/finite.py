@@ -28,8 +28,7 @@ def keep_if(finite: jax.Array, new: Any, old: Any) -> Any:
 def update_if(finite: jax.Array, update: Callable[..., Any], old: Any, *others: Any) -> Any:
     """`update(old, *others)` where `finite` (bool scalar) holds, else `old`.
 
-    On CPU it is a branch, which XLA does not fuse with what follows: in a chain (moments, parameters, targets) each result
-    takes the memory of `old`. Selects would all read the old values, which XLA would copy first.
+    On CPU it is a branch, which XLA does not fuse with what follows: in a chain each result takes the memory of `old`.
     """
 
     def branch(old: Any, *others: Any) -> Any:
@@ -44,8 +43,8 @@ def update_if(finite: jax.Array, update: Callable[..., Any], old: Any, *others: 
 def _computed_once(flag: jax.Array) -> jax.Array:
     """`flag` (bool scalar), computed where XLA's fusion on CPU cannot see how.
 
-    Else XLA repeats its computation, a term for each of n leaves, in each of the n programs that choose a leaf: a text agent
-    of 180 leaves took four times as long to compile. On GPUs it would make the host wait, and gain nothing.
+    Else XLA repeats its computation, a term for each of n leaves, in each of the n programs that choose a leaf. On GPUs the host
+    would wait.
     """
     return jax.lax.cond(flag, lambda: jnp.array(True), lambda: jnp.array(False))
 

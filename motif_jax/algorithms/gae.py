@@ -23,15 +23,7 @@ def gae(
     The value target is the discounted return, not A + V. A `last` row only carries the value of an episode's
     final observation to the row before it: return_t = V_t, A_t = 0.
 
-    Args:
-      value: float32 [T, B].
-      bootstrap_value: float32 [B], V of the row after the rollout.
-      discount: float32 [T, B], gamma, and 0 where the action ended the episode.
-      last: bool [T, B], the row holds the final observation of an episode.
-      trace: lambda in [0, 1].
-
-    Returns:
-      Targets with arrays float32 [T, B].
+    Args: see `vtrace.vtrace`; `trace` is lambda in [0, 1].
     """
     chex.assert_rank([value, bootstrap_value], [2, 1])
     chex.assert_equal_shape([value, reward, discount, last])

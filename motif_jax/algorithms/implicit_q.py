@@ -1,8 +1,7 @@
 """Implicit Q-learning on text: its loss on one device's part of a batch (Snell et al. 2022, section 4; Kostrikov et al. 2022).
 
 A dialogue of K actions (tokens of the agent's utterances, or whole utterances) has K + 1 states: one before each action, and one
-after the last. All functions are pure, and masks say what counts. `losses` returns sums; the caller divides them by the `Counts`
-of the whole batch.
+after the last. `losses` returns sums; the caller divides them by the `Counts` of the whole batch.
 """
 
 from __future__ import annotations
@@ -86,16 +85,10 @@ class TextBatch(NamedTuple):
 
 
 class ActionQ(NamedTuple):
-    """One Q's inputs to the losses at each action.
+    """One Q's inputs to the losses at each action, float32 [...]; terms that are not needed are zeros."""
 
-    Attributes:
-      chosen: float32 [...], of the action that was taken.
-      conservative: float32 [...], cross-entropy of that action under the softmax of all of them; zeros where it is not needed.
-      margin: float32 [...], the margin term; zeros where it is not needed.
-    """
-
-    chosen: Array
-    conservative: Array
+    chosen: Array  # Q of the action that was taken
+    conservative: Array  # cross-entropy of that action under the softmax of all of them
     margin: Array
 
 
@@ -151,16 +144,10 @@ def chosen(of_all: Array, index: Array) -> Array:
 def action_q(
     q: Array, actions: Array, settings: ImplicitQSettings, conservative: bool, margin: bool
 ) -> ActionQ:
-    """The terms of one Q.
+    """The terms of one Q of all actions, float32 [..., V], at those taken, int32 [...].
 
-    Args:
-      q: float32 [..., V], of all actions.
-      actions: int32 [...], those taken.
-      conservative, margin: whether these terms are computed.
-
-    Returns:
-      Terms [...]. Conservative (Kumar et al. 2020, with all tokens as actions): -log softmax(Q / temperature) of the action;
-      margin: sum over actions a' of max(0, Q(a') - Q(a) + margin)^2.
+    Conservative (Kumar et al. 2020, with all tokens as actions): -log softmax(Q / temperature) of the action; margin: sum over
+    actions a' of max(0, Q(a') - Q(a) + margin)^2.
     """
     taken = chosen(q, actions)
     terms = [jnp.zeros_like(taken), jnp.zeros_like(taken)]
@@ -239,11 +226,7 @@ def policy_weights(advantages: Array, settings: ImplicitQSettings) -> Array:
 
 
 def token_weights(batch: TextBatch, advantages: Array, settings: ImplicitQSettings) -> Array:
-    """The policy's weight of predicting the token after each position, float32 [B, T] (published: `get_weights`).
-
-    Args:
-      advantages: float32 [B, K].
-    """
+    """The policy's weight of predicting the token after each position, float32 [B, T], of advantages [B, K] (`get_weights`)."""
     chex.assert_equal_shape([advantages, batch.live])
     most = jnp.inf if settings.most_weight is None else settings.most_weight
     weights = jnp.full(batch.tokens.shape, min(settings.context_weight, most), jnp.float32)
@@ -274,13 +257,12 @@ def losses(
     Args:
       huber: the loss of Q is Huber's with delta 1 (Psi-learning) instead of the square.
     """
-    zero = jnp.zeros(())
+    q = conservative = margin = v = policy = zero = jnp.zeros(())
 
     def total(errors: Array, mask: Array) -> Array:
         chex.assert_equal_shape([errors, mask])
         return jnp.sum(jnp.where(mask, errors, 0.0))
 
-    q = conservative = margin = v = policy = zero
     rewards, live = batch.rewards, batch.live
     if estimates.qs:
         chex.assert_rank([estimates.next_values], [2])

@@ -40,13 +40,7 @@ class Controller:
     horizon: float
 
     def adapted(self, coefficient: Array, kl: Array, actions: Array) -> Array:
-        """beta (1 + clip(kl / target - 1, -0.2, 0.2) min(actions / horizon, 1)), float32 scalar.
-
-        Args:
-          coefficient: beta, float32 scalar.
-          kl: nats an action, the mean of the update's actions.
-          actions: how many there were.
-        """
+        """beta (1 + clip(kl / target - 1, -0.2, 0.2) min(actions / horizon, 1)); `kl` is the mean of the update's actions."""
         if self.target is None:
             return coefficient
         error = jnp.clip(kl / self.target - 1.0, -MOST_ERROR, MOST_ERROR)

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from motif_jax.algorithms import reductions
 
 Array = jax.Array
+MOST_DIVERGENCE = 30.0  # nats
 
 
 def clamp(x: Array, low: float, high: float) -> Array:
@@ -37,15 +38,12 @@ def probability_ratio(log_prob: Array, behaviour_log_prob: Array, low: float, hi
 def policy_loss(
     ratio: Array, advantage: Array, valid: Array, clip_ratio: float, axis_name: str | None = None
 ) -> Array:
-    """Clipped surrogate: minus the mean of min(ratio A, clip(ratio) A), clip to [1/(1+c), 1+c].
+    """Clipped surrogate: minus the mean of min(ratio A, clip(ratio) A), clip to [1/(1+c), 1+c]; float32 scalar.
 
     Args:
       ratio: float32 [...], with gradient.
       advantage: float32 [...], without gradient.
-      clip_ratio: c, so that 0.1 clips to [1/1.1, 1.1].
-
-    Returns:
-      float32 scalar.
+      clip_ratio: c.
     """
     chex.assert_equal_shape([ratio, advantage, valid])
     clipped = clamp(ratio, 1 / (1 + clip_ratio), 1 + clip_ratio)
@@ -60,18 +58,15 @@ def value_loss(
     clip_value: float,
     axis_name: str | None = None,
 ) -> Array:
-    """Mean of max((V - target)^2, (V_old + clip(V - V_old, -c, c) - target)^2); float32 scalar.
-
-    Args:
-      value: float32 [...], with gradient.
-      behaviour_value: float32 [...], V_old.
-      target: float32 [...], without gradient.
-      clip_value: c, in units of the value.
-    """
+    """Mean of `value_errors`, float32 scalar; `value` [...] has a gradient, `target` has none."""
     chex.assert_equal_shape([value, behaviour_value, target, valid])
+    return reductions.mean(value_errors(value, behaviour_value, target, clip_value), valid, axis_name)
+
+
+def value_errors(value: Array, behaviour_value: Array, target: Array, clip_value: float) -> Array:
+    """max((V - target)^2, (V_old + clip(V - V_old, -c, c) - target)^2), float32 [...]; c is in units of the value."""
     near = behaviour_value + clamp(value - behaviour_value, -clip_value, clip_value)
-    worst = jnp.maximum(jnp.square(value - target), jnp.square(near - target))
-    return reductions.mean(worst, valid, axis_name)
+    return jnp.maximum(jnp.square(value - target), jnp.square(near - target))
 
 
 def entropy(logits: Array) -> Array:
@@ -81,14 +76,11 @@ def entropy(logits: Array) -> Array:
 
 
 def symmetric_kl(logits: Array, legal: Array | None = None) -> Array:
-    """Half the sum of both Kullback-Leibler divergences from the uniform distribution, in nats.
+    """Half the sum of both Kullback-Leibler divergences from the uniform distribution, float32 [...] in nats.
 
     Args:
       logits: float32 [..., A].
       legal: bool [..., A], the actions that the uniform distribution is over; all where it is None.
-
-    Returns:
-      float32 [...].
     """
     log_p = jax.nn.log_softmax(logits)
     if legal is None:
@@ -110,25 +102,18 @@ def symmetric_kl_loss(
     valid: Array,
     coefficient: float,
     axis_name: str | None = None,
-    limit: float = 30.0,
     legal: Array | None = None,
 ) -> Array:
-    """Coefficient times the mean symmetric divergence from uniform, the mean limited to `limit`.
+    """Coefficient times the mean symmetric divergence of `logits` [..., A] from uniform; float32 scalar.
 
-    Beyond the limit there is no gradient. A mean that is not finite gives a loss of zero without gradient.
-
-    Args:
-      logits: float32 [..., A].
-      limit: nats.
-
-    Returns:
-      float32 scalar.
+    Beyond 30 nats there is no gradient. A mean that is not finite gives a loss of zero without gradient.
     """
     divergence = reductions.mean(symmetric_kl(jax.lax.stop_gradient(logits), legal), valid, axis_name)
     finite = jnp.isfinite(divergence)
     # Not even a product with zero may see the bad logits in the backward pass.
     safe = jnp.where(finite, logits, 0.0)
-    divergence = clamp(reductions.mean(symmetric_kl(safe, legal), valid, axis_name), -limit, limit)
+    mean = reductions.mean(symmetric_kl(safe, legal), valid, axis_name)
+    divergence = clamp(mean, -MOST_DIVERGENCE, MOST_DIVERGENCE)
     return coefficient * jnp.where(finite, divergence, 0.0)
 
 

@@ -18,23 +18,18 @@ Array = jax.Array
 
 
 def order(key: Array, config: ConfigDict, rollouts: int, axis_name: str | None) -> Array:
-    """Draws the minibatches of every epoch.
+    """Draws the minibatches of every epoch, in which every rollout is used once.
 
     Args:
       key: random key, the same on all devices.
-      config: `config.algorithm`: epochs, in each of which every rollout is used once; minibatches of an epoch.
-      rollouts: number of this device's rollouts.
+      config: `config.algorithm`: epochs, and minibatches of an epoch.
+      rollouts: number of this device's rollouts, a multiple of the minibatches.
       axis_name: mapped axis over which the batch is split, in order; None where it is not.
 
     Returns:
       int32 [epochs * minibatches, rollouts / minibatches], numbers of this device's rollouts.
-
-    Raises:
-      ValueError: the rollouts are not a multiple of the minibatches.
     """
     minibatches = config.minibatches
-    if rollouts % minibatches:
-        raise ValueError(f"{rollouts} rollouts do not divide into {minibatches} minibatches")
     blocks = rollouts // minibatches
     here = jnp.arange(blocks)
     number = here if axis_name is None else here + jax.lax.axis_index(axis_name) * blocks

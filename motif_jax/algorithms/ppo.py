@@ -40,67 +40,45 @@ class Samples(NamedTuple):
 
 
 class StepLosses(NamedTuple):
-    """The terms of the loss of N steps, float32 [N] each.
+    """The terms of the loss of N steps, float32 [N] each."""
 
-    Attributes:
-      policy: the clipped surrogate, negative.
-      value: the clipped square of the value's error.
-      entropy: the policy's, in nats.
-      ratio: probability now over that as played.
-    """
-
-    policy: Array
-    value: Array
-    entropy: Array
-    ratio: Array
+    policy: Array  # the clipped surrogate, negative
+    value: Array  # the clipped square of the value's error
+    entropy: Array  # the policy's, in nats
+    ratio: Array  # probability now over that as played
 
 
 def targets(
     value: Array, bootstrap_value: Array, reward: Array, discount: Array, last: Array, trace: float
 ) -> Targets:
-    """Advantages, and value targets A + V, over a rollout.
+    """Advantages, and value targets A + V, over a rollout; see `gae.gae`.
 
-    Args:
-      value: float32 [T, B], as played.
-      bootstrap_value: float32 [B], of the row after the rollout.
-      discount: float32 [T, B], gamma, and 0 where the action ended the episode. With `compat.timeout_as_terminal` it is 0
-        at a timeout too, and there are no `last` rows.
-      last: bool [T, B], the row only carries the value of an episode's final observation.
-      trace: lambda in [0, 1].
+    With `compat.timeout_as_terminal` the discount is 0 at a timeout too, and there are no `last` rows.
     """
     advantage = gae(value, bootstrap_value, reward, discount, last, trace).advantage
     return Targets(advantage + value, advantage)
 
 
 def value_rows(value: Array, behaviour_value: Array, target: Array, clip_value: float) -> Array:
-    """max((V - target)^2, (V_old + clip(V - V_old, -c, c) - target)^2) of each row; float32 [N].
+    """`losses.value_errors` of each row; float32 [N].
 
     Args:
       value: float32 [N], with gradient.
-      behaviour_value: float32 [N]. With `compat.glam_value_broadcast` float32 [N, S], those of the S rows that one process
+      behaviour_value, target: float32 [N]. With `compat.glam_value_broadcast` float32 [N, S], those of the S rows that one process
         of the published system learns from together: the row's term is the mean over all of them.
-      target: float32, of the shape of `behaviour_value`.
-      clip_value: c, in units of the value.
     """
     chex.assert_rank(value, 1)
     chex.assert_equal_shape([behaviour_value, target])
     chex.assert_equal_shape_prefix([value, target], 1)
     if target.ndim == 2:
         value = value[:, None]
-    near = behaviour_value + losses.clamp(value - behaviour_value, -clip_value, clip_value)
-    worst = jnp.maximum(jnp.square(value - target), jnp.square(near - target))
+    worst = losses.value_errors(value, behaviour_value, target, clip_value)
     return worst if target.ndim == 1 else jnp.mean(worst, axis=1)
 
 
 def together(x: Array, size: int) -> Array:
-    """Each row's `size` neighbours, [N] to [N, size]: what `value_rows` takes for `compat.glam_value_broadcast`.
-
-    Raises:
-      ValueError: the rows do not divide into groups of `size`.
-    """
+    """Each row's `size` neighbours, [N] to [N, size]: what `value_rows` takes for `compat.glam_value_broadcast`."""
     chex.assert_rank(x, 1)
-    if len(x) % size:
-        raise ValueError(f"{len(x)} rows do not divide into groups of {size}")
     return jnp.repeat(x.reshape(-1, size), size, axis=0)
 
 
@@ -167,12 +145,6 @@ def normalised(advantage: Array, valid: Array, axis_name: str | None = None, flo
 
 
 def minibatches(key: Array, samples: int, size: int, epochs: int) -> Array:
-    """The samples of each minibatch, int32 [epochs, samples / size, size]; each epoch has every sample once.
-
-    Raises:
-      ValueError: the samples do not divide into minibatches of `size`.
-    """
-    if samples % size:
-        raise ValueError(f"{samples} samples do not divide into minibatches of {size}")
+    """The samples of each minibatch, int32 [epochs, samples / size, size]; each epoch has every sample once."""
     keys = jax.random.split(key, epochs)
     return jax.vmap(lambda k: jax.random.permutation(k, samples))(keys).reshape(epochs, -1, size)

@@ -1,8 +1,7 @@
 """The update of `algorithm.name=ppo`: several epochs of PPO over a batch of rollouts, in minibatches of steps or of sequences.
 
-Unlike `appo` it computes its targets once, from the values that the rollouts were played with. It shuffles single steps for
-policies without memory, such as language models, or sequences of `algorithm.recurrence` steps for those with a memory. Gradients
-run back through a sequence, which begins with the state that it was played from.
+Unlike `appo` it computes its targets once, from the values that the rollouts were played with. It shuffles single steps, or
+sequences of `algorithm.recurrence` steps, through which gradients run back to the state that the sequence was played from.
 """
 
 from __future__ import annotations
@@ -57,11 +56,7 @@ class PpoTrainState(NamedTuple):
 
 
 def check(config: ConfigDict) -> None:
-    """Checks the values of `config.algorithm` and the coefficients of `config.reward`.
-
-    Raises:
-      UserError: a value is not allowed; names the key and what is allowed.
-    """
+    """Raises UserError for values of `config.algorithm` that do not fit together."""
     if "kl" in config.algorithm:
         kl_penalty.check(config, "algorithm.kl")
     size, settings = config.batch_size, config.algorithm
@@ -79,11 +74,9 @@ def check(config: ConfigDict) -> None:
         checks.require(good, "algorithm.recurrence", settings.recurrence, allowed)
 
 
-def make_state(
-    network: PolicyNetwork, optimizer: optax.GradientTransformation, key: Array, reward_params: Any = ()
-) -> PpoTrainState:
+def make_state(network: PolicyNetwork, optimizer: optax.GradientTransformation, key: Array) -> PpoTrainState:
     """A new training state; the same key gives the same state."""
-    return PpoTrainState(**update.initial(network, optimizer, key), reward_params=reward_params)
+    return PpoTrainState(**update.initial(network, optimizer, key))
 
 
 def with_reference(state: PpoTrainState, config: ConfigDict) -> PpoTrainState:
@@ -105,10 +98,8 @@ def make_update(
     """Builds update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars).
 
     Args:
-      config: the whole configuration; reads `algorithm` (gamma, gae_lambda, clip_ratio, clip_value, value_coefficient,
-        entropy_coefficient, epochs, minibatch_size in steps of all devices, microbatch_size: most steps that a device runs at
-        a time, kl_limit, normalise_advantage; broadcast_rows, see `ppo.value_rows`; recurrence: steps of a sequence, 1 by
-        default; kl, see `kl_penalty`), `compat.glam_value_broadcast` and what `update.make` reads.
+      config: the whole configuration; reads `algorithm`, whose keys `configs/train_language_agent.py` explains,
+        `compat.glam_value_broadcast` and what `update.make` reads.
     """
     settings = config.algorithm
     limit, length = settings.get("kl_limit"), settings.get("recurrence", 1)
@@ -283,9 +274,8 @@ def _sequences(
     network: PolicyNetwork, batch: TrajectoryBatch, samples: ppo.Samples, states: Any, length: int
 ) -> Sequences:
     observation = {name: _flat(batch.observation[name][:-1]) for name in network.fields}
-    rows = (observation, _flat(batch.first[:-1]), samples)
-    observation, first, samples = jax.tree.map(lambda x: x.reshape(-1, length, *x.shape[1:]), rows)
-    return Sequences(observation, first, states, samples)
+    rows = Sequences(observation, _flat(batch.first[:-1]), (), samples)
+    return jax.tree.map(lambda x: x.reshape(-1, length, *x.shape[1:]), rows)._replace(states=states)
 
 
 def _with_peers(some: Sequences, size: int) -> Sequences:

@@ -18,9 +18,9 @@ import optax
 
 from motif_jax.algorithms import ensembles
 from motif_jax.algorithms.ensembles import EnsembleState
+from motif_jax.datasets.verdicts import TIE
 from motif_jax.networks.reward import RewardNetwork
 
-TIE = 2
 # A jax array; on the host a numpy array; in a description of how to split a batch, the number of an axis.
 Field = Any
 
@@ -47,15 +47,7 @@ class PreferenceBatch(NamedTuple):
 
 
 def cross_entropy(rewards: jax.Array, targets: jax.Array) -> jax.Array:
-    """-sum_k q_k log softmax(rewards)_k of each pair.
-
-    Args:
-      rewards: float32 [..., 2], rewards of the first and the second sub-sequence.
-      targets: float32 [..., 2], q, which sums to 1.
-
-    Returns:
-      float32 [...].
-    """
+    """-sum_k q_k log softmax(rewards)_k of each pair, float32 [...], of rewards and targets q [..., 2]; q sums to 1."""
     chex.assert_equal_shape_suffix([rewards, targets], 1)
     # Computed from the difference alone, so that the gradients of the two rewards are opposite to the last bit.
     difference = rewards[..., 0] - rewards[..., 1]
@@ -63,14 +55,9 @@ def cross_entropy(rewards: jax.Array, targets: jax.Array) -> jax.Array:
 
 
 def correct(rewards: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Whether the rewards order each pair as its label does.
+    """Whether rewards [B, 2] order each pair as its label [B] does, and whether it counts: bool [B] each; ties do not.
 
-    Args:
-      rewards: float32 [B, 2].
-      labels: int [B]; ties (2) do not count.
-
-    Returns:
-      (right, counted), bool [B] each. Equal rewards choose the first, as argmax does.
+    Equal rewards choose the first, as argmax does.
     """
     chex.assert_shape(rewards, (labels.shape[0], 2))
     counted = labels < TIE
@@ -80,14 +67,11 @@ def correct(rewards: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array
 def step_rewards(
     network: RewardNetwork, params: Any, messages: jax.Array, batch: PreferenceBatch, max_length: int | None
 ) -> jax.Array:
-    """Rewards of every step of the sub-sequences of `batch` under ONE model, each distinct message encoded once.
+    """Rewards of every step of the sub-sequences under ONE model, each distinct message encoded once: float32 [B, 2, L].
 
     Args:
       messages: uint8 [M, 256], the data set's distinct messages.
       max_length: bytes of all messages from here on are zero (static).
-
-    Returns:
-      float32 [B, 2, L].
     """
     reads = network.architecture.fields
     if network.architecture.message_only:
@@ -127,11 +111,10 @@ _gather_exactly.defvjp(_gather_forward, _gather_backward)
 def pair_rewards(
     network: RewardNetwork, params: Any, messages: jax.Array, batch: PreferenceBatch, max_length: int | None
 ) -> jax.Array:
-    """Rewards of the sub-sequences: float32 [B, 2].
+    """Rewards of the sub-sequences, means of `step_rewards` over the length: float32 [B, 2].
 
-    The means of `step_rewards` over the length. A constant added to all rewards changes no loss, so the
-    gradients of the distinct messages' rewards sum to 0, here without rounding. A rounded sum would give
-    parameters whose true gradient is 0 a small gradient, of which Adam makes whole steps.
+    A constant added to all rewards changes no loss, so the gradients of the distinct messages' rewards sum to 0, here without
+    rounding. A rounded sum would give parameters whose true gradient is 0 a small gradient, of which Adam makes whole steps.
     """
     if not network.architecture.message_only:
         return jnp.mean(step_rewards(network, params, messages, batch, max_length), axis=-1)
@@ -144,9 +127,8 @@ def make_loss(
 ) -> Callable[[Any, jax.Array, PreferenceBatch], tuple[jax.Array, dict[str, jax.Array]]]:
     """Returns `loss(params, messages, batch) -> (value, metrics)` of one device's part of a batch.
 
-    The value is the device's part of the loss, summed over the members of an ensemble: its sum over
-    `axis_name` is the loss of the whole batch. The metrics are of the whole batch: `loss` (mean over members),
-    `accuracy` of the members' mean reward without ties, `pairs` and `counted` (without ties).
+    The value, summed over the members of an ensemble and over `axis_name`, is the loss of the whole batch. So are the metrics: `loss`
+    (mean over members), `accuracy` of the members' mean reward without ties, `pairs` and `counted` (without ties).
     """
 
     def total(x: jax.Array) -> jax.Array:
@@ -185,9 +167,6 @@ def make_train_step(
     max_length: int | None = None,
     axis_name: str | None = None,
 ) -> Callable[[EnsembleState, jax.Array, PreferenceBatch], tuple[EnsembleState, dict[str, jax.Array]]]:
-    """Returns `step(state, messages, batch) -> (state, metrics)`, an optimiser step.
-
-    The metrics are `make_loss`'s numbers and `gradient_norm`. The result is that of training each member on one device with the whole batch.
-    """
+    """Returns `step(state, messages, batch) -> (state, metrics)`, as if each member had one device and the whole batch."""
     loss = make_loss(network, members, max_length, axis_name)
     return ensembles.make_train_step(loss, optimizer, members, axis_name)

@@ -25,15 +25,7 @@ def psum(x: Array, axis_name: str | None = None) -> Array:
 
 
 def mean(x: Array, valid: Array, axis_name: str | None = None) -> Array:
-    """Mean of `x` over the rows where `valid`; 0 when there is none.
-
-    Args:
-      x: float [...]; entries that are not valid may hold anything, NaN included.
-      valid: bool, the shape of `x`.
-
-    Returns:
-      float32 scalar.
-    """
+    """Mean of `x` where `valid`, both [...]; 0 when there is none. Other entries may hold anything, NaN included."""
     chex.assert_equal_shape([x, valid])
     count = total(valid.astype(jnp.float32), axis_name)
     return total(jnp.where(valid, x, 0.0), axis_name) / jnp.maximum(count, 1.0)

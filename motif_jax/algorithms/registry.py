@@ -16,18 +16,17 @@ from motif_jax.support import entry_points
 class Algorithm(Protocol):
     """What a training needs of an algorithm; `appo` and `ppo_update` are two.
 
-    Its state is a NamedTuple; a checkpoint holds all of it but `reward_params`. It has at least `params` of the network; `step`,
-    int32 scalar, the number of updates; and `reward_params` of a reward that is computed in the update.
+    Its state is a NamedTuple with at least `params` of the network; `step`, int32 scalar, the number of updates; and `reward_params`
+    of a reward that is computed in the update, () before, which no checkpoint holds.
 
-    If the state has a field `memory` of played steps, a function `with_memory(state, network, config)` makes it; a skipped update
-    adds its batch, too (`drrn_update`). If it has a field `reference` of the parameters at the start, a function
-    `with_reference(state, config)` makes it (`ppo_update`).
+    If the state has a field `memory` of played steps, `with_memory(state, network, config)` makes it; a skipped update adds its
+    batch, too. If it has a field `reference` of the parameters at the start, `with_reference(state, config)` makes it.
     """
 
     def check(self, config: ConfigDict) -> None:
         """Raises UserError for values of `config.algorithm` that are not allowed."""
 
-    def make_state(self, network: Any, optimizer: Any, key: jax.Array, reward_params: Any = ()) -> Any:
+    def make_state(self, network: Any, optimizer: Any, key: jax.Array) -> Any:
         """A new state; the same key gives the same."""
 
     def make_update(
@@ -40,11 +39,7 @@ ALGORITHMS: dict[str, Algorithm] = {"appo": appo, "ppo": ppo_update, "drrn": drr
 
 
 def algorithm_of(config: ConfigDict) -> Algorithm:
-    """The algorithm that `config.algorithm.name` names.
-
-    Raises:
-      UserError: no algorithm has that name, or the object outside this package is no algorithm.
-    """
+    """The algorithm that `config.algorithm.name` names."""
     name = config.algorithm.name
     if not entry_points.is_entry_point(name):
         allowed = f"{', '.join(ALGORITHMS)}, or module:Class"

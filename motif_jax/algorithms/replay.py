@@ -15,8 +15,7 @@ class ReplayMemory(NamedTuple):
 
     Attributes:
       observation: [C, T + 1, ...].
-      action: int32 [C, T].
-      reward: float32 [C, T].
+      action, reward: int32 and float32 [C, T].
       done: bool [C, T], nothing after the step counts for it.
       valid: bool [C, T], the step was an agent's.
       added: int32 scalar, all segments added so far, below 2^31.
@@ -58,11 +57,9 @@ def add(memory: ReplayMemory, segments: ReplayMemory) -> ReplayMemory:
     """Adds `segments` (B of them, at most C) in free places, then in those of the oldest."""
     capacity, new = len(memory.action), len(segments.action)
     places = (memory.added + jnp.arange(new)) % capacity
-    count = memory.added + new
-    kept: ReplayMemory = jax.tree.map(
-        lambda old, more: old.at[places].set(more) if old.ndim else old, memory, segments
+    return jax.tree.map(
+        lambda old, more: old.at[places].set(more) if old.ndim else old + new, memory, segments
     )
-    return kept._replace(added=count)
 
 
 def steps_in(memory: ReplayMemory) -> Array:
@@ -76,14 +73,8 @@ def draw(key: Array, memory: ReplayMemory, count: int) -> ReplaySteps:
     places = distinct(key, steps_in(memory), count)
     length = memory.action.shape[1]
     segment, row = places // length, places % length
-    return ReplaySteps(
-        observation=memory.observation[segment, row],
-        action=memory.action[segment, row],
-        reward=memory.reward[segment, row],
-        done=memory.done[segment, row],
-        valid=memory.valid[segment, row],
-        after=memory.observation[segment, row + 1],
-    )
+    before = [x[segment, row] for x in memory[:-1]]
+    return ReplaySteps._make([*before, memory.observation[segment, row + 1]])
 
 
 def distinct(key: Array, below: Array, count: int) -> Array:

@@ -19,12 +19,7 @@ _UNIT_BITS = 30
 
 
 class RateState(NamedTuple):
-    """The optimiser's state of its learning rate.
-
-    Attributes:
-      steps: int32 scalar, optimiser steps taken.
-      rate: float32 scalar, learning rate of the newest step, 0 before the first.
-    """
+    """Optimiser steps taken, int32 scalar, and the learning rate of the newest, float32 scalar (0 before the first)."""
 
     steps: Array
     rate: Array
@@ -78,13 +73,7 @@ def learning_rate(config: ConfigDict, count: Any, share: Any) -> Array:
 
 
 def make_schedule(config: ConfigDict, total_steps: int) -> optax.Schedule:
-    """The learning rate as a function of the number of optimiser steps taken, where their number is known.
-
-    The fall begins when the warm-up ends.
-
-    Args:
-      total_steps: optimiser steps of the whole run, warm-up included.
-    """
+    """The learning rate as a function of the optimiser steps taken, of `total_steps` in all; it falls after the warm-up."""
     fall = max(total_steps - config.warmup_steps, 1)
     return lambda count: learning_rate(config, count, (count - config.warmup_steps) / fall)
 
@@ -102,15 +91,14 @@ def make_optimizer(
     Args:
       config: `config.optimizer`: as `learning_rate`, and b1, b2, eps, max_gradient_norm (0 is no clip).
       total_steps: optimiser steps of the whole run. None: `update(..., share=...)` receives the share that is over.
-      decays: returns, for a tree of parameters, which of them decay by `config.weight_decay` times the learning rate (Loshchilov
-        and Hutter 2019); None for no decay.
+      decays: returns which parameters of a tree decay by `config.weight_decay` times the learning rate (Loshchilov and Hutter
+        2019); None for no decay.
 
     Returns:
       An optimiser; the last part of its state is a `RateState`.
     """
-    clip = (
-        optax.clip_by_global_norm(config.max_gradient_norm) if config.max_gradient_norm else optax.identity()
-    )
+    limit = config.max_gradient_norm
+    clip = optax.clip_by_global_norm(limit) if limit else optax.identity()
     schedule = None if total_steps is None else make_schedule(config, total_steps)
 
     def init(params: Any) -> RateState:

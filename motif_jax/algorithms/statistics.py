@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 
+import chex
 import numpy as np
 
 from motif_jax.rewards.normalisation import QUANTILE_LEVELS
 
 
 def weighted_moments(values: np.ndarray, counts: np.ndarray) -> tuple[float, float]:
-    """Mean and population variance of `values` that occur `counts` times.
-
-    Args:
-      values: numbers [M], one for each distinct input.
-      counts: non-negative integers [M], at least one above 0.
-
-    Returns:
-      (mean, variance), exact to float64: the same as of the repeated values.
-
-    Raises:
-      ValueError: the shapes differ, or nothing is counted.
-    """
+    """Mean and population variance of numbers [M] that occur `counts` times [M], of which one is above 0; exact to float64."""
     values, counts = np.asarray(values, np.float64), np.asarray(counts, np.float64)
-    if values.shape != counts.shape or values.ndim != 1:
-        raise ValueError(f"values {values.shape} and counts {counts.shape}: equal lengths expected")
+    chex.assert_equal_shape([values, counts])
     total = counts.sum()
-    if total <= 0:
-        raise ValueError("nothing is counted")
     mean = float((values * counts).sum() / total)
     # A second pass, since one pass loses the small variances of fresh networks to cancellation.
     return mean, float((np.square(values - mean) * counts).sum() / total)
@@ -37,8 +24,8 @@ def weighted_moments(values: np.ndarray, counts: np.ndarray) -> tuple[float, flo
 class RunningMoments:
     """The published running mean and variance (compat.running_statistics).
 
-    Starts at mean 0, variance 1 and a count of 1e-4, and merges batches by the parallel-variance rule
-    (Chan et al. 1979) with the UNBIASED variance of a batch times its size, which is a little too large.
+    Batches are merged by the parallel-variance rule (Chan et al. 1979) with the UNBIASED variance of a batch times its size, which
+    is a little too large.
     """
 
     mean: float = 0.0
@@ -46,11 +33,7 @@ class RunningMoments:
     count: float = 1e-4
 
     def update(self, batch: np.ndarray, decay: float = 1.0) -> None:
-        """Merges numbers [n], n >= 1; the variance of a single number counts as 0.
-
-        Args:
-          decay: factor on the weight of earlier numbers, in (0, 1].
-        """
+        """Merges numbers [n], n >= 1 (the variance of one counts as 0); `decay` in (0, 1] weighs earlier numbers."""
         self.count *= decay
         batch = np.asarray(batch, np.float64).reshape(-1)
         size = batch.size

@@ -34,16 +34,7 @@ def scale_reward(reward: Array, scale: float, limit: float) -> Array:
 
 
 def discount_by_count(intrinsic: Array, count: Array, exponent: float) -> Array:
-    """Divides an intrinsic reward by N^exponent, N the visits of its text in this episode (at least 1).
-
-    Args:
-      intrinsic: float32 [...].
-      count: integer or float [...], this visit included.
-      exponent: 0 leaves the reward as it is.
-
-    Returns:
-      float32 [...].
-    """
+    """Divides intrinsic rewards float32 [...] by N^exponent, N the visits of the text so far in this episode (at least 1)."""
     chex.assert_equal_shape([intrinsic, count])
     return intrinsic / jnp.maximum(count.astype(jnp.float32), 1.0) ** exponent
 
@@ -57,13 +48,7 @@ def total_reward(
 
 
 def compute_rewards(config: ConfigDict, batch: TrajectoryBatch, count_field: str | None) -> Rewards:
-    """Combines task reward and intrinsic reward as `config.reward` says.
-
-    Args:
-      config: `config.reward`: extrinsic_scale, extrinsic_clip, extrinsic_coefficient,
-        intrinsic_coefficient, count_exponent.
-      count_field: observation field with the visits of a row's text in its episode, if there is one.
-    """
+    """Combines task reward and intrinsic reward as `config.reward` says; `count_field` has the visits of a row's text."""
     extrinsic = scale_reward(batch.reward, config.extrinsic_scale, config.extrinsic_clip)
     intrinsic = batch.intrinsic_reward
     if count_field is not None:

@@ -16,9 +16,8 @@ Field = Any
 class TrajectoryBatch(NamedTuple):
     """B rollouts of T consecutive rows, and one more row whose value bootstraps.
 
-    A row is an observation with the action taken on it. The final observation of an episode has a row of
-    its own (`last`), whose action is ignored: it carries no weight in losses and statistics, and only its
-    value is used. The row after it is the first of the next episode (`first`).
+    A row is an observation with the action taken on it. The final observation of an episode has a row of its own (`last`): only
+    its value is used. The row after it is the first of the next episode (`first`).
 
     Attributes:
       observation: raw fields of the environment's specification, each [T+1, B, ...].
@@ -50,20 +49,7 @@ class TrajectoryBatch(NamedTuple):
 
 
 # The axis of each field that counts rollouts; a pytree prefix of a batch.
-BATCH_AXES = TrajectoryBatch(
-    observation=1,
-    first=1,
-    last=1,
-    action=1,
-    behaviour_log_prob=1,
-    behaviour_value=1,
-    parameter_version=1,
-    reward=1,
-    intrinsic_reward=1,
-    terminated=1,
-    truncated=1,
-    initial_state=0,
-)
+BATCH_AXES = TrajectoryBatch(**{**dict.fromkeys(TrajectoryBatch._fields, 1), "initial_state": 0})
 
 
 def done(batch: TrajectoryBatch) -> Array:
@@ -81,27 +67,14 @@ def recorded(batch: TrajectoryBatch) -> Array:
 
 
 def check(batch: TrajectoryBatch) -> None:
-    """Asserts ranks, lengths and dtypes of `batch`.
-
-    Raises:
-      AssertionError: a field does not have the shape or dtype of the class's docstring.
-    """
+    """Raises AssertionError where a field does not have the shape or dtype of the class's docstring."""
     length, rollouts = batch.action.shape
-    steps = (
-        batch.behaviour_log_prob,
-        batch.behaviour_value,
-        batch.parameter_version,
-        batch.reward,
-        batch.intrinsic_reward,
-        batch.terminated,
-        batch.truncated,
-    )
-    chex.assert_shape([batch.action, *steps], (length, rollouts))
+    numbers = [batch.behaviour_log_prob, batch.behaviour_value, batch.reward, batch.intrinsic_reward]
+    flags, integers = [batch.terminated, batch.truncated], [batch.action, batch.parameter_version]
+    chex.assert_shape([*integers, *numbers, *flags], (length, rollouts))
     chex.assert_shape([batch.first, batch.last], (length + 1, rollouts))
     chex.assert_tree_shape_prefix(batch.observation, (length + 1, rollouts))
     chex.assert_tree_shape_prefix(batch.initial_state, (rollouts,))
-    chex.assert_type([batch.first, batch.last, batch.terminated, batch.truncated], bool)
-    chex.assert_type([batch.action, batch.parameter_version], jnp.int32)
-    chex.assert_type(
-        [batch.behaviour_log_prob, batch.behaviour_value, batch.reward, batch.intrinsic_reward], jnp.float32
-    )
+    chex.assert_type([batch.first, batch.last, *flags], bool)
+    chex.assert_type(integers, jnp.int32)
+    chex.assert_type(numbers, jnp.float32)

@@ -28,9 +28,8 @@ def initial(network: Any, optimizer: optax.GradientTransformation, key: Array) -
     """The fields that the states of all updates have; the same key gives the same values.
 
     Returns:
-      `params`; `opt_state`; `step`, int32 scalar, the number of updates and version of `params`; `env_steps`, int32 [2], steps
-      learned from, as `schedules.add_steps` counts them; `key`, changed by updates that draw. A state also has `reward_params` of a
-      `reward_fn`, or ().
+      `params`; `opt_state`; `step`, int32 scalar, the number of updates and version of `params`; `env_steps`, int32 [2], as
+      `schedules.add_steps` counts them; `key`, changed by updates that draw. A state also has `reward_params` of a `reward_fn`.
     """
     init_key, key = jax.random.split(key)
     params = network.init(init_key)
@@ -59,8 +58,8 @@ def make(
 
     Args:
       optimizer: from `schedules.make_optimizer` without a number of steps.
-      config: the whole configuration; reads `algorithm.positive_reward` (negative rewards of the task count as 0), `reward` and
-        `train_for_env_steps`: the learning rate falls with the share of them that earlier batches had.
+      config: the whole configuration; reads `algorithm.positive_reward`, `reward` and `train_for_env_steps`: the learning rate falls
+        with the share of them that earlier batches had.
       learn: (state, batch, reward [T, B], apply, axis_name) -> (state, metrics): takes the steps, each by `apply`. Its metrics replace
         those of the same name here.
       reward_fn: for rewards that the batcher does not compute: a pure function of `state.reward_params` and the fields [T, B, ...] of the

@@ -1,9 +1,8 @@
 """Running scale of the value targets (van Hasselt et al. 2016, "PopArt").
 
-The network's value head predicts (V - mean) / std. With 'popart' the head is rescaled whenever the statistics
-move, so that V itself does not (`networks.agent.rescale_value_head`); with 'running' the head has to learn it. V is clipped
-around V as it was played: with 'popart' in units of reward, which do not depend on the statistics; with 'running' in the
-head's units of that time.
+The network's value head predicts (V - mean) / std. With 'popart' the head is rescaled whenever the statistics move, so that V itself
+does not; with 'running' the head has to learn it. V is clipped around V as it was played: with 'popart' in units of reward, with
+'running' in the head's units of that time.
 """
 
 from __future__ import annotations
@@ -22,13 +21,7 @@ MINIMUM_STD = 1e-2
 
 
 class ValueStatistics(NamedTuple):
-    """Decayed moments of the value targets, float32 scalars.
-
-    Attributes:
-      first: decayed sum of means.
-      second: decayed sum of means of squares.
-      weight: decayed sum of ones; 0 before the first update.
-    """
+    """Decayed sums of the value targets' means, of the means of their squares, and of ones; float32 scalars."""
 
     first: Array
     second: Array
@@ -43,10 +36,7 @@ def initial() -> ValueStatistics:
 def update(
     statistics: ValueStatistics, target: Array, valid: Array, rate: float, axis_name: str | None = None
 ) -> ValueStatistics:
-    """Moves the statistics towards those of `target` [...] where `valid`, by `rate` in (0, 1].
-
-    Without any valid entry the statistics stay.
-    """
+    """Moves the statistics towards those of `target` [...] where `valid`, if anywhere, by `rate` in (0, 1]."""
     chex.assert_equal_shape([target, valid])
     count = reductions.total(valid.astype(jnp.float32), axis_name)
     share = jnp.where(count > 0, rate, 0.0)

@@ -12,12 +12,7 @@ Array = jax.Array
 
 
 class Targets(NamedTuple):
-    """V-trace's targets of a rollout.
-
-    Attributes:
-      value: float32 [T, B], targets of the value function.
-      advantage: float32 [T, B], of the actions taken.
-    """
+    """Targets of the value function, and advantages of the actions taken, over a rollout: float32 [T, B]."""
 
     value: Array
     advantage: Array
@@ -51,11 +46,6 @@ def vtrace(
       discount: float32 [T, B], gamma, and 0 where the action ended the episode.
       last: bool [T, B], the row holds the final observation of an episode.
       ratio: float32 [T, B], current over behaviour probability of the action.
-      rho_clip: upper limit of the weight of the temporal differences.
-      c_clip: upper limit of the weight of the trace.
-
-    Returns:
-      Targets with arrays float32 [T, B].
     """
     chex.assert_rank([value, bootstrap_value], [2, 1])
     chex.assert_equal_shape([value, reward, discount, last, ratio])
@@ -75,8 +65,5 @@ def vtrace(
 
 
 def published_bootstrap(last_value: Array, last_reward: Array, gamma: float) -> Array:
-    """The published stand-in for the value after a rollout: (V_{T-1} - r_{T-1}) / gamma, float32 [B].
-
-    It makes the last temporal difference of a running episode zero.
-    """
+    """The published value after a rollout, float32 [B], which makes the last temporal difference of a running episode zero."""
     return (last_value - last_reward) / gamma

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,7 +92,7 @@ def learn(options: ConfigDict, seed: int, serial: bool) -> tuple[float, int]:
     steps = 0
     with (
         tempfile.TemporaryDirectory() as folder,
-        EpisodeLog(folder, goal.episodes, False) as log,
+        EpisodeLog(Path(folder), goal.episodes, False) as log,
         BatchStream(system) as stream,
     ):
         while steps < goal.steps:

@@ -1,7 +1,7 @@
 """Reads and writes an agent's checkpoint.
 
-Its items: `params` (the network's), `learner` (optimiser, counts of updates and steps, random key, value statistics), `reward`
-of a reward that changes, `play` of a serial run (`play_state`), and `progress` (counters and episode statistics, JSON).
+Its items: `params` (the network's), `learner` (the rest of the training state), `reward` of a reward that changes, `play` of a
+serial run (`play_state`), and `progress` (counters and episode statistics, JSON).
 """
 
 from __future__ import annotations
@@ -53,11 +53,6 @@ class Snapshot:
         self.progress: dict[str, Any] = self.take({_PROGRESS: JSON})[_PROGRESS]
 
     def take(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
-        """Reads items, see `Checkpoints.restore`.
-
-        Raises:
-          UserError: an item is missing or has other shapes; they are named.
-        """
         self._left -= set(wanted)
         return self._checkpoints.restore(self.step, wanted)
 
@@ -79,22 +74,14 @@ def items_of_learner(state: Any) -> dict[str, Any]:
 
 
 def take_learner(snapshot: Snapshot, make_state: Callable[[], Any]) -> Any:
-    """The training state in `snapshot`, as numpy arrays, without `NOT_KEPT`; `make_state` is only traced, for the shapes.
-
-    Raises:
-      UserError: the checkpoint has other shapes; they are named.
-    """
+    """The training state in `snapshot`, as numpy arrays, without `NOT_KEPT`; `make_state` is only traced, for the shapes."""
     shapes = jax.eval_shape(make_state)
     items = snapshot.take(items_of_learner(shapes))
     return shapes._replace(params=items[_PARAMS], **items[_LEARNER])
 
 
 def restore_params(checkpoints: Checkpoints, step: int | None, network: PolicyNetwork) -> Any:
-    """Reads only the network's parameters of checkpoint `step` (None: the newest), as numpy arrays.
-
-    Raises:
-      UserError: there is no such checkpoint, or it has other shapes; they are named.
-    """
+    """Reads only the network's parameters of checkpoint `step` (None: the newest), as numpy arrays."""
     shapes = jax.eval_shape(lambda: network.init(jax.random.PRNGKey(0)))
     return checkpoints.restore(step, {_PARAMS: shapes})[_PARAMS]
 

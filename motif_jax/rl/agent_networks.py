@@ -9,9 +9,15 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
+from motif_jax.devices.parallel import DataParallel
 from motif_jax.devices.sharding import Sharded
 from motif_jax.envs import registry
 from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.language import agent as language_agent
+from motif_jax.language import config as language_config
+from motif_jax.language import drrn, weights
+from motif_jax.language.text import fetch
+from motif_jax.language.tokens import FILE
 from motif_jax.networks import agent, film
 from motif_jax.networks.policy import PolicyNetwork
 from motif_jax.support import digests
@@ -30,14 +36,8 @@ def kind_of(config: ConfigDict) -> str:
 
 def check(config: ConfigDict) -> None:
     """Raises UserError for a value of `config.network` that is not allowed."""
-    if kind_of(config) == DRRN:
-        from motif_jax.language import drrn
-
-        drrn.check(config)
-    elif kind_of(config) == LANGUAGE:
-        from motif_jax.language import agent as language_agent
-
-        language_agent.check(config)
+    if kind_of(config) != GAME:
+        (drrn if kind_of(config) == DRRN else language_agent).check(config)
 
 
 def environment_options(config: ConfigDict) -> dict[str, Any]:
@@ -48,21 +48,21 @@ def environment_options(config: ConfigDict) -> dict[str, Any]:
         wanted = config.network.encoder == agent.FILM and film.INSTRUCTION in shown
         return {"fields": [film.INSTRUCTION]} if wanted else {}
     if kind_of(config) == DRRN:
-        from motif_jax.language import drrn
-
-        file, tokens = drrn.tokenizer_file(config), config.network.prompt_tokens
-        return {"tokenizer": str(file), "prompt_tokens": tokens, "special_tokens": False}
-    from motif_jax.language import agent as language_agent
-    from motif_jax.language.text import fetch
-    from motif_jax.language.tokens import FILE
-
-    file = Path(fetch(config.network.model, "network.model")) / FILE
-    special = config.network.special_tokens == language_agent.PROMPT or config.compat.get("glam_end_token")
+        file, special = drrn.tokenizer_file(config), False
+    else:
+        file = (_model(config) / FILE).resolve()
+        special = config.network.special_tokens == language_agent.PROMPT
+        special |= bool(config.compat.get("glam_end_token"))
     return {
-        "tokenizer": str(file.resolve()),
+        "tokenizer": str(file),
         "prompt_tokens": config.network.prompt_tokens,
-        "special_tokens": bool(special),
+        "special_tokens": special,
     }
+
+
+def _model(config: ConfigDict) -> Path:
+    """The folder of the language model, which is loaded if need be."""
+    return fetch(config.network.model, "network.model")
 
 
 def read_anew(config: ConfigDict) -> dict[str, str]:
@@ -71,23 +71,12 @@ def read_anew(config: ConfigDict) -> dict[str, str]:
         return {}
     found = {"tokenizer": digests.of_input(environment_options(config)["tokenizer"])}
     if kind_of(config) == LANGUAGE and config.lora.patterns:
-        from motif_jax.language import weights
-        from motif_jax.language.text import fetch
-
-        found["base model"] = weights.digest(fetch(config.network.model, "network.model"))
+        found["base model"] = weights.digest(_model(config))
     return found
 
 
 def refuse_changed(config: ConfigDict, learned_with: Mapping[str, str], where: str) -> None:
-    """Refuses files that changed since the agent learned with them; files without a digest pass.
-
-    Args:
-      learned_with: what `read_anew` returned then.
-      where: the record's name in the error.
-
-    Raises:
-      UserError: names what has changed.
-    """
+    """Raises UserError for files that changed since `read_anew` returned `learned_with`; `where` names the record."""
     now = read_anew(config) if learned_with else {}
     changed = [name for name, digest in learned_with.items() if now.get(name) != digest]
     if changed:
@@ -98,22 +87,27 @@ def refuse_changed(config: ConfigDict, learned_with: Mapping[str, str], where: s
         )
 
 
-def sharded(network: PolicyNetwork, sizes: Mapping[str, int], devices: Sequence[jax.Device]) -> Sharded:
-    """Splits a language model over devices, `sizes` of them along each axis of the mesh.
+def mesh_sizes(config: ConfigDict, devices: int) -> dict[str, int] | None:
+    """Devices along each axis of the mesh, for a network split over `devices` of them; None where each holds all of it."""
+    split = config.get("sharding")
+    if split is None or split.fsdp * split.tensor == 1:
+        return None
+    return {"data": devices // (split.fsdp * split.tensor), "fsdp": split.fsdp, "tensor": split.tensor}
 
-    Raises:
-      UserError: the network is no language model.
-    """
-    from motif_jax.language.agent import LanguageAgent
 
-    if not isinstance(network, LanguageAgent):
+def make_parallel(config: ConfigDict, devices: Sequence[jax.Device]) -> DataParallel | Sharded:
+    """The learner's parallelism over its devices. Raises UserError: the network cannot be split."""
+    sizes = mesh_sizes(config, len(devices))
+    if sizes is None:
+        return DataParallel(devices)
+    if kind_of(config) != LANGUAGE:
         raise UserError("config.sharding: only language models can be split over devices: leave it out")
     return Sharded(sizes, devices)
 
 
 def reads_prompts(config: ConfigDict) -> bool:
-    """Whether the network reads prompts."""
-    return kind_of(config) in (LANGUAGE, DRRN)
+    """Whether the network reads text."""
+    return kind_of(config) != GAME
 
 
 def takes_any_actions(config: ConfigDict) -> bool:
@@ -125,10 +119,7 @@ def prompt_room(config: ConfigDict) -> int | None:
     """The longest prompt in tokens of a network that reads prompts; None: no limit."""
     if kind_of(config) == DRRN:
         return None
-    from motif_jax.language import config as language_config
-    from motif_jax.language.text import fetch
-
-    settings = language_config.read(fetch(config.network.model, "network.model"))
+    settings = language_config.read(_model(config))
     if settings.max_length is None or settings.encoder_layers:
         return settings.max_length
     return settings.max_length - _ACTION_TOKENS
@@ -142,10 +133,4 @@ def make(config: ConfigDict, spec: EnvironmentSpec) -> PolicyNetwork:
     """
     if kind_of(config) == GAME:
         return agent.make_agent_network(config.network, spec, bool(config.compat.get(BATCH_STATISTICS)))
-    if kind_of(config) == DRRN:
-        from motif_jax.language import drrn
-
-        return drrn.make(config, spec)
-    from motif_jax.language import agent as language_agent
-
-    return language_agent.make(config, spec)
+    return (drrn if kind_of(config) == DRRN else language_agent).make(config, spec)

@@ -21,10 +21,7 @@ _WAIT_SECONDS = 0.2
 class BatchStream:
     """Gives the learner its batches. With threads, inference and batcher run beside the caller.
 
-    At most `config.max_waiting_batches` wait; beyond that slots are not released, and the actors wait.
-
-    Args:
-      stopped: asked while the actors and the reward start; True ends the start with `StoppedError`.
+    At most `config.max_waiting_batches` wait; beyond that slots are not released, and the actors wait. `stopped` ends a start.
     """
 
     def __init__(self, system: System, stopped: Callable[[], bool] = never) -> None:

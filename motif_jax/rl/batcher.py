@@ -51,7 +51,7 @@ class Batch(NamedTuple):
       trajectories: numpy arrays before `put`; the initial states lie on the device that acted.
       num_steps: environment steps in it.
       intrinsic_returns: of the episodes that ended in it.
-      num_bytes: number of bytes that `put` sends.
+      num_bytes: that `put` sends.
     """
 
     trajectories: TrajectoryBatch
@@ -74,8 +74,8 @@ class Batcher:
     Args:
       columns: rollouts of a batch.
       lookup: computes the intrinsic reward; None where there is none, or where the learner computes it.
-      listeners: called with every batch.
-      crop: see `PolicyNetwork.cropped`.
+      listener: called with every batch.
+      crop: see `PolicyNetwork.cropped`; None for whole observations.
     """
 
     def __init__(
@@ -85,12 +85,11 @@ class Batcher:
         columns: int,
         meters: Meters,
         lookup: RewardLookup | None = None,
-        listeners: Sequence[BatchListener] = (),
-        crop: Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]] = lambda fields: fields,
+        listener: BatchListener | None = None,
+        crop: Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]] | None = None,
     ) -> None:
-        self._crop = crop
         self._spec, self._sources, self._columns = spec, list(sources), columns
-        self._meters, self._lookup, self._listeners = meters, lookup, tuple(listeners)
+        self._meters, self._lookup, self._listener, self._crop = meters, lookup, listener, crop
         self._parts: deque[_Part] = deque()
         self._waiting_columns = 0
 
@@ -131,25 +130,19 @@ class Batcher:
         with self._meters.time("batcher/assemble"):
             batch = self._assemble(parts)
         for part in parts:
-            actors = self._sources[part.finished.source].actors
-            if part.stop == actors.config.envs_per_group:
-                actors.release(part.finished.slot)
+            if part.stop == self._actors(part).config.envs_per_group:
+                self._actors(part).release(part.finished.slot)
         return batch
 
     def _assemble(self, parts: Sequence[_Part]) -> Batch:
         length = self._sources[0].actors.config.rollout
-        read = [(self._sources[p.finished.source].actors.slots, p) for p in parts]
 
         def join(name: str, rows: int, dtype: Any = None) -> np.ndarray:
-            pieces = [getattr(slots, name)[p.finished.slot, :rows, p.start : p.stop] for slots, p in read]
+            arrays = [self._actors(p).slots.arrays[name] for p in parts]
+            pieces = [x[p.finished.slot, :rows, p.start : p.stop] for x, p in zip(arrays, parts, strict=True)]
             return np.concatenate(pieces, axis=1).astype(dtype or pieces[0].dtype, copy=False)
 
-        observation = {
-            name: np.concatenate(
-                [slots.observation[name][p.finished.slot, :, p.start : p.stop] for slots, p in read], axis=1
-            )
-            for name in self._spec.observation
-        }
+        observation = {name: join(name, length + 1) for name in self._spec.observation}
         last = join("last", length + 1, bool)
         intrinsic, version = np.zeros((length, self._columns), np.float32), 0
         if self._lookup is not None:
@@ -168,27 +161,22 @@ class Batcher:
             truncated=join("truncated", length, bool),
             initial_state=self._initial_state(parts),
         )
-        envs, episode = self._envs(parts), join("episode", length)
-        for listener in self._listeners:
-            listener(trajectories, envs, episode)
+        envs = _numbers(parts, [self._actors(p).first_env_of(p.finished.slot) for p in parts])
+        episode = join("episode", length)
+        if self._listener is not None:
+            self._listener(trajectories, envs, episode)
         returns = [] if self._lookup is None else self._lookup.ended(trajectories, envs, episode)
-        trajectories = trajectories._replace(observation=dict(self._crop(observation)))
+        if self._crop is not None:
+            trajectories = trajectories._replace(observation=dict(self._crop(observation)))
         return Batch(trajectories, int((~last[:length]).sum()), returns, version)
 
-    def _envs(self, parts: Sequence[_Part]) -> np.ndarray:
-        """The environments of a batch's columns, numbered over the whole run."""
-        first = [self._sources[p.finished.source].actors.first_env_of(p.finished.slot) for p in parts]
-        return np.concatenate([env + np.arange(p.start, p.stop) for env, p in zip(first, parts, strict=True)])
+    def _actors(self, part: _Part) -> Rollouts:
+        return self._sources[part.finished.source].actors
 
     def _initial_state(self, parts: Sequence[_Part]) -> Any:
         owner = np.concatenate([np.full(p.stop - p.start, p.finished.source) for p in parts])
-        rows = np.concatenate(
-            [
-                p.finished.slot * self._sources[p.finished.source].actors.config.envs_per_group
-                + np.arange(p.start, p.stop)
-                for p in parts
-            ]
-        ).astype(np.int32)
+        rows = _numbers(parts, [self._actors(p).config.envs_per_group * p.finished.slot for p in parts])
+        rows = rows.astype(np.int32)
         # Every source gathers as many rows as a batch has, so that one program serves all; other sources' rows are its row 0.
         gathered = [
             source.inference.initial_states(np.where(owner == number, rows, 0).astype(np.int32))
@@ -198,6 +186,11 @@ class Batcher:
             return gathered[0]
         device = next(iter(jax.tree.leaves(gathered[0])[0].devices()))
         return _select(jax.device_put(gathered, device), jax.device_put(owner.astype(np.int32), device))
+
+
+def _numbers(parts: Sequence[_Part], starts: Sequence[int]) -> np.ndarray:
+    """The columns' places [columns], where the first column of each part's slot has the number in `starts`."""
+    return np.concatenate([n + np.arange(p.start, p.stop) for n, p in zip(starts, parts, strict=True)])
 
 
 @jax.jit

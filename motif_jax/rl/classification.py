@@ -17,7 +17,6 @@ from motif_jax.datasets.verdicts import SINGLE
 from motif_jax.networks.classifier import MessageClassifier
 from motif_jax.rewards.intrinsic import BatchMessages
 from motif_jax.rewards.label_set import Examples
-from motif_jax.rewards.message_table import Values
 from motif_jax.rewards.online_model import cautious, classifier_probabilities
 from motif_jax.rl.network_reward import NetworkReward
 from motif_jax.rl.reward_trainer import TrainingBatch
@@ -31,7 +30,7 @@ class ClassifierModel:
         self._network = MessageClassifier(config.encoder, config.classifier.dropout)
         self._optimizer = optax.adam(config.training.learning_rate, eps=1e-8)
         self._key = np.asarray(jax.random.key_data(jax.random.key(seed)))
-        self._steps: dict[int | None, Any] = {}
+        self._step = jax.jit(self._numbered_step, static_argnames="length")
 
     def init(self, seed: int) -> EnsembleState:
         return ensembles.init_state(self._network, self._optimizer, jax.random.key(seed), self.members)
@@ -40,19 +39,13 @@ class ClassifierModel:
         self, state: EnsembleState, batch: TrainingBatch, step: int
     ) -> tuple[EnsembleState, dict[str, jax.Array]]:
         examples = LabelBatch(batch.messages[:, 0], batch.targets, batch.weights)
-        return self._program(batch.length)(state, examples, self._key, np.int32(step))
+        return self._step(state, examples, self._key, np.int32(step), length=batch.length)
 
-    def _program(self, length: int | None) -> Any:
-        if length not in self._steps:
-            one = classification.make_train_step(self._network, self._optimizer, self.members, length)
-
-            def step(
-                state: EnsembleState, batch: LabelBatch, key: jax.Array, number: jax.Array
-            ) -> tuple[EnsembleState, dict[str, jax.Array]]:
-                return one(state, batch, jax.random.fold_in(jax.random.wrap_key_data(key), number))
-
-            self._steps[length] = jax.jit(step)
-        return self._steps[length]
+    def _numbered_step(
+        self, state: EnsembleState, batch: LabelBatch, key: jax.Array, number: jax.Array, length: int | None
+    ) -> tuple[EnsembleState, dict[str, jax.Array]]:
+        step = classification.make_train_step(self._network, self._optimizer, self.members, length)
+        return step(state, batch, jax.random.fold_in(jax.random.wrap_key_data(key), number))
 
     def probabilities(self, params: Any, texts: np.ndarray) -> np.ndarray:
         """Probabilities of yes float32 [members, N] of texts uint8 [N, L]."""
@@ -84,18 +77,12 @@ class ClassificationReward(NetworkReward):
 
     def values(self, texts: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
         del rows, counts
-        return self._paid(texts)
+        return self.lookup(texts).values
 
-    def lookup(self, texts: np.ndarray) -> Values:
-        return Values(self._paid(texts), self.version)
-
-    def _paid(self, texts: np.ndarray) -> np.ndarray:
-        if not self.trained:
-            return np.zeros(len(texts), np.float32)
-        probability = self.table.lookup(texts).values
+    def shown(self, raw: np.ndarray) -> np.ndarray:
         if self.config.value == "probability":
-            return probability
-        return np.asarray(probability > np.float32(self.config.classifier.threshold), np.float32)
+            return raw
+        return np.asarray(raw > np.float32(self.config.classifier.threshold), np.float32)
 
     def questions(
         self, batch: BatchMessages, rows: np.ndarray

@@ -11,13 +11,7 @@ _SHOW_SECONDS = 0.5
 
 
 class Clock:
-    """Steps and seconds of a run, and when it was last saved, logged and shown.
-
-    Attributes:
-      total: environment steps of the whole run.
-      steps: environment steps learned from.
-      saved_steps, logged_steps: `steps` at the last checkpoint and row of metrics.
-    """
+    """Environment steps learned from and seconds of a run, now and when it was last saved, logged and shown."""
 
     def __init__(self, config: ConfigDict) -> None:
         self._config = config

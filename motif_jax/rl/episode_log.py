@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Any
 
 from motif_jax.rl.reward_lookup import IntrinsicReturn
 from motif_jax.support.files import read_json_lines, regular_file, replaced_file
 
 FILE_NAME = "episodes.jsonl"
+# Entry of the progress, for a run that resumes in the middle of episodes: those that are known by halves.
+HALVES = "episode_halves"
 _SETTLED_EPISODES = 100
 _NOT_AVERAGED = frozenset({"step", "env", "episode", "seed", "end", "truncated"})
 
@@ -27,35 +29,28 @@ class EpisodeLog:
       workdir: None on a host that does not write.
       window: how many episodes the means are over.
       with_intrinsic: False: the lines have null as the intrinsic return.
-      resume_step: lines after this step are dropped (they are played again); None for a new run.
-      newest: the resumed run's window, from `state`.
-      waiting: half-known episodes, from `waiting`. Their lines were written after the checkpoint and are dropped, whatever
-        their step.
+      progress: of the checkpoint that the run resumes from, with `state`, and maybe `waiting`; {} for a new run. Lines after it are
+        dropped: these episodes are played again, or were known by halves.
       fields: what the environment reports of an episode besides return and length.
-
-    Raises:
-      UserError: a line of episodes.jsonl is damaged.
     """
 
     def __init__(
         self,
-        workdir: str | os.PathLike[str] | None,
+        workdir: Path | None,
         window: int,
         with_intrinsic: bool,
-        resume_step: int | None = None,
-        newest: Iterable[Mapping[str, Any]] = (),
+        progress: Mapping[str, Any] = MappingProxyType({}),
         fields: Iterable[str] = (),
-        waiting: Mapping[str, Any] | None = None,
     ) -> None:
-        known_by_halves = waiting or {"reports": [], "returns": []}
-        self._reports = {_key(each): dict(each) for each in known_by_halves["reports"]}
-        self._returns = {(env, episode): value for env, episode, value in known_by_halves["returns"]}
-        again = set(self._reports)
-        self._file = None if workdir is None else _open(Path(workdir) / FILE_NAME, resume_step, again)
+        halves = progress.get(HALVES, {"reports": [], "returns": []})
+        self._reports = {_key(each): dict(each) for each in halves["reports"]}
+        self._returns = {(env, episode): value for env, episode, value in halves["returns"]}
+        step, again = progress.get("env_steps", -1), set(self._reports)
+        self._file = None if workdir is None else _open(workdir / FILE_NAME, step, again)
         self._with_intrinsic = with_intrinsic
         known = {"return", "length", *fields, *(["intrinsic_return"] if with_intrinsic else [])}
         self._unknown = {f"episode/{name}": math.nan for name in sorted(known - _NOT_AVERAGED)}
-        self._newest: deque[dict[str, Any]] = deque((dict(row) for row in newest), maxlen=window)
+        self._newest: deque[dict[str, Any]] = deque(map(dict, progress.get("episodes", ())), maxlen=window)
         # Environment -> its newest logged episode.
         self._done: dict[int, int] = {}
         for row in self._newest:
@@ -76,27 +71,20 @@ class EpisodeLog:
             self._returns[value.env, value.episode] = value.value
         for report in reports:
             self._reports[_key(report)] = {"step": step, **report}
-        rows = []
-        for key in list(self._reports):
-            if not self._with_intrinsic:
-                rows.append(self._finish(key, None))
-            elif key in self._returns:
-                rows.append(self._finish(key, self._returns.pop(key)))
+        complete = [key for key in self._reports if key in self._returns or not self._with_intrinsic]
+        rows = [self._finish(key) for key in complete]
         # A rollout that was lost with its actor brings no return: none comes after a later episode of the same
         # environment was logged. Returns of episodes that are never reported (begun before the first slot) are
         # dropped by the same rule.
-        rows += [
-            self._finish(key, None) for key in list(self._reports) if self._done.get(key[0], -1) > key[1]
-        ]
-        for key in [key for key in self._returns if self._done.get(key[0], -1) > key[1]]:
-            del self._returns[key]
+        rows += [self._finish(key) for key in list(self._reports) if self._is_past(key)]
+        self._returns = {key: value for key, value in self._returns.items() if not self._is_past(key)}
         return rows
 
     def join_rest(
         self, step: int, reports: Iterable[Mapping[str, Any]], returns: Iterable[IntrinsicReturn]
     ) -> list[dict[str, Any]]:
         """Like `join` at the end: episodes without an intrinsic return are complete, too."""
-        return self.join(step, reports, returns) + [self._finish(key, None) for key in list(self._reports)]
+        return self.join(step, reports, returns) + [self._finish(key) for key in list(self._reports)]
 
     def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
         for row in rows:
@@ -134,10 +122,13 @@ class EpisodeLog:
         if self._file is not None:
             self._file.close()
 
-    def _finish(self, key: tuple[int, int], intrinsic_return: float | None) -> dict[str, Any]:
-        row = {**self._reports.pop(key), "intrinsic_return": intrinsic_return}
+    def _finish(self, key: tuple[int, int]) -> dict[str, Any]:
+        row = {**self._reports.pop(key), "intrinsic_return": self._returns.pop(key, None)}
         self._mark_done(row)
         return row
+
+    def _is_past(self, key: tuple[int, int]) -> bool:
+        return self._done.get(key[0], -1) > key[1]
 
     def _mark_done(self, row: Mapping[str, Any]) -> None:
         self._done[row["env"]] = max(self._done.get(row["env"], -1), row["episode"])
@@ -147,12 +138,12 @@ def _key(row: Mapping[str, Any]) -> tuple[int, int]:
     return int(row["env"]), int(row["episode"])
 
 
-def _open(path: Path, resume_step: int | None, again: Collection[tuple[int, int]]) -> IO[str]:
+def _open(path: Path, step: int, again: Collection[tuple[int, int]]) -> IO[str]:
+    """For appending; without the lines after `step` and those of the episodes `again`."""
     if path.exists():
-        last = -1 if resume_step is None else resume_step
         # Row by row: a long run has millions.
         rows = read_json_lines(path, ["step", "env", "episode"])
-        kept = (row for row in rows if row["step"] <= last and _key(row) not in again)
+        kept = (row for row in rows if row["step"] <= step and _key(row) not in again)
         with replaced_file(path) as part, open(part, "w", encoding="utf-8") as file:
             file.writelines(json.dumps(row) + "\n" for row in kept)
     return open(path, "a", encoding="utf-8", opener=regular_file)

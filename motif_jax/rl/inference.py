@@ -1,7 +1,6 @@
 """Batched inference: reads observations of waiting groups from their slots and writes actions back.
 
-Recurrent states stay on the device: one table by environment, and one with the states before row 0 of every slot, from which
-the batcher gathers a batch's initial states.
+Recurrent states stay on the device: one table by environment, and one with the states before row 0 of every slot.
 """
 
 from __future__ import annotations
@@ -48,8 +47,7 @@ def choose(
       envs: int32 [N], rows of the table.
       observation: fields [N, ...].
       first: uint8 [N], whether an episode begins.
-      key: the draw depends on it, on `counter` and on the position in the batch.
-      counter: int32 scalar.
+      key, counter: decide the draw, together with the position in the batch.
     """
     state = jax.tree.map(lambda rows: rows[envs], table)
     rows = {name: x[None] for name, x in observation.items()}
@@ -74,21 +72,12 @@ def _gather(slot_states: Any, rows: jax.Array) -> Any:
 
 def _put(tree: Any, leaves: Mapping[str, Any], device: Place) -> Any:
     """`tree` with its non-empty leaves replaced by `leaves`, in their order."""
-    there, structure = jax.tree.flatten(tree)
     found = iter(leaves[name] for name in sorted(leaves))
-    return jax.tree.unflatten(
-        structure, [jax.device_put(next(found), device) if x.size else x for x in there]
-    )
+    return jax.tree.map(lambda x: jax.device_put(next(found), device) if x.size else x, tree)
 
 
 class Inference:
-    """Chooses actions for one set of actors on one device.
-
-    Args:
-      device: where the network runs, see `Publisher`.
-      key: random key of this device's draws.
-      counter: number of the first draw.
-    """
+    """Chooses actions for one set of actors on one device; `key` and `counter` are those of its next draw."""
 
     def __init__(
         self,
@@ -101,9 +90,8 @@ class Inference:
         counter: int = 0,
     ) -> None:
         self._network, self._actors, self._publisher, self._device = network, actors, publisher, device
-        self._meters = meters
+        self._meters, self.counter = meters, counter
         self._key = jax.device_put(key, device)
-        self.counter = counter
         config = actors.config
         self._envs, self._groups = config.envs_per_group, config.groups
         self._rows = actors.slots.layout.num_slots * self._envs
@@ -125,11 +113,9 @@ class Inference:
                 for name in self._network.fields
             }
             nobody = np.full(bucket * self._envs, self._groups * self._envs, np.int32)
-            first = np.ones(bucket * self._envs, np.uint8)
+            first, nowhere = np.ones(bucket * self._envs, np.uint8), np.full_like(nobody, self._rows)
             choice, _ = self._choose(params, self._table, nobody, observation, first, self._key, np.int32(0))
-            self._slot_states = _store(
-                self._slot_states, self._table, nobody, np.full_like(nobody, self._rows)
-            )
+            self._slot_states = _store(self._slot_states, self._table, nobody, nowhere)
             jax.block_until_ready(choice)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -164,11 +150,7 @@ class Inference:
         return len(ready) * self._envs
 
     def initial_states(self, rows: np.ndarray) -> Any:
-        """The recurrent states before row 0 of finished, unreleased slots: leaves [B, ...] on this device.
-
-        Args:
-          rows: int32 [B], slot * envs_per_group + column.
-        """
+        """The recurrent states, [B, ...], before row 0 of finished slots; `rows` int32 [B]: slot * envs_per_group + column."""
         return _gather(self._slot_states, rows)
 
     def _serve(self, ready: Sequence[Ready]) -> None:

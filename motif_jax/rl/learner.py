@@ -35,13 +35,7 @@ _COUNTS, _MEMORY = ("step", "env_steps"), "memory"
 
 
 class Failure(NamedTuple):
-    """A skipped update.
-
-    Attributes:
-      update: its number, from 0.
-      what: the names of what was not finite.
-      batch: its batch.
-    """
+    """A skipped update: its number from 0, the names of what was not finite, and its batch."""
 
     update: int
     what: list[str]
@@ -54,11 +48,11 @@ class Learner:
     Args:
       update: from an algorithm's `make_update`.
       state: on the host or one device.
-      publisher: gets a copy of the parameters after every update.
       lends: publishes the frozen part of the state without a copy; only where nobody acts during updates.
       published: returns the part of a state that is published.
 
     Attributes:
+      version: number of updates in the state.
       failures: updates that were not finite, for `guard.Guard`; known when their metrics are read.
     """
 
@@ -74,7 +68,6 @@ class Learner:
     ) -> None:
         self._lends, self._published = lends, published
         self._publisher, self._parallel, self._meters = publisher, parallel, meters
-        # Number of updates in the state.
         self.version = int(state.step)
         self.state: Any = parallel.replicate(state)
         self.failures: list[Failure] = []
@@ -119,10 +112,9 @@ class Learner:
         self._meters.add("learner/bytes", batch.num_bytes)
 
     def settle(self) -> None:
-        """Waits for the running update, if any, and publishes its parameters.
+        """Waits for the running update, if any, and publishes its parameters; the next update starts only then.
 
-        The next update starts only then. So inference on the same device waits for one update at most, and acting devices never
-        get parameters that are still being computed.
+        So inference on the same device waits for one update at most, and nobody gets parameters that are still being computed.
         """
         if self._running is None:
             return
@@ -142,10 +134,7 @@ class Learner:
         self._publisher.publish(self.version, self._parallel.acting(self._published(self.state)), *lent)
 
     def metrics(self) -> dict[str, float]:
-        """Metrics of the newest finished update, once for each update; does not wait for a running one.
-
-        Returns {} for an update that is not finite, and adds it to `failures`.
-        """
+        """Metrics of the newest finished update, once for each update; {} and a failure where it is not finite."""
         if self._done is None:
             return {}
         (running, update, batch), self._done = self._done, None

@@ -9,11 +9,12 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
+from motif_jax.algorithms.ensembles import EnsembleState
 from motif_jax.labels.label_queue import Label
 from motif_jax.rewards.intrinsic import ObservationSpec, RewardSetup
 from motif_jax.rewards.label_set import WIDTH, LabelSet
 from motif_jax.rewards.message_stats import NO_LABEL
-from motif_jax.rewards.message_table import MessageTable
+from motif_jax.rewards.message_table import MessageTable, Values
 from motif_jax.rewards.online import OnlineReward
 from motif_jax.rewards.reward_model import cpu_device
 from motif_jax.rl import reward_schedule
@@ -29,10 +30,7 @@ _COUNTS = ("owed", "dropped", "come")
 
 
 class NetworkReward(OnlineReward):
-    """An online reward with a network.
-
-    A kind defines `make_model`, `certain` and `compute`. Until the first training the reward is 0, unless
-    `compat.oni_untrained_reward` lets a fresh network pay (published).
+    """An online reward with a network. Until the first training it is 0, unless a fresh network pays (published).
 
     Attributes:
       labels: the data set.
@@ -61,9 +59,7 @@ class NetworkReward(OnlineReward):
         state = jax.device_put(state, _training_device(training.device, self._device))
         # A serial run trains in the caller's thread, so that the outcome is there when the batch is paid.
         self._trainer = Trainer(self.model, state, training.batch_size, beside=not run.serial)
-        self.taken = self._tried = 0
-        self._state = state
-        self._right = self._counted = 0
+        self.taken = self._tried = self._right = self._counted = 0
         self._busy = 0.0
         self._last = dict.fromkeys(METRICS, 0.0)
         self.table = MessageTable(self.compute, self._params(), 0, CAPACITY)
@@ -97,7 +93,16 @@ class NetworkReward(OnlineReward):
         """Values float32 [N] of texts uint8 [N, L], for the table."""
         raise NotImplementedError
 
+    def shown(self, raw: np.ndarray) -> np.ndarray:
+        """The rewards float32 [N] of values in the table."""
+        raise NotImplementedError
+
     # Shared by both kinds:
+
+    def lookup(self, texts: np.ndarray) -> Values:
+        if not self.trained:
+            return Values(np.zeros(len(texts), np.float32), self.version)
+        return Values(self.shown(self.table.lookup(texts).values), self.version)
 
     @property
     def trained(self) -> bool:
@@ -153,21 +158,21 @@ class NetworkReward(OnlineReward):
         self._busy += outcome.seconds
         self._right, self._counted = self._right + outcome.right, self._counted + outcome.counted
         self._last = outcome.means
-        self._state = outcome.state
         self.taken = job.first + amount
         self.table.swap(self._params(), self.taken)
         return True
 
     def _params(self) -> Any:
-        return jax.device_put(self._state.params, self._device)
+        return jax.device_put(self._trainer.state.params, self._device)
 
     def own_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        leaves, schedule = jax.tree.leaves(self._state.opt_state), self.schedule
+        state = self._trainer.state
+        leaves = enumerate(jax.tree.leaves(state.opt_state))
         arrays = {
-            "params": jax.tree.map(np.asarray, self._state.params),
-            "optimizer": {f"{place:03d}": np.asarray(leaf) for place, leaf in enumerate(leaves)},
+            "params": jax.tree.map(np.asarray, state.params),
+            "optimizer": {f"{place:03d}": np.asarray(leaf) for place, leaf in leaves},
         }
-        counts = {name: getattr(schedule, name) for name in _COUNTS}
+        counts = {name: getattr(self.schedule, name) for name in _COUNTS}
         return arrays, {"taken": self.taken, "tried": self._tried, **counts}
 
     def restore_own(self, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> None:
@@ -176,7 +181,7 @@ class NetworkReward(OnlineReward):
         leaves = [arrays["optimizer"][name] for name in sorted(arrays["optimizer"])]
         opt_state = jax.tree.unflatten(jax.tree.structure(state.opt_state), leaves)
         opt_state = jax.tree.map(_like, state.opt_state, opt_state)
-        self._trainer.state = self._state = state._replace(params=params, opt_state=opt_state)
+        self._trainer.state = EnsembleState(params, opt_state)
         self.taken, self._tried = data["taken"], data["tried"]
         for name in _COUNTS:
             setattr(self.schedule, name, data[name])

@@ -1,7 +1,7 @@
 """Saves the running episodes of a serial run between two updates, so that it resumes in the middle of them.
 
-Episodes are stored as seeds and actions (`actors.group`) and replayed. With the state of rollouts, inference and batcher and
-the rows not learned from yet, a resumed serial run ends with the same bits as one that never stopped.
+Episodes are stored as seeds and actions (`actors.group`) and replayed. A resumed serial run ends with the same bits as one that
+never stopped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ITEM = "play"
 def of(
     sources: Sequence[ActorSource], batcher: Batcher, finished: Sequence[Finished]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The state for a checkpoint: plain data for its progress, and arrays. Nothing may play meanwhile.
+    """The state for a checkpoint while nothing plays: plain data for its progress, and arrays.
 
     Args:
       finished: slots that the batcher has not received.
@@ -46,19 +46,16 @@ def _kept(held: Mapping[str, Any]) -> dict[str, Any]:
 
 def restore(
     plain: Mapping[str, Any], arrays: Mapping[str, Any], sources: Sequence[ActorSource], batcher: Batcher
-) -> list[Finished] | None:
+) -> list[Finished]:
     """Restores the output of `of` before anything is started; returns the finished slots.
 
-    Where the layout of the environments has changed, prints a warning and returns None: they begin new games.
+    Where the layout of the environments has changed, prints a warning and returns none: they begin new games.
     """
     layouts = [str(source.actors.config.layout()) for source in sources]
     if [each["actors"]["layout"] for each in plain["sources"]] != layouts:
-        print(
-            "the checkpoint has another layout of environments: they begin new episodes",
-            file=sys.stderr,
-            flush=True,
-        )
-        return None
+        said = "the checkpoint has another layout of environments: they begin new episodes"
+        print(said, file=sys.stderr, flush=True)
+        return []
     for number, (source, state) in enumerate(zip(sources, plain["sources"], strict=True)):
         kept = arrays[f"source_{number}"]
         source.actors.restore(state["actors"], np.asarray(kept["slots"]))

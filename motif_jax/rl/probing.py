@@ -6,9 +6,10 @@ one clause left out at a time), and the published `distrib.csv`.
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,6 @@ class Probing:
       options: of the agent's environment, with the tokenizer.
 
     Attributes:
-      actions: their names.
       by_words: whether the policy scores the words of the actions.
 
     Raises:
@@ -54,17 +54,17 @@ class Probing:
         self._tokens = PromptTokens(options["tokenizer"], longest, options["special_tokens"])
         self._longest = longest
         self._rows = jax.jit(network.rows)
-        self._whole = self._encoded([self.prompt(probe) for probe in self.probes])
+        self._whole = self._encoded(map(self.prompt, self.probes))
         self._places = [
             (number, place) for number, probe in enumerate(self.probes) for place in probe.places()
         ]
-        left = [self.prompt(self.probes[number], place) for number, place in self._places]
-        self._parts = self._encoded(left)
+        self._parts = self._encoded(self.prompt(self.probes[number], place) for number, place in self._places)
 
     def prompt(self, probe: Probe, without: tuple[int, int] | None = None) -> str:
         return probe.prompt(self.actions, self._language, without)
 
-    def _encoded(self, prompts: Sequence[str]) -> np.ndarray:
+    def _encoded(self, prompts: Iterable[str]) -> np.ndarray:
+        prompts = list(prompts)
         rows = np.full((len(prompts), self._longest), -1, np.int32)
         for row, prompt in zip(rows, prompts, strict=True):
             self._tokens.write(prompt, row)
@@ -110,18 +110,15 @@ def make(config: ConfigDict, network: Any) -> Probing | None:
     """The probes that a training config asks for.
 
     None without probes, and where the package's probes, which are English, are asked for and the agent reads French.
-
-    Raises:
-      UserError: the file holds no probes, or a prompt is too long for the agent.
     """
     chosen = config.get("probes")
-    if chosen is None:
-        return None
-    if not chosen.prompts:
+    if chosen is None or not chosen.prompts:
         return None
     if not isinstance(network, LanguageAgent) or network.candidates is None:
         raise UserError("config.probes.prompts: needs an agent with one list of actions for all prompts")
-    language = config.environment.babyai_text.language or _language_of(config.environment.name)
+    level = catalogue.find(config.environment.name)
+    language = config.environment.babyai_text.language
+    language = language or (catalogue.ENGLISH if level is None else level.language)
     if chosen.prompts == OWN and language != catalogue.ENGLISH:
         return None
     probes = read(chosen.prompts)
@@ -131,30 +128,19 @@ def make(config: ConfigDict, network: Any) -> Probing | None:
     return Probing(network, probes, settings.environment_options(config), language)
 
 
-def _language_of(level: str) -> str:
-    found = catalogue.find(level)
-    return catalogue.ENGLISH if found is None else found.language
-
-
 class ProbeFiles:
     """Writes the output of `Probing` into a folder.
 
     Args:
-      resume: (update, environment step) of the resumed checkpoint: later lines are dropped; None for a new run.
+      update: of the resumed checkpoint: later lines are dropped; -1 for a new run.
       clauses_every: updates between two looks at clauses; 0: never.
       published: whether `distrib.csv` is written, for policies that score the actions' words.
     """
 
     def __init__(
-        self,
-        folder: Path,
-        probing: Probing,
-        resume: tuple[int, int] | None,
-        clauses_every: int = 0,
-        published: bool = False,
+        self, folder: Path, probing: Probing, update: int, clauses_every: int = 0, published: bool = False
     ) -> None:
         self._probing, self._clauses_every = probing, clauses_every
-        update = -1 if resume is None else resume[0]
         atomic_write_json(folder / DESCRIPTION, probing.description())
         lines = (LINES, *([CLAUSES] if clauses_every else []))
         self._files = {
@@ -162,7 +148,7 @@ class ProbeFiles:
             for name in lines
         }
         if published:
-            count: Iterator[int] = iter(range(1 << 62))
+            count = itertools.count()
             self._files[DISTRIB] = append_lines(folder / DISTRIB, lambda line: next(count) < update)
 
     def write(self, params: Any, update: int, step: int) -> None:
@@ -191,6 +177,5 @@ def files(config: ConfigDict, network: Any, folder: Path, progress: Mapping[str,
         if config.get("probes") is not None and config.probes.prompts:
             print(f"not probed: {ENGLISH_ALONE}", file=sys.stderr, flush=True)
         return None
-    resume = (progress["updates"], progress["env_steps"]) if progress else None
     published = config.published_files and probing.by_words
-    return ProbeFiles(folder, probing, resume, config.probes.clauses_every, published)
+    return ProbeFiles(folder, probing, progress.get("updates", -1), config.probes.clauses_every, published)

@@ -21,10 +21,9 @@ class Published(NamedTuple):
 
 
 class Publisher:
-    """Holds for every acting device its own copy of the newest parameters.
+    """Holds for every acting device its own copy of the newest parameters, made by the learner between two updates.
 
-    The learner makes the copies between two updates. A reader gets one whole version, never the learner's own arrays, whose
-    memory the next update takes over.
+    A reader gets one whole version, never the learner's own arrays, whose memory the next update takes over.
 
     Args:
       devices: those that act; for a split model, the sharding of its replicated part.

@@ -20,7 +20,6 @@ from motif_jax.labels.label_queue import Label
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
 from motif_jax.rewards.intrinsic import BatchMessages, RewardSetup
 from motif_jax.rewards.label_set import Examples, as_bytes
-from motif_jax.rewards.message_table import Values
 from motif_jax.rewards.normalisation import Normalisation
 from motif_jax.rewards.online_model import cautious
 from motif_jax.rewards.reward_model import messages_in_chunks
@@ -43,7 +42,7 @@ class RankingModel:
         self._optimizer = optax.chain(
             optax.clip_by_global_norm(MAX_GRADIENT_NORM), optax.adam(config.training.learning_rate, eps=1e-8)
         )
-        self._steps: dict[int | None, Any] = {}
+        self._step = jax.jit(self._step_of_length, static_argnames="length")
 
     def init(self, seed: int) -> EnsembleState:
         return ensembles.init_state(self.network, self._optimizer, jax.random.key(seed), self.members)
@@ -52,10 +51,7 @@ class RankingModel:
         self, state: EnsembleState, batch: TrainingBatch, step: int
     ) -> tuple[EnsembleState, dict[str, jax.Array]]:
         del step
-        size, length = len(batch.messages), batch.length
-        if length not in self._steps:
-            one = preference.make_train_step(self.network, self._optimizer, self.members, length)
-            self._steps[length] = jax.jit(one)
+        size = len(batch.messages)
         # The pairs' own texts, so that the program does not depend on how many texts there are.
         places = np.arange(2 * size, dtype=np.int32)
         examples = PreferenceBatch(
@@ -66,7 +62,13 @@ class RankingModel:
             weights=np.tile(batch.weights, (self.members, 1)),
             labels=batch.labels,
         )
-        return self._steps[length](state, batch.messages.reshape(2 * size, -1), examples)
+        return self._step(state, batch.messages.reshape(2 * size, -1), examples, length=batch.length)
+
+    def _step_of_length(
+        self, state: EnsembleState, messages: jax.Array, batch: PreferenceBatch, length: int | None
+    ) -> tuple[EnsembleState, dict[str, jax.Array]]:
+        step = preference.make_train_step(self.network, self._optimizer, self.members, length)
+        return step(state, messages, batch)
 
     def rewards(self, params: Any, texts: np.ndarray) -> np.ndarray:
         """Raw rewards float32 [members, N] of texts uint8 [N, L]."""
@@ -126,21 +128,13 @@ class RankingReward(NetworkReward):
         raw = self.table.lookup(texts).values
         if counts.sum():
             self.moments.update(np.repeat(raw, counts), self.config.decay)
-        return self.normalised(raw)
+        return self.shown(raw)
 
-    def normalised(self, raw: np.ndarray) -> np.ndarray:
-        """Normalises raw rewards [N] by the present moments, float32 [N]."""
+    def shown(self, raw: np.ndarray) -> np.ndarray:
         if self._raw:
             return raw
-        moments = self.moments
-        return np.asarray(
-            Normalisation(moments.mean, moments.variance, self.config.threshold)(raw), np.float32
-        )
-
-    def lookup(self, texts: np.ndarray) -> Values:
-        if not self.trained:
-            return Values(np.zeros(len(texts), np.float32), self.version)
-        return Values(self.normalised(self.table.lookup(texts).values), self.version)
+        present = Normalisation(self.moments.mean, self.moments.variance, self.config.threshold)
+        return np.asarray(present(raw), np.float32)
 
     def questions(
         self, batch: BatchMessages, rows: np.ndarray

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,11 +37,7 @@ class EpisodeActions(NamedTuple):
 
 
 class ActionCollector:
-    """Collects the actions of every Nth episode of each environment, from batch to batch.
-
-    Args:
-      every: N; environments start at different offsets, so that their recordings do not coincide.
-    """
+    """Collects the actions of every Nth episode of each environment (at different offsets), from batch to batch."""
 
     def __init__(self, every: int) -> None:
         self._every = every
@@ -80,9 +75,6 @@ class EpisodeRecorder:
 
     Not recorded: episodes with missing actions (begun with the random steps before the training, or a rollout lost with its
     actor), and those that end faster than they can be replayed.
-
-    Args:
-      every: every Nth episode of each environment is recorded.
     """
 
     def __init__(self, workdir: Path, environment: str, options: Mapping[str, Any], every: int) -> None:
@@ -100,9 +92,7 @@ class EpisodeRecorder:
     def __enter__(self) -> EpisodeRecorder:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.close()
         if error is None:
             self._require_sound()  # it may have failed since the last report
@@ -115,12 +105,7 @@ class EpisodeRecorder:
                 self._match(played.env, played.episode)
 
     def report(self, step: int, reports: Iterable[Mapping[str, Any]]) -> None:
-        """Takes the actors' reports of whole episodes at env step `step`.
-
-        Raises:
-          ServiceFailedError: recording has failed.
-          UserError: recording failed for a reason that the user can remove.
-        """
+        """Takes the actors' reports of whole episodes at env step `step`. Raises ServiceFailedError: recording has failed."""
         self._require_sound()
         for row in reports:
             env, episode = int(row["env"]), int(row["episode"])

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ml_collections import ConfigDict
 
 from motif_jax.devices.hosts import Hosts
 from motif_jax.devices.meters import of_all_hosts, system_metrics
 from motif_jax.published.glam_log import GlamLog, GlamPosition
-from motif_jax.rl import agent_checkpoints, agent_networks, reward_choice, settings
+from motif_jax.rl import agent_checkpoints, agent_networks, probing, reward_choice, settings
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.batcher import Batch
 from motif_jax.rl.clock import Clock
-from motif_jax.rl.episode_log import EpisodeLog
+from motif_jax.rl.episode_log import HALVES, EpisodeLog
 from motif_jax.rl.guard import Guard
 from motif_jax.rl.learner import Averages
 from motif_jax.rl.recordings import EpisodeRecorder
@@ -24,22 +24,12 @@ from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.metrics import MetricsWriter
 from motif_jax.support.progress import Progress
 
-if TYPE_CHECKING:
-    from motif_jax.rl.probing import ProbeFiles
-
-# Entry of the progress, for a run that resumes in the middle of episodes: those that wait in `EpisodeLog`.
-_HALVES = "episode_halves"
-
 
 class Records:
     """Writes a run's records; with several hosts the first writes for all.
 
     Args:
-      recorder: None without recordings.
       progress: of the checkpoint that the run resumes from; {} for a new run.
-
-    Attributes:
-      guard: counts updates that are not finite.
     """
 
     def __init__(
@@ -56,63 +46,45 @@ class Records:
         self._clock, self._recorder, self._hosts = clock, recorder, Hosts()
         self._averages = Averages()
         self._reward_version = 0
-        self.guard = Guard(config, workdir if self._hosts.is_first else None, progress)
+        first, spec = self._hosts.is_first, system.network.spec
+        written = workdir if first else None
+        self.guard = Guard(config, written, progress)
         # Complete episodes of this host, not yet exchanged.
         self._unwritten: list[dict[str, Any]] = []
         self._read_anew = agent_networks.read_anew(config)
         self._next_episode: list[int] = progress.get("next_episode", [])
-        self._stack = ExitStack()
-        first, resume = self._hosts.is_first, progress.get("env_steps")
-        self._episodes = self._stack.enter_context(
-            EpisodeLog(
-                workdir if first else None,
-                config.stats_episodes,
-                system.has_lookup,
-                resume,
-                progress.get("episodes", []),
-                system.network.spec.episode_fields,
-                progress.get(_HALVES),
-            )
-        )
-        self._writer = first and self._stack.enter_context(
-            MetricsWriter(workdir, resume, settings.wandb_options(config))
-        )
-        self._progress = first and self._stack.enter_context(
-            Progress(clock.total, "steps", "train", clock.steps)
-        )
-        self._probes, self._published = self._of_language(workdir, progress) if first else (None, None)
         # Metrics of the last finished update; empty if it was not finite.
         self._metrics: dict[str, float] = {}
-
-    def _of_language(
-        self, workdir: Path, progress: dict[str, Any]
-    ) -> tuple[ProbeFiles | None, GlamLog | None]:
-        config, probes, published = self._config, None, None
-        if config.get("probes") is not None:
-            from motif_jax.rl import probing
-
-            probes = probing.files(config, self._system.network, workdir, progress)
+        self._stack = ExitStack()
+        enter = self._stack.enter_context
+        log = EpisodeLog(written, config.stats_episodes, system.has_lookup, progress, spec.episode_fields)
+        self._episodes, self._writer, self._progress = enter(log), None, None
+        self._probes, self._published = None, None
+        if not first:
+            return
+        wandb = settings.wandb_options(config)
+        self._writer = enter(MetricsWriter(workdir, progress.get("env_steps"), wandb))
+        self._progress = enter(Progress(clock.total, "steps", "train", clock.steps))
+        self._probes = probing.files(config, system.network, workdir, progress)
+        if self._probes is not None:
+            enter(closing(self._probes))
         if config.get("published_files"):
-            algorithm = config.algorithm  # DRRN's has no coefficients: its whole loss is the value's
-            coefficients = algorithm.get("value_coefficient", 1.0), algorithm.get("entropy_coefficient", 0.0)
-            environments = config.actors.workers * config.actors.envs_per_worker * config.hosts.count
-            published = GlamLog(
-                workdir,
-                environments,
-                config.reward.extrinsic_scale,
-                coefficients,
-                GlamPosition(
-                    progress.get("updates", 0),
-                    progress.get("episodes", []),
-                    self._clock.steps,
-                    self._clock.seconds(),
-                ),
-                value=config.network.get("encoder") == "film",
-            )
-        for file in (probes, published):
-            if file is not None:
-                self._stack.callback(file.close)
-        return probes, published
+            self._published = enter(closing(self._glam_log(workdir, progress)))
+
+    def _glam_log(self, workdir: Path, progress: dict[str, Any]) -> GlamLog:
+        config, algorithm = self._config, self._config.algorithm
+        # DRRN's has no coefficients: its whole loss is the value's.
+        coefficients = algorithm.get("value_coefficient", 1.0), algorithm.get("entropy_coefficient", 0.0)
+        environments = config.actors.workers * config.actors.envs_per_worker * config.hosts.count
+        played = progress.get("updates", 0), progress.get("episodes", [])
+        return GlamLog(
+            workdir,
+            environments,
+            config.reward.extrinsic_scale,
+            coefficients,
+            GlamPosition(*played, self._clock.steps, self._clock.seconds()),
+            value=config.network.get("encoder") == "film",
+        )
 
     def __enter__(self) -> Records:
         return self
@@ -150,11 +122,7 @@ class Records:
             self.show()
 
     def end(self, stream: BatchStream) -> None:
-        """Takes the episodes that ended after the last learned batch; writes the last row and checkpoint.
-
-        Raises:
-          UserError: the run ends because of updates that are not finite.
-        """
+        """Takes the episodes that ended after the last learned batch; writes the last row and checkpoint."""
         clock = self._clock
         # Without another checkpoint a resumed run plays these episodes again.
         reports = self._reports(clock.steps) if clock.steps > clock.saved_steps else []
@@ -215,7 +183,7 @@ class Records:
         metrics = self._episodes.means() if self._episodes.settled() else {}
         items, playing = self._system.items()
         if playing:
-            progress |= {**playing, _HALVES: self._episodes.waiting()}
+            progress |= {**playing, HALVES: self._episodes.waiting()}
         agent_checkpoints.save(self._checkpoints, clock.steps, items, progress, metrics, asynchronous)
         clock.saved()
 

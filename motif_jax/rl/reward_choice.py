@@ -21,11 +21,7 @@ STEP = "reward_step"
 
 
 def settled(workdir: str | os.PathLike[str]) -> int | None:
-    """The settled evaluation of the agent run in `workdir`, None if none has been settled.
-
-    Raises:
-      UserError: the file is damaged.
-    """
+    """The settled evaluation of the agent run in `workdir`, None if none has been settled."""
     path = Path(workdir) / FILE
     if not path.exists():
         return None
@@ -47,13 +43,7 @@ def apply(config: ConfigDict, workdir: str | os.PathLike[str]) -> ConfigDict:
 
 
 def settle(config: ConfigDict, workdir: str | os.PathLike[str], checkpoints: Checkpoints) -> None:
-    """Writes down, once, which evaluation the run learns from.
-
-    It is the one in the agent's newest checkpoint, or for a new run what `config.reward.step` means.
-
-    Raises:
-      UserError: the reward run has no such evaluation.
-    """
+    """Writes down, once, which evaluation the run learns from: that of its newest checkpoint, else of `config.reward.step`."""
     path, latest = Path(workdir) / FILE, checkpoints.latest()
     if not config.reward.dir or path.exists():
         return

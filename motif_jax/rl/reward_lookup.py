@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,8 +14,7 @@ from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.rewards import BatchMessages, IntrinsicReward
 
 
-@dataclasses.dataclass(frozen=True)
-class IntrinsicReturn:
+class IntrinsicReturn(NamedTuple):
     """An episode's intrinsic return, discounted by count, without coefficient."""
 
     env: int
@@ -27,7 +26,7 @@ class RewardLookup:
     """Computes the rewards of a batch's texts; looks each distinct text up once.
 
     Args:
-      count_exponent: logged intrinsic returns divide a reward by the text's count to this power.
+      count_exponent: see `ReturnSums`.
       first: number of the first batch, which is the number of updates before it.
     """
 
@@ -37,7 +36,7 @@ class RewardLookup:
         reward: IntrinsicReward,
         count_exponent: float,
         meters: Meters,
-        first: int = 0,
+        first: int,
     ) -> None:
         assert spec.text_field is not None
         self._text, self._count, self._reward = spec.text_field, spec.count_field, reward
@@ -90,10 +89,9 @@ class ReturnSums:
     def add(
         self, batch: TrajectoryBatch, count: np.ndarray | None, envs: np.ndarray, episode: np.ndarray
     ) -> list[IntrinsicReturn]:
-        """Adds a batch; returns the episodes that ended in it.
+        """Adds a batch of numpy arrays; returns the episodes that ended in it.
 
         Args:
-          batch: numpy arrays; rows marked `last` earn nothing.
           count: [T, B] counts of the rows' texts, None for a reward that is not discounted.
           envs: int [B], the environments of the columns; a column continues where the environment's last column ended.
           episode: int [T, B].

@@ -22,11 +22,6 @@ class Schedule:
     neither way). Here an arrival is a call of up to `call` questions, answered together; single answers count as one arrival
     when `call` have come or none is pending.
 
-    Args:
-      per_arrival: steps.
-      per_update: steps at most.
-      call: questions of a published call.
-
     Attributes:
       owed: steps still to be taken; at most `MOST_OWED`.
       dropped: steps beyond `MOST_OWED`: labels come faster than training.

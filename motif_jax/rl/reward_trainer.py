@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import numpy as np
 
+from motif_jax.algorithms.ensembles import EnsembleState
 from motif_jax.rewards.label_set import Examples
 from motif_jax.rewards.reward_model import SHORT_MESSAGE
 from motif_jax.support.errors import UserError
@@ -38,11 +39,13 @@ class TrainingBatch(NamedTuple):
 class Model(Protocol):
     """A model of one text or of two."""
 
-    def init(self, seed: int) -> Any:
-        """A fresh state (params, opt_state)."""
+    def init(self, seed: int) -> EnsembleState:
+        """A fresh state."""
 
-    def step(self, state: Any, batch: TrainingBatch, step: int) -> tuple[Any, dict[str, jax.Array]]:
-        """Gradient step `step` of the run, compiled once for each length; `state` (params, opt_state) is not donated."""
+    def step(
+        self, state: EnsembleState, batch: TrainingBatch, step: int
+    ) -> tuple[EnsembleState, dict[str, jax.Array]]:
+        """Gradient step `step` of the run, compiled once for each length; `state` is not donated."""
 
     def right(self, params: Any, examples: Examples, chosen: np.ndarray) -> tuple[int, int]:
         """How many of the chosen examples the model has right, and how many count."""
@@ -54,7 +57,6 @@ class TrainingJob(NamedTuple):
     Attributes:
       first: steps of the run before them.
       draws: the examples of each step.
-      examples: number of examples.
       new: int [n], examples that no step has drawn from yet.
     """
 
@@ -68,13 +70,12 @@ class TrainingOutcome(NamedTuple):
     """The outcome of a job.
 
     Attributes:
-      state: (params, opt_state) after it.
-      means: loss, accuracy and gradient_norm, averaged over the steps; the accuracy is measured before each step.
+      means: `METRICS`, averaged over the steps; the accuracy is measured before each step.
       right, counted: of the examples in `job.new`, before the first step.
     """
 
     job: TrainingJob
-    state: Any
+    state: EnsembleState
     means: dict[str, float]
     right: int
     counted: int
@@ -82,7 +83,7 @@ class TrainingOutcome(NamedTuple):
 
 
 def take_steps(
-    model: Model, state: Any, job: TrainingJob, batch_size: int, stopped: Callable[[], bool] = never
+    model: Model, state: EnsembleState, job: TrainingJob, batch_size: int, stopped: Callable[[], bool] = never
 ) -> TrainingOutcome:
     """Takes the steps of a job.
 
@@ -117,7 +118,6 @@ class Trainer:
     """Runs one job at a time.
 
     Args:
-      state: (params, opt_state) to begin with.
       batch_size: examples of a full batch; smaller ones are padded.
       beside: whether jobs run in a thread of their own.
 
@@ -126,7 +126,7 @@ class Trainer:
       running: the present job's future, None without one.
     """
 
-    def __init__(self, model: Model, state: Any, batch_size: int, beside: bool) -> None:
+    def __init__(self, model: Model, state: EnsembleState, batch_size: int, beside: bool) -> None:
         self._model, self.state, self._batch_size = model, state, batch_size
         self._pool = ThreadPoolExecutor(1, "reward training") if beside else None
         self._closing = threading.Event()
@@ -134,7 +134,6 @@ class Trainer:
 
     def begin(self, job: TrainingJob) -> None:
         """Starts a job; the last one's outcome must have been taken."""
-        assert self.running is None
         work = self._model, self.state, job, self._batch_size, self._closing.is_set
         if self._pool is not None:
             self.running = self._pool.submit(take_steps, *work)
@@ -143,11 +142,7 @@ class Trainer:
             self.running.set_result(take_steps(*work))
 
     def take(self) -> TrainingOutcome | None:
-        """The finished job's outcome, None if there is none; the trainer adopts its state.
-
-        Raises:
-          UserError: the training diverged.
-        """
+        """The finished job's outcome, None if there is none; the trainer adopts its state."""
         if self.running is None or not self.running.done():
             return None
         outcome, self.running = self.running.result(), None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -15,8 +15,6 @@ from motif_jax.actors.rollouts import ActorsConfig
 from motif_jax.actors.slots import require_memory
 from motif_jax.algorithms import schedules
 from motif_jax.devices import compiled_programs, memory, precision
-from motif_jax.devices.parallel import DataParallel
-from motif_jax.devices.sharding import Sharded
 from motif_jax.envs import registry
 from motif_jax.networks.policy import PolicyNetwork
 from motif_jax.rewards.reward_model import cpu_device
@@ -31,10 +29,7 @@ TEXT_FIELD = "message"  # that rewards read
 
 
 def environment_options(config: ConfigDict) -> dict[str, Any]:
-    """Options of `registry.make` for `config.environment` and `config.compat`, JSON-able.
-
-    These suffice to play; training adds the fields of its reward, see `training_options`.
-    """
+    """Options of `registry.make` for `config.environment` and `config.compat`, JSON-able: all that playing needs."""
     options = registry.options_of(config.environment)
     spec = registry.spec(config.environment.name, **options)
     if spec.quirks:
@@ -59,11 +54,7 @@ def training_options(config: ConfigDict) -> dict[str, Any]:
 
 
 def fields_option(name: str, options: Mapping[str, Any], reward: ConfigDict) -> dict[str, Any]:
-    """{'fields': ...} with the fields that `reward` reads and the environment does not show by itself, {} for none.
-
-    Raises:
-      UserError: the environment cannot show one.
-    """
+    """{'fields': ...} with the fields that `reward` reads and the environment does not show by itself, {} for none."""
     spec, fields = registry.spec(name, **options), rewards.kind_of(reward).required_fields(reward)
     if fields == (TEXT_FIELD,) and registry.require_text(name, spec.text_field):
         return {}  # a reward of the text alone needs no more fields
@@ -77,9 +68,6 @@ def resolved(config: ConfigDict) -> ConfigDict:
     """A copy of `config` with its dependent values set, this host's place included.
 
     The published agent scales the task's reward by 0.1 on the score tasks, and by 10 on the sparse ones.
-
-    Raises:
-      UserError: see `cluster.place`.
     """
     config = config.copy_and_resolve_references()
     config.hosts.update(dataclasses.asdict(cluster.place(config)))
@@ -114,45 +102,39 @@ def actors_configs(config: ConfigDict, count: int) -> list[ActorsConfig]:
     """
     actors = config.actors
     first_env = config.hosts.index * actors.workers * actors.envs_per_worker
-    workers = actors.workers // count
-    options, cores, remembered = training_options(config), actor_cores(config), _remembered(config)
+    workers, cores = actors.workers // count, actor_cores(config)
+    # Games without seeds cannot be replayed.
+    remembers = (config.serial or actors.get("rebuild")) and not config.compat.get("seed_noop")
+    same = {
+        name: actors[name]
+        for name in (
+            "groups_per_worker", "slots_per_group", "warmup_steps", "warmup_seconds", "timeout_seconds",
+            "start_timeout_seconds", "max_failures", "start_method",
+        )
+    }  # fmt: skip
+    whole = ActorsConfig(
+        env=config.environment.name,
+        options=training_options(config),
+        seed=config.seed,
+        workers=workers,
+        envs_per_group=actors.envs_per_worker // actors.groups_per_worker,
+        rollout=config.rollout,
+        same_step_autoreset=bool(config.compat.timeout_as_terminal),
+        remembered=config.environment.max_episode_steps if remembers else 0,
+        **same,
+    )
     return [
-        ActorsConfig(
-            env=config.environment.name,
-            options=options,
-            seed=config.seed,
-            workers=workers,
-            envs_per_group=actors.envs_per_worker // actors.groups_per_worker,
-            rollout=config.rollout,
-            groups_per_worker=actors.groups_per_worker,
-            slots_per_group=actors.slots_per_group,
+        dataclasses.replace(
+            whole,
             first_env=first_env + number * workers * actors.envs_per_worker,
-            same_step_autoreset=bool(config.compat.timeout_as_terminal),
-            warmup_steps=actors.warmup_steps,
-            warmup_seconds=actors.warmup_seconds,
-            timeout_seconds=actors.timeout_seconds,
-            start_timeout_seconds=actors.start_timeout_seconds,
-            max_failures=actors.max_failures,
-            start_method=actors.start_method,
             cores=cores and cores[number * workers : (number + 1) * workers],
-            remembered=remembered,
         )
         for number in range(count)
     ]
 
 
-def _remembered(config: ConfigDict) -> int:
-    """How many actions of an episode are stored, see `ActorsConfig`; games without seeds cannot be replayed."""
-    wanted = config.serial or config.actors.get("rebuild", False)
-    return config.environment.max_episode_steps if wanted and not config.compat.get("seed_noop") else 0
-
-
 def actor_cores(config: ConfigDict) -> list[int] | None:
-    """The cores in `config.actors.cores`, one for each worker; [] for any, None for 'auto'.
-
-    Raises:
-      UserError: their number differs from the workers', or this process may not use them.
-    """
+    """The cores in `config.actors.cores`, one for each worker; [] for any, None for 'auto'."""
     value, workers = config.actors.cores, config.actors.workers
     if value in ("auto", ""):
         return None if value else []
@@ -168,9 +150,8 @@ def actor_cores(config: ConfigDict) -> list[int] | None:
 
 
 def make_network(config: ConfigDict) -> PolicyNetwork:
-    """The network of a config's agent. Raises UserError: the environment does not show what the network reads."""
-    spec = registry.spec(config.environment.name, **training_options(config))
-    return agent_networks.make(config, spec)
+    """The network of a config's agent."""
+    return agent_networks.make(config, registry.spec(config.environment.name, **training_options(config)))
 
 
 def takes_turns(config: ConfigDict) -> bool:
@@ -180,16 +161,10 @@ def takes_turns(config: ConfigDict) -> bool:
 
 def optimizer_steps(config: ConfigDict) -> int:
     """A lower bound of the run's optimiser steps: batches with ends of episodes hold fewer environment steps."""
-    updates = -(-config.train_for_env_steps // config.batch_size)
-    return updates * config.algorithm.epochs * _minibatches(config)
-
-
-def _minibatches(config: ConfigDict) -> int:
-    """Minibatches of an epoch: of whole rollouts, or of steps where the algorithm gives their number."""
-    settings = config.algorithm
-    if "minibatch_size" in settings:
-        return config.batch_size // settings.minibatch_size
-    return settings.get("minibatches", 1)
+    updates, algorithm = -(-config.train_for_env_steps // config.batch_size), config.algorithm
+    if "minibatch_size" in algorithm:
+        return updates * algorithm.epochs * (config.batch_size // algorithm.minibatch_size)
+    return updates * algorithm.epochs * algorithm.get("minibatches", 1)
 
 
 def wandb_options(config: ConfigDict) -> dict[str, Any] | None:
@@ -202,11 +177,7 @@ def wandb_options(config: ConfigDict) -> dict[str, Any] | None:
 def configure_jax(config: ConfigDict) -> None:
     """Sets up jax and the heap, before the first computation.
 
-    Where only the CPU computes, the heap keeps freed memory. Beside accelerators it does not: one arena would slow the host's
-    threads.
-
-    Raises:
-      UserError: no such precision, or too few devices.
+    Where only the CPU computes, the heap keeps freed memory. Beside accelerators one arena would slow the host's threads.
     """
     if config.devices.cpu_count is not None:
         jax.config.update("jax_num_cpu_devices", config.devices.cpu_count)
@@ -227,15 +198,15 @@ def all_learner_devices(config: ConfigDict) -> list[jax.Device]:
 
 
 def learner_devices(config: ConfigDict) -> list[jax.Device]:
-    """This host's devices of `config.devices.learner`. Raises UserError: there is no such device."""
-    return _devices(config, "devices.learner", jax.local_devices())
+    """This host's devices of `config.devices.learner`."""
+    return _devices(config, "devices.learner")
 
 
 def actor_devices(config: ConfigDict) -> list[jax.Device]:
-    """This host's devices of `config.devices.actor`. Raises UserError: there is no such device."""
-    if config.devices.actor == "first":
-        return learner_devices(config)[:1]
-    return _devices(config, "devices.actor", jax.local_devices())
+    """This host's devices of `config.devices.actor`."""
+    return (
+        learner_devices(config)[:1] if config.devices.actor == "first" else _devices(config, "devices.actor")
+    )
 
 
 def lookup_device(config: ConfigDict) -> jax.Device:
@@ -249,8 +220,8 @@ def lookup_device(config: ConfigDict) -> jax.Device:
     return beside or next((device for device in acting if device not in learning), acting[0])
 
 
-def _devices(config: ConfigDict, key: str, devices: Sequence[jax.Device]) -> list[jax.Device]:
-    value = checks.dotted(config, key)
+def _devices(config: ConfigDict, key: str) -> list[jax.Device]:
+    devices, value = jax.local_devices(), checks.dotted(config, key)
     if value == "all":
         return list(devices)
     numbers = [part.strip() for part in str(value).split(",")]
@@ -265,23 +236,22 @@ def check(config: ConfigDict) -> ConfigDict:
     """Checks a config without starting anything, and returns it resolved.
 
     A run of several hosts calls `check_devices` later, when they are connected.
-
-    Raises:
-      UserError: names the key, the value and what is allowed.
     """
     registry.check(config.environment.name, registry.options_of(config.environment))
-    seeded = not (config.record_every and config.compat.get("seed_noop"))
-    allowed = "0 with compat.seed_noop: games without seeds cannot be played again"
-    checks.require(seeded, "record_every", config.record_every, allowed)
-    fixed = config.record_every and config.compat.get("glam_fixed_kind_per_env")
-    allowed = "0 with compat.glam_fixed_kind_per_env: what kind an environment has kept is not in a recording"
-    checks.require(not fixed, "record_every", config.record_every, allowed)
+    for switch, reason in (
+        ("seed_noop", "games without seeds cannot be played again"),
+        ("glam_fixed_kind_per_env", "what kind an environment has kept is not in a recording"),
+    ):
+        good = not (config.record_every and config.compat.get(switch))
+        checks.require(good, "record_every", config.record_every, f"0 with compat.{switch}: {reason}")
     if not config.serial:
         capacity.require_workers("actors.workers", config.actors.workers, config.actors.envs_per_worker)
     actor_cores(config)
     batch, rollout = config.batch_size, config.rollout
     checks.require(batch % rollout == 0, "batch_size", batch, f"a multiple of config.rollout={rollout}")
-    _divides(config, "actors.envs_per_worker", "actors.groups_per_worker")
+    envs, groups = config.actors.envs_per_worker, config.actors.groups_per_worker
+    allowed = f"a multiple of config.actors.groups_per_worker={groups}"
+    checks.require(envs % groups == 0, "actors.envs_per_worker", envs, allowed)
     config = resolved(config)
     if config.get("on_policy"):
         whole = rollout * config.actors.workers * config.actors.envs_per_worker * config.hosts.count
@@ -309,44 +279,21 @@ def check_devices(config: ConfigDict) -> None:
     count, minibatches = config.hosts.count, config.algorithm.get("minibatches", 1)
     rollouts = config.batch_size // config.rollout
     over = f"{count} hosts of {learners}" if count > 1 else str(learners)
-    checks.require(
-        rollouts % (count * learners * minibatches) == 0,
-        "batch_size",
-        config.batch_size,
-        f"rollouts that divide over {over} learner devices and {minibatches} minibatches; "
-        f"it is {rollouts} rollouts of {config.rollout} steps",
+    allowed = (
+        f"rollouts that divide over {over} learner devices and {minibatches} minibatches; it is {rollouts} rollouts of "
+        f"{config.rollout} steps"
     )
-    checks.require(
-        config.actors.workers % actors == 0,
-        "actors.workers",
-        config.actors.workers,
-        f"a multiple of the {actors} devices of config.devices.actor",
-    )
+    good = rollouts % (count * learners * minibatches) == 0
+    checks.require(good, "batch_size", config.batch_size, allowed)
+    workers, allowed = config.actors.workers, f"a multiple of the {actors} devices of config.devices.actor"
+    checks.require(workers % actors == 0, "actors.workers", workers, allowed)
     require_memory(sum(part.layout().size for part in actors_configs(config, actors)))
 
 
-def mesh_sizes(config: ConfigDict, devices: int) -> dict[str, int] | None:
-    """Devices along each axis of the mesh, for a network split over `devices` of them; None where each holds all of it."""
-    split = config.get("sharding")
-    if split is None or split.fsdp * split.tensor == 1:
-        return None
-    return {"data": devices // (split.fsdp * split.tensor), "fsdp": split.fsdp, "tensor": split.tensor}
-
-
-def make_parallel(
-    config: ConfigDict, network: PolicyNetwork, devices: Sequence[jax.Device]
-) -> DataParallel | Sharded:
-    """The learner's parallelism over its devices. Raises UserError: the network cannot be split."""
-    sizes = mesh_sizes(config, len(devices))
-    return DataParallel(devices) if sizes is None else agent_networks.sharded(network, sizes, devices)
-
-
 def _check_minibatches(config: ConfigDict, learners: int) -> None:
-    """Raises UserError unless all devices get equal parts of a minibatch of steps, and run them in equal parts.
-
-    The devices of a split network count as one.
-    """
-    devices = 1 if mesh_sizes(config, learners) else learners * config.hosts.count
+    """Raises UserError unless all devices get equal parts of a minibatch of steps, and run them in equal parts."""
+    # The devices of a split network count as one.
+    devices = 1 if agent_networks.mesh_sizes(config, learners) else learners * config.hosts.count
     size, micro = config.algorithm.minibatch_size, config.algorithm.microbatch_size
     allowed = f"a multiple of the {devices} devices that learn"
     checks.require(size % devices == 0, "algorithm.minibatch_size", size, allowed)
@@ -363,7 +310,7 @@ def _check_minibatches(config: ConfigDict, learners: int) -> None:
 
 
 def _check_sharding(config: ConfigDict, learners: int) -> None:
-    if mesh_sizes(config, learners) is None:
+    if agent_networks.mesh_sizes(config, learners) is None:
         return
     split = config.sharding.to_dict()
     allowed = f"sizes whose product divides the {learners} devices of config.devices.learner (a host has whole networks)"
@@ -371,11 +318,6 @@ def _check_sharding(config: ConfigDict, learners: int) -> None:
     allowed = "'first' or as config.devices.learner where the network is split over devices"
     good = config.devices.actor in ("first", config.devices.learner)
     checks.require(good, "devices.actor", config.devices.actor, allowed)
-
-
-def _divides(config: ConfigDict, key: str, by: str) -> None:
-    value, divisor = checks.dotted(config, key), checks.dotted(config, by)
-    checks.require(value % divisor == 0, key, value, f"a multiple of config.{by}={divisor}")
 
 
 def random_key(seed: int, *path: int | str) -> jax.Array:

@@ -39,7 +39,7 @@ class System:
 
     Args:
       snapshot: the checkpoint that the run resumes from, None for a new run.
-      listeners: called with every batch, by the batcher's thread.
+      listener: called with every batch, by the batcher's thread.
       workdir: the run folder, for rewards that store files.
 
     Attributes:
@@ -50,7 +50,7 @@ class System:
         self,
         config: ConfigDict,
         snapshot: Snapshot | None = None,
-        listeners: Sequence[BatchListener] = (),
+        listener: BatchListener | None = None,
         workdir: Path | None = None,
     ) -> None:
         self.config = config
@@ -72,12 +72,17 @@ class System:
         algorithm = algorithm_of(config)
         state = self._make_state(algorithm, snapshot)
         update = algorithm.make_update(self.network, self.optimizer, config, reward_fn=reward_fn)
-        self.parallel = settings.make_parallel(config, self.network, settings.all_learner_devices(config))
+        self.parallel = agent_networks.make_parallel(config, settings.all_learner_devices(config))
         actor_devices: Sequence[Place] = settings.actor_devices(config)
         if isinstance(self.parallel, Sharded):
             actor_devices = [self.parallel.everywhere]
         frozen = self.network.frozen()
-        state = _with_frozen(state, frozen)
+        if frozen:
+            if "frozen" not in state._fields:
+                raise UserError(
+                    "config.lora.patterns: only config.algorithm.name=ppo trains low-rank additions"
+                )
+            state = state._replace(frozen=frozen)
         # Nobody needs a copy where only the learner's first device acts, or the devices that hold a split model.
         together = isinstance(self.parallel, Sharded) or actor_devices == [self.parallel.local_devices[0]]
         lends = bool(frozen) and together and settings.takes_turns(config)
@@ -97,9 +102,9 @@ class System:
             settings.columns(config),
             self.meters,
             lookup,
-            listeners,
+            listener,
             # Several hosts must run the same program, so rows of one length.
-            *([self.network.cropped] if config.hosts.count == 1 else []),
+            self.network.cropped if config.hosts.count == 1 else None,
         )
         if snapshot is not None:
             self._restore_play(snapshot)
@@ -166,7 +171,7 @@ class System:
         arrays, plain = self._play, snapshot.progress.get(play_state.ITEM)
         if arrays is None or plain is None or not self._remembers:
             return
-        for finished in play_state.restore(plain, arrays, self.sources, self.batcher) or ():
+        for finished in play_state.restore(plain, arrays, self.sources, self.batcher):
             self.finished.put(finished)
 
     @property
@@ -198,7 +203,7 @@ class System:
         """Starts the actors; inference and the reward compile meanwhile, the learner with the first batch.
 
         Raises:
-          StoppedError: `stopped` was True before all actors were started, or while the reward waited for its annotator.
+          StoppedError: `stopped` was True before everything was started.
         """
         for source in self.sources:
             source.actors.start(stopped)
@@ -236,11 +241,3 @@ def _acting(
     # Later updates compare the values of a rollout with their own, after the scale of values has moved.
     both = operator.attrgetter("params", "value_statistics")
     return both, lambda parts: network.prepare(appo.in_units_of_reward(*parts))
-
-
-def _with_frozen(state: Any, frozen: Mapping[str, Any]) -> Any:
-    if not frozen:
-        return state
-    if "frozen" not in state._fields:
-        raise UserError("config.lora.patterns: only config.algorithm.name=ppo trains low-rank additions")
-    return state._replace(frozen=frozen)

@@ -31,10 +31,10 @@ from motif_jax.support.profiling import Profiler
 
 
 class Agreement:
-    """Sums numbers of the hosts on the learner's devices, right behind an update.
+    """Sums numbers of the hosts on the learner's devices, right behind an update; only `result` blocks.
 
     The sum is launched before the new policy acts: a split model has reductions in acting, too, and two threads' reductions may
-    reach the devices in different orders. No call blocks but `result`.
+    reach the devices in different orders.
     """
 
     def __init__(self, parallel: DataParallel) -> None:
@@ -42,12 +42,12 @@ class Agreement:
         self._alone = parallel.global_device_count == parallel.device_count
         self._sum = parallel.wrap(lambda _, numbers: jax.lax.psum(jnp.sum(numbers, axis=0), AXIS))
         self._nothing = parallel.replicate(np.zeros((), np.int32))
-        self._result: list[int] | jax.Array | None = None
+        self._result: np.ndarray | jax.Array | None = None
 
     def launch(self, numbers: Sequence[int]) -> None:
         """Starts the sum with this host's numbers; every host calls it after starting the same update."""
         if self._alone:
-            self._result = list(numbers)
+            self._result = np.array(numbers)
             return
         rows = np.zeros((self._parallel.device_count, len(numbers)), np.int32)
         rows[0] = numbers
@@ -56,16 +56,11 @@ class Agreement:
     def result(self) -> list[int] | None:
         """The newest sums, None where they were returned before; waits for the update before them."""
         result, self._result = self._result, None
-        return result if result is None or isinstance(result, list) else np.asarray(result).tolist()
+        return None if result is None else np.asarray(result).tolist()
 
 
 class AgentTraining:
-    """A training in a run folder: built, resumed, run.
-
-    Attributes:
-      clock: how far the run is.
-      system: None before `run`.
-    """
+    """A training in a run folder; its `system` is None before `run`."""
 
     def __init__(self, config: ConfigDict, workdir: str | os.PathLike[str]) -> None:
         self._config, self._workdir = config.copy_and_resolve_references(), Path(workdir)
@@ -78,7 +73,6 @@ class AgentTraining:
 
         Raises:
           ServiceFailedError: a part of the system failed.
-          UserError: the learning diverged, now or before the resume.
         """
         config, workdir, clock = self._config, self._workdir, self.clock
         with ExitStack() as stack:
@@ -99,15 +93,13 @@ class AgentTraining:
             recorder = make_recorder(config, workdir)
             if recorder is not None:
                 stack.enter_context(recorder)
-            listeners = () if recorder is None else (recorder.take,)
-            self.system = system = System(config, snapshot, listeners, workdir)
+            self.system = system = System(config, snapshot, recorder.take if recorder else None, workdir)
             stack.callback(system.close)
             records = stack.enter_context(
                 Records(config, workdir, checkpoints, system, clock, recorder, progress)
             )
-            profile = config.profile
-            start = profile.start if self._hosts.is_first else None
-            profiler = Profiler(workdir, start, profile.steps, profile.server_port)
+            start = config.profile.start if self._hosts.is_first else None
+            profiler = Profiler(workdir, start, config.profile.steps, config.profile.server_port)
             stack.callback(profiler.close)
             self._print_overview(system)
             # Several hosts stop together, after an update.
@@ -122,11 +114,7 @@ class AgentTraining:
     def _learn(
         self, stop: Interruption, system: System, stream: BatchStream, records: Records, profiler: Profiler
     ) -> None:
-        """Learns from batches until all steps are done or the hosts agree to stop, and saves.
-
-        Raises:
-          UserError: updates were not finite; the run is saved then, too.
-        """
+        """Learns from batches until all steps are done or the hosts agree to stop, and saves."""
         clock, alone, agreement = self.clock, self._hosts.count == 1, Agreement(system.parallel)
         clock.start()
         while True:
@@ -184,9 +172,8 @@ class AgentTraining:
     def _print_overview(self, system: System) -> None:
         nodes, config = self._hosts.gather(socket.gethostname()), self._config
         size = sum(leaf.size for leaf in jax.tree.leaves(system.learner.state.params))
-        manner, *_ = (source.actors.remark() for source in system.sources)
         devices = settings.learner_devices(config), settings.actor_devices(config)
-        self._print(overview(config, size, *devices, nodes, manner))
+        self._print(overview(config, size, *devices, nodes, system.network.spec.remark))
 
 
 def overview(
@@ -202,7 +189,7 @@ def overview(
     Args:
       learning, acting: devices of one host, the same on all.
       nodes: names of the hosts.
-      manner: how the environments are run, see `Rollouts.remark`.
+      manner: `EnvironmentSpec.remark`.
     """
     workers, environments = config.actors.workers, config.actors.envs_per_worker
     actors = (
@@ -211,26 +198,14 @@ def overview(
     if manner:
         actors += f" ({manner})"
     if len(nodes) > 1:
-        actors = f"{len(nodes)} hosts ({_machines(nodes)}), each with {actors}"
-    return "; ".join(
-        [actors, f"{_parameters(num_parameters)} learn on {_places(learning, acting)}", _reward(config)]
-    )
-
-
-def _machines(nodes: Sequence[str]) -> str:
-    counts = Counter(nodes)
-    return ", ".join(node if count == 1 else f"{count} x {node}" for node, count in counts.items())
-
-
-def _parameters(number: int) -> str:
-    return f"{number / 1e6:.1f} million parameters" if number >= 1e6 else f"{number:,} parameters"
-
-
-def _places(learning: Sequence[jax.Device], acting: Sequence[jax.Device]) -> str:
+        counts = Counter(nodes).items()
+        machines = ", ".join(node if count == 1 else f"{count} x {node}" for node, count in counts)
+        actors = f"{len(nodes)} hosts ({machines}), each with {actors}"
+    size = f"{num_parameters / 1e6:.1f} million" if num_parameters >= 1e6 else f"{num_parameters:,}"
     act = "act" if len(acting) > 1 else "acts"
-    if list(learning) == list(acting):
-        return f"{_devices(learning)}, which also {act}"
-    return f"{_devices(learning)}; {_devices(acting)} {act}"
+    both = list(learning) == list(acting)
+    places = f"{_devices(learning)}{', which also' if both else f'; {_devices(acting)}'} {act}"
+    return "; ".join([actors, f"{size} parameters learn on {places}", _reward(config)])
 
 
 def _devices(devices: Sequence[jax.Device]) -> str:

@@ -69,7 +69,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
         asked = {row["step"] for row in lines[:done]}
         steps = [step for step in steps if step not in asked]
         published = config.published_files and made.by_words
-        files = probing.ProbeFiles(workdir, made, (done, done), clauses_every=1, published=published)
+        files = probing.ProbeFiles(workdir, made, done, clauses_every=1, published=published)
         try:
             with Progress(done + len(steps), "checkpoints", "probe", done) as progress:
                 for number, step in enumerate(steps, done):

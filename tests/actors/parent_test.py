@@ -23,6 +23,7 @@ from motif_jax.actors.pool import ActorPool
 from motif_jax.actors.rollouts import ActorsConfig, Rollouts
 from motif_jax.support import tempdirs
 from tests.actors.lives_test import clock_ahead
+from tests.actors.pool_test import act, drive
 from tests.processes import (
     REPOSITORY,
     descendants,
@@ -91,19 +92,12 @@ def test_workers_whose_answers_lie_unread_are_not_taken_for_dead(monkeypatch: py
     ahead = clock_ahead(monkeypatch)
     actors = ActorsConfig(**config(timeout_seconds=240.0, workers=1))  # type: ignore[arg-type]
     # Without a word to the thread in `ready`: then nothing but answers lies in the pipe.
-    with ActorPool(actors, on_finished=lambda slot: Rollouts.release(pool, slot)) as pool:
+    with ActorPool(actors) as pool:
         pool.start()
-        episodes = 0
-        while not (episodes := episodes + len(pool.episodes())):
-            ready = pool.ready(0.2)
-            for entry in ready:
-                pool.slots.action[entry.slot, entry.row] = 1
-            pool.act(ready)
+        drive(pool, lambda: len(pool.episodes()) > 0, lambda slot: Rollouts.release(pool, slot))
         while not (ready := pool.ready(0.2)):
             pass
-        for entry in ready:
-            pool.slots.action[entry.slot, entry.row] = 1
-        pool.act(ready)
+        act(pool, ready)
         answers = pool.config.groups * RECORD.size
         wait_until(lambda: unread(pool._records) == answers, "the answers of all groups")
         clock, ahead[0] = pool._clock, 1000.0

@@ -28,7 +28,7 @@ def config(**changes: object) -> ActorsConfig:
 def unwritten(slots: Slots, slot: int) -> list[str]:
     """Names of fields of a finished slot with a row that still holds the pattern where none should."""
     found = []
-    for name, array in slots._arrays.items():
+    for name, array in slots.arrays.items():
         carried = name in slots.observation or name in CARRIED_FIELDS
         rows = array[slot] if carried else array[slot, : slots.layout.rollout]
         flat = np.ascontiguousarray(rows).view(np.uint8).reshape(*rows.shape[:2], -1)
@@ -42,10 +42,10 @@ def act(actors: Rollouts, ready: list[Ready]) -> None:
     values = {"action": 1, "behaviour_log_prob": -0.5, "behaviour_value": 0.25, "parameter_version": 7}
     for entry in ready:
         if entry.row == 0:
-            for array in actors.slots._arrays.values():
+            for array in actors.slots.arrays.values():
                 array[entry.slot, 1:].view(np.uint8)[...] = MAGIC
         for name, value in values.items():
-            actors.slots._arrays[name][entry.slot, entry.row] = value
+            actors.slots.arrays[name][entry.slot, entry.row] = value
     actors.act(ready)
 
 
@@ -75,7 +75,7 @@ def collect(actors: Rollouts, slots_per_group: int) -> dict[int, list[dict[str, 
     content: dict[int, list[dict[str, np.ndarray]]] = {g: [] for g in range(actors.config.groups)}
 
     def on_finished(slot: int) -> None:
-        rows = {name: array[slot].copy() for name, array in actors.slots._arrays.items()}
+        rows = {name: array[slot].copy() for name, array in actors.slots.arrays.items()}
         content[actors.group_of(slot)].append(rows)
         actors.release(slot)
 

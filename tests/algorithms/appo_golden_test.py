@@ -25,6 +25,7 @@ from tests.agents import (
 from tests.golden_numbers import GRADIENT, UPDATE, VTRACE_FILES, assert_golden, recipe_params
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 
 
 class TableNetwork:
@@ -38,20 +39,25 @@ class TableNetwork:
 
 
 def published_config(n: Any) -> Any:
+    return golden_config(n, {
+        "algorithm.clip_ratio": "ppo_clip_ratio", "algorithm.clip_value": "ppo_clip_value",
+        "algorithm.rho_clip": "vtrace_rho", "algorithm.c_clip": "vtrace_c",
+        "algorithm.exploration_coefficient": "exploration_loss_coeff",
+        "algorithm.value_coefficient": "value_loss_coeff",
+        "optimizer.learning_rate": "lr", "optimizer.b1": "adam_beta1", "optimizer.b2": "adam_beta2",
+    })  # fmt: skip
+
+
+def golden_config(n: Any, names: dict[str, str]) -> Any:
+    """With the golden file's numbers at dotted keys."""
     config = agent_config()
     config.compat.vtrace_bootstrap = True
-    settings = config.algorithm
-    settings.gamma = float(n["gamma"])
-    settings.clip_ratio, settings.clip_value = float(n["ppo_clip_ratio"]), float(n["ppo_clip_value"])
-    settings.rho_clip, settings.c_clip = float(n["vtrace_rho"]), float(n["vtrace_c"])
-    settings.exploration_coefficient = float(n["exploration_loss_coeff"])
-    settings.value_coefficient = float(n["value_loss_coeff"])
-    config.optimizer.learning_rate = float(n["lr"])
-    config.optimizer.max_gradient_norm = float(n["max_grad_norm"])
-    optimizer = config.optimizer
-    optimizer.b1, optimizer.b2, optimizer.eps = (
-        float(n[k]) for k in ("adam_beta1", "adam_beta2", "adam_eps")
-    )
+    same = {
+        "algorithm.gamma": "gamma",
+        "optimizer.max_gradient_norm": "max_grad_norm",
+        "optimizer.eps": "adam_eps",
+    }
+    config.update_from_flattened_dict({key: float(n[name]) for key, name in {**same, **names}.items()})
     return config
 
 
@@ -108,22 +114,16 @@ def test_given_logits_and_values(golden: Any, name: str) -> None:
         return found, said, optax.apply_updates(state.params, updates)
 
     (gradients, metrics, output), (log_prob, entropy), after = program(state, batch, reward)
-    close = {"rtol": 1e-5, "atol": 1e-5}
-    np.testing.assert_allclose(log_prob.T, n["out_log_prob_new"], **close)
-    np.testing.assert_allclose(entropy.T, n["out_entropy"], **close)
-    for limit, key in ((config.algorithm.rho_clip, "out_rho"), (config.algorithm.c_clip, "out_c")):
-        np.testing.assert_allclose(np.minimum(output.ratio, limit).T, n[key], **close)
-    np.testing.assert_allclose(normalised_advantage(metrics, output), n["out_adv_norm"], **close)
-    np.testing.assert_allclose(output.ratio.T, n["out_ratio_clamped"], **close)
-    np.testing.assert_allclose(output.targets.value.T, n["out_vs"], **close)
-    np.testing.assert_allclose(output.targets.advantage.T, n["out_adv_raw"], **close)
-    np.testing.assert_allclose(metrics["advantage/mean"], n["out_adv_mean"], **close)
-    np.testing.assert_allclose(metrics["advantage/std"], n["out_adv_std"], **close)
-    np.testing.assert_allclose(metrics["loss/policy"], n["out_policy_loss"], **close)
-    np.testing.assert_allclose(metrics["loss/value"], n["out_value_loss"], **close)
-    np.testing.assert_allclose(metrics["loss/exploration"], n["out_entropy_loss"], **close)
-    np.testing.assert_allclose(metrics["loss/total"], n["out_total_loss"], **close)
-    np.testing.assert_allclose(metrics["batch/valid_share"], n["in_valid"].mean(), **close)
+    found = {
+        "log_prob_new": log_prob.T, "entropy": entropy.T, "rho": np.minimum(output.ratio, config.algorithm.rho_clip).T,
+        "c": np.minimum(output.ratio, config.algorithm.c_clip).T, "adv_norm": normalised_advantage(metrics, output),
+        "ratio_clamped": output.ratio.T, "vs": output.targets.value.T, "adv_raw": output.targets.advantage.T,
+        "adv_mean": metrics["advantage/mean"], "adv_std": metrics["advantage/std"], "policy_loss": metrics["loss/policy"],
+        "value_loss": metrics["loss/value"], "entropy_loss": metrics["loss/exploration"], "total_loss": metrics["loss/total"],
+    }  # fmt: skip
+    for key, value in found.items():
+        np.testing.assert_allclose(value, n[f"out_{key}"], **CLOSE, err_msg=key)
+    np.testing.assert_allclose(metrics["batch/valid_share"], n["in_valid"].mean(), **CLOSE)
     expected = {"logits": time_major(n["out_grad_logits"]), "values": n["out_grad_values"].T}
     for key, value in expected.items():
         # Measured: 3.4e-7 of the largest.
@@ -164,19 +164,11 @@ def learner_batch(n: Any) -> TrajectoryBatch:
 
 
 def learner_config(n: Any) -> Any:
-    config = agent_config()
-    config.compat.vtrace_bootstrap = True
-    config.algorithm.gamma = float(n["gamma"])
-    config.reward.extrinsic_coefficient = float(n["extrinsic_coef"])
-    config.reward.intrinsic_coefficient = float(n["intrinsic_coef"])
-    config.reward.count_exponent = float(n["count_exponent"])
-    optimizer = config.optimizer
-    optimizer.learning_rate, optimizer.max_gradient_norm = (
-        float(n["learning_rate"]),
-        float(n["max_grad_norm"]),
-    )
-    optimizer.b1, optimizer.b2, optimizer.eps = (float(n[k]) for k in ("adam_b1", "adam_b2", "adam_eps"))
-    return config
+    return golden_config(n, {
+        "reward.extrinsic_coefficient": "extrinsic_coef", "reward.intrinsic_coefficient": "intrinsic_coef",
+        "reward.count_exponent": "count_exponent", "optimizer.learning_rate": "learning_rate",
+        "optimizer.b1": "adam_b1", "optimizer.b2": "adam_b2",
+    })  # fmt: skip
 
 
 def with_padding(batch: TrajectoryBatch, rollouts: int) -> TrajectoryBatch:
@@ -209,9 +201,8 @@ def test_one_learner_update_is_the_golden_one(golden: Any, first_convolution: st
         params, optimizer.init(params), jnp.int32(0), schedules.no_steps(), jax.random.key(0), statistics
     )
     rewards = total_reward.compute_rewards(config.reward, batch, "message_count")
-    close = {"rtol": 1e-5, "atol": 1e-5}
     real = slice(len(n["dones"]))
-    np.testing.assert_allclose(rewards.total.T[real], n["total_reward"], **close)
+    np.testing.assert_allclose(rewards.total.T[real], n["total_reward"], **CLOSE)
     update = appo.make_update(network, optimizer, config)
 
     def core(module: Any, *rows: Any) -> Any:
@@ -227,19 +218,15 @@ def test_one_learner_update_is_the_golden_one(golden: Any, first_convolution: st
     features, (gradients, metrics, output), (after, described) = traced.lower().compile()(
         state, batch, rewards.total
     )
-    np.testing.assert_allclose(time_major(features[:-1])[real], n["core_output"], **close)
-    np.testing.assert_allclose(time_major(output.logits)[real], n["logits"], **close)
-    np.testing.assert_allclose(output.value.T[real], n["value"], **close)
-    np.testing.assert_allclose(output.ratio.T[real], n["ratio"], **close)
-    np.testing.assert_allclose(output.targets.value.T[real], n["vs"], **close)
-    np.testing.assert_allclose(output.targets.advantage.T[real], n["advantage"], **close)
-    normalised = normalised_advantage(metrics, output)[real]
-    np.testing.assert_allclose(normalised, n["advantage_normalized"], **close)
-    names = {
-        "policy": "policy_loss", "value": "value_loss", "exploration": "entropy_loss", "total": "total_loss"
+    by_environment = {
+        "core_output": time_major(features[:-1]), "logits": time_major(output.logits), "value": output.value.T,
+        "ratio": output.ratio.T, "vs": output.targets.value.T, "advantage": output.targets.advantage.T,
+        "advantage_normalized": normalised_advantage(metrics, output),
     }  # fmt: skip
-    for key, name in names.items():
-        np.testing.assert_allclose(metrics[f"loss/{key}"], n[name], **close)
+    found = {key: rows[real] for key, rows in by_environment.items()}
+    found |= {f"{key}_loss": metrics[f"loss/{key}"] for key in ("policy", "value", "total")}
+    for key, value in {**found, "entropy_loss": metrics["loss/exploration"]}.items():
+        np.testing.assert_allclose(value, n[key], **CLOSE, err_msg=key)
     assert_golden(layout.to_torch(gradients), n, "gradient", GRADIENT)
     np.testing.assert_allclose(described["optimizer/gradient_norm"], n["grad_norm_before_clip"], rtol=2e-5)
     changes = jax.tree.map(lambda new, old: np.asarray(new) - np.asarray(old), after.params, params)

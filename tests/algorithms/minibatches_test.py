@@ -50,8 +50,3 @@ def test_every_rollout_is_in_one_minibatch_of_an_epoch_and_blocks_are_shared_out
 def test_minibatches_do_not_depend_on_the_number_of_devices(devices: int) -> None:
     alone = np.sort(minibatches.order(jax.random.key(0), settings(), ROLLOUTS, None))
     np.testing.assert_array_equal(drawn(devices), alone.reshape(EPOCHS, MINIBATCHES, -1))
-
-
-def test_rollouts_that_do_not_divide_are_refused() -> None:
-    with pytest.raises(ValueError, match="8 rollouts do not divide into 3 minibatches"):
-        minibatches.order(jax.random.key(0), settings(), 8, None)

@@ -61,8 +61,8 @@ def config(**changes):
     return made
 
 
-def batch(seed=0, network=None):
-    rng = np.random.default_rng(seed)
+def batch():
+    rng = np.random.default_rng(0)
     shape = (STEPS, ROLLOUTS)
     x = jnp.asarray(rng.standard_normal((STEPS + 1, ROLLOUTS, WIDTH)), jnp.float32)
     last = np.zeros((STEPS + 1, ROLLOUTS), bool)
@@ -89,12 +89,20 @@ def batch(seed=0, network=None):
     )
 
 
+def one_minibatch(micro):
+    return {"algorithm.epochs": 1, "algorithm.minibatch_size": 24, "algorithm.microbatch_size": micro}
+
+
+def made_update(settings, network=None):
+    network, optimizer = network or Linear(), schedules.make_optimizer(settings.optimizer)
+    state = ppo_update.make_state(network, optimizer, jax.random.key(0))
+    return state, ppo_update.make_update(network, optimizer, settings)
+
+
 @functools.cache
 def compiled(changes):
-    settings, network = config(**dict(changes)), Linear()
-    optimizer = schedules.make_optimizer(settings.optimizer)
-    state = ppo_update.make_state(network, optimizer, jax.random.key(0))
-    return state, jax.jit(ppo_update.make_update(network, optimizer, settings))
+    state, update = made_update(config(**dict(changes)))
+    return state, jax.jit(update)
 
 
 def run(made=None, times=1, **changes):
@@ -151,13 +159,8 @@ def test_a_truncated_episode_goes_on_in_the_value_of_its_last_observation():
 @pytest.mark.slow
 def test_devices_agree_and_learn_from_all_rows():
     """Two devices with two rollouts each: replicas stay equal, and losses count every row once."""
-    settings = config(
-        **{"algorithm.epochs": 1, "algorithm.minibatch_size": 24, "algorithm.microbatch_size": 6}
-    )
-    made, network = batch(), Linear()
-    optimizer = schedules.make_optimizer(settings.optimizer)
-    update = ppo_update.make_update(network, optimizer, settings)
-    state = ppo_update.make_state(network, optimizer, jax.random.key(0))
+    made = batch()
+    state, update = made_update(config(**one_minibatch(6)))
     one, metrics = jax.jit(update)(state, made)
     halves = jax.tree.map(lambda x: jnp.stack(jnp.split(x, 2, axis=1)), made._replace(initial_state=()))
     halves = halves._replace(initial_state=jnp.zeros((2, 2, 0)))
@@ -213,19 +216,11 @@ def played(made, network, params):
 def test_sequences_begin_with_the_states_that_they_were_played_from(length):
     """Before the first step of learning the policy is the one that played, however rollouts are cut; and a gradient is that of all rows."""
     network = Leaky()
-    settings = config(
-        **{
-            "algorithm.recurrence": length,
-            "algorithm.epochs": 1,
-            "algorithm.minibatch_size": 24,
-            "algorithm.microbatch_size": 12,
-        }
-    )
+    settings = config(**one_minibatch(12), **{"algorithm.recurrence": length})
     ppo_update.check(settings)
-    optimizer = schedules.make_optimizer(settings.optimizer)
-    state = ppo_update.make_state(network, optimizer, jax.random.key(0))
+    state, update = made_update(settings, network)
     made = played(batch(), network, state.params)
-    _, metrics = jax.jit(ppo_update.make_update(network, optimizer, settings))(state, made)
+    _, metrics = jax.jit(update)(state, made)
     assert metrics["policy/ratio_min"] == pytest.approx(1, abs=1e-5)
     assert metrics["policy/ratio_max"] == pytest.approx(1, abs=1e-5)
 
@@ -242,19 +237,15 @@ def test_sequences_begin_with_the_states_that_they_were_played_from(length):
         reward = jnp.clip(20.0 * jnp.maximum(made.reward, 0), -20, 20)
         target = ppo.targets(made.behaviour_value, before[-1], reward, discount, made.last[:-1], 0.99)
         valid = trajectory.recorded(made)
-        samples = ppo.Samples(
-            *(
-                x.reshape(-1)
-                for x in (
-                    made.action,
-                    made.behaviour_log_prob,
-                    made.behaviour_value,
-                    target.advantage,
-                    target.value,
-                    valid,
-                )
-            )
+        given = (
+            made.action,
+            made.behaviour_log_prob,
+            made.behaviour_value,
+            target.advantage,
+            target.value,
+            valid,
         )
+        samples = ppo.Samples(*(x.reshape(-1) for x in given))
         rows = ppo.loss_rows(logits.reshape(-1, ACTIONS), value.reshape(-1), samples, 0.2, 0.2)
         return jnp.sum(jnp.where(samples.valid, ppo.combine(rows, 0.5, 0.01), 0)) / jnp.sum(valid)
 
@@ -279,12 +270,12 @@ def test_what_is_far_from_the_start_is_paid_less():
     """By the divergence of single actions, as if the rewards had been so; the coefficient goes to its target by the mean."""
     kl = {"algorithm.kl.coefficient": 0.5, "algorithm.kl.target": 1.0, "algorithm.kl.horizon": 100}
     unclipped = {"reward.extrinsic_clip": 1e6}
-    settings, network, made = config(**kl, **unclipped), Linear(), batch()
-    optimizer = schedules.make_optimizer(settings.optimizer)
-    state = ppo_update.with_reference(ppo_update.make_state(network, optimizer, jax.random.key(0)), settings)
+    settings, made = config(**kl, **unclipped), batch()
+    state, update = made_update(settings)
+    state = ppo_update.with_reference(state, settings)
     start = jax.device_get(state.reference)
     state = state._replace(params=jax.tree.map(lambda x: 2 * x, state.params))
-    found, metrics = jax.jit(ppo_update.make_update(network, optimizer, settings))(state, made)
+    found, metrics = jax.jit(update)(state, made)
     logits = jax.nn.log_softmax(made.observation["x"][:-1] @ start["policy"])
     reference = np.take_along_axis(np.asarray(logits), np.asarray(made.action)[..., None], -1)[..., 0]
     ratio = np.asarray(made.behaviour_log_prob) - reference
@@ -300,6 +291,6 @@ def test_what_is_far_from_the_start_is_paid_less():
         reward=jnp.maximum(made.reward, 0.0) - 0.5 / scale * jnp.asarray(np.where(there, ratio, 0.0))
     )
     plain = state._replace(reference=(), kl_coefficient=())
-    alone, _ = jax.jit(ppo_update.make_update(network, optimizer, settings))(plain, paid)
+    alone, _ = jax.jit(made_update(settings)[1])(plain, paid)
     for one, other in zip(jax.tree.leaves(found.params), jax.tree.leaves(alone.params), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)

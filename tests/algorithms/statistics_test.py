@@ -42,6 +42,14 @@ def test_a_single_number_has_no_variance():
     assert moments.variance == pytest.approx((1e-4 + 9 * 1e-4 / total) / total)
 
 
+def test_earlier_numbers_may_count_less():
+    moments = RunningMoments(2.0, 4.0, 8.0)
+    moments.update(np.array([4.0, 6.0]), decay=0.5)
+    # Four old numbers with mean 2 and variance 4, two new ones with mean 5 and variance 2.
+    assert (moments.mean, moments.count) == (3.0, 6.0)
+    assert moments.variance == pytest.approx((4 * 4 + 2 * 2 + 3**2 * 4 * 2 / 6) / 6)
+
+
 def test_quantiles_equal_golden(golden):
     g = golden("reward_norm.npz")
     np.testing.assert_allclose(QUANTILE_LEVELS, g["quantile_levels"], rtol=1e-12)

@@ -93,7 +93,7 @@ def paid(reward: IntrinsicReward, first: int = 0) -> RewardLookup:
 def test_batches_hold_the_columns_of_the_slots_in_order(columns: int, count: int) -> None:
     sources = make_sources(count)
     spec, heard = registry.spec("Recall-v0", delay=2), []
-    batcher = Batcher(spec, sources, columns, Meters(), paid(Sums(), 7), [lambda *batch: heard.append(batch)])
+    batcher = Batcher(spec, sources, columns, Meters(), paid(Sums(), 7), lambda *batch: heard.append(batch))
     batches, order = run(sources, batcher, 6)
     states = np.concatenate([np.asarray(b.trajectories.initial_state)[:, 0] for b in batches])
     expected = [1000.0 * f.source + f.slot * ENVS + c for f in order for c in range(ENVS)]

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from motif_jax.rl.episode_log import FILE_NAME, EpisodeLog
+from motif_jax.rl.episode_log import FILE_NAME, HALVES, EpisodeLog
 from motif_jax.rl.reward_lookup import IntrinsicReturn
 
 
@@ -65,7 +65,7 @@ def test_a_resumed_run_drops_what_it_plays_again(tmp_path: Path) -> None:
         add(log, 20, [report(0, 1)], [])
     with open(tmp_path / FILE_NAME, "a") as file:
         file.write('{"step": 3, "torn')
-    with EpisodeLog(tmp_path, 10, with_intrinsic=False, resume_step=10, newest=state) as log:
+    with EpisodeLog(tmp_path, 10, with_intrinsic=False, progress={"env_steps": 10, "episodes": state}) as log:
         assert log.means()["episode/return"] == 1.0
         add(log, 15, [report(0, 1, 2.0)], [])
     assert [(row["step"], row["return"]) for row in lines(tmp_path)] == [(10, 1.0), (15, 2.0)]
@@ -77,7 +77,7 @@ def test_a_line_written_after_the_checkpoint_is_written_once(tmp_path: Path) -> 
         add(log, 10, [report(0, 0), report(1, 0)], [IntrinsicReturn(0, 0, 0.5)])
         state, waiting = json.loads(json.dumps([log.state(), log.waiting()]))
         add(log, 20, [], [IntrinsicReturn(1, 0, 2.5)])
-    with EpisodeLog(tmp_path, 10, True, resume_step=10, newest=state, waiting=waiting) as log:
+    with EpisodeLog(tmp_path, 10, True, {"env_steps": 10, "episodes": state, HALVES: waiting}) as log:
         add(log, 20, [], [IntrinsicReturn(1, 0, 2.5)])
     found = [(row["step"], row["env"], row["intrinsic_return"]) for row in lines(tmp_path)]
     assert found == [(10, 0, 0.5), (10, 1, 2.5)]
@@ -87,6 +87,6 @@ def test_a_resumed_run_knows_which_episodes_were_logged(tmp_path: Path) -> None:
     with EpisodeLog(tmp_path, 10, with_intrinsic=True) as log:
         add(log, 10, [report(0, 1)], [IntrinsicReturn(0, 1, 0.5)])
         state = log.state()
-    with EpisodeLog(tmp_path, 10, with_intrinsic=True, resume_step=10, newest=state) as log:
+    with EpisodeLog(tmp_path, 10, True, {"env_steps": 10, "episodes": state}) as log:
         add(log, 20, [report(0, 0)], [])
     assert [(row["episode"], row["intrinsic_return"]) for row in lines(tmp_path)] == [(1, 0.5), (0, None)]

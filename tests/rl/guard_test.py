@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import jax
 import numpy as np
 import pytest
 
-from motif_jax.rl import agent_checkpoints, settings
+from motif_jax.rl import settings
 from motif_jax.rl.batcher import Batch
 from motif_jax.rl.guard import Guard
 from motif_jax.rl.learner import Failure, Learner
-from motif_jax.rl.training import AgentTraining
-from motif_jax.support.checkpoint_items import ANY, JSON
-from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
-from motif_jax.support.interruption import Interruption
+from tests.rl.runs import saved, steps_of, train
 from tests.rollouts.agent_runs import recall_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -31,40 +28,26 @@ BROKEN = {
 }
 
 
-def newest(folder: Path) -> tuple[int, dict]:
-    with Checkpoints(folder / agent_checkpoints.FOLDER, read_only=True) as checkpoints:
-        step = checkpoints.latest()
-        return step, checkpoints.restore(step, {"params": ANY, "learner": ANY, "progress": JSON})
-
-
-def train(folder: Path, **changes: Any) -> AgentTraining:
-    """The `BROKEN` run, or what `run` raises."""
-    training = AgentTraining(settings.resolved(recall_config(**{**BROKEN, **changes})), folder)
-    assert training.run(Interruption())
-    return training
+ITEMS = ("params", "learner", "progress")
 
 
 @pytest.mark.slow
 def test_a_run_ends_with_the_batch_and_the_parameters_before_it(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"update 2 is not finite: .*nonfinite/step-2\.npz.*skip"):
-        train(tmp_path, save_every_steps=1, keep_checkpoints=10)
+        train(tmp_path, recall_config(**BROKEN, save_every_steps=1, keep_checkpoints=10))
     with np.load(tmp_path / "nonfinite" / "step-2.npz") as batch:
         assert np.isnan(batch["intrinsic_reward"]).all()
         assert batch["observation/sign"].size
-    step, items = newest(tmp_path)
+    step, items = saved(tmp_path, *ITEMS)
     assert 2 * 100 < step < 600
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((items["params"], items["learner"])))
-    with Checkpoints(tmp_path / agent_checkpoints.FOLDER, read_only=True) as checkpoints:
-        saved = [
-            checkpoints.restore(s, {"params": ANY, "learner": ANY, "progress": JSON})
-            for s in checkpoints.steps()
-        ]
+    every = [saved(tmp_path, *ITEMS, step=step)[1] for step in steps_of(tmp_path)]
     # Nothing was learned behind the last good update, and the checkpoint written with the bad one knows of it.
-    assert [one["progress"]["updates"] for one in saved] == [1, 2, 3]
-    assert [one["progress"]["skipped_updates"] for one in saved] == [0, 0, 1]
-    jax.tree.map(np.testing.assert_array_equal, saved[1]["params"], items["params"])
+    assert [one["progress"]["updates"] for one in every] == [1, 2, 3]
+    assert [one["progress"]["skipped_updates"] for one in every] == [0, 0, 1]
+    jax.tree.map(np.testing.assert_array_equal, every[1]["params"], items["params"])
     jax.tree.map(
-        np.testing.assert_array_equal, saved[1]["learner"]["opt_state"], items["learner"]["opt_state"]
+        np.testing.assert_array_equal, every[1]["learner"]["opt_state"], items["learner"]["opt_state"]
     )
 
 
@@ -89,9 +72,8 @@ def test_what_was_allowed_at_its_time_ends_no_run() -> None:
 def test_a_run_that_may_skip_goes_on_and_knows_how_often(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    config = settings.resolved(recall_config(**BROKEN, nonfinite__policy="skip", nonfinite__most_skips=1))
-    assert AgentTraining(config, tmp_path).run(Interruption())
+    train(tmp_path, recall_config(**BROKEN, nonfinite__policy="skip", nonfinite__most_skips=1))
     assert "left out (1 of at most 1)" in capfd.readouterr().err
-    _, items = newest(tmp_path)
+    _, items = saved(tmp_path, *ITEMS)
     assert items["progress"]["skipped_updates"] == 1
     assert items["progress"]["updates"] == items["learner"]["step"]

@@ -11,14 +11,13 @@ import pytest
 
 from motif_jax.devices.sharding import Sharded
 from motif_jax.rl import settings
-from motif_jax.rl.training import AgentTraining
 from motif_jax.rollouts import agent_policy
 from motif_jax.stages import train_agent
 from motif_jax.support import resources, run_folder
 from motif_jax.support.errors import UserError
-from motif_jax.support.interruption import Interruption
 from motif_jax.support.metrics import read_metrics
 from tests.language import talkers
+from tests.rl.runs import train
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -41,14 +40,6 @@ def config(tmp_path: Path, **changes: Any) -> Any:
     return made
 
 
-def train(made: Any, workdir: Path) -> AgentTraining:
-    train_agent.check(made, workdir)
-    run_folder.prepare(workdir, made, train_agent.IDENTITY)
-    training = AgentTraining(settings.resolved(made), workdir)
-    assert training.run(Interruption())
-    return training
-
-
 def host(tree: Any) -> list[np.ndarray]:
     return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
 
@@ -57,9 +48,9 @@ def host(tree: Any) -> list[np.ndarray]:
 def test_a_split_model_learns_what_a_whole_one_does(tmp_path: Path) -> None:
     """Every kernel of attention and feed-forward lies in four parts on four devices; what is learned is compared by its change."""
     rate = {"optimizer.learning_rate": 1e-3}
-    whole = train(config(tmp_path, **rate), tmp_path / "whole")
+    whole = train(tmp_path / "whole", config(tmp_path, **rate))
     changes = {"sharding.fsdp": 2, "sharding.tensor": 2, "devices.learner": "0,1,2,3"}
-    split = train(config(tmp_path, **rate, **changes), tmp_path / "split")
+    split = train(tmp_path / "split", config(tmp_path, **rate, **changes))
     assert whole.system is not None
     assert split.system is not None
     assert isinstance(split.system.parallel, Sharded)
@@ -92,7 +83,7 @@ def test_additions_are_learned_and_kept_and_the_base_is_read_again(tmp_path: Pat
     """Processes in two groups are stepped in turns: every step is by the policy that learns from it."""
     changes = {**LORA, "lora.base": "int8", "serial": False, "actors.groups_per_worker": 2}
     made = config(tmp_path, **changes)
-    training = train(made, tmp_path / "run")
+    training = train(tmp_path / "run", made)
     assert training.system is not None
     state = training.system.learner.state
     assert set(state.params) == {"additions", "heads"}
@@ -120,7 +111,7 @@ def test_an_agent_with_additions_acts_before_its_first_update_with_the_frozen_ba
 @pytest.mark.extra
 def test_a_base_and_a_tokenizer_that_have_changed_are_refused(tmp_path: Path) -> None:
     made, run = config(tmp_path, **LORA), tmp_path / "run"
-    train(made, run)
+    train(run, made)
     talkers.write(tmp_path / "model", seed=1)
     said = r"run was trained with another base model than config.network.model=.* has now: restore"
     with pytest.raises(UserError, match=said):
@@ -128,7 +119,7 @@ def test_a_base_and_a_tokenizer_that_have_changed_are_refused(tmp_path: Path) ->
     longer = made.copy_and_resolve_references()
     longer.train_for_env_steps = 2 * STEPS
     with pytest.raises(UserError, match=f"--workdir=.*{said}"):
-        train(longer, run)
+        train(run, longer)
     talkers.write(tmp_path / "model", seed=0)
     agent_policy.load(run)
     file = tmp_path / "model" / "tokenizer.json"
@@ -198,8 +189,8 @@ def test_the_reference_is_the_frozen_base_and_the_coefficient_goes_on_with_the_r
     made = config(tmp_path, **LORA, **kl)
     half = made.copy_and_resolve_references()
     half.train_for_env_steps = STEPS // 2
-    train(half, tmp_path / "stopped")
-    whole, stopped = (train(made, tmp_path / name) for name in ("whole", "stopped"))
+    train(tmp_path / "stopped", half)
+    whole, stopped = (train(tmp_path / name, made) for name in ("whole", "stopped"))
     assert whole.system is not None
     assert stopped.system is not None
     one, other = whole.system.learner.state, stopped.system.learner.state

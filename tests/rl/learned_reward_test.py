@@ -13,6 +13,7 @@ import pytest
 
 from motif_jax import rewards
 from motif_jax.algorithms import classification
+from motif_jax.algorithms.statistics import RunningMoments
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.labels.label_queue import Label
 from motif_jax.rewards import BatchMessages, RunSetup, load_intrinsic
@@ -68,7 +69,7 @@ def test_the_classifier_pays_above_its_threshold_whatever_is_beside(
         tmp_path, "classification", reward__training__learning_rate=1e-2, reward__training__steps_per_update=40,
         reward__training__steps_per_arrival=40, reward__training__device=device,
     )  # fmt: skip
-    trains = {leaf.device for leaf in jax.tree.leaves(reward._state)}
+    trains = {leaf.device for leaf in jax.tree.leaves(reward._trainer.state)}
     assert trains == {jax.local_devices()[0 if device == "auto" else 1]}
     assert {leaf.device for leaf in jax.tree.leaves(reward.table.params)} == {jax.local_devices()[0]}
     for number in range(3):
@@ -117,41 +118,29 @@ def test_ranking_by_hand(
 ) -> None:
     raw = np.array([0.5, -1.0, 2.0, 0.0, 1.0], np.float32)
     table = {row.tobytes(): value for row, value in zip(ROWS, raw, strict=True)}
-    monkeypatch.setattr(
-        RankingReward,
-        "compute",
-        lambda self, params, texts: np.array([table[text.tobytes()] for text in texts]),
-    )
+    compute = lambda self, params, texts: np.array([table[text.tobytes()] for text in texts])  # noqa: E731
+    monkeypatch.setattr(RankingReward, "compute", compute)
     on = {"compat__oni_untrained_reward": True}
     plain = made(tmp_path / "a", "ranking", **on)
     decayed = made(tmp_path / "b", "ranking", **on, reward__decay=0.5)
     published = made(tmp_path / "c", "ranking", **on, compat__oni_ranking_raw_reward=True)
     unnormalised = made(tmp_path / "d", "ranking", **on, reward__normalise=False)
-    mean, variance, count = 0.0, 1.0, 1e-4
-    slow_mean, slow_variance, slow_count = mean, variance, count
-
-    def merged(state: tuple[float, float, float], rows: np.ndarray) -> tuple[float, float, float]:
-        mean, variance, count = state
-        size, delta = len(rows), rows.mean() - mean
-        total = count + size
-        squares = variance * count + rows.var(ddof=1) * size + delta**2 * count * size / total
-        return mean + delta * size / total, squares / total, total
-
+    moments, slow = RunningMoments(), RunningMoments()
     for number, counts in enumerate([(3, 1, 1, 2, 1), (0, 0, 4, 1, 1)]):
         met, rows = batch(number, counts), np.repeat(raw, counts)
-        mean, variance, count = merged((mean, variance, count), rows)
-        normalised = (raw - mean) / np.sqrt(variance)
+        moments.update(rows)
+        slow.update(rows, decay=0.5)
+        normalised = (raw - moments.mean) / np.sqrt(moments.variance)
         expected = np.where(np.array(counts) > 0, normalised * (normalised > -0.5), 0)
         np.testing.assert_allclose(plain.pay(met).values, expected, rtol=1e-5, atol=1e-6)
         assert (expected == 0).any()
         shown = np.where(np.array(counts) > 0, raw, 0)
         np.testing.assert_array_equal(published.pay(met).values, shown)
         np.testing.assert_array_equal(unnormalised.pay(met).values, shown)
-        slow_mean, slow_variance, slow_count = merged((slow_mean, slow_variance, 0.5 * slow_count), rows)
         decayed.pay(met)
-        assert decayed.moments.mean == pytest.approx(slow_mean)
-        assert published.moments.variance == pytest.approx(variance)
-    assert decayed.moments.mean != pytest.approx(mean)
+        assert decayed.moments == slow
+        assert published.moments == moments
+    assert decayed.moments.mean != pytest.approx(moments.mean)
 
 
 @pytest.mark.extra
@@ -233,11 +222,8 @@ def test_nobody_waits_for_a_training_and_its_failure_is_told(
     reward.pay(batch(6))
     assert reward.taken == 1
     assert reward.version == version + 1
-    monkeypatch.setattr(
-        reward.model,
-        "step",
-        lambda state, *_: (state, dict.fromkeys(("loss", "accuracy", "gradient_norm"), np.nan)),
-    )
+    diverged = dict.fromkeys(("loss", "accuracy", "gradient_norm"), np.nan)
+    monkeypatch.setattr(reward.model, "step", lambda state, *_: (state, diverged))
 
     def go_on() -> None:
         for number in range(7, 12):  # one payment begins a step, a later one hears how it ended
@@ -299,23 +285,14 @@ def test_an_ensemble_pays_what_it_is_sure_of() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "changes", "message"),
+    ("changes", "message"),
     [
-        ("classification", {"reward__training__deviations": 1.0}, "must be 0 without several members"),
-        (
-            "classification",
-            {"reward__training__device": "9"},
-            "config.reward.training.device='9': must be 'auto' or",
-        ),
+        ({"reward__training__deviations": 1.0}, "must be 0 without several members"),
+        ({"reward__training__device": "9"}, r"config\.reward\.training\.device='9': must be 'auto' or"),
     ],
 )
-def test_bad_values_are_told(kind: str, changes: dict[str, Any], message: str) -> None:
-    config = oni_config(kind, **changes)
-
-    def check() -> None:
+def test_bad_values_are_told(changes: dict[str, Any], message: str) -> None:
+    config = oni_config("classification", **changes)
+    with pytest.raises(UserError, match=message):  # noqa: PT012
         rewards.check(config.reward)
         rewards.kind_of(config.reward).check_run(config, SPEC)
-
-    with pytest.raises(UserError) as caught:
-        check()
-    assert message in str(caught.value)

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from motif_jax.rl import settings
-from motif_jax.rl.training import AgentTraining
-from motif_jax.support.interruption import Interruption
 from motif_jax.support.metrics import read_metrics
 from tests.reward_fixtures import REPOSITORY, load_config
+from tests.rl.runs import train
 from tests.rollouts.agent_runs import recall_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -35,7 +33,7 @@ def test_rows_of_a_training_without_rewards_of_its_own(tmp_path: Path) -> None:
     absent = {"reward/version"} | {f"episode/{name}" for name in {*OF_NETHACK, *OF_GYM, "intrinsic_return"}}
     for steps in (300, 600):
         config = recall_config(serial=True, train_for_env_steps=steps, log_every_seconds=1e-9)
-        assert AgentTraining(settings.resolved(config), tmp_path).run(Interruption())
+        train(tmp_path, config)
     rows = list(read_metrics(tmp_path))
     for row in rows:
         assert set(row) == documented("Agent training") - absent | ALWAYS
@@ -51,7 +49,7 @@ def test_rows_of_a_training_with_a_reward(trained: Path, tmp_path: Path) -> None
     config.devices.learner, config.compile_cache = "0", ""
     # A network that is compiled fast.
     config.network.encoder, config.network.flat_sizes, config.network.hidden_size = "flat", (16,), 16
-    assert AgentTraining(settings.resolved(config), tmp_path / "agent").run(Interruption())
+    train(tmp_path / "agent", config)
     rows = list(read_metrics(tmp_path / "agent"))
     for row in rows:
         assert set(row) == documented("Agent training") - {f"episode/{name}" for name in OF_GYM} | ALWAYS

@@ -8,12 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from motif_jax.rl import settings
 from motif_jax.rl.learner import Learner
-from motif_jax.rl.training import AgentTraining
-from motif_jax.stages import train_agent
-from motif_jax.support import run_folder
-from motif_jax.support.interruption import Interruption
+from tests.rl.runs import train
 from tests.rollouts.agent_runs import recall_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -36,9 +32,7 @@ def test_the_parameters_behind_every_step(
     config = recall_config(
         serial=serial, on_policy=on_policy, batch_size=96, train_for_env_steps=300, algorithm__epochs=1
     )
-    train_agent.check(config, tmp_path)
-    run_folder.prepare(tmp_path, config, train_agent.IDENTITY)
-    assert AgentTraining(settings.resolved(config), tmp_path).run(Interruption())
+    train(tmp_path, config)
     assert len(lags) > 2
     # Each of the two groups of processes plays one rollout an update. Without it the first step of a rollout is played while the rollout before ends.
     assert set(lags[1:]) == ({(0,)} if on_policy else {(0, 1)})

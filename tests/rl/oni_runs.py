@@ -14,14 +14,11 @@ from ml_collections import ConfigDict
 from motif_jax.datasets.verdicts import FIRST, PAIR, SECOND, TIE, Form
 from motif_jax.labels.label_queue import Label
 from motif_jax.rewards import online
-from motif_jax.rl import agent_checkpoints, settings
 from motif_jax.rl.training import AgentTraining
-from motif_jax.stages import check_reward, train_agent
-from motif_jax.support import run_folder
-from motif_jax.support.checkpoint_items import ANY
-from motif_jax.support.checkpoints import Checkpoints
+from motif_jax.stages import check_reward
 from motif_jax.support.interruption import Interruption, never
 from tests.reward_fixtures import load_config
+from tests.rl import runs
 from tests.rollouts.agent_runs import changed
 
 CACHE = tempfile.TemporaryDirectory(prefix="compiled-")
@@ -138,18 +135,6 @@ def answer(monkeypatch: pytest.MonkeyPatch, delay: int = 2) -> Annotator:
 
 def train(folder: Path, config: ConfigDict, stop: Interruption | None = None) -> AgentTraining:
     """A run of the stage in this process."""
-    train_agent.check(config, folder)
     # The runs of a test have the same programs; small ones are compiled again and again otherwise.
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    run_folder.prepare(folder, config, train_agent.IDENTITY)
-    run = AgentTraining(settings.resolved(config), folder)
-    run.run(stop or Interruption())
-    return run
-
-
-def saved(folder: Path, item: str) -> tuple[int, Any]:
-    """The newest checkpoint's step, and one of its items."""
-    with Checkpoints(folder / agent_checkpoints.FOLDER, read_only=True) as checkpoints:
-        step = checkpoints.latest()
-        assert step is not None
-        return step, checkpoints.restore(step, {item: ANY})[item]
+    return runs.train(folder, config, stop)

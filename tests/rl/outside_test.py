@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from motif_jax.rl import settings
 from motif_jax.rl.learner import Learner
 from motif_jax.rl.training import AgentTraining
 from motif_jax.rollouts import agent_policy
 from motif_jax.stages import train_agent
-from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import Interruption
 from motif_jax.support.metrics import read_metrics
-from tests.rl import outside_parts
-from tests.rl.oni_runs import saved
+from tests.rl import outside_parts, runs
+from tests.rl.runs import saved
 from tests.rollouts.agent_runs import recall_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -32,11 +29,8 @@ FAMILIAR = {
 REINFORCE = {"algorithm__name": "tests.rl.outside_parts:Reinforce"}
 
 
-def training(folder: Path, **changes: Any) -> AgentTraining:
-    config = recall_config(**changes)
-    train_agent.check(config, folder)
-    run_folder.prepare(folder, config, train_agent.IDENTITY)
-    return AgentTraining(settings.resolved(config), folder)
+def train(folder: Path, **changes: Any) -> AgentTraining:
+    return runs.train(folder, recall_config(serial=True, **changes))
 
 
 @pytest.mark.extra
@@ -56,7 +50,7 @@ def test_a_reward_that_changes_learns_and_goes_on_after_a_crash(
         step(self, batch)
 
     monkeypatch.setattr(Learner, "step", crash)
-    run = training(tmp_path, **FAMILIAR, serial=True, train_for_env_steps=2_000)
+    run = runs.prepared(tmp_path, recall_config(**FAMILIAR, serial=True, train_for_env_steps=2_000))
     with pytest.raises(CrashError):
         run.run(Interruption())
     assert versions == [0, 1, 2, 3, 4], "each batch knows the version of its reward"
@@ -64,21 +58,21 @@ def test_a_reward_that_changes_learns_and_goes_on_after_a_crash(
     reward = run.system.reward
     assert isinstance(reward, outside_parts.Familiar)
     assert (reward.calls[0], reward.calls[-1]) == ("start", "close")
-    env_steps, state = saved(tmp_path, "reward")
+    env_steps, items = saved(tmp_path, "reward")
+    state = items["reward"]
     assert 0 < env_steps < 2_000
     assert 0 < state["version"] <= reward.version
     assert state["version"] < reward.version, "what came after the checkpoint is lost"
 
     monkeypatch.setattr(Learner, "step", step)
-    run = training(tmp_path, **FAMILIAR, serial=True, train_for_env_steps=1_000, log_every_seconds=1e-9)
-    assert run.run(Interruption())
+    run = train(tmp_path, **FAMILIAR, train_for_env_steps=1_000, log_every_seconds=1e-9)
     assert run.system is not None
     reward = run.system.reward
     assert isinstance(reward, outside_parts.Familiar)
     assert reward.restored_at == state["version"]
     assert sum(reward.counts.values()) > 1_000 > state["counts"].sum()
-    rows = [json.loads(line) for line in (tmp_path / "episodes.jsonl").read_text().splitlines()]
-    earned = [row["intrinsic_return"] for row in rows if row["intrinsic_return"] is not None]
+    returns = [row["intrinsic_return"] for row in runs.episodes(tmp_path)]
+    earned = [value for value in returns if value is not None]
     assert np.mean(earned[-10:]) > np.mean(earned[:10])
     logged = [row["reward/version"] for row in read_metrics(tmp_path) if "reward/version" in row]
     metrics = list(read_metrics(tmp_path))
@@ -90,28 +84,25 @@ def test_a_reward_that_changes_learns_and_goes_on_after_a_crash(
 
 @pytest.mark.slow
 def test_what_no_part_takes_up_is_refused(tmp_path: Path) -> None:
-    run = training(tmp_path, **FAMILIAR, serial=True, train_for_env_steps=200)
-    assert run.run(Interruption())
+    train(tmp_path, **FAMILIAR, train_for_env_steps=200)
     (tmp_path / "config.json").unlink()
     with pytest.raises(UserError, match=r"holds reward, which this version and config do not use"):
-        training(tmp_path, serial=True, train_for_env_steps=400).run(Interruption())
+        train(tmp_path, train_for_env_steps=400)
     other = tmp_path / "other"
-    assert training(other, serial=True, train_for_env_steps=200).run(Interruption())
+    train(other, train_for_env_steps=200)
     (other / "config.json").unlink()
     with pytest.raises(UserError, match=r"has no reward: it has .*params"):
-        training(other, **FAMILIAR, serial=True, train_for_env_steps=400).run(Interruption())
+        train(other, **FAMILIAR, train_for_env_steps=400)
 
 
 @pytest.mark.extra
 def test_an_algorithm_from_outside_learns_is_saved_and_plays(tmp_path: Path) -> None:
     # The baseline is all that this algorithm keeps besides the parameters.
     for total in (600, 1_200):
-        run = training(
-            tmp_path, **REINFORCE, serial=True, train_for_env_steps=total, optimizer__learning_rate=0.1
-        )
-        assert run.run(Interruption())
-        assert run.system is not None
-    env_steps, learner = saved(tmp_path, "learner")
+        run = train(tmp_path, **REINFORCE, train_for_env_steps=total, optimizer__learning_rate=0.1)
+    assert run.system is not None
+    env_steps, items = saved(tmp_path, "learner")
+    learner = items["learner"]
     assert env_steps >= 1_200
     assert set(learner) == {"step", "baseline"}
     assert learner["step"] == run.system.learner.version > 1_200 // 128

@@ -48,11 +48,11 @@ def test_probabilities_are_those_of_the_policy_with_and_without_a_clause(asked: 
 
 def test_files_have_a_line_an_update_and_lose_what_is_done_again(asked: Any, tmp_path: Path) -> None:
     _, _, params, made = asked
-    files = probing.ProbeFiles(tmp_path, made, None, clauses_every=2, published=True)
+    files = probing.ProbeFiles(tmp_path, made, -1, clauses_every=2, published=True)
     for update in range(3):
         files.write(params, update, 64 * update)
     files.close()
-    files = probing.ProbeFiles(tmp_path, made, (2, 128), clauses_every=2, published=True)
+    files = probing.ProbeFiles(tmp_path, made, 2, clauses_every=2, published=True)
     files.write(params, 2, 128)
     files.close()
     lines = [json.loads(line) for line in (tmp_path / probing.LINES).read_text().splitlines()]

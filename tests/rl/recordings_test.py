@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Mapping
@@ -21,9 +20,8 @@ from motif_jax.envs.replay import Recording
 from motif_jax.rewards import IntrinsicReward, Values
 from motif_jax.rl import recordings, settings
 from motif_jax.rl.recordings import ActionCollector, EpisodeRecorder, drop_recordings
-from motif_jax.rl.training import AgentTraining
 from motif_jax.support.errors import UserError
-from motif_jax.support.interruption import Interruption
+from tests.rl.runs import episodes, train
 from tests.rollouts.agent_runs import recall_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -172,8 +170,8 @@ def test_a_training_with_a_reward_leaves_recordings_of_its_games_and_a_line_of_e
     monkeypatch.setattr(rewards, "load_intrinsic", lambda *_: reward)
     changes = {"serial": False, "record_every": 2, "save_every_steps": 1}
     config = recall_config(train_for_env_steps=600, **changes)
-    assert AgentTraining(settings.resolved(config), tmp_path).run(Interruption())
-    lines = lines_of(tmp_path)
+    train(tmp_path, config)
+    lines = episodes(tmp_path)
     expected = {
         f"step-{row['step']:012d}-env-{row['env']:05d}-episode-{row['episode']:06d}.json": row
         for row in lines
@@ -193,10 +191,6 @@ def test_a_training_with_a_reward_leaves_recordings_of_its_games_and_a_line_of_e
     assert len({tuple(recording.actions.tolist()) for recording in made.values()}) > 3
     # Games are counted on: none is played twice.
     more = recall_config(train_for_env_steps=900, **changes)
-    assert AgentTraining(settings.resolved(more), tmp_path).run(Interruption())
-    played = [(row["env"], row["episode"]) for row in lines_of(tmp_path)]
+    train(tmp_path, more)
+    played = [(row["env"], row["episode"]) for row in episodes(tmp_path)]
     assert len(set(played)) == len(played) > len(lines)
-
-
-def lines_of(folder: Path) -> list[dict[str, float]]:
-    return [json.loads(line) for line in (folder / "episodes.jsonl").read_text().splitlines()]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,16 +12,11 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from motif_jax.rl import agent_checkpoints, settings
-from motif_jax.rl.training import AgentTraining
-from motif_jax.stages import train_agent
-from motif_jax.support import resources, run_folder
-from motif_jax.support.checkpoint_items import JSON
-from motif_jax.support.checkpoints import Checkpoints
-from motif_jax.support.interruption import Interruption
+from motif_jax.rl import agent_checkpoints
+from motif_jax.support import resources
 from motif_jax.support.metrics import read_metrics
 from tests.language import talkers
-from tests.rl import oni_runs
+from tests.rl import oni_runs, runs
 from tests.rollouts.agent_runs import recall_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -108,18 +102,14 @@ def train(config: ConfigDict, workdir: Path, steps: int, saves: bool = False) ->
         config.log_every_seconds = 1e-9  # a row for each update
         if not saves:
             config.save_every_steps = 1_000_000
-    train_agent.check(config, workdir)
-    run_folder.prepare(workdir, config, train_agent.IDENTITY)
-    training = AgentTraining(settings.resolved(config), workdir)
-    assert training.run(Interruption())
+    training = runs.train(workdir, config)
     assert training.system is not None
     state = training.system.learner.state
     leaves = [
         np.asarray(jax.random.key_data(x) if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else x)
         for x in jax.tree.leaves(state)
     ]
-    rows = [json.loads(line) for line in (workdir / "episodes.jsonl").read_text().splitlines()]
-    return leaves, rows
+    return leaves, runs.episodes(workdir)
 
 
 @pytest.mark.slow
@@ -169,12 +159,9 @@ def test_an_episode_that_waited_for_its_intrinsic_return_is_logged_once(
     oni_runs.train(tmp_path, config)
     lines = (tmp_path / "episodes.jsonl").read_bytes()
     places = agent_checkpoints.FOLDER
-    saved = sorted(int(path.name) for path in (tmp_path / places).glob("[0-9]*"))
-    for step in saved[:0:-1]:
+    for step in runs.steps_of(tmp_path)[:0:-1]:
         shutil.rmtree(tmp_path / places / str(step))
-        with Checkpoints(tmp_path / places, read_only=True) as checkpoints:
-            progress = checkpoints.restore(None, {"progress": JSON})["progress"]
-        if progress["episode_halves"]["reports"]:
+        if runs.saved(tmp_path, "progress")[1]["progress"]["episode_halves"]["reports"]:
             break
     else:
         raise AssertionError("no episode waited at any checkpoint")

@@ -6,14 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from ml_collections import ConfigDict
 
-from motif_jax.rl import agent_checkpoints, reward_choice, settings
-from motif_jax.rl.training import AgentTraining
+from motif_jax.rl import agent_checkpoints, reward_choice
 from motif_jax.rollouts import agent_policy
 from motif_jax.stages import train_agent
-from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
-from motif_jax.support.interruption import Interruption
+from tests.rl.runs import train
 from tests.rollouts.agent_runs import recall_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -23,10 +22,8 @@ def evaluations(reward: Path) -> Path:
     return reward / "checkpoints"
 
 
-def step_learned_from(config: object, folder: Path) -> int:
-    run = AgentTraining(settings.resolved(config), folder)  # type: ignore[arg-type]
-    run.run(Interruption())
-    return run._config.reward.step
+def step_learned_from(config: ConfigDict, folder: Path) -> int:
+    return train(folder, config)._config.reward.step
 
 
 @pytest.mark.parametrize("text", ["{", '{"reward_step": "best"}'])
@@ -45,8 +42,6 @@ def test_a_run_that_is_continued_keeps_its_reward(trained: Path, tmp_path: Path)
     folder = tmp_path / "agent"
     serial = {"serial": True, "reward__dir": str(reward), "reward__intrinsic_coefficient": 0.1}
     config = recall_config(train_for_env_steps=200, **serial)
-    train_agent.check(config, folder)
-    run_folder.prepare(folder, config, train_agent.IDENTITY)
     young = tmp_path / "without_a_checkpoint"
     with agent_checkpoints.open_checkpoints(young, 5) as checkpoints:
         reward_choice.settle(config, young, checkpoints)
@@ -66,7 +61,6 @@ def test_a_run_that_is_continued_keeps_its_reward(trained: Path, tmp_path: Path)
     )
     (folder / reward_choice.FILE).unlink()  # its checkpoints know too
     more = recall_config(train_for_env_steps=400, **serial)
-    train_agent.check(more, folder)
     assert step_learned_from(more, folder) == 0
 
     shutil.rmtree(evaluations(reward) / "0")

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from motif_jax.algorithms.value_normalisation import ValueStatistics
-from motif_jax.rl import agent_checkpoints, settings
+from motif_jax.rl import settings
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.records import Records
 from motif_jax.rl.system import System
-from motif_jax.rl.training import AgentTraining
 from motif_jax.support.interruption import Interruption
 from tests.rl import language_training_test
+from tests.rl.runs import episodes, saved, train
 from tests.rollouts.agent_runs import recall_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -48,10 +48,8 @@ def test_what_is_frozen_lies_once_where_somebody_acts(tmp_path: Path, acting: st
             for one, learners in zip(jax.tree.leaves(old[name]), jax.tree.leaves(frozen), strict=True):
                 np.testing.assert_array_equal(one, learners)
             assert (name in new) == (acting != "0"), "what the learner lends it lends with every update"
-            for one, other in zip(
-                jax.tree.leaves(old[name]), jax.tree.leaves(new.get(name, old[name])), strict=True
-            ):
-                assert one is other
+            pairs = zip(jax.tree.leaves(old[name]), jax.tree.leaves(new.get(name, old[name])), strict=True)
+            assert all(one is other for one, other in pairs)
 
 
 @pytest.mark.slow
@@ -99,11 +97,9 @@ def test_a_serial_run_that_stops_writes_or_keeps_every_episode(
 
     monkeypatch.setattr(Records, "add", add)
     monkeypatch.setattr(Records, "_reports", reports)
-    assert not AgentTraining(settings.resolved(config), tmp_path).run(stop)
-    lines = [json.loads(line) for line in (tmp_path / "episodes.jsonl").read_text().splitlines()]
-    with agent_checkpoints.open_checkpoints(tmp_path, 5) as checkpoints:
-        progress = agent_checkpoints.restore_progress(checkpoints, checkpoints.latest())
-    kept = progress["episode_halves"]["reports"] if remembered else []
+    train(tmp_path, config, stop)
+    lines, (_, items) = episodes(tmp_path), saved(tmp_path, "progress")
+    kept = items["progress"]["episode_halves"]["reports"] if remembered else []
     found = [(each["env"], each["episode"]) for each in [*lines, *kept]]
     assert sorted(found) == sorted(reported)
     assert len(kept) if remembered else any(line["intrinsic_return"] is None for line in lines)

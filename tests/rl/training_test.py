@@ -1,66 +1,54 @@
 from __future__ import annotations
 
-import json
 import os
 import signal
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from ml_collections import ConfigDict
 
 from motif_jax.actors.pool import ActorPool
 from motif_jax.devices.services import ServiceFailedError
-from motif_jax.rl import agent_checkpoints, settings
+from motif_jax.rl import settings
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.inference import bucket_sizes, choose
 from motif_jax.rl.publishing import Publisher
 from motif_jax.rl.settings import make_network
 from motif_jax.rl.system import System
 from motif_jax.rl.training import AgentTraining
-from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.interruption import Interruption
 from motif_jax.support.metrics import read_metrics
+from tests.processes import wait_until
+from tests.rl.runs import episodes, steps_of, train
 from tests.rollouts.agent_runs import recall_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
-def train(config: ConfigDict, folder: Path, stop: Interruption | None = None) -> bool:
-    return AgentTraining(settings.resolved(config), folder).run(stop or Interruption())
-
-
-def steps_of(folder: Path) -> list[int]:
-    with Checkpoints(folder / agent_checkpoints.FOLDER, read_only=True) as checkpoints:
-        return checkpoints.steps()
-
-
 @pytest.mark.slow
 def test_processes_train_resume_and_keep_counting(tmp_path: Path) -> None:
     config = recall_config(save_every_steps=500, keep_checkpoints=2)
-    assert train(config, tmp_path)
+    train(tmp_path, config)
     first = steps_of(tmp_path)
     assert first[-1] >= 2_000
     assert len(first) in (2, 3), "the two newest, and the best where it is another"
-    episodes = [json.loads(line) for line in (tmp_path / "episodes.jsonl").read_text().splitlines()]
+    before = episodes(tmp_path)
     more = recall_config(train_for_env_steps=4_000)
-    assert train(more, tmp_path)
+    train(tmp_path, more)
     last = steps_of(tmp_path)[-1]
     assert 4_000 <= last <= 4_000 + 128
     rows = list(read_metrics(tmp_path))
     steps = [row["step"] for row in rows]
     assert steps == sorted(set(steps))
     assert rows[-1]["time/updates"] == pytest.approx(last / 128 * 7 / 6, rel=0.1)
-    all_episodes = [json.loads(line) for line in (tmp_path / "episodes.jsonl").read_text().splitlines()]
-    assert all_episodes[: len(episodes)] == episodes
+    all_episodes = episodes(tmp_path)
+    assert all_episodes[: len(before)] == before
     played = [(row["env"], row["episode"]) for row in all_episodes]
     assert len(set(played)) == len(played), "a resumed run plays new episodes"
-    assert train(more, tmp_path), "a finished run has nothing to do"
+    train(tmp_path, more)  # a finished run has nothing to do
     assert steps_of(tmp_path)[-1] == last
 
 
@@ -78,13 +66,6 @@ def run_in_thread(run: AgentTraining, stop: Interruption) -> tuple[threading.Thr
     return thread, errors
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 240.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.05)
-
-
 def the_group_is_owed_an_answer(pool: ActorPool, stopped_at: float) -> bool:
     """All that the first actor had written by then has been read, and its group was told to continue."""
     commanded_at = pool._commanded_at[0]
@@ -93,25 +74,25 @@ def the_group_is_owed_an_answer(pool: ActorPool, stopped_at: float) -> bool:
 
 @pytest.mark.slow
 def test_training_goes_on_when_an_actor_is_killed(tmp_path: Path) -> None:
-    run, stop = (
-        AgentTraining(
-            settings.resolved(recall_config(train_for_env_steps=10**9, log_every_seconds=0.2)), tmp_path
-        ),
-        Interruption(),
-    )
+    config = recall_config(train_for_env_steps=10**9, log_every_seconds=0.2)
+    run, stop = AgentTraining(settings.resolved(config), tmp_path), Interruption()
     thread, errors = run_in_thread(run, stop)
-    wait_for(lambda: run.clock.steps > 500)
+    wait_until(lambda: run.clock.steps > 500, "a start", interval=0.05)
     pool = run.system.sources[0].actors
     # Stopped first: killed at any moment, a group could be one that waits for a slot, and would have none to drop.
     actor = pool.pids()[0]
     os.kill(actor, signal.SIGSTOP)
-    wait_for(lambda: Path(f"/proc/{actor}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+    wait_until(
+        lambda: Path(f"/proc/{actor}/stat").read_text().rpartition(")")[2].split()[0] == "T",
+        "what comes next",
+        interval=0.05,
+    )
     stopped_at = pool._clock
-    wait_for(lambda: the_group_is_owed_an_answer(pool, stopped_at))
+    wait_until(lambda: the_group_is_owed_an_answer(pool, stopped_at), "what comes next", interval=0.05)
     os.kill(actor, signal.SIGKILL)
-    wait_for(lambda: pool.restarts == 1 and pool.dropped_slots == 1)
+    wait_until(lambda: pool.restarts == 1 and pool.dropped_slots == 1, "what comes next", interval=0.05)
     steps = run.clock.steps
-    wait_for(lambda: run.clock.steps > steps + 2_000)
+    wait_until(lambda: run.clock.steps > steps + 2_000, "what comes next", interval=0.05)
     stop.requested = True
     thread.join(240)
     assert not errors
@@ -120,12 +101,9 @@ def test_training_goes_on_when_an_actor_is_killed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_failing_part_ends_the_run_with_its_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, stop = (
-        AgentTraining(settings.resolved(recall_config(train_for_env_steps=10**9)), tmp_path),
-        Interruption(),
-    )
-    thread, errors = run_in_thread(run, stop)
-    wait_for(lambda: run.clock.steps > 200)
+    run = AgentTraining(settings.resolved(recall_config(train_for_env_steps=10**9)), tmp_path)
+    thread, errors = run_in_thread(run, Interruption())
+    wait_until(lambda: run.clock.steps > 200, "a start", interval=0.05)
     monkeypatch.setattr(run.system.batcher, "_assemble", lambda parts: 1 / 0)
     thread.join(240)
     assert not thread.is_alive()

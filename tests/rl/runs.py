@@ -1,0 +1,47 @@
+"""Runs of the stage `train_agent` in this process, and what they leave."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from motif_jax.rl import agent_checkpoints, settings
+from motif_jax.rl.training import AgentTraining
+from motif_jax.stages import train_agent
+from motif_jax.support import run_folder
+from motif_jax.support.checkpoint_items import ANY, JSON
+from motif_jax.support.checkpoints import Checkpoints
+from motif_jax.support.interruption import Interruption
+
+
+def prepared(folder: Path, config: ConfigDict) -> AgentTraining:
+    train_agent.check(config, folder)
+    run_folder.prepare(folder, config, train_agent.IDENTITY)
+    return AgentTraining(settings.resolved(config), folder)
+
+
+def train(folder: Path, config: ConfigDict, stop: Interruption | None = None) -> AgentTraining:
+    """The finished run, or the one that `stop` ended."""
+    run, stop = prepared(folder, config), stop or Interruption()
+    assert run.run(stop) != stop.requested
+    return run
+
+
+def saved(folder: Path, *items: str, step: int | None = None) -> tuple[int, dict[str, Any]]:
+    """A checkpoint's step, by default the newest's, and items of it."""
+    with Checkpoints(folder / agent_checkpoints.FOLDER, read_only=True) as checkpoints:
+        step = checkpoints.latest() if step is None else step
+        assert step is not None
+        return step, checkpoints.restore(step, {n: JSON if n == "progress" else ANY for n in items})
+
+
+def steps_of(folder: Path) -> list[int]:
+    with Checkpoints(folder / agent_checkpoints.FOLDER, read_only=True) as checkpoints:
+        return checkpoints.steps()
+
+
+def episodes(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "episodes.jsonl").read_text().splitlines()]
