@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from motif_jax.envs.episode import given_actions
-from motif_jax.envs.replay import Recorder, Recording
+from motif_jax.envs import registry
+from motif_jax.envs.replay import Recording, record
 
 
 class Order(NamedTuple):
@@ -28,15 +28,8 @@ class Order(NamedTuple):
 
 def record_actions(task: str, options: Mapping[str, Any], seed: int, actions: np.ndarray) -> Recording:
     """Plays `actions` in the episode `seed` and returns its recording, with the digest of the observations."""
-    with contextlib.closing(Recorder(task, **options)) as recorder:
-        return _record(recorder, seed, actions)
-
-
-def _record(recorder: Recorder, seed: int, actions: np.ndarray) -> Recording:
-    for _ in recorder.record(seed, given_actions(np.asarray(actions))):
-        pass
-    assert recorder.recording is not None
-    return recorder.recording
+    with contextlib.closing(registry.make(task, **options)) as environment:
+        return record(environment, task, options, seed, np.asarray(actions))
 
 
 def differences(info: Mapping[str, Any], written: Mapping[str, Any]) -> list[str]:
@@ -58,10 +51,11 @@ class Rerecorder:
         # A batch system's signals reach the whole process group: the parent decides what they mean.
         for number in (signal.SIGTERM, signal.SIGUSR1):
             signal.signal(number, signal.SIG_IGN)
-        self._recorder = Recorder(setup["environment"], **setup["options"])
+        self._made = setup["environment"], setup["options"]
+        self._environment = registry.make(self._made[0], **self._made[1])
 
     def answer(self, request: Order) -> str | None:
-        recording = _record(self._recorder, request.seed, request.actions)
+        recording = record(self._environment, *self._made, request.seed, request.actions)
         differing = [name for name, value in recording.info.items() if value != request.info[name]]
         if differing:
             return f"seed {request.seed} does not play the same way twice ({', '.join(differing)})"
@@ -69,4 +63,4 @@ class Rerecorder:
         return None
 
     def close(self) -> None:
-        self._recorder.close()
+        self._environment.close()

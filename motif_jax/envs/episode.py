@@ -15,14 +15,7 @@ Choose = Callable[[Observation], int]
 
 
 class Transition(NamedTuple):
-    """One observation of an episode and the action that led to it.
-
-    Attributes:
-        observation: the fields; the next step overwrites these arrays, so copy what you keep.
-        action: -1 for the first observation.
-        reward: the task reward of that action.
-        end: `RUNNING`, `TERMINATED` or `TRUNCATED`.
-    """
+    """An observation of an episode, whose arrays the next step overwrites, and what led to it: action -1 to the first."""
 
     observation: Observation
     action: int
@@ -43,10 +36,8 @@ def play(
 
     `rows` maps a step to the arrays for its observation; by default all steps share the same arrays.
     """
-    if rows is None:
-        only = empty_observation(environment.spec)
-        rows = lambda _: only  # noqa: E731 - shorter than a def
-    out = rows(0)
+    only = empty_observation(environment.spec) if rows is None else {}
+    out = rows(0) if rows else only
     environment.reset(seed, out)
     yield Transition(out, -1, 0.0, RUNNING)
     end, step = RUNNING, 0
@@ -56,6 +47,6 @@ def play(
         except StopIteration:
             return
         step += 1
-        out = rows(step)
+        out = rows(step) if rows else only
         reward, end = environment.step(action, out)
         yield Transition(out, action, reward, end)

@@ -19,10 +19,9 @@ from motif_jax.envs.spec import TERMINATED, TRUNCATED, empty_observation
 
 
 class RegisteredEnv(gymnasium.Env):
-    """A gymnasium environment around `registry.make(name, **options)`.
+    """`registry.make(name, **options)` for gymnasium; `info` holds the numbers of `episode_info`.
 
-    `reset(seed=s)` plays the episode of seed s; later resets without a seed draw episode seeds from `np_random`. `info`
-    holds the numbers of `episode_info`. Render mode "ansi" returns the view as text.
+    `reset(seed=s)` plays the episode of seed s; later resets without a seed draw episode seeds from `np_random`.
     """
 
     metadata = {"render_modes": ["ansi"]}
@@ -77,11 +76,7 @@ class RegisteredEnv(gymnasium.Env):
 
 
 class StepLimit(gymnasium.Wrapper, gymnasium.utils.RecordConstructorArgs):
-    """Passes `max_episode_steps` of `gymnasium.make` to the environment, as its own step limit.
-
-    gymnasium's TimeLimit, which this wraps, cuts episodes off without the environment's knowledge. The environment's own
-    limit (5,000 steps in NetHack) and its rules for the last step would then not match.
-    """
+    """Passes `max_episode_steps` of `gymnasium.make` to the environment, whose own limit and last step have to match it."""
 
     def __init__(self, env: gymnasium.Env) -> None:
         gymnasium.utils.RecordConstructorArgs.__init__(self)

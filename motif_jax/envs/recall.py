@@ -6,6 +6,7 @@ and the episode ends. The best expected return is 1 / cues without a memory and 
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Mapping
 
 import numpy as np
@@ -18,15 +19,10 @@ _SIGN_LENGTH = 16
 
 
 class Recall:
-    """The environment, see the module.
+    """The environment; `cues` is also the number of actions, `delay` that of blank steps between cue and question.
 
     Observation: `features` float32 [cues + 1], the cue one-hot in the first step, and a flag that is 1 at the question;
     `sign` uint8 [16], the same in words; `sign_count` int32 [], how often this sign was seen in this episode.
-
-    Args:
-      cues: number of cues, and of actions.
-      delay: blank steps between the cue and the question.
-      max_episode_steps: truncates the episode if it is shorter than delay + 2.
     """
 
     def __init__(
@@ -36,7 +32,7 @@ class Recall:
         self._cues, self._delay, self._limit = cues, delay, max_episode_steps
         self._cue = self._steps = 0
         self._return = 0.0
-        self._seen: dict[bytes, int] = {}
+        self._seen = collections.Counter[bytes]()
 
     @staticmethod
     def make_spec(
@@ -89,6 +85,6 @@ class Recall:
             features[self._cues] = 1.0
         else:
             text = b""
-        self._seen[text] = self._seen.get(text, 0) + 1
+        self._seen[text] += 1
         out["sign"][...] = np.frombuffer(text.ljust(_SIGN_LENGTH, b"\0"), np.uint8)
         out["sign_count"][...] = self._seen[text]

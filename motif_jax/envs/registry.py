@@ -32,11 +32,8 @@ _ENTRY_POINTS: dict[str, str] = {
 }
 _GYM = "gym:"
 _GYM_TASK = "motif_jax.envs.gym_task.environment"
-_GYM_KEYS = {
-    "text": "",
-    "text_bytes": 256,
-    "modules": "",
-}  # of config.environment, only for gymnasium environments
+# Keys of config.environment for gymnasium environments, with their defaults.
+_GYM_KEYS = {"text": "", "text_bytes": 256, "modules": ""}
 _KEY = "environment.name"
 
 
@@ -46,10 +43,9 @@ def names() -> tuple[str, ...]:
 
 
 def options_of(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of `make` from a section `config.environment`, JSON-able, without those that are None.
+    """The options of `make` from a section `config.environment`, without those that are None.
 
-    Raises:
-      UserError: options for gymnasium environments are set for another environment.
+    Raises UserError: options for gymnasium environments are set for another environment.
     """
     gym = is_gym(environment["name"])
     for key, default in _GYM_KEYS.items():
@@ -97,8 +93,7 @@ def require_text(name: str, text_field: str | None) -> str:
         allowed = f"module:function, info:KEY or obs:KEY, for {name} shows no text without it"
         checks.require(text_field is not None, "environment.text", "", allowed)
     checks.require(text_field is not None, _KEY, name, "an environment that shows a text")
-    assert text_field is not None
-    return text_field
+    return text_field or ""
 
 
 def make(name: str, **options: Any) -> Environment:
@@ -122,11 +117,7 @@ def make_group(
 
 
 def spec(name: str, **options: Any) -> EnvironmentSpec:
-    """The spec of `make(name, **options)`, without starting an engine.
-
-    Raises:
-      UserError: the environment lacks an option.
-    """
+    """The spec of `make(name, **options)`, without starting an engine. Raises UserError: it lacks an option."""
     made = _load(name)
     entry_points.require_signature(_KEY, name, made.make_spec, name, **options)
     return made.make_spec(name, **options)
@@ -137,8 +128,7 @@ def shared_modules(name: str, **options: Any) -> list[str]:
     if is_gym(name) or entry_points.is_entry_point(name):
         return []
     made = spec(name, **options)
-    group = [] if made.group is None else [made.group.partition(":")[0]]
-    return [*made.modules, *group]
+    return [*made.modules, *([made.group.partition(":")[0]] if made.group else [])]
 
 
 def renderer(of: EnvironmentSpec) -> Renderer | None:

@@ -1,32 +1,24 @@
-"""Records an episode as seed and actions, and replays it byte for byte.
-
-recorder = Recorder("NetHackScore-v1", max_episode_steps=500)
-for moment in recorder.record(seed=7, choose=policy): ...
-recorder.recording.save("episode.json")
-
-for moment in replay(Recording.load("episode.json")): draw(moment.observation["tty_chars"], ...)
-"""
+"""An episode as seed and actions, with a digest that tells whether it was played again byte for byte."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
 from motif_jax.envs import registry
-from motif_jax.envs.episode import Choose, Transition, given_actions, play
-from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.envs.episode import given_actions, play
+from motif_jax.envs.spec import Environment, EnvironmentSpec
 from motif_jax.support import entry_points
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, read_json
 
 FORMAT = "motif_jax.recording.1"
-_SCREEN = ("tty_chars", "tty_colors")
 _REMEDY = "leave it out, or have the episode recorded again"
 
 
@@ -51,19 +43,12 @@ class Recording:
     info: Mapping[str, float]
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        content = dataclasses.asdict(self) | {"actions": self.actions.tolist(), "format": FORMAT}
-        content["options"] = dict(self.options)
-        content["info"] = dict(self.info)
-        atomic_write_json(path, content)
+        plain = {"actions": self.actions.tolist(), "options": dict(self.options), "info": dict(self.info)}
+        atomic_write_json(path, vars(self) | plain | {"format": FORMAT})
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], trust: Iterable[str] = ()) -> Recording:
-        """Reads a recording.
-
-        Raises:
-            UserError: `path` is not a recording, or its task is a 'module:Class' that is not in `trust`.
-        """
-        entry_points.trust(trust)
+    def load(cls, path: str | os.PathLike[str]) -> Recording:
+        """Reads a recording. Raises UserError: `path` is none, or its task is a 'module:Class' that is not trusted."""
         content = read_json(path, _REMEDY)
         entry_points.asked(path, content)
         known = content.pop("format", None) == FORMAT
@@ -108,62 +93,20 @@ def not_the_recorded(recording: Recording) -> UserError:
     )
 
 
-class Recorder:
-    """Plays episodes of one task; `recording` is the newest.
+def record(
+    environment: Environment, task: str, options: Mapping[str, Any], seed: int, actions: np.ndarray
+) -> Recording:
+    """Plays `actions`, integers [steps], in the episode `seed` of `environment`, which is `task` with `options`.
 
-    `options` are the environment's, with `fields`. Raises UserError: `compat.seed_noop` is on, which cannot be replayed.
+    Raises UserError: `compat.seed_noop` is on, which cannot be played again.
     """
-
-    def __init__(self, task: str, **options: Any) -> None:
-        self._options = _playable(options)
-        self._task = task
-        self.environment = registry.make(task, **options)
-        self.recording: Recording | None = None
-
-    def record(self, seed: int, choose: Choose) -> Iterator[Transition]:
-        """Plays the episode of `seed`; sets `recording` when it ends or the caller closes the iterator."""
-        digest = Digest(self._task, self._options)
-        actions: list[int] = []
-        try:
-            for moment in play(self.environment, seed, choose):
-                if moment.action >= 0:
-                    actions.append(moment.action)
-                digest.add(moment.observation, moment.reward, moment.end)
-                yield moment
-        finally:
-            self.recording = Recording(
-                self._task,
-                self._options,
-                seed,
-                np.asarray(actions, np.int64),
-                digest.hexdigest(),
-                version("nle"),
-                self.environment.episode_info(),
-            )
-
-    def close(self) -> None:
-        self.environment.close()
-
-
-def replay(
-    recording: Recording, fields: tuple[str, ...] = _SCREEN, verify: bool = True
-) -> Iterator[Transition]:
-    """Replays a recording, with the screen fields added to the observation.
-
-    Raises:
-        UserError: at the end, if `verify` and the digest differs (another engine version, or a changed file).
-    """
-    options = _playable(dict(recording.options))
-    digest = Digest(recording.task, options)
-    environment = registry.make(recording.task, **options | {"fields": fields})
-    try:
-        for moment in play(environment, recording.seed, given_actions(recording.actions)):
-            digest.add(moment.observation, moment.reward, moment.end)
-            yield moment
-    finally:
-        environment.close()
-    if verify and digest.hexdigest() != recording.digest:
-        raise not_the_recorded(recording)
+    options, played = _playable(options), []
+    digest = Digest(task, options)
+    for moment in play(environment, seed, given_actions(actions)):
+        played.append(moment.action)
+        digest.add(moment.observation, moment.reward, moment.end)
+    taken, info = np.asarray(played[1:], np.int64), environment.episode_info()
+    return Recording(task, options, seed, taken, digest.hexdigest(), version("nle"), info)
 
 
 def _spec_of(path: str | os.PathLike[str], content: Mapping[str, Any]) -> EnvironmentSpec:

@@ -18,7 +18,7 @@ from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.datasets.tokens.dataset import TokensDataset
 from motif_jax.datasets.tokens.writer import TokensWriter
 from motif_jax.datasets.trajectories import parquet as step_files
-from motif_jax.envs import replay
+from motif_jax.envs.replay import Recording
 from motif_jax.labels import shards
 from motif_jax.labels.label_queue import Label
 from motif_jax.language import folder as model_folder
@@ -26,6 +26,7 @@ from motif_jax.language.tokens import Tokenizer
 from motif_jax.reports import evaluation_files, learned_reward, messages
 from motif_jax.rewards.label_log import LabelLog
 from motif_jax.rollouts import agent_policy
+from motif_jax.rollouts.watching import film_recording
 from motif_jax.support import metric_files, run_folder
 from motif_jax.support.checked_lines import LineWriter, read_lines
 from motif_jax.trainers import agent_folder
@@ -156,7 +157,7 @@ READERS = {
     ),
     "metrics": Reader(lambda at: put(at / "metrics.jsonl", *CURVE), "metrics.jsonl", metric_files.read_metrics),
     "labels": Reader(label_log, "labels.jsonl", lambda at: learned_reward.read(at, "retrieval")),
-    "recording": Reader(recording, "game.json", lambda at: [*replay.replay(replay.Recording.load(at / "game.json"), ())]),
+    "recording": Reader(recording, "game.json", lambda at: film_recording(Recording.load(at / "game.json"), "")),
     "manifest": Reader(
         lambda at: put(at / "manifest.json", MANIFEST), "manifest.json",
         lambda at: run_folder.differences(

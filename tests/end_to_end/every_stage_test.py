@@ -11,8 +11,9 @@ import pyarrow.parquet
 import pytest
 
 from motif_jax import stages
-from motif_jax.envs.replay import Recording, replay
+from motif_jax.envs.replay import Recording
 from motif_jax.reports import evaluation_files
+from motif_jax.rollouts.watching import film_recording
 from tests.commands import Commands, commands
 from tests.force.outcomes import rows_of
 from tests.force.scenarios import SCENARIOS, Inputs
@@ -75,8 +76,8 @@ def evaluated(workdir: Path) -> None:
     assert [len(row["actions"]) for row in table] == [row["length"] for row in rows]
     recordings = sorted((workdir / "recordings").glob("*.json"))
     assert [path.stem for path in recordings] == [f"episode-{index:05d}" for index in (0, 3, 6, 9)]
-    rewards = [moment.reward for moment in replay(Recording.load(recordings[1]))]
-    assert sum(rewards) == pytest.approx(rows[3]["return"], abs=1e-4)
+    film = film_recording(Recording.load(recordings[1]), "")
+    assert film.task_rewards.sum() == pytest.approx(rows[3]["return"], abs=1e-4)
 
 
 def filmed(workdir: Path) -> None:

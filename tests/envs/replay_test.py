@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import itertools
 import json
 import subprocess
 import sys
@@ -10,40 +12,50 @@ import sys
 import numpy as np
 import pytest
 
+from motif_jax.actors.rerecording import record_actions
+from motif_jax.envs import registry
+from motif_jax.envs.episode import given_actions, play
 from motif_jax.envs.nethack.game import END_DEATH
 from motif_jax.envs.nethack.random_players import HABITS
-from motif_jax.envs.replay import Recorder, Recording, replay
+from motif_jax.envs.replay import Recording, record
 from motif_jax.envs.spec import RUNNING, TRUNCATED
+from motif_jax.rollouts.watching import film_recording
 from motif_jax.support.errors import UserError
+
+TASK, LIMITED = "NetHackStaircase-v1", {"max_episode_steps": 200}
+SCREEN = ("tty_chars", "tty_colors")
+
+
+def again(recording):
+    return record_actions(recording.task, recording.options, recording.seed, recording.actions)
 
 
 @pytest.fixture(scope="module")
 def played():
     """A recording and copies of every screen of the episode."""
-    recorder = Recorder("NetHackStaircase-v1", max_episode_steps=200, fields=("tty_chars", "tty_colors"))
-    choose = HABITS["uniform"].player(1, recorder.environment.spec)
-    screens, ends = [], []
-    for moment in recorder.record(11, choose):
+    environment = registry.make(TASK, **LIMITED, fields=SCREEN)
+    choose = HABITS["uniform"].player(1, environment.spec)
+    screens, actions, ends = [], [], []
+    for moment in play(environment, 11, choose):
         screens.append({name: array.copy() for name, array in moment.observation.items()})
+        actions.append(moment.action)
         ends.append(moment.end)
-    recorder.close()
-    assert ends[-1] == TRUNCATED
-    assert set(ends[:-1]) == {RUNNING}
-    return recorder.recording, screens
+    environment.close()
+    assert ends == [RUNNING] * 200 + [TRUNCATED]
+    return record_actions(TASK, LIMITED, 11, np.array(actions[1:])), screens
 
 
-def test_replay_shows_the_same_screens(played, tmp_path):
+def test_an_episode_shows_the_same_screens_again(played, tmp_path):
     recording, screens = played
     recording.save(tmp_path / "episode.json")
     loaded = Recording.load(tmp_path / "episode.json")
     assert len(loaded.actions) == 200
     assert loaded.info == recording.info
-    moments = 0
-    for moment, screen in zip(replay(loaded), screens, strict=True):
+    environment = registry.make(TASK, **loaded.options, fields=SCREEN)
+    for moment, screen in zip(play(environment, 11, given_actions(loaded.actions)), screens, strict=True):
         for name, array in screen.items():
             np.testing.assert_array_equal(moment.observation[name], array)
-        moments += 1
-    assert moments == 201
+    environment.close()
 
 
 def test_the_clock_of_the_wall_has_no_part_in_a_game(repository):
@@ -71,17 +83,16 @@ os._exit(0)  # two handles of one library: none is left to be closed in order
 
 def test_a_death_shows_nothing_of_earlier_deaths():
     """The engine shows a list of the best scores, and keeps it in a file from one game to the next."""
-    recorder = Recorder("NetHackScore-v1", max_episode_steps=300)
+    limited = {"max_episode_steps": 300}
     recordings = []
-    for seed in (94, 44, 12, 44, 94):
-        drawn = tuple(HABITS.values())[seed % len(HABITS)].actions(seed)
-        list(recorder.record(seed, lambda _, drawn=drawn: next(drawn)))
-        recordings.append(recorder.recording)
-    recorder.close()
-    deaths = [recording for recording in recordings if recording.info["end"] == END_DEATH]
-    assert [death.seed for death in deaths] == [94, 44, 44, 94]
+    with contextlib.closing(registry.make("NetHackScore-v1", **limited)) as environment:
+        for seed in (94, 44, 12, 44, 94):
+            drawn = tuple(HABITS.values())[seed % len(HABITS)].actions(seed)
+            actions = np.fromiter(itertools.islice(drawn, 300), int)
+            recordings.append(record(environment, "NetHackScore-v1", limited, seed, actions))
+    assert [each.seed for each in recordings if each.info["end"] == END_DEATH] == [94, 44, 44, 94]
     for recording in recordings:
-        list(replay(recording))
+        assert again(recording).digest == recording.digest
 
 
 def test_a_changed_action_is_noticed(played):
@@ -89,21 +100,18 @@ def test_a_changed_action_is_noticed(played):
     actions = recording.actions.copy()
     actions[5] = (actions[5] + 1) % 23
     changed = dataclasses.replace(recording, actions=actions)
+    assert again(changed).digest != recording.digest == again(recording).digest
     with pytest.raises(UserError, match="not the episode that was recorded"):
-        list(replay(changed))
-    assert list(replay(changed, verify=False))
+        film_recording(changed, "")
 
 
 def test_switches_are_recorded():
-    recorder = Recorder(
-        "NetHackScore-v1", max_episode_steps=5, compat={"crop_row_offset": True, "sober_mask": False}
-    )
-    list(recorder.record(3, lambda _: 1))
-    assert recorder.recording.options == {"max_episode_steps": 5, "compat": {"crop_row_offset": True}}
-    list(replay(recorder.recording))
-    recorder.close()
+    switches = {"max_episode_steps": 5, "compat": {"crop_row_offset": True, "sober_mask": False}}
+    recording = record_actions("NetHackScore-v1", switches, 3, np.ones(9, int))
+    assert recording.options == {"max_episode_steps": 5, "compat": {"crop_row_offset": True}}
+    assert recording.actions.tolist() == [1] * 5
     with pytest.raises(UserError, match="seed_noop"):
-        Recorder("NetHackScore-v1", compat={"seed_noop": True})
+        record_actions("NetHackScore-v1", {"compat": {"seed_noop": True}}, 3, np.ones(1, int))
 
 
 @pytest.mark.parametrize(
@@ -116,10 +124,8 @@ def test_switches_are_recorded():
     ],
 )
 def test_a_damaged_recording_is_named_with_what_to_do(tmp_path, change, said):
-    recorder = Recorder("Recall-v0", delay=2)
-    list(recorder.record(3, lambda _: 1))
     path = tmp_path / "game.json"
-    recorder.recording.save(path)
+    record_actions("Recall-v0", {"delay": 2}, 3, np.ones(4, int)).save(path)
     text = change if isinstance(change, str) else json.dumps(json.loads(path.read_text()) | change)
     path.write_text(text)
     with pytest.raises(UserError, match=f"game.json {said}") as error:

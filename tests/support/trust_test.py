@@ -108,8 +108,9 @@ def test_a_recording_of_a_class_is_read_only_with_trust(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=f"{path} asks for.*--config.trust=evil_recording:Env"):
         Recording.load(path)
     assert not ran.exists()
+    entry_points.trust(["evil_recording:Env"])
     with pytest.raises(UserError, match="make_spec"):
-        Recording.load(path, trust=["evil_recording:Env"])
+        Recording.load(path)
     assert ran.exists()
 
 

@@ -15,10 +15,7 @@ class Bot:
         self._bot: BabyAIBot | None = BabyAIBot(world)
 
     def action(self, played: int | None) -> int:
-        """The bot's next action after `played` (None at the start).
-
-        Once the bot fails it returns `NO_ANSWER` for the rest of the episode.
-        """
+        """The bot's next action after `played` (None at the start); `NO_ANSWER` once it has failed."""
         if self._bot is None:
             return NO_ANSWER
         try:

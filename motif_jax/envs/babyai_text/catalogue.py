@@ -33,13 +33,7 @@ _TEST_EXCLUDED = tuple(
 
 
 class LevelRecipe(NamedTuple):
-    """The recipe of a level.
-
-    Attributes:
-      maker: a class in `levels`, or a name registered by minigrid.
-      options: of the class, without the kind of task.
-      language: default language of the clauses.
-    """
+    """The recipe of a level; `maker` is a class in `levels`, or a name registered by minigrid."""
 
     maker: str
     options: dict[str, Any]
@@ -106,7 +100,7 @@ def find(name: str) -> LevelRecipe | None:
 
 
 def options_elsewhere(options: Mapping[str, Any], level: str, other: str) -> dict[str, Any]:
-    """Adapts `options` of the environment `level` to `other`: another level drops those that other levels may lack."""
+    """The options of `level` for the environment `other`, without those that other levels may lack."""
     if level == other or not level.startswith(PREFIX):
         return dict(options)
     return {key: value for key, value in options.items() if key not in OF_ONE_LEVEL}

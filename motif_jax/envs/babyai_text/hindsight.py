@@ -48,13 +48,9 @@ def hindsight_of(environment: TextEnvironment, policy: TextPolicy) -> DialogueSt
 
 
 def ways(read: Sequence[str]) -> Iterator[tuple[str, list[int]]]:
-    """The paths of an episode that end in front of a thing.
+    """Yields the things that an episode led to, by its English prompts `read`, the last of which follows the last step.
 
-    Args:
-      read: the episode's English prompts; the last one follows the last step.
-
-    Yields:
-      The thing and the numbers of at most `MOST_STEPS` steps up to it, without detours that return to an earlier view.
+    With each come the numbers of at most `MOST_STEPS` steps up to it, without detours that return to an earlier view.
     """
     seen = [_newest(prompt) for prompt in read]
     at_hand = [{thing for thing, place in _things(prompt) if place == _AT_HAND} for prompt in read]

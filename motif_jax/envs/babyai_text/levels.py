@@ -95,13 +95,7 @@ class LocalLevel(RoomGridLevel):
 
 
 class MixedLocal(LocalLevel):
-    """A level with one of five kinds of task.
-
-    Args:
-      kind: one of `catalogue.KINDS`.
-      doors: colours of the locked door of kind `open`.
-      names_door: whether the mission of kind `open` always names the door's colour.
-    """
+    """A level of one of `catalogue.KINDS`; `doors` are colours of the locked one of `open`, `names_door`: it is named."""
 
     def __init__(self, *, kind: str, doors: tuple[str, ...], names_door: bool, **options: Any) -> None:
         self.kind = kind
@@ -197,10 +191,7 @@ class ColoredLevel(LevelGen):
 
 
 def build(level: LevelRecipe, kind: str | None, distractors: int | None = None) -> RoomGridLevel:
-    """Makes the level; `kind` is for levels with kinds. Nothing is drawn before the first reset.
-
-    `distractors` replaces the level's default, if `distractors_of` has one.
-    """
+    """Makes the level, of a `kind` if it has kinds; `distractors` replaces its default, if `distractors_of` has one."""
     options = dict(level.options) if kind is None else {**level.options, "kind": kind}
     if distractors is not None:
         own = distractors_of(level)

@@ -22,9 +22,7 @@ class Probe:
     """A fixed situation.
 
     Attributes:
-      goal: in the language of the prompts.
-      observations: clauses of each observation, oldest first.
-      actions: names of the actions between observations, one fewer.
+      observations: clauses of each observation, oldest first; `actions` were taken between them.
       right: the action that leads to the goal; '' if unknown.
     """
 

@@ -17,13 +17,7 @@ Caption = Callable[[Any, Mapping[str, Any], Any, int | None], Any]
 
 
 def make(text: str) -> Caption:
-    """Parses `text`: 'info:KEY', 'obs:KEY' (dots for nested keys) or 'module:function'.
-
-    A class is instantiated once per environment, so that it can keep state.
-
-    Raises:
-        UserError: `text` has another form, or the function does not exist.
-    """
+    """Parses 'info:KEY', 'obs:KEY' (dots for nested keys) or 'module:function'; an object is made of a class. Raises UserError."""
     if text.startswith((INFO, OBSERVATION)):
         of_info, keys = text.startswith(INFO), text.partition(":")[2].split(".")
         return lambda observation, info, *_: _found(info if of_info else observation, keys)
@@ -51,8 +45,7 @@ def _found(values: Any, keys: list[str]) -> Any:
 def text_bytes_of(text: Any) -> bytes:
     """A text in latin-1 without zeros, '?' for other letters; bytes and arrays up to their first zero; b"" for None.
 
-    Raises:
-        TypeError: `text` is no text.
+    Raises TypeError: `text` is no text.
     """
     if text is None:
         return b""

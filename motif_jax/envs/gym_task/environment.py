@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import math
 from collections.abc import Iterable, Mapping
@@ -14,7 +15,7 @@ import gymnasium
 import numpy as np
 
 from motif_jax.envs.gym_task import captions
-from motif_jax.envs.gym_task.spaces import Leaf, UnsupportedSpaceError, leaves, padded
+from motif_jax.envs.gym_task.spaces import UnsupportedSpaceError, leaves, padded
 from motif_jax.envs.spec import (
     RUNNING,
     TERMINATED,
@@ -41,8 +42,16 @@ _MOST_NUMBERS = 32  # from `info` in an episode's row
 _PROBED = 200  # steps within which a key of `info` has to appear
 
 
-class GymTask:
-    """A gymnasium environment with discrete actions.
+def make_spec(
+    name: str,
+    *,
+    text: str = "",
+    text_bytes: int = _MOST_BYTES,
+    modules: str = "",
+    max_episode_steps: int | None = None,
+    fields: Iterable[str] = (),
+) -> EnvironmentSpec:
+    """The spec of `GymTask`, from an environment that is made once for it. Raises UserError: it is not supported.
 
     Args:
         name: 'gym:ID'.
@@ -52,45 +61,32 @@ class GymTask:
         max_episode_steps: truncates episodes; None for only the environment's limit.
         fields: `FRAME` adds the rendered picture.
     """
+    del max_episode_steps
+    return _spec_of(name, text, text_bytes, modules, tuple(fields))
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        text: str = "",
-        text_bytes: int = _MOST_BYTES,
-        modules: str = "",
-        max_episode_steps: int | None = None,
-        fields: Iterable[str] = (),
-    ) -> None:
-        fields = tuple(fields)
-        self.spec, self._leaves = _describe(name, text, text_bytes, modules, fields)
-        self._frames = FRAME in fields
-        self._env = _make(name, modules, self._frames)
+
+class GymTask:
+    """A gymnasium environment with discrete actions; `options` as of `make_spec`."""
+
+    make_spec = staticmethod(make_spec)
+
+    def __init__(self, name: str, **options: Any) -> None:
+        self.spec = make_spec(name, **options)
+        self._frames = FRAME in self.spec.observation
+        self._env = _make(name, options.get("modules", ""), self._frames)
+        text, limit = options.get("text"), options.get("max_episode_steps")
         self._caption = captions.make(text) if text else None
-        self._text_bytes = text_bytes
+        self._text_bytes = options.get("text_bytes", _MOST_BYTES)
+        found = leaves(self._env.observation_space, self._text_bytes)
+        self._leaves = [leaf for leaf in found if leaf.name in self.spec.observation]
         self.spoke = False  # whether any step had a text, even an empty one
-        self._limit = math.inf if max_episode_steps is None else max_episode_steps
+        self._limit = math.inf if limit is None else limit
         self._first_action = int(self._env.action_space.start)  # type: ignore[attr-defined]
         self._forget()
 
-    @staticmethod
-    def make_spec(
-        name: str,
-        *,
-        text: str = "",
-        text_bytes: int = _MOST_BYTES,
-        modules: str = "",
-        max_episode_steps: int | None = None,
-        fields: Iterable[str] = (),
-    ) -> EnvironmentSpec:
-        """Makes the environment once to read its spec. Raises UserError: it is not supported."""
-        del max_episode_steps
-        return _describe(name, text, text_bytes, modules, tuple(fields))[0]
-
     def _forget(self) -> None:
         self._steps, self._return, self._cut = 0, 0.0, 0
-        self._seen: dict[bytes, int] = {}
+        self._seen = collections.Counter[bytes]()
         self._numbers: dict[str, float] = {}
 
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
@@ -116,7 +112,6 @@ class GymTask:
         return float(reward), TRUNCATED if truncated or self._steps >= self._limit else RUNNING
 
     def episode_info(self) -> dict[str, float]:
-        """Return, length, the newest value of each number in `info`, and the number of cut texts."""
         cut = {} if self._caption is None else {CUT: float(self._cut)}
         return {"return": self._return, "length": float(self._steps), **cut, **self._numbers}
 
@@ -141,7 +136,7 @@ class GymTask:
         whole = captions.text_bytes_of(text)
         data = whole[: self._text_bytes]
         self._cut += len(data) < len(whole)
-        self._seen[data] = self._seen.get(data, 0) + 1
+        self._seen[data] += 1
         out[TEXT][...] = padded(data, self._text_bytes)
         out[COUNT][...] = self._seen[data]
 
@@ -176,39 +171,38 @@ def _make(name: str, modules: str, frames: bool = False) -> gymnasium.Env:
 
 
 @functools.lru_cache(maxsize=64)
-def _describe(
-    name: str, text: str, text_bytes: int, modules: str, fields: tuple[str, ...]
-) -> tuple[EnvironmentSpec, tuple[Leaf, ...]]:
+def _spec_of(name: str, text: str, text_bytes: int, modules: str, fields: tuple[str, ...]) -> EnvironmentSpec:
     if not 0 < text_bytes <= _MOST_BYTES:
         raise UserError(f"config.environment.text_bytes={text_bytes}: must be from 1 to {_MOST_BYTES}")
     if unknown := [field for field in fields if field != FRAME]:
         raise UserError(f"config.{_KEY}={name}: it cannot show {', '.join(unknown)}")
     env = _make(name, modules, FRAME in fields)
     try:
-        return _spec(env, name, text, text_bytes, _import(modules), FRAME in fields)
+        return _described(env, name, text, text_bytes, _import(modules), FRAME in fields)
     finally:
         env.close()
 
 
-def _spec(
+def _described(
     env: gymnasium.Env, name: str, text: str, text_bytes: int, modules: tuple[str, ...], frames: bool
-) -> tuple[EnvironmentSpec, tuple[Leaf, ...]]:
+) -> EnvironmentSpec:
     actions = env.action_space
     if not isinstance(actions, gymnasium.spaces.Discrete):
         raise UserError(
             f"config.{_KEY}={name}: must be an environment with discrete actions, its action space is {actions}"
         )
-    shown = env.observation_space
     try:
-        found = tuple(leaves(shown, text_bytes))
+        found = list(leaves(env.observation_space, text_bytes))
     except UnsupportedSpaceError as error:
         raise UserError(f"config.{_KEY}={name}: its observation cannot be read: {error}") from None
+    names = [leaf.name for leaf in found]
+    observation = {leaf.name: leaf.field for leaf in found}
+    of_observation = text.startswith(captions.OBSERVATION)
     # The field that serves as the text is not shown twice.
-    kept = tuple(leaf for leaf in found if text != f"{captions.OBSERVATION}{leaf.name}")
-    if text.startswith(captions.OBSERVATION) and len(kept) == len(found):
-        have = ", ".join(leaf.name for leaf in found)
-        raise UserError(f"config.{captions.KEY}={text}: must be one of its fields, which are {have}")
-    observation = {leaf.name: leaf.field for leaf in kept}
+    if of_observation and observation.pop(text.removeprefix(captions.OBSERVATION), None) is None:
+        raise UserError(
+            f"config.{captions.KEY}={text}: must be one of its fields, which are {', '.join(names)}"
+        )
     if clash := {TEXT, COUNT, FRAME} & set(observation):
         raise UserError(f"config.{_KEY}={name}: a field of its observation must not be called {min(clash)}")
     if text:
@@ -217,25 +211,20 @@ def _spec(
     drawn = "rgb_array" in (env.metadata.get("render_modes") or ())
     pictures = {FRAME: ArraySpec(_frame_shape(env, name) if frames else (), "uint8")} if drawn else {}
     own = (
-        [text.partition(":")[0]]
-        if text and not text.startswith((captions.INFO, captions.OBSERVATION))
-        else []
+        [text.partition(":")[0]] if text and not of_observation and not text.startswith(captions.INFO) else []
     )
-    return (
-        EnvironmentSpec(
-            observation=observation | (pictures if frames else {}),
-            num_actions=int(actions.n),
-            text_field=TEXT if text else None,
-            count_field=COUNT if text else None,
-            image_fields=tuple(leaf.name for leaf in kept if leaf.image),
-            episode_fields=(CUT,) if text else (),
-            family="gymnasium",
-            action_names=_action_names(env, int(actions.n)),
-            optional_fields=pictures,
-            renderer="motif_jax.envs.gym_task.renderer:GymRenderer" if drawn else None,
-            modules=("motif_jax.envs.gym_task.environment", *modules, *own),
-        ),
-        kept,
+    return EnvironmentSpec(
+        observation=observation | (pictures if frames else {}),
+        num_actions=int(actions.n),
+        text_field=TEXT if text else None,
+        count_field=COUNT if text else None,
+        image_fields=tuple(leaf.name for leaf in found if leaf.image and leaf.name in observation),
+        episode_fields=(CUT,) if text else (),
+        family="gymnasium",
+        action_names=_action_names(env, int(actions.n)),
+        optional_fields=pictures,
+        renderer="motif_jax.envs.gym_task.renderer:GymRenderer" if drawn else None,
+        modules=("motif_jax.envs.gym_task.environment", *modules, *own),
     )
 
 
@@ -250,20 +239,13 @@ def _frame_shape(env: gymnasium.Env, name: str) -> tuple[int, ...]:
 def _action_names(env: gymnasium.Env, count: int) -> tuple[str, ...]:
     """Names of the actions in minigrid or Atari; () elsewhere."""
     meanings = getattr(env.unwrapped, "get_action_meanings", None)
-    named = (
-        meanings()
-        if meanings
-        else [each.name for each in getattr(env.unwrapped, "actions", ()) if hasattr(each, "name")]
-    )
+    listed = getattr(env.unwrapped, "actions", ())
+    named = meanings() if meanings else [each.name for each in listed if hasattr(each, "name")]
     return tuple(str(each).lower() for each in named) if len(named) == count else ()
 
 
 def check(name: str, options: Mapping[str, Any]) -> None:
-    """Plays a few steps, so that an unsupported environment or caption function fails before training starts.
-
-    Raises:
-        UserError: the environment cannot be made or played, or no text appears.
-    """
+    """Plays a few steps before a training starts. Raises UserError: it cannot be made or played, or no text appears."""
     task, text = GymTask(name, **options), options.get("text", "")
     out, draws = empty_observation(task.spec), np.random.default_rng(0)
     try:

@@ -22,13 +22,9 @@ class UnsupportedSpaceError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Leaf:
-    """A space without subspaces.
+    """A space without subspaces; `path` are the keys and indices that lead to it, `encode` makes its `field`'s array.
 
-    Attributes:
-        path: dictionary keys and tuple indices that lead to the space.
-        field: shape and dtype of its array.
-        encode: value in an observation -> array.
-        image: whether it is a picture uint8 [height, width, channels].
+    `image`: it is a picture uint8 [height, width, channels].
     """
 
     path: tuple[Any, ...]
@@ -50,8 +46,7 @@ class Leaf:
 def leaves(space: gymnasium.Space, text_bytes: int, path: tuple[Any, ...] = ()) -> Iterator[Leaf]:
     """The leaves of `space` in order; texts become bytes [text_bytes] divided by 255, discrete values one-hot.
 
-    Raises:
-        UnsupportedSpaceError: a space is not Box, Discrete, MultiDiscrete, MultiBinary, Text, Dict or Tuple.
+    Raises UnsupportedSpaceError: a space is not Box, Discrete, MultiDiscrete, MultiBinary, Text, Dict or Tuple.
     """
     if isinstance(space, gymnasium.spaces.Dict):
         for key, part in space.spaces.items():
@@ -66,18 +61,17 @@ def leaves(space: gymnasium.Space, text_bytes: int, path: tuple[Any, ...] = ()) 
 def _encoding(space: gymnasium.Space, text_bytes: int, name: str) -> tuple:
     if isinstance(space, gymnasium.spaces.Box):
         return _box(space)
-    if isinstance(space, gymnasium.spaces.Discrete):
-        return _one_hot(np.array([space.n]), np.array([space.start]), name)
-    if isinstance(space, gymnasium.spaces.MultiDiscrete):
-        return _one_hot(space.nvec.reshape(-1), np.asarray(space.start).reshape(-1), name)
+    if isinstance(space, gymnasium.spaces.Discrete | gymnasium.spaces.MultiDiscrete):
+        if (size := gymnasium.spaces.flatdim(space)) > _MOST_VALUES:
+            raise UnsupportedSpaceError(f"{name} has {size:,} discrete values, more than {_MOST_VALUES:,}")
+        return ArraySpec((size,), "uint8"), lambda value: gymnasium.spaces.flatten(space, np.asarray(value))
     if isinstance(space, gymnasium.spaces.MultiBinary):
         return ArraySpec(tuple(space.shape), "uint8"), np.asarray
     # minigrid's mission is a text, but its space is not gymnasium.spaces.Text.
     if isinstance(space, gymnasium.spaces.Text) or getattr(space.dtype, "kind", "") == "U":
         scale = np.float32(1 / 255)
-        return ArraySpec(
-            (text_bytes,), "float32"
-        ), lambda text: padded(text_bytes_of(text), text_bytes) * scale
+        field = ArraySpec((text_bytes,), "float32")
+        return field, lambda text: padded(text_bytes_of(text), text_bytes) * scale
     raise UnsupportedSpaceError(f"{name} is a {type(space).__name__}")
 
 
@@ -90,26 +84,9 @@ def _box(space: gymnasium.spaces.Box) -> tuple:
         return ArraySpec(shape, "float32"), lambda value: np.asarray(value, np.float32) * scale
     if kind == "b":
         return ArraySpec(shape, "uint8"), np.asarray
-    whole = (
-        kind in "iu" and space.low.min(initial=0) >= _INT32.min and space.high.max(initial=0) <= _INT32.max
-    )
+    low, high = space.low.min(initial=0), space.high.max(initial=0)
+    whole = kind in "iu" and low >= _INT32.min and high <= _INT32.max
     return ArraySpec(shape, "int32" if whole else "float32"), np.asarray
-
-
-def _one_hot(counts: np.ndarray, starts: np.ndarray, name: str) -> tuple:
-    """Concatenated one-hots of discrete values: `counts` values each, counted from `starts`."""
-    if counts.sum() > _MOST_VALUES:
-        raise UnsupportedSpaceError(
-            f"{name} has {counts.sum():,} discrete values, more than {_MOST_VALUES:,}"
-        )
-    places, size = np.cumsum(counts) - counts - starts, int(counts.sum())
-
-    def encode(value: Any) -> np.ndarray:
-        found = np.zeros(size, np.uint8)
-        found[np.asarray(value).reshape(-1) + places] = 1
-        return found
-
-    return ArraySpec((size,), "uint8"), encode
 
 
 def padded(data: bytes, size: int) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,6 +12,7 @@ import minigrid  # noqa: F401 - registers its environments
 import numpy as np
 
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
+from motif_jax.envs.babyai_text.environment import encoded
 from motif_jax.envs.babyai_text.levels import draw, grid_fields
 from motif_jax.envs.babyai_text.sentences import OBJECTS, VIEW
 from motif_jax.envs.minigrid_events import view
@@ -27,9 +29,8 @@ def make_spec(
 ) -> EnvironmentSpec:
     """The spec of `MiniGridEvents` with these options."""
     del max_episode_steps
-    optional = grid_fields(*_size(name))
-    unknown = sorted(set(fields) - set(optional))
-    if unknown:
+    optional = _fields(name)
+    if unknown := sorted(set(fields) - set(optional)):
         raise ValueError(f"{name} has no fields {', '.join(unknown)}")
     return EnvironmentSpec(
         observation={
@@ -55,9 +56,9 @@ def _world(name: str) -> Any:
 
 
 @functools.cache
-def _size(name: str) -> tuple[int, int]:
+def _fields(name: str) -> dict[str, ArraySpec]:
     world = _world(name)
-    return world.width, world.height
+    return grid_fields(world.width, world.height)
 
 
 class MiniGridEvents:
@@ -85,13 +86,12 @@ class MiniGridEvents:
         self._world.gen_obs = dict
         limit = self._world.max_steps
         self._limit = limit if max_episode_steps is None else min(limit, max_episode_steps)
-        self._texts: dict[str, np.ndarray] = {}
 
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
         self._world.reset(seed=seed)
         self._codes = view.padded(self._world.grid.encode())
         self._return = self._success = self._through_door = 0.0
-        self._counts: dict[str, int] = {}
+        self._counts = collections.Counter[str]()
         self._write("", out)
 
     def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
@@ -128,14 +128,12 @@ class MiniGridEvents:
 
     def _write(self, text: str, out: Mapping[str, np.ndarray]) -> None:
         world = self._world
-        if text not in self._texts:
-            self._texts[text] = np.frombuffer(text.encode("latin-1").ljust(TEXT_BYTES, b"\0"), np.uint8)
-        self._counts[text] = self._counts.get(text, 0) + 1
+        self._counts[text] += 1
         carried = view.EMPTY if world.carrying is None else view.code(*world.carrying.encode())
         column, row = world.agent_pos
         out["view"][...] = view.seen(self._codes, column, row, world.agent_dir, carried).reshape(-1)
         out["direction"][...] = _DIRECTIONS[world.agent_dir]
-        out["text"][...] = self._texts[text]
+        out["text"][...] = encoded(text, TEXT_BYTES, "a caption")
         out["text_count"][...] = self._counts[text]
         if self._fields:
             draw(world, self._fields, out)

@@ -11,7 +11,7 @@ from motif_jax.envs.nethack import buffers as b
 from motif_jax.envs.nethack.buffers import NOW_TIME
 from motif_jax.envs.nethack.game import Game, events
 from motif_jax.envs.nethack.level_engine import LevelEngine
-from motif_jax.envs.nethack.tasks import FROZEN_PENALTY, Status, TaskRule
+from motif_jax.envs.nethack.tasks import FROZEN_PENALTY, Status, TaskRule, Verdict
 
 SUCCESS_REWARD = 1.0
 # nle's observations that the rules read: the engine's internal numbers, and the inventory.
@@ -43,8 +43,8 @@ class LevelRule(TaskRule):
         self._asked = False
 
     def judge(
-        self, now: Status, before: Status, descended: bool, limit: bool, over: bool, normal: bool
-    ) -> tuple[float, bool]:
+        self, now: Status, before: Status, down: bool, limit: bool, over: bool, normal: bool
+    ) -> Verdict:
         reward = FROZEN_PENALTY if now[NOW_TIME] == before[NOW_TIME] else 0.0
         if limit:
             return reward, False

@@ -32,12 +32,7 @@ _ALL = (
 
 @dataclasses.dataclass(frozen=True)
 class SolvingEvent:
-    """An event that solves a task instead of the stairs down.
-
-    Attributes:
-        messages: any of these in the message.
-        key, place: or `key`, pressed while the glyph `place` is hidden (the hero stands on it), then `NORTH_WEST` for yes.
-    """
+    """Solves a task instead of the stairs down: one of `messages`, or `key` on the glyph `place`, then `NORTH_WEST` for yes."""
 
     messages: tuple[bytes, ...] = ()
     key: int = 0
@@ -91,10 +86,8 @@ def _rooms() -> Iterator[tuple[str, MiniHackLevel]]:
             "Ultimate-": {"lit": False, "monsters": monsters, "traps": traps},
         }
         for kind, options in kinds.items():
-            yield (
-                f"Room-{kind}{size}x{size}",
-                MiniHackLevel(_fixed(descriptions.room, size, **options), 20 * size),
-            )
+            describe = _fixed(descriptions.room, size, **options)
+            yield f"Room-{kind}{size}x{size}", MiniHackLevel(describe, 20 * size)
 
 
 def _key_rooms() -> Iterator[tuple[str, MiniHackLevel]]:
@@ -175,20 +168,15 @@ def _skills() -> Iterator[tuple[str, MiniHackLevel]]:
     yield "LockedDoor", dataclasses.replace(level, describe=_file("locked_door"))
     yield "LockedDoor-Fixed", dataclasses.replace(level, describe=_file("locked_door_fixed"))
     eaten = (
-        b"This apple is delicious",
-        b"Blecch!  Rotten food!",
-        b"last bite of your meal",
-        b"Delicious!  Must be a Macintosh!",
+        b"This apple is delicious", b"Blecch!  Rotten food!", b"last bite of your meal", b"Delicious!  Must be a Macintosh!",
         b"Core dumped.",
-    )
+    )  # fmt: skip
+    wielded = (b"dagger welds itself to your hand!", b"dagger (weapon in hand)")
     things = {
         "Eat": ("OBJECT:('%',\"apple\"),{}", SolvingEvent(eaten)),
         "Pray": ("ALTAR:{},neutral,altar", SolvingEvent(key=PRAY, place=ALTAR)),
         "Sink": ("SINK:{}", SolvingEvent(key=QUAFF, place=SINK)),
-        "Wield": (
-            "OBJECT:(')',\"dagger\"),{}",
-            SolvingEvent((b"dagger welds itself to your hand!", b"dagger (weapon in hand)")),
-        ),
+        "Wield": ("OBJECT:(')',\"dagger\"),{}", SolvingEvent(wielded)),
         "Wear": ("OBJECT:('[',\"robe\"),{}", SolvingEvent((b"You are now wearing a robe",))),
         "PutOn": ('OBJECT:(\'"\',"amulet of life saving"),{}', SolvingEvent((b"amulet (being worn).",))),
         "Zap": ("OBJECT:('/',\"enlightenment\"),{}", SolvingEvent((b"The feeling subsides.",))),
@@ -200,10 +188,8 @@ def _skills() -> Iterator[tuple[str, MiniHackLevel]]:
             shown = f"{name}-{kind}" if kind else name
             yield shown, dataclasses.replace(level, describe=describe, event=event)
     knight = dataclasses.replace(level, character="kni-hum-law-fem", autopickup=True)
-    yield (
-        "Quest-Easy",
-        dataclasses.replace(level, describe=_file("quest_easy"), autopickup=True, max_steps=500),
-    )
+    easy = _file("quest_easy")
+    yield "Quest-Easy", dataclasses.replace(level, describe=easy, autopickup=True, max_steps=500)
     yield "Quest-Medium", dataclasses.replace(knight, describe=_file("quest_medium"), max_steps=1000)
     yield "Quest-Hard", dataclasses.replace(level, describe=_file("quest_hard"), max_steps=1000)
 

@@ -16,13 +16,7 @@ _SEEDS = 1 << 31
 def describe(
     seed: int, rooms: int, room_size: int, doors: str = "closed", wall: str = "|", monsters: int = 0
 ) -> str:
-    """The level of the episode `seed`.
-
-    Args:
-      room_size: size of the largest room, with walls.
-      doors: 'closed', 'locked' or 'open'.
-      wall: '|', or 'L' for walls of lava.
-    """
+    """The level of the episode `seed`; `doors` are 'closed', 'locked' or 'open', `wall` is '|', or 'L' for lava."""
     drawn = MultiRoomEnv(rooms, rooms, room_size, width=_WIDTH, height=_HEIGHT)
     drawn.reset(seed=seeds.derive(seed, "map") % _SEEDS)
     rows, above, found = _rows(drawn.grid, wall)

@@ -34,13 +34,7 @@ NOW_X, NOW_Y, NOW_SCORE, NOW_TIME, NOW_DUNGEON, NOW_LEVEL, NOW_CONDITION = range
 
 
 class View:
-    """Status numbers and glyphs of one moment.
-
-    Attributes:
-        memory: all bytes, for copies between views and for `read_status`.
-        status: int64 [27].
-        glyphs: int16 [21, 79].
-    """
+    """Status numbers int64 [27] and glyphs int16 [21, 79] of one moment, and all its `memory`, for copies."""
 
     def __init__(self, memory: memoryview) -> None:
         self.memory = memory
@@ -56,8 +50,6 @@ class GameMemory:
 
     Attributes:
         views, before: bytearrays of `count` views, now and before the newest step.
-        view_array: `views` as uint8 [count, VIEW_BYTES].
-        messages: uint8 [count, 256]. program_states: int32 [count, 6].
         screens: uint8 [2, count, 40, 80], the padded characters (`chars`) and colours (`colors`).
     """
 
@@ -96,9 +88,7 @@ class Buffers:
     Attributes:
         now, before: the `View` that the engine writes, and the one before the newest step.
         misc: int32 memory [3]: waits for a single key, for a line, for a space.
-        message_memory: the 256 bytes of the message.
-        blstats int64 [27], message uint8 [256], program_state int32 [6], glyphs int16 [21, 79], tty_chars uint8 [24, 80],
-        tty_colors int8 [24, 80]; padded_chars, padded_colors: uint8 [40, 80], which contain the last two.
+        padded_chars, padded_colors: uint8 [40, 80], which contain tty_chars and tty_colors [24, 80].
     """
 
     def __init__(self, memory: GameMemory | None = None, index: int = 0) -> None:

@@ -60,8 +60,8 @@ class NetHackEngine:
             Path(self._game.dlpath).write_bytes(self._library.stand_in())
             self._birthday = self._library.long(_BIRTHDAY)
         # Runs even without `close`: the game must be freed before its library.
-        self._close = weakref.finalize(self, _close, self._game, self._library)
-        self._close.atexit = False
+        self.close = weakref.finalize(self, _close, self._game, self._library)
+        self.close.atexit = False
         engine = self._game._pynethack  # its public step builds unused tuples
         engine.set_buffers(**self.buffers.engine_arrays(), **self.more)
         self._end, self._reset = engine.close, engine.reset
@@ -96,9 +96,6 @@ class NetHackEngine:
             if self.done():
                 break
         raise EngineError(f"the game of seeds {core}, {disp} did not get past its opening screens")
-
-    def close(self) -> None:
-        self._close()
 
 
 def _close(game: nethack.Nethack, library: KeptLibrary | None) -> None:

@@ -147,11 +147,7 @@ class Game:
         self._explored[before.status[place.DUNGEON], before.status[place.DUNGEON_LEVEL]] = before.explored()
 
     def advance(self, action: int) -> tuple[float, int]:
-        """Plays one step; returns (reward, end). The next `start` quits a game that is still alive.
-
-        Raises:
-            ValueError: the action is out of range.
-        """
+        """Plays one step; returns (reward, end). The next `start` quits a game that is still alive. Raises ValueError."""
         self._before_memory[:] = self._now_memory
         self.act(action)
         return self.judge()

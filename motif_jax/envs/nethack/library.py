@@ -79,11 +79,8 @@ class _Loaded:
         headers = ctypes.string_at(self._base + header[5], header[10] * _SEGMENT.size)
         parts = list(_SEGMENT.iter_unpack(headers))
         # The loader writes this segment once and then protects its whole pages.
-        protected = [
-            (part[3], (part[3] + part[6]) // mmap.PAGESIZE * mmap.PAGESIZE)
-            for part in parts
-            if part[0] == _RELRO
-        ]
+        relro = [(part[3], part[3] + part[6]) for part in parts if part[0] == _RELRO]
+        protected = [(start, stop // mmap.PAGESIZE * mmap.PAGESIZE) for start, stop in relro]
         self.read_only, self.data, self.zeros = [], [], []
         for kind, flags, offset, address, _, filled, whole, _ in parts:
             if kind != _LOAD:
@@ -96,9 +93,7 @@ class _Loaded:
             else:
                 skew = offset % mmap.PAGESIZE
                 length = (filled + skew + mmap.PAGESIZE - 1) // mmap.PAGESIZE * mmap.PAGESIZE
-                protection = (mmap.PROT_READ if flags & _READ else 0) | (
-                    mmap.PROT_EXEC if flags & _EXECUTE else 0
-                )
+                protection = bool(flags & _READ) * mmap.PROT_READ | bool(flags & _EXECUTE) * mmap.PROT_EXEC
                 self.read_only.append((self._base + address - skew, offset - skew, length, protection))
 
     def functions(self, tags: tuple[int, int, int]) -> list[Callable[..., None]]:
@@ -117,10 +112,7 @@ class KeptLibrary:
     """A copy of the library at `path` that stays loaded from game to game and shares the installed file's code.
 
     nle rejects a library that is loaded already. It therefore loads an empty library (`stand_in`) that depends on this copy,
-    so that symbols resolve here.
-
-    Raises:
-        OSError: the system rejected a call.
+    so that symbols resolve here. Raises OSError: the system rejected a call.
     """
 
     def __init__(self, path: str) -> None:
@@ -134,8 +126,9 @@ class KeptLibrary:
         except OSError:
             os.close(file)
             raise
-        self._unload = weakref.finalize(self, _unload, self._library._handle, self._path, file)
-        self._unload.atexit = False
+        # Unloads the library once no game runs in it; may be called twice.
+        self.close = weakref.finalize(self, _unload, self._library._handle, self._path, file)
+        self.close.atexit = False
         loaded = _Loaded(self._library._handle)
         for address, offset, length, protection in loaded.read_only:
             _map(address, length, protection, installed, offset)
@@ -165,10 +158,6 @@ class KeptLibrary:
             ctypes.memset(address, 0, size)
         for function in self._first:
             function(0, None, None)
-
-    def close(self) -> None:
-        """Unloads the library once no game runs in it; may be called twice."""
-        self._unload()
 
 
 def _unload(handle: int, path: str, file: int) -> None:
@@ -218,12 +207,7 @@ def _pointing_to(path: str) -> bytes:
 
 
 def set_long(path: str, name: str, value: int) -> None:
-    """Sets a global variable of type long in the copy that nle has loaded from `path`.
-
-    Raises:
-        OSError: the copy is not loaded.
-        ValueError: no such variable.
-    """
+    """Sets a variable of type long in the copy that nle has loaded from `path`. Raises OSError: it is not loaded; ValueError."""
     loaded = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
     try:
         ctypes.c_long.in_dll(loaded, name).value = value

@@ -17,13 +17,8 @@ from motif_jax.support.errors import UserError
 MAX_EPISODE_STEPS = 5000
 
 # Published quirks of the environments.
-SWITCHES = (
-    "sober_mask",
-    "oracle_patch_edge",
-    "crop_row_offset",
-    "seed_noop",
-    "message_count_off",
-    "timeout_as_terminal",
+SWITCHES = tuple(
+    "sober_mask oracle_patch_edge crop_row_offset seed_noop message_count_off timeout_as_terminal".split()
 )
 # Further quirks of the tasks with 28 actions.
 EXTENDED_SWITCHES = (*SWITCHES, "oni_extended_steps")
@@ -56,10 +51,9 @@ def make_spec(
 ) -> EnvironmentSpec:
     """The spec of the task `name` with these options. Raises UserError: an option is invalid."""
     fields = tuple(fields)
-    unknown = set(fields) - set(_OPTIONAL)
     if name not in TASKS:
         raise UserError(f"there is no NetHack task {name!r}; choose one of {', '.join(TASKS)}")
-    if unknown:
+    if unknown := set(fields) - set(_OPTIONAL):
         raise UserError(f"observation fields {sorted(unknown)} are not among {sorted(_OPTIONAL)}")
     if max_episode_steps < 1:
         raise UserError(f"max_episode_steps={max_episode_steps} must be at least 1")

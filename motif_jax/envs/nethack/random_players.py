@@ -16,22 +16,11 @@ from motif_jax.envs.nethack.actions import EXTENDED_KEYS, TASK_KEYS
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.support import seeds
 
-# Action groups of the NetHack tasks, by keys, in the order of actions.
-ACTION_GROUPS: tuple[tuple[str, int], ...] = (
-    ("more", 1),
-    ("walk", 8),
-    ("run", 8),
-    ("up", 1),
-    ("down", 1),
-    ("wait", 1),
-    ("kick", 1),
-    ("eat", 1),
-    ("search", 1),
-)
-# Groups of the tasks with 28 actions.
-EXTENDED_GROUPS = (*ACTION_GROUPS, ("cast", 1), ("drink", 1), ("pray", 1), ("pick up", 1), ("pay", 1))
-# number of actions -> their groups
-GROUPS = {sum(count for _, count in groups): groups for groups in (ACTION_GROUPS, EXTENDED_GROUPS)}
+# The group of each action of the tasks with 28 actions; the others have the first 23.
+GROUPS = (
+    *"more walk walk walk walk walk walk walk walk run run run run run run run run".split(),
+    *"up down wait kick eat search cast drink pray".split(), "pick up", "pay",
+)  # fmt: skip
 _BLOCK = 1024
 
 
@@ -42,29 +31,20 @@ def has_habits(spec: EnvironmentSpec) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Habit:
-    """A random player.
-
-    Attributes:
-      weights: action group -> weight of each of its actions; 1 by default.
-      repeat: probability of taking the last action again.
-    """
+    """A random player: action group -> weight of each of its actions (1 by default), and the probability of a repetition."""
 
     weights: Mapping[str, float] = dataclasses.field(default_factory=dict)
     repeat: float = 0.0
 
     def probabilities(self, num_actions: int) -> np.ndarray:
         """Probabilities of the 23 or 28 actions if the last one is not repeated: float64 [num_actions]."""
-        groups = GROUPS[num_actions]
-        weights = [self.weights.get(group, 1.0) for group, count in groups for _ in range(count)]
+        weights = [self.weights.get(group, 1.0) for group in GROUPS[:num_actions]]
         return np.array(weights) / sum(weights)
 
     def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
         """Returns a policy for the episode `seed`. Raises ValueError: the actions are not the NetHack tasks'."""
-        if spec.num_actions not in GROUPS:
-            made_for = " or ".join(map(str, GROUPS))
-            raise ValueError(
-                f"habits are made for {made_for} actions, this environment has {spec.num_actions}"
-            )
+        if spec.num_actions not in (len(TASK_KEYS), len(GROUPS)):
+            raise ValueError(f"habits are made for 23 or 28 actions, this environment has {spec.num_actions}")
         actions = self.actions(seed, spec.num_actions)
         return lambda _: next(actions)
 

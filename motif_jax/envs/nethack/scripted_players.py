@@ -22,15 +22,8 @@ FIELDS = ("tty_chars", "tty_colors")
 
 _ROWS, _COLUMNS = 21, 80  # size of the map, which begins in the screen's second row
 _STEPS = {
-    "k": (0, -1),
-    "l": (1, 0),
-    "j": (0, 1),
-    "h": (-1, 0),
-    "u": (1, -1),
-    "n": (1, 1),
-    "b": (-1, 1),
-    "y": (-1, -1),
-}
+    "k": (0, -1), "l": (1, 0), "j": (0, 1), "h": (-1, 0), "u": (1, -1), "n": (1, 1), "b": (-1, 1), "y": (-1, -1),
+}  # fmt: skip
 # (action, change of place, whether it is diagonal), straight ones first.
 _WAYS = tuple((TASK_KEYS.index(ord(key)), y * _COLUMNS + x, x * y != 0) for key, (x, y) in _STEPS.items())
 _DOWN, _SEARCH = TASK_KEYS.index(ord(">")), TASK_KEYS.index(ord("s"))
@@ -47,12 +40,7 @@ _PATIENCE, _PEACE, _SEARCHES = 3, 100, 6
 
 @dataclasses.dataclass(frozen=True)
 class Errand:
-    """A scripted player that attacks adjacent monsters.
-
-    Attributes:
-      hunts: whether it also walks to monsters that it sees.
-      wanted: map characters that it walks to.
-    """
+    """A scripted player that attacks adjacent monsters, walks to the map characters `wanted`, and `hunts`: to monsters."""
 
     hunts: bool = False
     wanted: bytes = b""

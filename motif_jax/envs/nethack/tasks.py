@@ -32,10 +32,7 @@ _ORACLE_BYTES = ORACLE_GLYPH.to_bytes(2, "little")
 
 @dataclasses.dataclass(frozen=True)
 class NetHackTask:
-    """One published task: its goal ('score', 'staircase' or 'oracle') and the goal's details.
-
-    `extended`: whether it has 28 actions (see `motif_jax.envs.nethack.extended`).
-    """
+    """One published task: its goal ('score', 'staircase' or 'oracle') and details; `extended`: it has 28 actions."""
 
     goal: str
     level: int = 0
@@ -65,10 +62,12 @@ TASKS: dict[str, NetHackTask] = PLAIN_TASKS | EXTENDED_TASKS
 
 # The numbers of `buffers.read_status`.
 Status = Sequence[int]
+# A step's reward, and whether it solved the task.
+Verdict = tuple[float, bool]
 
 
 class TaskRule(ABC):
-    """A task's rule. `ends`: success ends the episode. `idle`: without `descended` a step earns nothing."""
+    """A task's rule. `ends`: success ends the episode. `idle`: without `down` a step earns nothing."""
 
     ends = True
     idle = False
@@ -78,13 +77,12 @@ class TaskRule(ABC):
 
     @abstractmethod
     def judge(
-        self, now: Status, before: Status, descended: bool, limit: bool, over: bool, normal: bool
-    ) -> tuple[float, bool]:
-        """Judges one step; returns the reward and whether it solved the task.
+        self, now: Status, before: Status, down: bool, limit: bool, over: bool, normal: bool
+    ) -> Verdict:
+        """Judges one step by the status after and before it.
 
         Args:
-            now, before: status after and before the step.
-            descended: whether the hero went down stairs, by the message.
+            down: whether the hero went down stairs, by the message.
             limit: whether this is the last step allowed; nothing succeeds on it.
             over: whether the game has ended.
             normal: whether the engine is in normal play, so that its score is valid.
@@ -97,8 +95,8 @@ class ScoreRule(TaskRule):
     ends = False
 
     def judge(
-        self, now: Status, before: Status, descended: bool, limit: bool, over: bool, normal: bool
-    ) -> tuple[float, bool]:
+        self, now: Status, before: Status, down: bool, limit: bool, over: bool, normal: bool
+    ) -> Verdict:
         reward = float(now[NOW_SCORE] - before[NOW_SCORE]) if normal else 0.0
         if now[NOW_TIME] == before[NOW_TIME]:
             reward += FROZEN_PENALTY
@@ -120,9 +118,9 @@ class StaircaseRule(TaskRule):
         self._paid = False
 
     def judge(
-        self, now: Status, before: Status, descended: bool, limit: bool, over: bool, normal: bool
-    ) -> tuple[float, bool]:
-        if not descended or limit or now[NOW_LEVEL] != self._level:
+        self, now: Status, before: Status, down: bool, limit: bool, over: bool, normal: bool
+    ) -> Verdict:
+        if not down or limit or now[NOW_LEVEL] != self._level:
             return 0.0, False
         if self._continual:
             success = not self._paid
@@ -148,8 +146,8 @@ class OracleRule(TaskRule):
         self._mask_quirk = mask_quirk
 
     def judge(
-        self, now: Status, before: Status, descended: bool, limit: bool, over: bool, normal: bool
-    ) -> tuple[float, bool]:
+        self, now: Status, before: Status, down: bool, limit: bool, over: bool, normal: bool
+    ) -> Verdict:
         x, y = now[NOW_X], now[NOW_Y]
         rows, columns = MAP_SHAPE
         # Fast check: the bytes between the patch's corners contain its three rows, and nearly always have no Oracle.

@@ -35,15 +35,9 @@ def with_delimiters(backend: Backend, words: Sequence[str] = ()) -> Backend:
 
 
 class FileTokenizer:
-    """A `TextTokenizer` from a file; delimiters in a user's text are encoded as plain characters.
+    """A `TextTokenizer` from a tokenizer.json or its folder; delimiters in a user's text are encoded as plain characters.
 
-    Args:
-      key: config key, for errors.
-      path: a tokenizer.json or its folder.
-      words: see `with_delimiters`.
-
-    Raises:
-      UserError: the file is missing or cannot be read.
+    `words`: see `with_delimiters`. Raises UserError, which names the config's `key`: no such file.
     """
 
     def __init__(self, key: str, path: str, words: Sequence[str] = ()) -> None:
@@ -72,10 +66,7 @@ class FileTokenizer:
 
 
 class FileTokenTask(TextTask):
-    """A task with the options `tokenizer` (a folder with tokenizer.json) and `vocab_size` (of a learned tokenizer).
-
-    `words`: see `with_delimiters`.
-    """
+    """A task with the options `tokenizer` (a folder with tokenizer.json) and `vocab_size` (of a learned tokenizer)."""
 
     words: ClassVar[tuple[str, ...]] = ()
 

@@ -61,10 +61,7 @@ def options_of(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def overlaid(name: str, found: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options `found` (an agent's or a data set's) overlaid with a user's `given`.
-
-    Drops options that were valid only with an overridden value.
-    """
+    """The options `found` overlaid with a user's `given`, without those that were valid only with an overridden value."""
     task = load(name)
     other = [key for key in given if given[key] != found.get(key, task.defaults.get(key))]
     stale = {option for key in other for option in task.follow.get(key, ())}

@@ -50,10 +50,7 @@ def checked_url(key: str, url: str) -> str:
 class VisDialServer:
     """The side that sees the picture and answers, behind a `checked_url`; counts `failures` of requests.
 
-    Args:
-      reward: 'rank' or 'distance', see `REWARDS`.
-      timeout: seconds for a request.
-      wait: seconds before the second of the `attempts`; doubled before each further one.
+    A request may take `timeout` seconds; `wait` passes before the second attempt, and is doubled before each further one.
     """
 
     def __init__(

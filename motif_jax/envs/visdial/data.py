@@ -17,12 +17,9 @@ _LAYOUT = "a list of {caption, dialog: [{question, answer}]}"
 
 
 class Scene(NamedTuple):
-    """A picture and its dialogue.
+    """A picture (row `image` of the features) and its dialogue.
 
-    Attributes:
-      questions, answers: one per turn.
-      initial, progress: the true picture's rank before the first question, and the gain by each answer; None if unknown.
-      image: row of the picture's features.
+    `initial` is the true picture's rank before the first question, `progress` the gain by each answer; None if unknown.
     """
 
     caption: str
@@ -96,13 +93,8 @@ def with_rewards(key: str, path: str, scenes: Sequence[Scene]) -> list[Scene]:
 class Features:
     """Rows of the array images_SPLIT, read on demand from HDF5, or from .npz with the same names.
 
-    Args:
-      key: config key, for errors.
-      split: 'train', 'val' or 'test'.
-      normalise: whether rows are divided by their length.
-
-    Raises:
-      UserError: the file or the array is missing or has another form, or h5py is not installed.
+    `normalise` divides rows by their length. Raises UserError, which names the config's `key`: there is no such array, or no
+    h5py.
     """
 
     def __init__(self, key: str, path: str, split: str, normalise: bool = True) -> None:

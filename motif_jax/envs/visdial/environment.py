@@ -15,14 +15,7 @@ from motif_jax.envs.visdial.rules import STOP, Rules
 
 
 class Talk(NamedTuple):
-    """A dialogue about a picture.
-
-    Attributes:
-      scene: the picture; its recorded dialogue is ignored.
-      initial: rank of the true picture at the beginning.
-      questions, answers, progress: one per turn.
-      stopped: whether the agent said <stop> at the end.
-    """
+    """A dialogue about the picture of `scene`, whose recorded dialogue is ignored; `stopped`: by the agent's <stop>."""
 
     scene: Scene
     initial: float

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -96,20 +96,15 @@ def returns(boards: Boards) -> np.ndarray:
     return -(boards.turns - boards.won).astype(np.float64)
 
 
-def to_dialogues(boards: Boards, metas: np.ndarray) -> Dialogues:
-    """The games as dialogues of guesses and colours; `metas` is str [games], JSON objects."""
-    return dialogues_of(boards.table.names, boards.guesses, boards.codes, boards.turns, boards.won, metas)
-
-
 def dialogues_of(
     names: np.ndarray,
     guesses: np.ndarray,
     codes: np.ndarray,
     turns: np.ndarray,
     won: np.ndarray,
-    metas: np.ndarray,
+    metas: Sequence[str] = (),
 ) -> Dialogues:
-    """Dialogues from guesses int [games, 6] (indices into `names`), codes, turns, and whether the last guess won."""
+    """Dialogues from guesses int [games, 6] (indices into `names`), codes, turns, whether the last guess won, and metas."""
     there = np.arange(guesses.shape[1]) < turns[:, None]
     texts = np.empty((int(turns.sum()), 2), object)
     texts[:, 0], texts[:, 1] = names[guesses[there]], CODE_TEXTS[codes[there]]
@@ -123,5 +118,5 @@ def dialogues_of(
         rewards=pairs.ravel(),
         actions=np.tile([True, False], len(texts)),
         terminals=won | (turns >= TRIES),
-        metas=metas,
+        metas=np.array(metas or ["{}"] * len(turns), object),
     )

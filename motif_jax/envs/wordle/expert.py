@@ -12,33 +12,25 @@ _BLOCK = 1 << 22
 
 
 def information_gain(table: np.ndarray, members: np.ndarray) -> np.ndarray:
-    """Expected entropy reduction over the fitting words, in nats, by guessing each of them: float64 [n].
+    """Expected entropy reduction over the fitting words `members` int [n], in nats, by guessing each: float64 [n].
 
-    log n - sum over codes of (n_code / n) log n_code, for equally likely words (Snell et al. 2022, the optimal policy).
-
-    Args:
-      table: codes uint8 [words, words].
-      members: int [n], the words that fit.
+    log n - sum over codes of (n_code / n) log n_code, for equally likely words (Snell et al. 2022, the optimal policy), by
+    `table`, codes uint8 [words, words].
     """
     count = len(members)
     sizes = np.arange(1, count + 1)
     weights = np.concatenate([[0.0], sizes * np.log(sizes)])  # n log n
     gains = np.empty(count)
-    everything = count == len(table)
     block = max(1, _BLOCK // max(count, NUM_CODES))
     for start in range(0, count, block):
         rows = members[start : start + block]
-        codes = table[rows] if everything else table[rows[:, None], members]
+        codes = table[rows] if count == len(table) else table[rows[:, None], members]
         flat = codes + (np.arange(len(codes)) * NUM_CODES)[:, None]
         counts = np.bincount(flat.ravel(), minlength=len(codes) * NUM_CODES)
-        gains[start : start + block] = np.log(count) - _lost(counts, weights, len(codes)) / count
+        several = np.flatnonzero(counts > 1)  # codes with at most one word add nothing
+        lost = np.bincount(several // NUM_CODES, weights[counts[several]], len(codes))
+        gains[start : start + block] = np.log(count) - lost / count
     return gains
-
-
-def _lost(counts: np.ndarray, weights: np.ndarray, rows: int) -> np.ndarray:
-    """The sum of n log n over the codes of each row, float64 [rows]; codes with at most one word add nothing."""
-    several = np.flatnonzero(counts > 1)
-    return np.bincount(several // NUM_CODES, weights[counts[several]], rows)
 
 
 def best_words(table: np.ndarray, members: np.ndarray) -> np.ndarray:

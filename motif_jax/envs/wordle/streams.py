@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from motif_jax.datasets.dialogues.dialogue import Dialogues, DialogueStream, encode_meta
-from motif_jax.envs.wordle.boards import TRIES, BoardPlayer, Boards, dialogues_of, play, to_dialogues
+from motif_jax.envs.wordle.boards import TRIES, BoardPlayer, Boards, dialogues_of, play
 from motif_jax.envs.wordle.colours import WordTable
 
 EXPERT, BRANCH, ADVERSARIAL, SUBOPTIMAL = "expert", "branch_suboptimal", "adversarial", "suboptimal"
@@ -26,7 +26,8 @@ def games(table: WordTable, player: BoardPlayer) -> DialogueStream:
 
     def draw(rng: np.random.Generator, count: int, first: int) -> Dialogues:
         del first
-        return to_dialogues(play(Boards(table, count), player, rng), np.full(count, "{}", object))
+        found = play(Boards(table, count), player, rng)
+        return dialogues_of(table.names, found.guesses, found.codes, found.turns, found.won)
 
     return draw
 
@@ -76,7 +77,7 @@ def _grouped(table: WordTable, parts: list[_Part], first: int) -> Dialogues:
         np.concatenate([getattr(part[0], name) for part in parts])[order]
         for name in ("guesses", "codes", "turns", "won")
     )
-    return dialogues_of(table.names, guesses, codes, turns, won, np.array(texts, object))
+    return dialogues_of(table.names, guesses, codes, turns, won, texts)
 
 
 def branching(

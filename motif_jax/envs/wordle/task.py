@@ -18,7 +18,6 @@ from motif_jax.envs.wordle.tokens import WordleTokenizer
 from motif_jax.envs.wordle.words import distinct, read_words
 from motif_jax.schema import Key, natural, positive
 from motif_jax.support import seeds
-from motif_jax.support.errors import UserError
 
 # Bytes of a worker's array [games, words] for a chunk of games.
 _CHUNK_BYTES, _MOST_GAMES, _FEWEST_GAMES = 1 << 22, 1024, 16
@@ -66,11 +65,8 @@ class Wordle(TextTask):
         super().__init__(options)
         given = self.options
         self.words = read_words("wordle.words", given["words"], given["num_words"] or None)
-        if given["num_words"] > len(self.words):
-            held = len(self.words)
-            raise UserError(
-                f"config.wordle.num_words={given['num_words']}: must be at most {held}, the words of the list"
-            )
+        held = len(self.words)
+        self.require(given["num_words"] <= held, "num_words", f"at most {held}, the words of the list")
         self._facts: dict[str, Any] = {}
 
     def tokenizer(self) -> WordleTokenizer:
@@ -101,8 +97,7 @@ class Wordle(TextTask):
             return
         for key in ("tweets", "indexes"):
             path = self.options[key]
-            if path and not os.path.isfile(path):
-                raise UserError(f"config.wordle.{key}={path}: must be an existing file")
+            self.require(not path or os.path.isfile(path), key, "an existing file")
         if self.options["guesses"]:
             read_words("wordle.guesses", self.options["guesses"])
         if not self.options["tweets"]:
@@ -169,8 +164,7 @@ class Wordle(TextTask):
             games = [games[index] for index in self.read_indexes(len(games))]
         if given["top_p"] < 1:
             games = tweets.best(games, given["top_p"], given["top_p_rows"])
-            if not games:
-                raise UserError(f"config.wordle.top_p={given['top_p']}: leaves no game; must be larger")
+            self.require(bool(games), "top_p", "larger: this leaves no game")
         found = tweets.TweetGames(games, guesses, given["true_word"])
         self._facts = found.facts
         return found

@@ -104,18 +104,12 @@ class Guesses:
 
     @classmethod
     def of(cls, words: Sequence[str], guesses: Sequence[str]) -> Guesses:
-        table, given = WordTable(words), letters(guesses)
+        table = WordTable(words)
+        rows = np.ascontiguousarray(table.codes(letters(guesses)).T)
         dtype = np.uint16 if len(guesses) <= 1 << 16 else np.int32
-        flat = np.empty((table.size, len(guesses)), dtype)
-        ends = np.empty((table.size, NUM_CODES), np.int64)
-        codes = np.empty((len(guesses), table.size), np.uint8)
-        step = max(1, _BLOCK // table.size)
-        for start in range(0, len(guesses), step):
-            codes[start : start + step] = table.codes(given[start : start + step])
-        for word, row in enumerate(np.ascontiguousarray(codes.T)):
-            flat[word] = np.argsort(row, kind="stable")
-            ends[word] = np.cumsum(np.bincount(row, minlength=NUM_CODES)) + word * len(guesses)
-        return cls(table.words, guesses, flat.ravel(), _offsets(ends))
+        flat = np.concatenate([np.argsort(row, kind="stable").astype(dtype) for row in rows])
+        counts = np.stack([np.bincount(row, minlength=NUM_CODES) for row in rows])
+        return cls(table.words, guesses, flat, _offsets(np.cumsum(counts).reshape(counts.shape)))
 
     @classmethod
     def read(cls, transitions: Mapping[str, Mapping[str, Sequence[str]]]) -> Guesses:
@@ -126,8 +120,7 @@ class Guesses:
         for word, (name, rows) in enumerate(transitions.items()):
             if not is_word(name):
                 raise ValueError(f"{name!r} is not a five-letter word")
-            unknown = set(rows) - set(CODES)
-            if unknown:
+            if unknown := set(rows) - set(CODES):
                 raise ValueError(f"{unknown.pop()!r} is not a row of colours")
             for code, text in enumerate(CODE_TEXTS):
                 for guess in rows.get(text, ()):
@@ -263,14 +256,8 @@ class TweetGames:
         there = codes != _NO_ROW
         guesses = np.zeros((count, TRIES), np.int64)
         guesses[there] = self._guesses.draw(np.repeat(words, there.sum(1)), codes[there], rng)
-        return dialogues_of(
-            self._guesses.guesses,
-            guesses,
-            np.where(there, codes, 0),
-            there.sum(1),
-            (codes == ALL_HERE).any(1),
-            np.full(count, "{}", object),
-        )
+        won = (codes == ALL_HERE).any(1)
+        return dialogues_of(self._guesses.guesses, guesses, np.where(there, codes, 0), there.sum(1), won)
 
 
 def simulate(

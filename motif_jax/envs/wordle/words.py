@@ -13,13 +13,8 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 LENGTH = 5
 _FOLDER = "third_party/wordle_words"
 # They have 236, 40, 2,315, 12,972, 431 and 826 words.
-NAMES = (
-    "wordle_official_200",
-    "tweet_words",
-    "wordle_official",
-    "wordle_official_guess",
-    "wordle_official_400",
-    "wordle_official_800",
+NAMES = tuple(
+    "wordle_official_200 tweet_words wordle_official wordle_official_guess wordle_official_400 wordle_official_800".split()
 )
 START_WORDS = "start_words"
 # Number of the tweets' first day; 'tweet_words' has the words of the days from then on.

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from motif_jax.envs import registry
-from motif_jax.envs.gym_task.environment import _describe as registry_of_specs
+from motif_jax.envs.gym_task.environment import _spec_of as registry_of_specs
 from motif_jax.envs.gym_task.spaces import UnsupportedSpaceError, leaves
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, empty_observation
 from motif_jax.support import entry_points
