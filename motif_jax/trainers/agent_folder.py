@@ -44,39 +44,24 @@ _KEYS = ("version", "method", "task", "options", "design", "vocabulary", "settin
 
 @dataclasses.dataclass(frozen=True)
 class SavedAgent:
-    """An agent read from a folder.
-
-    Attributes:
-      params: of all parts, numpy arrays; see `text_agent`.
-      method: that trained it, such as 'ilql'.
-      settings: numbers of the method, such as `discount`, `max_len`, `q_min`, `q_max`.
-      task_name, options: of `task`.
-      about: the content of agent.json.
-    """
+    """An agent read from a folder."""
 
     folder: Path
     network: TextAgentNetwork
-    params: Any
+    params: Any  # of all parts, numpy arrays; see `text_agent`
     method: str
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any]  # numbers of the method, such as `discount`, `max_len`, `q_min`, `q_max`
     task_name: str
     options: Mapping[str, Any]
     task: TextTask
     tokenizer: TextTokenizer
-    about: Mapping[str, Any]
+    about: Mapping[str, Any]  # the content of agent.json
 
 
 def vocabulary_digest(tokenizer: TextTokenizer) -> str:
     """A digest of a tokenizer's tokens and delimiters."""
-    return _digest(_texts(tokenizer), tokenizer.delimiters)
-
-
-def _texts(tokenizer: TextTokenizer) -> list[str]:
-    return [tokenizer.decode([token]) for token in range(tokenizer.size)]
-
-
-def _digest(texts: list[str], delimiters: Delimiters) -> str:
-    return digests.of_bytes(repr((texts, tuple(delimiters))).encode())
+    texts = [tokenizer.decode([token]) for token in range(tokenizer.size)]
+    return digests.of_bytes(repr((texts, tuple(tokenizer.delimiters))).encode())
 
 
 def vocabulary_of(task: TextTask) -> Vocabulary:
@@ -85,8 +70,8 @@ def vocabulary_of(task: TextTask) -> Vocabulary:
         delimiters = Delimiters(*range(learned, learned + len(Delimiters._fields)))
         return Vocabulary(learned + len(delimiters), delimiters, None)
     tokenizer = task.tokenizer()
-    texts, delimiters = _texts(tokenizer), tokenizer.delimiters
-    return Vocabulary(tokenizer.size, delimiters, _digest(texts, delimiters), tuple(texts))
+    texts = tuple(tokenizer.decode([token]) for token in range(tokenizer.size))
+    return Vocabulary(tokenizer.size, tokenizer.delimiters, vocabulary_digest(tokenizer), texts)
 
 
 def write(
@@ -100,14 +85,7 @@ def write(
     tokenizer: TextTokenizer,
     extra: Mapping[str, Any] | None = None,
 ) -> None:
-    """Writes an agent atomically; replaces an earlier one.
-
-    Args:
-      params: host arrays, float32.
-      method, settings: see `SavedAgent`.
-      task, options: of `envs.text.registry.make`.
-      extra: further entries of agent.json.
-    """
+    """Writes an agent with host arrays atomically, and `extra` entries in agent.json; replaces an earlier one."""
     with replaced_folder(folder) as part:
         for name, trunk in params["trunks"].items():
             folders.write(part / "trunks" / name, network.model.config, trunk)
@@ -145,11 +123,7 @@ def find(folder: str | Path, key: str) -> Path:
 
 
 def describe(folder: str | Path, key: str) -> dict[str, Any]:
-    """The content of agent.json.
-
-    Raises:
-      UserError: there is no agent, or it has another version.
-    """
+    """The content of agent.json, and the agent's `folder`; UserError without an agent, or for one of another version."""
     place = find(folder, key)
     about = read_json(place / FILE, f"train {folder} again", keys=_KEYS)
     entry_points.asked(place / FILE, about)
@@ -177,11 +151,7 @@ def options_of(about: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def options_for(task: str, folder: str | Path, key: str) -> dict[str, Any]:
-    """The task options of the agent in `folder`, which is the value of the config's `key`.
-
-    Raises:
-      UserError: there is no agent, or it was trained for another task.
-    """
+    """The task options of the agent in `folder`, the value of the config's `key`; UserError if it is of another task."""
     about = describe(folder, key)
     if about["task"] != task:
         raise UserError(
@@ -191,11 +161,7 @@ def options_for(task: str, folder: str | Path, key: str) -> dict[str, Any]:
 
 
 def network_of(about: Mapping[str, Any], dtype: Any = jnp.float32) -> TextAgentNetwork:
-    """The network of an agent that `describe` read, without weights.
-
-    Raises:
-      UserError: a trunk's config cannot be read.
-    """
+    """The network of an agent that `describe` read, without weights."""
     design = Design(**about["design"])
     settings = configs.read(Path(about["folder"]) / "trunks" / design.roles.trunks[0])
     configs.require_decoder(settings, "says")
@@ -216,15 +182,10 @@ def load(
     task: TextTask | None = None,
     dtype: Any = jnp.float32,
 ) -> SavedAgent:
-    """Reads an agent.
-
-    Args:
-      folder: run folder of train_text, or an agent's.
-      key: of the config, for errors.
-      task: to use; None: the task and options that it was trained for.
+    """Reads an agent from a run folder of train_text or its own, for `task` (None: the one that it was trained for).
 
     Raises:
-      UserError: there is no agent, a file is damaged, or task and agent have different tokens.
+      UserError: there is no agent, a file is damaged, or task and agent have different tokens; names the config's `key`.
     """
     about = describe(folder, key)
     place = Path(about["folder"])
@@ -241,18 +202,8 @@ def load(
         params["target_heads"] = _heads(place / "target_heads", network.target_heads)
     if design.prefix:
         params["prefix"] = _prefix(place / PREFIX, network.model.config.width)
-    return SavedAgent(
-        place,
-        network,
-        params,
-        about["method"],
-        about["settings"],
-        about["task"],
-        options,
-        task,
-        task.tokenizer(),
-        about,
-    )
+    trained = (about["method"], about["settings"], about["task"])
+    return SavedAgent(place, network, params, *trained, options, task, task.tokenizer(), about)
 
 
 def _heads(folder: Path, wanted: Heads) -> Any:

@@ -31,19 +31,12 @@ _SIZES = ("architecture", "width", "layers", "heads", "max_length", "vocab_size"
 
 
 class Start(NamedTuple):
-    """Initial parameters, host arrays; see `Objective.measured`.
-
-    Attributes:
-      learned: a step changes them.
-      target: copies that follow `learned`.
-      frozen: never change.
-      digests: of the files that the parameters were read from.
-    """
+    """Initial parameters, host arrays; see `Objective.measured`."""
 
     learned: dict[str, Any]
-    target: dict[str, Any]
+    target: dict[str, Any]  # copies that follow `learned`
     frozen: dict[str, Any]
-    digests: dict[str, str]
+    digests: dict[str, str]  # of the files that the parameters were read from
 
 
 def _folders(config: ConfigDict) -> dict[str, str]:
@@ -51,11 +44,7 @@ def _folders(config: ConfigDict) -> dict[str, str]:
 
 
 def model_config(config: ConfigDict, tokens: Vocabulary, design: Design) -> ModelConfig:
-    """The trunks' config; reads no weights.
-
-    Raises:
-      UserError: see `text_run.model_config`.
-    """
+    """The trunks' config, see `text_run.model_config`; reads no weights."""
     found: dict[str, ModelConfig] = {}
     for key, run in _folders(config).items():
         about = agent_folder.describe(run, f"initial.{key}")
@@ -132,11 +121,7 @@ def _kept(config: ConfigDict, folder: Path, settings: ModelConfig, tokens: Vocab
 
 
 def start(config: ConfigDict, objective: Objective, tokens: Vocabulary, key: jax.Array) -> Start:
-    """The initial parameters of a training.
-
-    Raises:
-      UserError: a file is damaged, or a low-rank pattern matches no layer.
-    """
+    """The initial parameters of a training; UserError if a file is damaged, or a low-rank pattern matches no layer."""
     agent = objective.agent
     params = jax.device_get(agent.init(key))
     said: dict[str, str] = {}
@@ -207,8 +192,7 @@ def _arranged(
         learned["prefix"] = params["prefix"]
     held = {*learned.get("trunks", {}), *target.get("trunks", {})}
     frozen = {name: trunk for name, trunk in trunks.items() if name not in held}
-    plain = jax.tree.map(np.asarray, (learned, target, {"trunks": frozen} if frozen else {}))
-    return plain
+    return jax.tree.map(np.asarray, (learned, target, {"trunks": frozen} if frozen else {}))
 
 
 def whole(objective: Objective, learned: Any, target: Any, frozen: Any) -> dict[str, Any]:

@@ -20,7 +20,7 @@ class BucketBatches:
       lengths: int [N], tokens that are used of each item.
       longest: most tokens of a row.
       group: consecutive steps with rows of one width.
-      by_length: batches have rows of similar length; else all are padded to the longest.
+      by_length: whether rows of a batch have similar lengths; else all are padded to the longest.
     """
 
     def __init__(

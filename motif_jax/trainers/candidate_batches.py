@@ -104,11 +104,11 @@ class CandidateBatches:
         width: int,
         seed: int,
         sums: bool,
-        stopped: Callable[[], bool] = lambda: False,
+        stopped: Callable[[], bool],
     ) -> None:
         self._first_pass = inner.steps_per_pass
-        self._inner, self._proposer, self._width, self._seed, self._sums = inner, proposer, width, seed, sums
-        self._stopped = stopped
+        self._inner, self._proposer, self._width = inner, proposer, width
+        self._seed, self._sums, self._stopped = seed, sums, stopped
 
     def batches(self, first: int, count: int) -> TextBatch:
         plain = self._inner.batches(first, count)
@@ -155,16 +155,9 @@ def with_candidates(
     batches: tuple[DialogueBatches, DialogueBatches],
     stopped: Callable[[], bool],
 ) -> tuple[CandidateBatches, CandidateBatches]:
-    """Adds candidates of the run's policy to its batches; their cache is in `workdir` or `candidates.folder`.
-
-    Args:
-      start: the frozen parameters include the policy.
-    """
-    chosen, seed, width = (
-        config.candidates,
-        seeds.derive(config.seed, "candidates") % 2**63,
-        agent.model.config.width,
-    )
+    """Adds candidates of the run's policy, which is frozen, to its batches; their cache is in `workdir` or `candidates.folder`."""
+    chosen, width = config.candidates, agent.model.config.width
+    seed = seeds.derive(config.seed, "candidates") % 2**63
     about = {name: chosen[name] for name in ("max_tokens", "temperature", "top_k", "top_p", "together")}
     about |= {"policy": start.digests["initial policy"], "seed": seed, "dtype": config.dtype}
     folder = Path(chosen.folder or workdir / FOLDER)

@@ -21,22 +21,14 @@ _TOGETHER = 1024  # prompts that are tokenised at once
 
 
 class CloningData(NamedTuple):
-    """The expert's steps, one a row.
+    """The expert's steps, one a row."""
 
-    Attributes:
-      tokens: int32 [total], the prompts end to end.
-      offsets: int64 [N + 1], where each prompt begins.
-      actions: int32 [N].
-      train, held_out: int64 [..], rows of each part.
-      digest: of the files.
-    """
-
-    tokens: np.ndarray
-    offsets: np.ndarray
-    actions: np.ndarray
-    train: np.ndarray
+    tokens: np.ndarray  # int32 [total], the prompts end to end
+    offsets: np.ndarray  # int64 [N + 1], where each prompt begins
+    actions: np.ndarray  # int32 [N]
+    train: np.ndarray  # int64 [..], rows of each part
     held_out: np.ndarray
-    digest: str
+    digest: str  # of the files
 
     def prompts(self, rows: np.ndarray, length: int) -> np.ndarray:
         """The prompts of `rows` [...], int32 [..., length], -1 behind each; row -1 is empty."""
@@ -50,11 +42,7 @@ class CloningData(NamedTuple):
 
 
 def files(config: ConfigDict) -> list[Path]:
-    """The files that `config` names.
-
-    Raises:
-      UserError: it names no files, or files of two kinds.
-    """
+    """The files that `config` names; UserError if it names none, or files of two kinds."""
     folder, other = config.trajectories, config.published.dir
     allowed = "a folder of collect_trajectories, or None with config.published.dir"
     checks.require(bool(folder) != bool(other), "trajectories", folder, allowed)
@@ -80,11 +68,8 @@ def about(config: ConfigDict) -> dict[str, Any]:
     return parquet.about(paths[0]) if config.trajectories else {}
 
 
-def load(config: ConfigDict, pairs: Pairs, actions: int, special: bool = True) -> CloningData:
-    """Tokenises the prompts and divides them into the two parts.
-
-    Args:
-      special: prompts get the tokenizer's special tokens, as in play.
+def load(config: ConfigDict, pairs: Pairs, actions: int, special: bool) -> CloningData:
+    """Tokenises the prompts, with the tokenizer's `special` tokens or without, and divides them into the two parts.
 
     Raises:
       UserError: there are too few pairs, an action is unknown, or a prompt is too long.

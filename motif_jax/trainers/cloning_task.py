@@ -71,7 +71,6 @@ def sums(
       network: its logits are the candidates' log-probabilities.
       counts: tokens of each action, for a mean loss a token; None: the loss is the cross-entropy of the expert's action among
         the candidates.
-      batch: invalid rows have weight 0.
     """
     del key
     logits, _ = network.rows({**(frozen or {}), **learned}, batch.prompts)
@@ -122,11 +121,9 @@ def _filled(rows: np.ndarray, size: int) -> np.ndarray:
 
 
 class CloningTask(SumsTask):
-    """A training by behaviour cloning.
+    """A training by behaviour cloning, from the parameters of the network's folder.
 
-    Args:
-      network: training starts from its folder's parameters.
-      special: the end and the padding token of the model's tokenizer.
+    `special` are the end and the padding token of the model's tokenizer.
     """
 
     title, unit = "clone", "steps of the expert"

@@ -33,31 +33,18 @@ _NO_QUIRKS = Quirks()
 
 @dataclasses.dataclass(frozen=True)
 class ItemLayout:
-    """The layout of items in a batch.
+    """The layout of items in a batch."""
 
-    Attributes:
-      pad: token of the padding.
-      by_utterance: an action is an utterance, not a token.
-      max_len: most tokens of an item; None: no limit.
-      quirks: of the published code.
-      micro_batches: of a batch, one after the other.
-    """
-
-    pad: int
-    by_utterance: bool = False
-    max_len: int | None = None
+    pad: int  # token of the padding
+    by_utterance: bool = False  # an action is an utterance, not a token
+    max_len: int | None = None  # most tokens of an item; None: no limit
     quirks: Quirks = _NO_QUIRKS
-    micro_batches: int = 1
+    micro_batches: int = 1  # one after the other
 
     def batch(
         self, items: Sequence[TokenItem], width: int, most_tokens: int, most_utterances: int
     ) -> TextBatch:
-        """Pads items that are cut already.
-
-        Args:
-          width: T.
-          most_tokens: A.
-        """
+        """Pads items that are cut already to T = `width` and A = `most_tokens`."""
         tokens, valid = padded([item.tokens for item in items], width, self.pad)
         by_token = collate.steps(items, False, self.quirks, most_tokens, self.micro_batches)
         numbers = np.array([len(item.action_indices) for item in items])
@@ -83,12 +70,7 @@ class ItemLayout:
 
 
 class ListBatches(BucketBatches):
-    """Batches of a dataset of tokens (`token_columns`).
-
-    Args:
-      chosen: int64 [N], items to use.
-      group, by_length: see `BucketBatches`.
-    """
+    """Batches of the items `chosen` int64 [N] of a dataset of tokens (`token_columns`); `group`, `by_length`: see `BucketBatches`."""
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.datasets.dialogues import files, token_columns, token_rewards
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
-from motif_jax.datasets.dialogues.items import TextTokenizer, tokenise
+from motif_jax.datasets.dialogues.items import TextTokenizer, TokenItem, tokenise
 from motif_jax.datasets.dialogues.token_rewards import TokenReward
 from motif_jax.datasets.tokens.dataset import TokensDataset
 from motif_jax.datasets.tokens.writer import TokensWriter
@@ -39,19 +39,13 @@ _LOOKED_AT = 64
 
 
 class DialogueSource(NamedTuple):
-    """The source of dialogues, before anything is read.
-
-    Attributes:
-      task, options: of `envs.text.registry.make`.
-      path: of the dialogues; None: they are drawn from the task's stream.
-      held_out: path of the held-out dialogues; None: a share of those in `path`.
-      attach: gives a task the text scorer that it needs.
-    """
+    """The source of dialogues, before anything is read; task and options are of `envs.text.registry.make`."""
 
     task: str
     options: Mapping[str, Any]
-    path: Path | None
-    held_out: Path | None
+    path: Path | None  # None: dialogues are drawn from the task's stream
+    held_out: Path | None  # None: a share of those in `path`
+    # Gives a task the text scorer that it needs.
     attach: Callable[[TextTask], TextTask] = lambda task: task
 
 
@@ -120,10 +114,7 @@ def split_tokens(
     folder: Path,
     stopped: Callable[[], bool],
 ) -> dict[str, TokensDataset] | None:
-    """Tokenises dialogues into `folder`, or resumes.
-
-    Returns:
-      The datasets by part; None after a request to stop.
+    """Tokenises dialogues into `folder`, or resumes: the datasets by part, or None after a request to stop.
 
     Raises:
       UserError: dialogues cannot be read or tokenised, or there are too few.
@@ -156,16 +147,10 @@ def split_tokens(
             item = _tokenised(dialogue, tokenizer, reward, number, key)
             token_columns.add(writer, [item], [dialogue.total])
 
-    tokenisation = Tokenisation(
-        tokenizer.size,
-        vocabulary_digest(tokenizer),
-        about,
-        add,
-        token_columns.TOKEN_COLUMNS,
-        token_columns.ITEM_COLUMNS,
-        f"config.data={config.data}: too few dialogues ({len(dialogues)}, or groups of them), there is none {{}}",
-        "dialogues",
-    )
+    too_few = f"config.data={config.data}: too few dialogues ({len(dialogues)}, or groups of them), there is none {{}}"
+    columns = token_columns.TOKEN_COLUMNS, token_columns.ITEM_COLUMNS
+    vocabulary = tokenizer.size, vocabulary_digest(tokenizer)
+    tokenisation = Tokenisation(*vocabulary, about, add, *columns, too_few, "dialogues")
     return tokenisation.split(folder, items, len(dialogues) + len(others), stopped)
 
 
@@ -178,8 +163,8 @@ def _units(dialogues: Dialogues) -> np.ndarray:
 
 
 def _tokenised(
-    dialogue: Dialogue, tokenizer: TextTokenizer, reward: TokenReward, number: int, key: str = "data"
-) -> Any:
+    dialogue: Dialogue, tokenizer: TextTokenizer, reward: TokenReward, number: int, key: str
+) -> TokenItem:
     try:
         return tokenise(dialogue, tokenizer, reward)
     except (ValueError, KeyError) as error:
@@ -187,11 +172,7 @@ def _tokenised(
 
 
 def chosen_items(config: ConfigDict, dataset: TokensDataset) -> np.ndarray:
-    """The items that `config.filter` keeps, int64 [N]: the share with the highest or lowest returns, and of it those from a cutoff on.
-
-    Raises:
-      UserError: the filter keeps none.
-    """
+    """The items that `config.filter` keeps, int64 [N]: the share with the highest or lowest returns, and of it those from a cutoff on."""
     returns = np.asarray(dataset.item_columns["return"])
     kept = np.arange(len(returns))
     wanted = config.filter
@@ -225,7 +206,7 @@ def said_in(folder: Path, tokenizer: TextTokenizer) -> Iterator[Dialogue]:
         yield Dialogue(tuple(texts), tuple(rewards), bool(item.terminals[-1]))
 
 
-def require_turns(config: ConfigDict, dialogues: Dialogues, key: str = "data") -> None:
+def require_turns(config: ConfigDict, dialogues: Dialogues, key: str) -> None:
     """Raises UserError where the dialogues of the config's `key` have no action."""
     if not dialogues.actions.any():
         raise UserError(
@@ -234,13 +215,9 @@ def require_turns(config: ConfigDict, dialogues: Dialogues, key: str = "data") -
 
 
 def require_actions(
-    config: ConfigDict, tokenizer: TextTokenizer, dialogues: Dialogues, plan: ItemLayout, key: str = "data"
+    config: ConfigDict, tokenizer: TextTokenizer, dialogues: Dialogues, plan: ItemLayout, key: str
 ) -> None:
-    """Refuses dialogues without an action to train on; checks the first ones with actions.
-
-    Raises:
-      UserError: dialogues of the config's `key` do not fit the task's tokens, have no action, or are cut before the first one ends.
-    """
+    """Requires that the first dialogues of the config's `key` fit the task's tokens and have an action, not all cut off."""
     acting, reward = np.flatnonzero(dialogues.turns())[:_LOOKED_AT], token_reward_of(config.token_reward)
     require_turns(config, dialogues, key)
     items = [_tokenised(dialogues[int(i)], tokenizer, reward, int(i), key) for i in acting]
@@ -258,11 +235,7 @@ def require_actions(
 
 
 def longest_action(config: ConfigDict) -> int:
-    """The most tokens of an action in play: `games.decode.max_tokens`, or that of the initial run.
-
-    Raises:
-      UserError: neither is given.
-    """
+    """The most tokens of an action in play: `games.decode.max_tokens`, or that of the initial run; UserError without either."""
     given, run = config.games.decode.max_tokens, config.initial.policy
     if given is None and run:
         given = agent_folder.describe(run, "initial.policy")["settings"].get("longest_action")
@@ -273,20 +246,14 @@ def longest_action(config: ConfigDict) -> int:
 
 
 class Data(NamedTuple):
-    """Dialogues of a run.
+    """Dialogues of a run."""
 
-    Attributes:
-      batches: of the training and the held-out part; None where the agent plays its own episodes.
-      amount: size of the data, for messages.
-      longest_action: tokens of the longest action, `</a>` included; for a stream that of a sample.
-      options: of the task, with all files that it needs.
-    """
-
+    # Of the training and the held-out part; None where the agent plays its own episodes.
     batches: tuple[DialogueBatches, DialogueBatches] | None
     digests: dict[str, str]
-    amount: str
-    longest_action: int
-    options: Mapping[str, Any]
+    amount: str  # size of the data, for messages
+    longest_action: int  # tokens of the longest action, `</a>` included; for a stream that of a sample
+    options: Mapping[str, Any]  # of the task, with all files that it needs
 
 
 def open_data(

@@ -14,14 +14,10 @@ _FINEST = 10**6
 
 
 class HeldOut(NamedTuple):
-    """A share of the items, evenly spread: every n-th item where the share is 1 / n.
-
-    Attributes:
-      turn: index of the first held-out item where the share is 1 / n; drawn from the seed.
-    """
+    """A share of the items, evenly spread: every n-th item where the share is 1 / n."""
 
     share: Fraction
-    turn: int
+    turn: int  # index of the first held-out item where the share is 1 / n; drawn from the seed
 
     @classmethod
     def of(cls, share: float, seed: int) -> HeldOut:

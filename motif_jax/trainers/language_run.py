@@ -52,10 +52,9 @@ _DESCRIPTION = "training.json"
 
 def architecture_of(config: ConfigDict) -> str:
     """The architecture of the fine-tuned folder, or of the config."""
+    given = config.model
     return (
-        configs.read(fetch(config.model.folder, "model.folder")).architecture
-        if config.model.folder
-        else config.model.architecture
+        configs.read(fetch(given.folder, "model.folder")).architecture if given.folder else given.architecture
     )
 
 
@@ -70,17 +69,13 @@ def objective_of(config: ConfigDict) -> str:
 
 
 def settings_of(config: ConfigDict, tokenizer_folder: Path | None) -> ModelConfig:
-    """The model's config; a fresh one has the special tokens of its tokenizer.
-
-    Args:
-      tokenizer_folder: None before the tokenizer is made: the config has the numbers that it will have.
+    """The model's config; a fresh one has the special tokens of its tokenizer, or those that it will have (None).
 
     Raises:
       UserError: sizes do not fit together or the architecture.
     """
     if config.model.folder:
-        path = fetch(config.model.folder, "model.folder")
-        settings = weights.read_config(path)
+        settings = weights.read_config(fetch(config.model.folder, "model.folder"))
     else:
         named = byte_pairs.specials(config.model.architecture)
         size, tokens = config.tokenizer.vocab_size, named.numbers
@@ -107,11 +102,7 @@ def check_shapes(config: ConfigDict, settings: ModelConfig) -> None:
 
 
 def special_tokens(settings: ModelConfig, tokenizer: Tokenizer, objective: str) -> objectives.Tokens:
-    """Numbers of the special tokens that an objective needs.
-
-    Raises:
-      UserError: the tokenizer has no token for masks or spans.
-    """
+    """Numbers of the special tokens that an objective needs; UserError if the tokenizer has none for masks or spans."""
     mask = tokenizer.token("<mask>") if objective == "masked" else -1
     sentinels = []
     if objective == "spans":
@@ -137,17 +128,9 @@ def check_memory(config: ConfigDict, settings: ModelConfig) -> None:
     if spec is not None:
         dtype, shapes = jnp.dtype(config.lora.base), param_shapes(model.config)
         trained = jax.eval_shape(lambda: lora.init(jax.random.key(0), shapes, spec))
-    sizes = offline_run.mesh_sizes(config)
-    need = footprint.of_training(
-        model,
-        config.batch_size // config.accumulate,
-        config.length,
-        written=config.length,
-        trained=trained,
-        chunk=config.logits_chunk,
-        sizes=sizes,
-        params_dtype=dtype,
-    )
+    rows, length = config.batch_size // config.accumulate, config.length
+    how = {"chunk": config.logits_chunk, "sizes": offline_run.mesh_sizes(config), "params_dtype": dtype}
+    need = footprint.of_training(model, rows, length, written=length, trained=trained, **how)
     remedy = "raise config.accumulate or config.sharding.fsdp, set config.remat=True, config.logits_chunk, or a smaller config.model"
     need.require(available, remedy)
 
@@ -155,11 +138,7 @@ def check_memory(config: ConfigDict, settings: ModelConfig) -> None:
 def build(
     config: ConfigDict, workdir: Path, parallel: DataParallel, stopped: Callable[[], bool] = never
 ) -> OfflineRun | None:
-    """Makes missing tokenizer and tokens in `workdir`, and the run; None after a request to stop.
-
-    Raises:
-      UserError: texts, tokenizer and model do not fit together.
-    """
+    """Makes missing tokenizer and tokens in `workdir`, and the run; None after a request to stop."""
     objective = objective_of(config)
     source = config.model.folder and fetch(config.model.folder, "model.folder")
     tokenizer_folder = Path(source or config.tokenizer.folder or workdir / TOKENIZER)
@@ -189,10 +168,8 @@ def build(
     )
     learned, frozen = adaptation.arrange(*_parameters(config, model, source), key_of(config, "additions"))
     found = {part: dataset.manifest["content"] for part, dataset in data.items()}
-    found |= {
-        "tokenizer": data[TRAIN].manifest["tokenizer"],
-        "base model": weights.digest(source) if source else "none",
-    }
+    found["tokenizer"] = data[TRAIN].manifest["tokenizer"]
+    found["base model"] = weights.digest(source) if source else "none"
     read = TrainingData(batches(TRAIN), batches(HELD_OUT), found, config.tokens or config.texts)
     task = LanguageTask(config, adaptation.sums, (learned, frozen), read, parallel)
     about = (

@@ -24,15 +24,11 @@ from motif_jax.trainers.trainer import OfflineTrainer, TrainerSettings
 
 @dataclasses.dataclass(frozen=True)
 class OfflineRun:
-    """A task, and what a stage adds to it.
-
-    Attributes:
-      about: lines to log, on the trained model and its data.
-      finish: writes the result and returns its path, or a line to log; None: checkpoints are the result.
-    """
+    """A task, and what a stage adds to it."""
 
     task: Task
-    about: str
+    about: str  # lines to log, on the trained model and its data
+    # Writes the result and returns its path, or a line to log; None: checkpoints are the result.
     finish: Callable[[], str | Path] | None = None
 
 
@@ -43,14 +39,11 @@ def check(
     steps: int | None,
     free: Iterable[str] = (),
 ) -> None:
-    """Checks the keys that the configs of all offline trainings have.
+    """Checks the keys that the configs of all offline trainings have, and that the folder is of the same run.
 
     Args:
       identity, free: of `run_folder.check_identity`.
       steps: of the optimiser; None where the data decide them.
-
-    Raises:
-      UserError: values do not fit each other or the devices, or the folder is of another run.
     """
     if workdir is not None:
         run_folder.check_identity(workdir, config, identity, free=free)
@@ -92,12 +85,8 @@ def run(
     """Trains, or resumes, and writes the result; returns 0, or 75 after a request to stop.
 
     Args:
-      config, workdir, identity, free: of `run_folder.prepare`.
-      made: see `records.prepared`.
+      config, workdir, identity, made, free: of `records.prepared`.
       build: (stopped) -> the run, or None after a request to stop; makes missing files in `workdir`.
-
-    Raises:
-      UserError: see `records.prepared`; hosts have different configs or folders.
     """
     hosts, built = Hosts(), list[OfflineRun | None]()
 
@@ -127,8 +116,7 @@ def run(
         task, parallel = found.task, found.task.parallel
         devices = parallel.devices
         hosts.say(f"{found.about}; {len(devices)} {devices[0].device_kind} device(s)")
-        settings = TrainerSettings.of(config, keep=config.get("keep_checkpoints"))
-        if not OfflineTrainer(task, parallel, settings).run(workdir):
+        if not OfflineTrainer(task, parallel, TrainerSettings.of(config)).run(workdir):
             return EXIT_CODE
         if found.finish is not None and (line := found.finish()):
             hosts.say(f"written: {line}" if isinstance(line, Path) else line)

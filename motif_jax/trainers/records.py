@@ -19,7 +19,7 @@ from motif_jax.support import run_folder
 from motif_jax.support.checkpoint_items import JSON
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_bytes, atomic_write_json, read_json
+from motif_jax.support.files import atomic_write_bytes, atomic_write_json, finite, read_json
 from motif_jax.support.metric_files import best_row
 from motif_jax.trainers.task import DEVICES, Evaluation, Task, TrainingPosition
 
@@ -33,11 +33,7 @@ class RunFiles:
     """The files of one run folder. All hosts save checkpoints; the first one writes the other files.
 
     A checkpoint holds the task's items of the state, and `position` and `curve`; that of an evaluation also the evaluation's
-    items.
-
-    Args:
-      keep: number of newest evaluations to keep besides the best one; None: all.
-      save_every_seconds: between two saves inside an epoch.
+    items. For `keep` and `save_every_seconds` see `TrainerSettings`.
     """
 
     def __init__(self, workdir: Path, task: Task, keep: int | None, save_every_seconds: float) -> None:
@@ -85,12 +81,8 @@ class RunFiles:
         place = dataclasses.asdict(position)
         place.pop("rows")
         inside = position.step - position.epoch * self._task.steps_per_epoch
-        return {
-            "epoch": position.epoch,
-            "step_in_epoch": inside,
-            **place,
-            "digests": dict(self._task.digests),
-        }
+        place |= {"epoch": position.epoch, "step_in_epoch": inside}
+        return {**place, "digests": dict(self._task.digests)}
 
     def _items(self, state: Any, position: TrainingPosition) -> dict[str, Any]:
         own = {"position": self._place(position), "curve": {"rows": position.rows}}
@@ -123,21 +115,18 @@ class RunFiles:
         self._evaluations.wait()
         if not self._hosts.is_first:
             return
-        best = best_row(position.rows, self._task.criterion)
+        rows = position.rows
+        best = best_row(rows, self._task.criterion)
         used = best if use_best else position.epoch
-        atomic_write_json(
-            self._workdir / "summary.json",
-            {
-                "evaluations": len(position.rows),
-                "stopped_early": position.step < self._task.steps,
-                "steps_left_out": position.skipped,
-                "best_evaluation": best,
-                "best": _without_nan(position.rows[best]),
-                "used_evaluation": used,
-                "used": _without_nan(position.rows[used]),
-                "last": _without_nan(position.rows[-1]),
-            },
-        )
+        summary = {
+            "evaluations": len(rows),
+            "stopped_early": position.step < self._task.steps,
+            "steps_left_out": position.skipped,
+            "best_evaluation": best,
+            "used_evaluation": used,
+            **finite({"best": rows[best], "used": rows[used], "last": rows[-1]}),
+        }
+        atomic_write_json(self._workdir / "summary.json", summary)
 
 
 @contextlib.contextmanager
@@ -148,17 +137,10 @@ def prepared(
     made: Iterable[str],
     free: Iterable[str] = (),
 ) -> Iterator[None]:
-    """Makes the run folder or resumes it.
+    """Makes the run folder, which is locked, or resumes it; `config`, `identity` and `free` are of `run_folder.prepare`.
 
-    If the body raises UserError, a run with checkpoints gets back its config, and a folder without checkpoints is cleared.
-
-    Args:
-      workdir: the run folder, locked.
-      config, identity, free: of `run_folder.prepare`.
-      made: names of files that the body writes and that clearing removes, unless they were there before the first start.
-
-    Raises:
-      UserError: see `run_folder.prepare`; errors of the body.
+    If the body raises UserError, a run with checkpoints gets back its config, and a folder without checkpoints is cleared of
+    the files `made` by the body, but for those that were there before the first start.
     """
     begun = (workdir / run_folder.CONFIG).exists()
     kept = {path.name for path in workdir.iterdir()} if workdir.is_dir() and not begun else set()
@@ -199,9 +181,6 @@ def export(
       description: a JSON file that names the evaluation of its folder, at the top or under `trained`.
       wanted: shapes of the checkpoint's items.
       write: (items, entries for the description) -> None.
-
-    Raises:
-      UserError: summary.json or the description is damaged.
     """
     hosts, keys = Hosts(), ("used_evaluation", "used")
     summary = hosts.on_first(lambda: read_json(workdir / "summary.json", "give the command again", keys=keys))
@@ -222,11 +201,7 @@ def export(
 
 
 def refuse_other_data(workdir: Path, digests: Mapping[str, str], source: str) -> None:
-    """Refuses to resume the run in `workdir` on other data; a new folder is always accepted.
-
-    Raises:
-      UserError: digests differ; the message names them.
-    """
+    """Refuses to resume the run in `workdir` on other data, whose names the error has; a new folder is always accepted."""
     there = [folder for name in (CHECKPOINTS, RESUME) if (folder := workdir / name).is_dir()]
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(Checkpoints(folder, keep=None, read_only=True)) for folder in there]
@@ -272,7 +247,3 @@ def _newest(workdir: Path, folders: Sequence[Checkpoints]) -> tuple[Checkpoints,
         for checkpoints in folders:
             checkpoints.latest()
     return max(found, key=lambda entry: entry[2]["step"]) if found else None
-
-
-def _without_nan(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: None if isinstance(v, float) and math.isnan(v) else v for name, v in row.items()}

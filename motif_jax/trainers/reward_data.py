@@ -31,28 +31,20 @@ def annotators(config: ConfigDict) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class RewardData:
-    """The data of a reward training.
-
-    Attributes:
-      messages: uint8 [M, 256], the distinct messages; zeros [1, 256] for a model that reads none.
-      ids: int32 [pairs, 2, L], index of each step's message.
-      max_length: from this byte on all messages are zero.
-      train, validation: indices int64 of the labelled pairs of each part.
-      score: int8 [pairs], the pair's label by game score (0, 1, 2 equal), or None without info/score.
-      fields: observation fields that the model reads besides the message.
-      digests: of all arrays that decide the training, by name ('data/message', 'labels').
-    """
+    """The data of a reward training."""
 
     dataset: PairsDataset
-    messages: np.ndarray
-    ids: np.ndarray
-    max_length: int
+    messages: np.ndarray  # uint8 [M, 256], the distinct messages; zeros [1, 256] for a model that reads none
+    ids: np.ndarray  # int32 [pairs, 2, L], index of each step's message
+    max_length: int  # from this byte on all messages are zero
     targets: PairTargets
-    train: np.ndarray
+    train: np.ndarray  # indices int64 of the labelled pairs of each part
     validation: np.ndarray
-    score: np.ndarray | None
-    fields: tuple[str, ...]
-    digests: dict[str, str]
+    score: (
+        np.ndarray | None
+    )  # int8 [pairs], the label by game score (0, 1, 2 equal), or None without info/score
+    fields: tuple[str, ...]  # observation fields that the model reads besides the message
+    digests: dict[str, str]  # of all arrays that decide the training, by name ('data/message', 'labels')
 
     @property
     def counts(self) -> np.ndarray:
@@ -70,11 +62,7 @@ class RewardData:
 
 
 def open_dataset(config: ConfigDict, architecture: RewardArchitecture) -> PairsDataset:
-    """Opens the dataset with all arrays that the model reads.
-
-    Raises:
-      UserError: it is no dataset, or lacks an array or an annotation.
-    """
+    """Opens the dataset with all arrays that the model reads; UserError if it lacks an array or an annotation."""
     dataset = PairsDataset.open(config.dataset_dir, need=architecture.fields)
     names = annotators(config)
     if not names or set(names) - set(dataset.preference_names()):
@@ -89,8 +77,7 @@ def load(config: ConfigDict, architecture: RewardArchitecture) -> RewardData:
     """Reads the dataset and labels that `config` names.
 
     Raises:
-      UserError: see `open_dataset`; no pair is labelled, or too few for a split; or an array differs from its digest in
-        dataset.json.
+      UserError: see `open_dataset`; too few pairs are labelled; or an array differs from its digest in dataset.json.
     """
     dataset = open_dataset(config, architecture)
     labels = config.labels
@@ -109,16 +96,14 @@ def load(config: ConfigDict, architecture: RewardArchitecture) -> RewardData:
         raise UserError(
             f"{dataset.folder}: {known.size} labelled pairs are too few for a training and a validation part"
         )
+    shape = (dataset.num_pairs, 2, dataset.length)
+    table, ids = np.zeros((1, 256), np.uint8), np.zeros(shape, np.int32)
     if "message" in architecture.fields:
         table, ids = distinct_rows(dataset.data["message"].reshape(-1, 256))
-        ids = ids.reshape(dataset.num_pairs, 2, dataset.length)
-    else:
-        table = np.zeros((1, 256), np.uint8)
-        ids = np.zeros((dataset.num_pairs, 2, dataset.length), np.int32)
     return RewardData(
         dataset=dataset,
         messages=table,
-        ids=ids,
+        ids=ids.reshape(shape),
         max_length=used_length(table),
         targets=targets,
         train=known[train],
@@ -146,14 +131,13 @@ def _score_labels(dataset: PairsDataset) -> np.ndarray | None:
 
 
 class BatchPlan:
-    """The order of the training pairs in every epoch, and the batches.
+    """The order of the training pairs in `config.epochs` epochs, and the batches, which are split over `devices`.
 
     The order of an epoch depends on the seed and its number alone. All batches of a run have the same shapes:
     the list of distinct messages is padded to the longest of any batch.
     """
 
     def __init__(self, data: RewardData, config: ConfigDict, devices: int) -> None:
-        """Plans `config.epochs` epochs of `config.batch_size` pairs, split over `devices`."""
         self._data, self._config, self._devices = data, config, devices
         self.batch_size = config.batch_size
         self.steps_per_epoch = -(-data.train.size // config.batch_size)

@@ -40,25 +40,20 @@ def mean_over_batches(values: np.ndarray, counted: np.ndarray, size: int) -> flo
     return float(np.mean(means)) if means else float("nan")
 
 
-def calibration(rewards: np.ndarray, labels: np.ndarray, bins: int = CALIBRATION_BINS) -> dict[str, Any]:
-    """Expected calibration error: confidence against accuracy (Guo et al. 2017).
-
-    Args:
-      rewards: [N, 2].
-      labels: int [N]; ties are left out.
-      bins: equal parts of the confidence, which is in [1/2, 1].
+def calibration(rewards: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
+    """Expected calibration error of rewards [N, 2] for labels int [N] without ties (Guo et al. 2017).
 
     Returns:
-      `error`, the mean of |accuracy - confidence| of the bins, weighted by pairs; and `bins`: rows of mean confidence,
-      accuracy and number of pairs, without empty bins.
+      `error`, the mean of |accuracy - confidence| of equal bins of the confidence in [1/2, 1], weighted by pairs; and `bins`:
+      rows of mean confidence, accuracy and number of pairs, without empty bins.
     """
     counted = labels < TIE
     difference = (rewards[counted, 0] - rewards[counted, 1]).astype(np.float64)
     confidence = 1 / (1 + np.exp(-np.abs(difference)))
     right = rewards[counted].argmax(axis=1) == labels[counted]
-    place = np.minimum(((confidence - 0.5) * 2 * bins).astype(int), bins - 1)
+    place = np.minimum(((confidence - 0.5) * 2 * CALIBRATION_BINS).astype(int), CALIBRATION_BINS - 1)
     rows, error = [], 0.0
-    for index in range(bins):
+    for index in range(CALIBRATION_BINS):
         chosen = place == index
         if chosen.any():
             sure, good = float(confidence[chosen].mean()), float(right[chosen].mean())
@@ -128,16 +123,12 @@ def _advice(normalised: np.ndarray, data: RewardData) -> dict[str, Any]:
 
 
 def evaluate_pairs(rewards: np.ndarray, data: RewardData, batch_size: int) -> dict[str, Any]:
-    """Losses and accuracies of pairs.
-
-    Args:
-      rewards: float32 [pairs, 2], of all sub-sequences of the dataset.
-      batch_size: of the published means over batches.
+    """Losses and accuracies of pairs, from the rewards float32 [pairs, 2] of all sub-sequences of the dataset.
 
     Returns:
       Numbers by name. `NAME_pairs` is the number of pairs that NAME is a mean of (accuracies and calibration: without
       ties); a mean of no pairs is NaN. Losses are of targets without label smoothing, so that runs with different
-      smoothing can be compared. `csv_*` are the published means over batches.
+      smoothing can be compared. `csv_*` are the published means over batches of `batch_size`.
     """
     labels, weights, wanted = data.targets.labels, data.targets.weights, data.targets.unsmoothed
     found: dict[str, Any] = {}
@@ -162,10 +153,8 @@ def evaluate_pairs(rewards: np.ndarray, data: RewardData, batch_size: int) -> di
     found["csv_validation_loss"] = mean_over_batches(loss, present, batch_size)
     found["csv_validation_accuracy"] = mean_over_batches(right, (labels[part] < TIE) & present, batch_size)
     score = np.full(len(part), TIE, np.int8) if data.score is None else data.score[part]
-    found["validation/score_accuracy"], found["validation/score_accuracy_pairs"] = accuracy(
-        rewards[part], score
-    )
-    found["csv_score_accuracy"] = mean_over_batches(
-        rewards[part].argmax(axis=1) == score, score < TIE, batch_size
-    )
+    by_score, number = accuracy(rewards[part], score)
+    found["validation/score_accuracy"], found["validation/score_accuracy_pairs"] = by_score, number
+    right = rewards[part].argmax(axis=1) == score
+    found["csv_score_accuracy"] = mean_over_batches(right, score < TIE, batch_size)
     return found

@@ -22,19 +22,12 @@ _BLOCK = 256
 
 @dataclasses.dataclass(frozen=True)
 class DatasetMessages:
-    """The distinct messages of a dataset, or of a run.
+    """The distinct messages of a dataset, or of a run."""
 
-    Attributes:
-      dataset: None for the messages of a run, which only rewards of the message can rate.
-      messages: uint8 [M, 256].
-      ids: int32 [pairs, 2, L].
-      counts: int64 [M], occurrences of each.
-    """
-
-    dataset: PairsDataset | None
-    messages: np.ndarray
-    ids: np.ndarray
-    counts: np.ndarray
+    dataset: PairsDataset | None  # None for the messages of a run, which only rewards of the message can rate
+    messages: np.ndarray  # uint8 [M, 256]
+    ids: np.ndarray  # int32 [pairs, 2, L]
+    counts: np.ndarray  # int64 [M], occurrences of each
 
 
 def read_messages(folder: str | Path) -> DatasetMessages:
@@ -53,17 +46,13 @@ def messages_met(met: Mapping[str, int]) -> DatasetMessages:
 
 @dataclasses.dataclass(frozen=True)
 class Rating:
-    """Rewards of N messages under one evaluation of a model.
+    """Rewards float32 [N] of messages under one evaluation of a model."""
 
-    Attributes:
-      raw: float32 [N], of the whole ensemble.
-      normalised: float32 [N].
-      disagreement: float32 [N], standard deviation of the members' normalised rewards; None for one member.
-    """
-
-    raw: np.ndarray
+    raw: np.ndarray  # of the whole ensemble
     normalised: np.ndarray
-    disagreement: np.ndarray | None
+    disagreement: (
+        np.ndarray | None
+    )  # standard deviation of the members' normalised rewards; None for one member
 
 
 def rate(reward: RewardModel, members: np.ndarray) -> Rating:
@@ -108,10 +97,7 @@ def _means_over_steps(reward: RewardModel, data: DatasetMessages, max_steps: int
 def history(
     reward: RewardModel, data: DatasetMessages, max_evaluations: int, max_steps: int
 ) -> tuple[np.ndarray, list[int]]:
-    """Normalised rewards [E, M] at evaluations spread evenly over the training, and their numbers [E].
-
-    A model from a file has one evaluation.
-    """
+    """Normalised rewards [E, M] at evaluations spread evenly over the training, and their numbers [E]; of a file, one."""
     if reward.folder.suffix == ".safetensors":
         return rate_dataset(reward, data, max_steps).normalised[None], [reward.step]
     steps = [step for step in saved_steps(reward.folder) if step <= reward.step]
@@ -125,11 +111,8 @@ def facts(reward: RewardModel) -> Sequence[tuple[str, str, str]]:
     """Rows (label, value, note) about a model, for reports."""
     last: dict[str, Any] = reward.curve[-1] if reward.curve else {}
     found = [("evaluation", str(reward.step), f"{reward.members} network(s)")]
-    for label, key in (
-        ("accuracy without ties", "validation"),
-        ("with new messages only", "validation_unseen"),
-    ):
-        pairs = last.get(f"{key}/accuracy_pairs")
-        if pairs:
+    kinds = {"accuracy without ties": "validation", "with new messages only": "validation_unseen"}
+    for label, key in kinds.items():
+        if pairs := last.get(f"{key}/accuracy_pairs"):
             found.append((label, f"{100 * last[f'{key}/accuracy']:.1f} %", f"{pairs:,} validation pairs"))
     return [*found, *threshold.facts(reward.statistics)]

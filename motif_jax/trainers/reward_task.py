@@ -16,7 +16,7 @@ from motif_jax.algorithms.ensembles import EnsembleState
 from motif_jax.algorithms.preference import PreferenceBatch
 from motif_jax.devices.parallel import AXIS, DataParallel
 from motif_jax.networks.reward import RewardNetwork
-from motif_jax.rewards.normalisation import two_decimals
+from motif_jax.rewards.normalisation import QUANTILE_LEVELS
 from motif_jax.rewards.reward_model import architecture_of, of_members
 from motif_jax.support.files import atomic_write_text
 from motif_jax.support.run_folder import as_plain
@@ -54,8 +54,8 @@ class RewardTask(Task):
         self.remedy = smaller_steps(config)
 
     def _messages_core(self, params: Any, messages: jax.Array) -> jax.Array:
-        inputs = {"message": messages}
-        rewards = of_members(self.network.reward, self.members, params, inputs, self.data.max_length)
+        given = (self.members, params, {"message": messages}, self.data.max_length)
+        rewards = of_members(self.network.reward, *given)
         return jax.lax.all_gather(rewards, AXIS, axis=1, tiled=True)
 
     def _steps_core(self, state: tuple[Any, jax.Array], batch: preference.PreferenceBatch) -> jax.Array:
@@ -106,17 +106,13 @@ class RewardTask(Task):
         }
 
     def shown(self, sums: Mapping[str, float]) -> dict[str, float]:
-        return {
-            "loss": ratio(sums, "loss", "batches"),
-            "accuracy": ratio(sums, "accuracy", "accuracy_batches"),
-        }
+        accuracy = ratio(sums, "accuracy", "accuracy_batches")
+        return {"loss": ratio(sums, "loss", "batches"), "accuracy": accuracy}
 
     def member_rewards(self, state: EnsembleState, messages: jax.Array) -> np.ndarray:
-        """Raw rewards of the dataset.
+        """Raw rewards of the dataset: float32 [members, M] of the distinct messages if the model reads nothing else.
 
-        Returns:
-          float32 [members, M] of the distinct messages if the model reads nothing else, else
-          [members, pairs, 2, L] of every step (NaN for pairs without a known label).
+        Else [members, pairs, 2, L] of every step, NaN for pairs without a known label.
         """
         if self.network.architecture.message_only:
             block, table = _MESSAGE_BLOCK * self.parallel.device_count, self.data.messages
@@ -158,7 +154,7 @@ class RewardTask(Task):
         for name in ("pairs", "steps", "distinct"):
             row[f"reward/{name}"] = statistics[f"num_{name}"]
         for level, value in zip(statistics["quantile_levels"], statistics["quantiles"], strict=True):
-            row[f"reward/quantile_{round(100 * level):02d}"] = value
+            row[_quantile(level)] = value
         text = (
             f"epoch {len(position.rows)}: validation loss {row['validation/loss']:.4f}, accuracy without ties "
             f"{100 * row['validation/accuracy']:.1f} % of {row['validation/accuracy_pairs']:,} pairs"
@@ -186,25 +182,23 @@ class RewardTask(Task):
         return statistics, reward_evaluation.evaluate_pairs(steps.mean(axis=-1), data, config.batch_size)
 
     def write(self, workdir: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-        train = ["epoch,total_train_loss,total_train_acc"]
-        train += [
-            f"{row['epoch']},{_cell(row['train/loss'])},{_cell(row['train/accuracy'])}"
-            for row in rows
-            if row["epoch"]
-        ]
+        def lines(*names: str) -> list[str]:
+            cells = [
+                ["" if math.isnan(row[name]) else repr(float(row[name])) for name in names] for row in rows
+            ]
+            return [",".join([str(row["epoch"]), *of]) for row, of in zip(rows, cells, strict=True)]
+
+        train = ["epoch,total_train_loss,total_train_acc", *lines("train/loss", "train/accuracy")[1:]]
         validation = ["iter,total_val_loss,score_validation_accs,validation_accs"]
-        names = ("csv_validation_loss", "csv_score_accuracy", "csv_validation_accuracy")
-        validation += [f"{row['epoch']}," + ",".join(_cell(row[name]) for name in names) for row in rows]
-        levels = [round(0.05 * i, 2) for i in range(1, 20)]
-        quantiles = [",".join(f"{level:.2f}" for level in levels)]
+        validation += lines("csv_validation_loss", "csv_score_accuracy", "csv_validation_accuracy")
+        quantiles = [",".join(f"{level:.2f}" for level in QUANTILE_LEVELS)]
         rounded = self.config.compat.quantile_two_decimals
         for row in rows:
-            values = [row[f"reward/quantile_{round(100 * level):02d}"] for level in levels]
-            cells = [f"{v:.2f}" for v in two_decimals(values)] if rounded else map(repr, values)
-            quantiles.append(",".join(cells))
-        for name, lines in ((TRAIN_CSV, train), (VALIDATION_CSV, validation), (QUANTILES_CSV, quantiles)):
-            atomic_write_text(workdir / name, "\n".join(lines) + "\n")
+            values = [row[_quantile(level)] for level in QUANTILE_LEVELS]
+            quantiles.append(",".join(f"{v:.2f}" if rounded else repr(v) for v in values))
+        for name, table in ((TRAIN_CSV, train), (VALIDATION_CSV, validation), (QUANTILES_CSV, quantiles)):
+            atomic_write_text(workdir / name, "\n".join(table) + "\n")
 
 
-def _cell(value: float) -> str:
-    return "" if math.isnan(value) else repr(float(value))
+def _quantile(level: float) -> str:
+    return f"reward/quantile_{round(100 * level):02d}"

@@ -28,17 +28,12 @@ from motif_jax.trainers.task import (
 
 
 class TrainingData(NamedTuple):
-    """The data of a training.
+    """The data of a training."""
 
-    Attributes:
-      train, held_out: batches of each part, such as `BucketBatches`; None where a task plays its own episodes.
-      source: place of the data, for messages.
-    """
-
-    train: Any
+    train: Any  # batches, such as `BucketBatches`; None where a task plays its own episodes
     held_out: Any
     digests: Mapping[str, str]
-    source: str
+    source: str  # place of the data, for messages
 
 
 class GradientTask(Task):
@@ -120,12 +115,7 @@ class HeldOutMeans(NamedTuple):
 
 
 class SumsTask(GradientTask):
-    """A training by a sum; subclasses define the evaluation.
-
-    Args:
-      sums: the loss, see `training.SumsOf`.
-      parameters, data, parallel, optimizer: of `GradientTask`.
-    """
+    """A training by a sum, see `training.SumsOf`; subclasses define the evaluation."""
 
     def __init__(
         self,
@@ -161,11 +151,7 @@ class SumsTask(GradientTask):
         return self._update(state, shared, batch)
 
     def held_out(self, state: LanguageTrainState, shared: Any, position: TrainingPosition) -> HeldOutMeans:
-        """Measures the held-out part.
-
-        Raises:
-          UserError: the loss is not finite.
-        """
+        """Measures the held-out part; UserError if the loss is not finite."""
         total: Any = 0.0
         for batch in self._held_out:
             found = self._measure((state.params, shared), self.parallel.put_whole(batch, 0))

@@ -34,19 +34,14 @@ def ratio(sums: Mapping[str, float], name: str, over: str) -> float:
 
 @dataclasses.dataclass
 class TrainingPosition:
-    """The progress of a training, as JSON.
+    """The progress of a training, as JSON."""
 
-    Attributes:
-      step: steps taken, skipped ones included.
-      rows: results by name of each evaluation, the one before the first step included.
-      sums: of `Task.tally`, since the last evaluation.
-      skipped: steps that were not applied because they were not finite.
-    """
-
-    step: int = 0
+    step: int = 0  # steps taken, skipped ones included
+    # Results by name of each evaluation, the one before the first step included.
     rows: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    # Of `Task.tally`, since the last evaluation.
     sums: dict[str, float] = dataclasses.field(default_factory=dict)
-    skipped: int = 0
+    skipped: int = 0  # steps that were not applied because they were not finite
 
     @property
     def epoch(self) -> int:
@@ -68,17 +63,13 @@ class TrainingPosition:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """The result of an evaluation.
+    """The result of an evaluation."""
 
-    Attributes:
-      row: of the curve: numbers by name (names with a slash are logged as metrics), and other JSON.
-      items: of the checkpoint besides the state: by name a tree of arrays, or JSON.
-      text: the line to log.
-    """
-
-    row: dict[str, Any]
-    items: Mapping[str, Any]
-    text: str
+    row: dict[
+        str, Any
+    ]  # of the curve: numbers by name (names with a slash are logged as metrics), and other JSON
+    items: Mapping[str, Any]  # of the checkpoint besides the state: by name a tree of arrays, or JSON
+    text: str  # the line to log
 
 
 class Task(Protocol):
@@ -160,10 +151,8 @@ class Task(Protocol):
 
     def tally(self, metrics: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """Sums over the metrics [n] of n steps, which are added up until the next evaluation."""
-        return {
-            "steps": len(next(iter(metrics.values()))),
-            **{n: np.sum(v, dtype=np.float64) for n, v in metrics.items()},
-        }
+        sums = {name: np.sum(values, dtype=np.float64) for name, values in metrics.items()}
+        return {"steps": len(next(iter(metrics.values()))), **sums}
 
     def logged(self, metrics: Mapping[str, np.ndarray], seconds: float) -> dict[str, float]:
         """A row to log between evaluations, from the `metrics` [n] of the n steps since the last row; by default empty."""

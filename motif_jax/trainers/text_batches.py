@@ -20,11 +20,7 @@ from motif_jax.trainers.bucket_batches import BucketBatches, stacked
 
 
 def refuse_prompts(packing: str, where: str | Path) -> None:
-    """Refuses texts with prompts for windows, which predict all tokens and do not know where a prompt ends.
-
-    Raises:
-      UserError: `packing` is 'windows'; the message names `where`.
-    """
+    """Refuses texts with prompts, in `where`, for windows, which predict all tokens and do not know where a prompt ends."""
     if packing == "windows":
         raise UserError(
             f"config.packing=windows: must be 'items' (of a T5 with config.objective=prefix): {where} has prompts, and a window would learn "
@@ -39,19 +35,12 @@ def check_prompts(packing: str, dataset: TokensDataset) -> None:
 
 
 class TextRows(NamedTuple):
-    """How rows are made.
+    """How rows are made."""
 
-    Attributes:
-      objective: see `objectives`.
-      packing: 'windows' of `length` tokens over items end to end, or 'items', each in a row of its own.
-      length: most tokens of a row.
-      tokens: special tokens.
-    """
-
-    objective: str
-    packing: str
-    length: int
-    tokens: Tokens
+    objective: str  # see `objectives`
+    packing: str  # 'windows' of `length` tokens over items end to end, or 'items', each in a row of its own
+    length: int  # most tokens of a row
+    tokens: Tokens  # special tokens
 
     def batch(
         self, rows: objectives.ObjectiveRows, widths: tuple[int, int], rng: np.random.Generator
@@ -67,14 +56,7 @@ class TextRows(NamedTuple):
 
 
 class WindowBatches:
-    """Windows over a dataset's items end to end.
-
-    Args:
-      seed: of the order and of the objective's draws.
-
-    Raises:
-      UserError: the dataset is shorter than a window, or has prompts.
-    """
+    """Windows over a dataset's items end to end; UserError if it is shorter than a window, or has prompts."""
 
     def __init__(self, dataset: TokensDataset, rows: TextRows, batch_size: int, seed: int) -> None:
         check_prompts(rows.packing, dataset)
@@ -112,7 +94,7 @@ class WindowBatches:
 
 
 class ItemBatches(BucketBatches):
-    """Items of a dataset, each with its prompt in a row of its own; for arguments see `WindowBatches` and `BucketBatches`."""
+    """Items of a dataset, each with its prompt in a row of its own."""
 
     def __init__(
         self, dataset: TokensDataset, rows: TextRows, batch_size: int, seed: int, group: int

@@ -57,11 +57,7 @@ def make_tokenizer(config: ConfigDict, architecture: str, folder: Path) -> Path:
 
 
 def open_tokens(folder: str | Path, tokenizer: Path, key: str) -> tuple[TokensDataset, TokensDataset]:
-    """The two datasets below a folder, made by the tokenizer in the folder `tokenizer`.
-
-    Raises:
-      UserError: one is missing, or was made by another tokenizer; the message names the config's `key`.
-    """
+    """The two datasets below a folder, the value of the config's `key`; UserError if another tokenizer made them."""
     found = TokensDataset(Path(folder) / TRAIN), TokensDataset(Path(folder) / HELD_OUT)
     for dataset in found:
         if dataset.manifest["tokenizer"] != digests.of_file(tokenizer / FILE):
@@ -88,11 +84,7 @@ def prepare(
       whole_prompts: prompts get the tokenizer's special tokens, for an encoder.
 
     Returns:
-      The parts `TRAIN` and `HELD_OUT`, None after a request to stop. Every item ends with the end token, and the column
-      `prompt` is the number of its prompt's tokens.
-
-    Raises:
-      UserError: a text cannot be read, has a prompt that `config.packing` does not allow, or there are too few.
+      The parts `TRAIN` and `HELD_OUT`, None after a request to stop. The column `prompt` is the number of a prompt's tokens.
     """
     if config.tokens:
         found = open_tokens(config.tokens, tokenizer_folder, "tokens")

@@ -17,25 +17,17 @@ BOOTSTRAPS = ("value", "best", "soft", "prior")
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """The choices of a method; a user's own method is a subclass, made without arguments (docs/ilql.md).
+    """The choices of a method; a user's own method is a subclass, made without arguments (docs/ilql.md)."""
 
-    Attributes:
-      q: see `language.text_agent.Design.q`.
-      bootstrap: one of `BOOTSTRAPS`.
-      huber: Q has Huber's loss.
-      prior_reward: add log pi of the action to its reward.
-      prefix: the policy is conditioned on the return (decision transformer).
-      proposes: the policy is frozen, and Q is compared with Q of actions that it proposes in each state.
-      online: the agent plays, and is trained on its own episodes.
-    """
-
-    q: str = "token"
-    bootstrap: str = "value"
-    huber: bool = False
-    prior_reward: bool = False
-    prefix: bool = False
-    proposes: bool = False
-    online: bool = False
+    q: str = "token"  # see `language.text_agent.Design.q`
+    bootstrap: str = "value"  # one of `BOOTSTRAPS`
+    huber: bool = False  # Q has Huber's loss
+    prior_reward: bool = False  # add log pi of the action to its reward
+    prefix: bool = False  # the policy is conditioned on the return (decision transformer)
+    proposes: bool = (
+        False  # the policy is frozen, and Q is compared with Q of actions that it proposes in each state
+    )
+    online: bool = False  # the agent plays, and is trained on its own episodes
 
     def losses(self, batch: TextBatch, estimates: Estimates, settings: ImplicitQSettings) -> LossSums:
         """Sums of the loss terms over a batch; the caller divides and weights them. See `implicit_q.losses`."""
@@ -62,11 +54,7 @@ RULES: Mapping[str, Rule] = {
 
 
 def rule_of(name: str) -> Rule:
-    """The rule of a method: one of `RULES`, or an instance of 'module:Class'.
-
-    Raises:
-      UserError: the name is unknown, or the class is not trusted or no `Rule`.
-    """
+    """The rule of a method: one of `RULES`, or an instance of 'module:Class'; else UserError."""
     if not entry_points.is_entry_point(name):
         checks.require(name in RULES, "method.name", name, f"one of {', '.join(RULES)}, or module:Class")
         return RULES[name]
@@ -75,10 +63,6 @@ def rule_of(name: str) -> Rule:
     checks.require(good, "method.name", name, f"a subclass of {Rule.__module__}.Rule")
     entry_points.require_signature("method.name", name, made)
     rule: Rule = made()
-    checks.require(
-        not (rule.proposes or rule.online),
-        "method.name",
-        name,
-        "a method whose Rule has neither proposes nor online",
-    )
+    allowed = "a method whose Rule has neither proposes nor online"
+    checks.require(not (rule.proposes or rule.online), "method.name", name, allowed)
     return rule

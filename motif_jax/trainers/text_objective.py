@@ -42,11 +42,7 @@ class Weights:
 
 
 class Part(NamedTuple):
-    """A micro-batch, and the denominators of its sums, which are those of the whole batch.
-
-    Attributes:
-      counts: float32 scalars.
-    """
+    """A micro-batch, and the denominators of its sums, float32 scalars, which are those of the whole batch."""
 
     batch: TextBatch
     counts: Counts
@@ -80,31 +76,22 @@ class MeasuredLoss(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Objective:
-    """A method's loss.
-
-    Attributes:
-      reward_scale: rewards are divided by it.
-      detach: parts ('v', 'q', 'policy') whose gradient does not reach the trunk.
-      spec: of low-rank additions; None: whole trunks are trained.
-      chunk: positions whose outputs for all tokens are in memory at once; None: all.
-      dropout: whether training uses the model config's dropout.
-      target_dropout: also in the target trunk and in the policy's weights (`compat.ilql_target_dropout`).
-      zero_behind: the last action bootstraps from a row of zeros behind it (`compat.ilql_next_q_zero`).
-      chai_scores: see `chai.conservative` (`compat.chai_scores`).
-    """
+    """A method's loss."""
 
     agent: TextAgentNetwork
     rule: Rule
     settings: ImplicitQSettings
     weights: Weights
-    reward_scale: float = 1.0
-    detach: tuple[str, ...] = ()
-    spec: lora.Spec | None = None
-    chunk: int | None = None
-    dropout: bool = False
-    target_dropout: bool = False
-    zero_behind: bool = False
-    chai_scores: bool = False
+    reward_scale: float = 1.0  # rewards are divided by it
+    detach: tuple[str, ...] = ()  # parts ('v', 'q', 'policy') whose gradient does not reach the trunk
+    spec: lora.Spec | None = None  # of low-rank additions; None: whole trunks are trained
+    chunk: int | None = None  # positions whose outputs for all tokens are in memory at once; None: all
+    dropout: bool = False  # whether training uses the model config's dropout
+    target_dropout: bool = (
+        False  # also in the target trunk and the policy's weights (`compat.ilql_target_dropout`)
+    )
+    zero_behind: bool = False  # the last action bootstraps from zeros behind it (`compat.ilql_next_q_zero`)
+    chai_scores: bool = False  # see `chai.conservative` (`compat.chai_scores`)
 
     @property
     def learns_policy(self) -> bool:
@@ -113,11 +100,8 @@ class Objective:
     @property
     def weighs(self) -> bool:
         """Whether the policy's weights depend on advantages."""
-        return (
-            self.rule.q != "none"
-            and self.learns_policy
-            and (self.settings.beta != 0 or not self.settings.exponential)
-        )
+        varies = self.settings.beta != 0 or not self.settings.exponential
+        return self.rule.q != "none" and self.learns_policy and varies
 
     def terms(self, learned: Any, frozen: Any, part: Part, key: jax.Array | None) -> LossTerms:
         """The loss of a micro-batch; see `measured`."""
@@ -154,12 +138,13 @@ class Objective:
             online, of_targets = keys.get(_HEADS), keys.get(_TARGET_HEADS)
             values = self._values(learned["heads"], states[VALUES], batch, online)
             qs = self._qs(learned["heads"], states[VALUES], batch, online)
-            target_q = self._target_q(frozen["target"]["heads"], states[TARGET], batch, of_targets)
-            next_values = jax.lax.stop_gradient(
-                values[:, 1:]
-                if self.rule.bootstrap == "value"
-                else self._bootstrap(params, additions, frozen["target"]["heads"], states, batch, of_targets)
-            )
+            targets = frozen["target"]["heads"]
+            target_q = self._target_q(targets, states[TARGET], batch, of_targets)
+            if self.rule.bootstrap == "value":
+                next_values = values[:, 1:]
+            else:
+                next_values = self._bootstrap(params, additions, targets, states, batch, of_targets)
+            next_values = jax.lax.stop_gradient(next_values)
             if self.weighs:
                 plain = values
                 if keys and not self.target_dropout:

@@ -37,18 +37,12 @@ _RETURN = "episode/return"
 
 
 class PpoState(NamedTuple):
-    """The state that a step changes.
+    """The state that a step changes."""
 
-    Attributes:
-      params: `trunks` or `additions` to them, and `value`, the head.
-      step: int32 scalar, steps taken.
-      kl_coefficient: float32 scalar, of the penalty.
-    """
-
-    params: Any
+    params: Any  # `trunks` or `additions` to them, and `value`, the head
     opt_state: Any
-    step: Any
-    kl_coefficient: Any
+    step: Any  # int32 scalar, steps taken
+    kl_coefficient: Any  # float32 scalar, of the penalty
 
 
 class TokenEstimates(NamedTuple):
@@ -60,20 +54,13 @@ class TokenEstimates(NamedTuple):
 
 
 class PpoTraining(GradientTask):
-    """A training by PPO.
-
-    Args:
-      objective: the agent, and its trained parts.
-      pad: token that is never drawn.
-
-    Attributes:
-      rollouts: (the agent's parameters, step) -> the episodes of that step, leaves [1, B, ...].
-      play: (the agent's parameters) -> measures of evaluation episodes, which have the same seeds each time.
-    """
+    """A training by PPO of the agent of `objective`, which never says the token `pad`."""
 
     title, unit, criterion = "train text agent by PPO", "episodes", "games/negative_return"
     target: Mapping[str, Any] = {}
+    # (The agent's parameters, step) -> the episodes of that step, leaves [1, B, ...].
     rollouts: Callable[[Any, int], EpisodeBatch]
+    # (The agent's parameters) -> measures of evaluation episodes, which have the same seeds each time.
     play: Callable[[Any], Mapping[str, float]]
 
     def __init__(
@@ -101,9 +88,6 @@ class PpoTraining(GradientTask):
 
     def init_state(self) -> PpoState:
         return PpoState(*self.start(), np.float32(self.config.ppo.kl.coefficient))
-
-    def batches(self, first: int, count: int) -> Any:
-        raise TypeError("the episodes of PPO follow from the policy that plays them: call batches_for")
 
     def batches_for(self, state: PpoState, shared: Any, first: int, count: int) -> EpisodeBatch:
         assert count == 1

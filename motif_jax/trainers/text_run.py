@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -82,15 +81,13 @@ def weights_of(config: ConfigDict) -> Weights:
 
 def layout_of(config: ConfigDict, pad: int, settings: ModelConfig) -> ItemLayout:
     """The layout of batches; dialogues are cut to the model's room."""
-    room = room_of(config, settings)
-    most = min((size for size in (config.max_len, room) if size is not None), default=None)
-    compat = config.compat
+    sizes, compat = (config.max_len, room_of(config, settings)), config.compat
+    most = min((size for size in sizes if size is not None), default=None)
     quirks = Quirks(
         compat.ilql_padded_positions, compat.ilql_utterance_int_reward, compat.ilql_utterance_truncation
     )
-    return ItemLayout(
-        pad, rule_of(config.method.name).q in ("utterance", "mean"), most, quirks, config.accumulate
-    )
+    by_utterance = rule_of(config.method.name).q in ("utterance", "mean")
+    return ItemLayout(pad, by_utterance, most, quirks, config.accumulate)
 
 
 def room_of(config: ConfigDict, settings: ModelConfig) -> int | None:
@@ -132,22 +129,16 @@ def model_config(config: ConfigDict, source: DialogueSource) -> ModelConfig:
       UserError: runs or folders do not fit each other, the task's tokens or the method.
     """
     tokens = agent_folder.vocabulary_of(registry.make(source.task, source.options))
-    return init_model.with_dropout(
-        agent_start.model_config(config, tokens, design_of(config)), config.dropout
-    )
+    settings = agent_start.model_config(config, tokens, design_of(config))
+    return init_model.with_dropout(settings, config.dropout)
 
 
 class TextRun(NamedTuple):
-    """A training, and the settings of its evaluation episodes.
-
-    Attributes:
-      source: of its dialogues, with task options that name all files.
-      longest_action: see `Data`.
-    """
+    """A training, and the settings of its evaluation episodes."""
 
     task: TextTraining | PpoTraining
-    source: DialogueSource
-    amount: str
+    source: DialogueSource  # of its dialogues, with task options that name all files
+    amount: str  # see `Data`
     longest_action: int
 
 
@@ -162,9 +153,6 @@ def build(
     """Makes missing tokens in `workdir`, and the task; None after a request to stop.
 
     The caller sets `PpoTraining.rollouts` and `.play` before the training.
-
-    Raises:
-      UserError: data, runs and model do not fit together.
     """
     task, objective = registry.make(source.task, source.options), objective_of(config, settings)
     tokens = agent_folder.vocabulary_of(task)
@@ -188,19 +176,6 @@ def build(
     return TextRun(training, source._replace(options=data.options), data.amount, data.longest_action)
 
 
-def method_facts(config: ConfigDict, objective: Objective) -> dict[str, Any]:
-    """The numbers of a method that decoding and evaluation need: `SavedAgent.settings`."""
-    method = config.method
-    return {
-        **json.loads(json.dumps(dataclasses.asdict(objective.settings))),
-        "reward_scale": method.reward_scale,
-        "max_len": config.max_len,
-        "polyak": method.polyak,
-        "weights": dataclasses.asdict(objective.weights),
-        "token_reward": config.token_reward.to_dict(),
-    }
-
-
 def export(run: TextRun, config: ConfigDict, workdir: Path) -> Path:
     """Writes the agent of the evaluation chosen in summary.json; returns its folder."""
     task, source, target = run.task, run.source, workdir / agent_folder.AGENT
@@ -209,9 +184,17 @@ def export(run: TextRun, config: ConfigDict, workdir: Path) -> Path:
         learned, followers = items["params"], items.get("target", {})
         params = agent_start.whole(task.objective, learned, followers, task.shared() or {})
         tokenizer = registry.make(source.task, source.options).tokenizer()
-        facts = {**method_facts(config, task.objective), "longest_action": run.longest_action}
-        named: Mapping[str, Any] = {"trained": trained}
-        spoken = (source.task, source.options, tokenizer, named)
+        # What decoding and evaluation need: `SavedAgent.settings`.
+        facts = {
+            **dataclasses.asdict(task.objective.settings),
+            "reward_scale": config.method.reward_scale,
+            "max_len": config.max_len,
+            "polyak": config.method.polyak,
+            "weights": dataclasses.asdict(task.objective.weights),
+            "token_reward": config.token_reward.to_dict(),
+            "longest_action": run.longest_action,
+        }
+        spoken = (source.task, source.options, tokenizer, {"trained": trained})
         agent_folder.write(target, task.objective.agent, params, config.method.name, facts, *spoken)
 
     wanted = {"params": task.learned, **({"target": task.target} if task.target else {})}

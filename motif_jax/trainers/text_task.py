@@ -28,33 +28,23 @@ TOKENS = "tokens"
 
 
 class TextState(NamedTuple):
-    """The state that a step changes.
+    """The state that a step changes."""
 
-    Attributes:
-      params: trained trunks or additions to them, heads, prefix.
-      target: target trunks or additions, and heads; empty where the method has none.
-      step: int32 scalar, steps taken.
-    """
-
-    params: Any
-    target: Any
+    params: Any  # trained trunks or additions to them, heads, prefix
+    target: Any  # target trunks or additions, and heads; empty where the method has none
     opt_state: Any
-    step: Any
+    step: Any  # int32 scalar, steps taken
 
 
 class TextTraining(GradientTask):
-    """A training on dialogues.
+    """A training on batches of dialogues, `TextBatch`.
 
-    Args:
-      parameters: initial trained, target and frozen ones, host arrays; see `Objective.measured`.
-      data: batches of dialogues, `TextBatch`.
-
-    Attributes:
-      learned, target: shapes of trained parameters and of targets.
-      play: (the agent's parameters) -> measures of evaluation episodes by name; None: none are played.
+    `parameters` are initial trained, target and frozen ones, host arrays (see `Objective.measured`); `learned` and `target`
+    are shapes of trained parameters and of targets.
     """
 
     title, unit = "train text agent", "dialogues"
+    # (The agent's parameters) -> measures of evaluation episodes by name; None: none are played.
     play: Callable[[Any], Mapping[str, float]] | None = None
 
     def __init__(
@@ -182,9 +172,7 @@ class TextTraining(GradientTask):
         shown = ", ".join(f"{name} {value:.4f}" for name, value in self._named(means).items())
         shown += " (held-out dialogues)"
         if self.play is not None:
-            params = agent_start.whole(
-                self.objective, *self.parallel.acting((state.params, state.target, shared or {}))
-            )
-            row |= (played := self.play(params))
+            one = self.parallel.acting((state.params, state.target, shared or {}))
+            row |= (played := self.play(agent_start.whole(self.objective, *one)))
             shown += f", return {played['games/return']:.4f} ({self.config.games.episodes} episodes)"
         return self.evaluation(row, shown, position)

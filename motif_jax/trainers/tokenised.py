@@ -25,34 +25,22 @@ Item = TypeVar("Item")
 
 @dataclasses.dataclass(frozen=True)
 class Tokenisation(Generic[Item]):
-    """Tokenisation of a training's items.
-
-    Attributes:
-      vocab_size: all tokens are below it.
-      source: describes the data; tokens of another source are not resumed.
-      add: tokenises items and adds them to a writer.
-      token_columns, item_columns: of `TokensWriter`.
-      too_few: the error for a part without items, with {} for the part's purpose.
-      unit, amount: unit of the progress, and its amount in an item.
-    """
+    """Tokenisation of a training's items; for vocabulary, columns and source see `TokensWriter`."""
 
     vocab_size: int
     tokenizer: str
     source: Mapping[str, Any]
-    add: Callable[[TokensWriter, Sequence[Item]], None]
+    add: Callable[[TokensWriter, Sequence[Item]], None]  # tokenises items and adds them to a writer
     token_columns: Mapping[str, Any]
     item_columns: Mapping[str, Any]
-    too_few: str
-    unit: str
-    amount: Callable[[Item], int] = lambda item: 1
+    too_few: str  # the error for a part without items, with {} for the part's purpose
+    unit: str  # of the progress
+    amount: Callable[[Item], int] = lambda item: 1  # units of an item
 
     def split(
         self, folder: Path, items: Iterable[tuple[str, Item]], total: int, stopped: Callable[[], bool]
     ) -> dict[str, TokensDataset] | None:
-        """Writes (part, item) pairs below `folder`, unless both parts exist, and opens the parts.
-
-        Returns:
-          The datasets by part; None after a request to stop.
+        """Writes (part, item) pairs below `folder`, unless both parts exist; the datasets by part, None after a request to stop.
 
         Raises:
           UserError: a part has no item, is damaged, or was tokenised by another tokenizer.

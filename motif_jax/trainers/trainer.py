@@ -36,33 +36,23 @@ _LONG_STEP_SECONDS = 0.5
 
 @dataclasses.dataclass(frozen=True)
 class TrainerSettings:
-    """Settings of a training's loop.
+    """Settings of a training's loop."""
 
-    Attributes:
-      patience: stop after so many evaluations without improvement; 0: never.
-      keep: number of newest evaluations to keep besides the best one; None: all.
-      save_every_seconds: between two saves inside an epoch.
-      log_every_seconds: between two rows of `Task.logged`; None: no rows.
-      most_skips: budget of steps that are not finite.
-      profile: arguments of `support.profiling.Profiler`.
-      wandb: None, or arguments of `wandb.init`.
-    """
-
-    patience: int = 0
-    keep: int | None = None
-    save_every_seconds: float = 300.0
-    log_every_seconds: float | None = None
-    most_skips: int = 0
-    profile: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    wandb: Mapping[str, Any] | None = None
+    patience: int = 0  # stop after so many evaluations without improvement; 0: never
+    keep: int | None = None  # number of newest evaluations to keep besides the best one; None: all
+    save_every_seconds: float = 300.0  # between two saves inside an epoch
+    log_every_seconds: float | None = None  # between two rows of `Task.logged`; None: no rows
+    most_skips: int = 0  # budget of steps that are not finite
+    profile: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # arguments of `profiling.Profiler`
+    wandb: Mapping[str, Any] | None = None  # arguments of `wandb.init`
 
     @classmethod
-    def of(cls, config: ConfigDict, keep: int | None = None) -> TrainerSettings:
+    def of(cls, config: ConfigDict) -> TrainerSettings:
         """Makes them from the keys that the configs of all offline trainings have."""
         wandb = {"project": config.wandb.project, "name": config.wandb.name} if config.wandb.enabled else None
         return cls(
             patience=config.early_stopping.patience,
-            keep=keep,
+            keep=config.get("keep_checkpoints"),
             save_every_seconds=config.save_every_seconds,
             log_every_seconds=config.get("log_every_seconds"),
             most_skips=nan_policy.most_skips(config),
@@ -72,16 +62,11 @@ class TrainerSettings:
 
 
 class Carry(NamedTuple):
-    """Values that a step passes to the next one.
-
-    Attributes:
-      left: remaining budget of steps that are not finite, int32 scalar; -1: exceeded.
-      shared: see `Task.shared`.
-    """
+    """Values that a step passes to the next one."""
 
     state: Any
-    left: Any
-    shared: Any
+    left: Any  # remaining budget of steps that are not finite, int32 scalar; -1: exceeded
+    shared: Any  # see `Task.shared`
 
 
 def make_train_steps(
@@ -101,7 +86,6 @@ def make_train_steps(
 
     def train(carry: Carry, batches: Any) -> tuple[Carry, dict[str, jax.Array]]:
         if jax.tree.leaves(batches)[0].shape[0] == 1:
-            # No loop: inside one XLA computes convolutions about ten times slower on CPU.
             carry, metrics = guarded(carry, jax.tree.map(lambda leaf: leaf[0], batches))
             return carry, jax.tree.map(lambda number: number[None], metrics)
 
@@ -124,14 +108,13 @@ class OfflineTrainer:
 
     def __init__(self, task: Task, parallel: DataParallel, settings: TrainerSettings | None = None) -> None:
         self.task, self.parallel, self.settings = task, parallel, settings or TrainerSettings()
-        # On CPU XLA runs convolutions inside a loop about ten times slower than outside: there every step is an
-        # asynchronous call of its own.
+        # On CPU XLA computes convolutions inside a loop about ten times slower: there every step is a call of its own.
         self.steps_per_call = 1 if parallel.platform == "cpu" else None
         self.train = parallel.wrap(make_train_steps(task.guarded_step), donate_state=True)
 
-    def place(self, state: Any, skipped: int = 0) -> Carry:
-        """Puts a host state and the task's shared arrays on every device; `skipped` steps are off the budget already."""
-        return self.parallel.replicate(self._carry(state, skipped))
+    def place(self, state: Any) -> Carry:
+        """Puts a host state and the task's shared arrays on every device."""
+        return self.parallel.replicate(self._carry(state, 0))
 
     def _carry(self, state: Any, skipped: int) -> Carry:
         left = np.int32(max(0, self.settings.most_skips - skipped))
@@ -161,10 +144,7 @@ class OfflineTrainer:
         return carry, numbers
 
     def run(self, workdir: Path) -> bool:
-        """Trains to the end; resumes from the run folder.
-
-        Returns:
-          True when done; False after a request to stop: all is saved, and the same call resumes.
+        """Trains to the end, resuming from the run folder: True when done, False after a request to stop, with all saved.
 
         Raises:
           UserError: the training diverged, or the folder is of another training.

@@ -46,11 +46,7 @@ def task_of(config: ConfigDict) -> Reddit:
 
 
 def settings_of(config: ConfigDict, tokenizer: Tokenizer | None) -> ModelConfig:
-    """The network's config, from the initial folder, or from its sizes and tokenizer (None: not made yet).
-
-    Raises:
-      UserError: the folder has no RoBERTa, or sizes do not fit together.
-    """
+    """The network's config, from the initial folder, which must hold a RoBERTa, or from its sizes and tokenizer (None: not made yet)."""
     network = config.network
     if network.checkpoint:
         settings = configs.read(fetch(network.checkpoint, "network.checkpoint"))
@@ -89,11 +85,7 @@ def made_files(config: ConfigDict) -> tuple[str, ...]:
 def build(
     config: ConfigDict, workdir: Path, parallel: DataParallel, stopped: Callable[[], bool]
 ) -> OfflineRun | None:
-    """Makes missing tokenizer and tokens in `workdir`, and the run; None after a request to stop.
-
-    Raises:
-      UserError: files cannot be read, or do not fit together.
-    """
+    """Makes missing tokenizer and tokens in `workdir`, and the run; None after a request to stop."""
     task = task_of(config)
     comments = Reddit(task.prepare(RECORDED, "recorded", workdir)).comments
     spoken = tokenizer_folder(config, workdir, comments)
@@ -145,13 +137,8 @@ def _data(
         for row, comment in zip(rows, some, strict=True):
             writer.add(row, item_columns={COLUMN: comment.score > config.cutoff})
 
-    source = {
-        "comments": digests.of_bytes(repr(comments).encode()),
-        "share": share,
-        "seed": seed,
-        "longest": config.max_len,
-        "cutoff": config.cutoff,
-    }
+    source = {"share": share, "seed": seed, "longest": config.max_len, "cutoff": config.cutoff}
+    source["comments"] = digests.of_bytes(repr(comments).encode())
     too_few = f"config.held_out_share={share}: leaves none of {len(comments):,} comments {{}}"
     columns = {COLUMN: "bool"}
     tokenisation = Tokenisation(tokenizer.size, vocabulary, source, add, {}, columns, too_few, "comments")

@@ -24,6 +24,7 @@ from motif_jax.language.init_model import Sizes
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.text_agent import Design, TextAgentNetwork
 from motif_jax.support.errors import UserError
+from motif_jax.support.interruption import never
 from motif_jax.trainers.candidate_batches import CandidateBatches, Proposer
 from motif_jax.trainers.candidate_cache import CachedCandidates, CandidateCache
 from motif_jax.trainers.dialogue_batches import ItemLayout
@@ -159,13 +160,13 @@ def test_batches_have_candidates_of_every_state_that_goes_on(proposer: Any, batc
         def whole(self, most: int) -> Any:
             return [batch._replace(candidates=None)] * most
 
-    found = CandidateBatches(Plain(), proposer("one"), WIDTH, 0, False).batches(1, 2).candidates
+    found = CandidateBatches(Plain(), proposer("one"), WIDTH, 0, False, never).batches(1, 2).candidates
     there = np.abs(found.states[0]).sum(axis=(2, 3)) > 0
     # The first dialogue is unfinished, so its end continues; the others have one utterance each.
     np.testing.assert_array_equal(there, [[1, 1, 1], [1, 0, 0], [1, 0, 0]])
     np.testing.assert_array_equal(found.states[0], found.states[1])
     assert not np.array_equal(found.seeds[0], found.seeds[1])
-    sums = CandidateBatches(Plain(), proposer("one"), WIDTH, 0, True).batches(1, 2).candidates
+    sums = CandidateBatches(Plain(), proposer("one"), WIDTH, 0, True, never).batches(1, 2).candidates
     np.testing.assert_array_equal(sums.states[1], found.states[1])
     ratio = np.linalg.norm(sums.states[0, 0], axis=-1) / np.linalg.norm(found.states[0, 0], axis=-1)
     np.testing.assert_allclose(ratio, np.round(ratio), rtol=1e-5)
