@@ -6,12 +6,11 @@ serve installed packages only; this serves a checkout as well.
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.machinery
 import importlib.util
 import sys
-from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 NAMESPACE = "motif_jax"
 _CLASSES = "motif_jax.envs.gymnasium_env"
@@ -46,12 +45,10 @@ def register_with_gymnasium() -> None:
         sys.meta_path.insert(0, _Finder())
 
 
-class _Finder(importlib.abc.MetaPathFinder):
+class _Finder:
     """Finds gymnasium once, through the other finders, and registers after its code has run."""
 
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name != "gymnasium":
             return None
         sys.meta_path.remove(self)

@@ -13,7 +13,7 @@ import numpy as np
 
 from motif_jax.envs import registry
 from motif_jax.envs.episode import given_actions, play
-from motif_jax.envs.spec import Environment, EnvironmentSpec
+from motif_jax.envs.spec import Environment
 from motif_jax.support import entry_points
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, read_json
@@ -29,7 +29,6 @@ class Recording:
     Attributes:
         options: the environment's options without `fields`, which do not affect the game.
         actions: integers [steps].
-        digest: hash over every step's reward, end and default observation fields.
         engine: version of nle.
         info: `episode_info` at the last step.
     """
@@ -58,7 +57,10 @@ class Recording:
             limit = content["options"].get("max_episode_steps")
             if limit is not None and (type(limit) is not int or limit < 1):
                 raise ValueError("max_episode_steps is not a whole number")
-            spec = _spec_of(path, content)
+            try:
+                spec = registry.spec(content["task"], **_playable(content["options"]))
+            except UserError as error:
+                raise UserError(f"{path} cannot be played: {error}") from None
             for action in content["actions"]:
                 spec.check_action(action)
             if type(content["seed"]) is not int or content["seed"] < 0:
@@ -107,13 +109,6 @@ def record(
         digest.add(moment.observation, moment.reward, moment.end)
     taken, info = np.asarray(played[1:], np.int64), environment.episode_info()
     return Recording(task, options, seed, taken, digest.hexdigest(), version("nle"), info)
-
-
-def _spec_of(path: str | os.PathLike[str], content: Mapping[str, Any]) -> EnvironmentSpec:
-    try:
-        return registry.spec(content["task"], **_playable(content["options"]))
-    except UserError as error:
-        raise UserError(f"{path} cannot be played: {error}") from None
 
 
 def _playable(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Names of levels, kinds of task, actions and held-out pairs; minigrid is imported only to list its own levels."""
+"""Names of levels, kinds of task, actions and held-out pairs; importing this imports no minigrid."""
 
 from __future__ import annotations
 
@@ -75,16 +75,8 @@ LEVELS: dict[str, LevelRecipe] = {
 
 
 @functools.cache
-def minigrid_levels() -> tuple[str, ...]:
-    """The levels that minigrid registers itself."""
-    import gymnasium
-    import minigrid  # noqa: F401 - registers its environments
-
-    return tuple(sorted(name for name in gymnasium.registry if name.startswith(PREFIX)))
-
-
 def minigrid_names() -> tuple[str, ...]:
-    """The names of `minigrid_levels`, read from minigrid's file without importing it."""
+    """The levels that minigrid registers itself, read from its file without importing it."""
     found = importlib.util.find_spec("minigrid")
     if found is None or found.origin is None:
         return ()
@@ -96,7 +88,7 @@ def find(name: str) -> LevelRecipe | None:
     """The level called `name`, or None."""
     if name in LEVELS:
         return LEVELS[name]
-    return LevelRecipe(name, {}) if name in minigrid_levels() else None
+    return LevelRecipe(name, {}) if name in minigrid_names() else None
 
 
 def options_elsewhere(options: Mapping[str, Any], level: str, other: str) -> dict[str, Any]:

@@ -22,10 +22,8 @@ from motif_jax.support.errors import UserError
 
 SECTION = "babyai_text"
 FRENCH_GOAL = "glam_french_goal"
-# Published: kinds are drawn once for each environment of a run.
-FIXED_KIND = "glam_fixed_kind_per_env"
-# Published for DRRN: prompts leave out the first observation of an episode.
-NO_FIRST_OBSERVATION = "drrn_first_observation"
+# Published: kinds are drawn once for each environment of a run; for DRRN, prompts leave out an episode's first observation.
+FIXED_KIND, NO_FIRST_OBSERVATION = "glam_fixed_kind_per_env", "drrn_first_observation"
 INSTRUCTION = "instruction"
 # PROMPT_BYTES are for every three observations in a prompt.
 MISSION_BYTES, TEXT_BYTES, PROMPT_BYTES = 256, 3072, 8192
@@ -116,11 +114,11 @@ def levels_in_words() -> str:
 def _check(name: str, level: catalogue.LevelRecipe, chosen: LevelOptions) -> None:
     kind, language, actions = chosen.kind, chosen.language, chosen.actions
     if kind and kind not in level.kinds:
-        allowed = f"'' (drawn for each episode) or one of {', '.join(level.kinds)}" if level.kinds else "''"
-        _refuse("kind", kind, f"{allowed} in {name}")
+        others = f" (drawn for each episode) or one of {', '.join(level.kinds)}" if level.kinds else ""
+        _refuse("kind", kind, f"''{others} in {name}")
     if language and language not in catalogue.LANGUAGES:
         _refuse("language", language, f"'' (the level's own) or one of {', '.join(catalogue.LANGUAGES)}")
-    if not isinstance(chosen.observations, int) or chosen.observations < 1:
+    if chosen.observations < 1:
         _refuse("observations", chosen.observations, "a positive number")
     texts = not isinstance(actions, str) and all(isinstance(name, str) and name for name in actions)
     if not (texts and actions and len(set(actions)) == len(actions)):
@@ -144,20 +142,16 @@ class BabyAIText:
     """A BabyAI level.
 
     Observation: `image` uint8 [7, 7, 3], the view in codes (column, row, then object, colour and state; the agent stands
-    at column 3, row 6); `mission` uint8 [256]; `text` uint8 [3072], a clause per line; `text_count` int32, how often
-    exactly this text was seen in this episode. Texts are latin-1, padded with zeros.
+    at column 3, row 6); `mission` uint8 [256]; `text` uint8 [3072], a clause per line; `text_count` int32, how often it was
+    seen in this episode. Texts are latin-1, padded with zeros.
 
     Optional fields: `prompt` uint8 [8192 for every three observations], input of a language model; `bot_action` uint8,
     the action of minigrid's bot (255: no answer); `instruction` uint8 [80], the mission by `instructions`; `grid`, `lit`
     and `pose`, for renderers.
 
-    The level, its kind of task and the seed determine an episode, with the draws of the published fork. The reward is
-    1 - 0.9 t / limit for success after t steps, else 0. An episode that reaches its limit is truncated; success on the last
-    step counts. `episode_info` adds success (0, 1), kind (its index) and limit (the level's, in steps).
-
-    Args:
-      place: number of the environment in its run; draws its kind under `glam_fixed_kind_per_env`.
-      options: `LevelOptions`.
+    Level, kind of task and seed determine an episode, with the draws of the published fork. The reward is 1 - 0.9 t / limit
+    for success after t steps, else 0; success on the last step counts. `episode_info` adds success (0, 1), kind (its index)
+    and limit (the level's, in steps). `place`, a number in the run, draws the kind under `glam_fixed_kind_per_env`.
     """
 
     make_spec = staticmethod(make_spec)

@@ -1,9 +1,6 @@
-"""Shows another episode's mission or prompts instead of the episode's own.
+"""Shows another episode's mission, or its prompts, played with the same actions, instead of the episode's own.
 
 The return of an agent that reads falls; the rest of its return does not depend on the mission.
-
-* 'other_mission': prompts name another episode's mission.
-* 'other_episode': prompts come from another episode, played with the same actions; when it ends the next one begins.
 """
 
 from __future__ import annotations

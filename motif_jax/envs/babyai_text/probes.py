@@ -65,9 +65,8 @@ def _probe(each: Any, number: int, path: str | os.PathLike[str], remedy: str) ->
     good = good and _texts([each["name"], each["goal"], each.get("right", "")]) and _texts(each["actions"])
     good = good and isinstance(each["observations"], list) and all(map(_texts, each["observations"]))
     if not good or len(each["observations"]) != len(each["actions"]) + 1:
-        raise UserError(
-            f"{path}: probe {number} is invalid (one action fewer than observations, each a list of clauses): {remedy}"
-        )
+        form = "one action fewer than observations, each a list of clauses"
+        raise UserError(f"{path}: probe {number} is invalid ({form}): {remedy}")
     seen = tuple(tuple(clauses) for clauses in each["observations"])
     return Probe(each["name"], each["goal"], seen, tuple(each["actions"]), each.get("right", ""))
 

@@ -10,23 +10,17 @@ from motif_jax.envs.babyai_text.environment import decoded
 from motif_jax.envs.babyai_text.sentences import COLORS, OBJECTS
 from motif_jax.envs.spec import EnvironmentSpec, Frame
 
-_LETTERS = {
-    "unseen": " ",
-    "empty": " ",
-    "wall": "#",
-    "floor": "_",
-    "door": "+",
-    "key": "k",
-    "ball": "o",
-    "box": "b",
-    "goal": "G",
-    "lava": "~",
-    "agent": "@",
-}
-_DOORS = "/+X"  # open, closed, locked
+_OBJECT_LETTERS = {
+    "unseen": " ", "empty": " ", "wall": "#", "floor": "_", "door": "+", "key": "k", "ball": "o", "box": "b", "goal": "G",
+    "lava": "~", "agent": "@",
+}  # fmt: skip
+# By object; by state of a door: open, closed, locked.
+_LETTERS = np.array([ord(_OBJECT_LETTERS[name]) for name in OBJECTS], np.uint8)
+_DOORS = np.array([ord(letter) for letter in "/+X"], np.uint8)
 _HERO = ">v<^"
 # Terminal colours, bright if possible.
-_TERMINAL = {"red": 9, "green": 10, "blue": 12, "purple": 13, "yellow": 11, "grey": 7}
+_TERMINAL_COLORS = {"red": 9, "green": 10, "blue": 12, "purple": 13, "yellow": 11, "grey": 7}
+_TERMINAL = np.array([_TERMINAL_COLORS[name] for name in COLORS], np.uint8)
 _WHITE = 15
 
 
@@ -37,19 +31,16 @@ class GridRenderer:
 
     def __init__(self, spec: EnvironmentSpec) -> None:
         del spec
-        self._letters = np.array([ord(_LETTERS[name]) for name in OBJECTS], np.uint8)
-        self._doors = np.array([ord(letter) for letter in _DOORS], np.uint8)
-        self._colors = np.array([_TERMINAL[name] for name in COLORS], np.uint8)
 
     def frame(self, observation: Mapping[str, np.ndarray]) -> Frame:
         kinds, colors, states = (observation["grid"][..., place].T for place in range(3))
-        letters = self._letters[kinds]
+        letters = _LETTERS[kinds]
         door, empty = OBJECTS.index("door"), OBJECTS.index("empty")
-        letters = np.where(kinds == door, self._doors[np.minimum(states, 2)], letters)
+        letters = np.where(kinds == door, _DOORS[np.minimum(states, 2)], letters)
         letters = np.where((kinds == empty) & (observation["lit"].T > 0), ord("."), letters)
         x, y, direction = observation["pose"].tolist()
         letters[y, x] = ord(_HERO[direction])
-        shades = self._colors[np.minimum(colors, len(COLORS) - 1)]
+        shades = _TERMINAL[np.minimum(colors, len(COLORS) - 1)]
         shades[y, x] = _WHITE
         rows, columns = letters.shape
         chars = np.full((rows, 2 * columns), ord(" "), np.uint8)

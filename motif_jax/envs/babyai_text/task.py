@@ -19,6 +19,7 @@ from motif_jax.envs.babyai_text.environment import BabyAIText, decoded, levels_i
 from motif_jax.envs.babyai_text.hindsight import hindsight_of
 from motif_jax.envs.spec import RUNNING, TERMINATED, empty_observation
 from motif_jax.envs.text.contract import (
+    FunctionPolicy,
     Observation,
     Outcome,
     TextEnvironment,
@@ -116,16 +117,6 @@ class PlayEnvironment(TextEnvironment):
         return self._now
 
 
-class RandomPlay(TextPolicy):
-    """Plays actions uniformly at random."""
-
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self._names = names
-
-    def act(self, observation: Any, rng: np.random.Generator) -> str:
-        return self._names[int(rng.integers(len(self._names)))]
-
-
 def steps_of(
     environment: PlayEnvironment, policy: TextPolicy, observations: int, language: str
 ) -> DialogueStream:
@@ -203,7 +194,8 @@ class BabyAITextTask(TextTask):
     def policy(self, name: str) -> TextPolicy:
         if name != "random":
             raise UserError(f"config.policy={name}: must be 'random' in BabyAI-Text")
-        return RandomPlay(tuple(self.options["actions"]))
+        names = tuple(self.options["actions"])
+        return FunctionPolicy(lambda _, rng: names[int(rng.integers(len(names)))])
 
     def outcome(self, dialogue: Dialogue) -> dict[str, float]:
         return {"success": float(dialogue.total > 0)}

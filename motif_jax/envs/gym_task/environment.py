@@ -55,10 +55,9 @@ def make_spec(
 
     Args:
         name: 'gym:ID'.
-        text: see `captions.make`; '' for none.
-        text_bytes: size of the text field.
+        text, text_bytes: see `captions.make`, and the size of its field.
         modules: modules that register environments, separated by commas.
-        max_episode_steps: truncates episodes; None for only the environment's limit.
+        max_episode_steps: truncates episodes before the environment's own limit.
         fields: `FRAME` adds the rendered picture.
     """
     del max_episode_steps

@@ -37,13 +37,8 @@ def padded(grid: np.ndarray) -> np.ndarray:
 def _one_hot() -> np.ndarray:
     """Code -> one-hot object, colour and state: uint8 [codes, CHANNELS]."""
     kind, color, state = np.unravel_index(np.arange(_CODES), (len(OBJECTS), len(COLORS), STATES))
-    return np.concatenate(
-        [
-            np.eye(len(of), dtype=np.uint8)[at]
-            for of, at in ((OBJECTS, kind), (COLORS, color), (range(STATES), state))
-        ],
-        axis=1,
-    )
+    sizes = ((len(OBJECTS), kind), (len(COLORS), color), (STATES, state))
+    return np.concatenate([np.eye(size, dtype=np.uint8)[at] for size, at in sizes], axis=1)
 
 
 @functools.cache
@@ -87,12 +82,9 @@ def _bits() -> np.ndarray:
 
 
 def seen(codes: np.ndarray, column: int, row: int, direction: int, carried: int) -> np.ndarray:
-    """The agent's view uint8 [VIEW, VIEW, CHANNELS], column before row; hidden cells hold the object 'unseen'.
+    """The agent's view of `padded` codes, uint8 [VIEW, VIEW, CHANNELS], column before row; hidden cells are 'unseen'.
 
-    Args:
-      codes: from `padded`.
-      column, row, direction: the agent's pose (0 right, 1 down, 2 left, 3 up).
-      carried: code of the carried object, shown in the agent's cell; `EMPTY` for nothing.
+    `carried`, the code of the carried object or `EMPTY`, is shown in the agent's cell.
     """
     columns, rows = _cells()[direction]
     cells = codes[columns + (column + PAD), rows + (row + PAD)]

@@ -18,19 +18,16 @@ SUCCESS_REWARD = 1.0
 INTERNAL, LETTERS, NAMES = "internal", "inv_letters", "inv_strs"
 _ON_STAIRS_DOWN = 4  # index in the engine's internal numbers
 # key -> (column, row) offset of its direction, in row order.
-_AROUND = dict(
-    zip(b"ykuhlbjn", [(-1, -1), (0, -1), (1, -1), (-1, 0), (1, 0), (-1, 1), (0, 1), (1, 1)], strict=True)
-)
+_AROUND = dict(zip(b"ykuhlbjn", [(x, y) for y in (-1, 0, 1) for x in (-1, 0, 1) if x or y], strict=True))
 # Most attempts to open an unlocked door.
 _PULLS = 1000
 
 
 class LevelRule(TaskRule):
-    """MiniHack's rule.
+    """MiniHack's rule; `key` is that of the step's action.
 
     The stairs down always end an episode as a success, but are rewarded only in tasks without an event. An event is
-    rewarded even on a deadly step, which is no success. A step without game time costs 0.01. Nothing succeeds on the last
-    step. `key` is the key of the step's action.
+    rewarded even on a deadly step, which is no success. A step without game time costs 0.01. Nothing succeeds on the last.
     """
 
     def __init__(self, event: levels.SolvingEvent | None, buffers: b.Buffers, internal: np.ndarray) -> None:

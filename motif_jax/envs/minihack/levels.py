@@ -44,14 +44,12 @@ class MiniHackLevel:
     """One task.
 
     Attributes:
-        describe: episode seed -> level description.
+        describe: episode seed -> level description; imports `modules`.
         keys: the actions.
         character: the hero, in nle's notation.
-        autopickup: whether the hero picks up things that he walks over.
         asks: whether single-key questions are left for the agent to answer.
         unlocks: whether applying a key opens a locked door beside the hero in one step.
         event: solves the task; None if only the stairs do.
-        modules: imports of `describe`.
     """
 
     describe: Callable[[int], str]

@@ -27,18 +27,12 @@ _BIRTHDAY = "ubirthday"
 class NetHackEngine:
     """NetHack through nle's compiled module, with reseeding off and the moon fixed.
 
-    A game does not depend on earlier ones: the same seeds and keys give the same bytes. A game dropped without quitting
-    leaks about 6 kB.
+    The same seeds and keys give the same bytes, whatever was played before. A game dropped without quitting leaks 6 kB.
 
     Args:
-        buffers: memory that the game writes into; new memory by default.
         shared_code: share the library's code among games and load its variables once, where possible (see `library`).
-        more_fields: names of nle's observations for `more`, besides those of `buffers`.
+        more_fields: nle's observations for `more`, name -> array, besides those of `buffers`.
         game: options of nle's game, such as `playername` and `options`.
-
-    Attributes:
-        folder: the game's folder, removed with it.
-        more: field -> array that the game writes.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ from motif_jax.envs.spec import Row
 
 
 class NetHackEnvironment:
-    """One of `tasks.TASKS`.
+    """One of `tasks.TASKS`; `options` are fields, max_episode_steps and compat, see `NetHackGroup`.
 
     Observation: `window_chars` and `window_colors` uint8 [12, 12] around the hero (0 outside the screen; colours from 16 on
     are reverse video of the colour less 16), `blstats` int32 [27], `message` uint8 [256], `message_count` int32: how often
@@ -26,10 +26,6 @@ class NetHackEnvironment:
     `episode_info` adds dlvl, gold, xlvl, scout (glyphs seen, over the levels visited) before the newest step, as published;
     score and turns after it; success (0, 1); end (-1 step limit, 0 running, 1 the game ended, 2 success); hallucination,
     the share of steps with hallucination; kills, the messages that the hero killed something.
-
-    Args:
-        options: fields, max_episode_steps and compat, see `NetHackGroup`.
-        engine: the game; a new one by default.
     """
 
     make_spec = staticmethod(make_spec)

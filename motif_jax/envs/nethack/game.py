@@ -44,11 +44,8 @@ def events(message: bytes) -> tuple[bool, bool]:
 class Game:
     """The state of successive episodes on one engine, with the 23 actions.
 
-    Attributes:
-        record: list of facts about the newest message: its count in this episode, the key for "yes" to its question what to
-            eat (else None), whether the hero went down stairs, whether he killed something.
-        status: the newest status, from `buffers.read_status`.
-        length, total: steps and sum of rewards of the episode.
+    `record` lists facts about the newest message: its count in this episode, the key for "yes" to its question what to eat
+    (else None), whether the hero went down stairs, whether he killed something. `status` is of `buffers.read_status`.
     """
 
     __slots__ = (

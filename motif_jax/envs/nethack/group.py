@@ -20,14 +20,10 @@ from motif_jax.envs.spec import RUNNING, Row
 
 
 class NetHackGroup:
-    """`count` games of the task `name`.
+    """`count` games of the task `name`, on `engines` that write into the same memory; new ones by default.
 
-    Args:
-        fields: additional observation fields of glyphs, tty_chars, tty_colors.
-        max_episode_steps: truncates episodes at this step.
-        compat: published quirks, by switch; those not in `spec.quirks` are ignored. `message_count_off` fixes the count at
-            1, as published when no intrinsic reward is trained on.
-        engines: the games, which write into the same memory; new ones by default.
+    `compat` has published quirks by switch; those not in `spec.quirks` are ignored. `message_count_off` fixes the count at
+    1, as published when no intrinsic reward is trained on.
     """
 
     make_spec = staticmethod(make_spec)
@@ -113,10 +109,8 @@ class NetHackGroup:
             out[field][...] = array
 
     def _handles(self, out: Mapping[str, np.ndarray]) -> tuple:
-        handles = (
-            *(_flat(out[name]) for name in ("window_chars", "window_colors", "message", "message_count")),
-            out["blstats"],
-        )
+        names = ("window_chars", "window_colors", "message", "message_count")
+        handles = (*(_flat(out[name]) for name in names), out["blstats"])
         if type(out) is Row:
             out.handles = handles
         return handles

@@ -67,10 +67,8 @@ def _libc() -> ctypes.CDLL:
 class _Loaded:
     """Addresses of a loaded library, from the loader's record (`link_map`) and the library's headers.
 
-    Attributes:
-      read_only: (address, offset in the file, bytes, protection) of parts without variables, in whole pages.
-      data: (address, bytes) of variables that the file and the loader fill.
-      zeros: (address, bytes) of variables that begin as zero.
+    `read_only` lists (address, offset in the file, bytes, protection) of parts without variables, in whole pages; `data` and
+    `zeros` list (address, bytes) of variables that the file and the loader fill, and of those that begin as zero.
     """
 
     def __init__(self, handle: int) -> None:

@@ -47,10 +47,8 @@ class Errand:
 
     def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
         """Returns a policy for the episode `seed`. Raises ValueError: other actions, or no screen."""
-        if missing := [name for name in FIELDS if name not in spec.observation]:
-            raise ValueError(
-                f"scripted players read {', '.join(missing)}, which this environment does not show"
-            )
+        if missing := ", ".join(name for name in FIELDS if name not in spec.observation):
+            raise ValueError(f"scripted players read {missing}, which this environment does not show")
         habit = HABITS["walker"]
         habit.player(seed, spec)  # raises ValueError for other actions
         return _Game(self, habit.actions(seeds.derive(seed, "errand"), spec.num_actions)).choose

@@ -133,8 +133,8 @@ class StaircaseRule(TaskRule):
 class OracleRule(TaskRule):
     """The Oracle in one of the nine cells around the hero; sober: without hallucination.
 
-    `edge_quirk`: as published, nothing is found if the hero is in the first row or column.
-    `mask_quirk`: as published, hallucination does not count when another condition comes with it.
+    As published, with `edge_quirk` nothing is found from the first row or column, and with `mask_quirk` hallucination does
+    not count when another condition comes with it.
     """
 
     def __init__(self, buffers: Buffers, sober: bool, edge_quirk: bool, mask_quirk: bool) -> None:
@@ -175,9 +175,5 @@ def make_rule(task: NetHackTask, buffers: Buffers, compat: Mapping[str, bool]) -
         return ScoreRule()
     if task.goal == "staircase":
         return StaircaseRule(task.level, task.continual)
-    return OracleRule(
-        buffers,
-        task.sober,
-        edge_quirk=compat.get("oracle_patch_edge", False),
-        mask_quirk=compat.get("sober_mask", False),
-    )
+    edge, mask = compat.get("oracle_patch_edge", False), compat.get("sober_mask", False)
+    return OracleRule(buffers, task.sober, edge_quirk=edge, mask_quirk=mask)

@@ -15,10 +15,9 @@ Cells = tuple[np.ndarray, slice | None]
 
 
 class ScreenWindows:
-    """Views of the screen for every place of the hero, made on first use.
+    """Views of the screen for every place of the hero, made on first use; the hero is in cell [6, 6].
 
-    The window extends six cells left of and above the hero, five right and below: the hero is in cell [6, 6]. Map row y is
-    screen row y + 1; `row_offset` (a published quirk) ignores that, so that the hero is in cell [7, 6].
+    Map row y is screen row y + 1; `row_offset` (a published quirk) ignores that, so that the hero is in cell [7, 6].
     """
 
     def __init__(self, buffers: Buffers, row_offset: bool = False) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from motif_jax.datasets.dialogues.dialogue import Dialogue, DialogueStream
 from motif_jax.envs.reddit import data, made_up
 from motif_jax.envs.text.contract import (
+    FunctionPolicy,
     Observation,
     Outcome,
     Scorer,
@@ -77,19 +78,6 @@ class RedditEnvironment(TextEnvironment):
         reward = self._task.rewards([action])[0]
         self._now = RedditReply(self._now.parent, action, reward)
         return Outcome(self._now, reward, True)
-
-
-class RecordedReplies(TextPolicy):
-    """Replies with one of `comments`, or a friendly reply for None."""
-
-    def __init__(self, comments: Sequence[data.Comment] | None) -> None:
-        self._comments = comments
-
-    def act(self, observation: Any, rng: np.random.Generator) -> str:
-        del observation
-        if self._comments is None:
-            return made_up.friendly(rng)
-        return self._comments[int(rng.integers(len(self._comments)))].text
 
 
 KEYS: Mapping[str, Key] = {
@@ -257,7 +245,10 @@ class Reddit(FileTokenTask):
     def policy(self, name: str) -> TextPolicy:
         """Names: 'recorded', a random reply of the data, and 'friendly'."""
         _require_policy(name)
-        return RecordedReplies(self.comments if name.strip() == "recorded" else None)
+        if name.strip() == "friendly":
+            return FunctionPolicy(lambda _, rng: made_up.friendly(rng))
+        comments = self.comments
+        return FunctionPolicy(lambda _, rng: comments[int(rng.integers(len(comments)))].text)
 
     def check(self, kind: str, policy: str) -> None:
         super().check(kind, policy)

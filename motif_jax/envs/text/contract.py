@@ -59,6 +59,16 @@ class TextPolicy(ABC):
         """Returns the next utterance."""
 
 
+class FunctionPolicy(TextPolicy):
+    """Says what a function of the observation and the generator returns."""
+
+    def __init__(self, said: Callable[[Any, np.random.Generator], str]) -> None:
+        self._said = said
+
+    def act(self, observation: Any, rng: np.random.Generator) -> str:
+        return self._said(observation, rng)
+
+
 class Step(NamedTuple):
     """One step: the observation, the action said on it, and its reward."""
 

@@ -27,10 +27,8 @@ def with_delimiters(backend: Backend, words: Sequence[str] = ()) -> Backend:
     """
     for text in ("</a>", "<a>", *words, "</eod>", "<s>", "</s>", "<|pad|>"):
         if backend.token_to_id(text) is None:
-            if text in words:
-                backend.add_tokens([AddedToken(text, special=False, normalized=False)])
-            else:
-                backend.add_special_tokens([AddedToken(text, special=True, normalized=False)])
+            add = backend.add_tokens if text in words else backend.add_special_tokens
+            add([AddedToken(text, special=text not in words, normalized=False)])
     return backend
 
 

@@ -50,14 +50,10 @@ def options_of(values: Mapping[str, Any]) -> dict[str, Any]:
     name = values["task"]
     if name not in values:  # a task without a section
         return dict(json.loads(values["options"] or "{}"))
-    prefix = load(name).switches
+    prefix, compat = load(name).switches, values["compat"]
     # A task without switches has the prefix '', with which every name begins.
-    switches = {
-        key.removeprefix(prefix): on
-        for key, on in values["compat"].items()
-        if prefix and key.startswith(prefix)
-    }
-    return {**values[name], **switches}
+    own = [key for key in compat if prefix and key.startswith(prefix)]
+    return {**values[name], **{key.removeprefix(prefix): compat[key] for key in own}}
 
 
 def overlaid(name: str, found: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

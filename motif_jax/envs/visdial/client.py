@@ -39,10 +39,7 @@ def checked_url(key: str, url: str) -> str:
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         good = False
-    if not good:
-        raise UserError(
-            f"config.{key}='{url}': must be the server's address with its scheme, such as http://127.0.0.1:5000"
-        )
+    checks.require(good, key, url, "the server's address with its scheme, such as http://127.0.0.1:5000")
     base = url.rstrip("/")
     return next((base.removesuffix(route) for route in _ROUTES if base.endswith(route)), base)
 
@@ -98,9 +95,8 @@ class VisDialServer:
                 error.close()
                 if 400 <= error.code < 500 and error.code not in (408, 429):
                     self.failures += 1
-                    raise UserError(
-                        f"{self._url}{route} says {last}: is this a server of visual dialogue?"
-                    ) from None
+                    told = f"{self._url}{route} says {last}: is this a server of visual dialogue?"
+                    raise UserError(told) from None
             except ValueError as error:
                 last = f"no answer of the protocol ({error})"
             except (OSError, http.client.HTTPException) as error:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from motif_jax.datasets.dialogues.dialogue import Dialogue
-from motif_jax.envs.text.contract import Observation, Outcome, TextEnvironment, TextPolicy
+from motif_jax.envs.text.contract import Observation, Outcome, TextEnvironment
 from motif_jax.envs.visdial.client import VisDialServer
 from motif_jax.envs.visdial.data import Scene
 from motif_jax.envs.visdial.rules import STOP, Rules
@@ -106,14 +106,3 @@ class VisDialEnvironment(TextEnvironment):
         said = self._now.to_sequence()
         reward = [each for each in said.rewards if each is not None][-1]
         return Outcome(self._now, reward, said.terminal)
-
-
-class RemotePolicy(TextPolicy):
-    """Asks the questions of the other side's questioner."""
-
-    def __init__(self, other: VisDialServer) -> None:
-        self._other = other
-
-    def act(self, observation: Any, rng: np.random.Generator) -> str:
-        del rng
-        return self._other.ask(observation.history(), observation.talk.scene.caption)

@@ -21,16 +21,12 @@ _TELLING = (
 )  # fmt: skip
 
 
-def _has(words: Sequence[str]) -> Callable[[str], bool]:
-    return lambda answer: any(word in answer for word in words)
-
-
 # Rule -> whether an answer in lower case is a yes or a no.
 YES_NO: Mapping[str, Callable[[str], bool]] = {
     "none": lambda answer: False,
     "hard": lambda answer: answer in ("yes", "no"),
-    "soft": _has(("yes", "no")),
-    "conservative": _has(_TELLING),
+    "soft": lambda answer: "yes" in answer or "no" in answer,
+    "conservative": lambda answer: any(word in answer for word in _TELLING),
 }
 
 

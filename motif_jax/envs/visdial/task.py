@@ -13,17 +13,11 @@ import numpy as np
 
 from motif_jax.datasets.dialogues import parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues, DialogueStream
-from motif_jax.envs.text.contract import TextPolicy, listed
+from motif_jax.envs.text.contract import FunctionPolicy, TextPolicy, listed
 from motif_jax.envs.text.file_tokens import TOKENIZER_HELP, FileTokenTask
 from motif_jax.envs.visdial import data
 from motif_jax.envs.visdial.client import REWARDS, VisDialServer, checked_url
-from motif_jax.envs.visdial.environment import (
-    RemotePolicy,
-    Talk,
-    VisDialEnvironment,
-    VisDialObservation,
-    recorded,
-)
+from motif_jax.envs.visdial.environment import Talk, VisDialEnvironment, VisDialObservation, recorded
 from motif_jax.envs.visdial.rules import MODES, STOP, YES_NO, Rules
 from motif_jax.schema import Key, natural, one_of, positive
 from motif_jax.support.errors import UserError
@@ -113,10 +107,8 @@ class VisDial(FileTokenTask):
     @functools.cached_property
     def other_side(self) -> VisDialServer:
         self.require(bool(self.options["url"]), "url", "the server's address, such as http://127.0.0.1:5000")
-        given = self.options
-        return VisDialServer(
-            given["url"], given["server_reward"], given["timeout_seconds"], given["attempts"]
-        )
+        keys = ("url", "server_reward", "timeout_seconds", "attempts")
+        return VisDialServer(*(self.options[key] for key in keys))
 
     def failures(self) -> int:
         return self.other_side.failures if "other_side" in self.__dict__ else 0
@@ -128,7 +120,8 @@ class VisDial(FileTokenTask):
         """The name is 'remote': the server's questioner."""
         if name.strip() != "remote":
             raise UserError(f"config.policy={name}: must be remote, the server's own questioner")
-        return RemotePolicy(self.other_side)
+        other = self.other_side
+        return FunctionPolicy(lambda seen, _: other.ask(seen.history(), seen.talk.scene.caption))
 
     def check(self, kind: str, policy: str) -> None:
         super().check(kind, policy)

@@ -16,9 +16,7 @@ class Boards:
     """The state of games; all guesses are words of the table.
 
     Attributes:
-      table: the words and their colours.
-      guesses: int32 [games, 6], indices into `table.words`.
-      codes: uint8 [games, 6], the colours of guesses.
+      guesses: int32 [games, 6], indices into `table.words`; `codes`: uint8, their colours.
       turns: int64 [games], guesses so far.
       fits: bool [games, words], which words still fit, with words that may only be guessed.
       won: bool [games].

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.envs.text.contract import TextPolicy
+from motif_jax.envs.text.contract import FunctionPolicy, TextPolicy
 from motif_jax.envs.wordle import players
 from motif_jax.envs.wordle.boards import BoardPlayer
 from motif_jax.envs.wordle.colours import DIGITS, WordTable
@@ -104,15 +104,13 @@ def _wrong(key: str, text: str, why: str) -> UserError:
     )
 
 
-class PlayerPolicy(TextPolicy):
+def policy_of(player: BoardPlayer) -> TextPolicy:
     """A player of boards as a policy of one game."""
 
-    def __init__(self, player: BoardPlayer) -> None:
-        self._player = player
+    def said(observation: WordleObservation, rng: np.random.Generator) -> str:
+        return observation.table.words[int(player(observation.board(), np.zeros(1, np.int64), rng)[0])]
 
-    def act(self, observation: WordleObservation, rng: np.random.Generator) -> str:
-        chosen = self._player(observation.board(), np.zeros(1, np.int64), rng)
-        return observation.table.words[int(chosen[0])]
+    return FunctionPolicy(said)
 
 
 _BACKGROUNDS = (";100", "30;43", "30;42")  # absent, elsewhere, here

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ from motif_jax.envs.text.contract import TextPolicy, TextTask
 from motif_jax.envs.wordle import streams, tweets
 from motif_jax.envs.wordle.colours import WordTable
 from motif_jax.envs.wordle.environment import WordleEnvironment
-from motif_jax.envs.wordle.policies import Plan, PlayerPolicy, parse
+from motif_jax.envs.wordle.policies import Plan, parse, policy_of
 from motif_jax.envs.wordle.tokens import WordleTokenizer
 from motif_jax.envs.wordle.words import distinct, read_words
 from motif_jax.schema import Key, natural, positive
@@ -85,7 +84,7 @@ class Wordle(TextTask):
     def policy(self, name: str) -> TextPolicy:
         """A policy such as 'optimal(start)'."""
         plan = parse(name)
-        return PlayerPolicy(plan.player(self._table(plan)))
+        return policy_of(plan.player(self._table(plan)))
 
     def _table(self, *plans: Plan) -> WordTable:
         return WordTable(self.words, [word for plan in plans for word in plan.lists])
@@ -125,10 +124,6 @@ class Wordle(TextTask):
             return streams.adversarial(table, (expert, rest[0], rest[1]), others, count, restarts)
         return streams.games(table, expert)
 
-    @functools.cached_property
-    def _days(self) -> tuple[str, ...]:
-        return read_words("wordle.words", "tweet_words")
-
     def prepare(self, kind: str, policy: str, folder: Path) -> dict[str, Any]:
         if kind != "tweets":
             return self.options
@@ -145,15 +140,16 @@ class Wordle(TextTask):
 
     def _simulate(self, path: Path, policy: str) -> None:
         plan = parse(policy)
-        table = WordTable(distinct([*self.words, *self._days]), plan.lists)
+        days = read_words("wordle.words", "tweet_words")
+        table = WordTable(distinct([*self.words, *days]), plan.lists)
         rng = seeds.rng(self.options["simulated_seed"], "tweets")
-        tweets.simulate(path, self._days, table, plan.player(table), self.options["simulated"], rng)
+        tweets.simulate(path, days, table, plan.player(table), self.options["simulated"], rng)
 
     def read_tweets(self) -> tuple[list[tweets.Tweet], tweets.Guesses]:
         given = self.options
         if str(given["tweets"]).endswith(".json"):
             return tweets.read_structure(given["tweets"])
-        games = tweets.read_csv(given["tweets"], self._days)
+        games = tweets.read_csv(given["tweets"], read_words("wordle.words", "tweet_words"))
         listed = read_words("wordle.guesses", given["guesses"]) if given["guesses"] else self.words
         return games, tweets.Guesses.of(self.words, listed)
 

@@ -74,9 +74,7 @@ def read_csv(path: str | Path, days: Sequence[str]) -> list[Tweet]:
         with open(path, encoding="utf-8", newline="") as file:
             for number, row in enumerate(csv.reader(file), 1):
                 if len(row) != 5:
-                    raise UserError(
-                        f"{path}: row {number} has {len(row)} columns, must have 5 (day, ..., text)"
-                    )
+                    raise UserError(f"{path}: row {number} has {len(row)} columns, must have 5")
                 if codes := rows_of(row[4]):
                     day = row[0].strip()
                     place = int(day) - FIRST_DAY if day.isascii() and day.isdigit() else -1
@@ -214,14 +212,11 @@ class TweetGames:
             "impossible_rows": int(nowhere[np.unique(codes)].sum()),
         }
         if not counts.any():
-            raise UserError(
-                f"none of the {len(tweets):,} games of tweets has colours that a word of the lists makes"
-            )
+            raise UserError(f"none of the {len(tweets):,} games has colours that a word of the lists makes")
         self._true_word, self._codes, self._ends = true_word, codes, np.cumsum(counts)
 
     def _true_words(self, tweets: Sequence[Tweet]) -> np.ndarray:
-        missing = {tweet.word for tweet in tweets} - set(self._guesses.index)
-        if missing:
+        if missing := {tweet.word for tweet in tweets} - set(self._guesses.index):
             raise UserError(f"the day's word {sorted(missing)[0]!r} of a tweet is not in the list of words")
         return np.array([self._guesses.index[tweet.word] for tweet in tweets])
 
