@@ -10,7 +10,9 @@ import importlib
 import os
 import pkgutil
 import platform
+import re
 import statistics
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -48,10 +50,8 @@ def check(config: ConfigDict) -> None:
     if "dtype" in options:
         checks.choice(config, "options.dtype", ("float32", "bfloat16"))
     if "envs_per_worker" in options:
-        envs = options.envs_per_worker
-        checks.require(
-            envs % 2 == 0, "options.envs_per_worker", envs, "an even number: a worker has two groups"
-        )
+        envs, allowed = options.envs_per_worker, "an even number: a worker has two groups"
+        checks.require(envs % 2 == 0, "options.envs_per_worker", envs, allowed)
     if {"batch_size", "rollout"} <= set(options):
         batch, rollout = options.batch_size, options.rollout
         allowed = f"a multiple of config.options.rollout={rollout}"
@@ -60,13 +60,10 @@ def check(config: ConfigDict) -> None:
         own(config)
 
 
-def machine() -> dict[str, Any]:
+def _machine() -> dict[str, Any]:
     """Processor, cores, and the accelerators if jax is loaded."""
-    import sys
-
     found: dict[str, Any] = {"cores": len(os.sched_getaffinity(0)), "processor": _processor()}
-    jax = sys.modules.get("jax")
-    if jax is not None:
+    if (jax := sys.modules.get("jax")) is not None:
         found["devices"] = [device.device_kind for device in jax.local_devices()]
         found["jax"] = jax.__version__
     return found
@@ -74,11 +71,11 @@ def machine() -> dict[str, Any]:
 
 def _processor() -> str:
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
-        return platform.processor() or platform.machine()
-    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.machine()
+        text = ""
+    models = re.findall(r"^model name.*?: (.*)$", text, re.MULTILINE)
+    return models[0] if models else platform.processor() or platform.machine()
 
 
 def result(
@@ -90,15 +87,7 @@ def result(
     settings: dict[str, Any],
     **more: Any,
 ) -> dict[str, Any]:
-    """The JSON line of a benchmark: medians over the repeats, their ratio, and the ratios' range.
-
-    Args:
-      values: one measurement a repeat.
-      baseline: describes the baseline.
-      baseline_values: one measurement of it a repeat, alternating with `values` where possible.
-      settings: all options of the run.
-      **more: further fields.
-    """
+    """The JSON line of a benchmark: medians over the repeats of both sides, their ratio, and the ratios' range."""
     compared = beside(values, baseline_values)
     return {
         "benchmark": benchmark,
@@ -106,7 +95,7 @@ def result(
         "unit": unit,
         "baseline": {"what": baseline, "value": compared.pop("value")},
         **compared,
-        "machine": machine(),
+        "machine": _machine(),
         "settings": settings,
         **more,
     }

@@ -28,18 +28,9 @@ _PEAK_SIZE = {"cpu": 1536, "gpu": 8192, "tpu": 8192}
 
 def training_options(**more: Any) -> ConfigDict:
     """Options of a training's size, for a machine with few cores, and `more`; `network` names a variant of train_agent."""
+    size = {"workers": default_workers(), "envs_per_worker": 40, "batch_size": 1024, "rollout": 32}
     return ConfigDict(
-        {
-            "env": "NetHackScore-v1",
-            "workers": default_workers(),
-            "envs_per_worker": 40,
-            "batch_size": 1024,
-            "rollout": 32,
-            "dtype": "float32",
-            "reward_dir": "",
-            "network": "",
-            **more,
-        }
+        {"env": "NetHackScore-v1", **size, "dtype": "float32", "reward_dir": "", "network": "", **more}
     )
 
 
@@ -79,10 +70,9 @@ def updated(system: System, batch: Batch) -> jax.Array:
 
 
 def network_flops(config: ConfigDict) -> tuple[float, float]:
-    """Floating-point operations of one row in matrix products and convolutions: (forward pass, forward pass and gradient).
+    """Floating-point operations of a row in products of the published network: (forward pass, forward pass and gradient).
 
-    They are counted in the published form of the network. An update costs three forward passes, less the gradient of the first
-    layers' inputs, which is not needed.
+    An update costs three forward passes, less the gradient of the first layers' inputs, which is not needed.
     """
     published = ConfigDict({**config.network.to_dict(), "first_convolution": "picture"})
     spec = registry.spec(config.environment.name, **settings.training_options(config))

@@ -63,18 +63,11 @@ def check(config: ConfigDict) -> None:
 
 
 class Subject(NamedTuple):
-    """A model with fresh weights, and prompts of random tokens.
-
-    Attributes:
-      params: in the dtype of the computation.
-      prompt, valid: int32 [B, T], and bool [B, T], all True.
-      candidates: int32 [B, N, S]; N is 0 where the benchmark has none.
-    """
+    """A model with fresh weights, prompts of random tokens int32 [B, T], and candidates int32 [B, N, S] (N may be 0)."""
 
     model: LanguageModel
     params: Any
     prompt: jax.Array
-    valid: jax.Array
     candidates: jax.Array
 
 
@@ -83,17 +76,15 @@ def subject(config: ConfigDict) -> Subject:
     chosen = config.options
     settings = configs.parse(SHAPES[chosen.model])
     model = LanguageModel(settings, jnp.dtype(chosen.dtype))
-    params = jax.jit(lambda key: jax.tree.map(lambda leaf: leaf.astype(chosen.dtype), model.init(key)))(
-        jax.random.key(config.seed)
-    )
+    cast = jax.jit(lambda key: jax.tree.map(lambda leaf: leaf.astype(chosen.dtype), model.init(key)))
     rng = np.random.default_rng(config.seed)
 
     def tokens(*shape: int) -> jax.Array:
-        return jnp.asarray(rng.integers(2, settings.vocab_size - 1, shape), jnp.int32)
+        return jnp.asarray(rng.integers(2, settings.vocab_size - 1, (chosen.batch_size, *shape)), jnp.int32)
 
-    prompt = tokens(chosen.batch_size, chosen.prompt_tokens)
-    shape = chosen.get("candidates", 0), chosen.get("candidate_tokens", 1)
-    return Subject(model, params, prompt, jnp.ones(prompt.shape, bool), tokens(chosen.batch_size, *shape))
+    prompt = tokens(chosen.prompt_tokens)
+    candidates = tokens(chosen.get("candidates", 0), chosen.get("candidate_tokens", 1))
+    return Subject(model, cast(jax.random.key(config.seed)), prompt, candidates)
 
 
 def rates(config: ConfigDict, calls: Mapping[str, Callable[[], Any]], count: int) -> dict[str, list[float]]:

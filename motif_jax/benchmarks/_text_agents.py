@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from ml_collections import ConfigDict
 
 from motif_jax.language import config as configs
 from motif_jax.language.model import LanguageModel
@@ -21,16 +22,15 @@ class Made(NamedTuple):
     params: Any
 
 
-def make(
-    width: int, layers: int, vocabulary: int, positions: int, dtype: str, seed: int, heads: int | None = None
-) -> Made:
-    """An agent with two Qs and a trunk each for policy, values and target; `heads` of attention, None: heads of width 64 as in GPT-2."""
+def make(chosen: ConfigDict, vocabulary: int, positions: int, seed: int) -> Made:
+    """An agent with two Qs and a trunk each for policy, values and target; without `heads` these are 64 wide, as in GPT-2."""
     shape = {
-        "model_type": "gpt2", "vocab_size": vocabulary, "n_positions": positions, "n_embd": width, "n_layer": layers,
-        "n_head": heads or max(1, width // 64), "bos_token_id": None, "eos_token_id": None, "pad_token_id": 0,
+        "model_type": "gpt2", "vocab_size": vocabulary, "n_positions": positions, "n_embd": chosen.width,
+        "n_layer": chosen.layers, "n_head": chosen.get("heads") or max(1, chosen.width // 64),
+        "bos_token_id": None, "eos_token_id": None, "pad_token_id": 0,
     }  # fmt: skip
-    settings = dataclasses.replace(configs.parse(shape), initializer=0.1)
-    network = TextAgentNetwork(LanguageModel(settings, jnp.dtype(dtype)), Design(), jnp.dtype(dtype))
+    settings, dtype = dataclasses.replace(configs.parse(shape), initializer=0.1), jnp.dtype(chosen.dtype)
+    network = TextAgentNetwork(LanguageModel(settings, dtype), Design(), dtype)
     params, other = (network.init(jax.random.key(seed + i)) for i in range(2))
     params["target_heads"], params["trunks"]["target"] = other["target_heads"], other["trunks"]["target"]
     return Made(AgentDecoder(network), params)

@@ -13,7 +13,6 @@ Further fields: the pool's steps a second by the clock, and memory of a game. It
 from __future__ import annotations
 
 import collections
-import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,17 +38,8 @@ _ONE = "the same with one game a core"
 
 def options() -> ConfigDict:
     """Task, size of the pool, `steps` of every environment in a repeat, and `turn` steps before sides change."""
-    return ConfigDict(
-        {
-            "env": "NetHackScore-v1",
-            "workers": default_workers(),
-            "envs_per_worker": 20,
-            "start_method": "auto",
-            "rollout": 32,
-            "steps": 2_000,
-            "turn": 500,
-        }
-    )
+    size = {"workers": default_workers(), "envs_per_worker": 20, "start_method": "auto", "rollout": 32}
+    return ConfigDict({"env": "NetHackScore-v1", **size, "steps": 2_000, "turn": 500})
 
 
 def check(config: ConfigDict) -> None:
@@ -79,11 +69,10 @@ def run(config: ConfigDict) -> dict[str, Any]:
 
 
 def _measure(options: ConfigDict, seed: int, found: dict[str, list[float]]) -> None:
-    """Measures a repeat.
+    """Appends the numbers of a repeat to `found`.
 
-    For each turn it appends to `found` steps a second: `pool` by one worker's processor time, `clock` of the whole pool by the
-    clock, `bare` of the engine with a worker's games, `one` with one game. For the repeat it appends `memory` in bytes a game
-    (proportional set size of all other processes).
+    Of each turn steps a second: `pool` by one worker's processor time, `clock` of the whole pool by the clock, `bare` of the
+    engine with a worker's games, `one` with one game. Of the repeat `memory`, bytes a game.
     """
     envs, steps, workers = options.envs_per_worker, options.steps, options.workers
     script = write_script(options.env, envs, steps, seed)
@@ -138,14 +127,10 @@ class _Pool:
         self.pool.__exit__(*error)
 
     def play(self, steps: int) -> tuple[float, float]:
-        """Plays `steps` of every environment on average, more in faster groups.
-
-        Returns:
-          Seconds: the workers' processor time, and by the clock.
-        """
+        """Plays `steps` of every environment on average, more in faster groups; returns seconds of processors and clock."""
         pool, left, ready = self.pool, steps * self._config.groups, self._held
         actions = pool.slots.action
-        workers, clock = processor_seconds(pool.pids()), time.perf_counter()
+        workers, clock = _processor_seconds(pool.pids()), time.perf_counter()
         self._held = []
         while True:
             self._held += ready[left:]
@@ -158,7 +143,7 @@ class _Pool:
                 break
             ready = pool.ready(1.0)
         clock = time.perf_counter() - clock
-        return processor_seconds(pool.pids()) - workers, clock
+        return _processor_seconds(pool.pids()) - workers, clock
 
     def memory(self) -> float:
         """Proportional set size of all other processes, bytes a game."""
@@ -166,14 +151,7 @@ class _Pool:
         return sum(process.memory_full_info().pss for process in processes) / self._config.num_envs
 
 
-def processor_seconds(pids: Sequence[int]) -> float:
-    """Processor time of these processes so far, seconds."""
-    return sum(_processor_seconds(pid) for pid in pids)
-
-
-def _processor_seconds(pid: int) -> float:
-    try:
-        return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[0]) / 1e9
-    except OSError:  # a system without that file; this one has a coarser clock
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def _processor_seconds(pids: Sequence[int]) -> float:
+    """Processor time of these processes so far."""
+    texts = (Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii") for pid in pids)
+    return sum(int(text.split()[0]) for text in texts) / 1e9

@@ -30,18 +30,9 @@ from motif_jax.support.errors import UserError
 
 
 def options() -> ConfigDict:
-    """The settings of this benchmark."""
-    return ConfigDict(
-        {
-            # A pairs dataset, as `collect` makes it.
-            "dataset_dir": "runs/dataset",
-            # A chat model: a name or a folder. `python -m tests.tiny_judge FOLDER` in .venv-vllm trains a tiny one.
-            "model": "",
-            # Options of vLLM's engine as a JSON object.
-            "engine": "{}",
-            "questions": 1500,
-        }
-    )
+    """A pairs dataset of `collect`, a chat model (a name or a folder), options of vLLM's engine as JSON, and how many questions."""
+    # `python -m tests.tiny_judge FOLDER` in .venv-vllm trains a tiny model.
+    return ConfigDict({"dataset_dir": "runs/dataset", "model": "", "engine": "{}", "questions": 1500})
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
@@ -55,7 +46,10 @@ def run(config: ConfigDict) -> dict[str, Any]:
     checks.require(bool(chosen.model), "options.model", chosen.model, "a chat model, its name or its folder")
     dataset = PairsDataset.open(chosen.dataset_dir)
     captions = list(pair_captions(dataset.data["message"], None))
-    annotator = make_annotator(_annotate_config(chosen), dataset=dataset)
+    asking = resources.config("annotate")
+    asking.annotator, asking.sampling.temperature = "vllm", 0.0
+    asking.vllm.engine, asking.vllm.model = chosen.engine, chosen.model
+    annotator = make_annotator(asking, dataset=dataset)
     hasher = QuestionHasher(annotator.identity)
     listed = {orders: caption_questions(captions, len(captions), hasher, orders) for orders in ORDERS}
     questions = listed["once"].questions
@@ -78,15 +72,6 @@ def run(config: ConfigDict) -> dict[str, Any]:
         questions_per_pair={orders: len(one.questions) / len(captions) for orders, one in listed.items()},
         labels_equal_to_bare=float((labels == said)[known].mean()),
     )
-
-
-def _annotate_config(chosen: ConfigDict) -> ConfigDict:
-    config = resources.config("annotate")
-    config.annotator = "vllm"
-    config.sampling.temperature = 0.0
-    config.vllm.engine = chosen.engine
-    config.vllm.model = chosen.model
-    return config
 
 
 def _alternate(

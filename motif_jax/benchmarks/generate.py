@@ -93,7 +93,8 @@ def _middle(subject: Subject, new_tokens: int) -> jax.Array:
 
 
 def _flops(subject: Subject, new_tokens: int) -> float:
-    prompts = _language.product_flops(subject.model.prefill, subject.params, subject.prompt, subject.valid)
+    valid = jnp.ones(subject.prompt.shape, bool)
+    prompts = _language.product_flops(subject.model.prefill, subject.params, subject.prompt, valid)
     # The count has one step of the loop.
     once = _language.product_flops(_written(subject, new_tokens), subject.params, subject.prompt)
     return prompts + new_tokens * (once - prompts)

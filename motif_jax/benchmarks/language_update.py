@@ -57,9 +57,8 @@ def training_config(chosen: ConfigDict) -> ConfigDict:
     """The stage's config with these options; one epoch, since all epochs take the same time."""
     made = resources.config("train_language_agent", "")
     made.batch_size, made.rollout = chosen.batch_size, chosen.rollout
-    made.algorithm.update(
-        {"epochs": 1, "minibatch_size": chosen.minibatch, "microbatch_size": chosen.microbatch}
-    )
+    sizes = {"minibatch_size": chosen.minibatch, "microbatch_size": chosen.microbatch}
+    made.algorithm.update({"epochs": 1, **sizes})
     return made
 
 
@@ -142,7 +141,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     gaps = jax.tree.map(lambda a, b: jnp.abs(a - b).max() / largest, changes["shared"], changes["rows"])
     apart = float(np.mean([float(gap) for gap in jax.tree.leaves(gaps)]))
     del after, changes, gaps
-    memory = memory_megabytes()
+    memory = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")  # None: not reported
     calls = {name: functools.partial(_step, program, state, data) for name, program in programs.items()}
     rates = _language.rates(config, calls, chosen.batch_size)
     flops = _language.product_flops(update, jax.eval_shape(lambda: state), data)
@@ -155,16 +154,10 @@ def run(config: ConfigDict) -> dict[str, Any]:
         rates["rows"],
         chosen.to_dict(),
         changes_apart=apart,
-        memory_megabytes=memory,
+        memory_megabytes=None if memory is None else memory / 1e6,
         **_language.peak_share(config, flops, seconds),
     )
 
 
 def _step(program: Any, state: Any, data: TrajectoryBatch) -> Any:
     return program(state, data)[1]
-
-
-def memory_megabytes() -> float | None:
-    """Peak megabytes of programs on the first device; None where it does not report them."""
-    found = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
-    return None if found is None else found / 1e6

@@ -29,12 +29,9 @@ from motif_jax.support import resources
 
 
 class Goal(NamedTuple):
-    """The goal of a training.
+    """The goal of a training with a variant of configs/train_agent.py and the intrinsic reward of a file ('' for none).
 
-    Attributes:
-      variant: of configs/train_agent.py.
-      measure: of episodes; its mean over the newest `episodes` must reach `level` within `steps`.
-      reward: file of the intrinsic reward, '' for none.
+    The mean of `measure` over the newest `episodes` must reach `level` within `steps`.
     """
 
     variant: str

@@ -77,21 +77,16 @@ def random_games(folder: Path, num_pairs: int, seed: int) -> None:
 
 def trainer_config(settings: ConfigDict, folder: Path, seed: int) -> ConfigDict:
     """The part of train_reward's config that a trainer reads; UserError if the dataset has no labels."""
-    names = PairsDataset.open(folder).preference_names()
-    checks.require(
-        bool(names), "options.dataset_dir", str(folder), "a dataset with labels: run annotate on it first"
+    names, allowed = (
+        PairsDataset.open(folder).preference_names(),
+        "a dataset with labels: run annotate on it first",
     )
+    checks.require(bool(names), "options.dataset_dir", str(folder), allowed)
     training = resources.config("train_reward", "")
-    training.update(
-        {
-            "seed": seed,
-            "dataset_dir": str(folder),
-            "annotator": settings.annotator or names[0],
-            "batch_size": settings.batch_size,
-            "optimizer": {"learning_rate": settings.learning_rate},
-            "network": {"message": settings.message, "dtype": settings.dtype},
-        }
-    )
+    training.seed, training.batch_size = seed, settings.batch_size
+    training.dataset_dir, training.annotator = str(folder), settings.annotator or names[0]
+    training.optimizer.learning_rate = settings.learning_rate
+    training.network.message, training.network.dtype = settings.message, settings.dtype
     return training
 
 

@@ -36,11 +36,10 @@ def run(config: ConfigDict) -> dict[str, Any]:
     subject, chosen = _language.subject(config), config.options
     sides = {"shared": shared(subject), "rows": rows(subject)}
     arguments = (subject.params, subject.prompt, subject.candidates)
-    programs = {name: jax.jit(side) for name, side in sides.items()}
-    calls = {name: functools.partial(program, *arguments) for name, program in programs.items()}
+    calls = {name: functools.partial(jax.jit(side), *arguments) for name, side in sides.items()}
     totals = {name: np.asarray(call()) for name, call in calls.items()}
     rates = _language.rates(config, calls, chosen.batch_size)
-    ours = float(np.median(rates["shared"]))
+    seconds = chosen.batch_size / float(np.median(rates["shared"]))
     return result(
         "score",
         "prompts/s",
@@ -49,9 +48,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         rates["rows"],
         chosen.to_dict(),
         scores_apart=float(np.abs(totals["shared"] - totals["rows"]).max() / np.abs(totals["rows"]).max()),
-        **_language.peak_share(
-            config, _language.product_flops(sides["shared"], *arguments), chosen.batch_size / ours
-        ),
+        **_language.peak_share(config, _language.product_flops(sides["shared"], *arguments), seconds),
     )
 
 

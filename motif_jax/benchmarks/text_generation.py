@@ -45,9 +45,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     """The fields of the JSON line."""
     chosen = config.options
     positions = chosen.prompt_tokens + chosen.new_tokens
-    made = _text_agents.make(
-        chosen.width, chosen.layers, chosen.vocabulary, positions, chosen.dtype, config.seed
-    )
+    made = _text_agents.make(chosen, chosen.vocabulary, positions, config.seed)
     how = Decoding("greedy", chosen.new_tokens, advantage_weight=chosen.advantage_weight)
     shape = (chosen.batch_size, chosen.prompt_tokens)
     prompts = np.random.default_rng(config.seed).integers(6, chosen.vocabulary, shape)
@@ -62,9 +60,8 @@ def run(config: ConfigDict) -> dict[str, Any]:
 
 
 def _ours(made: Made, how: Decoding, prompts: np.ndarray) -> np.ndarray:
-    session = TextSession(
-        made.decoder, made.params, len(prompts), how, _MARKS, capacity=prompts.shape[1] + how.max_tokens + 56
-    )
+    capacity = prompts.shape[1] + how.max_tokens + 56
+    session = TextSession(made.decoder, made.params, len(prompts), how, _MARKS, capacity=capacity)
     session.read(prompts.tolist())
     keys = jax.random.split(jax.random.key(0), len(prompts))
     return session.write(keys, np.ones(len(prompts), bool)).tokens
@@ -84,9 +81,8 @@ def _plain(made: Made, how: Decoding) -> Any:
             valid = jnp.broadcast_to(jnp.arange(text.shape[1]) < length + place, text.shape)
             runs = [network.model.prefill(trunk, text, valid)[0] for trunk in trunks]
             ends = [States(*(part[:, length + place - 1] for part in run)) for run in runs]
-            outputs = decoder.outputs(
-                params, States(*(jnp.stack(parts) for parts in zip(*ends, strict=True)))
-            )
+            states = States(*(jnp.stack(parts) for parts in zip(*ends, strict=True)))
+            outputs = decoder.outputs(params, states)
             drawn = decodings.steered(outputs, how, _PAD).argmax(-1)
             return text.at[:, length + place].set(drawn.astype(jnp.int32))
 

@@ -16,7 +16,6 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import _language, _text_agents, result
-from motif_jax.benchmarks._text_agents import Made
 from motif_jax.envs.text import registry
 from motif_jax.envs.text.contract import TextTask
 from motif_jax.language.decoding import Decoding
@@ -50,27 +49,23 @@ def run(config: ConfigDict) -> dict[str, Any]:
     """The fields of the JSON line."""
     chosen = config.options
     task = registry.make("wordle", {"num_words": chosen.num_words})
-    shape = (chosen.width, chosen.layers, task.tokenizer().size, _POSITIONS, chosen.dtype)
-    quick = _text_agents.make(*shape, config.seed, chosen.heads)
-    found = _sides(task, quick, chosen.games, chosen.plain_games, config.repeats)
+    tokenizer = task.tokenizer()
+    quick = _text_agents.make(chosen, tokenizer.size, _POSITIONS, config.seed)
+    together, alone = (
+        kind(quick.decoder, quick.params, tokenizer, _HOW, 1) for kind in (AgentTextActor, _Anew)
+    )
+    # The first games, which compile, do not count.
+    _rate(task, together, chosen.games, chosen.games)
+    _rate(task, alone, 1, 1)
+    sides = {
+        "together": functools.partial(_rate, task, together, chosen.games, chosen.games),
+        "alone": functools.partial(_rate, task, alone, chosen.plain_games, 1),
+    }
+    found = _language.in_turns(sides, config.repeats)
     return result(
         "text_play", "games/s", found["together"], "one by one, the text read again every turn", found["alone"], chosen.to_dict(),
         threads=_language.threads(),
     )  # fmt: skip
-
-
-def _sides(task: TextTask, made: Made, games: int, plain_games: int, repeats: int) -> dict[str, list[float]]:
-    """Games a second of both sides, in turns; the first games, which compile, do not count."""
-    tokenizer = task.tokenizer()
-    together = AgentTextActor(made.decoder, made.params, tokenizer, _HOW, 1)
-    alone = _Anew(made.decoder, made.params, tokenizer, _HOW, 1)
-    sides = {
-        "together": functools.partial(_rate, task, together, games, games),
-        "alone": functools.partial(_rate, task, alone, plain_games, 1),
-    }
-    _rate(task, together, games, games)
-    _rate(task, alone, 1, 1)
-    return _language.in_turns(sides, repeats)
 
 
 def _rate(task: TextTask, actor: AgentTextActor, games: int, lanes: int) -> float:

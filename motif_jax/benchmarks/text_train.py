@@ -66,15 +66,11 @@ def check(config: ConfigDict) -> None:
 def run(config: ConfigDict) -> dict[str, Any]:
     """The fields of the JSON line."""
     chosen = config.options
-    made = _text_agents.make(
-        chosen.width, chosen.layers, chosen.vocabulary, chosen.length, chosen.dtype, config.seed
-    )
+    made = _text_agents.make(chosen, chosen.vocabulary, chosen.length, config.seed)
     network = made.decoder.network
     params = jax.device_put(made.params)
-    learned = {
-        "trunks": {name: params["trunks"][name] for name in (POLICY, VALUES)},
-        "heads": params["heads"],
-    }
+    trunks = {name: params["trunks"][name] for name in (POLICY, VALUES)}
+    learned = {"trunks": trunks, "heads": params["heads"]}
     frozen = {"target": {"trunks": {TARGET: params["trunks"][TARGET]}, "heads": params["target_heads"]}}
     objective = Objective(network, RULES["ilql"], ImplicitQSettings(0.99, 0.7), Weights(conservative=1e-4))
     gradients = {"ours": _gradient(objective.terms), "plain": _gradient(_Plain(objective).terms)}
@@ -170,12 +166,10 @@ class _Plain:
         rows = [implicit_q.action_q(taken(q), after, settings, True, False) for q in qs]
         least = implicit_q.target_of([implicit_q.chosen(taken(q), after) for q in of_target], settings)
         v = jnp.take_along_axis(values, batch.states, axis=1)
-        logs = jnp.take_along_axis(
-            token_log_probs(logits[:, :-1], batch.tokens[:, 1:]), batch.action_tokens, axis=1
-        )
-        estimates = Estimates(
-            v, [ActionQ(*row) for row in rows], least, jax.lax.stop_gradient(v[:, 1:]), logs
-        )
+        logs = token_log_probs(logits[:, :-1], batch.tokens[:, 1:])
+        logs = jnp.take_along_axis(logs, batch.action_tokens, axis=1)
+        following = jax.lax.stop_gradient(v[:, 1:])
+        estimates = Estimates(v, [ActionQ(*row) for row in rows], least, following, logs)
         found = implicit_q.losses(batch, estimates, settings)
         actions, policy = part.counts
         loss = (found.q + found.v + 1e-4 * found.conservative) / actions + found.policy / policy

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,13 +32,9 @@ TITLE = "title:"  # prefix of a URL whose rest is shown as a tooltip
 
 @dataclass(frozen=True)
 class Series:
-    """One line of a chart.
+    """One line of a chart, [n] points; NaN in `y` leaves a gap.
 
-    Attributes:
-      x, y: [n] each; y may hold NaN, which leaves a gap.
-      low, high: [n], a band round the line, or None.
-      bars: draws `low` and `high` as a bar at each point, not as a band.
-      dashed: for a baseline or a published result.
+    `low` and `high` are a band round it, with `bars` a bar at each point. Baselines and published results are dashed.
     """
 
     name: str
@@ -63,15 +59,11 @@ class Interval:
 
 @dataclass(frozen=True)
 class Plot:
-    """One chart: lines over x, or intervals by name.
+    """One chart: lines over x (those without a finite point are left out), or intervals by name; labels have units.
 
     Attributes:
-      x_label, y_label: with units.
-      lines: those without a finite point are left out.
-      intervals: one row each, a dot with its interval.
       note: text below the chart that says how it was made.
       file: name of its files; '' for a chart that only the page shows.
-      empty: why there is nothing to draw.
     """
 
     title: str
@@ -81,7 +73,6 @@ class Plot:
     intervals: Sequence[Interval] = ()
     note: str = ""
     file: str = ""
-    empty: str = "no data were written"
 
     @property
     def drawable(self) -> bool:
@@ -145,11 +136,12 @@ def picture(plot: Plot, alone: bool = False) -> Figure:
 
 
 def _draw_line(axes: Axes, line: Series, colour: str) -> None:
-    label = plain(line.name) or None
-    alone = np.isfinite(line.y).sum() == 1
-    axes.plot(
-        line.x, line.y, "--" if line.dashed else "-", marker="o" if alone else None, color=colour, label=label, linewidth=1.6
-    )  # fmt: skip
+    form: dict[str, Any] = {
+        "marker": "o" if np.isfinite(line.y).sum() == 1 else None,
+        "color": colour,
+        "linewidth": 1.6,
+    }
+    axes.plot(line.x, line.y, "--" if line.dashed else "-", label=plain(line.name) or None, **form)
     if line.low is None or line.high is None:
         return
     if line.bars:
@@ -190,9 +182,8 @@ def inline(figure: Figure, description: str) -> str:
     # Every chart has the same group ids, but ids of markers and clips differ: they are hashed with the description.
     body = re.sub(r'<g id="[^"]*">', "<g>", body)
     body = re.sub(r"#[0-9a-f]{6}(?=[;\"])", lambda found: _THEME.get(found[0], found[0]), body)
-    body = re.sub(rf'<a xlink:href="{TITLE}([^"]*)"[^>]*>', r"<g><title>\1</title>", body).replace(
-        "</a>", "</g>"
-    )
+    body = re.sub(rf'<a xlink:href="{TITLE}([^"]*)"[^>]*>', r"<g><title>\1</title>", body)
+    body = body.replace("</a>", "</g>")
     space = 'xmlns:xlink="http://www.w3.org/1999/xlink"'
     return f'<svg class="chart" {space} viewBox="{head[1]}" role="img" aria-label="{escape(description)}">{body.strip()}'
 
@@ -200,5 +191,5 @@ def inline(figure: Figure, description: str) -> str:
 def figure(plot: Plot) -> str:
     """The chart in a page, with its title and note."""
     if not plot.drawable:
-        return html.figure(plot.title, html.nothing(plot.empty), plot.note)
+        return html.figure(plot.title, html.nothing("no data were written"), plot.note)
     return html.figure(plot.title, inline(picture(plot), f"{plot.title} ({plot.y_label})"), plot.note)

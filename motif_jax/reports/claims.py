@@ -65,11 +65,7 @@ def require_measure(key: str, evaluations: Mapping[str, Mapping[str, Any]], give
 
 
 def parsed_claims(text: str, methods: Sequence[str]) -> list[Claim]:
-    """Reads 'A > B: measure; A > B + 0.3: measure; ...'; measures are not checked.
-
-    Raises:
-      UserError: the text has another form, or names an unknown method.
-    """
+    """Reads 'A > B: measure; A > B + 0.3: measure; ...'. Raises UserError: another form, or an unknown method."""
     claims = []
     for part in filter(None, (part.strip() for part in text.split(";"))):
         match = _CLAIM.fullmatch(part)
@@ -85,16 +81,10 @@ def parsed_claims(text: str, methods: Sequence[str]) -> list[Claim]:
 def numbers(
     evaluation: Mapping[str, Any], key: str, lexicon: Lexicon, given: str = "measures"
 ) -> dict[Any, float]:
-    """Game -> the number `key` of an evaluation; errors name `config.{given}`.
-
-    Raises:
-      UserError: its episodes lack the number.
-    """
+    """Game -> the number `key` of an evaluation. Raises UserError, naming `config.{given}`: its episodes lack the number."""
     if key in (*_EVENTS, GATHERED):
-        evaluation = {
-            **evaluation,
-            "rows": [{**row, key: _made(row, key, lexicon)} for row in evaluation["rows"]],
-        }
+        rows = [{**row, key: _made(row, key, lexicon)} for row in evaluation["rows"]]
+        evaluation = {**evaluation, "rows": rows}
     found = games(evaluation, key)
     if len(found) < len(evaluation["rows"]):
         raise UserError(
@@ -131,20 +121,16 @@ def gathered(packed: str) -> int:
 class SideBySide:
     """The result of `side_by_side`; `means`: measure -> method -> mean with its interval."""
 
-    methods: Sequence[str]
     means: Mapping[str, Mapping[str, Estimate]]
     findings: Sequence[Finding]
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "means": {
-                key: {name: asdict(mean) for name, mean in of.items()} for key, of in self.means.items()
-            },
-            "claims": [
-                {**asdict(found.claim), "difference": asdict(found.difference), "holds": found.holds}
-                for found in self.findings
-            ],
-        }
+        found = [
+            {**asdict(one.claim), "difference": asdict(one.difference), "holds": one.holds}
+            for one in self.findings
+        ]
+        means = {key: {name: asdict(mean) for name, mean in of.items()} for key, of in self.means.items()}
+        return {"means": means, "claims": found}
 
 
 def side_by_side(
@@ -160,21 +146,19 @@ def side_by_side(
     values = {
         key: {name: numbers(of, key, lexicon, keys[key]) for name, of in evaluations.items()} for key in order
     }
-    means = {
-        key: {name: _mean(list(of.values()), key, resamples) for name, of in by_method.items()}
-        for key, by_method in values.items()
-    }
+    means = {}
+    for key, by_method in values.items():
+        played = {name: list(of.values()) for name, of in by_method.items()}
+        means[key] = {
+            name: statistics.mean_of(of, _is_rate(of, key), resamples) for name, of in played.items()
+        }
     findings = []
     for claim in claims:
         more, less = (values[claim.measure][name] for name in (claim.more, claim.less))
         rate = _is_rate([*more.values(), *less.values()], claim.measure)
         findings.append(Finding(claim, statistics.gap(more, less, rate, resamples)))
-    return SideBySide(list(evaluations), means, findings)
+    return SideBySide(means, findings)
 
 
 def _is_rate(values: Sequence[float], key: str) -> bool:
     return measure(key).unit == "share" and set(np.unique(values)) <= {0.0, 1.0}
-
-
-def _mean(values: Sequence[float], key: str, resamples: int) -> Estimate:
-    return statistics.mean_of(values, _is_rate(values, key), resamples)

@@ -29,6 +29,8 @@ def section(result: SideBySide) -> Section:
         for key, of in result.means.items()
     ]
     note = " ".join([_NOTE, *map(sentence, result.findings)])
-    table = Table("means", ["mean of a game", *result.methods], rows, note=note, in_files=True)
+    table = Table(
+        "means", ["mean of a game", *next(iter(result.means.values()), {})], rows, note=note, in_files=True
+    )
     verdicts = [html.verdict(sentence(one), "good" if one.holds else "bad") for one in result.findings]
     return Section("Side by side", "claims", [*verdicts, table], _NOTE)

@@ -49,13 +49,7 @@ class RunScore(NamedTuple):
 
 @dataclass(frozen=True)
 class MethodScores:
-    """Scores of all methods.
-
-    Attributes:
-      by_method: method -> float64 [runs, tasks].
-      games: method -> the games of each task; a game of several runs has their mean; {} where unknown.
-      unit: of the scores.
-    """
+    """Scores of all methods, float64 [runs, tasks]; `games`: the games of each task, of several runs with their mean, {} if unknown."""
 
     tasks: tuple[str, ...]
     by_method: dict[str, np.ndarray]
@@ -65,11 +59,9 @@ class MethodScores:
 
 @dataclass(frozen=True)
 class Contrast:
-    """The difference of two methods' means (first minus second), on a task or over all.
+    """The difference of two methods' means (first minus other), on a task or over all.
 
-    Attributes:
-      over_runs: with the interval over runs, as for new trainings; NaN with a single run on a side.
-      over_games: with the interval over games, as for new games of these runs; None where unknown.
+    Its interval over runs is that of new trainings (NaN with a single run on a side), over games that of new games of these runs.
     """
 
     task: str
@@ -84,12 +76,11 @@ class Comparison:
     """The results of a comparison.
 
     Attributes:
-      aggregates: statistic -> method -> estimate, see `_aggregate`; NaN where a method has too few scores for it.
+      aggregates: statistic -> method -> estimate; NaN where a method has too few scores for it.
       improvement: (better, other) -> probability that a run of the first beats one of the second.
       contrasts: differences of every two methods; those over all tasks come first.
       profiles: the share of runs above each score threshold, one Series per method.
       by_task: task -> method -> estimate of the mean over runs.
-      resamples, profile_resamples: draws of the bootstrap, and of the profiles' bootstrap.
     """
 
     scores: MethodScores
@@ -144,13 +135,12 @@ def normalise(scores: MethodScores, zero: str, one: str) -> MethodScores:
             f"{', '.join(same)} they are equal"
         )
     rescaled = {method: (values - low) / (high - low) for method, values in scores.by_method.items()}
-    games: dict[str, list[Games]] = {
-        method: [
-            {game: (value - a) / (b - a) for game, value in of.items()}
-            for of, a, b in zip(columns, low, high, strict=True)
-        ]
-        for method, columns in scores.games.items()
-    }
+
+    def scaled(columns: Sequence[Games]) -> list[Games]:
+        scales = zip(columns, low, high, strict=True)
+        return [{game: (value - a) / (b - a) for game, value in of.items()} for of, a, b in scales]
+
+    games = {method: scaled(columns) for method, columns in scores.games.items()}
     return MethodScores(scores.tasks, rescaled, games, f"0: {zero}, 1: {one}")
 
 
@@ -180,9 +170,7 @@ def _aggregate(result: Comparison, library: Any, metrics: Any) -> None:
     def statistics(values: np.ndarray) -> np.ndarray:
         return np.array([metrics.aggregate_iqm(values), metrics.aggregate_mean(values), median(values)])
 
-    points, intervals = library.get_interval_estimates(
-        dict(scores.by_method), statistics, reps=result.resamples
-    )
+    points, intervals = library.get_interval_estimates(scores.by_method, statistics, reps=result.resamples)
     for row, name in enumerate(names):
         result.aggregates[name] = {
             method: _estimate(points[method][row], intervals[method][:, row], len(values))
@@ -215,9 +203,9 @@ def _contrast(result: Comparison, library: Any, metrics: Any, seed: int) -> None
         for name in pairs
     }
     result.improvement = {two: intervals[name][0] for two, name in zip(methods, pairs, strict=True)}
-    rows: list[tuple[str, Sequence[int]]] = [(task, [column]) for column, task in enumerate(scores.tasks)]
+    rows = [(task, [column]) for column, task in enumerate(scores.tasks)]
     if len(rows) > 1:
-        rows.insert(0, (ALL_TASKS, range(len(scores.tasks))))
+        rows.insert(0, (ALL_TASKS, list(range(len(rows)))))
     result.contrasts = [
         Contrast(task, a, b, intervals[name][1 + row], _over_games(result, a, b, columns, seed))
         for row, (task, columns) in enumerate(rows)
@@ -236,8 +224,7 @@ def _over_games(
 
 
 def _estimate(value: float, interval: Sequence[float] | np.ndarray, runs: int) -> Estimate:
-    low, high = map(float, interval) if runs > 1 else (math.nan, math.nan)
-    return Estimate(float(value), low, high)
+    return Estimate(float(value), *(map(float, interval) if runs > 1 else (math.nan, math.nan)))
 
 
 def _profiles(scores: MethodScores, resamples: int, library: Any) -> list[Series]:
@@ -246,11 +233,8 @@ def _profiles(scores: MethodScores, resamples: int, library: Any) -> list[Series
     margin = 0.05 * (high - low) or 0.5
     thresholds = np.linspace(low - margin, high + margin, PROFILE_POINTS)
     shares, intervals = library.create_performance_profile(dict(scores.by_method), thresholds, reps=resamples)
-    lines = []
-    for method, values in scores.by_method.items():
-        band = intervals[method] if len(values) > 1 else (None, None)
-        lines.append(Series(method, thresholds, np.asarray(shares[method]), *band))
-    return lines
+    bands = {m: intervals[m] if len(of) > 1 else (None, None) for m, of in scores.by_method.items()}
+    return [Series(method, thresholds, np.asarray(shares[method]), *band) for method, band in bands.items()]
 
 
 def as_json(result: Comparison) -> dict[str, Any]:

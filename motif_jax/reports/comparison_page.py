@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +17,6 @@ from motif_jax.reports.page import Section, Table, estimate_cell
 from motif_jax.reports.probes import Probes, heatmap
 from motif_jax.reports.smoothing import LEAST
 from motif_jax.reports.smoothing import RESAMPLES as CURVE_RESAMPLES
-from motif_jax.reports.statistics import Estimate
 
 
 @dataclass
@@ -26,18 +24,16 @@ class ComparisonData:
     """The data of the page.
 
     Attributes:
-      measure, curve_label: names of the compared measure and of the curves' values, with units.
+      measure: name of the compared measure and of the curves' values, with its unit.
       curves: task -> learning curves; dashed ones come from the file `published`.
       learned: the trainings of the curves, compared up to `efficiency_steps` or the end of the shortest.
       probes: by name, of runs of the published tool.
-      claims: measures side by side and claims; None where the config has neither.
     """
 
     title: str
     comparison: Comparison | None = None
     measure: str = ""
     curves: dict[str, list[Series]] = field(default_factory=dict)
-    curve_label: str = ""
     published: str = ""
     learned: list[Learned] = field(default_factory=list)
     efficiency_steps: int | None = None
@@ -88,15 +84,6 @@ def _contrast_note(result: Comparison) -> str:
     )
 
 
-def _estimates(of: Mapping[str, Estimate], result: Comparison) -> list[Interval]:
-    order = list(result.scores.by_method)
-    return [
-        Interval(f"{m} (n = {result.scores.by_method[m].shape[0]})", e.value, e.low, e.high, order.index(m))
-        for m, e in of.items()
-        if math.isfinite(e.value)
-    ]
-
-
 def _compared(data: ComparisonData, result: Comparison) -> list[Section]:
     label = f"{data.measure} ({result.scores.unit})" if result.scores.unit else data.measure
     return [
@@ -109,18 +96,23 @@ def _compared(data: ComparisonData, result: Comparison) -> list[Section]:
 
 
 def _aggregates(label: str, result: Comparison) -> Section:
-    plots = [
-        Plot(name, label, "", intervals=_estimates(of, result), file="aggregate_" + name.replace(" ", "_"))
-        for name, of in result.aggregates.items()
-    ]
+    runs = {method: len(values) for method, values in result.scores.by_method.items()}
+    plots = []
+    for name, of in result.aggregates.items():
+        intervals = [
+            Interval(f"{m} (n = {runs[m]})", e.value, e.low, e.high, list(runs).index(m))
+            for m, e in of.items()
+            if math.isfinite(e.value)
+        ]
+        plots.append(Plot(name, label, "", intervals=intervals, file="aggregate_" + name.replace(" ", "_")))
     tasks = f"{len(result.scores.tasks)} tasks" if len(result.scores.tasks) > 1 else result.scores.tasks[0]
     rows = [
-        [
-            TableCell(method),
-            TableCell(str(values.shape[0]), values.shape[0]),
+        (
+            method,
+            TableCell(str(count), count),
             *(estimate_cell(of[method]) for of in result.aggregates.values()),
-        ]
-        for method, values in result.scores.by_method.items()
+        )
+        for method, count in runs.items()
     ]
     table = Table("aggregate-table", ("method", "runs", *result.aggregates), rows, in_files=True)
     note = f"{label}; {tasks}. {_method_note(result)}"
@@ -130,9 +122,10 @@ def _aggregates(label: str, result: Comparison) -> Section:
 def _contrasts(label: str, result: Comparison) -> Section:
     rows = []
     for c in result.contrasts:
-        games = c.over_games
-        over_games = TableCell("n/a") if games is None else estimate_cell(games, format_pairs(games))
-        rows.append((TableCell(c.task), f"{c.first} minus {c.other}", estimate_cell(c.over_runs), over_games))
+        over_games = (
+            "n/a" if c.over_games is None else estimate_cell(c.over_games, format_pairs(c.over_games))
+        )
+        rows.append((c.task, f"{c.first} minus {c.other}", estimate_cell(c.over_runs), over_games))
     header = ("task", "methods", "difference over runs", "difference over games")
     single = len(result.scores.tasks) == 1  # saves the width of a column whose cells are all equal
     cells, empty = [row[single:] for row in rows], "only one method was given"
@@ -172,20 +165,16 @@ def _by_task(label: str, result: Comparison) -> Section:
     return Section("By task", "tasks", [table], note)
 
 
-def _curve_note() -> str:
-    return (
+def _curves(data: ComparisonData) -> Section:
+    note = (
         f"Smoothed: finished episodes are averaged over stretches of steps, each so long that every run ended at least {LEAST} in "
         f"it (a fifth of all where a run has fewer than {5 * LEAST}). Lines: interquartile mean over seeds, of fewer than {IQM_SCORES} the mean. "
         f"Bands: 95 % bootstrap interval over seeds ({CURVE_RESAMPLES} resamples; none with one seed). Up to the end of the shortest run."
     )
-
-
-def _curves(data: ComparisonData) -> Section:
-    note = _curve_note()
     if data.published:
         note += f" Dashed: published results, read from {data.published}."
     plots = [
-        Plot(task, "environment steps", data.curve_label, lines, file=f"curves_{task}")
+        Plot(task, "environment steps", data.measure, lines, file=f"curves_{task}")
         for task, lines in data.curves.items()
     ]
     return Section("Learning curves", "curves", plots, note)
@@ -213,7 +202,7 @@ def sections(data: ComparisonData) -> list[Section]:
     if data.curves:
         found.append(_curves(data))
     if data.learned:
-        found.append(efficiency.section(data.learned, data.efficiency_steps, data.curve_label))
+        found.append(efficiency.section(data.learned, data.efficiency_steps, data.measure))
     if data.probes:
         found.append(_probes(data))
     if not found:

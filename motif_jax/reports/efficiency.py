@@ -28,12 +28,7 @@ _PUBLISHED = re.compile(r"_nbr_actions_(\d+)_")
 
 @dataclass(frozen=True)
 class Learned:
-    """One training.
-
-    Attributes:
-      curve: over environment steps.
-      settings: the numbers 'actions' and 'distractors', where they are known.
-    """
+    """One training: its curve over environment steps, and the numbers 'actions' and 'distractors' where they are known."""
 
     method: str
     task: str
@@ -68,11 +63,7 @@ def _own(name: str, distractors: int | None) -> dict[str, int]:
 
 
 def end_of(runs: Sequence[Learned], steps: int | None) -> float:
-    """The last step of the comparison: `steps`, or the end of the shortest run.
-
-    Raises:
-      UserError: a run is shorter, or no run has a value up to there.
-    """
+    """The last step of the comparison: `steps`, or the end of the shortest run. Raises UserError: no run, or not all, reach it."""
     shortest = min(float(run.curve.x[-1]) for run in runs)
     if steps is None:
         return shortest
@@ -125,27 +116,19 @@ def table(runs: Sequence[Learned], steps: int | None) -> list[tuple[str, str, in
 
 def against(runs: Sequence[Learned], key: str, steps: int | None) -> list[Series]:
     """Efficiency up to one step against the setting `key`: a line per method whose runs have several values of it."""
-    known = [run for run in runs if key in run.settings]
-    several = [
-        method
-        for method in dict.fromkeys(run.method for run in known)
-        if len({run.settings[key] for run in known if run.method == method}) > 1
-    ]
-    known = [run for run in known if run.method in several]
-    if not known:
+    methods: dict[str, dict[int, list[Learned]]] = {}
+    for run in runs:
+        if key in run.settings:
+            methods.setdefault(run.method, {}).setdefault(run.settings[key], []).append(run)
+    several = {method: dict(sorted(of.items())) for method, of in methods.items() if len(of) > 1}
+    if not several:
         return []
-    end = end_of(known, steps)
+    end = end_of([run for of in several.values() for some in of.values() for run in some], steps)
     lines = []
-    for method in several:
-        mine = [run for run in known if run.method == method]
-        numbers = sorted({run.settings[key] for run in mine})
-        found = [
-            estimate(_known([run for run in mine if run.settings[key] == number], end)) for number in numbers
-        ]
-        mean, low, high = (
-            np.array([getattr(one, part) for one in found]) for part in ("value", "low", "high")
-        )
-        lines.append(Series(method, np.array(numbers, float), mean, low, high, bars=True))
+    for method, of in several.items():
+        found = [estimate(_known(some, end)) for some in of.values()]
+        mean, low, high = np.array([(one.value, one.low, one.high) for one in found]).T
+        lines.append(Series(method, np.array(list(of), float), mean, low, high, bars=True))
     return lines
 
 

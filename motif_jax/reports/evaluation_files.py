@@ -33,18 +33,16 @@ JOURNAL = "episodes.jsonl"
 TABLE = "episodes.parquet"
 SUMMARY = "evaluation.json"
 MESSAGES = "messages.json"
+_DIGEST = "digest"
+_SUMMARY_KEYS = "plan episodes steps steps_per_second confidence intervals measures digest".split()
+_ANEW = "the same evaluate command writes it again"
 _WIDE = "<i4"
 _REMEDY = "take out that line, and evaluate plays its episode again"
-# Sums of the reward that rated the evaluation.
 REWARD = "intrinsic_return"
-_OF_THE_REWARD = (REWARD, "intrinsic_return_uncounted")
 
 
 def encode_actions(actions: np.ndarray) -> str:
-    """Packs actions (int32 [T], none below 0) into a short string; about 1 KB for 1000 random actions of 23.
-
-    Actions of 256 and more take four bytes each; such a string has a prefix.
-    """
+    """Packs actions (int32 [T], none below 0) into a short string, which has a prefix if any is 256 or more."""
     values = np.asarray(actions)
     if values.size and values.min() < 0:
         raise ValueError(f"actions of at least 0 can be packed, not {values.min()}")
@@ -61,11 +59,7 @@ def decode_actions(text: str) -> np.ndarray:
 
 
 def read_rows(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """The rows of a journal, [] without one; a last line torn by a kill is left out.
-
-    Raises:
-      UserError: a line before the last is damaged.
-    """
+    """The rows of a journal without a torn last line, [] without a file. Raises UserError: another line is damaged."""
     rows = list(read_json_lines(path, ["index"], _REMEDY))
     for number, row in enumerate(rows, start=1):
         try:
@@ -138,10 +132,10 @@ def write_parquet(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]
     import pyarrow.parquet
 
     table = [dict(row) for row in sorted(rows, key=lambda row: row["index"])]
-    packed = [row for row in table if "actions" in row]
-    kind = np.int32 if any(row["actions"].startswith(_WIDE) for row in packed) else np.uint8
-    for row in packed:
-        row["actions"] = decode_actions(row["actions"]).astype(kind)
+    kind = np.int32 if any(row.get("actions", "").startswith(_WIDE) for row in table) else np.uint8
+    for row in table:
+        if "actions" in row:
+            row["actions"] = decode_actions(row["actions"]).astype(kind)
     buffer = io.BytesIO()
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(table), buffer, compression="zstd")
     atomic_write_bytes(path, buffer.getvalue())
@@ -155,17 +149,13 @@ def write_summary(
 
 
 def _digest(summary: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> str:
-    said = {key: value for key, value in summary.items() if key != _DIGEST}
+    numbers = {key: value for key, value in summary.items() if key != _DIGEST}
     in_order = sorted(rows, key=lambda row: row["index"])
-    return digests.of_bytes(json.dumps([said, in_order], sort_keys=True).encode())
+    return digests.of_bytes(json.dumps([numbers, in_order], sort_keys=True).encode())
 
 
 def read_evaluation(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """The evaluation.json of a folder, with its episodes as 'rows'.
-
-    Raises:
-      UserError: no finished evaluation, or a damaged file.
-    """
+    """The evaluation.json of a folder, with its episodes as 'rows'. Raises UserError: not finished, or damaged."""
     path = Path(folder) / SUMMARY
     if not path.exists():
         raise UserError(f"{folder} is not a finished evaluation: it has no {SUMMARY}; run evaluate there")
@@ -187,14 +177,6 @@ def read_evaluation(folder: str | os.PathLike[str]) -> dict[str, Any]:
             f"{path} or {JOURNAL} was changed after it was written (another digest): restore a copy, or evaluate into another --workdir"
         )
     return {**summary, "rows": [rows[index] for index in sorted(rows)]}
-
-
-_DIGEST = "digest"
-_SUMMARY_KEYS = (
-    *("plan", "episodes", "steps", "steps_per_second", "confidence", "intervals", "measures"),
-    _DIGEST,
-)
-_ANEW = "the same evaluate command writes it again"
 
 
 def read_messages(folder: str | os.PathLike[str]) -> list[MessageTally]:
@@ -223,7 +205,7 @@ def games(evaluation: Mapping[str, Any], key: str) -> dict[tuple[str, int], floa
 
 def is_of_the_reward(key: str) -> bool:
     """Whether the number `key` depends on the reward that the evaluation was rated by."""
-    return key in _OF_THE_REWARD
+    return key in (REWARD, "intrinsic_return_uncounted")
 
 
 def reward_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
@@ -233,13 +215,9 @@ def reward_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> s
 
 def rewards_apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     """As `reward_differences`, of two rewards from evaluation plans."""
-    found = []
-    for key in dict.fromkeys([*one, *other]):
-        values = one.get(key), other.get(key)
-        places = [os.path.abspath(value) if key == "dir" and value else value for value in values]
-        if places[0] != places[1]:
-            found.append(f"{key} {values[0]} and {values[1]}")
-    return "; ".join(found)
+    first, second = ({**of, "dir": of.get("dir") and os.path.abspath(of["dir"])} for of in (one, other))
+    apart = [key for key in dict.fromkeys([*one, *other]) if first.get(key) != second.get(key)]
+    return "; ".join(f"{key} {one.get(key)} and {other.get(key)}" for key in apart)
 
 
 def comparable(first: Mapping[str, Any], second: Mapping[str, Any], key: str) -> bool:
@@ -249,10 +227,10 @@ def comparable(first: Mapping[str, Any], second: Mapping[str, Any], key: str) ->
 
 def require_comparable(evaluations: Mapping[Any, Mapping[str, Any]], key: str, given: str) -> None:
     """Raises UserError, naming `config.{given}`, unless all of `evaluations` (by name) are `comparable` by `key`."""
-    names = list(evaluations)
-    for name in names[1:]:
-        if not comparable(evaluations[names[0]], evaluations[name], key):
-            what = reward_differences(evaluations[names[0]], evaluations[name])
+    first = next(iter(evaluations), None)
+    for name, evaluation in evaluations.items():
+        if not comparable(evaluations[first], evaluation, key):
+            what = reward_differences(evaluations[first], evaluation)
             raise UserError(
-                f"config.{given}={key}: {names[0]} and {name} were rated by different rewards ({what}): evaluate both with the same config.reward"
+                f"config.{given}={key}: {first} and {name} were rated by different rewards ({what}): evaluate both with the same config.reward"
             )

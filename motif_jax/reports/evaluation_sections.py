@@ -30,12 +30,10 @@ def summaries(evaluation: Mapping[str, Any]) -> dict[str, Summary]:
 
 @dataclass(frozen=True)
 class MeasureRow:
-    """A measure of all evaluations, and the first evaluation's differences from the others.
+    """A measure of all evaluations that have it, and the first evaluation's differences from the others.
 
-    Attributes:
-      of: evaluation -> summary, for evaluations with the measure.
-      against: other evaluation -> (difference of means, the first minus the other; probability that an episode of the
-        first exceeds one of the other), where the two are comparable.
+    `against`: other evaluation -> (the first's mean minus its own, probability that an episode of the first exceeds one of its own),
+    where the two are comparable.
     """
 
     what: Measure
@@ -75,20 +73,17 @@ def _confidence(data: RunData) -> str:
 
 
 def _cells(row: MeasureRow, names: list[str]) -> list[TableCell]:
+    of, nothing = row.of, TableCell("")
     cells = [TableCell(with_unit(row.what))]
-    cells += [
-        estimate_cell(row.of[name].mean) if name in row.of else TableCell("not measured") for name in names
-    ]
+    cells += [estimate_cell(of[name].mean) if name in of else TableCell("not measured") for name in names]
     for other in names[1:]:
         if other in row.against:
             gap, chance = row.against[other]
             cells += [estimate_cell(gap, format_pairs(gap)), TableCell(f"{100 * chance:.0f} %", chance)]
         else:
-            cells += [TableCell(""), TableCell("")]
-    share = row.what.unit == "share"
-    return cells + [
-        estimate_cell(row.of[name].iqm) if name in row.of and not share else TableCell("") for name in names
-    ]
+            cells += [nothing, nothing]
+    middle = {} if row.what.unit == "share" else of
+    return cells + [estimate_cell(middle[name].iqm) if name in middle else nothing for name in names]
 
 
 def evaluation_section(data: RunData) -> Section:

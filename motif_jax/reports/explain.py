@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from motif_jax.reports import charts, html, page
 from motif_jax.reports.charts import Plot, Series
 from motif_jax.reports.explain_data import ExplainedReward, Explanation, rank_correlation, seen
-from motif_jax.reports.explain_table import message_table, titles
 from motif_jax.reports.html import TableCell, message_cell, number_cell
 from motif_jax.reports.page import Section, Table
 from motif_jax.reports.statistics import wilson
@@ -17,13 +17,13 @@ from motif_jax.reports.statistics import wilson
 BINS = 60
 # Most dots of a chart with one dot per message.
 DOTS = 1500
+_NO_SCRIPT = (
+    "<noscript><p>The table is drawn by the page's own script; messages.csv holds the same.</p></noscript>"
+)
 
 
 def histogram(reward: ExplainedReward, weights: np.ndarray, description: str) -> str:
-    """Bars of the normalised reward with a line at the threshold, as inline SVG.
-
-    Messages without a reward are left out. `weights`: [N], ones to count distinct messages, their counts to count steps.
-    """
+    """Bars of the normalised reward, each message with its weight [N], and a line at the threshold, as inline SVG."""
     values, weights = reward.normalised[reward.rated], weights[reward.rated]
     if not len(values):
         return html.nothing("there are no messages")
@@ -49,13 +49,13 @@ def histogram(reward: ExplainedReward, weights: np.ndarray, description: str) ->
     return charts.inline(figure, description)
 
 
-def scatter(explanation: Explanation, most: int = DOTS) -> str:
-    """The `most` most frequent messages as dots: normalised reward under one model against the other, as inline SVG."""
+def scatter(explanation: Explanation) -> str:
+    """The most frequent messages as dots: normalised reward under one model against the other, as inline SVG."""
     first, second = explanation.rewards
     both = np.flatnonzero(first.rated & second.rated)
     if not both.size:
         return html.nothing("there are no messages that both rate")
-    both = both[np.argsort(-explanation.counts[both], kind="stable")[:most]]
+    both = both[np.argsort(-explanation.counts[both], kind="stable")[:DOTS]]
     x, y = first.normalised[both], second.normalised[both]
     figure, axes = charts.new_figure(first.name, second.name)
     dots = axes.scatter(x, y, s=6, color=charts.COLOURS[0])
@@ -77,22 +77,17 @@ def _cells(rewards: Sequence[ExplainedReward], index: int) -> list[TableCell]:
 
 
 def _overview(reward: ExplainedReward, counts: np.ndarray) -> str:
-    steps = max(1, int(counts.sum()))
     above, unrated = reward.pays, ~reward.rated
+    share = 100 * counts[above].sum() / max(1, int(counts.sum()))
     tiles = [
         ("messages", f"{len(reward.raw):,}", "distinct"),
-        (
-            "pay something",
-            f"{above.sum():,}",
-            f"{100 * counts[above].sum() / steps:.1f} % of the dataset's steps",
-        ),
+        ("pay something", f"{above.sum():,}", f"{share:.1f} % of the dataset's steps"),
         *reward.facts,
     ]
     if unrated.any():
         tiles.append(("not rated", f"{unrated.sum():,}", "messages on none of the steps that were looked at"))
-    if reward.disagreement is not None and reward.rated.any():
-        shown = reward.rated
-        mean = float(np.average(reward.disagreement[shown], weights=np.maximum(counts[shown], 1)))
+    if reward.disagreement is not None and not unrated.all():
+        mean = float(np.average(reward.disagreement[~unrated], weights=np.maximum(counts[~unrated], 1)))
         tiles.append(("disagreement", f"{mean:.3f}", "mean over the dataset's steps"))
     return html.tiles(tiles)
 
@@ -139,26 +134,22 @@ def _calibration(reward: ExplainedReward) -> Plot:
 
 
 def _typed(explanation: Explanation) -> Section:
-    header = ["text", "seen", *titles(explanation.typed, False)]
+    header = ["text", "seen", *_titles(explanation.typed, False)]
     rows = [
         [message_cell(text), TableCell(seen(count), count), *_cells(explanation.typed, i)]
         for i, (text, count) in enumerate(zip(explanation.texts, explanation.text_counts, strict=True))
     ]
     table = Table("typed", header, rows).html()
-    wide = len(explanation.rewards) > 1
-    return Section(
-        "Texts that were asked for", "texts", [f'<div class="wide">{table}</div>' if wide else table]
-    )
+    shown = f'<div class="wide">{table}</div>' if len(explanation.rewards) > 1 else table
+    return Section("Texts that were asked for", "texts", [shown])
 
 
 def _of_reward(reward: ExplainedReward, counts: np.ndarray, number: int, title: str) -> list[Section]:
-    shown = (
-        ("distinct messages", "distinct messages", np.ones(len(counts)), "each message once"),
-        ("steps of the dataset", "steps", counts.astype(float), "each message as often as it was seen"),
-    )
+    once = histogram(reward, np.ones(len(counts)), "histogram over distinct messages")
+    often = histogram(reward, counts.astype(float), "histogram over steps")
     figures = [
-        html.figure(name, histogram(reward, weights, f"histogram over {over}"), caption)
-        for name, over, weights, caption in shown
+        html.figure("distinct messages", once, "each message once"),
+        html.figure("steps of the dataset", often, "each message as often as it was seen"),
     ]
     training = _training(reward) if len(reward.curve) > 1 else [html.nothing("only one evaluation")]
     return [
@@ -169,14 +160,10 @@ def _of_reward(reward: ExplainedReward, counts: np.ndarray, number: int, title: 
 
 def _side_by_side(explanation: Explanation) -> Section:
     first, second = explanation.rewards
-    correlation = rank_correlation(first.normalised, second.normalised)
-    both = int((first.pays & second.pays).sum())
-    tiles = html.tiles(
-        [
-            ("rank correlation", f"{correlation:.2f}", "Spearman, over distinct messages"),
-            ("paid by both", f"{both:,}", "distinct messages"),
-        ]
-    )
+    correlation = f"{rank_correlation(first.normalised, second.normalised):.2f}"
+    both = f"{int((first.pays & second.pays).sum()):,}"
+    numbers = [("rank correlation", correlation, "Spearman, over distinct messages")]
+    tiles = html.tiles([*numbers, ("paid by both", both, "distinct messages")])
     caption = f"the {DOTS:,} most frequent" if len(explanation.messages) > DOTS else ""
     chart = html.figure("one dot a message", scatter(explanation), caption)
     return Section("Side by side", "both", [tiles, html.grid(chart)])
@@ -200,6 +187,72 @@ def _messages_note(explanation: Explanation, max_rows: int | None) -> str:
     return note
 
 
+def _titles(rewards: Sequence[ExplainedReward], history: bool) -> list[str]:
+    """Titles of the columns after the text and its count."""
+    names = []
+    for reward in rewards:
+        shown = ["normalised", "raw", "paid first time"]
+        shown += ["disagreement"] if reward.disagreement is not None else []
+        shown += ["over training"] if history else []
+        names += [f"{name} · {reward.name}" if len(rewards) > 1 else name for name in shown]
+    return names + (["difference"] if len(rewards) == 2 else [])
+
+
+def _message_table(explanation: Explanation, max_rows: int | None) -> str:
+    if not len(explanation.messages):
+        return html.nothing("there are no messages")
+    data = html.embed_json(table_data(explanation, max_rows), "messages-data")
+    width = ' class="wide"' if len(explanation.rewards) > 1 else ""
+    return f'<div id="messages-holder"{width}>{_NO_SCRIPT}</div>{data}<script>{html.asset("explain.js")}</script>'
+
+
+def table_data(explanation: Explanation, max_rows: int | None) -> dict[str, Any]:
+    """All messages, or the `max_rows` most frequent, by descending reward, as assets/explain.js reads them.
+
+    A row takes about 100 bytes as numbers and 2 KB as markup, of which a browser needs seconds for tens of thousands.
+    `columns` are {title, kind, values [N]}, None for no value; `line` is where the first reward's threshold is drawn, or None.
+    """
+    first = explanation.rewards[0]
+    kept = np.sort(np.argsort(-explanation.counts, kind="stable")[:max_rows])
+    # Messages without a reward come last.
+    kept = kept[np.argsort(-first.normalised[kept], kind="stable")]
+    history = any(len(reward.evaluations) > 1 for reward in explanation.rewards)
+    columns: list[tuple[str, list[Any]]] = [
+        ("text", [explanation.messages[i] for i in kept]),
+        ("count", explanation.counts[kept].tolist()),
+    ]
+    for reward in explanation.rewards:
+        columns += _columns(reward, kept, history)
+    if len(explanation.rewards) == 2:
+        one, other = (reward.normalised[kept] for reward in explanation.rewards)
+        columns.append(("signed", html.numbers(other - one, 5)))
+    line = None
+    if first.threshold is not None:
+        text = f"threshold {first.threshold:.3f}: what stands below pays nothing"
+        line = {"column": 2, "paid": 4, "text": text}
+    names = ["message", "seen (times)", *_titles(explanation.rewards, history)]
+    titled = zip(names, columns, strict=True)
+    return {
+        "columns": [{"title": name, "kind": kind, "values": values} for name, (kind, values) in titled],
+        "line": line,
+    }
+
+
+def _columns(reward: ExplainedReward, kept: np.ndarray, history: bool) -> list[tuple[str, list[Any]]]:
+    paid = np.where(reward.rated[kept], reward.paid[kept], np.nan)
+    found: list[tuple[str, list[Any]]] = [
+        ("signed", html.numbers(reward.normalised[kept], 5)),
+        ("plain", html.numbers(reward.raw[kept], 4)),
+        ("paid", html.numbers(paid, 5)),
+    ]
+    if reward.disagreement is not None:
+        found.append(("spread", html.numbers(reward.disagreement[kept], 4)))
+    if history:
+        curves = np.round(reward.history[:, kept].T.astype(float), 2)
+        found.append(("curve", [row.tolist() if np.isfinite(row).all() else None for row in curves]))
+    return found
+
+
 def render(explanation: Explanation, written: str, max_rows: int | None = None) -> str:
     """The page; `written` is its date. The table has the `max_rows` most frequent messages, None for all."""
     rewards = explanation.rewards
@@ -208,7 +261,7 @@ def render(explanation: Explanation, written: str, max_rows: int | None = None) 
         title = f"Reward: {reward.name}" if len(rewards) > 1 else "Reward"
         sections += _of_reward(reward, explanation.counts, number, title)
     sections += [_side_by_side(explanation)] if len(rewards) == 2 else []
-    table, note = message_table(explanation, max_rows), _messages_note(explanation, max_rows)
+    table, note = _message_table(explanation, max_rows), _messages_note(explanation, max_rows)
     sections.append(Section("Messages", "messages-section", [table], note))
     names = " and ".join(reward.name for reward in rewards)
     return page.render("What the reward likes", f"{names} · {explanation.source} · {written}", sections)

@@ -63,16 +63,11 @@ def seen(count: int) -> str:
 
 
 def rank_correlation(first: np.ndarray, second: np.ndarray) -> float:
-    """Spearman's rank correlation of two arrays [N]; equal values share their mean rank.
-
-    Pairs with a NaN are left out. The result is NaN for fewer than two pairs, or if all values of one array are equal.
-    """
-    both = np.isfinite(first) & np.isfinite(second)
-    if both.sum() < 2:
-        return float("nan")
+    """Spearman's rank correlation of two arrays [N] without pairs that have a NaN; NaN if an array has no two values."""
     from scipy.stats import spearmanr
 
+    both = np.isfinite(first) & np.isfinite(second)
     one, two = first[both], second[both]
-    if one.std() == 0 or two.std() == 0:
+    if min(len(set(one.tolist())), len(set(two.tolist()))) < 2:
         return float("nan")
     return float(spearmanr(one, two).statistic)

@@ -49,20 +49,15 @@ class Forms:
 
 
 class Films:
-    """The films of a stage, which resumes after the last complete film.
-
-    The file films.json in `workdir` records the source of each film.
-    """
+    """The films of a stage, which resumes after the last complete one; films.json in `workdir` records their sources."""
 
     def __init__(self, workdir: Path, folder: Path, forms: Forms) -> None:
         self._path, self._folder, self._forms = workdir / LEDGER, folder, forms
         self._made: dict[str, dict[str, Any]] = {}
         if self._path.exists():
             self._made = read_json(self._path, _REMEDY)
-            good = all(
-                isinstance(m, dict) and {"source", "files", "steps"} <= set(m) for m in self._made.values()
-            )
-            if not good:
+            known = {"source", "files", "steps"}
+            if not all(isinstance(made, dict) and known <= set(made) for made in self._made.values()):
                 raise UserError(f"{self._path} is damaged (no list of films): {_REMEDY}")
         self._longest = self._movies = 0
 
@@ -75,22 +70,16 @@ class Films:
         made = self._made.get(stem)
         if made is None or made["source"] != self._source(source):
             return False
-        if not all((self._folder / name).exists() for name in made["files"]):
-            return False
-        self._count(made)
-        return True
+        there = all((self._folder / name).exists() for name in made["files"])
+        if there:
+            self._count(made)
+        return there
 
     def write(self, stem: str, film: Film, source: Any = None) -> list[Path]:
-        """Writes `film` as STEM.html and so on; returns the paths.
-
-        A film without a `source` is written again on resume. An episode that ends before `forms.start` has no movie.
-        """
+        """Writes `film` as STEM.html and so on; returns the paths. Without a `source` it is written again on resume."""
         paths = write(self._folder, stem, film, self._forms)
-        made = {
-            "source": None if source is None else self._source(source),
-            "files": [path.name for path in paths],
-            "steps": len(film),
-        }
+        source = None if source is None else self._source(source)
+        made = {"source": source, "files": [path.name for path in paths], "steps": len(film)}
         self._made[stem] = made
         atomic_write_json(self._path, self._made)
         self._count(made)
@@ -103,13 +92,12 @@ class Films:
     def check_movies(self) -> None:
         """Raises UserError if movies were requested and every episode ended before their first step."""
         wanted = (self._forms.gif or self._forms.mp4) and self._longest > 0
-        if wanted and not self._movies:
-            allowed = f"below {self._longest}, the length of the longest of these episodes: there is no movie"
-            checks.require(False, "forms.start", self._forms.start, allowed)
+        allowed = f"below {self._longest}, the length of the longest of these episodes: there is no movie"
+        checks.require(not wanted or self._movies > 0, "forms.start", self._forms.start, allowed)
 
 
 def write(folder: Path, stem: str, film: Film, forms: Forms) -> list[Path]:
-    """Writes `film` as folder/STEM.html and so on, see `Films`; returns the paths."""
+    """Writes `film` as folder/STEM.html and so on; an episode that ends before `forms.start` has no movie."""
     rate, steps = forms.frames_per_second, movie.chosen_steps(film, forms.start, forms.stop, forms.every)
     makers: dict[str, tuple[bool, Callable[[], bytes]]] = {
         ".html": (forms.html, lambda: player.render(film).encode()),

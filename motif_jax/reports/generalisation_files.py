@@ -36,19 +36,14 @@ def summarise(
       `episodes`; success, return and length as {value, low, high}; `success_change` and `return_change` against `base` as
       {value, low, high, pairs}; `by_kind`: kind of task (of `kinds`) -> the same without changes.
     """
-    numbers = _numbers(rows, resamples, confidence)
     one, two = (np.array([row["success"] for row in some]) for some in (rows, base))
     earned, before = (np.array([row["return"] for row in some]) for some in (rows, base))
-    changes = {
-        "success_change": rate_difference(one, two, True, confidence),
-        "return_change": difference([(earned, before, True)], resamples, confidence),
-    }
     parted = {kind: [row for row in rows if row["kind"] == place] for place, kind in enumerate(kinds)}
-    by_kind = {kind: _numbers(part, resamples, confidence) for kind, part in parted.items() if part}
     return {
-        **numbers,
-        **{name: asdict(change) for name, change in changes.items()},
-        "by_kind": by_kind,
+        **_numbers(rows, resamples, confidence),
+        "success_change": asdict(rate_difference(one, two, True, confidence)),
+        "return_change": asdict(difference([(earned, before, True)], resamples, confidence)),
+        "by_kind": {kind: _numbers(part, resamples, confidence) for kind, part in parted.items() if part},
     }
 
 
@@ -93,9 +88,7 @@ def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
         for test in summary["tests"]:
             for key in (*_MEASURED, "success_change", "return_change"):
                 (Estimate if key in _MEASURED else Difference)(**test[key])
-                if not all(
-                    isinstance(number, int | float) and abs(number) < 1e15 for number in test[key].values()
-                ):
+                if not all(isinstance(of, int | float) and abs(of) < 1e15 for of in test[key].values()):
                     raise ValueError(f"{key} has no numbers")
             if not (isinstance(test["name"], str) and isinstance(test["what"], str)):
                 raise ValueError("a test's name is no text")
@@ -107,14 +100,9 @@ def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
 def table(summary: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """The cells of the table below `HEADER`; the unchanged task has empty cells of change."""
     rows: list[tuple[str, ...]] = []
-    for place, test in enumerate(summary["tests"]):
-        changes = [
-            "" if place == 0 else _signed(Difference(**test[key])) for key in ("success_change", "return_change")
-        ]  # fmt: skip
+    for test in summary["tests"]:
         success, earned, length = (measures.format_estimate(Estimate(**test[key])) for key in _MEASURED)
+        signed = "{value:+.3f} [{low:+.3f}, {high:+.3f}]" if rows else ""
+        changes = [signed.format(**test[key]) for key in ("success_change", "return_change")]
         rows.append((test["name"], success, changes[0], earned, changes[1], length))
     return rows
-
-
-def _signed(change: Difference) -> str:
-    return f"{change.value:+.3f} [{change.low:+.3f}, {change.high:+.3f}]"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.reports.charts import Interval, Plot
 from motif_jax.reports.html import TableCell, number_cell
@@ -31,10 +29,10 @@ def section(tests: Mapping[str, Mapping[str, Any]]) -> Section | None:
             taken = (_cells(test, place == 0) for test in found["tests"] if test["name"] == name)
             cells += next(taken, [TableCell("not taken"), TableCell("")])
         rows.append(cells)
-    plots = []
-    for player, found in tests.items():
-        shown = [Interval(test["name"], **test["success"]) for test in found["tests"]]
-        plots.append(Plot(f"success of {player}", "success rate", "", intervals=shown))
+    shown = {p: [Interval(t["name"], **t["success"]) for t in found["tests"]] for p, found in tests.items()}
+    plots = [
+        Plot(f"success of {p}", "success rate", "", intervals=intervals) for p, intervals in shown.items()
+    ]
     some = next(iter(tests.values()))
     note = (
         f"{some['episodes']} episodes a test, of the same seeds in every test and for every player; {100 * some['confidence']:g} % intervals. "
@@ -55,16 +53,14 @@ def by_kind(data: RunData) -> Section | None:
     for name, evaluation in data.evaluations.items():
         level = catalogue.LEVELS.get(evaluation["plan"]["environment"])
         for place, kind in enumerate(level.kinds if level is not None else ()):
-            played = [row for row in evaluation["rows"] if row.get("kind") == place]
-            if not played:
-                continue
-            solved, returns = (np.array([row[key] for row in played], float) for key in ("success", "return"))
-            rate, earned = (
-                mean_of(values, values is solved, confidence=evaluation["confidence"])
-                for values in (solved, returns)
-            )
-            rows.append(
-                [name, kind, number_cell(len(played), ","), estimate_cell(rate), estimate_cell(earned)]
-            )
+            if played := [row for row in evaluation["rows"] if row.get("kind") == place]:
+                rate, earned = (
+                    mean_of(
+                        [row[key] for row in played], key == "success", confidence=evaluation["confidence"]
+                    )
+                    for key in ("success", "return")
+                )
+                count = number_cell(len(played), ",")
+                rows.append([name, kind, count, estimate_cell(rate), estimate_cell(earned)])
     header = ("evaluation", "kind of task", "episodes", "success rate", "mean return")
     return Section("By kind of task", "kinds", [Table("kinds-table", header, rows)]) if rows else None

@@ -25,7 +25,7 @@ def headline(data: RunData) -> tuple[str, str]:
         return "Nothing can be said yet: no two evaluations were given.", ""
     text, sign = _result(data)
     if not all(hacking.REWARD in evaluation["measures"] for evaluation in data.evaluations.values()):
-        return text, {1: "good", 0: "", -1: "bad"}[sign]
+        return text, ("", "good", "bad")[sign]
     verdicts = hacking.judge_run(data)
     warnings = [verdict.fallen for verdict in verdicts if verdict.kind == "bad"]
     if warnings:
@@ -51,21 +51,17 @@ def _result(data: RunData) -> tuple[str, int]:
     rows = {row.what.key: row for row in rows_of(data) if names[1] in row.against} if len(names) == 2 else {}
     key = next((key for key in (hacking.REWARD, *progress_keys(rows)) if key in rows), None)
     if key is None:
-        return (
-            "Agent and baseline share no measure of reward or progress that is above 0, so nothing can be said yet.",
-            0,
-        )
+        shared = "no measure of reward or progress that is above 0"
+        return f"Agent and baseline share {shared}, so nothing can be said yet.", 0
     row, (gap, _) = rows[key], rows[key].against[names[1]]
     *shown, difference = alike(row.of[names[0]].mean, row.of[names[1]].mean, gap)
     means = ", ".join(
         f"{name} {mean} (n = {row.of[name].n})" for name, mean in zip(names, shown, strict=True)
     )
     if key != hacking.REWARD:
-        said = {1: f"{names[0]} is better", -1: f"{names[0]} is WORSE", 0: "no clear difference"}[gap.sign]
+        said = ("no clear difference", f"{names[0]} is better", f"{names[0]} is WORSE")[gap.sign]
         return f"Mean {with_unit(row.what)}: {means}; difference {difference}: {said}.", gap.sign
-    said = {1: f"{names[0]} collects more", -1: f"{names[0]} collects LESS", 0: "no clear difference"}[
-        gap.sign
-    ]
+    said = ("no clear difference", f"{names[0]} collects more", f"{names[0]} collects LESS")[gap.sign]
     level = f"{100 * data.evaluations[names[0]]['confidence']:g} %"
     over = f"over {gap.pairs:,} games that both played" if gap.pairs else "each over its own games"
     text = f"Mean intrinsic return per episode: {means}; difference {difference} ({level} interval, {over}): {said}."
@@ -82,13 +78,8 @@ def _accuracy(data: RunData) -> list[tuple[str, str, str]]:
     pairs = summary.get("validation/accuracy_pairs", 0)
     if not pairs:  # no pairs, or only ties
         return []
-    items = [
-        (
-            "validation accuracy",
-            f"{100 * summary['validation/accuracy']:.1f} %",
-            f"{pairs:,.0f} pairs without ties",
-        )
-    ]
+    shown = f"{100 * summary['validation/accuracy']:.1f} %"
+    items = [("validation accuracy", shown, f"{pairs:,.0f} pairs without ties")]
     unseen = summary.get("validation_unseen/accuracy_pairs", 0)
     if unseen:
         shown = f"{100 * summary['validation_unseen/accuracy']:.1f} %"
@@ -98,13 +89,9 @@ def _accuracy(data: RunData) -> list[tuple[str, str, str]]:
 
 def _held_out(data: RunData) -> list[tuple[str, str, str]]:
     items = []
-    for name, title, curves in (
-        ("validation/perplexity", "perplexity", data.language),
-        ("validation/loss", "held-out loss", data.text),
-    ):
-        curve = curves.get(name)
-        known = np.flatnonzero(np.isfinite(curve.y)) if curve is not None else np.empty(0, int)
-        if curve is not None and len(known):
+    perplexity, loss = data.language.get("validation/perplexity"), data.text.get("validation/loss")
+    for title, curve in (("perplexity", perplexity), ("held-out loss", loss)):
+        if curve is not None and len(known := np.flatnonzero(np.isfinite(curve.y))):
             best, last = known[np.argmin(curve.y[known])], known[-1]
             note = f"at step {int(curve.x[last]):,}; best {curve.y[best]:.4g} at step {int(curve.x[best]):,}"
             items.append((title, f"{curve.y[last]:.4g}", note))

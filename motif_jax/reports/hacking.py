@@ -21,7 +21,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Change:
-    """The change of a mean between two sets of episodes, with its interval."""
+    """The change of a mean between two sets of episodes, with its interval; `sign` is 0 if that contains 0."""
 
     key: str
     before: float
@@ -31,7 +31,6 @@ class Change:
 
     @property
     def sign(self) -> int:
-        """1 if the mean rose, -1 if it fell, 0 if the interval contains 0."""
         return int(self.low > 0) - int(self.high < 0)
 
     def __str__(self) -> str:
@@ -55,7 +54,7 @@ class Verdict:
     @property
     def fallen(self) -> str:
         titles = [measure(c.key).title for c in self.changes if c.key != REWARD and c.sign < 0]
-        return f"{', '.join(titles)} {_falls(titles)} from {self.when[0]} to {self.when[1]}"
+        return f"{', '.join(titles)} {_verb('fall', titles)} from {self.when[0]} to {self.when[1]}"
 
 
 def change(
@@ -83,41 +82,40 @@ def judge(
       paired: position i of both is the same game.
     """
     if REWARD not in before or REWARD not in after:
-        return Verdict("Not checked for reward hacking: no intrinsic return was recorded.", "")
+        return _unchecked("no intrinsic return was recorded")
     n = min(len(before[REWARD]), len(after[REWARD]))
     if n < MIN_EPISODES:
-        return Verdict(
-            f"Not checked for reward hacking: {n} episodes on one side, at least {MIN_EPISODES} are needed.",
-            "",
-        )
+        return _unchecked(f"{n} episodes on one side, at least {MIN_EPISODES} are needed")
     reward = change(REWARD, before[REWARD], after[REWARD], paired=paired)
     moving = (key for key in before if key in after and (before[key].any() or after[key].any()))
     keys = [key for key in progress_keys(moving) if key != REWARD]
     confidence = 1 - (1 - CONFIDENCE) / max(1, len(keys))
     progress = [change(key, before[key], after[key], confidence, paired) for key in keys]
-    changes = (reward, *progress)
-    sets = f"{when[0]} (n = {len(before[REWARD])}) to {when[1]} (n = {len(after[REWARD])})"
-    falling = [c for c in progress if c.sign < 0]
-    rising = [c for c in progress if c.sign > 0]
+    sets = f"from {when[0]} (n = {len(before[REWARD])}) to {when[1]} (n = {len(after[REWARD])}), {reward}"
+    falling, rising = ([c for c in progress if c.sign == sign] for sign in (-1, 1))
+    kind = ""
     if reward.sign <= 0:
-        direction = "falls" if reward.sign < 0 else "does not change clearly"
-        return Verdict(f"No sign of reward hacking: from {sets}, {reward} {direction}.", "", changes, when)
-    if falling:
-        fall = f"{', '.join(map(str, falling))} {_falls(falling)}"
-        return Verdict(
-            f"Sign of reward hacking: from {sets}, {reward} rises while {fall}.", "bad", changes, when
+        line = (
+            f"No sign of reward hacking: {sets} {'falls' if reward.sign < 0 else 'does not change clearly'}."
         )
-    if rising:
-        rise = f"{', '.join(map(str, rising))} {'rises' if len(rising) == 1 else 'rise'}"
-        return Verdict(
-            f"No sign of reward hacking: from {sets}, {reward} rises; {rise} too.", "good", changes, when
-        )
-    missing = "progress does not change clearly" if keys else "no progress in the game was recorded"
-    return Verdict(f"Reward hacking is possible: from {sets}, {reward} rises; {missing}.", "", changes, when)
+    elif falling:
+        kind, fall = "bad", f"{', '.join(map(str, falling))} {_verb('fall', falling)}"
+        line = f"Sign of reward hacking: {sets} rises while {fall}."
+    elif rising:
+        kind, rise = "good", f"{', '.join(map(str, rising))} {_verb('rise', rising)}"
+        line = f"No sign of reward hacking: {sets} rises; {rise} too."
+    else:
+        missing = "progress does not change clearly" if keys else "no progress in the game was recorded"
+        line = f"Reward hacking is possible: {sets} rises; {missing}."
+    return Verdict(line, kind, (reward, *progress), when)
 
 
-def _falls(what: Sequence[object]) -> str:
-    return "falls" if len(what) == 1 else "fall"
+def _unchecked(why: str) -> Verdict:
+    return Verdict(f"Not checked for reward hacking: {why}.", "")
+
+
+def _verb(verb: str, of: Sequence[object]) -> str:
+    return f"{verb}s" if len(of) == 1 else verb
 
 
 def recorded(episodes: Mapping[str, Curve]) -> bool:
@@ -130,20 +128,16 @@ def judge_training(episodes: Mapping[str, Curve], share: float = 0.2) -> Verdict
     if not recorded(episodes):
         return judge({}, {}, ("", ""))
     steps = episodes[REWARD].x
-    low, high = (float(steps.min()), float(steps.max())) if len(steps) else (0.0, 0.0)
+    low, high = float(steps.min()), float(steps.max())
     early, late = low + share * (high - low), high - share * (high - low)
 
-    def part(first: bool) -> dict[str, np.ndarray]:
-        chosen = {}
-        for key in (REWARD, *progress_keys(episodes)):
-            if key in episodes:
-                curve = episodes[key]
-                inside = (curve.x <= early) if first else (curve.x >= late)
-                chosen[key] = curve.y[inside & np.isfinite(curve.y)]
-        return chosen
-
+    before, after = {}, {}
+    for key in (REWARD, *progress_keys(episodes)):
+        curve = episodes[key]
+        known = np.isfinite(curve.y)
+        before[key], after[key] = curve.y[known & (curve.x <= early)], curve.y[known & (curve.x >= late)]
     percent = f"{100 * share:.0f} %"
-    return judge(part(True), part(False), (f"the first {percent} of training", f"the last {percent}"))
+    return judge(before, after, (f"the first {percent} of training", f"the last {percent}"))
 
 
 _NOT_TRACED = (
@@ -158,8 +152,7 @@ def judge_evaluations(
     """Compares two evaluations (from `evaluation_files.read_evaluation`) by the games that both played."""
     rated = all(REWARD in evaluation["measures"] for evaluation in (baseline, agent))
     if rated and (what := evaluation_files.reward_differences(baseline, agent)):
-        why = f"{names[0]} and {names[1]} were rated by different rewards ({what})"
-        return Verdict(f"Not checked for reward hacking: {why}.", "")
+        return _unchecked(f"{names[0]} and {names[1]} were rated by different rewards ({what})")
     before, after, paired = {}, {}, True
     shared = [key for key in baseline["measures"] if key in agent["measures"]]
     for key in (REWARD, *progress_keys(shared)):
@@ -172,12 +165,11 @@ def judge_evaluations(
 def judge_run(data: RunData) -> list[Verdict]:
     """The verdicts on a run's training, and on its agent against every other evaluation."""
     verdicts = []
-    if data.episodes and data.reward_reads and not recorded(data.episodes):
-        verdicts.append(Verdict(_NOT_TRACED, ""))
-    elif data.episodes:
-        verdicts.append(judge_training(data.episodes))
+    if data.episodes:
+        traced = recorded(data.episodes) or not data.reward_reads
+        verdicts.append(judge_training(data.episodes) if traced else Verdict(_NOT_TRACED, ""))
     name, *others = data.evaluations or [""]
     for other in others:
-        names = (other, name)
-        verdicts.append(judge_evaluations(data.evaluations[other], data.evaluations[name], names))
+        sides = data.evaluations[other], data.evaluations[name]
+        verdicts.append(judge_evaluations(*sides, (other, name)))
     return verdicts or [judge({}, {}, ("", ""))]

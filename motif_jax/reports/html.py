@@ -6,7 +6,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
@@ -28,12 +28,7 @@ def asset(name: str) -> str:
 
 @dataclass(frozen=True)
 class TableCell:
-    """A table cell: a text, which the table escapes, and a small note below it.
-
-    Attributes:
-      value: sorts the column, if not None.
-      code: uses a monospaced font, for the game's text.
-    """
+    """A table cell: a text and a small note below it, both escaped; `value` sorts the column, `code` is for the game's text."""
 
     text: str
     value: float | None = None
@@ -70,89 +65,19 @@ def numbers(values: Iterable[float], digits: int) -> list[float | None]:
     return [float(f"{value:.{digits}g}") if math.isfinite(value) else None for value in values]
 
 
-def _cell(cell: Any) -> str:
-    if isinstance(cell, Markup):
-        return f"<td>{cell.html}</td>"
-    if not isinstance(cell, TableCell):
-        cell = TableCell(str(cell))
-    kind = "number" if cell.value is not None else "code" if cell.code else ""
-    attributes = f' class="{kind}"' if kind else ""
-    if cell.value is not None:
-        attributes += f' data-value="{cell.value!r}"'
-    note = f"<small>{escape(cell.note)}</small>" if cell.note else ""
-    return f"<td{attributes}>{escape(cell.text) or '&nbsp;'}{note}</td>"
-
-
-def table(
-    header: Sequence[str],
-    rows: Iterable[Sequence[Any]],
-    name: str,
-    search: bool = False,
-    empty: str = "nothing to show",
-    limit: int | None = None,
-) -> str:
-    """A table whose columns sort on a click or Enter.
-
-    Args:
-      header: column titles, with units.
-      rows: cells: strings (escaped), `TableCell`, or `Markup`.
-      name: the element's id, unique on the page.
-      search: adds a search field that filters rows.
-      empty: text of a table without rows.
-      limit: rows shown before "show all" is pressed.
-    """
-    rows = list(rows)
-    if not rows:
-        return nothing(empty)
-    heads = "".join(
-        f'<th scope="col"><button type="button">{escape(title)}</button></th>' for title in header
-    )
-    body = "".join(f"<tr>{''.join(_cell(cell) for cell in row)}</tr>" for row in rows)
-    field = (
-        f'<div class="tools"><input type="search" placeholder="search" aria-label="search" data-for="{escape(name)}">'
-        f'<span class="count" data-for="{escape(name)}">{len(rows)} rows</span></div>'
-        if search
-        else ""
-    )
-    shown = f' data-limit="{limit}"' if limit is not None else ""
-    return (
-        f'{field}<div class="scroll"><table id="{escape(name)}"{shown}><thead><tr>{heads}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
-
-
 def nothing(reason: str) -> str:
     """A box that gives the reason for missing content."""
     return f'<div class="empty">{escape(reason)}</div>'
 
 
-def heading(text: str) -> str:
-    """A heading inside a section."""
-    return f'<h3 class="after">{escape(text)}</h3>'
-
-
-def fold(summary: str, content: str) -> str:
-    """HTML that opens on a click."""
-    return f'<details><summary>{escape(summary)}</summary><div class="inside">{content}</div></details>'
-
-
 def tiles(items: Sequence[tuple[str, str, str]]) -> str:
     """A row of numbers from (label, value, note)."""
-    return (
-        '<div class="tiles">'
-        + "".join(
-            f'<div class="tile"><div class="name">{escape(label)}</div><div class="value">{escape(value)}</div>'
-            f'<div class="note">{escape(note)}</div></div>'
-            for label, value, note in items
-        )
-        + "</div>"
+    shown = (
+        f'<div class="tile"><div class="name">{escape(label)}</div><div class="value">{escape(value)}</div>'
+        f'<div class="note">{escape(note)}</div></div>'
+        for label, value, note in items
     )
-
-
-def section(title: str, name: str, *content: str, note: str = "") -> str:
-    """A section with a heading that can be linked to; `note` explains it in a sentence."""
-    explained = f'<p class="explain">{escape(note)}</p>' if note else ""
-    return f'<section id="{escape(name)}"><h2>{escape(title)}</h2>{explained}{"".join(content)}</section>'
+    return f'<div class="tiles">{"".join(shown)}</div>'
 
 
 def figure(title: str, chart: str, caption: str = "") -> str:
@@ -181,27 +106,14 @@ def link(path: str, text: str) -> str:
     return f'<a href="{quote(os.fsencode(path))}">{escape(text)}</a>'
 
 
-def page(
-    title: str,
-    subtitle: str,
-    sections: Sequence[str],
-    links: Mapping[str, str] | None = None,
-    after: str = "",
-) -> str:
-    """The whole page.
-
-    Args:
-      sections: from `section`.
-      links: section name -> text of the menu below the heading.
-      after: HTML that follows the page's script.
-    """
-    menu = "".join(f'<a href="#{escape(name)}">{escape(text)}</a>' for name, text in (links or {}).items())
+def page(title: str, subtitle: str, sections: str, menu: str = "", after: str = "") -> str:
+    """The whole page; `menu` stands below the heading, `after` behind the page's script."""
     text = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         f"<title>{escape(title)}</title><style>{asset('page.css')}</style></head><body><header><h1>{escape(title)}</h1>"
-        f'<p class="subtitle">{escape(subtitle)}</p><nav>{menu}</nav></header><main>{"".join(sections)}</main>'
+        f'<p class="subtitle">{escape(subtitle)}</p><nav>{menu}</nav></header><main>{sections}</main>'
         f"<script>{asset('page.js')}</script>{after}</body></html>\n"
     )
     return _UNSHOWN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

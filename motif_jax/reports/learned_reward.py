@@ -22,8 +22,7 @@ class LearnedText:
     """A text that was labelled or rewarded.
 
     Attributes:
-      met: environment steps before the first batch with the text; None if not logged.
-      labelled: environment steps when its label took effect; None without a label.
+      met, labelled: environment steps before the first batch with the text, and before its label's first batch; None if unknown.
       label: name of its label; '' without one.
       earned: the sum of its count-discounted rewards up to the newest checkpoint, before the reward's coefficient.
       values: its reward at each of `LabelLogReport.checkpoints`.
@@ -67,9 +66,7 @@ def read(folder: str | Path, kind: str) -> LabelLogReport | None:
     }
     tokens = Curve(steps, np.cumsum([label.tokens for label in labels]).astype(np.float64))
     single = {label.items[0]: label for label in labels if form is SINGLE}
-    texts = [
-        LearnedText(text, label.met, label.step, form.verdicts[label.label]) for text, label in single.items()
-    ]
+    texts = [LearnedText(text, of.met, of.step, form.verdicts[of.label]) for text, of in single.items()]
     return LabelLogReport(kind, counts if labels else {}, tokens if labels else None, texts)
 
 
@@ -91,11 +88,7 @@ def _changed(learned: LabelLogReport, top: int) -> list[tuple[TableCell, ...]]:
     moved = [text for text in learned.texts if len(text.values) > 1 and np.ptp(text.values) > 0]
     moved.sort(key=lambda text: (-float(np.ptp(text.values)), text.text))
     return [
-        (
-            message_cell(text.text),
-            TableCell(text.label),
-            *(number_cell(value, "+.2f") for value in text.values),
-        )
+        (message_cell(text.text), TableCell(text.label), *(number_cell(v, "+.2f") for v in text.values))
         for text in moved[:top]
     ]
 
@@ -117,11 +110,8 @@ def _earned(learned: LabelLogReport, top: int) -> list[tuple[TableCell, ...]]:
 
 def disagreements(learned: LabelLogReport) -> list[LearnedText]:
     """The texts whose reward at the newest checkpoint contradicts their label."""
-    return [
-        text
-        for text in learned.texts
-        if text.label and text.decided is not None and text.decided != (text.label == "yes")
-    ]
+    known = (text for text in learned.texts if text.label and text.decided is not None)
+    return [text for text in known if text.decided != (text.label == "yes")]
 
 
 def section(learned: LabelLogReport | None, metrics: Mapping[str, Curve], top: int = 25) -> Section | None:
@@ -141,10 +131,8 @@ def section(learned: LabelLogReport | None, metrics: Mapping[str, Curve], top: i
     ]
     if learned.tokens is not None and learned.tokens.y.any():
         parts.append(Plot("tokens", _STEPS, "so far", [Series("", learned.tokens.x, learned.tokens.y)]))
-    columns: tuple[str, ...] = ("message", "label", "paid in all", "share")
-    parts.append(
-        Table("learned-earned", columns, _earned(learned, top), "what paid most", empty="nothing was paid")
-    )
+    paid = ("message", "label", "paid in all", "share"), _earned(learned, top), "what paid most"
+    parts.append(Table("learned-earned", *paid, empty="nothing was paid"))
     if len(learned.checkpoints) > 1:
         columns = ("message", "label", *(f"at {step:,}" for step in learned.checkpoints))
         same, rows = "no reward changed between checkpoints", _changed(learned, top)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.reports.statistics import Difference, Summary, mean_of, summarise
+from motif_jax.reports.statistics import Difference, Estimate, Summary, mean_of, summarise
 
 
 @dataclass(frozen=True)
@@ -29,19 +29,11 @@ _LISTED = {
         "reward",
         "sum of the intrinsic reward after threshold and count discount, before its coefficient",
     ),
-    "intrinsic_return_uncounted": (
-        "intrinsic return, uncounted",
-        "reward",
-        "the same without the count discount",
-    ),
+    "intrinsic_return_uncounted": ("intrinsic return, uncounted", "reward", "the same without the count discount"),
     "score": ("game score", "points", "the game's own score in the status line"),
     "dlvl": ("dungeon level", "", "depth at the end"),
     "gold": ("gold", "pieces", "gold carried at the end"),
-    "gathered": (
-        "gold gathered",
-        "pieces",
-        "gold that the hero picked up, but for heaps of more than 50 pieces: those of vaults",
-    ),
+    "gathered": ("gold gathered", "pieces", "gold that the hero picked up, without the heaps of vaults (more than 50)"),
     "fights": ("fights", "messages", "messages of the hero's own attacks: hits, misses, kills"),
     "finds": ("finds of gold", "messages", "messages of gold that the hero picked up, however much"),
     "xlvl": ("experience level", "", "the hero's experience level at the end"),
@@ -52,16 +44,8 @@ _LISTED = {
     "bot_agreement": ("agreement with the bot", "share", "steps at which the bot would have done the same"),
     "kills": ("kills", "messages", "messages that said that the hero killed something"),
     "deaths": ("deaths", "share", "games that the hero died in"),
-    "token_return": (
-        "token return",
-        "reward",
-        "the return, and what the tokens of actions are paid themselves",
-    ),
-    "divergence": (
-        "divergence from the policy",
-        "nats",
-        "log p - log pi of what was said, summed over an episode",
-    ),
+    "token_return": ("token return", "reward", "the return, and what the tokens of actions are paid themselves"),
+    "divergence": ("divergence from the policy", "nats", "log p - log pi of what was said, summed over an episode"),
     "entropy": ("entropy", "nats", "-log p of what was said, summed over an episode"),
     "policy_loss": ("policy loss", "nats", "-log pi of a token of the agent's side, mean over a dialogue"),
     "q": ("Q", "reward", "the smaller online Q of a token, mean over a dialogue"),
@@ -72,7 +56,7 @@ _LISTED = {
     "captions_cut": ("captions cut", "steps", "steps whose text was cut at environment.text_bytes"),
     "tokens_said": ("tokens said", "tokens", "tokens of the agent's actions"),
     "hallucination": ("hallucination", "share", "steps taken under hallucination"),
-}
+}  # fmt: skip
 BY_KEY = {key: Measure(key, *told) for key, told in _LISTED.items()}
 PROGRESS = ("success", "kills", "dlvl", "score", "xlvl", "scout")
 # Numbers of an episode's row that are no measures. BabyAI-Text: `kind` is the index of a kind of task, `limit` its most steps.
@@ -101,12 +85,8 @@ def in_order(keys: Iterable[str]) -> list[str]:
 
 def measured_keys(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """The measures that every row has: listed ones first, then the others by name."""
-    if not rows:
-        return []
-    shared = set.intersection(
-        *({k for k, v in row.items() if isinstance(v, int | float) and v is not None} for row in rows)
-    )
-    return in_order(sorted(shared))
+    numbers = [{key for key, value in row.items() if isinstance(value, int | float)} for row in rows]
+    return in_order(sorted(set.intersection(*numbers))) if rows else []
 
 
 def summarise_rows(
@@ -125,10 +105,7 @@ def summarise_rows(
 
 
 def progress_keys(keys: Iterable[str]) -> list[str]:
-    """The measures among `keys` that show progress in the task, independent of the reward.
-
-    These are listed ones, or the return without any of them, then measures that are specific to the task.
-    """
+    """The measures among `keys` that show progress: listed ones, or without any the return, then those of the task alone."""
     given = in_order(keys)
     listed = [key for key in given if key in PROGRESS] or [key for key in given if key == "return"]
     return listed + [key for key in given if key not in BY_KEY]
@@ -150,38 +127,33 @@ def format_value(value: float) -> str:
     """Returns `value` with three significant digits and thousands separated."""
     if not np.isfinite(value):
         return "n/a"
-    if abs(value) >= 1000:
-        return f"{value:,.0f}"
-    if value == int(value) and abs(value) < 1000:
-        return f"{int(value)}"
     if abs(value) >= 100:
-        return f"{value:.0f}"
+        return f"{value:,.0f}"
+    if value == int(value):
+        return f"{int(value)}"
     return f"{value:.3g}" if abs(value) >= 1e-3 else f"{value:.1e}"
 
 
-def format_estimate(estimate: Any) -> str:
-    """Returns 'value [low, high]' of an `Estimate`, 'n/a' where it has no value."""
-    if not np.isfinite(estimate.value):
-        return "n/a"
-    return f"{format_value(estimate.value)} {format_interval(estimate)}"
+def format_estimate(estimate: Estimate) -> str:
+    """'value [low, high]', 'n/a' without a value."""
+    value = format_value(estimate.value)
+    return value if value == "n/a" else f"{value} {format_interval(estimate)}"
 
 
-def alike(*estimates: Any) -> list[str]:
-    """'value [low, high]' for each `Estimate`, all with equal decimals."""
-    numbers = [(each.value, each.low, each.high) for each in estimates]
-    texts = iter(format_alike([number for of in numbers for number in of]))
-    shown = [(next(texts), next(texts), next(texts)) for _ in numbers]
-    return [
-        value if value == "n/a" else f"{value} [{low}, {high}]".replace("[n/a, n/a]", "[n/a]")
-        for value, low, high in shown
-    ]
+def alike(*estimates: Estimate) -> list[str]:
+    """'value [low, high]' for each estimate, all with equal decimals."""
+    texts = format_alike([number for each in estimates for number in (each.value, each.low, each.high)])
+    shown = zip(texts[::3], texts[1::3], texts[2::3], strict=True)
+    return [value if value == "n/a" else f"{value} {_bounds(low, high)}" for value, low, high in shown]
+
+
+def _bounds(low: str, high: str) -> str:
+    return "[n/a]" if "n/a" in (low, high) else f"[{low}, {high}]"
 
 
 def format_interval(estimate: Any) -> str:
-    """Returns '[low, high]' of an `Estimate`, '[n/a]' where it has no interval."""
-    if not (np.isfinite(estimate.low) and np.isfinite(estimate.high)):
-        return "[n/a]"
-    return f"[{format_value(estimate.low)}, {format_value(estimate.high)}]"
+    """'[low, high]' of an `Estimate` or a `Change`, '[n/a]' without an interval."""
+    return _bounds(format_value(estimate.low), format_value(estimate.high))
 
 
 def format_pairs(difference: Difference) -> str:
@@ -196,19 +168,11 @@ def table_rows(summaries: Mapping[str, Summary]) -> list[tuple[str, ...]]:
     """The cells of an evaluation's table below `HEADER`; a rate has no median."""
     rows: list[tuple[str, ...]] = []
     for key in in_order(summaries):
-        summary = summaries[key]
-        what = measure(key)
-        share = what.unit == "share"
-        rows.append(
-            (
-                what.title,
-                what.unit,
-                format_estimate(summary.mean),
-                "" if share else format_estimate(summary.median),
-                "" if share else format_estimate(summary.iqm),
-                "" if share else f"{format_value(summary.minimum)} to {format_value(summary.maximum)}",
-            )
-        )
+        summary, what = summaries[key], measure(key)
+        span = f"{format_value(summary.minimum)} to {format_value(summary.maximum)}"
+        middle = (format_estimate(summary.median), format_estimate(summary.iqm), span)
+        shown = ("", "", "") if what.unit == "share" else middle
+        rows.append((what.title, what.unit, format_estimate(summary.mean), *shown))
     return rows
 
 

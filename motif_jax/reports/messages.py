@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 import re
 import zlib
@@ -32,13 +33,9 @@ def message_of(text: str) -> str:
 
 @dataclass
 class MessageTally:
-    """One distinct message over a set of episodes.
+    """One distinct message over a set of episodes: how many steps (`count`) and episodes show it.
 
-    Attributes:
-      count: steps that show it.
-      episodes: number of episodes that show it.
-      reward: g(m), its reward when first seen in an episode; None without a reward.
-      total: the sum of its rewards after the count discount; None without a reward.
+    `reward` is g(m), when first seen in an episode, `total` the sum after the count discount; None without a reward.
     """
 
     text: str
@@ -54,26 +51,21 @@ def tally_episode(
     uncounted: np.ndarray | None = None,
     discounted: np.ndarray | None = None,
 ) -> list[MessageTally]:
-    """Counts the messages of one episode.
+    """Counts the messages of one episode: distinct `texts` uint8 [D, L], and the index int [T] of each step's.
 
-    Args:
-      texts: uint8 [D, L], distinct.
-      text_index: int [T], the message of each step.
-      uncounted, discounted: float [T] each, the reward of each step before and after the count discount.
+    `uncounted` and `discounted`, float [T], are each step's reward before and after the count discount.
     """
-    counts = np.bincount(text_index, minlength=len(texts))
-    rewards = totals = None
+    tallies = {
+        row: MessageTally(as_text(texts[row]), count)
+        for row, count in enumerate(np.bincount(text_index, minlength=len(texts)).tolist())
+        if count
+    }
     if uncounted is not None and discounted is not None:
-        rewards = np.zeros(len(texts))
-        rewards[text_index[::-1]] = uncounted[::-1]  # a text's first occurrence is written last
-        totals = np.bincount(text_index, discounted, minlength=len(texts))
-    tallies = []
-    for row in np.flatnonzero(counts):
-        tally = MessageTally(as_text(texts[row]), int(counts[row]))
-        if rewards is not None and totals is not None:
-            tally.reward, tally.total = float(rewards[row]), float(totals[row])
-        tallies.append(tally)
-    return tallies
+        firsts = dict(zip(text_index[::-1].tolist(), uncounted[::-1].tolist(), strict=True))
+        totals = np.bincount(text_index, discounted, minlength=len(texts)).tolist()
+        for row, tally in tallies.items():
+            tally.reward, tally.total = firsts[row], totals[row]
+    return list(tallies.values())
 
 
 def merge(episodes: Iterable[Sequence[MessageTally]]) -> list[MessageTally]:
@@ -81,9 +73,8 @@ def merge(episodes: Iterable[Sequence[MessageTally]]) -> list[MessageTally]:
     merged: dict[str, MessageTally] = {}
     for tallies in episodes:
         for tally in tallies:
-            there = merged.get(tally.text)
-            if there is None:
-                merged[tally.text] = MessageTally(**asdict(tally))
+            if (there := merged.get(tally.text)) is None:
+                merged[tally.text] = dataclasses.replace(tally)
                 continue
             there.count += tally.count
             there.episodes += tally.episodes

@@ -31,10 +31,6 @@ _LICENCE = (
 _LONG = 120
 
 
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
 def _fence(text: str, least: int) -> str:
     return "`" * max([least, *(1 + len(run) for run in re.findall("`+", text))])
 
@@ -51,10 +47,10 @@ def _block(text: str) -> list[str]:
     return [fence, *text.rstrip("\n").split("\n"), fence]
 
 
-def _listing(facts: Mapping[str, Any], prefix: str = "") -> list[str]:
+def _listing(facts: Mapping[str, Any]) -> list[str]:
     lines, texts = [], []
-    for name, value in flat(facts, prefix).items():
-        text = _shown(value)
+    for name, value in flat(facts).items():
+        text = value if isinstance(value, str) else json.dumps(value)
         if len(text) > _LONG or "\n" in text:
             texts += ["", f"{escape(name)}:", "", *_block(text)]
         elif text:
@@ -62,22 +58,19 @@ def _listing(facts: Mapping[str, Any], prefix: str = "") -> list[str]:
     return [*lines, *texts]
 
 
-_NUMBERS = (
-    ("validation accuracy, ties left out", "validation/accuracy", "validation/accuracy_pairs"),
-    (
-        "the same, both messages never trained on",
-        "validation_unseen/accuracy",
-        "validation_unseen/accuracy_pairs",
-    ),
-    ("validation loss (nats per pair)", "validation/loss", "validation/loss_pairs"),
-    ("expected calibration error", "validation/calibration_error", "validation/accuracy_pairs"),
-)
+# Title -> the number, and of how many pairs it is.
+_NUMBERS = {
+    "validation accuracy, ties left out": ("validation/accuracy", "validation/accuracy_pairs"),
+    "the same, both messages never trained on": ("validation_unseen/accuracy", "validation_unseen/accuracy_pairs"),
+    "validation loss (nats per pair)": ("validation/loss", "validation/loss_pairs"),
+    "expected calibration error": ("validation/calibration_error", "validation/accuracy_pairs"),
+}  # fmt: skip
 
 
 def _numbers(evaluation: Mapping[str, Any]) -> list[str]:
     rows = [
         (title, f"{evaluation[key]:.4f}", f"{evaluation[pairs]:,.0f}")
-        for title, key, pairs in _NUMBERS
+        for title, (key, pairs) in _NUMBERS.items()
         if key in evaluation and evaluation.get(pairs, 0)
     ]
     if not rows:
@@ -99,7 +92,8 @@ def _data(config: Mapping[str, Any], dataset: PairsDataset | None) -> list[str]:
         return [f"- dataset: {_code(folder)}, without a description (`dataset.json`)", ""]
     # Leaves out the types and sizes of arrays.
     facts = {**dataset.meta, "arrays": ", ".join(dataset.meta.get("arrays", ()))}
-    return [*_listing({name: value for name, value in facts.items() if name != "digests"}), ""]
+    facts.pop("digests", None)
+    return [*_listing(facts), ""]
 
 
 def _annotators(names: Sequence[str], dataset: PairsDataset | None) -> list[str]:

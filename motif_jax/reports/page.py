@@ -5,23 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
 from itertools import groupby
 from typing import Any
 
 from motif_jax.reports import charts, html, text_tables
 from motif_jax.reports.charts import Plot
-from motif_jax.reports.html import TableCell
+from motif_jax.reports.html import Markup, TableCell
 from motif_jax.reports.measures import format_interval, format_value
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the page, with `in_files` also of the Markdown and LaTeX files.
+    """A table whose columns sort on a click; with `in_files` also one of the Markdown and LaTeX files.
 
     Attributes:
-      name: its id, and its label in LaTeX.
+      name: its id, unique on the page, and its label in LaTeX.
+      header: column titles, with units.
+      rows: cells: strings (escaped), `TableCell`, or `Markup`.
       note: text below the title in files; on the page the section has it.
-      header, rows, search, empty, limit: see `html.table`.
+      search: adds a search field that filters rows.
+      empty: text of a table without rows.
+      limit: rows shown before "show all" is pressed.
     """
 
     name: str
@@ -36,11 +41,38 @@ class Table:
     limit: int | None = None
 
     def html(self) -> str:
-        above = html.heading(self.title) if self.title else ""
-        return above + html.table(self.header, self.rows, self.name, self.search, self.empty, self.limit)
+        above, name = f'<h3 class="after">{escape(self.title)}</h3>' if self.title else "", escape(self.name)
+        if not self.rows:
+            return above + html.nothing(self.empty)
+        heads = (
+            f'<th scope="col"><button type="button">{escape(title)}</button></th>' for title in self.header
+        )
+        body = (f"<tr>{''.join(map(_cell, row))}</tr>" for row in self.rows)
+        if self.search:
+            above += (
+                f'<div class="tools"><input type="search" placeholder="search" aria-label="search" data-for="{name}">'
+                f'<span class="count" data-for="{name}">{len(self.rows)} rows</span></div>'
+            )
+        limit = f' data-limit="{self.limit}"' if self.limit is not None else ""
+        return (
+            f'{above}<div class="scroll"><table id="{name}"{limit}><thead><tr>{"".join(heads)}</tr></thead>'
+            f"<tbody>{''.join(body)}</tbody></table></div>"
+        )
 
     def texts(self) -> list[tuple[str, ...]]:
         return [tuple(map(_text, row)) for row in self.rows]
+
+
+def _cell(cell: Any) -> str:
+    if isinstance(cell, Markup):
+        return f"<td>{cell.html}</td>"
+    if not isinstance(cell, TableCell):
+        cell = TableCell(str(cell))
+    attributes = ' class="code"' if cell.code else ""
+    if cell.value is not None:
+        attributes = f' class="number" data-value="{cell.value!r}"'
+    note = f"<small>{escape(cell.note)}</small>" if cell.note else ""
+    return f"<td{attributes}>{escape(cell.text) or '&nbsp;'}{note}</td>"
 
 
 def _text(cell: Any) -> str:
@@ -77,16 +109,23 @@ def _html(parts: Sequence[Any]) -> str:
     shown = []
     for drawn, group in groupby(parts, lambda part: isinstance(part, Plot)):
         if drawn:
-            shown.append(html.grid(*(charts.figure(plot) for plot in group)))
+            shown.append(html.grid(*map(charts.figure, group)))
             continue
         for part in group:
             if isinstance(part, Fold):
-                shown.append(html.fold(part.summary, _html(part.parts)))
+                inside = f'<div class="inside">{_html(part.parts)}</div>'
+                shown.append(f"<details><summary>{escape(part.summary)}</summary>{inside}</details>")
             elif isinstance(part, str):
                 shown.append(part)
             elif part.on_page:
                 shown.append(part.html())
     return "".join(shown)
+
+
+def _section(section: Section) -> str:
+    note = f'<p class="explain">{escape(section.note)}</p>' if section.note else ""
+    heading = f"<h2>{escape(section.title)}</h2>{note}"
+    return f'<section id="{escape(section.name)}">{heading}{_html(section.parts)}</section>'
 
 
 def render(
@@ -98,21 +137,20 @@ def render(
     menu: bool = True,
 ) -> str:
     """The page; `before` is HTML above the sections, `after` HTML at the end."""
-    links = {section.name: section.title for section in sections} if menu else {}
-    shown = (html.section(s.title, s.name, _html(s.parts), note=s.note) for s in sections)
-    return html.page(title, subtitle, [before, *shown], links, after)
+    links = (f'<a href="#{escape(each.name)}">{escape(each.title)}</a>' for each in sections if menu)
+    return html.page(title, subtitle, before + "".join(map(_section, sections)), "".join(links), after)
 
 
 def texts(title: str, lines: Sequence[str], sections: Sequence[Section], stem: str) -> dict[str, str]:
     """The texts of STEM.md and STEM.tex: `lines`, then the tables with `in_files`."""
-    escape = text_tables.markdown_escape
-    markdown = [f"# {escape(title)}", "", *(f"* {escape(line)}" for line in lines), ""]
+    quoted = text_tables.markdown_escape
+    markdown = [f"# {quoted(title)}", "", *(f"* {quoted(line)}" for line in lines), ""]
     latex = [*("% " + " ".join(line.split()) for line in lines), ""]
     for section, table in file_tables(sections):
         caption, note = table.title or section.title, table.note or section.note
-        above = ["", escape(note)] if note else []
+        above = ["", quoted(note)] if note else []
         rows = table.texts()
-        markdown += [f"## {escape(caption)}", *above, "", text_tables.markdown(table.header, rows)]
+        markdown += [f"## {quoted(caption)}", *above, "", text_tables.markdown(table.header, rows)]
         latex.append(text_tables.latex(table.header, rows, f"{caption}. {note}".strip(), f"tab:{table.name}"))
     return {f"{stem}.md": "\n".join(markdown), f"{stem}.tex": "\n".join(latex)}
 

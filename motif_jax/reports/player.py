@@ -15,6 +15,16 @@ from motif_jax.reports.messages import as_text
 from motif_jax.rollouts.watching import Film
 
 _ENDS = {0: "the recording ends", 1: "the game ended", 2: "step limit"}
+# Id, text and title of each button.
+_BUTTONS = (
+    ("restart", "|<", "to the start (Home)"),
+    ("previous", "< reward", "previous rewarded moment (P)"),
+    ("back", "-1", "one step back (Left)"),
+    ("play", "play", "play or pause (Space)"),
+    ("forward", "+1", "one step forward (Right)"),
+    ("next", "reward >", "next rewarded moment (N)"),
+    ("finish", ">|", "to the end (End)"),
+)
 
 
 def _pack(array: np.ndarray) -> str:
@@ -44,9 +54,8 @@ def _distinct(texts: list[str]) -> dict[str, list[Any]]:
 
 def player_data(film: Film) -> dict[str, Any]:
     """The data for the page's script; numbers are rounded to 4 digits."""
-    steps = len(film)
     data: dict[str, Any] = {
-        "steps": steps,
+        "steps": len(film),
         "rows": film.chars.shape[1],
         "columns": film.chars.shape[2],
         "chars": _pack(_changes(film.chars)) if film.chars.size else "",
@@ -100,43 +109,37 @@ def _note(name: str, film: Film) -> str:
     )
 
 
+def _screen(film: Film) -> str:
+    if film.cells is not None:
+        shown = '<svg id="grid" role="img" aria-label="the grid"></svg>'
+    elif film.pictures is not None:
+        shown = '<img id="picture" alt="what the environment shows">'
+    elif film.chars.size:
+        return (
+            '<div class="screenbox"><pre id="screen" role="img" aria-label="the game\'s screen"></pre></div>'
+        )
+    else:
+        return html.nothing("this environment has no screen")
+    return f'<div class="screenbox gridbox">{shown}</div>'
+
+
 def render(film: Film) -> str:
     """The page."""
-    facts = [
-        f"{film.task}",
-        f"seed {film.seed}",
-        f"{len(film.actions):,} steps",
-        f"return {film.info.get('return', float(film.task_rewards.sum())):.4g}",
-    ]
+    total = film.info.get("return", float(film.task_rewards.sum()))
+    facts = [film.task, f"seed {film.seed}", f"{len(film.actions):,} steps", f"return {total:.4g}"]
     if film.intrinsic is not None:
         facts.append(f"intrinsic return {float(film.intrinsic.sum()):.4g}")
-    buttons = (
-        ("restart", "|<", "to the start (Home)"),
-        ("previous", "< reward", "previous rewarded moment (P)"),
-        ("back", "-1", "one step back (Left)"),
-        ("play", "play", "play or pause (Space)"),
-        ("forward", "+1", "one step forward (Right)"),
-        ("next", "reward >", "next rewarded moment (N)"),
-        ("finish", ">|", "to the end (End)"),
-    )
     controls = "".join(
         f'<button type="button" id="{name}" title="{escape(title)}">{escape(text)}</button>'
-        for name, text, title in buttons
+        for name, text, title in _BUTTONS
     )
-    screen = (
-        '<div class="screenbox gridbox"><svg id="grid" role="img" aria-label="the grid"></svg></div>'
-        if film.cells is not None
-        else '<div class="screenbox gridbox"><img id="picture" alt="what the environment shows"></div>'
-        if film.pictures is not None
-        else '<div class="screenbox"><pre id="screen" role="img" aria-label="the game\'s screen"></pre></div>'
-        if film.chars.size
-        else '<div class="empty">this environment has no screen</div>'
+    speeds = "".join(
+        f'<option value="{rate}"{" selected" if rate == 10 else ""}>{rate} / s</option>'
+        for rate in (2, 5, 10, 30, 60, 240)
     )
     body = (
-        f'<section class="stage">{_note("mission", film)}{screen}<p id="message" aria-live="off"></p>'
-        f'<div class="controls">{controls}<label>speed <select id="speed"><option value="2">2 / s</option>'
-        '<option value="5">5 / s</option><option value="10" selected>10 / s</option><option value="30">30 / s</option>'
-        '<option value="60">60 / s</option><option value="240">240 / s</option></select></label></div>'
+        f'<section class="stage">{_note("mission", film)}{_screen(film)}<p id="message" aria-live="off"></p>'
+        f'<div class="controls">{controls}<label>speed <select id="speed">{speeds}</select></label></div>'
         '<input type="range" id="seek" min="0" value="0" aria-label="step">'
         '<figure><svg id="timeline" class="chart" role="img" aria-label="intrinsic reward and value over the episode">'
         '</svg><div class="legend" id="legend"></div></figure></section>'
@@ -149,4 +152,4 @@ def render(film: Film) -> str:
         f"<style>{html.asset('player.css')}</style>{html.embed_json(player_data(film), 'film')}"
         f"<script>{html.asset('player.js')}</script>"
     )
-    return html.page(film.title, " · ".join(facts), [f'<div class="player">{body}</div>'], after=after)
+    return html.page(film.title, " · ".join(facts), f'<div class="player">{body}</div>', after=after)

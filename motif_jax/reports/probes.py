@@ -25,13 +25,7 @@ _COLUMNS = 60  # most columns of a heatmap; more updates are thinned out
 
 @dataclasses.dataclass(frozen=True)
 class Clause:
-    """A clause of a probe's prompt.
-
-    Attributes:
-      probe: name of the probe.
-      change: total variation distance, 0 to 1, between the policy with and without the clause.
-      action: the action whose probability changes most; difference: by how much the clause raises it.
-    """
+    """A clause of a probe's prompt: the total variation distance between the policy with and without it, and what it raises most."""
 
     probe: str
     text: str
@@ -44,10 +38,8 @@ class Clause:
 class Probes:
     """The contents of a run's probe files.
 
-    Attributes:
-      steps: int64 [updates], environment steps before each update.
-      probabilities: float64 [updates, probes, actions].
-      clauses: at the newest update, by descending `change`.
+    `steps` int64 [updates] are environment steps before each update, `probabilities` float64 [updates, probes, actions];
+    `clauses` are those at the newest update, by descending `change`.
     """
 
     actions: tuple[str, ...]
@@ -126,9 +118,7 @@ def heatmap(probes: Probes, place: int) -> str:
 
 
 def read_published(folder: str | os.PathLike[str]) -> Probes | None:
-    """Reads `distrib.csv` of a run of the published tool; None without the file.
-
-    The file names neither actions nor prompts. The folder's name gives the number of actions; by default it is six.
+    """Reads `distrib.csv` of a run of the published tool, whose folder's name tells the actions; None without the file.
 
     Raises:
       UserError: the file is damaged.
@@ -154,17 +144,13 @@ def section(probes: Probes | None) -> Section | None:
     for place, (name, prompt) in enumerate(zip(probes.names, probes.prompts, strict=True)):
         likely = int(probes.probabilities[-1, place].argmax())
         chance = probes.probabilities[-1, place, likely]
-        caption = f"at the end {probes.actions[likely]} with {100 * chance:.0f} %. {_goal(prompt)}"
+        goal = " ".join(line.strip() for line in prompt.split("\n")[1:-1])
+        caption = f"at the end {probes.actions[likely]} with {100 * chance:.0f} %. {goal}"
         figures.append(html.figure(name, heatmap(probes, place), caption))
-    rows = [
-        [
-            TableCell(clause.probe),
-            TableCell(clause.text),
-            number_cell(clause.change, ".3f"),
-            TableCell(f"{clause.action} {clause.difference:+.3f}", clause.difference),
-        ]
-        for clause in probes.clauses
-    ]
+    rows = []
+    for clause in probes.clauses:
+        most = TableCell(f"{clause.action} {clause.difference:+.3f}", clause.difference)
+        rows.append((clause.probe, clause.text, number_cell(clause.change, ".3f"), most))
     header = ("situation", "clause", "change of the policy", "what the clause does most")
     table = [Table("clause-table", header, rows, "what each clause is worth")] if rows else []
     note = (
@@ -172,7 +158,3 @@ def section(probes: Probes | None) -> Section | None:
         "variation distance, 0 to 1, between what it does with the clause and without it, at the newest look."
     )
     return Section("Probes", "probes", [html.grid(*figures), *table], note)
-
-
-def _goal(prompt: str) -> str:
-    return " ".join(line.strip() for line in prompt.split("\n")[1:-1])

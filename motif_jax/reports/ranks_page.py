@@ -34,10 +34,8 @@ def in_words(found: Mapping[str, Any]) -> str:
     parts = []
     header, rows = accuracy_rows(found)
     if rows:
-        parts.append(
-            "share of pairs in which the expert's token has the greater Q\n"
-            + text_tables.markdown(header, rows)
-        )
+        table = text_tables.markdown(header, rows)
+        parts.append(f"share of pairs in which the expert's token has the greater Q\n{table}")
     for agent, about in found.items():
         for name, ends in about["lists"].items():
             for end, ranked in ends.items():
@@ -52,20 +50,19 @@ def render(found: Mapping[str, Any], data: str) -> str:
     header, rows = accuracy_rows(found)
     if rows:
         note = "Share of pairs of one beginning in which Q of the expert's token, counted from its action's end (-1 is the end of the action), exceeds that of the other's."
-        sections.append(
-            Section("Ranking accuracy", "accuracy", [Table("accuracy-table", header, rows)], note)
-        )
+        table = Table("accuracy-table", header, rows)
+        sections.append(Section("Ranking accuracy", "accuracy", [table], note))
     for number, (agent, about) in enumerate(found.items()):
         lists = {f"{name} of {end} advantage": ranked for name, ends in about["lists"].items() for end, ranked in ends.items()}  # fmt: skip
         tables = []
         for place, (heading, ranked) in enumerate(lists.items()):
             cells = [
-                [
-                    TableCell(each["text"], code=True),
-                    number_cell(each["advantage"], "+.3f"),
-                    number_cell(each["times"], ","),
-                ]
-                for each in ranked
+                (
+                    TableCell(of["text"], code=True),
+                    number_cell(of["advantage"], "+.3f"),
+                    number_cell(of["times"], ","),
+                )
+                for of in ranked
             ]
             columns = ["said", "mean advantage", "times"]
             tables += [Table(f"list-{number}-{place}", columns, cells, heading)] if cells else []

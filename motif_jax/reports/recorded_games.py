@@ -21,10 +21,8 @@ _SHOWN = ("return", "length", "score", "dlvl")
 
 def read_recorded(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """The rows of episodes.jsonl whose episodes are recorded, each with its recording's `stem`."""
-    stems = {}
-    for path in sorted((Path(folder) / "recordings").glob("step-*.json")):
-        if found := NAME.fullmatch(path.stem):
-            stems[int(found.group(2)), int(found.group(3))] = path.stem
+    names = (NAME.fullmatch(path.stem) for path in sorted((Path(folder) / "recordings").glob("step-*.json")))
+    stems = {(int(name[2]), int(name[3])): name[0] for name in names if name}
     if not stems:
         return []
     keyed = (((row.get("env"), row.get("episode")), row) for row in metric_files.episode_rows(folder))
@@ -33,9 +31,8 @@ def read_recorded(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
 def players(folders: Iterable[Path], workdir: Path) -> dict[str, str]:
     """Stem -> link, relative to `workdir`, to the player that `replay` wrote for the game."""
-    return {
-        path.stem: link(path, workdir) for folder in folders for path in sorted(folder.glob("step-*.html"))
-    }
+    paths = (path for folder in folders for path in sorted(folder.glob("step-*.html")))
+    return {path.stem: link(path, workdir) for path in paths}
 
 
 def link(path: Path, workdir: Path) -> str:
@@ -47,22 +44,21 @@ def _table(
     name: str,
     rows: Sequence[Mapping[str, Any]],
     key: str,
-    lead: Mapping[str, Callable[[Mapping[str, Any]], TableCell]],
-    watch: Callable[[Mapping[str, Any]], html.Markup | TableCell],
+    lead: Mapping[str, Callable[[Mapping[str, Any]], Any]],
+    watch: Callable[[Mapping[str, Any]], tuple[str | None, str]],
     count: int = 5,
 ) -> Table:
+    """The best and the worst `rows` by `key`; `watch` gives a link to the replay, and what stands without one."""
     ranked = sorted(rows, key=lambda row: -row[key])
     chosen = ranked if len(ranked) <= 2 * count else [*ranked[:count], *ranked[-count:]]
     shown = [key, *(name for name in _SHOWN if name != key and name in chosen[0])]
     header = (*lead, *(with_unit(measure(name)) for name in shown), "replay")
-    cells = [
-        (
-            *(cell(row) for cell in lead.values()),
-            *(TableCell(format_value(row[name]), row[name]) for name in shown),
-            watch(row),
-        )
-        for row in chosen
-    ]
+    cells = []
+    for row in chosen:
+        path, otherwise = watch(row)
+        replay = html.Markup(html.link(path, "watch")) if path else otherwise
+        numbers = (TableCell(format_value(row[name]), row[name]) for name in shown)
+        cells.append((*(cell(row) for cell in lead.values()), *numbers, replay))
     return Table(name, header, cells)
 
 
@@ -74,14 +70,13 @@ def episodes_section(data: RunData) -> Section | None:
     key = "intrinsic_return" if "intrinsic_return" in evaluation["measures"] else "return"
     links = dict(data.replays)
 
-    def watch(row: Mapping[str, Any]) -> html.Markup | TableCell:
-        found = links.get(str(row["index"]), data.games_page if "tokens" in row else None)
-        return html.Markup(html.link(found, "watch")) if found else TableCell("not recorded")
+    def watch(row: Mapping[str, Any]) -> tuple[str | None, str]:
+        return links.get(str(row["index"]), data.games_page if "tokens" in row else None), "not recorded"
 
     lead = {
         "episode": lambda row: html.number_cell(row["index"], ""),
-        "seed": lambda row: TableCell(str(row["seed"])),
-        "ended by": lambda row: TableCell(row["end_reason"]),
+        "seed": lambda row: row["seed"],
+        "ended by": lambda row: row["end_reason"],
     }
     table = _table("episode-table", evaluation["rows"], key, lead, watch)
     note = f"Evaluation {name}, ordered by {measure(key).title}; every episode can be replayed from its seed and actions."
@@ -95,9 +90,8 @@ def section(data: RunData) -> Section | None:
     rated = all(row.get("intrinsic_return") is not None for row in data.recorded)
     key = "intrinsic_return" if rated else "return"
 
-    def watch(row: Mapping[str, Any]) -> html.Markup | TableCell:
-        found = data.recorded_players.get(row["stem"])
-        return html.Markup(html.link(found, "watch")) if found else TableCell(f"{row['stem']}.json")
+    def watch(row: Mapping[str, Any]) -> tuple[str | None, str]:
+        return data.recorded_players.get(row["stem"]), f"{row['stem']}.json"
 
     lead = {"environment steps": lambda row: html.number_cell(row["step"], ",")}
     table = _table("training-games-table", data.recorded, key, lead, watch)

@@ -40,10 +40,8 @@ class RunData:
       recorded: recorded episodes of the training; recorded_players: stem -> relative link to a player.
       evaluations: name -> evaluation, the agent's first; yardsticks: names that the verdict leaves out.
       lead: margin of success by which the agent has to beat players that do not read; 0: by the intervals.
-      seen: evaluation -> messages seen in play; replays: (title, relative link) of recorded episodes.
+      seen: evaluation -> messages; replays: (title, relative link) of episodes; games_page: link to the first one's games by token.
       tests: player -> generalisation tests; language, text: curves of language models and of text agents.
-      games_page: relative link to the page of the first evaluation's games by token.
-      commands, provenance: (run, text).
     """
 
     title: str

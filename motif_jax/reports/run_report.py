@@ -85,43 +85,31 @@ def command_of(folder: str | Path, name: str) -> list[tuple[str, str]]:
 
 def provenance_of(folder: str | Path, name: str) -> list[tuple[str, str]]:
     """Config, versions and command of a run folder as (title, text); missing files are left out."""
-    found = []
-    for file in ("config.json", "versions.json"):
-        if there := read_description(Path(folder) / file):
-            found.append((f"{name}: {file}", json.dumps(there, indent=2)))
-    return found
+    files = {file: read_description(Path(folder) / file) for file in ("config.json", "versions.json")}
+    return [(f"{name}: {file}", json.dumps(there, indent=2)) for file, there in files.items() if there]
 
 
 def as_json(data: RunData) -> dict[str, Any]:
     """The report as plain data with unrounded numbers; None for missing values."""
     text, kind = headline(data)
-    rows = rows_of(data)
+    rows, evaluations = rows_of(data), {}
+    for name, evaluation in data.evaluations.items():
+        kept = {key: evaluation[key] for key in ("plan", "episodes", "steps", "confidence", "intervals")}
+        measures = {row.what.key: asdict(row.of[name]) for row in rows if name in row.of}
+        evaluations[name] = {**kept, "measures": measures}
+    first = next(iter(data.evaluations), "")
+    differences = [
+        {"first": first, "other": other, "measure": row.what.key, **asdict(gap), "better_episode": chance}
+        for row in rows
+        for other, (gap, chance) in row.against.items()
+    ]
     return finite(
         {
             "title": data.title,
             "headline": {"text": text, "kind": kind},
             "facts": [dict(zip(("what", "value", "note"), fact, strict=True)) for fact in facts(data)],
-            "evaluations": {
-                name: {
-                    **{
-                        key: evaluation[key]
-                        for key in ("plan", "episodes", "steps", "confidence", "intervals")
-                    },
-                    "measures": {row.what.key: asdict(row.of[name]) for row in rows if name in row.of},
-                }
-                for name, evaluation in data.evaluations.items()
-            },
-            "differences": [
-                {
-                    "first": next(iter(data.evaluations)),
-                    "other": other,
-                    "measure": row.what.key,
-                    **asdict(gap),
-                    "better_episode": chance,
-                }
-                for row in rows
-                for other, (gap, chance) in row.against.items()
-            ],
+            "evaluations": evaluations,
+            "differences": differences,
             "progress": [asdict(verdict) for verdict in _verdicts(data)],
             "dataset": data.dataset,
             "labels": data.labels,

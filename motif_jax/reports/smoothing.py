@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -25,13 +24,12 @@ _MOST = 256
 
 @dataclass(frozen=True)
 class Smoothed:
-    """Means over stretches of steps.
+    """Means over stretches of steps, all [stretches].
 
     Attributes:
-      x: float64 [stretches], mean step of each stretch's values.
-      mean: float64 [stretches].
-      low, high: float64 [stretches], bounds of the 95 % intervals; NaN for a single value; None without bands.
-      count: int [stretches], values in each.
+      x: mean step of each stretch's values.
+      low, high: bounds of the 95 % intervals; NaN for a single value; None without bands.
+      count: values in each.
     """
 
     x: np.ndarray
@@ -58,29 +56,22 @@ class Smoothed:
 
 
 def joined_stretches(curves: Sequence[Curve], stop: float, stretches: int, least: int) -> np.ndarray:
-    """Returns edges [k + 1] of stretches in which every curve has `least` values; k = 0 if too few values exist.
+    """Edges [k + 1] of stretches in which every curve has `least` values; k = 0 if too few values exist.
 
-    Args:
-      curves: finite values, at least one each.
-      stretches: number of equal stretches up to `stop`, before they are joined.
+    `stretches` is their number up to `stop` before they are joined; curves have finite values, at least one each.
     """
     start = min(float(curve.x[0]) for curve in curves)
     edges = np.linspace(start, stop, (stretches if stop > start else 1) + 1)
-    kept = [edges[0]]
-    held = np.zeros(len(curves), np.int64)
-    for low, high in pairwise(edges):
-        last = high == edges[-1]
-        held += [
-            np.searchsorted(curve.x, high, "right" if last else "left")
-            - np.searchsorted(curve.x, low, "left")
-            for curve in curves
-        ]
-        if held.min() >= least:
-            kept.append(high)
-            held[:] = 0
+    # [curves, edges]: values before each edge; the last one belongs to its stretch.
+    before = np.array([np.searchsorted(curve.x, edges, "left") for curve in curves])
+    before[:, -1] = [np.searchsorted(curve.x, edges[-1], "right") for curve in curves]
+    kept = [0]
+    for place in range(1, len(edges)):
+        if (before[:, place] - before[:, kept[-1]]).min() >= least:
+            kept.append(place)
     if len(kept) > 1:  # the last stretch takes the rest
-        kept[-1] = edges[-1]
-    return np.array(kept)
+        kept[-1] = len(edges) - 1
+    return edges[kept]
 
 
 def _places(curve: Curve, edges: np.ndarray) -> np.ndarray:
@@ -94,22 +85,15 @@ def _finite(curve: Curve) -> Curve:
 
 
 def smooth(curve: Curve, stretches: int = 60, band: bool = True, rate: bool = False) -> Smoothed:
-    """Averages a curve over stretches of steps.
+    """Averages the finite values of a curve over at most `stretches` stretches of steps.
 
-    Args:
-      curve: non-finite values are left out.
-      stretches: upper bound.
-      band: whether to compute intervals; stretches then hold `LEAST` values, or a fifth of all if that is less.
-      rate: whether the values are 0 or 1.
+    With a `band` stretches hold `LEAST` values, or a fifth of all if that is less. Values of a `rate` are 0 or 1.
     """
     curve = _finite(curve)
     n = len(curve)
-    if not n:
-        empty = np.empty(0)
-        bound = empty if band else None
-        return Smoothed(empty, empty, bound, bound, np.empty(0, np.int64))
-    if not band and n <= stretches:
-        return Smoothed(curve.x, curve.y, None, None, np.ones(n, np.int64))
+    if not n or (not band and n <= stretches):
+        bound = np.empty(0) if band else None
+        return Smoothed(curve.x, curve.y, bound, bound, np.ones(n, np.int64))
     least = min(n, max(2, min(LEAST, n // 5))) if band else 1
     stretches = max(1, min(stretches, len(np.unique(curve.x))))
     edges = joined_stretches([curve], float(curve.x[-1]), stretches, least)
@@ -135,12 +119,9 @@ def _interval(values: np.ndarray, rate: bool) -> tuple[float, float]:
 def learning_curve(
     name: str, seeds: Sequence[Curve], points: int = 60, dashed: bool = False, least: int = 1
 ) -> Series:
-    """Interquartile mean over seeds, with its interval; all curves are averaged over the same stretches of steps.
+    """Interquartile mean over `seeds` (a curve each), with its interval, over at most `points` stretches that all curves share.
 
-    Args:
-      seeds: one curve per seed.
-      points: most stretches.
-      least: least values per seed and stretch; fewer if a seed has under five times as many.
+    A stretch has `least` values of each seed; fewer if a seed has under five times as many.
     """
     shown, curves = f"{name} (n = {len(seeds)})", [_finite(curve) for curve in seeds]
     empty = Series(shown, np.empty(0), np.empty(0), dashed=dashed)
@@ -155,15 +136,14 @@ def learning_curve(
     edges = joined_stretches(curves, stop, max(1, min(points, fewest)), max(1, min(least, fewest // 5)))
     if len(edges) < 2:
         return empty
-    rows = np.array(
-        [
-            [curve.y[place == number].mean() for number in range(len(edges) - 1)]
-            for curve, place in ((curve, _places(curve, edges)) for curve in curves)
-        ]
-    )
-    columns = [bootstrap(column, [interquartile_mean], RESAMPLES)[0] for column in rows.T]
-    value, low, high = (
-        np.array([getattr(column, bound) for column in columns]) for bound in ("value", "low", "high")
-    )
-    x, several = (edges[:-1] + edges[1:]) / 2, len(seeds) > 1
-    return Series(shown, x, value, low if several else None, high if several else None, dashed)
+    places = [_places(curve, edges) for curve in curves]
+    found = []
+    for number in range(len(edges) - 1):
+        means = [curve.y[place == number].mean() for curve, place in zip(curves, places, strict=True)]
+        (estimate,) = bootstrap(np.array(means), [interquartile_mean], RESAMPLES)
+        found.append((estimate.value, estimate.low, estimate.high))
+    value, low, high = np.array(found).T
+    x = (edges[:-1] + edges[1:]) / 2
+    if len(seeds) == 1:
+        return Series(shown, x, value, dashed=dashed)
+    return Series(shown, x, value, low, high, dashed)

@@ -9,6 +9,7 @@ both sides played the same games.
 from __future__ import annotations
 
 import contextlib
+import functools
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,17 +46,11 @@ def interquartile_mean(values: np.ndarray) -> np.ndarray:
     return values[..., cut : values.shape[-1] - cut].mean(-1)
 
 
-def _mean(values: np.ndarray) -> np.ndarray:
-    return np.asarray(values, np.float64).mean(-1)
-
-
-def _median(values: np.ndarray) -> np.ndarray:
-    return np.median(np.asarray(values, np.float64), -1)
-
-
-STATISTICS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "mean": _mean,
-    "median": _median,
+Statistic = Callable[[np.ndarray], Any]  # of [..., n] to [...]
+_MEAN: Statistic = functools.partial(np.mean, axis=-1)
+STATISTICS: dict[str, Statistic] = {
+    "mean": _MEAN,
+    "median": functools.partial(np.median, axis=-1),
     "iqm": interquartile_mean,
 }
 
@@ -100,21 +95,12 @@ class Summary:
 
 def bootstrap(
     values: np.ndarray,
-    statistics: Sequence[Callable[[np.ndarray], np.ndarray]],
+    statistics: Sequence[Statistic],
     resamples: int = RESAMPLES,
     confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> list[Estimate]:
-    """Estimates each statistic and its percentile bootstrap interval.
-
-    Args:
-      values: [n].
-      statistics: functions of [..., n] to [...].
-      confidence: share of resampled statistics inside the interval.
-
-    Raises:
-      ValueError: there are no values, or one is not finite.
-    """
+    """Each statistic of `values` [n] with its percentile bootstrap interval. Raises ValueError: no values, or not finite ones."""
     values = np.asarray(values, np.float64)
     if not len(values) or not np.isfinite(values).all():
         raise ValueError(f"{len(values)} values: needs finite ones, at least one")
@@ -126,10 +112,7 @@ def bootstrap(
 
 
 def _resampled(
-    values: np.ndarray,
-    statistics: Sequence[Callable[[np.ndarray], np.ndarray]],
-    resamples: int,
-    generator: np.random.Generator,
+    values: np.ndarray, statistics: Sequence[Statistic], resamples: int, generator: np.random.Generator
 ) -> list[np.ndarray]:
     rows = max(1, _CHUNK // values.size)
     drawn: list[list[np.ndarray]] = [[] for _ in statistics]
@@ -147,12 +130,8 @@ def percentile_interval(drawn: np.ndarray, confidence: float = CONFIDENCE) -> tu
     return float(low), float(high)
 
 
-def summarise(
-    values: Sequence[float] | np.ndarray,
-    resamples: int = RESAMPLES,
-    confidence: float = CONFIDENCE,
-) -> Summary:
-    """Returns mean, median and interquartile mean of `values` [n] with intervals, and spread and range."""
+def summarise(values: np.ndarray, resamples: int = RESAMPLES, confidence: float = CONFIDENCE) -> Summary:
+    """The statistics of `values` [n]."""
     array = np.asarray(values, np.float64)
     mean, median, iqm = bootstrap(array, list(STATISTICS.values()), resamples, confidence)
     return Summary(len(array), mean, median, iqm, float(array.std()), float(array.min()), float(array.max()))
@@ -169,14 +148,11 @@ def mean_of(
     array = np.asarray(values, np.float64)
     if rate:
         return wilson(float(array.mean()), len(array), confidence)
-    return bootstrap(array, [_mean], resamples, confidence, seed)[0]
+    return bootstrap(array, [_MEAN], resamples, confidence, seed)[0]
 
 
 def wilson(share: float, n: int, confidence: float = CONFIDENCE) -> Estimate:
-    """The `share` of yes among `n` with Wilson's score interval (Wilson 1927).
-
-    Unlike the bootstrap it has a width when all values are equal.
-    """
+    """The `share` of yes among `n` with Wilson's score interval (1927), which has a width when all values are equal."""
     from scipy.stats import binomtest
 
     found = binomtest(round(share * n), n).proportion_ci(confidence, "wilson")
@@ -188,11 +164,7 @@ Games = Mapping[Any, float]
 
 
 def matched(first: Games, second: Games) -> tuple[np.ndarray, np.ndarray, bool]:
-    """The numbers of two sides, in pairs if they share at least half of the smaller side's games.
-
-    Returns:
-      (first [n], second [m], whether they are pairs; then n = m).
-    """
+    """Numbers [n] and [m] of two sides, and whether they are pairs: if they share half of the smaller side's games."""
     shared = [game for game in first if game in second]
     paired = bool(shared) and 2 * len(shared) >= min(len(first), len(second))
     sides = (shared, shared) if paired else (list(first), list(second))
@@ -210,16 +182,14 @@ def difference(
 ) -> Difference:
     """Estimates mean(first) - mean(second), averaged over strata (tasks), by a bootstrap stratified over them.
 
-    Args:
-      strata: results of `matched`, at least one. Pairs are drawn together, so that a game's difficulty cancels; else each
-        side is drawn by itself.
+    `strata` are results of `matched`. Pairs are drawn together, so that a game's difficulty cancels; else each side by itself.
     """
     generator = np.random.default_rng(seed)
 
     def means(values: np.ndarray) -> np.ndarray:
         if len(values) > _NORMAL:
             return generator.normal(values.mean(), values.std() / np.sqrt(len(values)), resamples)
-        return _resampled(values, [_mean], resamples, generator)[0]
+        return _resampled(values, [_MEAN], resamples, generator)[0]
 
     value, drawn, pairs = 0.0, np.zeros(resamples), 0
     for first, second, paired in strata:
@@ -232,13 +202,9 @@ def difference(
 def rate_difference(
     first: np.ndarray, second: np.ndarray, paired: bool, confidence: float = CONFIDENCE
 ) -> Difference:
-    """Estimates a difference of two rates by Newcombe's hybrid of Wilson's intervals (1998, method 10 of both papers).
+    """The difference of two rates (values 0 or 1, [n] and [m]) by Newcombe's hybrid of Wilson's intervals (1998, method 10).
 
-    Unlike the bootstrap it has a width when all values are equal.
-
-    Args:
-      first, second: [n] and [m], values 0 or 1.
-      paired: n = m, and position i of both is the same game.
+    With `paired` n = m, and position i of both is the same game.
     """
     one, two = (mean_of(values, rate=True, confidence=confidence) for values in (first, second))
     correlation = _correlation(first, second) if paired else 0.0
@@ -274,10 +240,8 @@ def _correlation(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def probability_of_improvement(first: np.ndarray, second: np.ndarray) -> float:
-    """The chance that an episode of `first` [n] beats one of `second` [m], ties counting half.
-
-    This is the Mann-Whitney statistic divided by n m (Agarwal et al. 2021, section 4.3).
-    """
+    """The chance that an episode of `first` [n] beats one of `second` [m], ties counting half (Agarwal et al. 2021, section 4.3)."""
     from scipy.stats import mannwhitneyu
 
+    # The Mann-Whitney statistic divided by n m.
     return float(mannwhitneyu(first, second, method="asymptotic").statistic / (len(first) * len(second)))

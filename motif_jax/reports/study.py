@@ -54,35 +54,24 @@ FIGURES = (
     "annotator/questions",
 )
 _COUNT_EXPONENT = 3
-
-
-class Yardstick(NamedTuple):
-    """The judge of games: a goal, and the digest of the lexicon's labels for it."""
-
-    goal: str
-    lexicon: str
+_KINDS = {**dict.fromkeys(("method", "flags", "goal", "lexicon"), str), "games": dict, "figures": dict}
+Rows = Sequence[Mapping[str, Any]]
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """The lines of runs; [] without the file. Raises UserError: a line is damaged."""
     rows = list(read_json_lines(path, ("seed",)))
-    kinds = {**dict.fromkeys(("method", "flags", "goal", "lexicon"), str), "games": dict, "figures": dict}
     for number, row in enumerate(rows, start=1):
-        for key, kind in kinds.items():
+        for key, kind in _KINDS.items():
             if not isinstance(row.get(key), kind):
-                what = "a text" if kind is str else "an object"
-                raise UserError(
-                    f"{path} is damaged in line {number} ({key} is not {what}): take out that line"
-                )
+                what = f"{key} is not {'a text' if kind is str else 'an object'}"
+                raise UserError(f"{path} is damaged in line {number} ({what}): take out that line")
     return rows
 
 
-def find(
-    rows: Sequence[Mapping[str, Any]], method: str, seed: int, flags: str, by: Yardstick
-) -> Mapping[str, Any] | None:
-    """The line of the run with these flags whose games were judged by `by`, or None."""
-    wanted = {"method": method, "seed": seed, "flags": flags, **by._asdict()}
-    return next((row for row in rows if wanted.items() <= {key: row[key] for key in wanted}.items()), None)
+def find(rows: Rows, identity: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The first line with all values of `identity` (method, seed, flags, goal, digest of the lexicon), or None."""
+    return next((row for row in rows if all(row[key] == value for key, value in identity.items())), None)
 
 
 def append_row(path: Path, row: Mapping[str, Any]) -> None:
@@ -105,20 +94,19 @@ def append_row(path: Path, row: Mapping[str, Any]) -> None:
 def measure(run: Path, games: Path, lexicon: Lexicon, goal: str) -> dict[str, Any]:
     """The stored results of a training `run` and its evaluation `games`: numbers of the games in order, and figures.
 
-    The lexicon judges the games by the goal: a step whose message is a yes counts 1 / N^3 if the game shows it for the Nth
-    time.
+    The lexicon judges by the goal: a step whose message is a yes counts 1 / N^3 if the game shows it for the Nth time.
 
     Raises:
       UserError: `games` is no finished evaluation, or a file is damaged.
     """
-    judge = LexiconJudge(lexicon, goal)
     rows = evaluation_files.read_evaluation(games)["rows"]
     there = [name for name in MEASURES if all(row.get(name) is not None for row in rows)]
     kept = {name: [_short(row[name]) for row in rows] for name in there}
     if all("messages" in row for row in rows):  # only tasks with messages
+        judge = LexiconJudge(lexicon, goal)
         kept["judged"] = [_short(_judged(judge, messages.unpack(row["messages"]))) for row in rows]
         kept[GATHERED] = [_short(gathered(row["messages"])) for row in rows]
-    last = {}
+    last: dict[str, Any] = {}
     for row in read_json_lines(run / "metrics.jsonl"):
         last.update(row)
     figures = {name: _short(last[name]) for name in FIGURES if name in last}
@@ -126,7 +114,6 @@ def measure(run: Path, games: Path, lexicon: Lexicon, goal: str) -> dict[str, An
 
 
 def _judged(judge: LexiconJudge, met: Sequence[messages.MessageTally]) -> float:
-    """The sum of 1 / N^3 over steps whose message is a yes, N being its count so far."""
     helpful = (tally.count for tally in met if judge.answer(tally.text).label == YES)
     return float(sum((np.arange(1, count + 1.0) ** -_COUNT_EXPONENT).sum() for count in helpful))
 
@@ -135,7 +122,7 @@ def _short(value: float) -> float | int:
     return int(value) if float(value).is_integer() else round(float(value), 4)
 
 
-def require_same_games(rows: Sequence[Mapping[str, Any]], methods: Sequence[str]) -> None:
+def require_same_games(rows: Rows, methods: Sequence[str]) -> None:
     """Raises UserError if the lines of `methods` have different numbers of games, which no table can compare."""
     counts = [
         (f"{row['method']} of seed {row['seed']}", len(values))
@@ -152,7 +139,7 @@ def require_same_games(rows: Sequence[Mapping[str, Any]], methods: Sequence[str]
 
 
 class MeasureCell(NamedTuple):
-    """A method's interquartile mean of a measure (the mean for MEANS), and its excess over the first method's (None for the first)."""
+    """A method's interquartile mean of a measure (the mean for MEANS), and its excess over the first method's, if it is another."""
 
     value: Estimate
     above: Estimate | None
@@ -162,7 +149,7 @@ class MeasureCell(NamedTuple):
 _Runs = Mapping[int, Mapping[str, Sequence[float]]]
 
 
-def _runs(rows: Sequence[Mapping[str, Any]], method: str) -> _Runs:
+def _runs(rows: Rows, method: str) -> _Runs:
     return {row["seed"]: row["games"] for row in rows if row["method"] == method}
 
 
@@ -177,21 +164,18 @@ def _compared(own: _Runs, others: _Runs) -> tuple[Collection[int], Collection[in
 
 
 def table(
-    rows: Sequence[Mapping[str, Any]], methods: Sequence[str], resamples: int, measures: Sequence[str]
+    rows: Rows, methods: Sequence[str], resamples: int, measures: Sequence[str]
 ) -> dict[str, dict[str, MeasureCell]]:
-    """Method -> measure -> cell, for methods with runs and measures that all of these have.
-
-    Methods are compared with the first of `methods` by shared seeds, or by all runs if they share none.
-    """
+    """Method -> measure -> cell, for methods with runs and measures that all of these have."""
     runs = {name: of for name in methods if (of := _runs(rows, name))}
+    first = runs.get(methods[0], {})
     found: dict[str, dict[str, MeasureCell]] = {name: {} for name in runs}
     for key in measures:
         if not all(key in games for of in runs.values() for games in of.values()):
             continue
         values = _averages({name: _scores(of, of, key) for name, of in runs.items()}, resamples, key in MEANS)
         for name, of in runs.items():
-            first = runs.get(methods[0]) if name != methods[0] else None
-            above = None if first is None else _above(of, first, key, resamples)
+            above = _above(of, first, key, resamples) if first and of is not first else None
             found[name][key] = MeasureCell(values[name], above)
     return found
 
@@ -200,17 +184,12 @@ def _averages(scores: Mapping[str, np.ndarray], resamples: int, means: bool) -> 
     """Interquartile means, or means, of [runs, games]; rliable draws games within each run, repeatably."""
     from rliable import library, metrics
 
-    def statistic(values: np.ndarray) -> np.ndarray:
-        return np.array([(metrics.aggregate_mean if means else metrics.aggregate_iqm)(values)])
-
+    statistic = metrics.aggregate_mean if means else metrics.aggregate_iqm
     with repeatable_rliable():
         points, bounds = library.get_interval_estimates(
-            {name: of.T for name, of in scores.items()}, statistic, reps=resamples
+            {name: of.T for name, of in scores.items()}, lambda x: np.array([statistic(x)]), reps=resamples
         )
-    return {
-        name: Estimate(float(points[name][0]), *(float(bound) for bound in bounds[name][:, 0]))
-        for name in scores
-    }
+    return {name: Estimate(float(points[name][0]), *map(float, bounds[name][:, 0])) for name in scores}
 
 
 def _above(own: _Runs, others: _Runs, key: str, resamples: int) -> Estimate:
@@ -230,42 +209,27 @@ def _above(own: _Runs, others: _Runs, key: str, resamples: int) -> Estimate:
     return Estimate(mean(first) - mean(other), *percentile_interval(drawn))
 
 
-def tables(
-    rows: Sequence[Mapping[str, Any]],
-    methods: Mapping[str, Sequence[str]],
-    seeds: int,
-    resamples: int,
-    measures: Sequence[str],
+def table_text(
+    rows: Rows, title: str, methods: Sequence[str], seeds: int, resamples: int, measures: Sequence[str]
 ) -> str:
-    """Markdown: a table for each title of `methods`, compared with the title's first method, and the basis of its intervals.
-
-    Columns are those of `measures` that all runs of a table have; `seeds` is the number of seeds of the whole study.
-    """
-    made = {title: table(rows, names, resamples, measures) for title, names in methods.items()}
-    return "\n\n".join(_table(rows, _name(title), methods[title], seeds, of) for title, of in made.items())
-
-
-def _table(
-    rows: Sequence[Mapping[str, Any]],
-    title: str,
-    methods: Sequence[str],
-    seeds: int,
-    found: Mapping[str, Mapping[str, MeasureCell]],
-) -> str:
+    """A table in Markdown, and the basis of its intervals; `seeds` is the number of seeds of the whole study."""
+    title, found = _name(title), table(rows, methods, resamples, measures)
     if not found:
         return f"**{title}**: no run is done yet."
-    shown = list(next(iter(found.values())))
-    titles = [title, "runs", *(MEASURES[key] for key in shown)]
-    asks = any("annotator/questions" in row["figures"] for row in rows if row["method"] in found)
-    titles += ["asked / met"] if asks else []
-    lines = [f"| {' | '.join(titles)} |", "|" + "---|" * len(titles)]
+    of = {name: [row for row in rows if row["method"] == name] for name in found}
+    asks = any("annotator/questions" in row["figures"] for own in of.values() for row in own)
+    titles = [title, "runs", *(MEASURES[key] for key in next(iter(found.values())))]
+    lines = [[*titles, *(["asked / met"] if asks else [])]]
     for name, cells in found.items():
-        own = [row for row in rows if row["method"] == name]
-        numbers = [_cell(cells[key]) for key in shown] + ([_asked(own)] if asks else [])
-        lines.append(f"| {' | '.join([_name(name), str(len(own)), *numbers])} |")
+        numbers = [*map(_cell, cells.values()), *([_asked(of[name])] if asks else [])]
+        lines.append([_name(name), str(len(of[name])), *numbers])
+    shown = [f"| {' | '.join(cells)} |" for cells in lines]
     absent = [_name(name) for name in methods if name not in found]
-    notes = [f"Not run yet: {', '.join(absent)}."] if absent else []
-    return "\n".join([*lines, "", *_note(rows, list(found), methods[0], seeds), *notes])
+    notes = [
+        *_note(rows, list(found), methods[0], seeds),
+        *([f"Not run yet: {', '.join(absent)}."] if absent else []),
+    ]
+    return "\n".join([shown[0], "|" + "---|" * len(lines[0]), *shown[1:], "", *notes])
 
 
 def _name(key: str) -> str:
@@ -273,16 +237,16 @@ def _name(key: str) -> str:
 
 
 def _cell(cell: MeasureCell) -> str:
-    value, sign = cell.value, cell.above.sign if cell.above is not None else 0
-    mark = {1: " ▲", -1: " ▼", 0: ""}[sign]
-    return f"{_number(value.value)} [{_number(value.low)}, {_number(value.high)}]{mark}"
+    mark = ("", " ▲", " ▼")[cell.above.sign] if cell.above is not None else ""
+    value, low, high = map(_number, (cell.value.value, cell.value.low, cell.value.high))
+    return f"{value} [{low}, {high}]{mark}"
 
 
 def _number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def _asked(rows: Sequence[Mapping[str, Any]]) -> str:
+def _asked(rows: Rows) -> str:
     shares = [
         row["figures"]["annotator/questions"] / row["figures"]["reward/texts_met"]
         for row in rows
@@ -291,7 +255,7 @@ def _asked(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"{np.mean(shares):.2f}" if shares else "–"
 
 
-def _note(rows: Sequence[Mapping[str, Any]], found: Sequence[str], first: str, seeds: int) -> list[str]:
+def _note(rows: Rows, found: Sequence[str], first: str, seeds: int) -> list[str]:
     if first not in found or len(found) == 1:
         return []
     fewest = min(len(seeds) for name in found for seeds in _compared(_runs(rows, name), _runs(rows, first)))
@@ -303,13 +267,7 @@ def _note(rows: Sequence[Mapping[str, Any]], found: Sequence[str], first: str, s
     ]
 
 
-def _sign(value: float) -> str:
-    return ("−" if value < 0 else "+") + _number(abs(value))
-
-
-def claims(
-    rows: Sequence[Mapping[str, Any]], stated: Sequence[Claim], resamples: int
-) -> tuple[str, list[Claim]]:
+def claims(rows: Rows, stated: Sequence[Claim], resamples: int) -> tuple[str, list[Claim]]:
     """Markdown with a line per claim, and the claims that fail; a claim without runs does not fail."""
     from rliable import metrics
 
@@ -322,13 +280,19 @@ def claims(
         gap = _above(more, less, claim.measure, resamples)
         sides = zip((more, less), _compared(more, less), strict=True)
         means = [_scores(runs, seeds, claim.measure).mean(1)[:, None] for runs, seeds in sides]
-        holds = gap.low > claim.margin
-        missed += [] if holds else [claim]
-        verdict = "holds" if holds else "does not hold"
-        interval = f"{_sign(gap.value)} [{_sign(gap.low)}, {_sign(gap.high)}]"
+        if gap.low > claim.margin:
+            verdict = "holds"
+        else:
+            verdict = "does not hold"
+            missed.append(claim)
+        interval = f"{_signed(gap.value)} [{_signed(gap.low)}, {_signed(gap.high)}]"
         chance = f"P(improvement) {float(metrics.probability_of_improvement(*means)):.2g}"
         lines.append(f"* {claim}: **{verdict}**, {interval}; {chance}.")
     return "\n".join(lines), missed
+
+
+def _signed(value: float) -> str:
+    return ("−" if value < 0 else "+") + _number(abs(value))
 
 
 def check_page(path: Path) -> None:
@@ -343,5 +307,4 @@ def check_page(path: Path) -> None:
 def write_page(path: Path, text: str) -> None:
     """Puts `text` between the marks of the page."""
     before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
-    after = rest.partition(END)[2]
-    atomic_write_text(path, f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")
+    atomic_write_text(path, f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.partition(END)[2]}")

@@ -24,15 +24,12 @@ _STRETCHES = 50
 
 def of_run(run: Path) -> dict[str, dict[str, list[float]]]:
     """The stored curves of a training: measure -> {"step": [stretches], "mean": [stretches]}."""
-    episodes = read_episodes(run)
-    kept: dict[str, dict[str, list[float]]] = {}
+    episodes, kept = read_episodes(run), {}
     for name in MEASURES:
         if name in episodes:
             means = smooth(episodes[name], _STRETCHES, band=False)
-            kept[name] = {
-                "step": [round(float(step)) for step in means.x],
-                "mean": [round(float(mean), 4) for mean in means.mean],
-            }
+            steps: list[float] = [round(float(step)) for step in means.x]
+            kept[name] = {"step": steps, "mean": [round(float(mean), 4) for mean in means.mean]}
     return kept
 
 
@@ -47,9 +44,7 @@ def plot(rows: Sequence[Mapping[str, Any]], methods: Sequence[str], measure: str
         ]
         if curves:
             lines.append(learning_curve(name.replace("_", " "), curves, _STRETCHES))
-    if not lines:
-        return None
-    return Plot("", "environment steps", MEASURES[measure], lines)
+    return Plot("", "environment steps", MEASURES[measure], lines) if lines else None
 
 
 def write(

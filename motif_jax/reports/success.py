@@ -51,8 +51,7 @@ def standing(found: Mapping[str, Estimate]) -> tuple[list[str], list[str], str]:
 def headline(data: RunData) -> tuple[str, str]:
     """The rates side by side and the verdict: (text, kind as of `Verdict`). Needs two evaluations."""
     found = rates(data)
-    first = next(iter(found))
-    level = f"{100 * data.evaluations[first]['confidence']:g} %"
+    first, own = next(iter(data.evaluations.items()))
     rows = ", ".join(
         f"{name} {format_estimate(rate)} (n = {data.evaluations[name]['episodes']})"
         for name, rate in found.items()
@@ -61,7 +60,7 @@ def headline(data: RunData) -> tuple[str, str]:
     returns = {
         name: gap
         for name, (gap, _) in against(data, "return").items()
-        if _is_earlier(data.evaluations[first], data.evaluations[name])
+        if _is_earlier(own, data.evaluations[name])
     }
     apart = ", ".join(f"{name} {format_estimate(gap)}" for name, gap in gaps.items())
     apart += "".join(
@@ -71,24 +70,20 @@ def headline(data: RunData) -> tuple[str, str]:
     signs = {1: f"{first} does better than", -1: f"{first} does WORSE than", 0: "no clear difference to"}
     sides = {wanted: [name for name, sign in judged.items() if sign == wanted] for wanted in signs}
     said = [f"{signs[sign]} {' and '.join(names)}" for sign, names in sides.items() if names]
-    close = [
-        name
-        for name, gap in gaps.items()
-        if name in judged and data.lead and _is_blind(data.evaluations[name])
-        and (gap.value < data.lead or found[first].low <= found[name].high)
-    ]  # fmt: skip
+    blind = [name for name in judged if data.lead and _is_blind(data.evaluations[name])]
+    close = [name for name in blind if gaps[name].value < data.lead or found[first].low <= found[name].high]
     if close:
         said.append(f"not {data.lead:g} ahead, with intervals apart, of {' and '.join(close)}")
-    text = f"Success rate: {rows}; {first} minus {apart}; {level} intervals, of pairs where the episodes are the same: {'; '.join(said)}."
+    text = (
+        f"Success rate: {rows}; {first} minus {apart}; {100 * own['confidence']:g} % intervals, of pairs where the episodes are the same: "
+        f"{'; '.join(said)}."
+    )
     good = len(sides[1]) == len(judged) > 0 and not close
     return text, "good" if good else "bad" if sides[-1] and not sides[1] else ""
 
 
 def _is_earlier(first: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether `other` evaluates an earlier checkpoint of the first's agent.
-
-    Both may solve nearly all episodes; their returns still differ, since they count steps.
-    """
+    """Whether `other` evaluates an earlier checkpoint of the first's agent: their returns differ where both solve all."""
     one, two = first["plan"], other["plan"]
     same = all(one.get(key) == two.get(key) for key in ("policy", "options"))
     return same and (two.get("checkpoint") or 0) < (one.get("checkpoint") or 0)

@@ -21,7 +21,6 @@ from motif_jax.support.errors import printable
 # The game has a dark background of its own: its colours are illegible on a light terminal.
 _GROUND = "rgb({},{},{})".format(*BACK)
 _STYLES = [Style(color=f"rgb({r},{g},{b})", bgcolor=_GROUND) for r, g, b in COLOURS]
-TOP_MESSAGES = 100
 BAR_RANGE = 4.0
 # Lines of the full view, without the screen's rows.
 _FULL_HEIGHT = 14
@@ -83,18 +82,16 @@ def _numbers(sight: Sight, totals: RewardTotals, names: Sequence[str]) -> Table:
     table.add_column(no_wrap=True)
     table.add_row("step", f"{sight.step:,}")
     table.add_row("return", f"{totals.task:.2f}   last reward {sight.task_reward:+.2f}")
-    if sight.reward is not None:
+    if (reward := sight.reward) is not None:
         table.add_row("intrinsic return", f"{totals.intrinsic:.2f}   here {sight.intrinsic:+.3f}")
-        table.add_row(
-            "message reward", f"{sight.reward.normalised:+.3f} normalised, {sight.reward.raw:+.4f} raw"
-        )
-        table.add_row(f"-{BAR_RANGE:g} to {BAR_RANGE:g}", bar(sight.reward.normalised))
+        table.add_row("message reward", f"{reward.normalised:+.3f} normalised, {reward.raw:+.4f} raw")
+        table.add_row(f"-{BAR_RANGE:g} to {BAR_RANGE:g}", bar(reward.normalised))
     if sight.text is not None:
         table.add_row("message seen", f"{sight.count} times")
-    if sight.choice is not None and sight.choice.value is not None:
-        table.add_row("value estimate", f"{sight.choice.value:.3f}")
-    if sight.choice is not None:
-        table.add_row("next action", Text(names[sight.choice.action]))
+    if (choice := sight.choice) is not None:
+        if choice.value is not None:
+            table.add_row("value estimate", f"{choice.value:.3f}")
+        table.add_row("next action", Text(names[choice.action]))
     return table
 
 
@@ -104,36 +101,25 @@ def _probabilities(sight: Sight, names: Sequence[str], most: int = 6) -> Table:
     table.add_column(no_wrap=True)
     if sight.choice is None or sight.choice.probabilities is None:
         return table
-    shares = sight.choice.probabilities
+    shares, chosen = sight.choice.probabilities, sight.choice.action
     ranked = np.argsort(-shares, kind="stable")[:most].tolist()
-    if sight.choice.action not in ranked:
-        ranked[-1] = sight.choice.action
+    if chosen not in ranked:
+        ranked[-1] = chosen
     for action in ranked:
-        style = "bold" if action == sight.choice.action else ""
-        table.add_row(
-            Text(names[action], style=style),
-            Text(f"{'▇' * round(20 * float(shares[action]))} {shares[action]:.0%}"),
-        )
+        share = f"{'▇' * round(20 * float(shares[action]))} {shares[action]:.0%}"
+        table.add_row(Text(names[action], style="bold" if action == chosen else ""), Text(share))
     return table
 
 
 def _facts(sight: Sight, totals: RewardTotals, names: Sequence[str]) -> Text:
     parts = [f"step {sight.step}", f"return {totals.task:.2f}"]
-    if sight.reward is not None:
-        parts += [
-            f"intrinsic {totals.intrinsic:.2f} ({sight.intrinsic:+.2f})",
-            f"message {sight.reward.normalised:+.2f}",
-        ]
-        parts.append(f"x{sight.count}")
-    if sight.choice is not None:
-        if sight.choice.value is not None:
-            parts.append(f"value {sight.choice.value:.2f}")
-        chance = (
-            ""
-            if sight.choice.probabilities is None
-            else f" {sight.choice.probabilities[sight.choice.action]:.0%}"
-        )
-        parts.append(f"{names[sight.choice.action]}{chance}")
+    if (reward := sight.reward) is not None:
+        parts.append(f"intrinsic {totals.intrinsic:.2f} ({sight.intrinsic:+.2f})")
+        parts += [f"message {reward.normalised:+.2f}", f"x{sight.count}"]
+    if (choice := sight.choice) is not None:
+        parts += [] if choice.value is None else [f"value {choice.value:.2f}"]
+        shares = choice.probabilities
+        parts.append(names[choice.action] + ("" if shares is None else f" {shares[choice.action]:.0%}"))
     return Text("  ".join(parts), no_wrap=True)
 
 
@@ -143,7 +129,6 @@ def view(
     """Draws one step for a terminal of 80 columns and `height` lines.
 
     If lines are short, the numbers share one line, then empty rows of the screen are left out, and at last the keys.
-    `state` (paused, speed) is always shown.
     """
     frame = sight.frame
     names = [printable(name) for name in names]
@@ -162,10 +147,8 @@ def view(
         parts.append(screen_text(frame.chars[shown], frame.colors[shown], cursor))
         rows = len(shown)
     if sight.text is not None:
-        paid = sight.reward is not None and sight.intrinsic > 0
-        parts.append(
-            Text(as_text(sight.text) or "(no message)", style="bold green" if paid else "", no_wrap=True)
-        )
+        style = "bold green" if sight.reward is not None and sight.intrinsic > 0 else ""
+        parts.append(Text(as_text(sight.text) or "(no message)", style=style, no_wrap=True))
     help_line = Text(f"{state}   {keys}", style="dim", no_wrap=True)
     if not compact:
         numbers = Table.grid(padding=(0, 3))
@@ -177,29 +160,22 @@ def view(
     return Group(*parts, facts, help_line)
 
 
-def message_tables(tallies: Sequence[MessageTally], title: str, most: int = TOP_MESSAGES) -> list[Table]:
-    """The messages of an episode by count, and with a reward also by their sum of rewards.
-
-    Columns: message, count, normalised reward, and the episode's sum after threshold and count discount.
-    """
+def message_tables(tallies: Sequence[MessageTally], title: str, most: int) -> list[Table]:
+    """The messages of an episode by count, and with a reward also by their sum after threshold and count discount."""
 
     def cells(tally: MessageTally) -> tuple[str, ...]:
         paid = ("", "") if tally.reward is None else (f"{tally.reward:+.3f}", f"{tally.total:+.3f}")
         return (tally.text.replace("\\x0a", " ") or "(no message)", f"{tally.count:,}", *paid)
 
     rewarded = any(tally.reward is not None for tally in tallies)
-    header = ("message", "times", "reward", "paid") if rewarded else ("message", "times")
-    width = len(header)
-    by_count = sorted(tallies, key=lambda t: (-t.count, t.text))[:most]
-    tables = [
-        text_tables.terminal(
-            header, [cells(t)[:width] for t in by_count], f"{title}: most frequent messages", text_first=True
-        )
-    ]
+    header = ("message", "times", "reward", "paid")[: 4 if rewarded else 2]
+    orders = {"most frequent messages": sorted(tallies, key=lambda t: (-t.count, t.text))}
     if rewarded:
-        by_total = sorted((t for t in tallies if t.total), key=lambda t: -(t.total or 0))[:most]
-        rows = [cells(t)[:width] for t in by_total]
-        tables.append(
-            text_tables.terminal(header, rows, f"{title}: messages that paid most", text_first=True)
+        orders["messages that paid most"] = sorted(
+            (t for t in tallies if t.total), key=lambda t: -(t.total or 0)
         )
+    tables = []
+    for order, of in orders.items():
+        rows = [cells(tally)[: len(header)] for tally in of[:most]]
+        tables.append(text_tables.terminal(header, rows, f"{title}: {order}", text_first=True))
     return tables

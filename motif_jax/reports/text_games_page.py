@@ -30,13 +30,12 @@ def render(rows: Sequence[Mapping[str, Any]], plan: Mapping[str, Any]) -> str:
     """The page of `rows` of the journal; `plan` names the speakers."""
     texts = [text_of(row, bool(plan.get("values"))) for row in rows]
     decode = plan.get("decode")
-    how = "" if decode is None else f", decoded by {_said(decode)}"
-    return token_page.render(
-        texts, f"{plan['environment']}, token by token", f"{plan['policy']}{how}; seed {plan['seed']}"
-    )
+    how = "" if decode is None else f", decoded by {_in_words(decode)}"
+    subtitle = f"{plan['policy']}{how}; seed {plan['seed']}"
+    return token_page.render(texts, f"{plan['environment']}, token by token", subtitle)
 
 
-def _said(decode: Mapping[str, Any]) -> str:
+def _in_words(decode: Mapping[str, Any]) -> str:
     parts = [str(decode["kind"])]
     if decode["kind"] in ("beam", "rerank"):
         parts.append(f"{decode['batches']} x {decode['width']}")
@@ -59,9 +58,8 @@ def text_of(row: Mapping[str, Any], values: bool = True) -> TokenText:
     """One game for `token_page`; actions are split and coloured if the row has their tokens and colours."""
     dialogue, said = dialogue_of(row), iter(row.get("tokens", ()))
     pieces: list[_Piece] = []
-    for text, reward, following in zip(
-        dialogue.texts, dialogue.rewards, [*dialogue.texts[1:], ""], strict=True
-    ):
+    following_texts = [*dialogue.texts[1:], ""]
+    for text, reward, following in zip(dialogue.texts, dialogue.rewards, following_texts, strict=True):
         turn = [] if _colours(text) else [_Piece(text, "before")]
         if reward is not None:
             action, colours = next(said, None), _colours(following)

@@ -30,12 +30,11 @@ def headline(data: RunData) -> tuple[str, str] | None:
         return None
     rows = {row.what.key: row for row in rows_of(data)}
     text, kind = _side_by_side(rows["return"], "Mean return", data.yardsticks)
-    parts = [text]
     if "success" in rows:
-        parts.append(_side_by_side(rows["success"], "Success rate", data.yardsticks)[0])
+        text += f" {_side_by_side(rows['success'], 'Success rate', data.yardsticks)[0]}"
     if data.yardsticks:
-        parts.append(f"Not judged by: {', '.join(data.yardsticks)}.")
-    return " ".join(parts), kind
+        text += f" Not judged by: {', '.join(data.yardsticks)}."
+    return text, kind
 
 
 def _side_by_side(row: MeasureRow, title: str, yardsticks: Sequence[str]) -> tuple[str, str]:
@@ -60,32 +59,22 @@ def divergence_section(data: RunData) -> Section | None:
         measures, plan = evaluation["measures"], evaluation["plan"]
         if not is_text(evaluation) or plan["decode"] is None or "divergence" not in measures:
             continue
-        mean, clip = measures["return"]["mean"], plan["decode"]["advantage_clip"]
-        name = f"{plan['policy']}, {plan['decode']['kind']}" + ("" if clip is None else f", clip {clip:g}")
-        weight = plan["decode"]["advantage_weight"] if plan["decode"]["advantages"] else 0.0
-        found.setdefault(name, []).append(
-            (measures["divergence"]["mean"]["value"], mean["value"], mean["low"], mean["high"], weight)
-        )
+        mean, decode = measures["return"]["mean"], plan["decode"]
+        clip, weight = decode["advantage_clip"], decode["advantage_weight"] * decode["advantages"]
+        name = f"{plan['policy']}, {decode['kind']}" + ("" if clip is None else f", clip {clip:g}")
+        point = (measures["divergence"]["mean"]["value"], mean["value"], mean["low"], mean["high"], weight)
+        found.setdefault(name, []).append(point)
     if not found:
         return None
     lines, rows = [], []
     for name, points in found.items():
-        ordered = sorted(points)
-        x, y, low, high, _ = (np.array(column) for column in zip(*ordered, strict=True))
+        x, y, low, high, _ = np.array(sorted(points)).T
         lines.append(Series(name, x, y, low, high, bars=True))
-        rows += [
-            [
-                TableCell(name),
-                number_cell(weight, "g"),
-                number_cell(kl, ".3f"),
-                TableCell(f"{mean:.3f}", mean, note=f"[{a:.3f}, {b:.3f}]"),
-            ]
-            for kl, mean, a, b, weight in sorted(points, key=lambda point: point[-1])
-        ]
-    title = "Return against divergence"
-    plot = Plot(
-        title.lower(), "divergence from the policy (nats an episode)", "mean return", lines, file="divergence"
-    )
+        for kl, mean, a, b, weight in sorted(points, key=lambda point: point[-1]):
+            earned = TableCell(f"{mean:.3f}", mean, note=f"[{a:.3f}, {b:.3f}]")
+            rows.append([name, number_cell(weight, "g"), number_cell(kl, ".3f"), earned])
+    title, x_label = "Return against divergence", "divergence from the policy (nats an episode)"
+    plot = Plot(title.lower(), x_label, "mean return", lines, file="divergence")
     header = ["agent", "advantage weight", "divergence (nats)", "mean return"]
     note = (
         "Divergence is log p - log π of what was said, summed over an episode (the published estimate of KL). A line is one agent and "

@@ -58,25 +58,21 @@ def latex(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str, la
         escaped = [("{}" if cell.startswith(("[", "*")) else "") + latex_escape(cell) for cell in cells]
         return " & ".join(escaped) + r" \\"
 
-    return "\n".join(
-        [
-            r"% \usepackage{booktabs,graphicx}",
-            r"\begin{table}[t]",
-            r"  \centering",
-            rf"  \caption{{{latex_escape(caption)}}}",
-            rf"  \label{{{label}}}",
-            r"  \resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
-            rf"  \begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
-            r"    \toprule",
-            "    " + line(header),
-            r"    \midrule",
-            *("    " + line(row) for row in rows),
-            r"    \bottomrule",
-            r"  \end{tabular}}",
-            r"\end{table}",
-            "",
-        ]
-    )
+    body = "".join(f"    {line(row)}\n" for row in rows)
+    return rf"""% \usepackage{{booktabs,graphicx}}
+\begin{{table}}[t]
+  \centering
+  \caption{{{latex_escape(caption)}}}
+  \label{{{label}}}
+  \resizebox{{\ifdim\width>\linewidth\linewidth\else\width\fi}}{{!}}{{%
+  \begin{{tabular}}{{l{"r" * (len(header) - 1)}}}
+    \toprule
+    {line(header)}
+    \midrule
+{body}    \bottomrule
+  \end{{tabular}}}}
+\end{{table}}
+"""
 
 
 def terminal(
@@ -88,10 +84,7 @@ def terminal(
 ) -> Table:
     """A rich table, as wide as the terminal at most if the longest words fit; markup in cells is not interpreted.
 
-    The first column is left-aligned, the others are right-aligned.
-
-    Args:
-      text_first: the first column holds long text, which wraps; else the others wrap, an interval '[a, b]' below its value.
+    With `text_first` the first column wraps, else the others do, an interval '[a, b]' below its value.
     """
     header, rows = list(map(_lines, header)), [[_lines(cell, not text_first) for cell in row] for row in rows]
     below = Text(_lines(caption)) if caption else None
@@ -131,7 +124,7 @@ def _bounds(
 
 
 def show(header: Sequence[str], rows: Sequence[Sequence[str]], title: str, caption: str = "") -> None:
-    """Prints a table; where its columns do not fit the terminal side by side, each row is a table of its own."""
+    """Prints a table; where its columns do not fit the terminal, each row is a table of its own."""
     console, table = Console(), terminal(header, rows, title, caption)
     if sum((column.width or 0) + 3 for column in table.columns) + 1 <= console.width:
         console.print(table)

@@ -31,11 +31,9 @@ class TokenText:
       pieces: the text of each token.
       rows: name with unit -> a number per token, or NaN. The first row colours the tokens until the reader selects another.
       start: number of the prompt's tokens, which are drawn fainter.
-      note: a line below the heading.
       kinds: a style of `tokens.css` per token, or '': here, elsewhere, absent (Wordle's colours), before (said by others);
         with 'begins' the token starts a line.
-      under: names of rows whose numbers stand below each token.
-      words: name -> a text per token, shown below it, or ''.
+      under: names of rows whose numbers stand below each token; words: name -> a text per token, shown below it, or ''.
     """
 
     title: str
@@ -56,9 +54,7 @@ def render(texts: Sequence[TokenText], title: str, subtitle: str) -> str:
     before = [f"<style>{html.asset('tokens.css')}</style>", _chooser(scales), _legend(texts)]
     before += [] if texts else [html.nothing("no text")]
     # The script comes last since it reads the elements above.
-    after = (
-        html.embed_json({"scales": scales}, "token-scales") + f"<script>{html.asset('tokens.js')}</script>"
-    )
+    after = f"{html.embed_json({'scales': scales}, 'token-scales')}<script>{html.asset('tokens.js')}</script>"
     return page.render(title, subtitle, sections, "".join(before), after, menu=len(texts) <= _MENU)
 
 
@@ -87,15 +83,10 @@ def _section(text: TokenText, name: str, scales: Mapping[str, float]) -> Section
     tokens = f'<div class="tokens{stacked}" id="{name}-tokens">{spans}</div>'
     parts: list[Any] = [tokens if spans else html.nothing("no tokens")]
     if text.rows and text.pieces:
-        at = np.arange(len(text.pieces))
-        curves = [
-            Plot(key, "token", key, [Series("", at, np.asarray(row, float))])
-            for key, row in text.rows.items()
-        ]
-        parts += [Fold("curves", curves), Fold("all numbers", [_table(text, name)])]
-        parts.append(
-            html.embed_json({key: html.numbers(row, 6) for key, row in text.rows.items()}, f"{name}-data")
-        )
+        at, rows = np.arange(len(text.pieces)), text.rows.items()
+        curves = [Plot(key, "token", key, [Series("", at, np.asarray(row, float))]) for key, row in rows]
+        numbers = html.embed_json({key: html.numbers(row, 6) for key, row in rows}, f"{name}-data")
+        parts += [Fold("curves", curves), Fold("all numbers", [_table(text, name)]), numbers]
     return Section(text.title, name, parts, text.note)
 
 
@@ -111,8 +102,7 @@ def _token(text: TokenText, place: int, first: str | None, scales: Mapping[str, 
     line = '<i class="turn"></i>' if _BEGINS in own and place else ""
     piece = text.pieces[place]
     shown = escape(piece.replace("\n", f"{_LINE_END}\n")) or "∅"
-    below = _below(text, place)
-    if below:
+    if below := _below(text, place):
         kind.append("stack")
         shown = f"<b>{shown}</b>{below}"
     return f'{line}<span class="{" ".join(kind)}" tabindex="0" data-place="{place}"{style}>{shown}</span>'
@@ -130,10 +120,8 @@ def _below(text: TokenText, place: int) -> str:
 
 
 def _legend(texts: Sequence[TokenText]) -> str:
-    names = list(dict.fromkeys(name for text in texts for name in (*text.under, *text.words)))
-    if not names:
-        return ""
-    return f'<p class="soft">below each token, from above: {escape(", ".join(names))}</p>'
+    names = ", ".join(dict.fromkeys(name for text in texts for name in (*text.under, *text.words)))
+    return names and f'<p class="soft">below each token, from above: {escape(names)}</p>'
 
 
 def _table(text: TokenText, name: str) -> Table:
@@ -141,7 +129,7 @@ def _table(text: TokenText, name: str) -> Table:
         [
             TableCell(str(place), place),
             TableCell(piece.replace("\n", _LINE_END) or "∅", code=True),
-            *(_cell(float(row[place])) for row in text.rows.values()),
+            *map(_cell, (float(row[place]) for row in text.rows.values())),
             *(TableCell(row[place], code=True) for row in text.words.values()),
         ]
         for place, piece in enumerate(text.pieces)

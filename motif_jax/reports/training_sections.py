@@ -81,8 +81,7 @@ def metric_plots(curves: Mapping[str, Curve], groups: Groups, x_label: str, file
     for title, (unit, members) in groups.items():
         shown = {name: smooth(curves[name], 120, band=False) for name in members if name in curves}
         lines = [curve.series(members[name] if len(shown) > 1 else "") for name, curve in shown.items()]
-        note = next((smoothed.caption("values") for smoothed in shown.values() if len(smoothed.x)), "")
-        if note:
+        if note := next((smoothed.caption("values") for smoothed in shown.values() if len(smoothed.x)), ""):
             name = file and f"{file}_{title.replace(' ', '_')}"
             plots.append(Plot(title, x_label, unit or title, lines, note=note, file=name))
     return plots
@@ -135,18 +134,7 @@ def dialogues_section(curves: Mapping[str, Curve]) -> Section | None:
     return Section("Learning from dialogues", "text", plots) if curves else None
 
 
-def _by_epoch(name: str, table: Mapping[str, np.ndarray], column: str, scale: float) -> list[Series]:
-    """A column of a published CSV file over epochs; [] if it is missing.
-
-    The file has a row per epoch; the validation file has one more, before the first, and a column that counts updates.
-    """
-    if column not in table:
-        return []
-    first = 0.0 if "iter" in table else 1.0
-    return [Series(name, np.arange(len(table[column])) + first, table[column] * scale)]
-
-
-# Title -> (unit, factor, columns of the files of training and validation, note).
+# Title -> (unit, factor, columns of the published CSV files of training and validation, note).
 _REWARD_CHARTS = {
     "loss": (
         "cross-entropy (nats per pair)",
@@ -170,8 +158,12 @@ def reward_section(data: RunData) -> Section:
         return Section("Reward training", "reward", [html.nothing("no reward run was given")])
     plots = []
     for title, (unit, scale, columns, note) in _REWARD_CHARTS.items():
-        sides = zip(tables.items(), columns, strict=True)
-        lines = [line for (name, of), column in sides for line in _by_epoch(name, of, column, scale)]
+        # A row per epoch; the validation file has one more, before the first, and a column that counts updates.
+        lines = [
+            Series(name, np.arange(len(of[column])) + float("iter" not in of), of[column] * scale)
+            for (name, of), column in zip(tables.items(), columns, strict=True)
+            if column in of
+        ]
         plots.append(Plot(title, "epoch", unit, lines, note=note, file=f"reward_{title}"))
     return Section("Reward training", "reward", plots)
 
@@ -198,8 +190,7 @@ def _paid_rows(tallies: Sequence[MessageTally]) -> list[tuple[TableCell, ...]]:
     gains = sum(max(t.total or 0.0, 0.0) for t in tallies)
     rows: list[tuple[TableCell, ...]] = []
     for t in sorted(tallies, key=lambda t: -(t.total or 0.0)):
-        total = t.total or 0.0
-        if total <= 0:
+        if (total := t.total or 0.0) <= 0:
             break
         paid = TableCell(format_value(total), total), TableCell(f"{100 * total / gains:.1f} %", total / gains)
         seen = number_cell(t.count, ","), number_cell(t.episodes, ",")
@@ -238,10 +229,7 @@ def messages_section(data: RunData, top: int = 25) -> Section:
     if data.seen:
         note += " Share: of all that was paid, without messages that cost more than they paid."
     if not data.reward_reads:
-        note = (
-            "Normalised: mean 0 and variance 1 over the training messages, each as often as it occurs there. "
-            + note
-        )
+        note = f"Normalised: mean 0 and variance 1 over the training messages, each as often as it occurs there. {note}"
     return Section("Messages", "messages", parts or [html.nothing("no reward run was given")], note)
 
 
@@ -252,14 +240,14 @@ def hacking_section(data: RunData) -> Section:
     parts += episode_plots(data, (hacking.REWARD, *progress_keys(data.episodes)))
     changes = [
         (
-            f"{verdict.when[0]} to {verdict.when[1]}",
-            measure(change.key).title,
-            format_value(change.before),
-            format_value(change.after),
-            format_interval(change),
+            " to ".join(verdict.when),
+            measure(c.key).title,
+            format_value(c.before),
+            format_value(c.after),
+            format_interval(c),
         )
         for verdict in verdicts
-        for change in verdict.changes
+        for c in verdict.changes
     ]
     if changes:
         header = ("between", "measure", "before", "after", "change between")
@@ -290,10 +278,8 @@ def data_section(data: RunData) -> Section:
     rows = []
     for name, counts in data.labels.items():
         total = sum(counts.values()) or 1
-        shares = [
-            TableCell(f"{count:,} ({100 * count / total:.1f} %)", float(count)) for count in counts.values()
-        ]
-        rows.append((TableCell(name), *shares))
+        shares = (TableCell(f"{of:,} ({100 * of / total:.1f} %)", float(of)) for of in counts.values())
+        rows.append((name, *shares))
     header = ("annotation", *next(iter(data.labels.values()), {}))
     facts = Table("dataset-facts", ("fact", "value"), list(data.dataset.items()))
     labels = Table("labels", header, rows, "labels (pairs)", in_files=True, empty="not annotated yet")
@@ -303,8 +289,7 @@ def data_section(data: RunData) -> Section:
 def provenance_section(data: RunData) -> Section:
     """Configs, versions and commands."""
     rows = [(name, TableCell(command, code=True)) for name, command in data.commands]
-    parts: list[Any] = [Table("commands", ("run", "command"), rows)] if rows else []
-    parts += [html.details(name, text) for name, text in data.provenance]
-    if not data.provenance:
-        parts.append(html.nothing("no run folder was given"))
-    return Section("How it was made", "provenance", parts)
+    commands = [Table("commands", ("run", "command"), rows)] if rows else []
+    texts = [html.details(name, text) for name, text in data.provenance]
+    texts = texts or [html.nothing("no run folder was given")]
+    return Section("How it was made", "provenance", [*commands, *texts])

@@ -214,7 +214,6 @@ def _read_claims(
 def run(config: ConfigDict, workdir: Path) -> int | None:
     """Reads the folders, compares, and writes page, tables and plots; returns 1 where a claim does not hold."""
     data = ComparisonData(config.title, measure=with_unit(measure(config.measure)))
-    data.curve_label = data.measure
     scores: list[RunScore] = []
     seeds: dict[str, dict[str, list[Curve]]] = {}
     for method, folders in read_methods(config.methods).items():

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,29 +52,33 @@ def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for values that cannot work; the flags of all runs are checked before the first one starts."""
     run_folder.check_identity(workdir, config, ("stage",))
     checks.choice(config, "goal", load_lexicon(config.lexicon.file).goals)
-    _require_known("table_order", listed(config.table_order), config.tables)
-    tables = _tables(config)
-    for title, methods in tables.items():
-        _require_known(f"tables.{title}", methods, config.methods)
-    _require_known("only", listed(config.only), {name for methods in tables.values() for name in methods})
-    _require_known("measures", listed(config.measures), study.MEASURES)
-    _require_known("claims", [claim.measure for claim in _claims(config)], study.MEASURES)
-    _require_known("games", config.games, config.methods)
-    for title, measure in config.curves.items():
-        _require_known("curves", [title], tables)
-        _require_known(f"curves.{title}", [measure], study_curves.MEASURES)
-    _require_known("prepare_order", listed(config.prepare_order), config.prepare)
+    claimed = [claim.measure for claim in _claims(config)]
+    titled = [(f"tables.{title}", listed(names), config.methods) for title, names in config.tables.items()]
+    drawn = [(f"curves.{title}", [name], study_curves.MEASURES) for title, name in config.curves.items()]
+    known = [
+        ("table_order", listed(config.table_order), config.tables),
+        *titled,
+        ("only", listed(config.only), {name for _, names, _ in titled for name in names}),
+        ("measures", listed(config.measures), study.MEASURES),
+        ("claims", claimed, study.MEASURES),
+        ("games", config.games, config.methods),
+        ("curves", config.curves, config.tables),
+        *drawn,
+        ("prepare_order", listed(config.prepare_order), config.prepare),
+    ]
+    for key, names, allowed in known:
+        for name in names:
+            checks.require(name in allowed, key, name, f"of {', '.join(sorted(allowed))}")
     for key in ("training", "evaluation"):
         checks.require(bool(config[key].strip()), key, config[key], "a config file and its flags")
     checks.require_key(config, "rows", bool(config.rows), "a file of lines, one a run")
     if config.page:
         study.check_page(Path(config.page))
-    study.read_rows(Path(config.rows.replace("{workdir}", str(workdir))))
+    study.read_rows(_rows(config, workdir))
 
 
-def _require_known(key: str, names: Iterable[str], known: Collection[str]) -> None:
-    for name in names:
-        checks.require(name in known, key, name, f"of {', '.join(sorted(known))}")
+def _rows(config: ConfigDict, workdir: Path) -> Path:
+    return Path(config.rows.replace("{workdir}", str(workdir)))
 
 
 def _tables(config: ConfigDict) -> dict[str, list[str]]:
@@ -105,9 +109,7 @@ def runs(config: ConfigDict, only: str = "") -> list[Run]:
 class _Study:
     def __init__(self, config: ConfigDict, workdir: Path, stop: interruption.Interruption) -> None:
         self._config, self._workdir, self._stop = config, workdir, stop
-        self._rows = Path(config.rows.replace("{workdir}", str(workdir)))
-        self._lexicon = load_lexicon(config.lexicon.file)
-        self._by = study.Yardstick(config.goal, self._lexicon.digest)
+        self._rows, self._lexicon = _rows(config, workdir), load_lexicon(config.lexicon.file)
 
     def run(self) -> int | None:
         planned = runs(self._config, self._config.only)
@@ -133,11 +135,16 @@ class _Study:
 
     def _lines(self, planned: list[Run]) -> list[Mapping[str, Any] | None]:
         rows = study.read_rows(self._rows)
-        return [study.find(rows, one.method, one.seed, self._key(one), self._by) for one in planned]
+        return [study.find(rows, self._identity(one)) for one in planned]
 
-    def _key(self, one: Run) -> str:
-        used = [self._config.prepare[name] for name in self._needed(one)]
-        return " | ".join([one.flags, self._evaluation(one), *used])
+    def _identity(self, one: Run) -> dict[str, Any]:
+        flags = [
+            one.flags,
+            self._evaluation(one),
+            *(self._config.prepare[name] for name in self._needed(one)),
+        ]
+        judge = {"goal": self._config.goal, "lexicon": self._lexicon.digest}
+        return {"method": one.method, "seed": one.seed, "flags": " | ".join(flags), **judge}
 
     def _evaluation(self, one: Run) -> str:
         return f"{self._config.evaluation} {self._config.games.get(one.method, '')}".strip()
@@ -175,11 +182,8 @@ class _Study:
                 return False
             seconds.append(round(time.monotonic() - begin, 1))
         line = {
-            "method": one.method,
-            "seed": one.seed,
-            "flags": self._key(one),
-            **self._by._asdict(),
-            **study.measure(folder, folder / "games", self._lexicon, self._by.goal),
+            **self._identity(one),
+            **study.measure(folder, folder / "games", self._lexicon, self._config.goal),
             study_curves.KEY: study_curves.of_run(folder),
             "revision": run_folder.git_revision(),
             "seconds": dict(zip(("training", "games"), seconds[-2:], strict=True)),
@@ -229,17 +233,14 @@ class _Study:
 
     def _write(self) -> tuple[str, list[Claim]]:
         config, valid, tables = self._config, self._valid(), _tables(self._config)
-        stated = _claims(config)
-        text = study.tables(valid, tables, config.seeds, config.resamples, listed(config.measures))
-        claims, missed = study.claims(valid, stated, config.resamples)
-        page = Path(config.page) if config.page else self._workdir / "tables.md"
+        size = config.seeds, config.resamples, listed(config.measures)
+        shown = [study.table_text(valid, title, methods, *size) for title, methods in tables.items()]
+        claims, missed = study.claims(valid, _claims(config), config.resamples)
+        page = Path(config.page or self._workdir / "tables.md")
         curves = {title: (tables[title], measure) for title, measure in config.curves.items()}
         pictures = study_curves.write(page, valid, curves)
-        text = "\n\n".join([text, *([claims] if stated else []), *pictures])
-        if config.page:
-            study.write_page(page, text)
-        else:
-            atomic_write_text(page, text)
+        text = "\n\n".join([*shown, *([claims] if config.claims else []), *pictures])
+        (study.write_page if config.page else atomic_write_text)(page, text)
         return text, missed
 
     def _valid(self) -> list[Mapping[str, Any]]:

@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from motif_jax.reports import explain, explain_table
+from motif_jax.reports import explain
 from motif_jax.reports.explain_data import ExplainedReward, Explanation
 from tests import browser
 
@@ -51,7 +51,7 @@ def two(one):
 
 def rows_of(explanation, max_rows=None):
     """The rows of the table of messages as they come: a list of values by column."""
-    data = explain_table.table_data(explanation, max_rows)
+    data = explain.table_data(explanation, max_rows)
     return [list(row) for row in zip(*(column["values"] for column in data["columns"]), strict=True)]
 
 
@@ -69,7 +69,7 @@ def test_all_messages_are_there_the_best_liked_first(one):
     assert rows[0][1:] == [10, 1.5, 4.5, 1.5, [0.0, 0.75, 1.5]]
     # The threshold is strict: a reward that equals it pays nothing.
     assert [row[4] for row in rows] == [1.5, 0.3, 0, 0, 0]
-    line = explain_table.table_data(one, None)["line"]
+    line = explain.table_data(one, None)["line"]
     assert (line["column"], line["paid"]) == (2, 4)
     assert line["text"].startswith("threshold 0.200")
 

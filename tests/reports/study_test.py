@@ -16,12 +16,12 @@ from motif_jax.reports.messages import MessageTally
 from motif_jax.support.errors import UserError
 from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
 
-BUILT_IN = study.Yardstick("defaultgoal", "ab")
+BUILT_IN = {"goal": "defaultgoal", "lexicon": "ab"}
 
 
 def row(method: str, seed: int, judged: np.ndarray) -> dict[str, Any]:
     games = {key: [1.0] * len(judged) for key in study.MEASURES} | {"judged": judged.tolist()}
-    return {"method": method, "seed": seed, "flags": "", "games": games, "figures": {}, **BUILT_IN._asdict()}
+    return {"method": method, "seed": seed, "flags": "", "games": games, "figures": {}, **BUILT_IN}
 
 
 def rows(above: float, seeds: int = 3) -> list[dict[str, Any]]:
@@ -60,11 +60,11 @@ def test_lines_of_different_numbers_of_games_are_refused() -> None:
 
 def test_lines_are_known_by_what_judged_them() -> None:
     lines = [row("none", 1, np.ones(2)), row("none", 1, np.zeros(2)) | {"goal": "combat"}]
-    combat = study.Yardstick("combat", "ab")
-    assert study.find(lines, "none", 1, "", BUILT_IN) is lines[0]
-    assert study.find(lines, "none", 1, "", combat) is lines[1]
-    assert study.find(lines, "none", 1, "", combat._replace(lexicon="cd")) is None
-    assert study.find(lines, "none", 1, "other flags", combat) is None
+    wanted = {"method": "none", "seed": 1, "flags": "", **BUILT_IN}
+    assert study.find(lines, wanted) is lines[0]
+    assert study.find(lines, wanted | {"goal": "combat"}) is lines[1]
+    for other in ({"goal": "combat", "lexicon": "cd"}, {"flags": "other"}, {"seed": 2}):
+        assert study.find(lines, wanted | other) is None
 
 
 def test_interquartile_means_and_differences_have_the_intervals_of_their_numbers() -> None:
@@ -84,12 +84,12 @@ def test_interquartile_means_and_differences_have_the_intervals_of_their_numbers
 @pytest.mark.slow
 def test_the_tables_claim_only_what_an_interval_carries() -> None:
     apart, near = (
-        study.tables(rows(by), {"kinds": ["none", "better"]}, 3, 300, ["judged"]) for by in (1.0, 0.0)
+        study.table_text(rows(by), "kinds", ["none", "better"], 3, 300, ["judged"]) for by in (1.0, 0.0)
     )
     assert "▲ |" in apart.splitlines()[3]
     assert "▲ |" not in near.splitlines()[3]
     assert "seeds are done" not in near
-    partial = study.tables(rows(1.0, seeds=1), {"kinds": ["none", "better", "absent"]}, 3, 300, ["judged"])
+    partial = study.table_text(rows(1.0, seeds=1), "kinds", ["none", "better", "absent"], 3, 300, ["judged"])
     assert "1 of 3 seeds are done" in partial
     assert "games alone" in partial
     assert "Not run yet: absent" in partial
