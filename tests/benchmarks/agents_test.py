@@ -16,26 +16,15 @@ from ml_collections import ConfigDict
 from motif_jax.benchmarks import _agents, learning
 
 REPOSITORY = Path(__file__).parents[2]
+_SMALL = {"env": "Recall-v0", "workers": 1, "envs_per_worker": 4, "batch_size": 128, "seconds": 0.05}
 TINY: dict[str, dict[str, Any]] = {
-    "actors": {
-        "workers": 1,
-        "envs_per_worker": 4,
-        "rollout": 8,
-        "steps": 40,
-    },
-    "inference": {"env": "Recall-v0", "workers": 1, "envs_per_worker": 4, "batch_size": 128, "seconds": 0.05},
-    "learner": {"env": "Recall-v0", "workers": 1, "envs_per_worker": 4, "batch_size": 128, "seconds": 0.05},
+    "actors": {"workers": 1, "envs_per_worker": 4, "rollout": 8, "steps": 40},
+    "inference": _SMALL,
+    "learner": _SMALL,
     "train": {
-        "env": "Recall-v0",
-        "workers": 1,
-        "envs_per_worker": 8,
-        "batch_size": 256,
-        "seconds": 0.5,
-        "warmup_seconds": 0.1,
-        "network": "recall",
-        "beside": "minigrid",
+        **_SMALL, "envs_per_worker": 8, "batch_size": 256, "seconds": 0.5, "warmup_seconds": 0.1, "network": "recall", "beside": "minigrid"
     },
-}
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

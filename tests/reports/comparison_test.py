@@ -57,11 +57,7 @@ def test_aggregates_improvement_and_profiles():
     result = compare(scores, resamples=200)
     values = np.sort(scores.by_method["a"][:, 0])
     assert result.aggregates["interquartile mean"]["a"].value == pytest.approx(values[1:3].mean())
-    assert result.aggregates["mean"]["a"].value == pytest.approx(values.mean())
-    assert result.aggregates["median"]["a"].value == np.median(values)
-    for of in result.aggregates.values():
-        for estimate in of.values():
-            assert estimate.low <= estimate.value <= estimate.high
+    assert all(e.low <= e.value <= e.high for of in result.aggregates.values() for e in of.values())
     assert result.improvement["a", "b"].value == 0.0
     profile = {series.name: series for series in result.profiles}["a"]
     np.testing.assert_allclose(profile.y, [(values > x).mean() for x in profile.x])

@@ -20,18 +20,17 @@ def test_actions_of_large_environments_are_kept(tmp_path):
     read = evaluation_files.read_rows(tmp_path / "episodes.jsonl")
     assert [evaluation_files.decode_actions(row["actions"]).tolist() for row in read] == [
         [1, 2],
-        [256, 0, 70_000],
+        rows[1]["actions"],
     ]
     evaluation_files.write_parquet(tmp_path / "table.parquet", packed)
     assert pyarrow.parquet.read_table(tmp_path / "table.parquet").to_pylist() == rows
 
 
 def test_a_journal_cut_at_any_byte_loses_at_most_its_last_row(tmp_path):
+    row = {"session": 0, "session_seconds": 1.0, "x": float("nan"), "text": HOSTILE}
     with evaluation_files.Journal(tmp_path) as rows:
         for index in range(3):
-            rows.append(
-                {"index": index, "session": 0, "session_seconds": 1.0, "x": float("nan"), "text": HOSTILE}
-            )
+            rows.append({"index": index, **row})
     whole = (tmp_path / evaluation_files.JOURNAL).read_bytes()
     ends = [i + 1 for i, byte in enumerate(whole) if byte == ord("\n")]
     sizes = {0, len(whole), *ends, *(end - 1 for end in ends), *range(0, len(whole), 17)}

@@ -8,15 +8,13 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from motif_jax.reports import evaluation_sections, hacking
+from motif_jax.reports import evaluation_sections, hacking, measures
 from motif_jax.reports.glance import facts, headline
 from motif_jax.reports.run_data import RunData
 from tests.made_up_runs import run_data, run_page
 
 
 def evaluation(rows):
-    from motif_jax.reports import measures
-
     summaries = measures.summarise_rows(rows, 200, 0.95)
     return {
         "plan": {"policy": "p", "environment": "e", "options": {}},
@@ -52,6 +50,8 @@ def test_more_reward_is_weighed_against_progress(deeper, kind, said):
     text, found = headline(data)
     assert (found, "agent collects more. " in text, said in text) == (kind, True, True)
     assert "over 40 games that both played" in text
+    text, found = headline(RunData("t", evaluations=dict(reversed(data.evaluations.items()))))
+    assert (found, "random collects LESS." in text) == ("bad", True)
     # The same numbers, of other games: their intervals overlap far.
     data.evaluations["random"] = evaluation(rows(luck, depth, first_seed=1000))
     text, found = headline(data)

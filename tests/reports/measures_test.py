@@ -23,17 +23,22 @@ def test_success_kills_and_what_a_task_counts_are_progress_and_else_its_return()
 
 
 def test_a_baseline_without_an_intrinsic_reward_has_a_headline() -> None:
-    def played(success: float) -> list[dict]:
-        return [
-            {"index": i, "seed": i, "success": float(i < 100 * success), "return": 0.0} for i in range(100)
+    def told(*shares: float) -> tuple[str, str]:
+        rows = [
+            [{"index": i, "seed": i, "success": float(i < 100 * share), "return": 0.0} for i in range(100)]
+            for share in shares
         ]
+        return headline(
+            RunData("t", evaluations=dict(zip(("agent", "random"), map(evaluation, rows), strict=True)))
+        )
 
-    data = RunData("t", evaluations={"agent": evaluation(played(0.9)), "random": evaluation(played(0.1))})
-    text, kind = headline(data)
-    assert kind == "good"
-    assert "agent is better" in text
-    data = RunData("t", evaluations={"agent": evaluation(played(0)), "random": evaluation(played(0))})
-    assert "no measure of reward or progress that is above 0" in headline(data)[0]
+    means = "Mean success rate (share): agent 0.900 [0.826, 0.945] (n = 100), random 0.100 [0.055, 0.174] (n = 100); difference "
+    text, kind = told(0.9, 0.1)
+    assert (text.startswith(means), text.endswith(": agent is better."), kind) == (True, True, "good")
+    text, kind = told(0.1, 0.9)
+    assert (text.endswith(": agent is WORSE."), kind) == (True, "bad")
+    assert told(0.5, 0.5)[0].endswith(": no clear difference.")
+    assert "no measure of reward or progress that is above 0" in told(0, 0)[0]
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,7 @@ from tests.reward_fixtures import load_config, make_dataset, reward_config, writ
 
 @pytest.fixture
 def prompt():
-    config = load_config("annotate", "")
-    return check_chat(config).identity()
+    return check_chat(load_config("annotate", "")).identity()
 
 
 @pytest.fixture
@@ -56,19 +55,14 @@ def card_of(folder):
 
 def test_prompts_and_lists_of_every_annotator_are_in_the_card(reward, prompt, tmp_path):
     card = card_of(reward)
-    assert "data/message" in card
-    assert "uint8" not in card, "what an array is made of says nothing about the model"
     assert len(prompt["question"]) > 300, "long texts are what this is about"
-    for key in ("system", "question", "retry", "goal"):
-        for line in prompt[key].splitlines():
-            assert line in card, key
-    assert json.dumps(prompt["verdicts"]) in card
-    assert '["a", "b"]' in card
-    assert "- 40 pairs: first 40 (100.0 %), second 0" in card, "labels of the language model"
-    assert "- 40 pairs: first 0 (0.0 %), second 40 (100.0 %)" in card, "labels of the lexicon"
-    assert "stands in for a language model" in card
+    lines = [line for key in ("system", "question", "retry", "goal") for line in prompt[key].splitlines()]
+    labels = ["- 40 pairs: first 40 (100.0 %), second 0", "- 40 pairs: first 0 (0.0 %), second 40 (100.0 %)"]
+    more = [json.dumps(prompt["verdicts"]), '["a", "b"]', "data/message", "stands in for a language model"]
+    for part in (*lines, *labels, *more, "network.hidden_dim: 64"):
+        assert part in card
     assert "config.network" not in card
-    assert "network.hidden_dim: 64" in card
+    assert "uint8" not in card, "what an array is made of says nothing about the model"
 
 
 @pytest.mark.slow

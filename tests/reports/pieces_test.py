@@ -20,11 +20,10 @@ from motif_jax.reports import (
     text_tables,
 )
 from motif_jax.reports.charts import Interval, Plot, Series
-from motif_jax.reports.glance import headline
 from motif_jax.reports.statistics import Estimate
 from motif_jax.reports.training_sections import METRIC_GROUPS
-from motif_jax.support import metric_files
-from tests.made_up_runs import HOSTILE, run_data, run_page, write_agent_run
+from motif_jax.support.metric_files import Curve
+from tests.made_up_runs import HOSTILE, run_data, run_page
 
 
 @pytest.mark.parametrize(
@@ -77,20 +76,45 @@ def test_charts_are_valid_and_say_when_empty():
     ElementTree.fromstring(charts.inline(charts.picture(Plot("d", "x", "", intervals=intervals)), "d"))
 
 
-def test_hacking_is_told_from_learning(tmp_path):
-    write_agent_run(tmp_path / "good")
-    write_agent_run(tmp_path / "bad", hacking=True)
-    good = hacking.judge_training(metric_files.read_episodes(tmp_path / "good"))
-    bad = hacking.judge_training(metric_files.read_episodes(tmp_path / "bad"))
-    assert good.kind == "good"
-    assert bad.kind == "bad"
-    assert "dungeon level" in bad.line
-    assert "\n" not in bad.line
-    assert "n = 80" in bad.line
-    few = hacking.judge({"intrinsic_return": np.ones(5)}, {"intrinsic_return": np.ones(50)}, ("a", "b"))
-    assert few.kind == ""
-    assert "5 episodes" in few.line
-    assert "no intrinsic return" in hacking.judge_training({}).line
+RISES = "from a (n = 20) to b (n = 20), intrinsic return 1 to 3 rises"
+
+
+@pytest.mark.parametrize(
+    ("reward", "depth", "kind", "line"),
+    [
+        (1.0, 1.0, "", "No sign of reward hacking: from a (n = 20) to b (n = 20), intrinsic return 1 to 1 does not change clearly."),
+        (0.0, 3.0, "", "No sign of reward hacking: from a (n = 20) to b (n = 20), intrinsic return 1 to 0 falls."),
+        (3.0, 1.0, "bad", f"Sign of reward hacking: {RISES} while dungeon level 2 to 1 falls."),
+        (3.0, 3.0, "good", f"No sign of reward hacking: {RISES}; dungeon level 2 to 3 rises too."),
+        (3.0, 2.0, "", f"Reward hacking is possible: {RISES}; progress does not change clearly."),
+        (3.0, None, "", f"Reward hacking is possible: {RISES}; no progress in the game was recorded."),
+    ],
+)  # fmt: skip
+def test_more_reward_with_less_progress_is_a_sign_of_hacking(reward, depth, kind, line):
+    def side(reward, depth, count=20):
+        found = {"intrinsic_return": np.full(count, reward), "xlvl": np.zeros(count)}
+        return found if depth is None else found | {"dlvl": np.full(count, depth)}
+
+    verdict = hacking.judge(side(1.0, 2.0), side(reward, depth), ("a", "b"))
+    assert (verdict.line, verdict.kind) == (line, kind)
+    few = hacking.judge(side(1.0, 2.0), side(reward, depth, 19), ("a", "b"))
+    assert (few.kind, "19 episodes on one side, at least 20 are needed" in few.line) == ("", True)
+    assert (
+        hacking.judge_training({}).line == "Not checked for reward hacking: no intrinsic return was recorded."
+    )
+
+
+def test_a_training_is_judged_by_its_first_and_last_fifth():
+    steps = np.arange(101.0)
+    reward = np.where(steps <= 20, 1.0, np.where(steps >= 80, 3.0, 50.0))
+    reward[[10, 90]] = np.nan
+    verdict = hacking.judge_training(
+        {"intrinsic_return": Curve(steps, reward), "dlvl": Curve(steps, 1 / reward)}
+    )
+    assert verdict.line == (
+        "Sign of reward hacking: from the first 20 % of training (n = 20) to the last 20 % (n = 20), intrinsic return 1 to 3 rises "
+        "while dungeon level 1.00 to 0.33 falls."
+    )
 
 
 def test_groups_of_metrics_are_metrics_with_their_units(repository):
@@ -110,20 +134,17 @@ def test_groups_of_metrics_are_metrics_with_their_units(repository):
 def test_every_chart_of_a_run_is_a_picture_too(tmp_path):
     data = run_data(tmp_path)
     found = page.plots(run_report.sections(data))
-    for name in (
-        "training_return", "metric_speed", "metric_policy_lag", "metric_intrinsic_against_extrinsic_reward",
-        "reward_by_message", "reward_loss", "evaluation_return",
-    ):  # fmt: skip
-        assert name in found
-    lag = {line.name: line for line in found["metric_policy_lag"].lines}
-    assert set(lag) == {"mean", "largest"}
+    wanted = "training_return metric_intrinsic_against_extrinsic_reward reward_by_message evaluation_return"
+    assert set(wanted.split()) <= set(found)
+    assert [line.name for line in found["metric_policy_lag"].lines] == ["mean", "largest"]
+    loss = found["reward_loss"]
+    assert [line.x.tolist() for line in loss.lines] == [list(range(1, 12)), list(range(11))]
+    np.testing.assert_array_equal(loss.lines[0].y, data.reward_train["total_train_loss"])
     assert found["metric_speed"].lines[0].y.mean() == pytest.approx(
         data.metrics["throughput/env_steps_per_second"].y.mean(), rel=0.01
     )
     assert "episodes in each; band: 95 % interval" in found["training_return"].note
     assert found["metric_speed"].note == "every value; n = 100"
-    messages = found["reward_by_message"].lines
-    assert [line.name for line in messages] == list(data.message_curves)
     written = plots.write(tmp_path / "plots", {"a": found["reward_by_message"]})
     assert written[0].read_bytes().startswith(b"\x89PNG")
 
@@ -176,28 +197,8 @@ def test_the_page_is_whole_self_contained_and_escaped(tmp_path):
 
 def test_the_page_says_what_is_missing():
     shown = run_page(run_report.RunData(title="Nothing"))
-    for part in (
-        "no evaluation was given",
-        "no agent run was given",
-        "no reward run was given",
-        "no dataset was given",
-    ):
-        assert part in shown
-    assert_the_menu_leads_to_sections(shown)
-    assert "Episodes" not in shown
-
-
-def assert_the_menu_leads_to_sections(shown):
+    for part in ("evaluation", "agent run", "reward run", "dataset"):
+        assert f"no {part} was given" in shown
     menu = shown.partition("<nav>")[2].partition("</nav>")[0]
-    links = dict(re.findall(r'<a href="#([^"]+)">([^<]+)</a>', menu))
-    sections = re.findall(r'<section id="([^"]+)">', shown)
-    assert list(links) == sections
-
-
-def test_the_headline_is_honest(tmp_path):
-    data = run_data(tmp_path)
-    assert headline(data)[1] == "good"
-    data.evaluations = dict(reversed(data.evaluations.items()))
-    text, kind = headline(data)
-    assert kind == "bad"
-    assert "LESS" in text
+    assert re.findall(r'<a href="#([^"]+)">', menu) == re.findall(r'<section id="([^"]+)">', shown)
+    assert "Episodes" not in shown

@@ -6,32 +6,32 @@ import pytest
 from motif_jax.reports.evaluation_files import games
 from motif_jax.reports.statistics import (
     difference,
+    interquartile_mean,
     matched,
     mean_of,
+    percentile_interval,
+    probability_of_improvement,
     rate_difference,
     summarise,
 )
 
 
-def test_intervals_agree_with_rliable():
-    from rliable import library, metrics
-
-    values = np.random.default_rng(1).gamma(2, 10, 200)
-    ours = summarise(values, resamples=4000)
-    point, interval = library.get_interval_estimates(
-        {"a": values[:, None]},
-        lambda x: np.array(
-            [metrics.aggregate_iqm(x), metrics.aggregate_mean(x), metrics.aggregate_median(x)]
-        ),
-        reps=4000,
-        random_state=np.random.RandomState(0),
-    )
-    # rliable's median is over tasks of the means over runs: with one task it is the mean.
-    for estimate, column in ((ours.iqm, 0), (ours.mean, 1)):
-        assert estimate.value == pytest.approx(point["a"][column], rel=1e-12)
-        width = interval["a"][1, column] - interval["a"][0, column]
-        assert estimate.low == pytest.approx(interval["a"][0, column], abs=0.1 * width)
-        assert estimate.high == pytest.approx(interval["a"][1, column], abs=0.1 * width)
+def test_means_and_middles_have_intervals_of_their_draws():
+    values = np.array([0.0, 1.0, 2.0, 3.0, 100.0, 4.0, 5.0, 6.0])
+    found = summarise(values, resamples=500)
+    assert (found.n, found.minimum, found.maximum) == (8, 0, 100)
+    assert (found.mean.value, found.median.value, found.iqm.value) == (15.125, 3.5, 3.5)
+    assert found.std == pytest.approx(np.std(values))
+    for one in (found.mean, found.median, found.iqm):
+        assert one.low < one.value < one.high
+    same = summarise(np.full(5, 2.0))
+    assert (same.mean.low, same.mean.value, same.mean.high, same.mean.sign) == (2, 2, 2, 1)
+    assert percentile_interval(np.arange(101.0), 0.9) == pytest.approx((5, 95))
+    assert interquartile_mean(np.array([[1.0, 2, 3, 4, 50], [5, 4, 3, 2, -1]])).tolist() == [3, 3]
+    for bad in ([], [1.0, np.nan]):
+        with pytest.raises(ValueError, match="needs finite ones"):
+            mean_of(bad)
+    assert probability_of_improvement(np.array([1.0, 2.0]), np.array([0.0, 1.0, 3.0])) == 3.5 / 6
 
 
 def test_wilson_interval():

@@ -67,32 +67,48 @@ def test_lines_are_known_by_what_judged_them() -> None:
         assert study.find(lines, wanted | other) is None
 
 
-def test_interquartile_means_and_differences_have_the_intervals_of_their_numbers() -> None:
-    found = study.table(rows(1.0), ["none", "better"], 300, ["judged", "score"])
-    one, other = found["none"]["judged"], found["better"]["judged"]
-    assert one.above is None
-    assert one.value.low < one.value.value < one.value.high
-    assert one.value.value == pytest.approx(5, abs=0.3)
-    assert other.above is not None
-    assert other.above.sign == 1
-    assert other.above.value == pytest.approx(other.value.value - one.value.value)
-    # A number that is the same in all games has no width, and no method lies above another by it.
-    assert found["better"]["score"].above is not None
-    assert found["better"]["score"].above.sign == 0
+def test_a_table_says_what_lies_above_and_below_its_first_method() -> None:
+    made = {"none": 1.0, "better": 2.0, "worse_of_two": 0.5, "alone": 1234.4}
+    lines = [row(name, seed, np.full(4, value)) for name, value in made.items() for seed in (1, 2)][:-1]
+    for line in lines[2:4]:
+        line["figures"] = {"annotator/questions": line["seed"], "reward/texts_met": 4}
+    text = study.table_text(lines, "a_table", [*made, "absent"], 2, 50, ["judged", "dlvl", "fame"])
+    assert text.split("\n") == [
+        "| a table | runs | judged | depth | asked / met |",
+        "|---|---|---|---|---|",
+        "| none | 2 | 1 [1, 1] | 1 [1, 1] | – |",
+        "| better | 2 | 2 [2, 2] ▲ | 1 [1, 1] | 0.38 |",
+        "| worse of two | 2 | 0.5 [0.5, 0.5] ▼ | 1 [1, 1] | – |",
+        "| alone | 1 | 1,234 [1,234, 1,234] ▲ | 1 [1, 1] | – |",
+        "",
+        "▲, ▼: above, below none (95 % interval of the paired difference over games alone (one run of some: other seeds may differ)). "
+        "1 of 2 seeds are done for each.",
+        "",
+        "Not run yet: absent.",
+    ]
+    done = study.table_text(lines[:4], "t", ["none", "better"], 2, 50, ["judged"])
+    assert done.endswith("(95 % interval of the paired difference over runs and games).\n")
+    assert study.table_text([], "t", ["none"], 2, 50, ["judged"]) == "**t**: no run is done yet."
 
 
-@pytest.mark.slow
-def test_the_tables_claim_only_what_an_interval_carries() -> None:
-    apart, near = (
-        study.table_text(rows(by), "kinds", ["none", "better"], 3, 300, ["judged"]) for by in (1.0, 0.0)
-    )
-    assert "▲ |" in apart.splitlines()[3]
-    assert "▲ |" not in near.splitlines()[3]
-    assert "seeds are done" not in near
-    partial = study.table_text(rows(1.0, seeds=1), "kinds", ["none", "better", "absent"], 3, 300, ["judged"])
-    assert "1 of 3 seeds are done" in partial
-    assert "games alone" in partial
-    assert "Not run yet: absent" in partial
+def test_a_cell_is_the_interquartile_mean_of_runs_and_games_and_a_rare_events_the_mean() -> None:
+    lines = [row("none", seed, np.array([0.0, 1.0, 3.0, 100.0]) + seed) for seed in (0, 4)]
+    for line in lines:
+        line["games"]["dlvl"] = [1.0, 1.0, 1.0, 5.0]
+    lines += [row("better", seed, np.array([1.0, 2.0, 4.0, 101.0]) + seed) for seed in (0, 4)]
+    found = study.table(lines, ["none", "better"], 300, ["judged", "dlvl"])
+    none, better = found["none"], found["better"]
+    # Of 0 1 3 4 5 7 100 104 the middle half.
+    assert (none["judged"].value.value, none["judged"].above) == ((3 + 4 + 5 + 7) / 4, None)
+    assert none["dlvl"].value.value == 2
+    assert none["judged"].value.low < 4.75 < none["judged"].value.high
+    # The same draws of runs and games on both sides leave the difference exact.
+    above = better["judged"].above
+    assert above is not None
+    assert (above.value, above.low, above.high) == pytest.approx((1, 1, 1))
+    below = better["dlvl"].above
+    assert below is not None
+    assert (below.value, below.sign, below.high) == (-1, 0, 0)
 
 
 def test_a_claim_holds_where_the_whole_interval_lies_above_its_margin() -> None:
@@ -118,9 +134,6 @@ def test_runs_are_compared_by_the_seeds_that_both_sides_have() -> None:
         above = study.table(lines, ["none", "better"], 100, ["judged"])["better"]["judged"].above
         assert above is not None
         assert above.value == pytest.approx(1)
-    above = study.table([*plain, *better], ["none", "better"], 100, ["judged"])["better"]["judged"].above
-    assert above is not None
-    assert (above.low, above.high) == pytest.approx((1, 1)), "the same seeds are drawn for both"
     apart = study.table([*plain[:1], *better[1:]], ["none", "better"], 100, ["judged"])
     assert apart["better"]["judged"].above is not None, "there is nothing in common"
 

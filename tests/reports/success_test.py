@@ -15,11 +15,9 @@ COUNT = 400
 
 def evaluation(share, environment="BabyAI-GoToLocal-v0"):
     solved = [float(i < share * COUNT) for i in range(COUNT)]
+    same = {"length": 9, "end_reason": "end"}
     found = evaluation_of(
-        [
-            {"index": i, "seed": i, "return": yes, "success": yes, "length": 9, "end_reason": "end"}
-            for i, yes in enumerate(solved)
-        ]
+        [{"index": i, "seed": i, "return": yes, "success": yes, **same} for i, yes in enumerate(solved)]
     )
     found["plan"]["environment"] = environment
     return found
@@ -84,9 +82,8 @@ def test_an_earlier_checkpoint_is_compared_by_return():
 
 
 def test_other_games_are_not_judged_by_success():
-    data = RunData(
-        "t", evaluations={name: evaluation(0.5, "NetHackScore-v1") for name in ("agent", "random")}
-    )
+    games = {name: evaluation(0.5, "NetHackScore-v1") for name in ("agent", "random")}
+    data = RunData("t", evaluations=games)
     assert success.rates(data) == {}
     assert headline(data)[0].startswith("Mean success rate (share): agent 0.500")
 

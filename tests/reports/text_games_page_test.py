@@ -25,15 +25,9 @@ def action(text: str, seed: int) -> dict[str, Any]:
 
 
 def game(index: int, tokens: bool) -> dict[str, Any]:
+    colours = ["<b><y><b><b><g>", "<y><b><b><b><g>", HOSTILE, "<g><g><g><g><g>"]
     texts = [
-        "raise",
-        "<b><y><b><b><g>",
-        "abide",
-        "<y><b><b><b><g>",
-        "ab<g>",
-        HOSTILE,
-        "angle",
-        "<g><g><g><g><g>",
+        text for turn in zip(["raise", "abide", "ab<g>", "angle"], colours, strict=True) for text in turn
     ]
     rewards = [-1.0, None, -1.0, None, -1.0, None, 0.0, None]
     row: dict[str, Any] = {
