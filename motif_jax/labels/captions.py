@@ -5,6 +5,7 @@ Golden numbers: caption_grouping.json.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Sequence
 
@@ -61,22 +62,15 @@ def pair_captions(
     messages: np.ndarray, blstats: np.ndarray | None, use_messages: bool = True, block: int = 4096
 ) -> Iterator[tuple[str, str]]:
     """Yields the captions of messages uint8 [pairs, 2, length, bytes] and blstats [pairs, 2, length, 26 or 27], `block` at a time."""
-    known: dict[bytes, str] = {}
-
-    def cached(message: np.ndarray) -> str:
-        key = message.tobytes()
-        if key not in known:
-            known[key] = caption(message)
-        return known[key]
-
-    # Of longer sub-sequences few repeat, and all would be cached.
-    plain = cached if messages.shape[2] == 1 else caption
+    cached = functools.cache(lambda message: decode_message(np.frombuffer(message, np.uint8)))
     for start in range(0, len(messages), block):
+        texts: Iterator[str]
         rows = np.concatenate(messages[start : start + block])
-        if blstats is None:
-            texts = map(plain, rows)
-        else:
-            texts = map(
-                caption, rows, np.concatenate(blstats[start : start + block]), itertools.repeat(use_messages)
-            )
+        if blstats is not None:
+            status = np.concatenate(blstats[start : start + block])
+            texts = map(caption, rows, status, itertools.repeat(use_messages))
+        elif messages.shape[2] == 1:
+            texts = (cached(message.tobytes()) for message in rows)
+        else:  # few of which repeat
+            texts = map(caption, rows)
         yield from zip(texts, texts, strict=True)  # two and two

@@ -56,13 +56,11 @@ class LabelBookkeeper:
         self, config: ConfigDict, form: Form, identity: Mapping[str, Any], prices: Prices | None
     ) -> None:
         self._form, self._hasher, self._prices = form, QuestionHasher(identity), prices
-        self._published = bool(config.compat.get("oni_requeue", False))
-        self._queue: QuestionQueue | PublishedQueue = (
-            PublishedQueue(config.queue.size, config.queue.batch)
-            if self._published
-            else QuestionQueue(config.queue.size, config.queue.order)
-        )
-        self._batch = config.queue.batch
+        self._published, queue = bool(config.compat.get("oni_requeue", False)), config.queue
+        self._queue: QuestionQueue | PublishedQueue = QuestionQueue(queue.size, queue.order)
+        if self._published:
+            self._queue = PublishedQueue(queue.size, queue.batch)
+        self._batch = queue.batch
         self._attempts = config.annotator.attempts
         self._budget = config.queue.budget
         self._lock = threading.Lock()
@@ -158,8 +156,8 @@ class LabelBookkeeper:
             if not self._published:
                 self._settled.add(hash(item))
             if not unknown:
-                turned = item != pending.items
-                self._ready.append(_labelled(self._form, item, answer, turned, tokens, seconds))
+                judged = _judged(self._form, answer, item != pending.items)
+                self._ready.append(Label(item, *judged, seconds, tokens))
         self._totals["given_up"] += unknown
 
     def _count(self, answer: StoredAnswer, tokens: Sequence[int] | None, seconds: float) -> None:
@@ -256,15 +254,10 @@ class LabelBookkeeper:
             self._queue.shrink()
 
 
-def _labelled(
-    form: Form, item: Items, answer: StoredAnswer, turned: bool, tokens: int, seconds: float
-) -> Label:
-    """The label of texts from the answer about them, or about their reverse order (`turned`)."""
-    label, p = answer.label, answer.probabilities
-    probability = None
-    if p is not None:
-        probability = p[FIRST] + p[TIE] / 2 if form is PAIR else p[YES]
-        probability = 1.0 - probability if turned else probability
-    if turned:
-        label = int(TURNED[label])
-    return Label(item, label, probability, seconds, tokens)
+def _judged(form: Form, answer: StoredAnswer, turned: bool) -> tuple[int, float | None]:
+    """Label and probability of texts from the answer about them, or about their reverse order (`turned`)."""
+    label, p = int(TURNED[answer.label]) if turned else answer.label, answer.probabilities
+    if p is None:
+        return label, None
+    probability = p[FIRST] + p[TIE] / 2 if form is PAIR else p[YES]
+    return label, 1.0 - probability if turned else probability

@@ -15,12 +15,11 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from motif_jax.datasets.verdicts import PAIR, UNKNOWN, Form
+from motif_jax.datasets.verdicts import UNKNOWN, Form
 from motif_jax.labels.annotator import Answer, Question, make_annotator
 from motif_jax.labels.conversations import ConversationLog
 from motif_jax.labels.label_queue import Label, LabelBookkeeper
 from motif_jax.labels.online import annotator_config, in_section
-from motif_jax.labels.questions import is_reversed
 from motif_jax.labels.queue import Items, Pending
 from motif_jax.labels.replies import ServerError
 from motif_jax.labels.store import AnswerStore
@@ -160,10 +159,7 @@ class LabelService(LabelBookkeeper):
     def _reach(self, stopped: Callable[[], bool]) -> None:
         """Waits until a question is answered, or a ping if the question was answered before."""
         deadline = time.monotonic() + self._wait_seconds
-        items = _FIRST[self._form.name]
-        if self._form is PAIR and is_reversed(self._hasher, *items):
-            items = items[::-1]
-        to_ask = self._open([Pending(items)])
+        to_ask = self._open([Pending(self._question(_FIRST[self._form.name]))])
         waits = False
         while True:
             sent = time.monotonic()
@@ -198,9 +194,8 @@ class LabelService(LabelBookkeeper):
     def _new_events(self) -> list[_Event]:
         events: list[_Event] = []
         with contextlib.suppress(queue.Empty):
-            events.append(self._events.get(timeout=_LOOK_SECONDS))
             while True:
-                events.append(self._events.get_nowait())
+                events.append(self._events.get(timeout=0 if events else _LOOK_SECONDS))
         return events
 
     def _take_in(self, events: Sequence[_Event]) -> None:
@@ -256,11 +251,9 @@ class LabelService(LabelBookkeeper):
         if up == self.server_up:
             return
         before, self.server_up, self.server_since = self.server_since, up, time.time()
-        if up:
-            text = f"the annotator answers again, after {self.server_since - before:,.0f} s"
-        else:
-            text = f"the annotator has no answers: {cause}; training continues"
-        print(text, file=sys.stderr, flush=True)
+        text = f"has no answers: {cause}; training continues"
+        text = f"answers again, after {self.server_since - before:,.0f} s" if up else text
+        print(f"the annotator {text}", file=sys.stderr, flush=True)
 
 
 def _result(future: concurrent.futures.Future[Any], stopped: Callable[[], bool]) -> Any:

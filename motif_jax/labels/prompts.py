@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -128,16 +129,16 @@ def prompt_files(form: Form = PAIR) -> list[Path]:
 
 def goals_of(path: Path) -> list[str]:
     """The goals of a prompt file; [] without any, which `load_prompt` reports."""
-    tree = _read(path)
-    goals = tree.get("goals")
+    goals = _read(path).get("goals")
     return list(goals) if isinstance(goals, Mapping) else []
 
 
 def forms_of(path: Path) -> list[Form]:
     """The forms whose items the questions of a prompt file contain. Raises UserError: it cannot be read, or has no questions."""
     tree = _read(path)
-    asked = [_text(tree, path, f"question.{name}") for name in ("analysis", "verdict")]
-    return [form for form in FORMS if any(f"{{{item}}}" in text for item in form.items for text in asked)]
+    with _naming(path):
+        asked = "".join(_text(tree, "question", name) for name in ("analysis", "verdict"))
+    return [form for form in FORMS if any(f"{{{item}}}" in asked for item in form.items)]
 
 
 def load_prompt(path: Path, goal: str, mode: str, form: Form = PAIR) -> PromptTexts:
@@ -146,66 +147,57 @@ def load_prompt(path: Path, goal: str, mode: str, form: Form = PAIR) -> PromptTe
     Raises:
       UserError: the file cannot be read, a field is missing or not a text, a placeholder or the goal is missing.
     """
-    tree = _read(path)
-    question = _text(tree, path, f"question.{'analysis' if mode == 'analysis' else 'verdict'}")
-    for needed in form.items:
-        if f"{{{needed}}}" not in question:
-            raise UserError(f"prompt file {path}: the question for answer.mode={mode} lacks {{{needed}}}")
-    goals = tree.get("goals")
-    if not isinstance(goals, Mapping) or not goals:
-        raise UserError(f"prompt file {path} lacks the field goals")
-    if goal not in goals:
-        raise UserError(
-            f"config.goal={goal}: must be one of {', '.join(map(str, goals))}, the goals of {path}"
-        )
-    verdicts = [_text(tree, path, f"verdicts.{name}") for name in form.verdicts]
-    try:
-        answer = make_form(_text(tree, path, "answer"), verdicts, form)
-    except UserError as error:
-        raise UserError(f"prompt file {path}: {error}") from None
-    system = _text(tree, path, "system", empty=True)
-    # Not by a dotted name: a goal's name may have a dot.
-    sentence = goals[goal]
-    if not isinstance(sentence, str):
-        raise UserError(f"prompt file {path}: the field goals.{goal} must be a text")
-    sentence = sentence.strip()
-    if sentence and "{goal}" not in question:
-        raise UserError(f"prompt file {path}: the question for answer.mode={mode} lacks {{goal}}")
-    examples = _examples(tree, path, goal, answer, form)
-    if examples and "{examples}" not in question:
-        raise UserError(f"prompt file {path}: the question for answer.mode={mode} lacks {{examples}}")
-    return PromptTexts(system, question, _text(tree, path, "retry"), sentence, answer, form, examples)
+    tree, goals = _read(path), goals_of(path)
+    if goals and goal not in goals:
+        raise UserError(f"config.goal={goal}: must be one of {', '.join(goals)}, the goals of {path}")
+    with _naming(path):
+        question = _text(tree, "question", "analysis" if mode == "analysis" else "verdict")
+        sentence = _text(tree, "goals", goal, empty=True).strip()
+        verdicts = [_text(tree, "verdicts", name) for name in form.verdicts]
+        answer = make_form(_text(tree, "answer"), verdicts, form)
+        examples = _examples(tree, goal, answer, form)
+        for name in (*form.items, *["goal"] * bool(sentence), *["examples"] * bool(examples)):
+            if f"{{{name}}}" not in question:
+                raise UserError(f"the question for answer.mode={mode} lacks {{{name}}}")
+        system, retry = _text(tree, "system", empty=True), _text(tree, "retry")
+    return PromptTexts(system, question, retry, sentence, answer, form, examples)
 
 
-def _examples(tree: Mapping[str, Any], path: Path, goal: str, answer: AnswerForm, form: Form) -> str:
+def _examples(tree: Mapping[str, Any], goal: str, answer: AnswerForm, form: Form) -> str:
     lines = []
     for example in tree.get("examples", []):
         names = {*form.items, "verdicts"}
         verdicts = example.get("verdicts") if isinstance(example, Mapping) else None
         if not isinstance(verdicts, Mapping) or set(example) != names:
-            raise UserError(f"prompt file {path}: each of examples must hold {', '.join(sorted(names))}")
+            raise UserError(f"each of examples must hold {', '.join(sorted(names))}")
         if goal not in verdicts:
             continue
         if verdicts[goal] not in form.verdicts:
-            raise UserError(
-                f"prompt file {path}: the verdicts of examples must be {' or '.join(form.verdicts)}, not {verdicts[goal]}"
-            )
+            allowed = " or ".join(form.verdicts)
+            raise UserError(f"the verdicts of examples must be {allowed}, not {verdicts[goal]}")
         shown = " ".join(_quote(example[name]) for name in form.items)
         lines.append(f"{shown} {answer.answers[form.verdicts.index(verdicts[goal])]}")
     return "\n".join(lines)
 
 
-def _read(path: Path) -> Mapping[str, Any]:
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
     try:
-        tree = _parsed(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"prompt file {path} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UserError(f"prompt file {path} is not YAML: {error}") from None
-    if not isinstance(tree, Mapping):
-        raise UserError(
-            f"prompt file {path} must hold the fields system, question, retry, answer, verdicts, goals"
-        )
+        yield
+    except UserError as error:
+        raise UserError(f"prompt file {path}: {error}") from None
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    with _naming(path):
+        try:
+            tree = _parsed(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise UserError(f"cannot be read: {error.strerror}") from None
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            raise UserError(f"is not YAML: {error}") from None
+        if not isinstance(tree, Mapping):
+            raise UserError("must hold the fields system, question, retry, answer, verdicts, goals")
     return tree
 
 
@@ -216,15 +208,14 @@ def _parsed(text: str) -> Any:
     return yaml.load(text, Loader=yaml.BaseLoader)
 
 
-def _text(tree: Mapping[str, Any], path: Path, field: str, empty: bool = False) -> str:
-    value: Any = tree
-    for part in field.split("."):
-        if not isinstance(value, Mapping) or part not in value:
-            raise UserError(f"prompt file {path} lacks the field {field}")
-        value = value[part]
-    if not isinstance(value, str) or not (empty or value.strip()):
-        raise UserError(f"prompt file {path}: the field {field} must be a text")
-    return value
+def _text(tree: Any, *field: str, empty: bool = False) -> str:
+    for place, part in enumerate(field, start=1):
+        if not isinstance(tree, Mapping) or part not in tree:
+            raise UserError(f"lacks the field {'.'.join(field[:place])}")
+        tree = tree[part]
+    if not isinstance(tree, str) or not (empty or tree.strip()):
+        raise UserError(f"the field {'.'.join(field)} must be a text")
+    return tree
 
 
 def model_tag(model: str) -> str:

@@ -58,10 +58,7 @@ class AnnotationSession:
             self._started = True
 
     def recall(
-        self,
-        questions: Sequence[Question],
-        known: Mapping[str, StoredAnswer],
-        keep: Keep = lambda _: None,
+        self, questions: Sequence[Question], known: Mapping[str, StoredAnswer], keep: Keep = lambda _: None
     ) -> dict[str, StoredAnswer]:
         """Known answers: `known` and those of the store, which also go to `keep`."""
         missing = {question.id: question for question in self.unsettled(questions, known)}

@@ -68,12 +68,8 @@ def write(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]], confi
     results, entropies = [], []
     for row in rows:
         texts, rewards = row["dialogue"]["texts"], row["dialogue"]["rewards"]
-        last = max((place for place, reward in enumerate(rewards) if reward is not None), default=-1)
-        steps = [
-            (tuple(texts[:place]), texts[place], float(reward), place == last)
-            for place, reward in enumerate(rewards)
-            if reward is not None
-        ]
+        paid = [(place, float(reward)) for place, reward in enumerate(rewards) if reward is not None]
+        steps = [(tuple(texts[:place]), texts[place], reward, place == paid[-1][0]) for place, reward in paid]
         results.append((tuple(texts), steps))
         entropies.append(float(row.get("entropy") or 0.0))
     log = {

@@ -6,6 +6,7 @@ prefix `module._LLM_model.` and lamorel's heads `value_head_op` and `action_head
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,57 +40,45 @@ def language_agent(checkpoint: TorchCheckpoint, network: LanguageAgent) -> Found
     Raises:
       UserError: a tensor is missing or has another shape.
     """
-    theirs = {name.removeprefix(_WRAPPER).removeprefix(_MODEL): name for name, _ in checkpoint.tensors}
-    tensors = dict(checkpoint.tensors)
+    # Name without prefixes -> name in the file, and tensor.
+    there = {name.removeprefix(_WRAPPER).removeprefix(_MODEL): (name, of) for name, of in checkpoint.tensors}
     used: dict[str, str] = {}
 
     def find(name: str) -> np.ndarray | None:
         for candidate in (name, name.partition(".")[2]):
-            if candidate in theirs:
-                used[name] = theirs[candidate]
-                return tensors[theirs[candidate]]
+            if candidate in there:
+                used[name], tensor = there[candidate]
+                return tensor
         return None
+
+    def head(operation: str, fresh: Any) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+        for number, layer in _LAYERS.items():
+            if layer not in fresh:
+                raise UserError("config.agent.network.head_widths: must be two, as published: (1024, 1024)")
+            parts = {}
+            for part, ours in (("weight", "kernel"), ("bias", "bias")):
+                ending = f"{operation}.{number}.{part}"
+                name, tensor = next((of for short, of in there.items() if short.endswith(ending)), ("", None))
+                if tensor is None:
+                    raise UserError(f"{checkpoint.path} has no tensor that ends in {ending}")
+                if tensor.T.shape != fresh[layer][ours].shape:
+                    raise UserError(
+                        f"{checkpoint.path}: tensor {name} is {list(tensor.shape)}, which does not fit "
+                        "config.agent.network.head_widths, its model or its actions"
+                    )
+                parts[ours], used[f"{operation}.{layer}.{ours}"] = np.asarray(tensor.T, np.float32), name
+            yield layer, parts
 
     model = weights.collect(find, checkpoint.path, network.model.config)
     heads = jax.device_get(network.heads.init(jax.random.key(0)))
-    fresh = []
-    for head, operation in _HEADS.items():
-        if head not in heads:
-            continue
-        if not any(f"{operation}." in name for name in theirs):
-            if head == ACTIONS:
-                raise UserError(
-                    f"{checkpoint.path} has no action heads: import it with --config.agent.network.policy=score"
-                )
-            fresh.append(head)
-            continue
-        heads[head] = _head(checkpoint, theirs, operation, heads[head], used)
-    left_over = [name for name in tensors if name not in used.values()]
-    return Found({"model": model, "heads": heads}, used, left_over, fresh)
-
-
-def _head(
-    checkpoint: TorchCheckpoint, theirs: dict[str, str], operation: str, fresh: Any, used: dict[str, str]
-) -> dict[str, dict[str, np.ndarray]]:
-    tensors, made = dict(checkpoint.tensors), {}
-    for number, layer in _LAYERS.items():
-        if layer not in fresh:
-            raise UserError("config.agent.network.head_widths: must be two, as published: (1024, 1024)")
-        parts = {}
-        for part, ours in (("weight", "kernel"), ("bias", "bias")):
-            ending = f"{operation}.{number}.{part}"
-            name = next((full for short, full in theirs.items() if short.endswith(ending)), None)
-            if name is None:
-                raise UserError(f"{checkpoint.path} has no tensor that ends in {ending}")
-            value = np.asarray(tensors[name].T if part == "weight" else tensors[name], np.float32)
-            if value.shape != fresh[layer][ours].shape:
-                raise UserError(
-                    f"{checkpoint.path}: tensor {name} is {list(tensors[name].shape)}, which does not fit "
-                    "config.agent.network.head_widths, its model or its actions"
-                )
-            parts[ours], used[f"{operation}.{layer}.{ours}"] = value, name
-        made[layer] = parts
-    return made
+    new = [name for name in heads if not any(f"{_HEADS[name]}." in short for short in there)]
+    if ACTIONS in new:
+        raise UserError(
+            f"{checkpoint.path} has no action heads: import it with --config.agent.network.policy=score"
+        )
+    heads = {name: heads[name] if name in new else dict(head(_HEADS[name], heads[name])) for name in heads}
+    left_over = [name for name, _ in checkpoint.tensors if name not in used.values()]
+    return Found({"model": model, "heads": heads}, used, left_over, new)
 
 
 def write(params: Any, config: ConfigDict, workdir: Path) -> None:

@@ -24,11 +24,10 @@ def is_log(folder: str | os.PathLike[str]) -> bool:
 
 def read_curve(folder: str | os.PathLike[str], measure: str) -> Curve:
     """A measure over environment steps. Raises UserError: the log is damaged or empty, or lacks the column."""
-    path = Path(folder) / LOG
-    table = metric_files.read_csv(path)
-    column = _COLUMNS.get(measure)
+    path, column = Path(folder) / LOG, _COLUMNS.get(measure)
     if column is None:
         raise UserError(f"config.measure={measure}: must be one of {', '.join(_COLUMNS)} for {path}")
+    table = metric_files.read_csv(path)
     if not {"frames", column} <= set(table):
         raise UserError(f"{path} has no row with frames and {column}: it is not a log of the published tool")
     order = np.argsort(table["frames"], kind="stable")

@@ -49,62 +49,50 @@ def _part(tensors: Mapping[str, np.ndarray], start: str) -> dict[str, np.ndarray
 
 
 def _assembled(tensors: Mapping[str, np.ndarray], heads: int) -> PublishedAgent:
-    parts = {name: _part(tensors, start) for name, start in _TRUNKS.items()}
-    parts = {name: part for name, part in parts.items() if part}
+    parts = {name: part for name, start in _TRUNKS.items() if (part := _part(tensors, start))}
+    # CHAI has only the policy's trunk; `convert_bc` gives BC's model the same name.
     alone = list(parts) == [POLICY]
-    proposes = alone and bool(_part(tensors, _HEADS["q1"]))
     if alone:
-        # CHAI has only the policy's trunk; `convert_bc` gives BC's model the same name.
         parts = {VALUES: parts[POLICY]}
     if VALUES not in parts:
         raise UserError("has no tensor named model.*")
-    used = {name for name in tensors if name.startswith(tuple(_TRUNKS.values()))}
     params: dict[str, Any] = {}
-    if not _part(tensors, _HEADS["q1"]):
-        # Without values the model is the policy.
-        parts = {POLICY: parts[VALUES]}
-        prefix = _part(tensors, _PREFIX)
-        design = Design(q="none", prefix=bool(prefix))
-        if prefix:
-            params["prefix"] = {
-                "kernel": np.asarray(prefix["weight"], np.float32).reshape(-1),
-                "bias": np.asarray(prefix["bias"], np.float32),
-            }
-            used |= {f"{_PREFIX}{name}" for name in prefix}
-    else:
-        double = bool(_part(tensors, _HEADS["q2"]))
-        names = ("q1", "q2") if double else ("q1",)
-        learned = names if proposes else ("v", *names)
-        online = {name: _head(tensors, _HEADS[name]) for name in learned}
-        params["heads"] = online
+    if names := [name for name in _TARGETS if _part(tensors, _HEADS[name])]:
+        learned = names if alone else ["v", *names]
+        params["heads"] = {name: _head(tensors, _HEADS[name]) for name in learned}
         params["target_heads"] = {name: _head(tensors, _TARGETS[name]) for name in names}
-        starts = (*(_HEADS[name] for name in learned), *(_TARGETS[name] for name in names))
-        used |= {name for name in tensors if name.startswith(starts)}
-        utterance = online["q1"]["output"]["bias"].shape == (1,)
+        starts = [*(_HEADS[name] for name in learned), *(_TARGETS[name] for name in names)]
+        utterance = params["heads"]["q1"]["output"]["bias"].shape == (1,)
         design = Design(
-            q="mean" if proposes else "utterance" if utterance else "token",
-            v=not proposes,
-            double_q=double,
+            q="mean" if alone else "utterance" if utterance else "token",
+            v=not alone,
+            double_q=len(names) == 2,
             separate_policy=POLICY in parts,
             separate_target=TARGET in parts,
         )
+    else:
+        # Without values the model is the policy.
+        parts, starts = {POLICY: parts[VALUES]}, [_PREFIX]
+        design = Design(q="none", prefix=bool(_part(tensors, _PREFIX)))
+        if design.prefix:
+            layer = transformers_parts.linear(tensors, _PREFIX.removesuffix("."))
+            params["prefix"] = {"kernel": layer["kernel"].reshape(-1), "bias": layer["bias"]}
     found = {name: _trunk(part, heads) for name, part in parts.items()}
-    configs = {name: config for name, (config, _) in found.items()}
-    config = next(iter(configs.values()))
-    if any(other != config for other in configs.values()):
+    config, *others = (config for config, _ in found.values())
+    if any(other != config for other in others):
         raise UserError("its trunks are of different sizes")
     params["trunks"] = {name: trunk for name, (_, trunk) in found.items()}
     # `pi` is an alias, saved in addition to its original.
-    left = tuple(name for name in tensors if name not in used and not name.startswith("pi."))
-    return PublishedAgent(config, design, params, left)
+    read = (*_TRUNKS.values(), *starts, "pi.")
+    return PublishedAgent(
+        config, design, params, tuple(name for name in tensors if not name.startswith(read))
+    )
 
 
 def _head(tensors: Mapping[str, np.ndarray], start: str) -> dict[str, Any]:
     """Two linear layers with ReLU between them: entries 0 and 2 of a sequence."""
-    return {
-        layer: transformers_parts.linear(tensors, f"{start}{place}")
-        for layer, place in (("hidden_0", 0), ("output", 2))
-    }
+    places = {"hidden_0": 0, "output": 2}
+    return {layer: transformers_parts.linear(tensors, f"{start}{place}") for layer, place in places.items()}
 
 
 def _trunk(part: Mapping[str, np.ndarray], heads: int) -> tuple[ModelConfig, Any]:

@@ -24,15 +24,10 @@ from motif_jax.support.files import regular_file
 
 @dataclasses.dataclass(frozen=True)
 class Unread:
-    """In place of an object that is no plain data: its class or function, and the arguments."""
+    """In place of what is no plain data: a class or function, or an object of it with the arguments."""
 
     name: str
     arguments: Any = None
-
-
-@dataclasses.dataclass(frozen=True)
-class _Global:
-    name: str
 
 
 class Filled:
@@ -80,7 +75,7 @@ def _bytes(text: str, encoding: str = "latin1") -> bytes:
     return text.encode("latin-1")
 
 
-def _empty_array(kind: _Global, *_: Any) -> np.ndarray:
+def _empty_array(kind: Unread, *_: Any) -> np.ndarray:
     if kind.name != "numpy.ndarray":
         raise ValueError("an array of a class that is not numpy's")
     return np.empty(0, np.uint8)
@@ -219,10 +214,10 @@ class PickleReader:
         else:
             raise ValueError(f"opcode {name} is not read, plain data needs none")
 
-    def _global(self, name: str) -> _Global:
+    def _global(self, name: str) -> Unread:
         if not self._unread and name not in self._calls:
             raise ValueError(f"it names {name}")
-        return _Global(name)
+        return Unread(name)
 
     def _build(self, state: Any) -> None:
         target: Any = self._stack[-1]
@@ -258,7 +253,7 @@ class PickleReader:
 
 def name_of(function: Any) -> str:
     """The name of a pickle's function or class."""
-    return function.name if isinstance(function, _Global | Unread) else f"<{type(function).__name__}>"
+    return function.name if isinstance(function, Unread) else f"<{type(function).__name__}>"
 
 
 def _key(value: Any) -> Any:

@@ -6,6 +6,7 @@ tensors. The few calls that make a tensor are known; all others become an inert 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import zipfile
@@ -53,8 +54,8 @@ def read_checkpoint(path: str | Path) -> Any:
         order = f"{prefix}byteorder"
         if order in names and archive.read(order).strip() != b"little":
             raise UserError(f"{path}: only little-endian checkpoints are read")
-        storages, size = _Storages(archive, prefix), path.stat().st_size
-        return PickleReader(_CALLS, storages.read, unread=True, size=size).read(archive.read(described))
+        reader = PickleReader(_CALLS, _storages(archive, prefix), unread=True, size=path.stat().st_size)
+        return reader.read(archive.read(described))
 
 
 def _refuse_packed(path: Path, archive: zipfile.ZipFile) -> None:
@@ -70,28 +71,25 @@ def _refuse_packed(path: Path, archive: zipfile.ZipFile) -> None:
             )
 
 
-class _Storages:
-    """The flat arrays of an archive."""
+def _storages(archive: zipfile.ZipFile, prefix: str) -> Callable[[Any], np.ndarray]:
+    """A function from a reference ('storage', class, key, location, numel) to its flat array; each is read once."""
 
-    def __init__(self, archive: zipfile.ZipFile, prefix: str) -> None:
-        self._archive, self._prefix = archive, prefix
-        self._read: dict[tuple[str, str], np.ndarray] = {}
+    @functools.cache
+    def flat(name: str, key: str) -> np.ndarray:
+        found = np.frombuffer(archive.read(f"{prefix}data/{key}"), STORAGES[name])
+        return (found.astype(np.uint32) << 16).view(np.float32) if name == "BFloat16Storage" else found
 
-    def read(self, reference: Any) -> np.ndarray:
-        """The flat array of a reference ('storage', class, key, location, numel); each is read once."""
+    def read(reference: Any) -> np.ndarray:
         kind, storage, key, _, numel = reference
         name = name_of(storage).rpartition(".")[2]
         if kind != "storage" or name not in STORAGES or not isinstance(key, str) or type(numel) is not int:
             raise ValueError(f"storage {name} is not supported")
-        if (name, key) not in self._read:
-            flat = np.frombuffer(self._archive.read(f"{self._prefix}data/{key}"), STORAGES[name])
-            if name == "BFloat16Storage":
-                flat = (flat.astype(np.uint32) << 16).view(np.float32)
-            self._read[name, key] = flat
-        flat = self._read[name, key]
-        if flat.size < numel:
-            raise ValueError(f"storage {key} has {flat.size} entries, not {numel}")
-        return flat[:numel]
+        found = flat(name, key)
+        if found.size < numel:
+            raise ValueError(f"storage {key} has {found.size} entries, not {numel}")
+        return found[:numel]
+
+    return read
 
 
 def _tensor(

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from motif_jax.support.capacity import available_memory
+from motif_jax.support import capacity
 from motif_jax.support.errors import UserError
 
 _ROWS = 1024
@@ -38,10 +38,10 @@ def batches(
 
 def read(path: str | os.PathLike[str], columns: Sequence[str]) -> pa.Table:
     """The columns of a file; errors as of `batches`, and UserError where they take more than half of the memory that is left."""
-    pieces, size, free = [], 0, available_memory()
+    pieces, size, free = [], 0, capacity.available_memory()
     for batch in _encoded(path, columns):
         size += _size(batch)
-        _require(path, "what it holds", 2 * size, free)
+        capacity.require(f"{path}: what it holds", 2 * size, free)
         pieces.append(batch)
     plain = [_plain(batch) for batch in pieces]
     table = pa.Table.from_batches(plain) if plain else pq.read_schema(path).empty_table()
@@ -55,15 +55,12 @@ def _encoded(path: str | os.PathLike[str], columns: Sequence[str]) -> Iterator[p
         leaves = [about.schema.column(number) for number in range(about.num_columns)]
     texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
     wanted = [number for number, leaf in enumerate(leaves) if leaf.path.split(".")[0] in columns]
-    free = available_memory()
+    free = capacity.available_memory()
     for number in range(about.num_row_groups):
         group = about.row_group(number)
-        parts = [group.column(leaf) for leaf in wanted]
-        size = sum(
-            max(part.total_uncompressed_size, _width(leaves[leaf]) * part.num_values)
-            for leaf, part in zip(wanted, parts, strict=True)
-        )
-        _require(path, f"group {number} of its rows", size, free)
+        parts = ((_width(leaves[leaf]), group.column(leaf)) for leaf in wanted)
+        size = sum(max(part.total_uncompressed_size, width * part.num_values) for width, part in parts)
+        capacity.require(f"{path}: group {number} of its rows", size, free)
     with pq.ParquetFile(path, read_dictionary=texts) as file:
         # Group by group: each batch holds all texts of its groups.
         for number in range(about.num_row_groups):
@@ -73,13 +70,6 @@ def _encoded(path: str | os.PathLike[str], columns: Sequence[str]) -> Iterator[p
 
 def _width(leaf: Any) -> int:
     return _WIDTHS.get(leaf.converted_type) or _WIDTHS.get(leaf.physical_type, _ENTRY)
-
-
-def _require(path: str | os.PathLike[str], what: str, size: int, free: int | None) -> None:
-    if free is not None and size > free:
-        raise UserError(
-            f"{path}: {what} takes {size / 2**20:,.0f} MiB of memory, {free / 2**20:,.0f} MiB are left"
-        )
 
 
 def _parts(path: str | os.PathLike[str], batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

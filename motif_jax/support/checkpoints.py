@@ -19,7 +19,7 @@ import numpy as np
 from orbax.checkpoint import v1 as ocp
 
 from motif_jax.support import checkpoint_items, digests, memory_limit, orbax_messages
-from motif_jax.support.capacity import available_memory
+from motif_jax.support.capacity import available_memory, require
 from motif_jax.support.errors import UserError, first_line
 from motif_jax.support.files import NO_ROOM, read_json, sync
 from motif_jax.support.locks import GONE
@@ -323,11 +323,7 @@ class Checkpoints:
             leaf for leaf in jax.tree.leaves(saved) if hasattr(leaf, "shape") and hasattr(leaf, "dtype")
         )
         size = sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in arrays)
-        free = available_memory()
-        if free is not None and size > free:
-            raise UserError(
-                f"{self._folder} checkpoint {step}: {name} takes {size / 2**20:,.0f} MiB of memory, {free / 2**20:,.0f} MiB are left"
-            )
+        require(f"{self._folder} checkpoint {step}: {name}", size, available_memory())
 
     def close(self) -> None:
         """Waits for the save under way, and closes; raises as `wait`."""

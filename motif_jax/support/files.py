@@ -239,9 +239,7 @@ def append_lines(path: str | os.PathLike[str], keep: Callable[[str], bool]) -> I
 
 
 def read_json_lines(
-    path: str | os.PathLike[str],
-    whole_numbers: Iterable[str] = (),
-    remedy: str = _TAKE_OUT,
+    path: str | os.PathLike[str], whole_numbers: Iterable[str] = (), remedy: str = _TAKE_OUT
 ) -> Iterator[dict[str, Any]]:
     """Yields the object of each line; skips a last line that a kill has torn. A missing file has none.
 

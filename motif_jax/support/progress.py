@@ -22,14 +22,11 @@ def format_seconds(seconds: float) -> str:
     seconds = max(0, round(seconds))
     if seconds < 60:
         return f"{seconds} s"
-    minutes, second = divmod(seconds, 60)
-    if minutes < 60:
-        return f"{minutes} min {second} s" if second else f"{minutes} min"
-    hours, minute = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours} h {minute} min" if minute else f"{hours} h"
-    days, hour = divmod(hours, 24)
-    return f"{days} d {hour} h" if hour else f"{days} d"
+    minute, hour, day = 60, 3600, 86400
+    units = ("min", minute, "s", 1), ("h", hour, "min", minute), ("d", day, "h", hour)
+    unit, size, smaller, part = units[0 if seconds < hour else 1 if seconds < 2 * day else 2]
+    rest = seconds % size // part
+    return f"{seconds // size} {unit}" + f" {rest} {smaller}" * bool(rest)
 
 
 def format_number(value: float | int | str) -> str:

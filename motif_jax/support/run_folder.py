@@ -67,10 +67,7 @@ def as_plain(config: ConfigDict) -> dict[str, Any]:
 
 
 def differences(
-    old: Mapping[str, Any],
-    new: Mapping[str, Any],
-    keys: Iterable[str],
-    free: Iterable[str] = (),
+    old: Mapping[str, Any], new: Mapping[str, Any], keys: Iterable[str], free: Iterable[str] = ()
 ) -> list[str]:
     """Names each of `keys` (a name covers all below it) whose values differ, but for `free` ones: 'seed: 1 before, 2 now'.
 
@@ -117,10 +114,7 @@ def read_config(workdir: str | Path) -> dict[str, Any]:
 
 
 def check_identity(
-    workdir: str | Path,
-    config: ConfigDict,
-    identity: Iterable[str] = (),
-    free: Iterable[str] = (),
+    workdir: str | Path, config: ConfigDict, identity: Iterable[str] = (), free: Iterable[str] = ()
 ) -> None:
     """Refuses the folder of another stage's run, or of a run whose `identity` keys differ, except `free` ones (see `differences`).
 
@@ -144,10 +138,7 @@ def check_identity(
 
 
 def prepare(
-    workdir: str | Path,
-    config: ConfigDict,
-    identity: Iterable[str] = (),
-    free: Iterable[str] = (),
+    workdir: str | Path, config: ConfigDict, identity: Iterable[str] = (), free: Iterable[str] = ()
 ) -> Path:
     """Creates the run folder or continues in it, and writes config.json and versions.json; raises as `check_identity`."""
     folder = Path(workdir)

@@ -44,10 +44,7 @@ def test_status_golden(golden):
 @pytest.mark.parametrize("length", [1, 3])
 def test_pairs_have_the_captions_of_their_sub_sequences(length):
     rng = np.random.default_rng(0)
-    texts = ["", "a", "b", "a"]
-    messages = np.stack(
-        [[encode([texts[rng.integers(4)] for _ in range(length)]) for _ in range(2)] for _ in range(50)]
-    )
+    messages = encode(rng.choice(["", "a", "b", "a"], 100 * length)).reshape(50, 2, length, 256)
     blstats = rng.integers(0, 6, (50, 2, length, 27))
     for status in (None, blstats):
         got = list(captions.pair_captions(messages, status, block=7))

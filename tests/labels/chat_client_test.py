@@ -166,12 +166,10 @@ def test_a_proxy_that_refuses_is_named_without_its_password(listen, monkeypatch)
         pytest.param(answer(REPLY, length=1000), NoConnectionError, id="body cut off"),
         pytest.param(sent(b"SSH-2.0-OpenSSH_9\r\n\r\n"), Rubbish, id="no HTTP"),
         pytest.param(answer(b"<html>It works!</html>"), Rubbish, id="HTML"),
-        pytest.param(answer(b"\xff\xfe"), Rubbish, id="no text"),
         pytest.param(answer(b"[" * 100_000), Rubbish, id="deep"),
         # What is no HTTP may have been cut off in the middle of a key.
         pytest.param(sent(b"HTTP/1.1 200 OK\r\nX: " + 96 * b"x" + b"sk-1" + 9000 * b"x" + b"\r\n\r\n"), Rubbish, id="long header"),
         pytest.param(sent(b"HTTP/1.1 sk-1\r\n\r\n"), Rubbish, id="no status"),
-        pytest.param(sent(b"HTTP/1.1 200 OK\r\nsk-1\x01: 1\r\n\r\n"), Rubbish, id="no header"),
         pytest.param(sent(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nsk-1\r\n"), (Rubbish, NoConnectionError), id="no chunk"),
     ],
 )  # fmt: skip

@@ -12,19 +12,10 @@ from motif_jax.labels.chat import without_surrogates
 from tests.end_to_end.annotate_datasets import get_config
 
 
-@pytest.fixture
-def soft():
-    """Label and probabilities of an answer with the given masses behind its beginning."""
+def soft_config():
     config = get_config()
     config.annotator, config.openai.model, config.answer.mode = "openai", "m", "soft"
-
-    def soft(form, *masses):
-        annotator = make_annotator(config, form)
-        dialogue = annotator.open(Question("a" * 32, ("text",) * len(form.items), form))
-        logs = [math.log(mass) if mass else -math.inf for mass in masses]
-        return annotator.soft(dialogue, logs, "so")
-
-    return soft
+    return config
 
 
 @pytest.mark.parametrize(
@@ -41,8 +32,10 @@ def soft():
         (SINGLE, (0.0, 0.0), UNKNOWN),
     ],
 )
-def test_labels_of_probabilities(soft, form, masses, label):
-    answer = soft(form, *masses)
+def test_labels_of_probabilities(form, masses, label):
+    annotator = make_annotator(soft_config(), form)
+    dialogue = annotator.open(Question("a" * 32, ("text",) * len(form.items), form))
+    answer = annotator.soft(dialogue, [math.log(mass) if mass else -math.inf for mass in masses], "so")
     assert answer.label == label
     assert answer.mass == pytest.approx(sum(masses))
     if sum(masses) >= 0.05:
@@ -58,8 +51,7 @@ def test_halves_of_characters_are_replaced():
 
 
 def test_soft_labels_of_another_least_mass_are_other_answers() -> None:
-    config = get_config()
-    config.annotator, config.openai.model, config.answer.mode = "openai", "m", "soft"
+    config = soft_config()
     first = make_annotator(config, PAIR).identity
     config.answer.minimum_mass /= 2
     assert make_annotator(config, PAIR).identity != first

@@ -26,13 +26,10 @@ def test_fingerprint_follows_the_content_and_not_the_place(folder, tmp_path):
     before = model_files.revision(str(folder), None)
     moved = folder.rename(tmp_path / "moved")
     assert model_files.revision(str(moved), None) == before
-    with open(moved / "model.safetensors", "r+b") as file:
-        file.seek(-1, 2)
-        file.write(b"x")
+    (moved / "model.safetensors").write_bytes((moved / "model.safetensors").read_bytes()[:-1] + b"x")
     changed = model_files.revision(str(moved), None)
-    assert changed != before
     (moved / "tokenizer.json").write_text('{"a": 1}')
-    assert model_files.revision(str(moved), None) != changed
+    assert len({before, changed, model_files.revision(str(moved), None)}) == 3
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_without_a_system_text_the_question_comes_first(tmp_path):
 @pytest.mark.parametrize(
     ("form", "change", "said"),
     [
-        (PAIR, lambda tree: tree.pop("verdicts"), r"lacks the field verdicts.first"),
+        (PAIR, lambda tree: tree.pop("verdicts"), r"lacks the field verdicts"),
         (PAIR, lambda tree: tree.pop("goals"), "lacks the field goals"),
         (PAIR, lambda tree: tree["goals"].pop("gold"), "config.goal=gold: must be one of"),
         (PAIR, lambda tree: tree["question"].update(analysis="{goal} {first}"), r"lacks \{second\}"),

@@ -27,11 +27,8 @@ def test_every_pair_finds_its_question(orders):
         if pair[0] == pair[1]:
             assert (places == -1).all()
             continue
-        seen = []
-        for place, swapped in zip(places, swaps, strict=True):
-            captions = listed.questions[place].items
-            assert captions == (pair[::-1] if swapped else pair)
-            seen.append(captions)
+        seen = [listed.questions[place].items for place in places]
+        assert seen == [pair[::-1] if swapped else pair for swapped in swaps]
         assert len(set(seen)) == len(seen)
 
 

@@ -77,12 +77,12 @@ def test_a_goal_that_the_annotator_does_not_know_is_told_to_who_asks(tmp_path):
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (b"system: \xe9t\xe9\n", r"prompt file .*own.yaml is not YAML: 'utf-8' codec"),
+        (b"system: \xe9t\xe9\n", r"prompt file .*own.yaml: is not YAML: 'utf-8' codec"),
         (
             b"question: {analysis: What is it, verdict: Which}\n",
             r"config.prompt_file='.*own.yaml': must be a prompt file whose questions hold {first} and {second}, or {item}$",
         ),
-        (b"question: {analysis: '{item}?', verdict: '{item}?'}\n", r"own.yaml lacks the field goals"),
+        (b"question: {analysis: '{item}?', verdict: '{item}?'}\n", r"own.yaml: lacks the field goals"),
     ],
 )
 def test_a_prompt_file_that_cannot_be_used_is_refused_before_anything_is_served(tmp_path, content, told):

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 
-from motif_jax.datasets.verdicts import FIRST, SECOND, TIE, UNKNOWN
+from motif_jax.datasets.verdicts import FIRST, PAIR, SECOND, TIE, UNKNOWN
 from motif_jax.labels import shards
-from motif_jax.labels.annotator import Annotator, Answer, Question
+from motif_jax.labels.annotator import Annotator, Answer, Preview, Prices, Question
+from motif_jax.labels.dry_run import estimate_lines
 from motif_jax.labels.questions import QuestionHasher, caption_questions
 from motif_jax.labels.session import AnnotationSession
 from motif_jax.labels.store import AnswerStore, StoredAnswer
+from motif_jax.labels.telemetry import Telemetry
 from motif_jax.support.errors import UserError
 
 QUESTIONS = [Question(f"{n:032x}", (str(n), "x")) for n in range(10)]
@@ -59,6 +62,49 @@ def test_a_question_that_is_given_twice_is_no_store_hit(tmp_path):
             session.ask(twice, session.recall(twice, {}))
         told = session.telemetry
         assert (told.questions, told.asked, told.store_hits) == (1, asked, hits)
+
+
+def test_what_a_session_counts():
+    told = Telemetry(PAIR, Prices(prompt=2.0, cached=1.0, completion=8.0), questions=5, store_hits=3)
+    said = {"role": "assistant", "content": "1"}
+    told.begin()
+    told.answered(Answer(TIE, tokens=(100, 10, 50), turns=({"role": "user", "content": "?"}, said, said)))
+    told.answered(Answer(UNKNOWN, tokens=(50, 5, 0), turns=(said,), mass=0.5, note="too long"))
+    told.seconds = 3.0
+    shares = {"tie_share": 0.5, "unknown_share": 0.5, "retried_share": 0.5, "mean_verdict_mass": 0.25}
+    rates = {"questions_per_second": 2 / 3, "tokens_per_second": 165 / 3, "seconds": 3.0}
+    tokens = {"prompt_tokens": 150, "completion_tokens": 15, "cached_tokens": 50}
+    counts = {"questions": 5, "store_hits": 3, "asked": 2, "cost": 370e-6}
+    summary = told.summary()
+    assert summary.pop("unknown_notes") == {"too long": 1}
+    assert summary == pytest.approx(shares | rates | tokens | counts)
+    live = {"tie": 0.5, "unknown": 0.5, "tokens_per_second": 165 / 3, "prefix_cached": 1 / 3, "cost": 370e-6}
+    assert told.live() == pytest.approx(live)
+
+
+def test_what_a_dry_run_tells(tmp_path):
+    annotator = Scripted()
+    annotator.preview, annotator.prices = (
+        lambda question: Preview("?", 300, exact=False),
+        Prices(2.0, 2.0, 8.0),
+    )
+    listed = caption_questions(
+        [("a", "b"), ("a", "b"), ("c", "c"), ("a", "c")], 4, QuestionHasher({}), "given"
+    )
+    store, config = (
+        AnswerStore(tmp_path),
+        ConfigDict({"num_shards": 2, "store_dir": "s", "measured_rate": 0.5}),
+    )
+    store.keep([(listed.questions[0], Answer(FIRST))])
+    (tmp_path / "summary.json").write_text('{"asked": 2, "completion_tokens": 80, "questions_per_second": 9}')
+    assert estimate_lines(config, tmp_path, annotator, listed, store) == [
+        "pairs        4, 1 of them ties of equal captions",
+        "questions    2 distinct, 0.500 a pair; 1 answered in s",
+        "to be asked  1 in 2 shards",
+        "tokens       about 300 a question, about 300 in all, 40 of the answer as in the last run",
+        "cost         about 0.00, by config.openai.prices",
+        "time         2 s at 0.50 questions/s (config.measured_rate): 0.00 hours for one shard after the other, 0.00 side by side",
+    ]
 
 
 def test_shards_of_another_origin_are_refused_whatever_versions_made_them(tmp_path):

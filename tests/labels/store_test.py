@@ -20,15 +20,12 @@ KEYS = [key(number) for number in range(6)]
 
 
 def test_writers_side_by_side_have_files_of_their_own(tmp_path):
-    first, second = AnswerStore(tmp_path), AnswerStore(tmp_path)
+    first, second, third, reader = (AnswerStore(tmp_path) for _ in range(4))
     first.add([(KEYS[0], StoredAnswer(0), {"tokens": [1, 2, 3]})])
     second.add([(KEYS[1], StoredAnswer(1, (0.25, 0.5, 0.25)), {})])
-    assert len(list(tmp_path.glob("*.jsonl"))) == 2
-    reader = AnswerStore(tmp_path)
     assert reader.find(set(KEYS)) == {KEYS[0]: StoredAnswer(0), KEYS[1]: StoredAnswer(1, (0.25, 0.5, 0.25))}
-    first.close()
-    second.close()
-    third = AnswerStore(tmp_path)
+    for done in (first, second):
+        done.close()
     third.add([(KEYS[2], StoredAnswer(2), {})])
     third.close()
     assert len(list(tmp_path.glob("*.jsonl"))) == 2

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-import types
 from types import SimpleNamespace
 
+import huggingface_hub
 import pytest
 
 from motif_jax.datasets.verdicts import FIRST
@@ -74,12 +74,11 @@ def test_a_tokenizer_of_its_own_counts_with_its_chat_template(model, tmp_path):
     plain, other = identity(model), made(tmp_path / "other", '{"a": 1}')
     assert identity(model, tokenizer=model) == plain
     before = identity(model, tokenizer=other)
-    assert before == identity(model, {"tokenizer": other})
+    assert before == identity(model, {"tokenizer": other}) != plain
     (tmp_path / "other" / "chat_template.jinja").write_text("{{ messages }}")
-    after = identity(model, tokenizer=other)
+    assert identity(model, tokenizer=other) not in (plain, before)
     named = identity("some/model", tokenizer="some/tokenizer", revision=COMMIT)
     assert named["tokenizer"] == {"name": "some/tokenizer", "revision": COMMIT}
-    assert all(a != b for a, b in itertools.combinations((plain, before, after), 2))
 
 
 @pytest.mark.parametrize(
@@ -97,17 +96,17 @@ def test_what_is_no_tokenizer_or_option_is_named(model, values, told):
         check_options(make_config(model, **values))
 
 
-def test_a_tokenizer_that_nobody_knows_is_named(monkeypatch, tmp_path):
+def test_a_tokenizer_that_nobody_knows_is_named_and_one_of_the_cache_is_found(monkeypatch, tmp_path):
     def unknown(*_, **__):
         raise OSError("offline")
 
-    hub = types.ModuleType("huggingface_hub")
-    hub.HfApi = lambda: SimpleNamespace(model_info=unknown)
-    hub.constants = SimpleNamespace(HF_HUB_CACHE=str(tmp_path))
-    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
-    told = r"config.vllm.tokenizer=some/words: .*as tokenizer_revision in config.vllm.engine"
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", unknown)
+    told = r"config.vllm.tokenizer=some/words: .*\(offline\).*as tokenizer_revision in config.vllm.engine"
     with pytest.raises(UserError, match=told):
-        model_files.revision("some/words", None, key="vllm.tokenizer")
+        model_files.revision("some/words", None, str(tmp_path), "vllm.tokenizer")
+    (tmp_path / "models--some--words/refs").mkdir(parents=True)
+    (tmp_path / "models--some--words/refs/main").write_text(COMMIT)
+    assert model_files.revision("some/words", None, str(tmp_path), "vllm.tokenizer") == COMMIT
 
 
 class Engine:
@@ -133,12 +132,14 @@ class Engine:
 
 @pytest.fixture
 def vllm(monkeypatch):
-    """A module in vLLM's place, with what the annotator reads of it."""
-    parameters = SimpleNamespace(StructuredOutputsParams=SimpleNamespace)
-    exceptions = SimpleNamespace(VLLMError=RuntimeError)
-    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(SamplingParams=SimpleNamespace))
-    monkeypatch.setitem(sys.modules, "vllm.sampling_params", parameters)
-    monkeypatch.setitem(sys.modules, "vllm.exceptions", exceptions)
+    """Modules in vLLM's place, with what the annotator reads of them."""
+    parts = {
+        "SamplingParams": SimpleNamespace,
+        "StructuredOutputsParams": SimpleNamespace,
+        "VLLMError": RuntimeError,
+    }
+    for name in ("vllm", "vllm.sampling_params", "vllm.exceptions"):
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace(**parts))
 
 
 @pytest.mark.parametrize(("in_flight", "step"), [(1, 1), (32, 4), (2000, 64)])

@@ -34,7 +34,6 @@ def test_entropies_that_are_not_finite_are_not_compared(tmp_path: Path) -> None:
     config.methods, config.published_task = f"a={tmp_path / 'log.pkl'}", "wordle"
     compare.run(config, tmp_path / "out")
     config.measure = "entropy"
-    with pytest.raises(
-        UserError, match=r"config\.measure=entropy: .*log\.pkl has numbers of it that are not finite"
-    ):
+    told = r"config\.measure=entropy: .*log\.pkl has numbers of it that are not finite"
+    with pytest.raises(UserError, match=told):
         compare.run(config, tmp_path / "out")

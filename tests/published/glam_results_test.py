@@ -51,10 +51,8 @@ def write_run(folder, actions, reached, steps=1000, distractors=None):
     options = {"actions": [f"action {number}" for number in range(actions)], "distractors": distractors}
     environment = {"name": "BabyAI-GoToLocal-v0", "babyai_text": options}
     (folder / "config.json").write_text(json.dumps({"stage": "train_agent", "environment": environment}))
-    rows = [
-        {"step": step, "env": 0, "episode": step, "success": reached * (step > steps / 2)}
-        for step in range(0, steps + 1, 10)
-    ]
+    found = {step: reached * (step > steps / 2) for step in range(0, steps + 1, 10)}
+    rows = ({"step": step, "env": 0, "episode": step, "success": value} for step, value in found.items())
     (folder / "episodes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder
 
@@ -77,25 +75,16 @@ def test_efficiency_is_the_mean_of_the_curve_and_is_drawn_against_actions_and_di
     compare.check(config, tmp_path / "out")
     compare.run(config, tmp_path / "out")
     page = (tmp_path / "out" / "comparison.html").read_text()
-    assert "tested" in page
-    assert "against the number of actions" in page
-    assert "against the number of distractors" in page
-    assert "situation 2" in page
-    assert "do nothing at step" in page
-    learned = [
-        efficiency.Learned(
-            "ours",
-            "task",
-            compare._training_curve(run, "success")[1],
-            efficiency.settings_of(run_folder.read_config(run)),
-        )
-        for run in (*runs, few)
-    ]
+    shown = "tested, the number of actions, the number of distractors, situation 2, do nothing at step".split(
+        ", "
+    )
+    assert [text for text in shown if text not in page] == []
+    settings = [efficiency.settings_of(run_folder.read_config(run)) for run in (*runs, few)]
+    curves = [compare._training_curve(run, "success")[1] for run in (*runs, few)]
+    learned = [efficiency.Learned("ours", "task", *given) for given in zip(curves, settings, strict=True)]
     # Nothing until half way, then as much as it reaches: of 900 steps 400.
     assert efficiency.efficiency(learned[0].curve, 900) == pytest.approx(0.82 * 400 / 900, abs=0.02)
-    assert [run.settings for run in learned[1:4]] == [{"actions": 3, "distractors": 8}] + [
-        {"actions": 6, "distractors": 8}
-    ] * 2
+    assert settings[1:4] == [{"actions": number, "distractors": 8} for number in (3, 6, 6)]
     (line,) = efficiency.against(learned[:4], "actions", 900)
     assert line.x.tolist() == [3, 6]
     assert line.y[0] > line.y[1]

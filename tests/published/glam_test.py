@@ -65,10 +65,9 @@ def test_a_checkpoint_becomes_an_agent(model, tmp_path, trained):
     np.testing.assert_array_equal(params["model"]["embedding"], written[f"{prefix}shared.weight"])
     if trained:
         head = "module._module_functions.value.value_head_op"
-        np.testing.assert_array_equal(
-            params["heads"]["value"]["output"]["kernel"], written[f"{head}.4.weight"].T
-        )
-        np.testing.assert_array_equal(params["heads"]["value"]["hidden_0"]["bias"], written[f"{head}.0.bias"])
+        value = params["heads"]["value"]
+        np.testing.assert_array_equal(value["output"]["kernel"], written[f"{head}.4.weight"].T)
+        np.testing.assert_array_equal(value["hidden_0"]["bias"], written[f"{head}.0.bias"])
     logits, value = network.rows(jax.tree.map(np.asarray, params), jax.numpy.array([[5, 6, 7]]))
     assert np.isfinite(logits).all()
     assert value.shape == (1,)
@@ -81,14 +80,12 @@ def test_what_does_not_fit_is_named(model, tmp_path):
     with pytest.raises(UserError, match=r"tensor encoder.final_layer_norm.weight is missing"):
         import_torch.run(config(model, file), tmp_path / "run")
     checkpoint(file, model)
-    other = config(model, file)
-    other.agent.network.policy = "actions"
-    with pytest.raises(UserError, match=r"has no action heads"):
-        import_torch.run(other, tmp_path / "run")
-    other = config(model, file)
-    other.agent.network.head_widths = (8, 8)
-    with pytest.raises(UserError, match=r"value_head_op.0.weight is \[16, 8\], which does not fit"):
-        import_torch.run(other, tmp_path / "run")
+    said = r"value_head_op.0.weight is \[16, 8\], which does not fit"
+    for key, value, told in (("policy", "actions", "has no action heads"), ("head_widths", (8, 8), said)):
+        other = config(model, file)
+        other.agent.network[key] = value
+        with pytest.raises(UserError, match=told):
+            import_torch.run(other, tmp_path / "run")
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
@@ -98,3 +95,8 @@ def test_distributions_are_read(tmp_path):
     assert glam_probes.read_distributions(path, 2).tolist() == [[[1, 2], [3, 4]], [[5, 6], [7, 8]]]
     with pytest.raises(UserError, match=r"rows of 4 numbers; .* a multiple of 3 actions"):
         glam_probes.read_distributions(path, 3)
+    given, raw = np.array([[0.25, 0.75]]), np.array([[1.0, 1.0 + np.log(3)]])
+    for scores in (given, raw):
+        np.testing.assert_allclose(glam_probes.probabilities(scores), [[0.25, 0.75]])
+    assert len(glam_probes.actions_of("RUN")) == 6
+    assert glam_probes.actions_of("RUN_nbr_actions_10_x")[6:] == ("sleep", "do nothing", "think", "action 10")

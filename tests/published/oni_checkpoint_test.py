@@ -84,6 +84,11 @@ def test_labels_that_are_none_are_refused(tmp_path, labels, line):
         oni_checkpoint.labels(read(tmp_path / "a.pth", {"llm_message_rewards": labels}))
 
 
+def unnamed(arrays):
+    """Tensors whose names tell weights from biases alone."""
+    return {f"net.{place}.{name.split('/')[1]}": tensor(arrays[name]) for place, name in enumerate(arrays)}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
@@ -94,17 +99,12 @@ def test_an_agent_of_28_actions_plays_and_is_rated_by_its_own_reward(golden, for
     network = import_torch._agent_network(config.agent)
     params = jax.tree.map(lambda leaf: np.asarray(leaf), network.init(jax.random.key(3)))
     named = layout.to_torch(params)
-    ordered = sorted(named, key=torch_import._agent_order)
-    model = {f"net.{number}.{name.split('/')[1]}": tensor(named[name]) for number, name in enumerate(ordered)}
+    model = unnamed({name: named[name] for name in sorted(named, key=torch_import._agent_order)})
     content = {"model": model, "env_steps": 777, "llm_message_rewards": LABELS}
     if kind == "none":  # a ranking's network has no labels of messages
         del content["llm_message_rewards"]
     if kind == "classification":
-        weights = recipe_tensors(golden("oni/oni_classifier_shapes.json"))
-        content["reward_model"] = {
-            f"part.{number}.{name.split('/')[1]}": tensor(array)
-            for number, (name, array) in enumerate(weights.items())
-        }
+        content["reward_model"] = unnamed(recipe_tensors(golden("oni/oni_classifier_shapes.json")))
         content["reward_model_dataset"] = foreign(data=list(LABELS.items()))
     config.file = str(torch_files.write(tmp_path / "checkpoint.pth", content))
     workdir = tmp_path / "run"

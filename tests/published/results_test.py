@@ -70,25 +70,17 @@ class Runs:
         return self.call
 
 
-def _payloads(target):
-    return {
-        "os.system": Runs(os.system, f"touch {target}"),
-        "open": Runs(open, str(target), "w"),
-        "in an array": np.array([Runs(os.system, f"touch {target}")], object),
-    }
-
-
-@pytest.mark.parametrize("name", ["os.system", "open", "in an array"])
-def test_nothing_in_a_pickle_runs(tmp_path, name):
+@pytest.mark.parametrize("in_an_array", [False, True])
+def test_nothing_in_a_pickle_runs(tmp_path, in_an_array):
     target = tmp_path / "touched"
-    path = save(tmp_path, {"NetHackScore": {"motif": _payloads(target)[name]}})
+    harmful = Runs(os.system, f"touch {target}")
+    path = save(tmp_path, {"t": {"m": np.array([harmful], object) if in_an_array else harmful}})
     with pytest.raises(UserError, match=r"it names .*nothing else"):
         read_published(path)
     assert not target.exists()
 
 
 def test_allowed_names_cannot_be_bent(tmp_path):
-    target = tmp_path / "touched"
     bent = [
         b"cnumpy\nndarray.__class__\n.",
         b"c_codecs\nencode\n(Vx\nVrot13\ntR.",
@@ -100,12 +92,10 @@ def test_allowed_names_cannot_be_bent(tmp_path):
         b"",
         b"garbage",
     ]
-    for number, data in enumerate(bent):
-        path = tmp_path / f"{number}.pkl"
-        path.write_bytes(data)
-        with pytest.raises(UserError):
-            read_published(path)
-    assert not target.exists()
+    for data in bent:
+        (tmp_path / "bent.pkl").write_bytes(data)
+        with pytest.raises(UserError, match=r"bent\.pkl"):
+            read_published(tmp_path / "bent.pkl")
     with pytest.raises(UserError, match=r"none\.pkl cannot be read"):
         read_published(tmp_path / "none.pkl")
 
@@ -117,7 +107,7 @@ def test_allowed_names_cannot_be_bent(tmp_path):
         ({"t": [1]}, r"\['t'\] should be a dictionary with methods"),
         (
             {"t": {"m": ([1, 2, 3], [1, 2])}},
-            r"\['t'\]\['m'\]: steps and returns do not fit together: \[3\] steps, \[2\]",
+            r"\['t'\]\['m'\]: steps and returns do not fit .*: \[3\] steps, \[2\]",
         ),
         ({"t": {"m": {"foo": [1]}}}, r"\['t'\]\['m'\]:"),
         ({"t": {"m": [1.0, 2.0, 3.0]}}, "expected lists of time steps"),
@@ -128,15 +118,14 @@ def test_anything_else_is_a_clear_error(tmp_path, value, said):
         read_published(save(tmp_path, value))
 
 
-@pytest.mark.parametrize("kind", ["lists", "dictionaries", "numbers before"])
-def test_what_contains_itself_is_refused(tmp_path, kind):
-    itself = {} if kind == "dictionaries" else [1.0] if kind == "numbers before" else []
-    if isinstance(itself, dict):
-        itself.update(a=itself, b=itself)
-    else:
-        itself += [itself, itself]
-    with pytest.raises(UserError, match=r"\['t'\]\['m'\]: found .*, expected lists"):
-        read_published(save(tmp_path, {"t": {"m": itself}}))
+def test_what_contains_itself_is_refused(tmp_path):
+    lists, mixed, dictionaries = [], [1.0], {}
+    lists += [lists, lists]
+    mixed += [mixed, mixed]
+    dictionaries.update(a=dictionaries, b=dictionaries)
+    for itself in (lists, mixed, dictionaries):
+        with pytest.raises(UserError, match=r"\['t'\]\['m'\]: found .*, expected lists"):
+            read_published(save(tmp_path, {"t": {"m": itself}}))
 
 
 def test_a_pickle_larger_than_is_read_is_refused_before_it_is_read(tmp_path):

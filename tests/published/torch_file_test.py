@@ -6,6 +6,7 @@ import os
 import pickle
 import zipfile
 from collections import OrderedDict
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -63,20 +64,13 @@ class Harmful:
         return os.mkdir, (str(self.path),)
 
 
-class Settings:
-    def __init__(self):
-        self.rate = 3
-
-
 def test_nothing_in_the_file_runs(tmp_path):
-    path = torch_files.write(tmp_path / "a.pth", {"x": Harmful(tmp_path / "made"), "y": 1, "s": Settings()})
+    path = torch_files.write(tmp_path / "a.pth", {"x": Harmful(tmp_path / "made"), "y": 1, "s": Path("a")})
     found = read_checkpoint(path)
     assert not (tmp_path / "made").exists()
-    assert found["x"] == Unread("posix.mkdir", (str(tmp_path / "made"),))
-    assert found["y"] == 1
-    assert isinstance(found["s"], Unread)
-    pickle.loads(pickle.dumps(Harmful(tmp_path / "made")))
-    assert (tmp_path / "made").exists(), "the harmful object would have done harm"
+    assert found == {
+        "x": Unread("posix.mkdir", (str(tmp_path / "made"),)), "y": 1, "s": Unread("pathlib.PosixPath", ("a",)),
+    }  # fmt: skip
 
 
 def test_what_is_no_checkpoint_is_refused(tmp_path):
@@ -93,13 +87,9 @@ def test_what_is_no_checkpoint_is_refused(tmp_path):
 
 
 def test_a_tensor_beyond_its_storage_is_refused(tmp_path):
-    for offset, shape, strides in (
-        (0, (13,), (1,)),
-        (10, (2, 2), (1, 1)),
-        (0, (2, 2), (-1, 1)),
-        (-1, (2,), (1,)),
-    ):
-        storage = Storage(np.arange(12, dtype="f"))
+    storage = Storage(np.arange(12, dtype="f"))
+    wrong = [(0, (13,), (1,)), (10, (2, 2), (1, 1)), (0, (2, 2), (-1, 1)), (-1, (2,), (1,))]
+    for offset, shape, strides in wrong:
         path = torch_files.write(tmp_path / "a.pth", {"t": Tensor(storage, offset, shape, strides)})
         with pytest.raises(UserError, match="ValueError"):
             read_checkpoint(path)
@@ -110,20 +100,14 @@ def test_damaged_files_are_one_error(tmp_path):
     with zipfile.ZipFile(good) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
     pickled = parts["archive/data.pkl"]
-    damaged = [pickled[:cut] for cut in range(0, len(pickled), 7)] + [b"garbage"]
-    for number, data in enumerate(damaged):
-        path = tmp_path / f"{number}.pth"
-        with zipfile.ZipFile(path, "w") as archive:
-            for name, content in {**parts, "archive/data.pkl": data}.items():
+    changes = [{"data.pkl": pickled[:cut]} for cut in range(0, len(pickled), 7)]
+    for change in (*changes, {"data.pkl": b"garbage"}, {"data/0": b"\0" * 8}):
+        with zipfile.ZipFile(tmp_path / "b.pth", "w") as archive:
+            for name, content in (parts | {f"archive/{name}": data for name, data in change.items()}).items():
                 archive.writestr(name, content)
-        with pytest.raises(UserError):
-            read_checkpoint(path)
-    path = tmp_path / "short.pth"
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in {**parts, "archive/data/0": b"\0" * 8}.items():
-            archive.writestr(name, content)
-    with pytest.raises(UserError, match="has 2 entries, not 6"):
-        read_checkpoint(path)
+        said = "has 2 entries, not 6" if "data/0" in change else "not a whole PyTorch checkpoint"
+        with pytest.raises(UserError, match=said):
+            read_checkpoint(tmp_path / "b.pth")
 
 
 def test_a_checkpoint_that_contains_itself_is_refused(monkeypatch):

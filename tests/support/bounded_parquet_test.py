@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from motif_jax.language import corpus
-from motif_jax.support import bounded_parquet
+from motif_jax.support import bounded_parquet, capacity
 from motif_jax.support.errors import UserError
 
 LONG = "a" * 2_000_000
@@ -47,7 +47,7 @@ def test_texts_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_group_of_more_values_than_the_memory_is_refused(tmp_path: Path, monkeypatch) -> None:
     path = write(tmp_path / "a.parquet", {"text": pa.nulls(1_000_000, pa.string())})
-    monkeypatch.setattr(bounded_parquet, "available_memory", lambda: 1 << 20)
+    monkeypatch.setattr(capacity, "available_memory", lambda: 1 << 20)
     with pytest.raises(UserError, match="group 0 of its rows takes 8 MiB of memory, 1 MiB are left"):
         next(corpus.read([path], "file"))
 

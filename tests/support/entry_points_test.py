@@ -12,9 +12,8 @@ from motif_jax.support.errors import UserError
 
 @pytest.fixture(autouse=True)
 def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(
-        "MOTIF_JAX_TRUST", "motif_jax.support.errors,no_such_module:Class,:Class,json:,unfinished_module"
-    )
+    names = "motif_jax.support.errors,no_such_module:Class,:Class,json:,unfinished_module"
+    monkeypatch.setenv("MOTIF_JAX_TRUST", names)
 
 
 def test_a_class_of_any_module_is_found() -> None:
@@ -33,9 +32,7 @@ def test_what_is_not_there_is_one_line_with_its_key(name: str) -> None:
     assert name in str(raised.value)
 
 
-def test_a_module_that_is_no_python_is_told_with_its_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_that_is_no_python_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "unfinished_module.py").write_text("class Policy:\n    def (\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(UserError, match=r"config\.policy=unfinished_module:Policy.*line 2"):

@@ -13,6 +13,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from huggingface_hub import constants
 
 from motif_jax import agents, rewards
 from motif_jax.rollouts import evaluation_setup
@@ -66,8 +67,6 @@ class Hub(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Hub]]:
-    import huggingface_hub.constants as constants
-
     handler = type("OneHub", (Hub,), {"repositories": {}, "fetched": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     place = f"http://127.0.0.1:{server.server_port}"  # as HF_ENDPOINT gives it to a program that starts
@@ -87,9 +86,7 @@ def files_of(folder: Path, *names: str) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths if path.is_file()}
 
 
-def test_an_agent_is_loaded_with_its_reward(
-    served: type[Hub], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_agent_is_loaded_with_its_reward(served: type[Hub], tmp_path: Path, monkeypatch) -> None:
     served.repositories["me/agent"] = [files_of(EXAMPLE, "")]
     served.repositories["me/agent"][-1]["run.py"] = b"raise SystemExit('code of others')"
     monkeypatch.chdir(tmp_path)  # where nothing of the training lies
@@ -127,15 +124,6 @@ def test_a_config_is_resolved_and_a_resumed_run_keeps_its_commit(served: type[Hu
     assert resolved("hf://me/reward@main") != newest
 
 
-def test_what_a_hub_gives_may_not_import_code_of_its_own(served: type[Hub], tmp_path: Path) -> None:
-    config = json.loads((EXAMPLE / "config.json").read_text())
-    config["environment"]["name"] = "harmful:Task"
-    files = files_of(EXAMPLE, "plan.json", "checkpoints")
-    served.repositories["me/harmful"] = [{**files, "config.json": json.dumps(config).encode()}]
-    with pytest.raises(UserError, match=r"if you trust it, give --config\.trust=harmful:Task"):
-        agents.load("hf://me/harmful")
-
-
 @pytest.mark.parametrize(
     ("place", "words"),
     [
@@ -154,11 +142,7 @@ def test_what_a_hub_does_not_have(served: type[Hub], place: str, words: str) -> 
     assert "\n" not in str(raised.value)
 
 
-def test_without_a_network_or_the_library(
-    served: type[Hub], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import huggingface_hub.constants as constants
-
+def test_without_a_network_or_the_library(served: type[Hub], monkeypatch: pytest.MonkeyPatch) -> None:
     served.repositories["me/reward"] = [files_of(EXAMPLE, "reward.safetensors")]
     there = hub.local("hf://me/reward")
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:1")

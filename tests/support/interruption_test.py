@@ -7,7 +7,6 @@ import signal
 import subprocess
 from pathlib import Path
 
-from motif_jax.support.interruption import INTERRUPTED, INTERRUPTED_CODE
 from tests.processes import REPOSITORY, with_sigint
 
 HEAD = """
@@ -29,12 +28,6 @@ def run(folder: Path, body: str, ignored: bool = False) -> subprocess.CompletedP
         cwd=folder, env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         capture_output=True, text=True, timeout=500, check=False,
     )  # fmt: skip
-
-
-def test_it_ends_a_program_on_the_spot_with_one_line(tmp_path: Path) -> None:
-    done = run(tmp_path, "leave_at_interrupt(); press(); print('continued')")
-    assert (done.returncode, done.stdout, done.stderr) == (INTERRUPTED_CODE, "", f"{INTERRUPTED}\n")
-    assert INTERRUPTED_CODE == 130
 
 
 def test_nothing_is_interrupted_where_the_signal_is_ignored(tmp_path: Path) -> None:

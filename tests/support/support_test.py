@@ -43,16 +43,19 @@ def test_a_number_is_finite_if_a_float_can_hold_it() -> None:
 
 
 def test_a_run_folder_refuses_another_config_and_names_it(tmp_path: Path) -> None:
-    config = ConfigDict({"seed": 1, "model": {"size": 3, "layers": (1, 2)}, "workers": 4})
-    run_folder.prepare(tmp_path / "run", config, identity=["seed", "model"])
+    config, run = (
+        ConfigDict({"seed": 1, "model": {"size": 3, "layers": (1, 2)}, "workers": 4}),
+        tmp_path / "run",
+    )
+    run_folder.prepare(run, config, identity=["seed", "model"])
     config.workers = 8
-    run_folder.prepare(tmp_path / "run", config, identity=["seed", "model"])
-    assert run_folder.read_config(tmp_path / "run")["workers"] == 8
+    run_folder.prepare(run, config, identity=["seed", "model"])
+    assert run_folder.read_config(run)["workers"] == 8
     config.model.size = 5
-    with pytest.raises(UserError, match=r"model\.size: 3 before, 5 now"):
-        run_folder.prepare(tmp_path / "run", config, identity=["seed", "model"])
-    assert run_folder.read_config(tmp_path / "run")["model"]["size"] == 3
-    versions = json.loads((tmp_path / "run/versions.json").read_text())
+    with pytest.raises(UserError, match=r"\(model\.size: 3 before, 5 now\)"):
+        run_folder.prepare(run, config, identity=["seed", "model"])
+    run_folder.prepare(run, config, identity=["seed", "model"], free=["model.size"])
+    versions = json.loads((run / "versions.json").read_text())
     assert {"versions", "git_revision", "command"} <= set(versions)
     assert "numpy" in versions["versions"]
     with pytest.raises(UserError, match="not a run folder"):
@@ -60,19 +63,13 @@ def test_a_run_folder_refuses_another_config_and_names_it(tmp_path: Path) -> Non
 
 
 def test_of_two_at_once_in_one_folder_the_second_is_refused(tmp_path: Path) -> None:
-    seen = []
-
-    def stage(workdir: Path, seed: int) -> None:
-        with run_folder.opened(workdir, ConfigDict({"stage": "toy", "seed": seed})):
-            seen.append(seed)
-            if seed == 1:
-                with pytest.raises(UserError, match=f"{workdir} is in use by process {os.getpid()}"):
-                    stage(workdir, 2)
-
-    stage(tmp_path / "run", 1)
-    stage(tmp_path / "run", 3)
-    assert seen == [1, 3]
-    assert run_folder.read_config(tmp_path / "run")["seed"] == 3
+    first, second = (ConfigDict({"stage": "toy", "seed": seed}) for seed in (1, 2))
+    refused = pytest.raises(UserError, match=f"{tmp_path} is in use by process {os.getpid()}")
+    with run_folder.opened(tmp_path, first), refused, run_folder.opened(tmp_path, second):
+        pass
+    assert run_folder.read_config(tmp_path)["seed"] == 1
+    with run_folder.opened(tmp_path, second):
+        assert run_folder.read_config(tmp_path)["seed"] == 2
 
 
 def test_progress_says_count_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,9 +158,7 @@ def test_damaged_metrics_are_told_before_they_are_written_over(tmp_path: Path) -
     assert (tmp_path / "metrics.jsonl").read_bytes() == damaged
 
 
-def test_asking_for_wandb_without_it_names_the_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wandb_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(UserError, match=r"motif-jax\[wandb\]"):
         MetricsWriter(tmp_path, wandb={"project": "p"})

@@ -10,17 +10,21 @@ import pytest
 
 from motif_jax import agents, rewards, wrappers
 from motif_jax.envs.replay import FORMAT, Recording
+from motif_jax.stages import evaluate, evaluate_text
 from motif_jax.support import entry_points, run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.trainers import agent_folder
 from tests import text_agents
-from tests.commands import commands
+from tests.reward_fixtures import load_config
 from tests.rollouts.agent_runs import recall_config
 
 
 @pytest.fixture(autouse=True)
 def own_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOTIF_JAX_TRUST", "")
+
+
+stages = {"evaluate": evaluate, "evaluate_text": evaluate_text}
 
 
 def evil(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str = "evil") -> Path:
@@ -114,28 +118,20 @@ def test_a_recording_of_a_class_is_read_only_with_trust(tmp_path, monkeypatch):
     assert ran.exists()
 
 
-@pytest.mark.extra
-def test_every_stage_takes_the_names_and_opens_none_without(tmp_path):
-    """As people do it: somebody else's folders below the one where the command is given."""
-    (tmp_path / "runs").mkdir()
-    run_of(tmp_path / "runs/x", environment__name="runs.x.evil:Env")
-    (tmp_path / "runs/x/evil.py").write_text(
-        f"open({str(tmp_path / 'ran')!r}, 'w')\nfrom motif_jax.envs.recall import Recall as Env\n"
-    )
-    text_agents.write(tmp_path / "runs/y")
-    about = tmp_path / "runs/y/agent" / agent_folder.FILE
-    about.write_text(json.dumps({**json.loads(about.read_text()), "task": "runs.x.evil:Env"}))
-    configs = Path(__file__).parents[2] / "configs"
-    given = {"evaluate": "--config.policy=runs/x", "evaluate_text": "--config.agent=runs/y"}
-    with commands(configs.parent) as quick:
-        for stage, flag in given.items():
-            command = [f"--config={configs}/{stage}.py:smoke", "--workdir=out", flag]
-            done = quick.launch(tmp_path, *command)
-            assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
-            assert "runs.x.evil:Env: runs/" in done.stderr
-            assert "give --config.trust=runs.x.evil:Env" in done.stderr
-            assert not (tmp_path / "ran").exists()
-        trusted = "--config.trust=other:Class,runs.x.evil:Env"
-        done = quick.launch(tmp_path, *command, trusted)
-        assert "must be a subclass" in done.stderr, "it was imported"
-        assert (tmp_path / "ran").exists()
+@pytest.mark.parametrize("kind", ["evaluate", "evaluate_text"])
+def test_stages_open_somebody_elses_folders_only_with_trust(tmp_path, monkeypatch, kind):
+    name = f"evil_{kind}"
+    ran, config, stage = evil(tmp_path, monkeypatch, name), load_config(kind, "smoke"), stages[kind]
+    if kind == "evaluate":
+        config.policy = str(run_of(tmp_path / "run", environment__name=f"{name}:Env"))
+    else:
+        config.agent = str(text_agents.write(tmp_path / "run"))
+        about = tmp_path / "run/agent" / agent_folder.FILE
+        about.write_text(json.dumps({**json.loads(about.read_text()), "task": f"{name}:Env"}))
+    with pytest.raises(UserError, match=rf"{name}:Env: {tmp_path}/run.* give --config.trust={name}:Env"):
+        stage.check(config, tmp_path / "out")
+    assert not ran.exists()
+    entry_points.trust([f"{name}:Env"])
+    with pytest.raises(Exception, match=r"make_spec|must be a subclass"):
+        stage.check(config, tmp_path / "out")
+    assert ran.exists()

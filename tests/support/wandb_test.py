@@ -31,9 +31,10 @@ def written(folder: Path) -> list[bytes]:
 
 @pytest.mark.slow
 def test_a_run_that_goes_on_keeps_its_id(tmp_path: Path) -> None:
-    for resume in (None, 1):
+    for resume in (None, 3):
         with MetricsWriter(tmp_path, resume, {"project": "tests"}) as metrics:
-            metrics.write(1 + (resume or 0), {"loss/value": 1.5, "loss/policy": float("nan")})
+            for step in (1, 2, 3):  # of which the end of a block may cut one in two
+                metrics.write(step + (resume or 0), {"loss/value": 1.5, "loss/policy": float("nan")})
     name, runs = (tmp_path / "wandb_id.txt").read_text().encode(), written(tmp_path)
     assert len(name) == 8
     assert [name in run and b"loss/value" in run for run in runs] == [True] * len(runs) != []
