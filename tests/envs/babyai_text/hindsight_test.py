@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import types
+
 import pytest
 
+from motif_jax.datasets.dialogues.dialogue import Dialogue
 from motif_jax.envs.babyai_text import hindsight
 from motif_jax.envs.babyai_text.prompts import Window
 from motif_jax.envs.text import registry
-from motif_jax.envs.text.contract import TextEnvironment, TextPolicy
+from motif_jax.envs.text.contract import FunctionPolicy, Outcome, TextEnvironment
 from motif_jax.support import seeds
 
 
@@ -51,53 +54,39 @@ def test_a_long_way_is_cut_at_its_beginning() -> None:
     assert len(way) == hindsight.MOST_STEPS
 
 
-class Recorded(TextEnvironment):
-    """Keeps all prompts and actions of each episode."""
+class Walk(TextEnvironment):
+    """Shows given prompts, whatever is done."""
 
-    def __init__(self, environment: TextEnvironment) -> None:
-        self._environment, self.episodes = environment, []
+    def __init__(self, prompts: list[str]) -> None:
+        self._seen = [types.SimpleNamespace(prompt=prompt) for prompt in prompts]
 
     def reset(self, rng, start=None):
-        now = self._environment.reset(rng, start)
-        self.episodes.append(([now.prompt], []))
-        return now
+        self._left = iter(self._seen)
+        return next(self._left)
 
     def step(self, action):
-        outcome = self._environment.step(action)
-        self.episodes[-1][0].append(outcome.observation.prompt)
-        self.episodes[-1][1].append(action)
-        return outcome
+        now = next(self._left)
+        return Outcome(now, 0.0, now is self._seen[-1])
 
 
 def test_a_dialogue_has_another_mission_what_was_done_and_where_the_thing_was() -> None:
-    task = registry.make("babyai_text", {"observations": 1})
-    world = Recorded(task.environment())
-    policy: TextPolicy = task.policy("random")
-    stream = hindsight.hindsight_of(world, policy)
-    drawn = list(stream(seeds.rng(3), 4, 0))
-    assert len(drawn) > 10
-    articles, places = set(), 0
-    for step in drawn:
-        prompts, actions = world.episodes[step.meta["group"]]
-        before, goal = step.texts[0].split(" \n Goal of the agent: go to ")
-        goal, behind = goal.split(" \n ", 1)
-        article, thing = goal.split(" ", 1)
+    """Of a thing that was not yet seen no place is told; the article of the mission is drawn."""
+    prompts, articles = read("wall 1 step left", FAR, AHEAD), set()
+    stream = hindsight.hindsight_of(Walk(prompts), FunctionPolicy(lambda seen, rng: "turn left"))
+    for seed in range(9):
+        first, second, third, fourth = stream(seeds.rng(seed), 2, 7)
+        article = first.texts[0].partition("go to ")[2].split()[0]
         articles.add(article)
-        same = [
-            n
-            for n, prompt in enumerate(prompts[:-1])
-            if prompt.startswith(before) and prompt.endswith(behind)
-        ]
-        here = [number for number in same if actions[number] == step.texts[1]]
-        assert here
-        if step.terminal:
-            assert step.rewards[1] == 1.0
-            assert any(f"You see a {thing} 1 step forward, " in prompts[number + 1] for number in here)
-        if f"You see a {thing} " in behind:
-            places += 1
-            place = step.texts[2].removeprefix(" \n Goal:\n")
-            assert f"You see a {thing} {place}\n Action 0: " in behind
-        else:
-            assert len(step.texts) == 2
+        before, after = (prompt.replace("the red ball", f"{article} blue key") for prompt in prompts[:2])
+        assert first == Dialogue((before, "turn left"), (None, 0.0), False, {"group": 7})
+        texts = (after, "turn left", " \n Goal:\n2 steps forward, ")
+        assert second == Dialogue(texts, (None, 1.0, None), True, {"group": 7})
+        assert (third.meta, fourth.meta, fourth.texts[2]) == ({"group": 8}, {"group": 8}, texts[2])
     assert articles == {"the", "a"}
-    assert 0 < places < len(drawn)
+
+
+def test_random_play_of_a_level_gives_ways() -> None:
+    task = registry.make("babyai_text", {"observations": 1})
+    drawn = list(task.stream("hindsight", "random")(seeds.rng(3), 4, 0))
+    assert len(drawn) > 10
+    assert {len(each.texts) for each in drawn} == {2, 3}

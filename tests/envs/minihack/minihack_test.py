@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 
 import gymnasium
-import numpy as np
 import pytest
 
 from motif_jax.envs import registry
@@ -15,7 +14,7 @@ from motif_jax.envs.minihack import descriptions
 from motif_jax.envs.minihack.levels import LEVELS
 from motif_jax.envs.nethack.buffers import Buffers
 from motif_jax.envs.nethack.level_engine import LevelEngine
-from motif_jax.envs.spec import RUNNING, EngineError, empty_observation
+from motif_jax.envs.spec import EngineError, empty_observation
 from motif_jax.support import tempdirs
 from tests.conftest import GOLDEN
 from tests.envs.minihack import published
@@ -45,33 +44,6 @@ def test_every_level_compiles_and_starts():
         assert engine.buffers.program_state[3], name
     engine.close()
     assert len(LEVELS) == 93
-
-
-def _group_of(name, count, seeds, steps=60):
-    group = registry.make_group(name, count)
-    rows = empty_observation(group.spec, (count,))
-    for column, seed in enumerate(seeds):
-        group.start(column, seed)
-    seen = {seed: [] for seed in seeds}
-    actions = {seed: iter(np.random.default_rng(seed).integers(0, 8, steps).tolist()) for seed in seeds}
-    ends = [RUNNING] * count
-    for _ in range(steps):
-        running = [column for column in range(count) if ends[column] == RUNNING]
-        chosen = [next(actions[seed]) for seed in seeds]
-        _, now = group.step(chosen, running)
-        group.observe(rows)
-        for column in running:
-            ends[column] = now[column]
-            seen[seeds[column]].append(b"".join(rows[field][column].tobytes() for field in sorted(rows)))
-    group.close()
-    return seen
-
-
-@pytest.mark.parametrize("name", ["MiniHack-Room-Ultimate-15x15-v0"])
-def test_an_episode_is_a_function_of_its_seed_in_a_group(name):
-    together, alone = _group_of(name, 2, [4, 5]), _group_of(name, 1, [5])
-    assert together[5] == alone[5]
-    assert together[4][0] != together[5][0]
 
 
 def test_the_step_limit_is_the_levels_or_a_shorter_one():

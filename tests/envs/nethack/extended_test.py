@@ -68,18 +68,30 @@ def test_specs_have_28_named_actions():
         assert not registry.spec("NetHackScore-v1").fits(spec)
 
 
-@pytest.mark.parametrize(("compat", "keys"), [(None, [90, 97, *ENHANCE]), (PUBLISHED, [90, 97])])
-def test_a_skill_message_that_a_cast_brings(compat, keys):
-    frames = [{"msg": "Choose which spell to cast"}, {"msg": SKILL, "time": 2}, *IMPROVED]
-    ((_, _, sent, *_),) = play(SCORE, {}, [(CAST, frames)], compat=compat)
-    assert sent == keys
+CHOOSE, WAITS = (
+    {"msg": "Choose which spell to cast"},
+    {"msg": f"{SKILL}  Shall I remove your armour?", "yn": 1},
+)
 
 
-@pytest.mark.parametrize(("compat", "keys"), [(None, [90, 97, 32, *ENHANCE]), (PUBLISHED, [90, 97, 32])])
-def test_a_skill_message_on_the_prompt_after_a_cast(compat, keys):
-    frames = [{"msg": "Choose"}, {"msg": SKILL, "time": 2, "more": 1}, {"time": 2}, *IMPROVED]
-    ((_, _, sent, *_),) = play(SCORE, {}, [(CAST, frames)], compat=compat)
-    assert sent == keys
+@pytest.mark.parametrize(
+    ("action", "frames", "keys", "published"),
+    [
+        (CAST, [CHOOSE, {"msg": SKILL, "time": 2}], [90, 97, *ENHANCE], [90, 97]),
+        (
+            CAST,
+            [CHOOSE, {"msg": SKILL, "time": 2, "more": 1}, {"time": 2}],
+            [90, 97, 32, *ENHANCE],
+            [90, 97, 32],
+        ),
+        (NORTH, [WAITS, {"msg": "You stop.", "more": 1}, {"time": 2}], [107, 27, 32], [107, 27]),
+    ],
+    ids=["of a cast", "on the prompt after a cast", "an escaped question leaves a prompt for the next step"],
+)
+def test_a_skill_message_and_prompts(action, frames, keys, published):
+    for compat, expected in ((None, keys), (PUBLISHED, published)):
+        ((_, _, sent, *_),) = play(SCORE, {}, [(action, [*frames, *IMPROVED])], compat=compat)
+        assert sent == expected
 
 
 @pytest.mark.parametrize(
@@ -106,14 +118,6 @@ def test_a_skill_message_under_the_kept_sentence_of_the_stairs(compat, enhances)
     ((reward, _, keys, *_),) = play(STAIRCASE, {}, [(DOWN, frames)], compat=compat)
     assert reward == 50.0
     assert keys[:4] == ([62, 32, *ENHANCE] if enhances else [62, 32, 241, 121][: len(keys[:4])])
-
-
-@pytest.mark.parametrize(("compat", "first"), [(None, [107, 27, 32]), (PUBLISHED, [107, 27])])
-def test_what_an_escaped_question_leaves_open_is_left_for_the_next_step_as_published(compat, first):
-    asked = {"msg": f"{SKILL}  Shall I remove your armour?", "yn": 1}
-    frames = [asked, {"msg": "You stop.", "more": 1}, {"time": 2}, *IMPROVED]
-    ((_, _, keys, *_),) = play(SCORE, {}, [(NORTH, frames)], compat=compat)
-    assert keys == first
 
 
 def test_a_skill_waits_for_the_answer_to_an_open_question_and_no_longer_than_its_episode():

@@ -39,9 +39,13 @@ def digest_of_play(env, seed, count):
     return digest.hexdigest()
 
 
+def limited():
+    return registry.make("NetHackScore-v1", fields=FIELDS, max_episode_steps=300)
+
+
 @pytest.fixture(scope="module")
 def env():
-    environment = registry.make("NetHackScore-v1", fields=FIELDS, max_episode_steps=300)
+    environment = limited()
     yield environment
     environment.close()
 
@@ -50,34 +54,17 @@ def test_same_seed_same_bytes_in_one_process(env):
     first = digest_of_play(env, 3, 1200)
     assert digest_of_play(env, 4, 500) != first
     assert digest_of_play(env, 3, 1200) == first
-    other = registry.make("NetHackScore-v1", fields=FIELDS, max_episode_steps=300)
+    other = limited()
     assert digest_of_play(other, 3, 1200) == first
     other.close()
 
 
-_CHILD = """
-import sys
-sys.path.insert(0, sys.argv[1])
-import nethack_test as t
-from motif_jax.envs import registry
-env = registry.make("NetHackScore-v1", fields=t.FIELDS, max_episode_steps=300)
-print(t.digest_of_play(env, 3, 1200))
-"""
-
-
 def test_same_seed_same_bytes_in_another_process(env, repository):
+    code = "from tests.envs.nethack import nethack_test as t; print(t.digest_of_play(t.limited(), 3, 1200))"
+    elsewhere = {"PYTHONPATH": str(repository), "TZ": "Pacific/Kiritimati", "HOME": "/nowhere"}
+    command = [sys.executable, "-c", code]
     child = subprocess.run(
-        [sys.executable, "-c", _CHILD, str(repository / "tests" / "envs" / "nethack")],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-        cwd=repository,
-        env={
-            "PYTHONPATH": f"{repository}:{repository / 'tests'}",
-            "TZ": "Pacific/Kiritimati",
-            "HOME": "/nowhere",
-        },
+        command, capture_output=True, text=True, timeout=120, check=True, cwd=repository, env=elsewhere
     )
     assert child.stdout.strip() == digest_of_play(env, 3, 1200)
 
