@@ -1,10 +1,6 @@
 """Offers this package's environments to gymnasium, in the namespace `motif_jax/`.
 
-    import gymnasium
-    env = gymnasium.make("motif_jax:motif_jax/NetHackScore-v1")
-
-After `import motif_jax` the name alone is enough: `gymnasium.make("motif_jax/NetHackScore-v1")`. Names without the
-namespace belong to nle and minigrid: a NetHackScore-v1 there would make gymnasium warn that nle's v0 is out of date.
+Names without it belong to nle and minigrid: a NetHackScore-v1 there would make gymnasium warn that nle's v0 is out of date.
 """
 
 from __future__ import annotations

@@ -103,9 +103,7 @@ class EnvironmentSpec:
     def fits(self, trained: EnvironmentSpec) -> bool:
         """Whether an agent trained with the spec `trained` can play here: all its fields, and the same actions."""
         same = self.num_actions == trained.num_actions and self.mask_field == trained.mask_field
-        return same and all(
-            self.observation.get(name) == field for name, field in trained.observation.items()
-        )
+        return same and trained.observation.items() <= self.observation.items()
 
     def check_action(self, action: int) -> None:
         """Raises ValueError for an action out of range."""

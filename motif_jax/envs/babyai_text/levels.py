@@ -1,8 +1,7 @@
 """The levels of BabyAI-Text that minigrid lacks, drawn in the published fork's order.
 
-Source: the fork of gym-minigrid and BabyAI in github.com/flowersteam/Grounding_LLMs_with_online_RL (MIT), and
-minigrid 3.2, whose classes these extend. A level draws from numpy's PCG64 seeded by
-`reset(seed=)`, so the order of the draws is part of the contract.
+Source: the fork of gym-minigrid and BabyAI in github.com/flowersteam/Grounding_LLMs_with_online_RL (MIT), and minigrid 3.2,
+whose classes these extend. A level draws from numpy's PCG64 seeded by `reset(seed=)`, so the order of draws is fixed.
 """
 
 from __future__ import annotations

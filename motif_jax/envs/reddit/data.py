@@ -39,8 +39,8 @@ def read_comments(key: str, folder: str) -> list[Comment]:
                         found.append(Comment(row[COMMENT], int(row[SCORE]), row[PARENT]))
                     except (IndexError, ValueError):
                         raise UserError(
-                            f"config.{key}={folder}: {name}, line {rows.line_num}: must have a comment in column {COMMENT}, its score, a "
-                            f"whole number, in column {SCORE}, and its parent in column {PARENT} (counted from 0)"
+                            f"config.{key}={folder}: {name}, line {rows.line_num}: must have a comment in column {COMMENT}, its "
+                            f"score, a whole number, in column {SCORE}, and its parent in column {PARENT} (counted from 0)"
                         ) from None
         except (OSError, UnicodeDecodeError, csv.Error) as error:
             raise UserError(f"config.{key}={folder}: {name} cannot be read ({error})") from None

@@ -107,13 +107,11 @@ class Features:
         except NO_ARRAY as error:
             raise self._unreadable(error) from None
         except ImportError:
-            raise UserError(
-                f"{self._place}: reading HDF5 needs h5py: pip install 'motif-jax[visdial]'"
-            ) from None
-        if len(shape := self._rows.shape) != 2:
-            raise UserError(
-                f"{self._place}: {name} must have a row for each picture, its shape is {list(shape)}"
-            )
+            remedy = "pip install 'motif-jax[visdial]'"
+            raise UserError(f"{self._place}: reading HDF5 needs h5py: {remedy}") from None
+        shape = list(self._rows.shape)
+        if len(shape) != 2:
+            raise UserError(f"{self._place}: {name} must have a row for each picture, its shape is {shape}")
 
     def _unreadable(self, error: Exception) -> UserError:
         return UserError(f"{self._place}: cannot be read ({error})")

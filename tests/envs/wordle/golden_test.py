@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from motif_jax.datasets.dialogues import items, token_rewards
-from motif_jax.datasets.dialogues.items import TokenItem
+from motif_jax.datasets.dialogues.dialogue import Dialogue
+from motif_jax.datasets.dialogues.token_rewards import TokenReward
 from motif_jax.envs.wordle import expert, knowledge
 from motif_jax.envs.wordle.colours import WordTable
 from motif_jax.envs.wordle.environment import WordleEnvironment, WordleObservation
@@ -14,18 +15,10 @@ from motif_jax.envs.wordle.tokens import NUMBERS, WordleTokenizer
 from tests.conftest import load_golden
 from tests.golden_ilql import dialogue_text
 
-# Field of a golden item -> of ours.
-FIELDS = {
-    "tokens": "tokens",
-    "state_idxs": "state_indices",
-    "action_idxs": "action_indices",
-    "rewards": "rewards",
-    "terminals": "terminals",
-    "utterance_state_idxs": "utterance_state_indices",
-    "utterance_action_idxs": "utterance_action_indices",
-    "utterance_rewards": "utterance_rewards",
-    "utterance_terminals": "utterance_terminals",
-}
+FIELDS = (
+    "tokens state_idxs action_idxs rewards terminals utterance_state_idxs utterance_action_idxs utterance_rewards "
+    "utterance_terminals"
+).split()
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +38,11 @@ def game(table, guesses, hidden):
     return [environment.step(guess, word) for guess, word in zip(guesses, hidden)]
 
 
-def assert_item(item: TokenItem, text: str, golden: dict) -> None:
-    assert text == golden["text"]
-    for theirs, ours in FIELDS.items():
-        assert getattr(item, ours).tolist() == golden[theirs], theirs
+def assert_item(dialogue: Dialogue, golden: dict, reward: TokenReward) -> None:
+    item = items.tokenise(dialogue, WordleTokenizer(), reward)
+    assert dialogue_text(dialogue) == golden["text"]
+    for field in FIELDS:
+        assert getattr(item, field.replace("idxs", "indices")).tolist() == golden[field], field
 
 
 def code_by(text: str, guess: str) -> int:
@@ -80,29 +74,22 @@ def test_games(played, tables):
 
 
 def test_items(played, tables):
-    tokenizer, kinds = WordleTokenizer(), 0
     assert played["vocab"] == NUMBERS
+    kinds = 0
     for golden in played["games"]:
         turns = golden["turns"]
-        observation = game(
-            tables[golden["word_list"]], [t["guess"] for t in turns], [t["hidden"] for t in turns]
-        )[-1].observation
+        guesses, hidden = [turn["guess"] for turn in turns], [turn["hidden"] for turn in turns]
+        dialogue = game(tables[golden["word_list"]], guesses, hidden)[-1].observation.to_sequence()
         rewards = {
             "datapoint": token_rewards.constant(0.0),
             "datapoint_token_reward_minus_0p1": token_rewards.constant(-0.1),
         }
         if specified := golden.get("datapoint_specified_reward"):
             values = {int(token): value for token, value in specified["token_data"].items()}
-            rewards["datapoint_specified_reward"] = token_rewards.by_token(
-                values, specified["scale"], specified["shift"]
-            )
+            reward = token_rewards.by_token(values, specified["scale"], specified["shift"])
+            rewards["datapoint_specified_reward"] = reward
         for name in rewards.keys() & golden.keys():
-            dialogue = observation.to_sequence()
-            assert_item(
-                items.tokenise(dialogue, tokenizer, rewards[name]),
-                dialogue_text(dialogue),
-                golden[name],
-            )
+            assert_item(dialogue, golden[name], rewards[name])
             kinds += 1
     assert kinds == sum("datapoint" in name for golden in played["games"] for name in golden)
 
@@ -110,11 +97,9 @@ def test_items(played, tables):
 def test_parts_of_games(played, tables):
     for golden in played["part_games"]:
         table = tables[golden["word_list"]]
-        start = WordleObservation(table)
         outcomes = game(table, golden["guesses"], golden["hidden"])
-        dialogue = ([start] + [outcome.observation for outcome in outcomes])[-1].to_sequence()
-        item = items.tokenise(dialogue, WordleTokenizer(), token_rewards.constant(0.0))
-        assert_item(item, dialogue_text(dialogue), golden["datapoint"])
+        now = outcomes[-1].observation if outcomes else WordleObservation(table)
+        assert_item(now.to_sequence(), golden["datapoint"], token_rewards.constant(0.0))
 
 
 def test_guesses_that_are_no_five_letters(played, tables):
@@ -155,16 +140,12 @@ def test_the_experts_gains_and_words():
         np.testing.assert_allclose(gains, wanted, rtol=0, atol=1e-12)
         best = expert.best_words(table.table, members)
         assert sorted(table.words[word] for word in best) == sorted(case["best_words"])
-        assert_outcomes(table, members, case)
-
-
-def assert_outcomes(table, members, case):
-    """Every knowledge that the first best word leads to, by how many words, and how many words it leaves."""
-    if "outcomes_of_best" not in case:
-        return
-    row = table.table[table.index[case["best_words"][0]]][members]
-    found = dict(zip(*np.unique(row, return_counts=True), strict=True))
-    for known, leading, left in case["outcomes_of_best"]:
-        assert found[code_by(known, case["best_words"][0])] == leading == left
-    if len(case["outcomes_of_best"]) < 40:
-        assert len(found) == len(case["outcomes_of_best"])
+        if "outcomes_of_best" not in case:
+            continue
+        # Every knowledge that the first best word leads to, by how many words, and how many words it leaves.
+        row = table.table[table.index[case["best_words"][0]]][members]
+        found = dict(zip(*np.unique(row, return_counts=True), strict=True))
+        for known, leading, left in case["outcomes_of_best"]:
+            assert found[code_by(known, case["best_words"][0])] == leading == left
+        if len(case["outcomes_of_best"]) < 40:
+            assert len(found) == len(case["outcomes_of_best"])
