@@ -133,18 +133,10 @@ def test_what_cannot_be_is_said(options, kind, policy, said):
 def test_a_collection_is_read_as_prompts_and_texts(tmp_path):
     """Drawn by two processes; the same as drawn here."""
     chosen = task(observations=1)
-    plan = collection.DialoguePlan(
-        "babyai_text",
-        chosen.options,
-        "steps",
-        "random",
-        3,
-        20,
-        chosen.at_a_time("steps"),
-        str(tmp_path / "s"),
-    )
+    size, part_folder = chosen.at_a_time("steps"), str(tmp_path / "s")
+    plan = collection.DialoguePlan("babyai_text", chosen.options, "steps", "random", 3, 20, size, part_folder)
     with Interruption() as stop:
-        assert collection.collect(plan, tmp_path, {"facts": {}}, 2, stop)
+        assert collection.collect(plan, tmp_path, {"facts": {}}, 2, stop, finish=lambda folder: None)
     found = list(parquet.read(tmp_path / "dialogues.parquet"))
     here = chosen.stream("steps", "random")(seeds.rng(3, "dialogues", 0), 16, 0)
     assert found[: len(here)] == list(here)
