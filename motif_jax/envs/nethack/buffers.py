@@ -18,7 +18,6 @@ MAP_SHAPE = (21, 79)
 SCREEN_SHAPE = (24, 80)
 MESSAGE_LENGTH = 256
 PAD_ROWS = 8
-PADDED_SHAPE = (SCREEN_SHAPE[0] + 2 * PAD_ROWS, SCREEN_SHAPE[1])
 # Glyph of an unseen place.
 BLANK_GLYPH = 2359
 
@@ -50,45 +49,29 @@ class GameMemory:
 
     Attributes:
         views, before: bytearrays of `count` views, now and before the newest step.
-        screens: uint8 [2, count, 40, 80], the padded characters (`chars`) and colours (`colors`).
+        screens: uint8 [2, count, 40, 80], the padded characters and colours.
+        tty_chars uint8, tty_colors int8 [count, 24, 80], glyphs int16 [count, 21, 79], status int32 [count, 27], the low words
+        of the status numbers on little-endian machines: views of these.
     """
 
     def __init__(self, count: int) -> None:
-        self.count = count
         self.views = bytearray(count * VIEW_BYTES)
         self.before = bytearray(count * VIEW_BYTES)
-        self.view_array = np.frombuffer(self.views, np.uint8).reshape(count, VIEW_BYTES)
         self.messages = np.zeros((count, MESSAGE_LENGTH), np.uint8)
         self.program_states = np.zeros((count, _PROGRAM_NUMBERS), np.int32)
-        self.screens = np.zeros((2, count, *PADDED_SHAPE), np.uint8)
-        self.chars, self.colors = self.screens
-
-    def low_words(self) -> np.ndarray:
-        """The status numbers as int32 [count, 27] (little-endian machines), a view."""
-        return self.view_array[:, :_STATUS_BYTES].view(np.int32)[:, ::2]
-
-    def glyphs(self) -> np.ndarray:
-        """int16 [count, 21, 79], a view."""
-        return np.ndarray(
-            (self.count, *MAP_SHAPE), np.int16, self.views, GLYPHS_AT, (VIEW_BYTES, 2 * MAP_SHAPE[1], 2)
-        )
-
-    def tty_chars(self) -> np.ndarray:
-        """uint8 [count, 24, 80], a view."""
-        return self.chars[:, PAD_ROWS : PAD_ROWS + SCREEN_SHAPE[0]]
-
-    def tty_colors(self) -> np.ndarray:
-        """int8 [count, 24, 80], a view."""
-        return self.colors[:, PAD_ROWS : PAD_ROWS + SCREEN_SHAPE[0]].view(np.int8)
+        self.screens = np.zeros((2, count, SCREEN_SHAPE[0] + 2 * PAD_ROWS, SCREEN_SHAPE[1]), np.uint8)
+        inside = self.screens[:, :, PAD_ROWS : PAD_ROWS + SCREEN_SHAPE[0]]
+        self.tty_chars, self.tty_colors = inside[0], inside[1].view(np.int8)
+        self.status = np.frombuffer(self.views, np.int32).reshape(count, -1)[:, : 2 * NUM_STATUS : 2]
+        steps = (VIEW_BYTES, 2 * MAP_SHAPE[1], 2)
+        self.glyphs = np.ndarray((count, *MAP_SHAPE), np.int16, self.views, GLYPHS_AT, steps)
 
 
 class Buffers:
     """Game `index` of `memory`: the arrays for its engine, by the engine's names, and views that a step needs.
 
-    Attributes:
-        now, before: the `View` that the engine writes, and the one before the newest step.
-        misc: int32 memory [3]: waits for a single key, for a line, for a space.
-        padded_chars, padded_colors: uint8 [40, 80], which contain tty_chars and tty_colors [24, 80].
+    `now` is the `View` that the engine writes, `before` the one before the newest step; `misc` is int32 memory [3]: the game
+    waits for a single key, for a line, for a space.
     """
 
     def __init__(self, memory: GameMemory | None = None, index: int = 0) -> None:
@@ -104,19 +87,14 @@ class Buffers:
         self.message = memory.messages[index]
         self.message_memory = self.message.data
         self.program_state = memory.program_states[index]
-        self.padded_chars = memory.chars[index]
-        self.padded_colors = memory.colors[index]
-        inside = slice(PAD_ROWS, PAD_ROWS + SCREEN_SHAPE[0])
-        self.tty_chars = self.padded_chars[inside]
-        self.tty_colors = self.padded_colors[inside].view(np.int8)
+        self.tty_chars, self.tty_colors = memory.tty_chars[index], memory.tty_colors[index]
 
     def clear(self) -> None:
         """Zeroes everything, since the engine writes only changes, even when a new game starts."""
         self.now.memory[:] = bytes(VIEW_BYTES)
         self.message.fill(0)
         self.program_state.fill(0)
-        self.padded_chars.fill(0)
-        self.padded_colors.fill(0)
+        self.memory.screens[:, self.index].fill(0)
 
     def engine_arrays(self) -> dict[str, np.ndarray]:
         names = ("glyphs", "blstats", "message", "program_state", "tty_chars", "tty_colors")

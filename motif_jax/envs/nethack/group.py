@@ -59,8 +59,8 @@ class NetHackGroup:
             (game, window, window.cache, gathered[:, column])
             for column, (game, window) in enumerate(zip(self.games, windows, strict=True))
         ]
-        self._status = memory.low_words()
-        self._extra = tuple((field, getattr(memory, field)()) for field in fields)
+        self._status = memory.status
+        self._extra = tuple((field, getattr(memory, field)) for field in fields)
 
     @staticmethod
     def new_game(task: str, engine: b.Engine, max_steps: int, compat: Mapping[str, bool]) -> Game:
