@@ -27,16 +27,17 @@ def task(**options):
     return registry.make("babyai_text", options)
 
 
-def prompts_of(seed, actions, observations):
-    """What an agent with that window reads on the way."""
-    world = environments.make(LEVEL, fields=("prompt",), observations=observations)
-    out = empty_observation(world.spec)
+def seen(seed, actions, **options):
+    """The fields of each observation on the way, as texts, and how it ended."""
+    world = environments.make(LEVEL, **options)
+    out, end = empty_observation(world.spec), RUNNING
     world.reset(seed, out)
-    found = [decoded(out["prompt"])]
+    shown = [name for name in ("prompt", "text", "mission") if name in out]
+    found = [{name: decoded(out[name]) for name in shown}]
     for action in actions:
-        world.step(ACTIONS.index(action), out)
-        found.append(decoded(out["prompt"]))
-    return found
+        _, end = world.step(ACTIONS.index(action), out)
+        found.append({name: decoded(out[name]) for name in shown})
+    return found, end
 
 
 @pytest.fixture(scope="module")
@@ -46,16 +47,13 @@ def games():
 
 def endless(seed, actions):
     """What an agent that forgets nothing reads on the way."""
-    world = environments.make(LEVEL)
-    out = empty_observation(world.spec)
-    world.reset(seed, out)
-    window, goal = Window(1000), decoded(out["mission"])
-    window.start(decoded(out["text"]).split("\n"))
-    found = [window.prompt(goal, ACTIONS)]
-    for action in actions:
-        _, end = world.step(ACTIONS.index(action), out)
-        window.add(action, [clause for clause in decoded(out["text"]).split("\n") if clause])
-        found.append(window.prompt(goal, ACTIONS))
+    (first, *rest), end = seen(seed, actions)
+    window = Window(1000)
+    window.start(first["text"].split("\n"))
+    found = [window.prompt(first["mission"], ACTIONS)]
+    for action, now in zip(actions, rest, strict=True):
+        window.add(action, [clause for clause in now["text"].split("\n") if clause])
+        found.append(window.prompt(first["mission"], ACTIONS))
     assert end != RUNNING
     return found
 
@@ -71,24 +69,26 @@ def test_a_game_laid_end_to_end_is_what_an_agent_with_an_endless_window_reads(ga
         assert not game.texts[-1].endswith(": ")
 
 
-@pytest.mark.parametrize("observations", [3])
-def test_a_step_is_a_prompt_an_action_and_what_came_of_it(games, observations):
+def test_a_step_is_a_prompt_an_action_and_what_came_of_it(games):
+    observations = 3
     drawn = task(observations=observations).stream("steps", "random")(seeds.rng(5), 3, 0)
     assert len(drawn) == sum(games.turns())
     of_groups = collections.defaultdict(list)
     for step in drawn:
         of_groups[step.meta["group"]].append(step)
     for game, steps in zip(games, of_groups.values(), strict=True):
-        found = prompts_of(game.meta["seed"], [step.texts[1] for step in steps], observations)
+        actions = [step.texts[1] for step in steps]
+        shown, _ = seen(game.meta["seed"], actions, fields=("prompt",), observations=observations)
+        found = [now["prompt"] for now in shown]
         for number, step in enumerate(steps):
             assert step.texts[0] == found[number]
             if step.rewards[1] > 0:
                 assert step.terminal
                 assert step.texts[2] == " \n The goal is reached."
                 continue
-            seen = step.texts[2].split(": ", 1)
-            assert seen[0] == f" \n Observation {min(number + 1, observations)}"
-            assert found[number + 1].count(seen[1]) >= 1
+            head, clauses = step.texts[2].split(": ", 1)
+            assert head == f" \n Observation {min(number + 1, observations)}"
+            assert clauses in found[number + 1]
         assert [step.terminal for step in steps[:-1]] == [False] * (len(steps) - 1)
         assert steps[-1].terminal == game.terminal
         assert sum(step.rewards[1] for step in steps) == game.total
@@ -103,29 +103,26 @@ def test_an_episode_is_taken_up_where_it_stood():
     assert again.to_sequence() == now.to_sequence()
     said = world.step("où? " * 40 + "日")
     assert (said.reward, said.terminal) == (0.0, False)
-    *_, name, seen = said.observation.to_sequence().texts
+    *_, name, after = said.observation.to_sequence().texts
     assert name == ("où? " * 40)[:64]
     # Nothing has changed but the number.
-    assert seen == now.to_sequence().texts[-1].replace("Observation 4", "Observation 5").replace(
-        "Action 4", "Action 5"
-    )
+    before = now.to_sequence().texts[-1]
+    assert after == before.replace("Observation 4", "Observation 5").replace("Action 4", "Action 5")
     assert task().environment().reset(seeds.rng(9), start=said.observation).prompt == said.observation.prompt
 
 
 @pytest.mark.parametrize(
     ("options", "kind", "policy", "said"),
     [
-        (
-            {"level": "BabyAI-Nowhere-v0"},
-            "games",
-            "random",
-            r"^config\.babyai_text\.level='BabyAI-Nowhere-v0'",
-        ),
-        ({}, "branch", "random", "kind"),
+        ({"level": "BabyAI-Nowhere-v0"}, "games", "random", r"babyai_text\.level='BabyAI-Nowhere-v0': must be a level; choose"),
+        ({"observations": 0}, "games", "random", r"babyai_text\.observations=0: must be a number above 0"),
+        ({}, "branch", "random", r"kind=branch: must be one of games, steps, hindsight"),
+        ({}, "games", "optimal", r"policy=optimal: must be 'random' in BabyAI-Text"),
+        ({"language": "french"}, "hindsight", "random", r"kind=hindsight: reads English prompts, not french"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_is_said(options, kind, policy, said):
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=rf"^config\.{said}"):
         task(**options).check(kind, policy)
 
 

@@ -45,10 +45,11 @@ def test_noise_moves_the_middle(options):
     assert seen == {(0, 0), (0, 2), (2, 0), (2, 2)}
 
 
-@pytest.mark.parametrize(("zero_one", "low"), [(True, 0.0)])
-def test_what_a_model_expects(tmp_path, options, zero_one, low):
+def test_what_a_model_expects(tmp_path, options):
     (tmp_path / "scores.json").write_text(json.dumps(dict(zip(SCORES, (0.9, 0.5, 0.49, 0.0)))))
-    assert returns({**options, "reward": "upvote_model", "zero_one": zero_one}) == [1, 1, low, low, 1]
+    for zero_one, low in ((True, 0), (False, -1)):
+        paid = returns({**options, "reward": "upvote_model", "zero_one": zero_one})
+        assert paid == [1, 1, low, low, 1]
 
 
 def test_an_episode(options):
@@ -62,14 +63,8 @@ def test_an_episode(options):
     assert environment.step("new").reward == -15
     with pytest.raises(ValueError, match="has been made"):
         environment.step("again")
-    assert (
-        Reddit({**options, "include_parent": False})
-        .environment()
-        .reset(np.random.default_rng(0))
-        .to_sequence()
-        .texts
-        == ()
-    )
+    alone = Reddit({**options, "include_parent": False}).environment().reset(np.random.default_rng(0))
+    assert alone.to_sequence().texts == ()
 
 
 @pytest.mark.parametrize("content", ["[-1]", "{}"])
@@ -104,25 +99,16 @@ def test_values_that_are_not_allowed(tmp_path, options):
 def test_a_made_up_corpus(tmp_path):
     options = {"store": str(tmp_path / "store"), "num_comments": 300}
     prepared = Reddit(options).prepare("recorded", "", tmp_path)
-    first = [
-        (tmp_path / "comments" / name).read_bytes()
-        for name in ("comments_positive.csv", "comments_negative.csv")
-    ]
+    made_up.write(tmp_path / "again", 300, 1)
+    for name in ("comments_positive.csv", "comments_negative.csv"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "comments" / name).read_bytes()
     task = Reddit(prepared)
     assert len(task.comments) == 300
-    made_up.write(tmp_path / "again", 300, 1)
-    assert [
-        (tmp_path / "again" / name).read_bytes()
-        for name in ("comments_positive.csv", "comments_negative.csv")
-    ] == first
     labels = text_scores.Toxicity(prepared)([comment.text for comment in task.comments])
     scores = np.array([comment.score for comment in task.comments])
+    means = [scores[np.equal(labels, label)].mean() for label in (2, 1, 0)]
     assert set(labels) == {0, 1, 2}
-    assert (
-        scores[np.equal(labels, 0)].mean()
-        > scores[np.equal(labels, 1)].mean()
-        > scores[np.equal(labels, 2)].mean()
-    )
+    assert means == sorted(means)
 
 
 @pytest.mark.slow
