@@ -48,8 +48,6 @@ class _NumberAnnotator(Annotator):
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
         for position, question in enumerate(questions):
-            if question.pair is None:
-                raise ValueError(f"{self.short_name} judges pairs of a dataset, not texts")
             first, second = self._numbers[question.pair]
             yield position, Answer(FIRST if first > second else SECOND if second > first else TIE)
 

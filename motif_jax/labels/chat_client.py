@@ -91,8 +91,6 @@ class ChatClient:
             raise NoConnectionError(_cause(error)) from error
         except aiohttp.ClientError as error:
             raise Rubbish(_cause(error)) from error
-        except ValueError as error:  # not an HTTP proxy
-            raise NoConnectionError(str(error)) from error
         if not 200 <= response.status < 300:
             raise StatusError(response.status, response.headers, body.decode(errors="replace"))
         try:

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from motif_jax.labels.annotator import Answer, Question
-from motif_jax.support.errors import UserError
-from motif_jax.support.files import regular_file
+from motif_jax.support.files import naming, regular_file
 
 
 class ConversationLog:
@@ -34,9 +33,6 @@ class ConversationLog:
                 "turns": list(answer.turns) or [{"role": "captions", "content": list(question.items)}],
             }
             lines.append(json.dumps(line) + "\n")
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with open(self.path, "ab", opener=regular_file) as file:
-                file.write(gzip.compress("".join(lines).encode()))
-        except OSError as error:
-            raise UserError(f"{self.path} cannot be written: {error.strerror}; answers are kept") from None
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with naming(self.path), open(self.path, "ab", opener=regular_file) as file:
+            file.write(gzip.compress("".join(lines).encode()))

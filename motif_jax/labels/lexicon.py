@@ -153,73 +153,67 @@ def load_lexicon(path: str | Path = "") -> Lexicon:
 def _parsed(shown: str, text: str) -> Lexicon:
     """Cached: every check, annotator and goal of a server reads the same lexicon."""
     try:
-        tree = yaml.safe_load(text)
+        return _read(yaml.safe_load(text))
+    except UserError as error:
+        raise UserError(f"lexicon {shown}: {error}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(f"lexicon {shown} is not YAML: {error}") from None
-    return _Reader(shown, tree).read()
 
 
-class _Reader:
-    def __init__(self, shown: str, tree: Any) -> None:
-        self._shown, self._tree = shown, tree
+def _read(tree: Any) -> Lexicon:
+    keys = {"name", "goals", "margin", "scale", "unmatched", "blank", "events"}
+    if not isinstance(tree, dict) or set(tree) - {"threshold"} != keys:
+        raise UserError(f"the top must have the keys {', '.join(sorted(keys))}, and may have threshold")
+    goals = tree["goals"]
+    if not isinstance(goals, list) or not goals or not all(isinstance(goal, str) for goal in goals):
+        raise UserError("goals must be a list of names")
+    margin, scale = _number("margin", tree["margin"]), _number("scale", tree["scale"])
+    if margin < 0 or scale <= 0:
+        raise UserError("margin must be at least 0 and scale above 0")
+    if not isinstance(tree["events"], list) or not tree["events"]:
+        raise UserError("events must be a list")
+    events = tuple(_event(place, event, goals) for place, event in enumerate(tree["events"], start=1))
+    (name, count), *_ = collections.Counter(event.name for event in events).most_common(1)
+    if count > 1:
+        raise UserError(f"event {name} is there twice")
+    return Lexicon(
+        name=str(tree["name"]),
+        goals=tuple(goals),
+        events=events,
+        unmatched=_weights("unmatched", tree["unmatched"], goals),
+        blank=_weights("blank", tree["blank"], goals),
+        margin=margin,
+        scale=scale,
+        threshold=_number("threshold", tree.get("threshold", THRESHOLD)),
+        digest=digests.of_bytes(json.dumps(tree, sort_keys=True, default=str).encode()),
+    )
 
-    def read(self) -> Lexicon:
-        tree = self._tree
-        keys = {"name", "goals", "margin", "scale", "unmatched", "blank", "events"}
-        if not isinstance(tree, dict) or set(tree) - {"threshold"} != keys:
-            raise self._wrong(f"the top must have the keys {', '.join(sorted(keys))}, and may have threshold")
-        goals = tree["goals"]
-        if not isinstance(goals, list) or not goals or not all(isinstance(goal, str) for goal in goals):
-            raise self._wrong("goals must be a list of names")
-        self._goals = tuple(goals)
-        margin, scale = self._number("margin", tree["margin"]), self._number("scale", tree["scale"])
-        if margin < 0 or scale <= 0:
-            raise self._wrong("margin must be at least 0 and scale above 0")
-        if not isinstance(tree["events"], list) or not tree["events"]:
-            raise self._wrong("events must be a list")
-        events = tuple(self._event(i, event) for i, event in enumerate(tree["events"]))
-        (name, count), *_ = collections.Counter(event.name for event in events).most_common(1)
-        if count > 1:
-            raise self._wrong(f"event {name} is there twice")
-        return Lexicon(
-            name=str(tree["name"]),
-            goals=self._goals,
-            events=events,
-            unmatched=self._weights("unmatched", tree["unmatched"]),
-            blank=self._weights("blank", tree["blank"]),
-            margin=margin,
-            scale=scale,
-            threshold=self._number("threshold", tree.get("threshold", THRESHOLD)),
-            digest=digests.of_bytes(json.dumps(tree, sort_keys=True, default=str).encode()),
-        )
 
-    def _event(self, index: int, event: Any) -> LexiconEvent:
-        if not isinstance(event, dict) or set(event) != {"event", "weights", "patterns"}:
-            raise self._wrong(f"entry {index + 1} of events must have the keys event, weights, patterns")
-        name, patterns = str(event["event"]), event["patterns"]
-        if not isinstance(patterns, list) or not patterns or not all(isinstance(p, str) for p in patterns):
-            raise self._wrong(f"event {name}: patterns must be a list of texts")
-        compiled = []
-        for pattern in patterns:
-            try:
-                compiled.append(re.compile(pattern))
-            except re.error as error:
-                raise self._wrong(f"event {name}: {pattern!r} is not a regular expression: {error}") from None
-        return LexiconEvent(name, tuple(compiled), self._weights(f"event {name}: weights", event["weights"]))
+def _event(place: int, event: Any, goals: Sequence[str]) -> LexiconEvent:
+    if not isinstance(event, dict) or set(event) != {"event", "weights", "patterns"}:
+        raise UserError(f"entry {place} of events must have the keys event, weights, patterns")
+    name, patterns = str(event["event"]), event["patterns"]
+    if not isinstance(patterns, list) or not patterns or not all(isinstance(p, str) for p in patterns):
+        raise UserError(f"event {name}: patterns must be a list of texts")
+    compiled = []
+    for pattern in patterns:
+        try:
+            compiled.append(re.compile(pattern))
+        except re.error as error:
+            raise UserError(f"event {name}: {pattern!r} is not a regular expression: {error}") from None
+    return LexiconEvent(name, tuple(compiled), _weights(f"event {name}: weights", event["weights"], goals))
 
-    def _weights(self, where: str, weights: Any) -> dict[str, float]:
-        if not isinstance(weights, dict) or set(weights) != set(self._goals):
-            raise self._wrong(f"{where} must name each goal once: {', '.join(self._goals)}")
-        return {goal: self._number(f"{where}: {goal}", value) for goal, value in weights.items()}
 
-    def _number(self, where: str, value: Any) -> float:
-        good = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _TOO_LARGE
-        if not good:
-            raise self._wrong(f"{where} is {value!r}, not a number")
-        return float(value)
+def _weights(where: str, weights: Any, goals: Sequence[str]) -> dict[str, float]:
+    if not isinstance(weights, dict) or set(weights) != set(goals):
+        raise UserError(f"{where} must name each goal once: {', '.join(goals)}")
+    return {goal: _number(f"{where}: {goal}", value) for goal, value in weights.items()}
 
-    def _wrong(self, what: str) -> UserError:
-        return UserError(f"lexicon {self._shown}: {what}")
+
+def _number(where: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _TOO_LARGE:
+        raise UserError(f"{where} is {value!r}, not a number")
+    return float(value)
 
 
 class LexiconAnnotator(Annotator):

@@ -189,12 +189,6 @@ class PickleReader:
         elif name == "SETITEMS":
             pairs = list(_pairs(self._since_mark()))
             self._set(stack[-1], pairs)
-        elif name == "POP":
-            stack.pop()
-        elif name == "POP_MARK":
-            self._since_mark()
-        elif name == "DUP":
-            stack.append(stack[-1])
         elif name == "GLOBAL":
             stack.append(self._global(argument.replace(" ", ".")))
         elif name == "STACK_GLOBAL":

@@ -47,28 +47,14 @@ def read_checkpoint(path: str | Path) -> Any:
         reading(path, what, ": PyTorch 1.6 and later write it; load and save an older one with these"),
         zipfile.ZipFile(path) as archive,
     ):
-        _refuse_packed(path, archive)
-        names = archive.namelist()
-        (described,) = (name for name in names if f"/{name}".endswith("/data.pkl"))
-        prefix = described.removesuffix("data.pkl")
-        order = f"{prefix}byteorder"
-        if order in names and archive.read(order).strip() != b"little":
-            raise UserError(f"{path}: only little-endian checkpoints are read")
-        reader = PickleReader(_CALLS, _storages(archive, prefix), unread=True, size=path.stat().st_size)
-        return reader.read(archive.read(described))
-
-
-def _refuse_packed(path: Path, archive: zipfile.ZipFile) -> None:
-    """Rejects compressed members, which `torch.save` does not write, since they could expand to any size."""
-    if sum(member.file_size for member in archive.infolist()) > path.stat().st_size:
-        raise UserError(f"{path} is damaged: its members claim more bytes than it has")
-    for member in archive.infolist():
-        if member.flag_bits & 1:
-            raise UserError(f"{path}: {member.filename} is encrypted, which torch.save never does")
-        if member.compress_type != zipfile.ZIP_STORED:
+        if sum(member.file_size for member in archive.infolist()) > path.stat().st_size:
             raise UserError(
-                f"{path}: {member.filename} is compressed, which torch.save never does: unpack it and zip it with zip -0"
+                f"{path} claims more bytes than it has: it is damaged, or compressed, which torch.save never does (zip -0 repairs it)"
             )
+        (described,) = (name for name in archive.namelist() if f"/{name}".endswith("/data.pkl"))
+        storages = _storages(archive, described.removesuffix("data.pkl"))
+        reader = PickleReader(_CALLS, storages, unread=True, size=path.stat().st_size)
+        return reader.read(archive.read(described))
 
 
 def _storages(archive: zipfile.ZipFile, prefix: str) -> Callable[[Any], np.ndarray]:

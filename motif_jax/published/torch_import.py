@@ -119,8 +119,6 @@ def _moment(checkpoint: TorchCheckpoint, theirs: str, config: ConfigDict, key: s
         raise UserError(
             f"{checkpoint.path} has no {theirs}, so no reward of it can be normalised: give it with --config.{key}=NUMBER"
         )
-    if key == "variance" and given < 0:
-        raise UserError(f"{checkpoint.path}: {theirs} {given} is below 0")
     return float(given)
 
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import hmac
 import ipaddress
-import os
 import signal
-import socket
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -37,13 +34,9 @@ def run(serving: Coroutine[Any, Any, None], host: str, port: int) -> None:
     try:
         asyncio.run(main())
     except (OSError, UnicodeError) as error:  # UnicodeError: no host can have this name
-        number = error.errno if isinstance(error, OSError) else None
-        reason = os.strerror(number) if number and number > 0 else str(error)
-        if isinstance(error, socket.gaierror | UnicodeError) or number == errno.EADDRNOTAVAIL:
-            raise UserError(
-                f"config.host='{host}': must be a name or an address of this machine: {reason}"
-            ) from None
-        raise UserError(f"config.port={port}: cannot be used on {host}: {reason}") from None
+        raise UserError(
+            f"config.host='{host}', config.port={port}: must be an address of this machine and a free port of it: {error}"
+        ) from None
 
 
 async def serve(

@@ -37,6 +37,12 @@ def test_requests_that_are_refused(judge, body, status):
     assert (got, reply["error"]["code"]) == (status, status)
 
 
+def test_its_model_is_listed(judge):
+    status, reply = handle(judge, "GET", "/v1/models/", b"")
+    assert (status, [model["id"] for model in reply["data"]]) == (200, ["lexicon"])
+    assert handle(judge, "GET", "/v1/other", b"")[0] == 404
+
+
 def test_log_probabilities_lead_with_the_decided_verdict(judge):
     prompt = load_prompt(prompt_path("default", ""), "gold", "soft")
     turns = prompt.conversation("You kill the newt!", GOLD)

@@ -123,6 +123,32 @@ def test_shards_of_another_origin_are_refused_whatever_versions_made_them(tmp_pa
         annotation.check({**old, "annotator": now})
 
 
+def test_a_shard_has_one_writer_and_its_manifest_all_versions(tmp_path):
+    annotation = shards.Annotation(tmp_path, "mine")
+    shard = annotation.open_shard(0, 2, {"versions": {"vllm": "1"}})
+    with pytest.raises(
+        UserError, match="shard 0 of 2 of annotation mine is being written by another process"
+    ):
+        annotation.open_shard(0, 2, {})
+    shard.add([(QUESTIONS[0], StoredAnswer(FIRST)), (QUESTIONS[1], StoredAnswer(UNKNOWN))])
+    assert shard.answers() == {
+        QUESTIONS[0].id: StoredAnswer(FIRST, (1, 0, 0)),
+        QUESTIONS[1].id: StoredAnswer(UNKNOWN),
+    }
+    shard.close()
+    for version in ("2", "1", "2"):
+        annotation.open_shard(0, 2, {"versions": {"vllm": version}}).close()
+    manifest = shards.read_manifest(annotation.shard_path(0, 2, "json"))
+    assert manifest == {"versions": {"vllm": "1"}, "later_versions": [{"vllm": "2"}]}
+    assert annotation.discard(1, 2) == 2, "of another process, which keeps them"
+    assert list(annotation.manifests()) == [(0, 2)]
+    assert annotation.discard(0, 3) == 2
+    assert not annotation.manifests()
+    assert annotation.known_labels() == 0
+    with pytest.raises(UserError, match=r"config.name='a.b': must be letters"):
+        shards.check_name("a.b")
+
+
 def test_merge_of_both_orders_and_of_ties():
     pairs = [("a", "b"), ("b", "a"), ("a", "a"), ("a", "c")]
     hasher = QuestionHasher({})

@@ -61,6 +61,13 @@ def refusal(host: str, port: int) -> str:
     return str(caught.value)
 
 
+@pytest.mark.parametrize("host", ["nowhere.invalid", "192.0.2.1", "a" * 64])
+def test_what_is_no_address_here_is_told(host: str) -> None:
+    assert refusal(host, 0).startswith(
+        f"config.host='{host}', config.port=0: must be an address of this machine"
+    )
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "0"])
 def test_an_address_that_others_reach_wants_a_key(host: str) -> None:
     if host == "::" and not socket.has_dualstack_ipv6():
