@@ -38,18 +38,16 @@ _EMBEDDINGS = ("embed", "shared")
 
 def check(config: ConfigDict) -> None:
     """Checks a `config.network` of kind 'language', `config.lora`, and the switches of the scores."""
-    widths = tuple(config.network.head_widths)
-    checks.require(bool(widths), "network.head_widths", widths, "whole numbers above 0, such as (1024, 1024)")
-    checks.require(
-        bool(config.network.model), "network.model", config.network.model, "a folder, or a name of the hub"
-    )
+    network, allowed = config.network, "whole numbers above 0, such as (1024, 1024)"
+    checks.require(bool(network.head_widths), "network.head_widths", network.head_widths, allowed)
+    checks.require(bool(network.model), "network.model", network.model, "a folder, or a name of the hub")
     form_of(config)
     if finetune_params.spec_of(config.lora) is None:
         allowed = "'float32' without config.lora.patterns: what is learned is not frozen"
         checks.require(config.lora.base == "float32", "lora.base", config.lora.base, allowed)
         return
     allowed = "True with config.lora.patterns: low-rank additions are learned to a model that is there"
-    checks.require(config.network.pretrained, "network.pretrained", False, allowed)
+    checks.require(network.pretrained, "network.pretrained", False, allowed)
 
 
 def form_of(config: ConfigDict) -> str:
@@ -97,8 +95,7 @@ class LanguageAgent(PromptReader):
       heads: 'value', and 'actions' where the policy is a head.
       candidates: tokens of the actions of all prompts; None where each prompt has its own.
       form, by_length, pad_plus_one: see `candidate_scores`.
-      source: folder of the model's weights; None: fresh weights.
-      keep_embedding: folder whose embeddings a fresh model gets; None: fresh embeddings.
+      source: folder of the model's weights; None: fresh weights, with the embeddings of `keep_embedding` if it is a folder.
       dropout: whether dropout is on, in acting and in learning (`compat.glam_untrained_dropout`).
     """
 
@@ -223,10 +220,9 @@ def make(config: ConfigDict, spec: EnvironmentSpec) -> LanguageAgent:
         raise UserError(
             f"config.network.prompt_tokens={chosen.prompt_tokens}: prompt and action must fit the {room} positions of the model"
         )
+    outputs = {"value": 1} | ({ACTIONS: spec.num_actions} if chosen.policy == ACTIONS else {})
     widths = tuple(chosen.head_widths)
-    configs = {"value": HeadConfig(1, widths, "sigmoid")}
-    if chosen.policy == ACTIONS:
-        configs[ACTIONS] = HeadConfig(spec.num_actions, widths, "sigmoid")
+    configs = {name: HeadConfig(count, widths, "sigmoid") for name, count in outputs.items()}
     model = LanguageModel(settings, jnp.dtype(chosen.dtype), chosen.remat)
     return LanguageAgent(
         spec=spec,

@@ -34,7 +34,7 @@ class Keys(NamedTuple):
 
 
 def mask_bias(allowed: jax.Array) -> jax.Array:
-    """Bias float32 of a mask: 0 where `allowed`, `MASKED` elsewhere."""
+    """Bias float32: 0 where `allowed`, `MASKED` elsewhere."""
     return jnp.where(allowed, 0.0, MASKED).astype(jnp.float32)
 
 
@@ -42,17 +42,11 @@ def attend(
     query: jax.Array,
     segments: Sequence[Keys],
     scale: float,
-    drop: Callable[[jax.Array], jax.Array] = lambda weights: weights,
+    drop: Callable[[jax.Array], jax.Array],
 ) -> jax.Array:
-    """Attention of queries over all segments together, with one softmax in float32.
+    """Attention of queries [B, N, S, H, D] over all segments together, with one softmax in float32; in the dtype of `query`.
 
-    Args:
-      query: [B, N, S, H, D]; H is a multiple of the segments' G.
-      scale: factor of the scores.
-      drop: dropout of the weights [B, N, G, H / G, S, K of all segments].
-
-    Returns:
-      [B, N, S, H, D] in the dtype of `query`.
+    H is a multiple of the segments' G. `drop` is dropout of the weights [B, G, N, H / G, S, K of all segments].
     """
     chex.assert_rank(query, 5)
     batch, branches, length, heads, width = query.shape
@@ -82,8 +76,7 @@ def _scores(query: jax.Array, segment: Keys, scale: float) -> jax.Array:
         f"bgnhsd,{_letters(segment)}->bgnhsk", query, segment.keys, preferred_element_type=jnp.float32
     )
     bias, groups = segment.bias, query.shape[1]
-    heads = bias.shape[2]
-    split = (groups, heads // groups) if heads > 1 else (1, 1)
+    split = (groups, bias.shape[2] // groups) if bias.shape[2] > 1 else (1, 1)
     bias = bias.reshape(*bias.shape[:2], *split, *bias.shape[3:])
     return scores * scale + bias.transpose(0, 2, 1, 3, 4, 5)
 
@@ -120,16 +113,10 @@ def rotary_frequencies(rotary: Rotary, width: int) -> jax.Array:
 def relative_buckets(
     query: jax.Array, key: jax.Array, buckets: int, distance: int, both_ways: bool
 ) -> jax.Array:
-    """Buckets of the distances from queries to keys (Raffel et al. 2020, section 2.1): exact when near, then logarithmic.
+    """Buckets int32 [S, K] of the distances from queries to keys, at positions int32 [S] and [K] (Raffel et al. 2020, section 2.1).
 
-    Args:
-      query, key: int32 [S] and [K], positions.
-      buckets: their number.
-      distance: from here on all keys fall into the last bucket.
-      both_ways: keys behind the query have buckets of their own (encoders).
-
-    Returns:
-      int32 [S, K] in [0, buckets).
+    They are exact when near, then logarithmic; from `distance` on all keys fall into the last bucket. With `both_ways` (encoders) keys
+    behind the query have buckets of their own.
     """
     chex.assert_rank([query, key], 1)
     relative = key[None, :] - query[:, None]

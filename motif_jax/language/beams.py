@@ -63,16 +63,13 @@ def search(
     ended: jax.Array | None = None,
     apart: bool = False,
 ) -> Beams:
-    """Searches K beams of each row.
+    """Searches K beams of each row, with `apart` by the rules of transformers.
 
     Args:
-      step: see `generation.Step`.
+      step, carry: see `generation.write`.
       reorder: (carry, index int32 [B, K]) -> the carry whose k-th beam is beam index[b, k].
-      carry: of the step, after the prompts.
       logits: [B, K, V] of the first tokens, the same for the beams of a row.
-      pad: the token behind the end.
       ended: bool [B, K], True for whole rows without a search; None: all are searched.
-      apart: by the rules of transformers.
     """
     chex.assert_rank(logits, 3)
     batch, beams, size = logits.shape

@@ -26,7 +26,7 @@ _LONGEST_WORD = 1000
 
 
 class Specials(NamedTuple):
-    """Special tokens by their texts; they have the first numbers, in the order of `all`."""
+    """Special tokens by their texts, numbered first in the order of `all`."""
 
     start: str
     pad: str
@@ -75,13 +75,10 @@ def check_phrase(pattern: str) -> None:
 
 
 def train(texts: Iterable[str], architecture: str, vocab_size: int, phrases: str = "") -> Tokenizer:
-    """Trains a tokenizer of at most `vocab_size` tokens; the same texts give the same tokenizer.
+    """Trains a tokenizer with an architecture's special tokens; the same texts give the same tokenizer.
 
-    Args:
-      texts: to train on.
-      architecture: its special tokens are taken.
-      vocab_size: most tokens; fewer where the texts have no more pairs.
-      phrases: regular expression of the pieces that merges stay inside, such as `SENTENCES`; '' for words.
+    It has `vocab_size` tokens, or fewer where the texts have no more pairs. `phrases` is a regular expression of the pieces that merges
+    stay inside, such as `SENTENCES`; '' for words.
 
     Raises:
       UserError: `vocab_size` is below the number of bytes and special tokens.

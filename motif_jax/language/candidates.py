@@ -44,14 +44,7 @@ def write(
     sampling: Sampling,
     pad: int,
 ) -> WrittenCandidates:
-    """Draws continuations of texts by a decoder.
-
-    Args:
-      tokens: int32 [B, T].
-      valid: bool [B, T], False for padding.
-      keys: [B, N], one for each continuation.
-      pad: the token of padding, which is never drawn.
-    """
+    """Draws a decoder's continuations of texts int32 [B, T], one for each of `keys` [B, N]; the token `pad` is never drawn."""
     chex.assert_rank(keys, 2)
     states, prompt = model.prefill(params, tokens, valid)
     branch = (*keys.shape, states.after.shape[-1])

@@ -20,10 +20,8 @@ from motif_jax.language.sampling import token_log_probs
 def in_chunks(function: Callable[..., Any], rows: Any, chunk: int | None) -> Any:
     """Computes `function(rows)` a chunk at a time; the backward pass computes each chunk again.
 
-    Args:
-      function: from a tree of arrays [R, ...] to a tree of arrays [R, ...], row by row. Parameters that it closes over get gradients.
-      rows: arrays [R, ...].
-      chunk: rows at a time; None: all at once, and nothing is computed again.
+    The function maps a tree of arrays [R, ...] to a tree of arrays [R, ...], row by row; parameters that it closes over get gradients.
+    `chunk` None: all rows at once, and nothing is computed again.
     """
     leaves = jax.tree.leaves(rows)
     chex.assert_equal_shape_prefix(leaves, 1)
@@ -46,13 +44,7 @@ def in_chunks(function: Callable[..., Any], rows: Any, chunk: int | None) -> Any
 def log_probs(
     model: LanguageModel, params: Any, states: jax.Array, tokens: jax.Array, chunk: int | None = None
 ) -> jax.Array:
-    """Log-probabilities float32 [...] of tokens, with the logits of one chunk at a time.
-
-    Args:
-      states: [..., D] after the last norm, each before its token.
-      tokens: int32 [...].
-      chunk: tokens at a time, see `in_chunks`.
-    """
+    """Log-probabilities float32 [...] of tokens int32 [...] after states [..., D], with the logits of one chunk at a time."""
     chex.assert_equal_shape_prefix([states, tokens], tokens.ndim)
 
     def of_rows(rows: tuple[jax.Array, jax.Array]) -> jax.Array:

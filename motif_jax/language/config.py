@@ -17,6 +17,12 @@ from motif_jax.support.files import parse_json, regular_file
 FILE = "config.json"
 ARCHITECTURES = ("t5", "gpt2", "llama", "qwen2", "roberta")
 ACTIVATIONS = ("relu", "gelu", "gelu_new", "silu")
+# Parameters of the scalings of rotary positions, in the order of `Rotary`.
+SCALINGS: dict[str, tuple[str, ...]] = {
+    "default": (),
+    "linear": ("factor",),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
+}
 # Larger than any existing model.
 _MOST, _MOST_LAYERS = 1 << 24, 1 << 12
 _ACTIVATION_NAMES = {"gelu_pytorch_tanh": "gelu_new", "gelu_fast": "gelu_new", "swish": "silu"}
@@ -24,15 +30,10 @@ _ACTIVATION_NAMES = {"gelu_pytorch_tanh": "gelu_new", "gelu_fast": "gelu_new", "
 
 @dataclasses.dataclass(frozen=True)
 class Rotary:
-    """Rotary positions (Su et al. 2021), with the stretched frequencies of Llama 3.1 where `factor` is not 1.
-
-    Attributes:
-      theta: base of the wavelengths.
-      kind: of the scaling, 'default', 'linear' or 'llama3'; the other fields are its parameters.
-    """
+    """Rotary positions (Su et al. 2021): `theta` is the base of the wavelengths, the other fields are parameters of the scaling `kind`."""
 
     theta: float = 10000.0
-    kind: str = "default"
+    kind: str = "default"  # or 'linear', or 'llama3' (Llama 3.1)
     factor: float = 1.0
     low_frequency_factor: float = 1.0
     high_frequency_factor: float = 4.0
@@ -63,22 +64,16 @@ class ModelConfig:
     """One language model.
 
     Attributes:
-      architecture: one of `ARCHITECTURES`.
-      vocab_size: rows of the embedding table.
-      width: of the hidden states.
       layers: of the decoder, or of the encoder where there is no decoder.
-      feed_forward: width inside the feed-forward layers.
-      activation: one of `ACTIVATIONS`; `gated`: whether a second projection multiplies it.
+      feed_forward: width inside the feed-forward layers; `gated`: a second projection multiplies the activation.
       max_length: most positions; None without a position table.
       encoder_layers: of the encoder before a decoder (T5), 0 without one.
       tied: the output head is the embedding table.
       scaled_head: states are divided by the root of their width before the head (T5 v1.0).
       attention_bias, output_bias, feed_forward_bias: which projections have a bias (Llama and Qwen2).
-      rotary: None without rotary positions.
       relative_buckets, relative_distance: of T5's relative positions.
       initializer: standard deviation of fresh weights; for T5 a factor of the standard deviation that follows from the shapes.
       start_id: a decoder's first token.
-      end_ids: tokens that end a text.
     """
 
     architecture: str
@@ -180,11 +175,7 @@ def require_decoder(config: ModelConfig, does: str) -> None:
 
 
 def read(folder: str | Path) -> ModelConfig:
-    """Reads the config.json of a checkpoint folder.
-
-    Raises:
-      UserError: no such file, an unknown architecture, or an unsupported feature.
-    """
+    """Reads the config.json of a checkpoint folder; UserError without one, or for an unknown architecture or feature."""
     path = Path(folder) / FILE
     try:
         with open(path, "rb", opener=regular_file) as file:
@@ -240,19 +231,12 @@ def _special(values: Mapping[str, Any], name: str, default: int) -> int:
     return default if found is None else int(found)
 
 
-def _ends(values: Mapping[str, Any], default: int) -> tuple[int, ...]:
-    """The tokens that end a text; configs have one, or a list."""
-    found = values.get("eos_token_id")
-    if found is None:
-        return (default,)
-    return tuple(int(end) for end in found) if isinstance(found, list) else (int(found),)
-
-
 def _tokens(
     values: Mapping[str, Any], end: int, pad: int | None = None, start: int | None = None
 ) -> dict[str, Any]:
-    """Special tokens, with their defaults; None: the end token."""
-    ends = _ends(values, end)
+    """Special tokens, with their defaults; None: the end token. Configs have one token that ends a text, or a list."""
+    found = values.get("eos_token_id")
+    ends = tuple(map(int, found)) if isinstance(found, list) else (end if found is None else int(found),)
     return {
         "pad_id": _special(values, "pad_token_id", ends[0] if pad is None else pad),
         "start_id": _special(values, "bos_token_id", ends[0] if start is None else start),
@@ -317,20 +301,9 @@ def _rotary(values: Mapping[str, Any], source: str) -> Rotary:
     scaling = values.get("rope_parameters") or values.get("rope_scaling") or {}
     theta = scaling.get("rope_theta", values.get("rope_theta", 10000.0))
     kind = scaling.get("rope_type", scaling.get("type", "default"))
-    if kind not in ("default", "linear", "llama3"):
+    if kind not in SCALINGS:
         raise UserError(f"{source}: rotary positions of type {kind!r} are not supported")
-    if kind == "default":
-        return Rotary(theta)
-    if kind == "linear":
-        return Rotary(theta, kind, scaling["factor"])
-    return Rotary(
-        theta,
-        kind,
-        scaling["factor"],
-        scaling["low_freq_factor"],
-        scaling["high_freq_factor"],
-        scaling["original_max_position_embeddings"],
-    )
+    return Rotary(theta, kind, *(scaling[name] for name in SCALINGS[kind]))
 
 
 def _roberta(values: Mapping[str, Any], source: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from motif_jax.language.config import FILE, LAYOUTS, ModelConfig, Rotary, parse
+from motif_jax.language.config import FILE, LAYOUTS, SCALINGS, ModelConfig, Rotary, parse
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json
 
@@ -21,11 +21,7 @@ _CLASSES = {
 
 
 def write(folder: str | Path, config: ModelConfig) -> None:
-    """Writes config.json into a folder.
-
-    Raises:
-      UserError: see `to_values`.
-    """
+    """Writes config.json into a folder; UserError as `to_values`."""
     atomic_write_json(Path(folder) / FILE, to_values(config))
 
 
@@ -85,14 +81,8 @@ def _llama(config: ModelConfig) -> dict[str, Any]:
 
 
 def _rotary(rotary: Rotary) -> dict[str, Any]:
-    values: dict[str, Any] = {"rope_type": rotary.kind, "rope_theta": rotary.theta}
-    if rotary.kind != "default":
-        values["factor"] = rotary.factor
-    if rotary.kind == "llama3":
-        values["low_freq_factor"] = rotary.low_frequency_factor
-        values["high_freq_factor"] = rotary.high_frequency_factor
-        values["original_max_position_embeddings"] = rotary.original_length
-    return values
+    theta, kind, *parameters = dataclasses.astuple(rotary)
+    return {"rope_type": kind, "rope_theta": theta, **dict(zip(SCALINGS[kind], parameters))}
 
 
 def _roberta(config: ModelConfig) -> dict[str, Any]:

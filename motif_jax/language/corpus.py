@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ _DIALOGUES = ("texts", "rewards")
 
 
 class Item(NamedTuple):
-    """A text to learn, with an optional prompt.
+    """A text to learn.
 
     Attributes:
       prompt: precedes the text; the model reads it but is not trained to predict it.
@@ -31,11 +32,7 @@ class Item(NamedTuple):
 
 
 def find(names: str, key: str = "texts") -> list[Path]:
-    """The named files and the files below the named folders, sorted.
-
-    Args:
-      names: files and folders, separated by commas.
-      key: of the config, for errors.
+    """The files, and the files below the folders, that `names` has, separated by commas; errors name `key` of the config.
 
     Raises:
       UserError: a file is missing or of another kind, or all are empty.
@@ -55,15 +52,10 @@ def find(names: str, key: str = "texts") -> list[Path]:
 
 
 def read(paths: list[Path], split: str) -> Iterator[Item]:
-    """The items of files in their order; blank texts are skipped.
+    """The items of files in their order, without blank texts; UserError where a file or line cannot be read.
 
-    Args:
-      paths: .jsonl files of objects with `text` and optionally `prompt`; .parquet files with such columns, or with dialogues,
-        see `_dialogues`; .txt and .md files.
-      split: the items of .txt and .md files: 'paragraph' (separated by empty lines), 'line' or 'file'.
-
-    Raises:
-      UserError: a file or line cannot be read.
+    Files are .jsonl of objects with `text` and optionally `prompt`; .parquet with such columns, or with dialogues, see `_dialogues`;
+    .txt and .md, with a `split` into items: 'paragraph' (separated by empty lines), 'line' or 'file'.
     """
     for path in paths:
         try:
@@ -84,20 +76,10 @@ def _texts(path: Path, split: str) -> Iterator[Item]:
         elif split == "line":
             yield from (Item(line.rstrip("\r\n"), place=len(line)) for line in file)
         else:
-            part: list[str] = []
-            for line in file:
-                if line.strip():
-                    part.append(line)
-                elif part:
-                    yield _paragraph(part)
-                    part = []
-            if part:
-                yield _paragraph(part)
-
-
-def _paragraph(lines: list[str]) -> Item:
-    text = "".join(lines)
-    return Item(text.rstrip("\r\n"), place=len(text) + 1)
+            for written, lines in itertools.groupby(file, lambda line: bool(line.strip())):
+                if written:
+                    text = "".join(lines)
+                    yield Item(text.rstrip("\r\n"), place=len(text) + 1)
 
 
 def _lines(path: Path) -> Iterator[Item]:

@@ -42,7 +42,7 @@ class DecodeState(NamedTuple):
         valid: jax.Array,
         embeddings: jax.Array | None = None,
     ) -> DecodeState:
-        """Appends tokens int32 [B, N, S], see `StackedModels.extend`; a continuation without valid tokens stays as it is."""
+        """Appends tokens, see `StackedModels.extend`; a continuation without valid tokens stays as it is."""
         states, cache = models.extend(params, prompt, tokens, valid, self.cache, embeddings)
         states = States(*(leaf.astype(jnp.float32) for leaf in states))
         index = valid.shape[2] - 1 - jnp.argmax(valid[..., ::-1], axis=2)[None, ..., None, None]

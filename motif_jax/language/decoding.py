@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from motif_jax.language.sampling import IMPOSSIBLE, Sampling, filtered
+from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
 
@@ -21,7 +22,6 @@ class Decoding:
     Attributes:
       kind: 'sample', 'greedy' (most likely token by the steered logits), 'beam' (best of `width` beams by them), or 'rerank' (the
         sample with the best score of `batches` x `width`).
-      width: beams, or samples of a batch.
       temperature, top_k, top_p: of the policy's logits, before they are steered.
       advantage_weight: w.
       advantage_clip: upper bound of the added term; None: no bound.
@@ -50,20 +50,16 @@ class Decoding:
     target_return: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.kind in ("sample", "greedy") and self.width * self.batches > 1:
-            raise UserError(
-                f"config.decode.kind={self.kind}: writes one action; for width={self.width}, batches={self.batches} take beam or rerank"
-            )
-        if self.kind == "beam" and self.batches > 1:
-            raise UserError(f"config.decode.batches={self.batches}: beams have one batch; rerank has several")
-        if self.advantage_form == "sign" and not 0 < self.advantage_weight < 1:
-            raise UserError(
-                f"config.decode.advantage_weight={self.advantage_weight}: must lie between 0 and 1 in the form 'sign'"
-            )
-        if not (self.logits or self.advantages):
-            raise UserError(
-                "config.decode.logits=False: must be True, or config.decode.advantages must be True"
-            )
+        one = self.kind not in ("sample", "greedy") or self.width * self.batches == 1
+        allowed = f"'beam' or 'rerank' for width={self.width} and batches={self.batches}"
+        checks.require(one, "decode.kind", self.kind, allowed)
+        fits = self.kind != "beam" or self.batches == 1
+        checks.require(fits, "decode.batches", self.batches, "1 for beams; 'rerank' has several")
+        weight, allowed = self.advantage_weight, "between 0 and 1 in the form 'sign'"
+        fits = self.advantage_form != "sign" or 0 < weight < 1
+        checks.require(fits, "decode.advantage_weight", weight, allowed)
+        allowed = "True, or config.decode.advantages must be True"
+        checks.require(self.logits or self.advantages, "decode.logits", False, allowed)
         try:
             _ = self.sampling
         except UserError as error:
@@ -85,10 +81,8 @@ class Decoding:
 
     def require_vocabulary(self, size: int) -> None:
         """Raises UserError for more beams than tokens."""
-        if self.kind == "beam" and self.width > size:
-            raise UserError(
-                f"config.decode.width={self.width}: must be at most {size}, the size of the vocabulary"
-            )
+        fits = self.kind != "beam" or self.width <= size
+        checks.require(fits, "decode.width", self.width, f"at most {size}, the size of the vocabulary")
 
 
 class TokenOutputs(NamedTuple):
@@ -122,10 +116,9 @@ def without(logits: jax.Array, token: int) -> jax.Array:
 
 
 def steered(outputs: TokenOutputs, decoding: Decoding, pad: int) -> jax.Array:
-    """The logits float32 [..., V] that a token is drawn from.
+    """The logits float32 [..., V] that a token other than `pad` is drawn from.
 
-    They are z / temperature, filtered by top-k and top-p, plus `perturbation` of Q - V; `decoding` may turn either part off. `pad` is
-    never drawn.
+    They are z / temperature, filtered by top-k and top-p, plus `perturbation` of Q - V; `decoding` may turn either part off.
     """
     logits = without(outputs.logits.astype(jnp.float32), pad)
     total = filtered(logits, decoding.sampling) if decoding.logits else without(jnp.zeros_like(logits), pad)

@@ -25,13 +25,9 @@ TOKENIZER_CONFIG, GENERATION = "tokenizer_config.json", "generation_config.json"
 
 
 def write(folder: Path, settings: ModelConfig, params: Any, generation: Mapping[str, Any], card: str) -> None:
-    """Writes the model, its generation config and its card.
+    """Writes a model (host arrays) into a folder that is empty or has a tokenizer, with its card, the text of README.md.
 
-    Args:
-      folder: empty, or with a tokenizer.
-      settings, params: of the network, host arrays.
-      generation: entries of generation_config.json besides the special tokens.
-      card: the text of README.md.
+    `generation` has the entries of generation_config.json besides the special tokens.
 
     Raises:
       UserError: config.json cannot express the model.
@@ -77,20 +73,14 @@ def write_tokenizer_config(folder: Path, settings: ModelConfig, special: tuple[s
 
 
 def split_at_special_tokens(path: Path) -> None:
-    """Rewrites a tokenizer.json so that it tokenises each part between special tokens as a text of its own, as dialogues are.
-
-    It adds no special tokens round a text.
-    """
+    """Rewrites a tokenizer.json to tokenise each part between special tokens as a text of its own, as dialogues are, and add none."""
     values = parse_json(path.read_bytes(), dict)
     values |= {"post_processor": None, "padding": None, "truncation": None}
-    for step in _steps(values.get("pre_tokenizer")):
+    first = values.get("pre_tokenizer") or {}
+    for step in first.get("pretokenizers", [first]):
         if step.get("prepend_scheme") == "first":
             step["prepend_scheme"] = "always"
     atomic_write_text(path, json.dumps(values, ensure_ascii=False))
-
-
-def _steps(part: dict[str, Any] | None) -> list[dict[str, Any]]:
-    return [] if part is None else part.get("pretokenizers", [part])
 
 
 def opening(settings: ModelConfig, prompt: str, tags: str) -> tuple[str, str]:

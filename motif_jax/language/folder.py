@@ -17,13 +17,7 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_ma
 
 
 class Folder(NamedTuple):
-    """The contents of a folder.
-
-    Attributes:
-      params: of the network, numpy arrays.
-      heads: empty where the folder has none.
-      head_params: numpy arrays.
-    """
+    """The contents of a folder: parameters are numpy arrays, heads are empty where there are none."""
 
     config: ModelConfig
     params: Any
@@ -54,12 +48,7 @@ def write(
 ) -> None:
     """Writes a folder that `read` and transformers open; config.json comes last, so that an incomplete folder is refused.
 
-    Args:
-      folder: is created if missing.
-      settings, params: of the network.
-      added, head_params: heads and their parameters; None: no heads.
-      tokenizer: a folder whose tokenizer is copied; None: no tokenizer.
-      shard_bytes: most bytes of a file of weights.
+    `added` and `head_params` are heads and their parameters, `tokenizer` is a folder whose tokenizer is copied.
 
     Raises:
       UserError: config.json cannot express the model.

@@ -32,8 +32,6 @@ class Footprint:
     """Bytes on each device.
 
     Attributes:
-      gradients: of the trained parameters.
-      optimizer: its state.
       activations: arrays that the backward pass keeps, and working memory of one layer and one chunk of logits.
     """
 
@@ -75,7 +73,6 @@ def of_training(
     """Memory of a training step with Adam.
 
     Args:
-      model: its dtype and rematerialisation count.
       batch: rows of a micro-batch, over all devices.
       length: tokens of a row (of an encoder's input, where there is an encoder).
       written: tokens of a row that a decoder behind an encoder predicts.
@@ -88,13 +85,11 @@ def of_training(
     learned = params if trained is None else trained
     state = jax.eval_shape(optax.adam(1e-3).init, learned)
     rows = -(-batch // math.prod(sizes[axis] for axis in BATCH))
-    kept = functools.partial(
-        _kept_by_layers, config, model.dtype, length=length, written=written, chunked=chunk is not None
-    )
-    fixed, a_row = kept(remat=model.remat, drops=model.dropout is not None)
+    kept = functools.partial(_kept_by_layers, config, model.dtype, length, written, chunk is not None)
+    fixed, a_row = kept(model.remat, model.dropout is not None)
     layers = config.layers + config.encoder_layers
     if model.remat:  # the backward pass computes one layer at a time again
-        plain_fixed, plain_row = kept(remat=False, drops=False)
+        plain_fixed, plain_row = kept(False, False)
         fixed += max(0, plain_fixed - fixed) // layers
         a_row += max(0, plain_row - a_row) // layers
     tokens = rows * (written if config.encoder_layers else length)
@@ -122,13 +117,11 @@ def _kept_by_layers(
     model = LanguageModel(config, dtype, remat, jax.random.key(0) if drops else None)
 
     def kept(rows: int, layers: int = 1, encoder_layers: int = 1) -> int:
-        smaller = dataclasses.replace(
-            config, layers=layers, encoder_layers=min(encoder_layers, config.encoder_layers)
-        )
-        return kept_bytes(
-            _loss(dataclasses.replace(model, config=smaller), rows, length, written, 1 if chunked else None),
-            _params(smaller, jnp.float32),
-        )
+        encoder_layers = min(encoder_layers, config.encoder_layers)
+        few = dataclasses.replace(config, layers=layers, encoder_layers=encoder_layers)
+        smaller = dataclasses.replace(model, config=few)
+        loss = _loss(smaller, rows, length, written, 1 if chunked else None)
+        return kept_bytes(loss, _params(few, jnp.float32))
 
     found = []
     for rows in (1, 2):
@@ -150,9 +143,8 @@ def _loss(
         if model.config.encoder_layers:
             tokens = jnp.zeros((rows, 1, written), jnp.int32)
             after = model.extend(params, prompt, tokens, tokens == 0)[0].after
-        return (
-            log_probs(model, params, after, tokens, chunk).sum() if model.config.has_decoder else after.sum()
-        )
+        found = log_probs(model, params, after, tokens, chunk) if model.config.has_decoder else after
+        return found.sum()
 
     return loss
 

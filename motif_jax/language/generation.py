@@ -22,13 +22,13 @@ Step = Callable[[Any, jax.Array, jax.Array], tuple[jax.Array, Any]]
 
 
 class Written(NamedTuple):
-    """Generated continuations.
+    """N continuations of each of B prompts.
 
     Attributes:
       tokens: int32 [B, N, M], padded behind each continuation's end.
       valid: bool [B, N, M], True up to and with the stop token.
       log_probs: float32 [B, N, M], of the drawn tokens under the filtered logits, 0 for padding.
-      ended: bool [B, N], which continuations ended with a stop token.
+      ended: bool [B, N], whether a stop token came.
       logits: [B, N, V], of the next tokens.
       carry: of the step, for a later call that continues the text.
     """
@@ -38,16 +38,6 @@ class Written(NamedTuple):
     log_probs: jax.Array
     ended: jax.Array
     logits: jax.Array
-    carry: Any
-
-
-class _Loop(NamedTuple):
-    position: jax.Array
-    logits: jax.Array
-    ended: jax.Array
-    tokens: jax.Array
-    valid: jax.Array
-    log_probs: jax.Array
     carry: Any
 
 
@@ -68,11 +58,9 @@ def write(
 
     Args:
       step: its `valid` is True for unfinished continuations; ended ones receive `pad`.
-      carry: of the step, after the prompts.
-      logits: [B, N, V], of the first tokens.
+      carry, logits: of the step after the prompts, and of the first tokens [B, N, V].
       key: of all draws, or one for each continuation [B, N].
       limits: `max_new_tokens` counts for this call.
-      pad: the token behind the end.
       ended: bool [B, N], continuations that have ended; None: none has.
       before: int32 [], tokens that earlier calls have generated.
     """
@@ -81,38 +69,34 @@ def write(
     keys = key if key.ndim else jax.random.split(key, shape)
     chex.assert_shape(keys, shape)
     most, ends = limits.max_new_tokens, jnp.asarray(limits.stops, jnp.int32)
-    empty = _Loop(
-        position=jnp.zeros((), jnp.int32),
-        logits=logits,
-        ended=jnp.zeros(shape, bool) if ended is None else ended,
+    empty = Written(
         tokens=jnp.full((*shape, most), pad, jnp.int32),
         valid=jnp.zeros((*shape, most), bool),
         log_probs=jnp.zeros((*shape, most), jnp.float32),
+        ended=jnp.zeros(shape, bool) if ended is None else ended,
+        logits=logits,
         carry=carry,
     )
 
-    def goes_on(loop: _Loop) -> jax.Array:
-        return (loop.position < most) & ~loop.ended.all()
-
-    def body(loop: _Loop) -> _Loop:
+    def body(loop: tuple[jax.Array, Written]) -> tuple[jax.Array, Written]:
+        position, so_far = loop
         fold = jax.vmap(jax.vmap(jax.random.fold_in, (0, None)), (0, None))
-        now = loop.position if sampling.greedy else fold(keys, before + loop.position)
-        drawn, log_probs = draw(now, loop.logits, sampling)
-        alive = ~loop.ended
+        own = position if sampling.greedy else fold(keys, before + position)
+        drawn, log_probs = draw(own, so_far.logits, sampling)
+        alive = ~so_far.ended
         drawn = jnp.where(alive, drawn, pad)
-        logits, carry = step(loop.carry, drawn, alive)
-        return _Loop(
-            position=loop.position + 1,
+        logits, carry = step(so_far.carry, drawn, alive)
+        return position + 1, Written(
+            tokens=so_far.tokens.at[..., position].set(drawn),
+            valid=so_far.valid.at[..., position].set(alive),
+            log_probs=so_far.log_probs.at[..., position].set(jnp.where(alive, log_probs, 0.0)),
+            ended=so_far.ended | jnp.isin(drawn, ends),
             logits=logits,
-            ended=loop.ended | jnp.isin(drawn, ends),
-            tokens=loop.tokens.at[..., loop.position].set(drawn),
-            valid=loop.valid.at[..., loop.position].set(alive),
-            log_probs=loop.log_probs.at[..., loop.position].set(jnp.where(alive, log_probs, 0.0)),
             carry=carry,
         )
 
-    done = jax.lax.while_loop(goes_on, body, empty)
-    return Written(done.tokens, done.valid, done.log_probs, done.ended, done.logits, done.carry)
+    start = (jnp.zeros((), jnp.int32), empty)
+    return jax.lax.while_loop(lambda loop: (loop[0] < most) & ~loop[1].ended.all(), body, start)[1]
 
 
 def model_step(model: LanguageModel, params: Any, prompt: EncodedPrompt | None) -> Step:
@@ -126,23 +110,11 @@ def model_step(model: LanguageModel, params: Any, prompt: EncodedPrompt | None) 
 
 
 def begin(
-    model: LanguageModel,
-    params: Any,
-    tokens: jax.Array,
-    valid: jax.Array,
-    branches: int,
-    capacity: int,
+    model: LanguageModel, params: Any, tokens: jax.Array, valid: jax.Array, branches: int, capacity: int
 ) -> tuple[EncodedPrompt, Cache, jax.Array]:
-    """Runs prompts and prepares a call of `write`.
+    """Runs prompts int32 [B, T], padded on either side, and prepares `write` of N = `branches` continuations of `capacity` tokens.
 
-    Args:
-      tokens: int32 [B, T].
-      valid: bool [B, T], False for padding, on either side.
-      branches: N, continuations of each prompt.
-      capacity: most tokens of a continuation.
-
-    Returns:
-      The prompts, an empty cache (with a decoder's start token where there is an encoder), and logits [B, N, V].
+    Returns the prompts, an empty cache (with a decoder's start token where there is an encoder), and logits [B, N, V].
     """
     states, prompt = model.prefill(params, tokens, valid)
     batch = tokens.shape[0]
@@ -166,13 +138,7 @@ def generate(
     sampling: Sampling,
     branches: int = 1,
 ) -> Written:
-    """Continues prompts; the continuations of a prompt share its keys and values.
-
-    Args:
-      tokens: int32 [B, T].
-      valid: bool [B, T], False for padding, on either side.
-      branches: continuations of each prompt.
-    """
+    """Continues prompts int32 [B, T], padded on either side; the continuations of a prompt share its keys and values."""
     prompt, cache, logits = begin(model, params, tokens, valid, branches, limits.max_new_tokens)
     step = model_step(model, params, prompt)
     return write(step, cache, logits, key, limits, sampling, model.config.pad_id)

@@ -1,8 +1,7 @@
 """Small networks on the states of a language model, by name: values, actions, Q of every token.
 
 GLAM (Carta et al. 2023): `HeadConfig(1, (1024, 1024), "sigmoid")` is the value; the action head has an output for each action.
-ILQL (Snell et al. 2022): `HeadConfig(1, (2 * width,))` is V, `HeadConfig(vocab_size, (2 * width,))` is Q of every token; its other
-form is `kind="residual"` on the states before the last norm. Target heads are copies of the parameters (`target_network`).
+ILQL (Snell et al. 2022): `HeadConfig(1, (2 * width,))` is V, `HeadConfig(vocab_size, (2 * width,))` is Q of every token.
 """
 
 from __future__ import annotations
@@ -43,7 +42,6 @@ class HeadConfig:
     """One head.
 
     Attributes:
-      outputs: numbers for each state.
       widths: of the hidden layers, each followed by the activation.
       activation: one of `ACTIVATIONS`, or one for each hidden layer (RoBERTa's pooler with a head: "tanh" and "relu").
       kind: 'mlp': linear layers alone; 'residual': norm(x + linear(activation(linear(norm(x))))) with one hidden layer, then a
@@ -130,15 +128,9 @@ class Heads:
     def apply(
         self, params: Any, name: str, states: States | jax.Array, dropout: jax.Array | None = None
     ) -> jax.Array:
-        """Outputs of a head.
+        """A head's outputs float32 [..., outputs], or [...] of one output, at states [..., D], or `States`, of which it reads one.
 
-        Args:
-          params: of all heads.
-          states: [..., D], or `States`, of which the head reads one by its `state`.
-          dropout: key; None: no dropout.
-
-        Returns:
-          float32 [..., outputs]; [...] where the head has one output.
+        `params` are those of all heads; `dropout` is a key, None: no dropout.
         """
         hidden = self._hidden(params, name, states, dropout)
         layer, config = params[name]["output"], self.configs[name]
@@ -153,15 +145,7 @@ class Heads:
         index: jax.Array,
         dropout: jax.Array | None = None,
     ) -> jax.Array:
-        """A head's outputs at `index` alone; the other columns are not computed.
-
-        Args:
-          params, name, states, dropout: see `apply`.
-          index: int32 [...], the states' leading axes.
-
-        Returns:
-          float32 [...].
-        """
+        """A head's outputs float32 [...] at `index` int32 [...] alone, see `apply`; the other columns are not computed."""
         hidden = self._hidden(params, name, states, dropout)
         chex.assert_shape(index, hidden.shape[:-1])
         layer = params[name]["output"]
@@ -173,8 +157,6 @@ class Heads:
     def _hidden(
         self, params: Any, name: str, states: States | jax.Array, dropout: jax.Array | None
     ) -> jax.Array:
-        if name not in self.configs:
-            raise KeyError(f"there is no head {name!r}: {', '.join(self.configs)}")
         config, layers = self.configs[name], params[name]
         x = getattr(states, config.state) if isinstance(states, States) else states
         chex.assert_axis_dimension(x, -1, self.width)

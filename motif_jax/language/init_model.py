@@ -11,7 +11,7 @@ import jax
 
 from motif_jax.language import config as configs
 from motif_jax.language.config import ModelConfig
-from motif_jax.support.errors import UserError
+from motif_jax.support import config as checks
 
 # Margin of a comparing head's score for its tokens over the others: e^6 outweighs the tokens of any short text.
 _SCORE = 6.0
@@ -22,7 +22,6 @@ class Sizes:
     """The sizes of a fresh model.
 
     Attributes:
-      width: of the states.
       layers: of the decoder, and of the encoder where there is one.
       key_value_heads: fewer than `heads` where query heads share them (Llama, Qwen2); None: as many.
       feed_forward: width inside; None: 4 times the width.
@@ -38,46 +37,30 @@ class Sizes:
 
     def check(self, architecture: str, section: str = "model") -> None:
         """Raises UserError that names a size that does not fit by its key in `section` of the config."""
-        if self.width % self.heads:
-            raise UserError(
-                f"config.{section}.width={self.width}: must be a multiple of the {self.heads} heads"
-            )
-        groups = self.key_value_heads or self.heads
-        if self.heads % groups or (groups != self.heads and architecture not in ("llama", "qwen2")):
-            raise UserError(
-                f"config.{section}.key_value_heads={groups}: must divide the {self.heads} heads; only llama and qwen2 may have fewer than heads"
-            )
-        if architecture in ("llama", "qwen2") and self.width // self.heads % 2:
-            raise UserError(
-                f"config.{section}.width={self.width}: gives heads of width {self.width // self.heads}; rotary positions need an even width"
-            )
+        rotary, groups = architecture in ("llama", "qwen2"), self.key_value_heads or self.heads
+        allowed = f"a multiple of the {self.heads} heads" + rotary * ", and each of an even width"
+        step = self.heads * (1 + rotary)
+        checks.require(self.width % step == 0, f"{section}.width", self.width, allowed)
+        allowed = (
+            f"a divisor of the {self.heads} heads, and for other models than llama and qwen2 their number"
+        )
+        fits = self.heads % groups == 0 and (rotary or groups == self.heads)
+        checks.require(fits, f"{section}.key_value_heads", groups, allowed)
 
 
 def make(
     architecture: str, sizes: Sizes, vocab_size: int, tokens: dict[str, int], section: str = "model"
 ) -> ModelConfig:
-    """The config of a fresh model.
-
-    Args:
-      architecture: one of `config.ARCHITECTURES`, with tied heads; T5 is version 1.1.
-      tokens: numbers of the `start`, `pad` and `end` token.
-      section: of the config that has the sizes, for errors.
+    """The config of a fresh model with tied heads (T5 of version 1.1); `tokens` are numbers of the `start`, `pad` and `end` token.
 
     Raises:
-      UserError: an unknown architecture, or sizes that do not fit together.
+      UserError: sizes that do not fit together; it names the key in `section` of the config.
     """
-    if architecture not in configs.ARCHITECTURES:
-        raise UserError(
-            f"config.{section}.architecture={architecture!r}: must be one of {', '.join(configs.ARCHITECTURES)}"
-        )
     sizes.check(architecture, section)
     inner = sizes.feed_forward or 4 * sizes.width
     groups, fields = sizes.key_value_heads or sizes.heads, dataclasses.asdict(sizes)
-    fields |= {
-        "feed_forward": inner,
-        "head_width": sizes.width // sizes.heads,
-        "encoder_layers": sizes.layers,
-    }
+    own = {"head_width": sizes.width // sizes.heads, "encoder_layers": sizes.layers}
+    fields |= {"feed_forward": inner, **own}
     # RoBERTa's table begins with rows that no token uses.
     spare = tokens["pad"] + 1 if architecture == "roberta" else 0
     layout = configs.LAYOUTS[architecture]
@@ -108,11 +91,7 @@ def with_comparing_heads(params: Mapping[str, Any], config: ModelConfig) -> dict
     """Parameters of a fresh T5 whose heads compare tokens from the start, as trained heads do (Olsson et al. 2022).
 
     In the first half of the heads keys equal queries, so that a token attends to equal tokens. The other heads attend to the token
-    before; the last quarter of the encoder's to the token behind. Training changes all of them.
-
-    Args:
-      params: of `LanguageModel.init`.
-      config: of a T5 with at least four heads.
+    before; the last quarter of the encoder's to the token behind. Training changes all of them. The T5 needs at least four heads.
     """
     made = copy.deepcopy(jax.device_get(params))
     half, quarter = config.heads // 2, config.heads // 4

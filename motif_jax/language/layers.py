@@ -144,21 +144,17 @@ class Attention(nn.Module):
 
     def look_at(self, x: jax.Array, fixed: KeyValues, bias: jax.Array) -> jax.Array:
         """Attends to keys computed before (an encoder's), [B, G, K, D]; returns [B, N, S, D]."""
-        return self._output(self._attend(self._query(x), [Keys(fixed.keys, fixed.values, bias)]))
+        return self._attend(self._query(x), [Keys(*fixed, bias)])
 
     def __call__(
         self, x: jax.Array, context: Context, prefix: KeyValues | None, own: KeyValues | None
     ) -> tuple[jax.Array, KeyValues]:
-        """Attention of the call's tokens.
+        """Attention [B, N, S, D] of the call's tokens, and their keys and values, or `own` with them written at `context.slot`.
 
         Args:
           x: [B, N, S, D].
-          context: positions and biases.
           prefix: [B, G, P, D], shared by all continuations; None without one.
           own: [B, N, G, K, D], the continuations' own cache; None: the tokens attend to each other only.
-
-        Returns:
-          [B, N, S, D], and the keys and values of the call's tokens, or `own` with them written at `context.slot`.
         """
         chex.assert_rank(x, 4)
         query, fresh = self._query(x), self.keys_of(x)
@@ -169,39 +165,29 @@ class Attention(nn.Module):
         if own is not None:
             assert context.slot is not None
             start = (0, 0, 0, context.slot, 0)
-            fresh = KeyValues(
-                *(
-                    jax.lax.dynamic_update_slice(old, new.astype(old.dtype), start)
-                    for old, new in zip(own, fresh, strict=True)
-                )
-            )
-        segments = [Keys(fresh.keys, fresh.values, context.bias)]
+            put = jax.lax.dynamic_update_slice
+            fresh = jax.tree.map(lambda old, new: put(old, new.astype(old.dtype), start), own, fresh)
+        segments = [Keys(*fresh, context.bias)]
         if prefix is not None:
             assert context.prefix_bias is not None
-            segments.insert(0, Keys(prefix.keys, prefix.values, context.prefix_bias))
-        return self._output(self._attend(query, segments)), fresh
-
-    def _attend(self, query: jax.Array, segments: Sequence[Keys]) -> jax.Array:
-        return attend(query, segments, self.scale, self.drop)
+            segments.insert(0, Keys(*prefix, context.prefix_bias))
+        return self._attend(query, segments), fresh
 
     def _query(self, x: jax.Array) -> jax.Array:
         return self.query(x).reshape(*x.shape[:-1], self.config.heads, self.config.head_width)
 
-    def _output(self, x: jax.Array) -> jax.Array:
-        return self.output(x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1]))
+    def _attend(self, query: jax.Array, segments: Sequence[Keys]) -> jax.Array:
+        found = attend(query, segments, self.scale, self.drop)
+        return self.output(found.reshape(*found.shape[:-2], found.shape[-2] * found.shape[-1]))
 
 
 def own_bias(valid: jax.Array, slot: jax.Array | None, length: int, both_ways: bool = False) -> jax.Array:
-    """The mask bias of a call's tokens over the continuations' own slots.
+    """The mask bias float32 [B, N, 1, S, K] of a call's S = `length` tokens over the continuations' own slots.
 
     Args:
       valid: bool [B, N, K], which slots hold a token (not padding), the call's own included.
       slot: int32 [], the slot of the call's first token; None: no cache, K = S.
-      length: S, the call's tokens.
       both_ways: tokens see later tokens too (encoders).
-
-    Returns:
-      float32 [B, N, 1, S, K].
     """
     chex.assert_rank(valid, 3)
     seen = valid[:, :, None, None, :]

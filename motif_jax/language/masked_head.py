@@ -28,14 +28,10 @@ _NAMES = {
 
 def init(key: jax.Array, config: ModelConfig) -> dict[str, jax.Array]:
     """Fresh parameters, float32."""
-    width = config.width
-    return {
-        "kernel": config.initializer * jax.random.normal(key, (width, width)),
-        "bias": jnp.zeros(width),
-        "norm_scale": jnp.ones(width),
-        "norm_bias": jnp.zeros(width),
-        "token_bias": jnp.zeros(config.vocab_size),
-    }
+    zeros, ones = jnp.zeros(config.width), jnp.ones(config.width)
+    kernel = config.initializer * jax.random.normal(key, (config.width, config.width))
+    head = {"kernel": kernel, "bias": zeros, "norm_scale": ones, "norm_bias": zeros}
+    return {**head, "token_bias": jnp.zeros(config.vocab_size)}
 
 
 def logits(head: Any, table: jax.Array, states: jax.Array, epsilon: float) -> jax.Array:

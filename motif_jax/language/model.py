@@ -94,21 +94,12 @@ class LanguageModel:
         valid: jax.Array,
         embeddings: jax.Array | None = None,
     ) -> tuple[States, EncodedPrompt]:
-        """Runs prompts.
+        """Runs prompts int32 [B, T], or `embeddings` [B, T, D], with padding on either side where `valid` is False.
 
-        Args:
-          tokens: int32 [B, T]; None with `embeddings`.
-          valid: bool [B, T], False for padding, on either side.
-          embeddings: [B, T, D], instead of tokens.
-
-        Returns:
-          States [B, T, D] (the encoder's where there is one), and the prompt.
+        Returns states [B, T, D] (the encoder's where there is one), and the prompts.
         """
         chex.assert_rank(valid, 2)
-        if embeddings is None:
-            assert tokens is not None
-            chex.assert_equal_shape([tokens, valid])
-            embeddings = self.embed(params, tokens)
+        embeddings = self._embedded(params, tokens, valid) if embeddings is None else embeddings
         positions = jnp.maximum(jnp.cumsum(valid, axis=1) - 1, 0).astype(jnp.int32)
         length = valid.sum(axis=1, dtype=jnp.int32)
         if self.config.encoder_layers or not self.config.has_decoder:
@@ -140,23 +131,18 @@ class LanguageModel:
         cache: Cache | None = None,
         embeddings: jax.Array | None = None,
     ) -> tuple[States, Cache | None]:
-        """Runs the next tokens of continuations.
+        """Runs the next tokens int32 [B, N, S] of N continuations of each of B prompts, or `embeddings` [B, N, S, D].
 
         Args:
           prompt: of the continuations; None: they have none (a decoder alone).
-          tokens: int32 [B, N, S], N continuations of each of B prompts; None with `embeddings`.
           valid: bool [B, N, S], False for padding.
           cache: earlier tokens of the continuations, with S free slots; None: there are none, and no call continues this one.
-          embeddings: [B, N, S, D], instead of tokens.
 
         Returns:
           States [B, N, S, D], and the cache with the new tokens (None without a cache).
         """
         chex.assert_rank(valid, 3)
-        if embeddings is None:
-            assert tokens is not None
-            chex.assert_equal_shape([tokens, valid])
-            embeddings = self.embed(params, tokens)
+        embeddings = self._embedded(params, tokens, valid) if embeddings is None else embeddings
         length, slot = valid.shape[2], None if cache is None else cache.slot
         before = jnp.zeros(valid.shape[:2], jnp.int32) if cache is None else cache.written
         if prompt is not None and not self.config.encoder_layers:
@@ -182,6 +168,11 @@ class LanguageModel:
             return states, None
         added = valid.sum(axis=2, dtype=jnp.int32)
         return states, Cache(keys, seen, cache.slot + length, cache.written + added)
+
+    def _embedded(self, params: Any, tokens: jax.Array | None, valid: jax.Array) -> jax.Array:
+        assert tokens is not None
+        chex.assert_equal_shape([tokens, valid])
+        return self.embed(params, tokens)
 
     def _apply(self, params: Any, *arguments: Any, method: str, turn: jax.Array | int = 0) -> Any:
         rngs = None if self.dropout is None else {"dropout": jax.random.fold_in(self.dropout, turn)}

@@ -89,10 +89,6 @@ class Block(nn.Module):
             x += self.drop(self.cross_attention.look_at(self.cross_norm(x), encoded, context.cross_bias))
         return x + self.drop(self.feed_forward(self.feed_forward_norm(x))), keys
 
-    def encoded_keys(self, states: jax.Array) -> KeyValues:
-        """Keys and values [B, G, P, D] of an encoder's states [B, P, D] for this layer."""
-        return self.cross_attention.keys_of(states)
-
 
 class Stack(nn.Module):
     """The blocks of a decoder or an encoder, with T5's relative positions and the last norm."""
@@ -143,18 +139,15 @@ class Stack(nn.Module):
 
     def _relative(self, length: int, context: Context) -> jax.Array:
         """T5's bias of relative positions, float32 [1, 1, H, S, K]."""
-        key = jnp.arange(context.bias.shape[-1])
+        key, config = jnp.arange(context.bias.shape[-1]), self.config
         query = jnp.arange(length) + (0 if context.slot is None else context.slot)
-        config = self.config
-        buckets = relative_buckets(
-            query, key, config.relative_buckets, config.relative_distance, self.both_ways
-        )
+        sizes = (config.relative_buckets, config.relative_distance, self.both_ways)
         table = self.relative_bias.astype(jnp.float32)
-        return jnp.moveaxis(table[buckets], -1, 0)[None, None]
+        return jnp.moveaxis(table[relative_buckets(query, key, *sizes)], -1, 0)[None, None]
 
     def encoded_keys(self, states: jax.Array) -> tuple[KeyValues, ...]:
         """Keys and values of an encoder's states [B, P, D] for every layer."""
-        return tuple(block.encoded_keys(states) for block in self.blocks)
+        return tuple(block.cross_attention.keys_of(states) for block in self.blocks)
 
 
 class LanguageNetwork(nn.Module):
@@ -209,13 +202,7 @@ class LanguageNetwork(nn.Module):
         return x
 
     def encode(self, embeddings: jax.Array, valid: jax.Array, positions: jax.Array) -> States:
-        """States [B, T, D] of an encoder.
-
-        Args:
-          embeddings: [B, T, D].
-          valid: bool [B, T], False for padding, on either side.
-          positions: int32 [B, T].
-        """
+        """States [B, T, D] of an encoder, with padding on either side where `valid` is False."""
         chex.assert_equal_shape_prefix([embeddings, valid, positions], 2)
         bias = own_bias(valid[:, None], None, valid.shape[1], both_ways=True)
         x = self._place(embeddings, positions)[:, None]

@@ -28,15 +28,12 @@ NOISE, SPAN = 0.15, 3.0
 
 
 class Tokens(NamedTuple):
-    """Special tokens by their numbers.
+    """Special tokens by their numbers, and the vocabulary's size.
 
     Attributes:
       start: first token of a decoder, and of RoBERTa's rows.
-      end: last token of a text.
-      pad: the token of padding.
       mask: -1 without one.
       sentinels: for spans, in the order of their use.
-      size: of the vocabulary.
     """
 
     start: int
@@ -48,13 +45,7 @@ class Tokens(NamedTuple):
 
 
 class ObjectiveRows(NamedTuple):
-    """Rows of tokens.
-
-    Attributes:
-      tokens: int32 [B, S].
-      valid: bool [B, S], False for padding, on the right.
-      prompt: int [B], length of each row's prompt; 0 without one.
-    """
+    """Rows of tokens int32 [B, S], padded on the right where `valid` is False, and the lengths [B] of their prompts."""
 
     tokens: np.ndarray
     valid: np.ndarray
@@ -93,13 +84,10 @@ def span_window(length: int) -> int:
     """Length of the longest text whose encoder input has at most `length` tokens, sentinels and end included.
 
     Raises:
-      UserError: no text fits, or the longest has more spans than there are sentinels.
+      UserError: no text fits.
     """
-    fits = [
-        size
-        for size in range(2, 2 * length)
-        if size - span_counts(size)[0] + span_counts(size)[1] + 1 <= length
-    ]
+    counts = {size: span_counts(size) for size in range(2, 2 * length)}
+    fits = [size for size, (noise, spans) in counts.items() if size - noise + spans + 1 <= length]
     if not fits:
         raise UserError(f"config.length={length}: must be at least 4, to hold a span")
     return fits[-1]

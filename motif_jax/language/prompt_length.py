@@ -33,11 +33,7 @@ def require_prompts(
 
 
 def each_prompts(prompts: Sequence[str], candidates: Any) -> list[tuple[str, ...]]:
-    """The candidates of each prompt; `candidates` are texts for all prompts, or a list for each.
-
-    Raises:
-      UserError: there are not as many lists as prompts.
-    """
+    """The candidates of each prompt; `candidates` are texts for all prompts, or a list for each."""
     if all(isinstance(candidate, str) for candidate in candidates):
         return [tuple(candidates)] * len(prompts)
     if len(candidates) != len(prompts):

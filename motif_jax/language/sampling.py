@@ -42,11 +42,7 @@ class Sampling:
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """Where a text ends.
-
-    Attributes:
-      stops: tokens that end it; they are part of it.
-    """
+    """Where a text ends; the tokens `stops` are part of it."""
 
     max_new_tokens: int
     stops: tuple[int, ...]
@@ -70,14 +66,9 @@ def filtered(logits: jax.Array, sampling: Sampling) -> jax.Array:
 
 
 def draw(key: jax.Array, logits: jax.Array, sampling: Sampling) -> tuple[jax.Array, jax.Array]:
-    """Draws a token from each row.
+    """Draws a token from each row of logits [..., V], with one key for all, or one for each [...].
 
-    Args:
-      key: one for all rows, or one for each [...].
-      logits: [..., V].
-
-    Returns:
-      Tokens int32 [...], and their log-probabilities float32 [...] under the filtered logits (greedy: under all).
+    Returns tokens int32 [...], and their log-probabilities float32 [...] under the filtered logits (greedy: under all).
     """
     chex.assert_rank(logits, {1, 2, 3})
     if sampling.greedy:

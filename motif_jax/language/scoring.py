@@ -18,7 +18,7 @@ class CandidateScores(NamedTuple):
     """A model's scores of candidates.
 
     Attributes:
-      total: float32 [B, N], score of each candidate; its log-probability in the default form.
+      total: float32 [B, N], by default the log-probability of each candidate.
       tokens: float32 [B, N, S], log-probabilities of its tokens, 0 for padding.
       states: [B, D], the states after the last norm that predict the candidates' first tokens.
     """
@@ -42,20 +42,15 @@ def score(
     """Scores candidates, which share the prompt's keys and values.
 
     Args:
-      prompt: int32 [B, T].
-      prompt_valid: bool [B, T], False for padding, on either side.
-      candidates: int32 [B, N, S], or [N, S] where all prompts have the same.
-      candidate_valid: bool of the same shape, False for padding, on the right.
+      prompt, prompt_valid: int32 and bool [B, T], padded on either side.
+      candidates, candidate_valid: int32 and bool [B, N, S], padded on the right, or [N, S] where all prompts have the same.
       by_length: divide each total by the candidate's number of tokens.
       form, pad_plus_one: see `candidate_scores`.
     """
     chex.assert_equal_shape([prompt, prompt_valid])
     chex.assert_equal_shape([candidates, candidate_valid])
-    if candidates.ndim == 2:
-        shape = (prompt.shape[0], *candidates.shape)
-        candidates = jnp.broadcast_to(candidates, shape)
-        candidate_valid = jnp.broadcast_to(candidate_valid, shape)
-    chex.assert_rank(candidates, 3)
+    shape = (len(prompt), *candidates.shape[-2:])
+    candidates, candidate_valid = (jnp.broadcast_to(x, shape) for x in (candidates, candidate_valid))
     states, context = model.prefill(params, prompt, prompt_valid)
     before = candidates[..., :-1]
     if model.config.encoder_layers:
@@ -90,18 +85,10 @@ def look(
     text_valid: jax.Array,
     chunk: int = 256,
 ) -> tuple[jax.Array, jax.Array]:
-    """Log-probabilities and entropies at each token of texts.
+    """Log-probabilities of texts int32 [B, S], padded on the right, and entropies (nats) of the predictions, float32 [B, S].
 
-    Args:
-      prompt: int32 [B, T], the encoder's input; a decoder alone ignores it.
-      prompt_valid: bool [B, T].
-      text: int32 [B, S].
-      text_valid: bool [B, S], False for padding, on the right.
-      chunk: tokens whose logits are in memory at once.
-
-    Returns:
-      Log-probabilities of the tokens, and entropies (nats) of the predictions, float32 [B, S]. A decoder alone does not predict its
-      first token: ignore the numbers there.
+    The prompt int32 [B, T] is an encoder's input; a decoder alone ignores it, and does not predict its first token: ignore the numbers
+    there. `chunk` tokens' logits are in memory at once.
     """
     chex.assert_equal_shape([text, text_valid])
     if model.config.encoder_layers:

@@ -27,13 +27,7 @@ HasEnded = Callable[[Sequence[int]], bool]
 
 
 class WrittenTexts(NamedTuple):
-    """Generated texts, on the host.
-
-    Attributes:
-      tokens: int32 [B, N, M].
-      valid: bool [B, N, M], True up to and with the token that ended the text.
-      log_probs: float32 [B, N, M], see `generation.Written`.
-    """
+    """Generated texts, on the host, see `generation.Written`."""
 
     tokens: np.ndarray
     valid: np.ndarray
@@ -54,11 +48,7 @@ class _Running(NamedTuple):
 
 
 class Segments:
-    """Generates text with one model; keeps its compiled programs.
-
-    Args:
-      segment: tokens of a segment.
-    """
+    """Generates text with one model, in segments of so many tokens; keeps its compiled programs."""
 
     def __init__(self, model: LanguageModel, segment: int = SEGMENT) -> None:
         self._model, self._segment = model, segment
@@ -82,13 +72,10 @@ class Segments:
         branches: int = 1,
         ends: HasEnded | None = None,
     ) -> WrittenTexts:
-        """Continues prompts.
+        """Writes N = `branches` continuations of each prompt int32 [B, T], padded on either side.
 
         Args:
-          tokens: int32 [B, T].
-          valid: bool [B, T], False for padding, on either side.
           key: of all draws, or one for each text [B, N].
-          branches: N, continuations of each prompt.
           ends: called for each text after each segment; None: texts end at `limits` alone.
         """
         parts = -(-limits.max_new_tokens // self._segment)
@@ -99,15 +86,17 @@ class Segments:
         shape = (len(tokens), branches)
         keys = key if key.ndim else jax.random.split(key, shape)
         running = _Running(prompt, cache, logits, keys, jnp.zeros(shape, bool))
-        found = _empty((*shape, parts * segment), self._model.config.pad_id)
+        room = (*shape, parts * segment)
+        found = WrittenTexts(
+            np.full(room, self._model.config.pad_id, np.int32),
+            np.zeros(room, bool),
+            np.zeros(room, np.float32),
+        )
         places = np.arange(len(tokens))
         for part in range(parts):
+            part_limits = Limits(segment, limits.stops)
             written = self._write(
-                params,
-                *running,
-                limits=Limits(segment, limits.stops),
-                sampling=sampling,
-                before=part * segment,
+                params, *running, limits=part_limits, sampling=sampling, before=part * segment
             )
             here = slice(part * segment, (part + 1) * segment)
             for array, new in zip(found, (written.tokens, written.valid, written.log_probs), strict=True):
@@ -150,10 +139,6 @@ class Segments:
         index = np.concatenate([alive, np.repeat(alive[:1], size - len(alive))])
         flags = jnp.asarray(_flags(ended[alive], size))
         return self._pick(running, index)._replace(ended=flags), places[alive]
-
-
-def _empty(shape: tuple[int, ...], pad: int) -> WrittenTexts:
-    return WrittenTexts(np.full(shape, pad, np.int32), np.zeros(shape, bool), np.zeros(shape, np.float32))
 
 
 def _flags(ended: np.ndarray, rows: int) -> np.ndarray:

@@ -56,13 +56,9 @@ TABLE = (
 
 
 def spec_of(path: Sequence[str], shape: Sequence[int], sizes: Mapping[str, int]) -> PartitionSpec:
-    """The partition of one array.
+    """The partition of one array over a mesh of so many devices along each axis; only the end of its path counts.
 
-    Args:
-      path: names from the top of its tree (parameters, or an optimiser's or a training's state); only its end counts.
-      shape: of the array. An axis stays whole where its mesh axis does not divide it (GPT-2's 50,257 tokens: `vocabulary.extend` adds
-        rows).
-      sizes: devices along each axis of the mesh.
+    An axis stays whole where its mesh axis does not divide it (GPT-2's 50,257 tokens: `vocabulary.extend` adds rows).
     """
     # The keys of low-rank additions and quantised kernels are paths themselves.
     names = "/".join(path).split("/")

@@ -22,11 +22,7 @@ from motif_jax.language.network import States
 
 @dataclasses.dataclass(frozen=True)
 class TrunkRoles:
-    """Assigns trunks to parts; parts that share a trunk run it once.
-
-    Attributes:
-      trunk_of: the trunk's name for each part, such as {"policy": "values", "values": "values", "target": "target"}.
-    """
+    """The trunk's name for each part, such as {"policy": "values", "values": "values", "target": "target"}: shared trunks run once."""
 
     trunk_of: Mapping[str, str]
 
@@ -85,17 +81,9 @@ class StackedModels:
         cache: Cache,
         embeddings: jax.Array | None = None,
     ) -> tuple[States, Cache]:
-        """Runs the next tokens of continuations through all trunks; see `LanguageModel.extend`.
+        """Runs the next tokens int32 [B, N, S], or `embeddings` [C, B, N, S, D], through all trunks; see `LanguageModel.extend`.
 
-        Args:
-          params: from `join`.
-          tokens: int32 [B, N, S]; None with `embeddings`.
-          valid: bool [B, N, S].
-          cache: from `start` or an earlier call.
-          embeddings: [C, B, N, S, D], instead of tokens.
-
-        Returns:
-          States [C, B, N, S, D], and the cache.
+        Returns states [C, B, N, S, D], and the cache.
         """
 
         def one(params: Any, prompt: Any, cache: Cache, embeddings: Any) -> Any:
@@ -105,14 +93,9 @@ class StackedModels:
 
 
 def over_trunks(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Maps a function of one trunk over all.
+    """Maps a function of one trunk over all: its results are arrays [C, ...], and besides keys and states the same for all trunks.
 
-    Args:
-      function: of one trunk's arguments; its results besides keys and states must be the same for all trunks.
-      arguments: parameters from `StackedModels.join`, caches (at least one) and prompts, arrays [C, ...], None.
-
-    Returns:
-      The function's results, arrays with a leading axis [C].
+    Arguments are parameters from `StackedModels.join`, caches (at least one) and prompts, arrays [C, ...], None.
     """
     cache = next(each for each in arguments if isinstance(each, Cache))
     if isinstance(cache.keys[0], KeyValues):

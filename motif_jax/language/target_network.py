@@ -11,13 +11,10 @@ import jax.numpy as jnp
 def soft_update(
     target: Any, online: Any, step: jax.Array, polyak: float = 0.005, copy_every: int | None = None
 ) -> Any:
-    """The targets after a step of the optimiser, in the dtypes of `target`.
+    """The targets after a step (int32 [], 1 after the first) of the optimiser; float32, since lower precision loses small updates.
 
-    Args:
-      target, online: trees of equal structure; float32, since lower precision loses small updates.
-      step: int32 [], steps taken, this one included: 1 after the first.
-      polyak: share of `online` in each update (Lillicrap et al. 2016); 1: copies, 0: no change.
-      copy_every: steps between additional copies (Mnih et al. 2015); None: no copies.
+    `polyak` is the share of `online` in each update (Lillicrap et al. 2016), `copy_every` the steps between additional copies (Mnih
+    et al. 2015); None: no copies.
     """
     rate: Any = polyak
     if copy_every is not None:

@@ -37,11 +37,7 @@ class TokenLogProbs(NamedTuple):
 
 
 class TextModel:
-    """A network, its parameters and its tokenizer.
-
-    Args:
-      batch: prompts that run at once.
-    """
+    """A network, its parameters and its tokenizer; `batch` prompts run at once."""
 
     def __init__(self, model: LanguageModel, params: Any, tokenizer: Tokenizer, batch: int = 32) -> None:
         self.model, self.tokenizer, self._batch = model, tokenizer, batch
@@ -60,14 +56,9 @@ class TextModel:
         candidates: Sequence[str] | Sequence[Sequence[str]],
         by_length: bool = False,
     ) -> list[np.ndarray]:
-        """Log-probabilities of candidates after prompts.
+        """Log-probabilities of candidates, the same for all prompts or a list for each: for each prompt float32 [candidates].
 
-        Args:
-          candidates: texts, the same for all prompts, or a list for each.
-          by_length: divide by the candidate's number of tokens.
-
-        Returns:
-          For each prompt float32 [candidates].
+        `by_length` divides by the candidate's number of tokens.
 
         Raises:
           UserError: two candidates have the same tokens, one has none, or a text is too long for the model.
@@ -103,18 +94,13 @@ class TextModel:
         stops: Sequence[str] = (),
         seed: int = 0,
     ) -> list[list[str]]:
-        """Continues prompts.
+        """Writes `count` continuations of each prompt, of at most `most` tokens.
 
         Args:
-          most: most new tokens.
           sampling: None: greedy.
-          count: continuations of each prompt.
-          search: search `count` beams instead of drawing.
+          search: search `count` beams instead of drawing; the best comes first.
           stops: texts that end a continuation and are cut off: special tokens (`</s>`) or any text.
           seed: of the draws, which depend on it and the prompt's index alone.
-
-        Returns:
-          The continuations of each prompt; of beams the best first.
 
         Raises:
           UserError: a text is too long for the model, the model has no decoder, or a stop is empty.
@@ -148,15 +134,12 @@ class TextModel:
         return found
 
     def _says(self, stops: Sequence[str], tokens: Sequence[int]) -> bool:
-        text = self.tokenizer.decode(tokens)
-        return any(stop in text for stop in stops)
+        return any(stop in self.tokenizer.decode(tokens) for stop in stops)
 
     def look(self, prompts: Sequence[str], texts: Sequence[str]) -> list[TokenLogProbs]:
-        """The model's log-probabilities and entropies at each token of texts; see `reports.token_page`.
+        """The model's log-probabilities and entropies at each token of texts after their prompts; see `reports.token_page`.
 
-        Args:
-          prompts: one for each text; for a decoder alone it may be empty.
-          texts: follow their prompts.
+        For a decoder alone a prompt may be empty.
 
         Raises:
           UserError: a text has no tokens or is too long for the model, or the model has no decoder.
@@ -173,19 +156,12 @@ class TextModel:
         before = self.tokenizer.encode(prompts)
         said = self.tokenizer.encode(texts, special=False)
         if settings.encoder_layers:
-            rows, shown = self._prompts(prompts, 0), said
-            starts = [0] * len(said)
-            prompt_length.require_prompts(texts, said, settings, 0)
-            count = len(rows.tokens)
-            more = padded(
-                [*said, *[said[0]] * (count - len(said))], bucket(max(map(len, said))), settings.pad_id
-            )
+            shown, starts = said, [0] * len(said)
+            rows, more = self._rows(prompts, before, 0), self._rows(texts, said, 0)
         else:
             shown = [a + b for a, b in zip(before, said, strict=True)]
             starts = list(map(len, before))
-            texts = [a + b for a, b in zip(prompts, texts, strict=True)]
-            rows = self._rows(texts, shown, 0)
-            more = rows
+            rows = more = self._rows([a + b for a, b in zip(prompts, texts, strict=True)], shown, 0)
         log_probs, entropies = (np.array(x) for x in self._looked(self.params, *rows, *more))
         if not settings.encoder_layers:  # a decoder alone does not predict its first token
             log_probs[:, 0] = entropies[:, 0] = np.nan
@@ -231,7 +207,6 @@ def load(folder: str | Path, dtype: Any = jnp.float32, batch: int = 32) -> TextM
     Args:
       folder: of the checkpoint, or a model on the Hugging Face hub: OWNER/NAME or hf://OWNER/NAME@REVISION.
       dtype: of parameters and computation.
-      batch: prompts that run at once.
 
     Raises:
       UserError: a file is missing, its content is unknown, or files do not fit together.
@@ -244,11 +219,7 @@ def load(folder: str | Path, dtype: Any = jnp.float32, batch: int = 32) -> TextM
 
 
 def fetch(name: str | Path, key: str = "") -> Path:
-    """The folder of a checkpoint: `name` itself, or a copy of the hub's model; errors name `key` of the config.
-
-    Raises:
-      UserError: `name` is neither a folder nor a model on the hub.
-    """
+    """The folder of a checkpoint: `name` itself, or a copy of the hub's model; errors name `key` of the config."""
     if str(name) and Path(name).is_dir():
         return Path(name)
     if hub.is_named(name):

@@ -37,7 +37,6 @@ class Design:
     Attributes:
       q: 'token': Q of every token of the vocabulary; 'utterance': Q of the utterance that ends here; 'mean': Q of the mean of the
         states so far (CHAI); 'none': the agent is a policy alone.
-      v: the agent has a V.
       double_q: two Qs; the smaller of their targets counts.
       separate_policy: the policy has a trunk of its own; else it shares that of the values.
       separate_target: the target Qs have a trunk of their own.
@@ -57,12 +56,9 @@ class Design:
     def roles(self) -> TrunkRoles:
         if self.q == "none":
             return TrunkRoles({POLICY: POLICY})
+        policy, target = self.separate_policy, self.separate_target
         return TrunkRoles(
-            {
-                POLICY: POLICY if self.separate_policy else VALUES,
-                VALUES: VALUES,
-                TARGET: TARGET if self.separate_target else VALUES,
-            }
+            {POLICY: POLICY if policy else VALUES, VALUES: VALUES, TARGET: TARGET if target else VALUES}
         )
 
     @property
@@ -98,12 +94,11 @@ class TextAgentNetwork:
     def heads(self) -> Heads:
         """V and the online Qs."""
         design, width = self.design, self.model.config.width
-        inner = 4 if design.residual else 2
-        form: dict[str, Any] = {"widths": (inner * width,)}
+        form: dict[str, Any] = {"widths": (2 * width,)}
         if design.residual:
             # The trunk's rate: every architecture has that of attention.
-            dropout = self.model.config.dropout.attention
-            form |= {"kind": "residual", "activation": "gelu", "state": "before", "dropout": dropout}
+            form = {"widths": (4 * width,), "dropout": self.model.config.dropout.attention}
+            form |= {"kind": "residual", "activation": "gelu", "state": "before"}
         outputs = self.model.config.vocab_size if design.q == "token" else 1
         configs = {name: HeadConfig(outputs, **form) for name in design.qs}
         if design.v and design.qs:
@@ -119,9 +114,7 @@ class TextAgentNetwork:
         """Fresh parameters, float32; target heads and trunks are copies of the online ones."""
         keys = jax.random.split(key, 4)
         fresh = jax.jit(self.model.init)
-        trunks = {}
-        for name, each in zip(self.design.roles.trunks, keys[:2], strict=False):
-            trunks[name] = fresh(each)
+        trunks = {name: fresh(each) for name, each in zip(self.design.roles.trunks, keys[:2])}
         if TARGET in self.design.roles.trunks:
             trunks[TARGET] = trunks[VALUES]
         params: dict[str, Any] = {"trunks": trunks}
@@ -145,12 +138,10 @@ class TextAgentNetwork:
         spec: lora.Spec | None = None,
         dropout: Mapping[str, jax.Array] | None = None,
     ) -> dict[str, States]:
-        """Runs dialogues through the trunks of some parts, each trunk once.
+        """Runs dialogues int32 [B, T], padded on the right, through the trunks of some parts, each trunk once.
 
         Args:
           params: of the agent; only `trunks` and `prefix` are read.
-          tokens: int32 [B, T].
-          valid: bool [B, T], False for padding, on the right.
           parts: to run; parts that the agent lacks are skipped.
           returns: float32 [B], of the prefix, where the agent has one.
           additions: low-rank additions by trunk, with their `spec`.

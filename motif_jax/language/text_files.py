@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from motif_jax.language import config as configs
@@ -27,18 +26,12 @@ PLAN = "plan.json"
 
 
 def read_questions(path: str | Path | None, key: str) -> list[dict[str, Any]]:
-    """Reads prompts.
+    """Reads an object for each prompt of a .jsonl file of objects with `prompt` (and `candidates`, a list of texts), or of a text file.
 
-    Args:
-      path: a .jsonl file of objects with `prompt` (and `candidates`, a list of texts), or a text file with a prompt a line; None or '':
-        the config names no file.
-      key: of the config, for errors.
-
-    Returns:
-      An object for each prompt.
+    A text file has a prompt a line.
 
     Raises:
-      UserError: no file is named, it is missing or has no prompt, or a line is invalid.
+      UserError: no file is named, it is missing or has no prompt, or a line is invalid; the error names `key` of the config.
     """
     if not path:
         raise UserError(f"config.{key} must name a file of prompts: .jsonl, or a text file with one a line")
@@ -50,15 +43,11 @@ def read_questions(path: str | Path | None, key: str) -> list[dict[str, Any]]:
         raise UserError(f"config.{key}={path}: there is no such file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"config.{key}={path} cannot be read: {error}") from None
-    if path.suffix != ".jsonl":
+    if path.suffix != ".jsonl" or lines == [""]:
         found: list[dict[str, Any]] = [{"prompt": line} for line in lines if line.strip()]
     else:
-        found = [
-            _question(line, f"{path} line {number}")
-            for number, line in enumerate(lines, start=1)
-            if lines != [""]
-        ]
-    if not found or lines == [""]:
+        found = [_question(line, f"{path} line {number}") for number, line in enumerate(lines, start=1)]
+    if not found:
         raise UserError(f"config.{key}={path}: holds no prompt")
     return found
 
@@ -81,11 +70,7 @@ def _question(line: str, where: str) -> dict[str, Any]:
 
 
 def pin(workdir: Path, folder: Path, name: str) -> None:
-    """Records digests of the model, so that all answers of a resumed run are of one model; older runs without the file get it now.
-
-    Raises:
-      UserError: the run started with another model.
-    """
+    """Records digests of the model, so that all answers of a resumed run are of one model; UserError where it started with another."""
     path, remedy = workdir / PLAN, "restore a copy of it, or choose another --workdir"
     read = {"weights": weights.digest(folder)}
     read |= {name: digests.of_file(folder / name) for name in (configs.FILE, tokens.FILE)}
@@ -101,14 +86,9 @@ def pin(workdir: Path, folder: Path, name: str) -> None:
 
 
 class AnswerFile:
-    """A .jsonl file with a line for each question, in order; a batch that a kill cut off is written again.
+    """A .jsonl file with a line for each question, whose fields it repeats, in order; `done` is the number of its lines.
 
-    Args:
-      questions: fields that the answer's line repeats.
-      batch: questions that are answered at once.
-
-    Attributes:
-      done: lines in the file.
+    A batch of answers that a kill cut off is written again.
 
     Raises:
       UserError: a line answers another question.
@@ -129,9 +109,7 @@ class AnswerFile:
     def __enter__(self) -> AnswerFile:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._file.close()
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:

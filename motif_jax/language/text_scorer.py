@@ -34,11 +34,7 @@ def heads_of(config: ModelConfig) -> Heads:
 
 @dataclasses.dataclass(frozen=True)
 class ScorerNetwork:
-    """Maps the tokens of each text to a logit.
-
-    Attributes:
-      model: a RoBERTa.
-    """
+    """Maps the tokens of each text to a logit, by a RoBERTa."""
 
     model: LanguageModel
 
@@ -54,13 +50,7 @@ class ScorerNetwork:
     def logits(
         self, params: Any, heads: Any, tokens: jax.Array, valid: jax.Array, key: jax.Array | None = None
     ) -> jax.Array:
-        """Logits float32 [B] that texts are liked.
-
-        Args:
-          tokens: int32 [B, T], with the tokenizer's special tokens.
-          valid: bool [B, T], False for padding, on the right.
-          key: of dropout; None: no dropout.
-        """
+        """Logits float32 [B] that texts int32 [B, T], with special tokens and padded on the right, are liked; a key turns dropout on."""
         model = self.model if key is None else self.model.with_dropout(key)
         states, _ = model.prefill(params, tokens, valid)
         return self.heads.apply(heads, LIKED, states.after[:, 0])
@@ -73,14 +63,7 @@ def with_pooler(heads: Any, folder: str | Path) -> Any:
 
 
 class TextScorer:
-    """A trained network and its tokenizer.
-
-    Args:
-      folder: written by `train_upvote`.
-
-    Raises:
-      UserError: the folder has no scorer.
-    """
+    """A trained network and its tokenizer, from a folder that `train_upvote` wrote; UserError where it has no scorer."""
 
     def __init__(self, folder: str | Path) -> None:
         found = folders.read(folder)

@@ -18,12 +18,7 @@ _SMALLEST = 16
 
 
 class TokenRows(NamedTuple):
-    """Padded rows of tokens.
-
-    Attributes:
-      tokens: int32 [B, T].
-      valid: bool [B, T], False for padding.
-    """
+    """Padded rows of tokens int32 [B, T], and bool [B, T], False for padding."""
 
     tokens: np.ndarray
     valid: np.ndarray
@@ -39,26 +34,18 @@ class Tokenizer:
 
     @classmethod
     def read(cls, folder: str | Path, vocab_size: int | None = None) -> Tokenizer:
-        """Reads tokenizer.json.
-
-        Args:
-          vocab_size: rows of the model's embedding table; None: no check.
-
-        Raises:
-          UserError: the file is missing or damaged, or has more tokens than the model.
-        """
+        """Reads tokenizer.json; UserError where it is missing or damaged, or has more tokens than the model's `vocab_size`."""
         path = Path(folder) / FILE
         if not path.is_file():
             raise UserError(
                 f"{folder} has no {FILE}: save it with transformers' AutoTokenizer.from_pretrained(...).save_pretrained(...)"
             )
-        backend = tokenizer_files.read(path)
-        size = backend.get_vocab_size(with_added_tokens=True)
-        if vocab_size is not None and size > vocab_size:
+        found = cls(tokenizer_files.read(path), str(path))
+        if vocab_size is not None and found.size > vocab_size:
             raise UserError(
-                f"{path} has {size} tokens, the model beside it {vocab_size}: it belongs to another model"
+                f"{path} has {found.size} tokens, the model beside it {vocab_size}: it belongs to another model"
             )
-        return cls(backend, str(path))
+        return found
 
     @property
     def size(self) -> int:
@@ -68,9 +55,8 @@ class Tokenizer:
     def encode(self, texts: Sequence[str], special: bool = True) -> list[list[int]]:
         """Tokens of each text; `special`: with the special tokens that the tokenizer adds."""
         with tokenizer_files.working(self._source):
-            return [
-                found.ids for found in self._backend.encode_batch(list(texts), add_special_tokens=special)
-            ]
+            found = self._backend.encode_batch(list(texts), add_special_tokens=special)
+        return [each.ids for each in found]
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens, without special ones."""
@@ -84,11 +70,7 @@ class Tokenizer:
         return self._backend.token_to_id(text)
 
     def token(self, text: str) -> int:
-        """The number of the token `text`, special or not.
-
-        Raises:
-          UserError: there is no such token.
-        """
+        """The number of the token `text`, special or not; UserError where there is no such token."""
         found = self.find(text)
         if found is None:
             raise UserError(f"{self._source} has no token {text!r}")

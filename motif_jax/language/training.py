@@ -24,8 +24,7 @@ class TokenBatch(NamedTuple):
     """Rows of tokens and their targets; numpy or jax arrays.
 
     Attributes:
-      tokens: int32 [..., B, S], the decoder's input, or the encoder's without a decoder.
-      valid: bool [..., B, S], False for padding.
+      tokens, valid: int32 and bool [..., B, S], the decoder's input, or the encoder's without a decoder.
       targets: int32 [..., B, S], the token to predict at each position.
       weights: float32 [..., B, S], of the targets; 0 where nothing is predicted.
       prompt, prompt_valid: int32 and bool [..., B, P], input of the encoder before a decoder; None without one.
@@ -56,12 +55,7 @@ class TokenSums(NamedTuple):
 
 
 class LanguageTrainState(NamedTuple):
-    """The state that a step changes.
-
-    Attributes:
-      params: trained parameters, float32: a model's, or low-rank additions.
-      step: int32 scalar, steps taken.
-    """
+    """The state that a step changes; parameters are float32, `step` is int32, the steps taken."""
 
     params: Any
     opt_state: Any
@@ -89,14 +83,9 @@ def token_sums(
     weights: jax.Array,
     chunk: int | None = None,
 ) -> TokenSums:
-    """Cross-entropy of targets, computed in float32.
+    """Cross-entropy of targets int32 [B, S] after states [B, S, D], computed in float32 with weights [B, S].
 
-    Args:
-      logits_of: logits float32 [..., V] of states [..., D].
-      states: [B, S, D].
-      targets: int32 [B, S].
-      weights: float32 [B, S].
-      chunk: tokens whose logits are in memory at once, see `chunks.in_chunks`; None: all.
+    `chunk` tokens' logits, by `logits_of`, are in memory at once, see `chunks.in_chunks`; None: all.
     """
     chex.assert_equal_shape([targets, weights])
     chex.assert_equal_shape_prefix([states, targets], 2)
@@ -118,7 +107,6 @@ def gradient_sums(
 
     Args:
       sums_of: of one micro-batch, such as a `SumsOf`; sums have a `loss`, and `spread.added` adds them.
-      params, frozen: trained and frozen parameters.
       batches: leaves [A, B, ...], A micro-batches, run one after the other in the memory of one.
       key: of dropout, folded for each micro-batch; None: no dropout.
     """

@@ -18,14 +18,7 @@ def extend(config: ModelConfig, params: Any, size: int, key: jax.Array) -> tuple
     A new row is the mean of the old ones plus noise with a tenth of their spread. So an untrained token is neither the most likely nor
     out of reach (Hewitt 2021, on new word embeddings of pretrained models).
 
-    Args:
-      size: rows of the larger model; it may have spare rows, for example to divide over devices.
-
-    Returns:
-      The config and the parameters of the larger model; unchanged arrays are shared.
-
-    Raises:
-      UserError: the model has more than `size` tokens.
+    Arrays that stay are shared. UserError where the model has more than `size` tokens.
     """
     more = size - config.vocab_size
     if more < 0:
@@ -43,11 +36,7 @@ def extend(config: ModelConfig, params: Any, size: int, key: jax.Array) -> tuple
 
 
 def cut(config: ModelConfig, params: Any, size: int) -> tuple[ModelConfig, Any]:
-    """Keeps the first `size` rows, since a checkpoint may have more rows than its tokenizer has tokens.
-
-    Returns:
-      The config and the parameters of the smaller model; unchanged arrays are shared.
-    """
+    """Keeps the first `size` rows, since a checkpoint may have more rows than its tokenizer has tokens; other arrays are shared."""
     if size == config.vocab_size:
         return config, params
     fewer = {**params, "embedding": params["embedding"][:size]}

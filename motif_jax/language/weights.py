@@ -26,11 +26,9 @@ SHARD_BYTES = 4 << 30
 
 
 class WeightEntry(NamedTuple):
-    """One parameter and its tensor.
+    """The path of one parameter and the name of its tensor.
 
     Attributes:
-      path: of the parameter, names from the top.
-      name: of the tensor.
       transposed: the file has it transposed.
       part: the third of the tensor's last axis that it is, 0 to 2; None: the whole tensor.
     """
@@ -243,14 +241,7 @@ def _require(
 
 
 def load(folder: str | Path, config: ModelConfig, dtype: Any = None) -> Any:
-    """Reads the parameters of a checkpoint folder, one tensor at a time.
-
-    Args:
-      folder: with safetensors files under transformers' names.
-      dtype: of the parameters; None: float32.
-
-    Returns:
-      The tree of parameters, numpy arrays.
+    """Reads the parameters of a checkpoint folder, numpy arrays of `dtype` (None: float32), one tensor at a time.
 
     Raises:
       UserError: a tensor is missing or has another shape.
@@ -261,12 +252,7 @@ def load(folder: str | Path, config: ModelConfig, dtype: Any = None) -> Any:
 def collect(
     find: Callable[[str], np.ndarray | None], source: str | Path, config: ModelConfig, dtype: Any = None
 ) -> Any:
-    """The parameters of a model from tensors under transformers' names; see `load`.
-
-    Args:
-      find: (name) -> tensor, or None if it is missing.
-      source: of the tensors, for errors.
-    """
+    """The parameters of a model from tensors under transformers' names (`find` has None for a missing one); errors name `source`."""
     shapes, flat = flatten_dict(param_shapes(config)), {}
     for entry in entries(config):
         tensor = find(entry.name)

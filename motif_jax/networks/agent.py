@@ -26,23 +26,13 @@ from motif_jax.support.errors import UserError
 
 Array = jax.Array
 Params = Any
-AUTO, NETHACK, TILES, UNDERFOOT, FLAT, FILM = (
-    "auto",
-    "nethack",
-    "tiles",
-    "tiles_underfoot",
-    "flat",
-    "film",
-)
+AUTO, NETHACK, FLAT, FILM = "auto", "nethack", "flat", "film"
+TILES, UNDERFOOT = "tiles", "tiles_underfoot"
 NETHACK_FIELDS = ("window_chars", "window_colors", "blstats", "message")
 
 
 class Prepared(NamedTuple):
-    """Parameters with arrays derived from them; see `AgentNetwork.prepare`.
-
-    Attributes:
-      tables: derived arrays, without gradient; may be empty.
-    """
+    """Parameters with arrays derived from them, without gradient; see `AgentNetwork.prepare`."""
 
     params: Params
     tables: Any
@@ -72,7 +62,6 @@ class ActorCritic(nn.Module):
       critic: a separate trunk for the value, or None. With it the recurrent state is the actor's followed by the critic's.
       mask_field: the observation field that is 0 for invalid actions; their logits are `MASKED`.
       head_sizes: widths of the tanh layers before each head.
-      head_init: initialiser of the heads' weights.
     """
 
     num_actions: int
@@ -147,11 +136,7 @@ class AgentNetwork:
         return film.seen(params, made[film.STATISTICS])
 
     def prepare(self, params: Params) -> Prepared:
-        """Computes arrays that `apply` would derive from the parameters at every call.
-
-        Saves time for parameters that act many times on few rows. The result replaces the parameters in `apply`; it holds
-        the same arrays, not copies.
-        """
+        """Computes arrays that `apply` would derive from the parameters at every call; the result replaces the parameters there."""
         _, made = self.module.apply({"params": params}, *self._one_row(), mutable=["tables"])
         return Prepared(params, made.get("tables", {}))
 
@@ -165,17 +150,7 @@ class AgentNetwork:
     def apply(
         self, params: Params | Prepared, observation: Mapping[str, Array], state: Array, first: Array
     ) -> tuple[Array, Array, Array]:
-        """Runs the network over T rows of B environments.
-
-        Args:
-          params: from `init` or `prepare`.
-          observation: raw fields of the spec, each [T, B, ...]; others are ignored.
-          state: float32 [B, state_size], before row 0.
-          first: bool [T, B]; the state is zeroed before row t if first[t].
-
-        Returns:
-          logits float32 [T, B, actions], value float32 [T, B], the state after row T-1 float32 [B, state_size].
-        """
+        """See `PolicyNetwork.apply`; the state is float32 [B, state_size], and fields of the observation beside ours are ignored."""
         chex.assert_rank(first, 2)
         chex.assert_shape(state, (first.shape[1], self.state_size))
         read = {name: observation[name] for name in self.fields}
@@ -192,19 +167,9 @@ class AgentNetwork:
 def make_agent_network(
     config: ConfigDict, spec: EnvironmentSpec, batch_statistics: bool = False
 ) -> AgentNetwork:
-    """Builds the network of an environment.
+    """Builds the network of an environment from `config.network` (see configs/train_agent.py).
 
-    Args:
-      config: `config.network`:
-        encoder 'nethack' (picture, status, message), 'tiles' (embeddings of the same fields, cheap), 'tiles_underfoot' (and
-        the tile under the hero), 'flat' (all fields as numbers, pictures after convolutions), 'film' (BabyAI's view and
-        instruction) or 'auto';
-        image_encoder one of image.IMAGE_ENCODERS; image_features, vector_features, message_features widths;
-        flat_sizes layers of the flat encoder; obs_scale divides the pixels; nonlinearity;
-        core 'gru', 'lstm' or 'none', hidden_size, core_layers; separate_critic;
-        first_convolution 'table', 'picture' or 'auto' ('table' on CPU); dtype of the computation 'float32' or 'bfloat16';
-        head_sizes layers before the heads.
-      batch_statistics: `of_batch` of a `film` encoder's `film.BatchNorm`.
+    `batch_statistics` is `of_batch` of a `film` encoder's `film.BatchNorm`.
 
     Raises:
       UserError: the environment lacks a field of the NetHack or BabyAI encoder.
@@ -213,8 +178,7 @@ def make_agent_network(
     kind = config.encoder
     if kind == AUTO:
         kind = NETHACK if all(field in spec.observation for field in NETHACK_FIELDS) else FLAT
-    fields_of = {NETHACK: NETHACK_FIELDS, TILES: NETHACK_FIELDS, UNDERFOOT: NETHACK_FIELDS, FILM: film.FIELDS}
-    fields: tuple[str, ...] = fields_of.get(kind, ())
+    fields: tuple[str, ...] = {FLAT: (), FILM: film.FIELDS}.get(kind, NETHACK_FIELDS)
     missing = [field for field in fields if field not in spec.observation]
     if missing:
         raise UserError(
@@ -222,8 +186,7 @@ def make_agent_network(
             "not show: use 'auto' or 'flat'"
         )
     if kind == FLAT:
-        rest = set(spec.observation) - {spec.count_field, spec.mask_field}
-        fields = tuple(sorted(rest))
+        fields = tuple(sorted(set(spec.observation) - {spec.count_field, spec.mask_field}))
 
     def trunk() -> nn.Module:
         core = Core(config.core, config.hidden_size, config.core_layers, dtype, name="core")
@@ -241,13 +204,10 @@ def make_agent_network(
             if kind == TILES:
                 return Trunk(tiles, core)
             return underfoot.UnderfootTrunk(tiles, core, config.vector_features)
-        look_up = config.first_convolution == "table"
-        if config.first_convolution == "auto":
-            look_up = jax.default_backend() == "cpu"
-        sizes = (config.image_encoder, config.image_features)
-        image = ImageEncoder(
-            TileSet(load_tiles()), *sizes, config.obs_scale, config.nonlinearity, look_up, dtype
-        )
+        quicker = "table" if jax.default_backend() == "cpu" else "picture"
+        look_up = {"auto": quicker}.get(config.first_convolution, config.first_convolution) == "table"
+        how = (config.image_encoder, config.image_features, config.obs_scale, config.nonlinearity)
+        image = ImageEncoder(TileSet(load_tiles()), *how, look_up, dtype)
         widths = (config.vector_features, config.message_features)
         return Trunk(NetHackEncoder(image, *widths, config.nonlinearity, dtype), core)
 
@@ -262,12 +222,9 @@ def make_agent_network(
 
 
 def rescale_value_head(params: Params, old: tuple[Array, Array], new: tuple[Array, Array]) -> Params:
-    """Rescales the value head so that values denormalised by `new` equal the old values denormalised by `old`.
+    """Rescales the value head so that outputs denormalised by `new` (mean, standard deviation) equal the old ones by `old`.
 
     Source: van Hasselt et al. 2016, equation 9.
-
-    Args:
-      old, new: mean and standard deviation that turn the head's output into a value.
     """
     (old_mean, old_std), (new_mean, new_std) = old, new
     head = params["value_head"]

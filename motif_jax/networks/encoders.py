@@ -22,9 +22,6 @@ class NetHackEncoder(nn.Module):
 
     Reads `window_chars` and `window_colors` uint8 [N, 12, 12], `blstats` [N, 27], `message` uint8 [N, 256]. The features
     include the 27 scaled status numbers.
-
-    Attributes:
-      vector_features, message_features: widths of the parts besides the picture's.
     """
 
     image: ImageEncoder
@@ -76,9 +73,7 @@ class PictureEncoder(nn.Module):
 class FlatEncoder(nn.Module):
     """Numeric fields, flattened and joined in order of their names -> [N, features].
 
-    Attributes:
-      text_fields: fields of text bytes, which are divided by 255.
-      image_fields: pictures; each has a `PictureEncoder`.
+    Text bytes are divided by 255, and each of the pictures has a `PictureEncoder`.
     """
 
     fields: tuple[str, ...]
@@ -95,11 +90,8 @@ class FlatEncoder(nn.Module):
         for name in self.fields:
             x = observation[name]
             if name in self.image_fields:
-                place = self.image_fields.index(name)
-                encoder = PictureEncoder(
-                    self.image_features, self.nonlinearity, self.dtype, name=f"picture{place}"
-                )
-                x = encoder(x)
+                own = f"picture{self.image_fields.index(name)}"
+                x = PictureEncoder(self.image_features, self.nonlinearity, self.dtype, name=own)(x)
             x = x.reshape(x.shape[0], -1).astype(jnp.float32)
             parts.append(x / BYTE_SCALE if name in self.text_fields else x)
         x = jnp.concatenate(parts, axis=-1)

@@ -70,11 +70,8 @@ class BatchNorm(nn.Module):
 class FilmEncoder(nn.Module):
     """BabyAI's view and instruction -> [N, features].
 
-    Reads `image` uint8 [N, 7, 7, 3], raw numbers as published, and `instruction` uint8 [N, words], padded with 0.
-
-    Attributes:
-      features: channels of the convolutions, and width of the output.
-      instruction_features: width of the words' embeddings and of their GRU.
+    Reads `image` uint8 [N, 7, 7, 3], raw numbers as published, and `instruction` uint8 [N, words], padded with 0. `features` are the
+    channels of the convolutions, and the width of the output.
     """
 
     features: int
@@ -145,13 +142,9 @@ def cropped(observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
 
 
 def seen(params: Any, found: Any) -> Any:
-    """Parameters with batch norms updated by the statistics of a call.
+    """Parameters with batch norms updated by the collection `STATISTICS` of a call, the same tree down to the batch norms.
 
     Statistics are the plain mean of the first ten calls, then a moving mean of rate 0.1.
-
-    Args:
-      params: of a network with `BatchNorm` modules.
-      found: the collection `STATISTICS`, the same tree down to the batch norms.
     """
     if not found:
         return params

@@ -79,17 +79,10 @@ class GlyphConvolutions(nn.Module):
 
 
 def convolve_embedded(glyphs: jax.Array, embedding: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
-    """Cross-correlation with padding 1 of embedded glyphs, by a table.
+    """Cross-correlation with padding 1 of glyphs int32 [N, H, W], embedded by [G, E], and a kernel [3, 3, E, O].
 
-    Each of the 9 neighbours looks up a row of (embedding x kernel), which has 16 channels where the embedding has 128.
-
-    Args:
-      glyphs: int32 [N, H, W], rows of `embedding`.
-      embedding: [G, E].
-      kernel: [3, 3, E, O].
-
-    Returns:
-      [N, ceil(H / stride), ceil(W / stride), O] in the dtype of `embedding`.
+    Each of the 9 neighbours looks up a row of (embedding x kernel), which has 16 channels where the embedding has 128. The result is
+    [N, ceil(H / stride), ceil(W / stride), O] in the dtype of `embedding`.
     """
     num_glyphs, outputs = embedding.shape[0], kernel.shape[-1]
     # In float32, so that gradients of frequent glyphs are summed in float32. The last row is zero, for the padding.

@@ -31,7 +31,6 @@ class RewardArchitecture:
     """Inputs and sizes of a reward model; the defaults are the published ones.
 
     Attributes:
-      message: 'lt_cnn', 'lt_cnn_small' or 'none'.
       status, crop, glyphs: whether to read the status, the window around the hero, and the whole map.
       hidden_dim: width of the encoder's output.
       embedding_dim: width of the glyph embedding.

@@ -24,10 +24,7 @@ _FACTORS = np.random.default_rng(0).integers(0, 1 << 31, BEGINNINGS[-1], np.uint
 
 
 def hash_beginnings(messages: Array) -> Array:
-    """Hashes prefixes of messages uint8 [N, 256] to int32 [N, prefixes].
-
-    Each prefix has its own range of 1024 values in [0, prefixes * 1024).
-    """
+    """Hashes prefixes of messages uint8 [N, 256] to int32 [N, prefixes], each to a range of 1024 values of its own."""
     chex.assert_shape(messages, (None, BEGINNINGS[-1]))
     # Mixes the bits of each term, so that swapped bytes and equal sums hash differently.
     terms = (messages.astype(jnp.uint32) + 1) * _FACTORS
@@ -46,11 +43,8 @@ class TileEmbeddingEncoder(nn.Module):
 
     Reads `window_chars` and `window_colors` uint8 [N, 12, 12], `blstats` [N, 27], `message` uint8 [N, 256]. A tile's
     embedding is the sum of the embeddings of its character, its colour and the pair, so that rare tiles resemble others
-    with their character. The features include the 27 scaled status numbers.
-
-    Attributes:
-      image_features, vector_features, message_features: widths of the three parts.
-      dtype: of the computation; embeddings are float32, so that their gradients are summed in float32.
+    with their character. The features include the 27 scaled status numbers. Embeddings are float32, so that their gradients are summed
+    in float32.
     """
 
     image_features: int

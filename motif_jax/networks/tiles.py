@@ -79,14 +79,9 @@ def tile_table(tiles: TileSet, kernel: Array) -> Array:
 
 
 def convolve_tiles(table: Array, kinds: Array) -> Array:
-    """Cross-correlation with stride 4 of pictures of tiles; differentiable in `table`.
+    """Cross-correlation with stride 4 of pictures of tiles, [N, rows * 6 // 4 - 1, columns * 6 // 4 - 1, O].
 
-    Args:
-      table: `tile_table` of a kernel [8, 8, 3, O].
-      kinds: int32 [N, rows, columns]; rows and columns are even.
-
-    Returns:
-      [N, rows * 6 // 4 - 1, columns * 6 // 4 - 1, O].
+    The table is a `tile_table`, kinds are int32 [N, rows, columns]; rows and columns are even.
     """
     chex.assert_rank([table, kinds], [4, 3])
     count, rows, columns = kinds.shape

@@ -31,15 +31,10 @@ class _Memory(NamedTuple):
 
 
 def track(observation: Mapping[str, Array], memory: Array, first: Array) -> tuple[Array, Array]:
-    """Finds the character under the hero in T rows of B environments.
+    """The characters int32 [T, B] under the hero, 0 if unknown, and the memory after row T-1.
 
-    Args:
-      observation: `window_chars` uint8 [T, B, 12, 12] and `blstats` [T, B, 27].
-      memory: float32 [B, MEMORY_SIZE], from the previous call; ignored at an episode's start.
-      first: bool [T, B].
-
-    Returns:
-      characters int32 [T, B], 0 if unknown, and the memory after row T-1.
+    The observation has `window_chars` uint8 [T, B, 12, 12] and `blstats` [T, B, 27]. The memory before, float32 [B, MEMORY_SIZE], is
+    ignored at an episode's start, where `first` (bool [T, B]) is set.
     """
     chex.assert_shape(memory, (first.shape[1], MEMORY_SIZE))
     length, batch = first.shape
@@ -66,10 +61,6 @@ class UnderfootTrunk(nn.Module):
     """Encoder, core and the tile under the hero: observation [T, B, ...] -> [T, B, H + features].
 
     The state is the core's state followed by the memory of `track`. The tile's embedding bypasses the core.
-
-    Attributes:
-      encoder: takes rows [N, ...].
-      core: takes features [T, B, F].
     """
 
     encoder: nn.Module
