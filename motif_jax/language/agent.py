@@ -14,6 +14,7 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax.traverse_util import flatten_dict, unflatten_dict
 from ml_collections import ConfigDict
 
 from motif_jax.algorithms.candidate_scores import LOG_PROBABILITY, RAW_LOGIT, SCALED_PROBABILITY
@@ -33,7 +34,6 @@ ACTIONS = "actions"
 # Which texts get the tokenizer's special tokens; with `compat.glam_end_token` the candidates get them too.
 PROMPT = "prompt"
 _SWITCHES = {"glam_raw_logit_score": RAW_LOGIT, "glam_scaled_probability_score": SCALED_PROBABILITY}
-_EMBEDDINGS = ("embed", "shared")
 
 
 def check(config: ConfigDict) -> None:
@@ -260,10 +260,8 @@ def _adaptation(config: ConfigDict, model: LanguageModel) -> finetune_params.Ada
 
 
 def _with_embeddings(params: Any, found: Any) -> Any:
-    """`params` with the tensors of `found` whose names hold one of `_EMBEDDINGS`."""
-
-    def take(path: Any, fresh: jax.Array, kept: np.ndarray) -> jax.Array:
-        names = "/".join(str(entry.key) for entry in path)
-        return jnp.asarray(kept) if any(part in names for part in _EMBEDDINGS) else fresh
-
-    return jax.tree_util.tree_map_with_path(take, params, found)
+    """`params` with the embeddings of `found`: of tokens, positions and types, and their norm."""
+    fresh, kept = flatten_dict(params, sep="/"), flatten_dict(found, sep="/")
+    return unflatten_dict(
+        fresh | {name: jnp.asarray(kept[name]) for name in kept if "embed" in name}, sep="/"
+    )

@@ -23,19 +23,12 @@ from motif_jax.language.sampling import IMPOSSIBLE, Limits
 
 
 class Beams(NamedTuple):
-    """The best continuations, best first.
+    """The best continuations, best first."""
 
-    Attributes:
-      tokens: int32 [B, K, M], padded behind the end.
-      valid: bool [B, K, M].
-      scores: float32 [B, K], log-probability; with `apart` divided by the length.
-      carry: of the step; with `apart` that of the beams that had not ended.
-    """
-
-    tokens: jax.Array
-    valid: jax.Array
-    scores: jax.Array
-    carry: Any
+    tokens: jax.Array  # int32 [B, K, M], padded behind the end
+    valid: jax.Array  # bool [B, K, M]
+    scores: jax.Array  # float32 [B, K], log-probability; with `apart` divided by the length
+    carry: Any  # of the step; with `apart` that of the beams that had not ended
 
 
 class _Texts(NamedTuple):

@@ -17,21 +17,15 @@ from motif_jax.language.scoring import last_state
 
 
 class WrittenCandidates(NamedTuple):
-    """N continuations of each of B texts.
+    """N continuations of each of B texts."""
 
-    Attributes:
-      tokens: int32 [B, N, M].
-      valid: bool [B, N, M], True up to and with the stop token.
-      log_probs: float32 [B, N], under the filtered logits.
-      means: float32 [B, N, D], mean state after the last norm over the tokens of text and continuation.
-      counts: int32 [B, N], number of those tokens.
-    """
-
-    tokens: jax.Array
-    valid: jax.Array
-    log_probs: jax.Array
-    means: jax.Array
-    counts: jax.Array
+    tokens: jax.Array  # int32 [B, N, M]
+    valid: jax.Array  # bool [B, N, M], True up to and with the stop token
+    log_probs: jax.Array  # float32 [B, N], under the filtered logits
+    means: (
+        jax.Array
+    )  # float32 [B, N, D], mean state after the last norm over the tokens of text and continuation
+    counts: jax.Array  # int32 [B, N], number of those tokens
 
 
 def write(

@@ -17,20 +17,7 @@ from motif_jax.support.errors import UserError
 
 @dataclasses.dataclass(frozen=True)
 class Decoding:
-    """Settings of decoding an action.
-
-    Attributes:
-      kind: 'sample', 'greedy' (most likely token by the steered logits), 'beam' (best of `width` beams by them), or 'rerank' (the
-        sample with the best score of `batches` x `width`).
-      temperature, top_k, top_p: of the policy's logits, before they are steered.
-      advantage_weight: w.
-      advantage_clip: upper bound of the added term; None: no bound.
-      advantage_form: 'exp': w A is added; 'sign': log w where A is above 0, else log (1 - w).
-      logits, advantages: whether the policy's logits and the advantages count.
-      rerank_advantage_weight, rerank_log_prob_weight: a1 and a2 of `candidate_scores`.
-      log_prob_weight: of the policy's log-probability in `utterance_scores`.
-      target_return: the return that a decision transformer is conditioned on.
-    """
+    """Settings of decoding an action, the keys of `sections.DECODE`, which says what they mean."""
 
     kind: str = "sample"
     max_tokens: int = 6
@@ -100,7 +87,7 @@ class TokenOutputs(NamedTuple):
 
 
 def perturbation(advantages: jax.Array, decoding: Decoding) -> jax.Array:
-    """The term that advantages float32 [..., V] add to logits, see `Decoding.advantage_form`; clipped from above."""
+    """The term that advantages A float32 [..., V] add to logits, clipped from above: w A, or in the form 'sign' log w or log (1 - w)."""
     weight = decoding.advantage_weight
     if decoding.advantage_form == "exp":
         added = weight * advantages

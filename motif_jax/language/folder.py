@@ -6,8 +6,6 @@ import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
-
 from motif_jax.language import config, config_file, heads, weights
 from motif_jax.language.config import ModelConfig
 from motif_jax.language.heads import Heads
@@ -25,16 +23,14 @@ class Folder(NamedTuple):
     head_params: Any
 
 
-def read(folder: str | Path, dtype: Any = None) -> Folder:
-    """Reads a folder; `dtype` is that of the network's parameters, None: float32.
+def read(folder: str | Path) -> Folder:
+    """Reads a folder; parameters become float32.
 
     Raises:
       UserError: a file is missing, its content is unknown, or files do not fit together.
     """
     settings = weights.read_config(folder)
-    params = weights.load(folder, settings, dtype)
-    made, head_params = heads.load(folder, settings.width, dtype or jnp.float32)
-    return Folder(settings, params, made, head_params)
+    return Folder(settings, weights.load(folder, settings), *heads.load(folder, settings.width))
 
 
 def write(
@@ -44,7 +40,6 @@ def write(
     added: Heads | None = None,
     head_params: Any = None,
     tokenizer: str | Path | None = None,
-    shard_bytes: int = weights.SHARD_BYTES,
 ) -> None:
     """Writes a folder that `read` and transformers open; config.json comes last, so that an incomplete folder is refused.
 
@@ -56,7 +51,7 @@ def write(
     config_file.to_values(settings)
     folder = Path(folder)
     (folder / config.FILE).unlink(missing_ok=True)
-    weights.save(folder, params, settings, shard_bytes)
+    weights.save(folder, params, settings)
     if added is not None and added.configs:
         heads.save(folder, added, head_params)
     if tokenizer is not None:

@@ -22,23 +22,14 @@ Step = Callable[[Any, jax.Array, jax.Array], tuple[jax.Array, Any]]
 
 
 class Written(NamedTuple):
-    """N continuations of each of B prompts.
+    """N continuations of each of B prompts."""
 
-    Attributes:
-      tokens: int32 [B, N, M], padded behind each continuation's end.
-      valid: bool [B, N, M], True up to and with the stop token.
-      log_probs: float32 [B, N, M], of the drawn tokens under the filtered logits, 0 for padding.
-      ended: bool [B, N], whether a stop token came.
-      logits: [B, N, V], of the next tokens.
-      carry: of the step, for a later call that continues the text.
-    """
-
-    tokens: jax.Array
-    valid: jax.Array
-    log_probs: jax.Array
-    ended: jax.Array
-    logits: jax.Array
-    carry: Any
+    tokens: jax.Array  # int32 [B, N, M], padded behind each continuation's end
+    valid: jax.Array  # bool [B, N, M], True up to and with the stop token
+    log_probs: jax.Array  # float32 [B, N, M], of the drawn tokens under the filtered logits, 0 for padding
+    ended: jax.Array  # bool [B, N], whether a stop token came
+    logits: jax.Array  # [B, N, V], of the next tokens
+    carry: Any  # of the step, for a later call that continues the text
 
 
 def write(

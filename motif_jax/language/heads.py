@@ -32,8 +32,8 @@ ACTIVATIONS = {
     "tanh": jnp.tanh,
     "gelu": lambda x: jax.nn.gelu(x, approximate=False),
 }
-KINDS = ("mlp", "residual")
-STATES = ("after", "before")
+KINDS: tuple[str, ...] = ("mlp", "residual")
+STATES: tuple[str, ...] = ("after", "before")
 _EPSILON = 1e-5
 
 
@@ -60,12 +60,9 @@ class HeadConfig:
     constant: float | None = None
 
     def __post_init__(self) -> None:
-        choices = {"kind": KINDS, "state": STATES}
-        named = [(name, getattr(self, name), allowed) for name, allowed in choices.items()]
-        for name, value, allowed in (
-            *named,
-            *(("activation", a, tuple(ACTIVATIONS)) for a in self.activations),
-        ):
+        choices = [("kind", self.kind, KINDS), ("state", self.state, STATES)]
+        choices += [("activation", each, tuple(ACTIVATIONS)) for each in self.activations]
+        for name, value, allowed in choices:
             if value not in allowed:
                 raise UserError(f"head: {name}={value!r} is not one of {', '.join(allowed)}")
         if len(self.activations) != len(self.widths) or (self.kind == "residual" and len(self.widths) != 1):
@@ -202,7 +199,7 @@ def _with_tuples(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
 
 
-def load(folder: str | Path, width: int, dtype: Any = jnp.float32) -> tuple[Heads, Any]:
+def load(folder: str | Path, width: int) -> tuple[Heads, Any]:
     """Reads the heads of a model's folder and their parameters; empty where the folder has none.
 
     Raises:
@@ -210,7 +207,7 @@ def load(folder: str | Path, width: int, dtype: Any = jnp.float32) -> tuple[Head
     """
     folder = Path(folder)
     if not (folder / FILE).exists():
-        return Heads(width, {}, dtype), {}
+        return Heads(width, {}), {}
     values = read_json(folder / FILE, "save the heads again", keys=("width", "heads"))
     if values["width"] != width:
         raise UserError(
@@ -221,7 +218,7 @@ def load(folder: str | Path, width: int, dtype: Any = jnp.float32) -> tuple[Head
         flat = load_file(folder / WEIGHTS)
     except (TypeError, AttributeError, SafetensorError, OSError) as error:
         raise UserError(f"{folder} has heads that cannot be read: {error}") from None
-    heads = Heads(width, configs, dtype)
+    heads = Heads(width, configs)
     shapes = flatten_dict(jax.eval_shape(heads.init, jax.random.key(0)), sep=".")
     for name, wanted in shapes.items():
         found = flat.get(name)

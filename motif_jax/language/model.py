@@ -52,13 +52,7 @@ class Cache(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class LanguageModel:
-    """Runs prompts and continuations through a network.
-
-    Attributes:
-      dtype: of the computation.
-      remat: see `LanguageNetwork`.
-      dropout: key, see `with_dropout`; None: dropout is off.
-    """
+    """Runs prompts and continuations through a network; dropout is on with a key, see `with_dropout`."""
 
     config: ModelConfig
     dtype: Any = jnp.float32

@@ -15,17 +15,11 @@ from motif_jax.language.network import States
 
 
 class CandidateScores(NamedTuple):
-    """A model's scores of candidates.
+    """A model's scores of candidates."""
 
-    Attributes:
-      total: float32 [B, N], by default the log-probability of each candidate.
-      tokens: float32 [B, N, S], log-probabilities of its tokens, 0 for padding.
-      states: [B, D], the states after the last norm that predict the candidates' first tokens.
-    """
-
-    total: jax.Array
-    tokens: jax.Array
-    states: jax.Array
+    total: jax.Array  # float32 [B, N], by default the log-probability of each candidate
+    tokens: jax.Array  # float32 [B, N, S], log-probabilities of its tokens, 0 for padding
+    states: jax.Array  # [B, D], the states after the last norm that predict the candidates' first tokens
 
 
 def score(

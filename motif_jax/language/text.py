@@ -21,19 +21,12 @@ from motif_jax.support.errors import UserError
 
 
 class TokenLogProbs(NamedTuple):
-    """A text token by token.
+    """A text token by token; for a decoder the prompt's tokens come first, and the first has no prediction."""
 
-    Attributes:
-      pieces: each token as text; for a decoder the prompt's tokens come first.
-      log_probs: float32 [tokens]; NaN for a decoder's first token.
-      entropies: float32 [tokens], of the predictions, in nats.
-      start: number of prompt tokens among them.
-    """
-
-    pieces: list[str]
-    log_probs: np.ndarray
-    entropies: np.ndarray
-    start: int
+    pieces: list[str]  # each token as text
+    log_probs: np.ndarray  # float32 [tokens], NaN for a decoder's first token
+    entropies: np.ndarray  # float32 [tokens], of the predictions, in nats
+    start: int  # number of prompt tokens
 
 
 class TextModel:

@@ -198,9 +198,7 @@ class TextAgentNetwork:
             return Readout(logits, None, (), None)
         heads = self.heads
         qs = tuple(heads.apply(params["heads"], name, states[VALUES]) for name in design.qs)
-        targets = [
-            self.target_heads.apply(params["target_heads"], name, states[TARGET]) for name in design.qs
-        ]
+        targets = [heads.apply(params["target_heads"], name, states[TARGET]) for name in design.qs]
         values = heads.apply(params["heads"], V, states[VALUES]) if V in heads.configs else None
         return Readout(logits, values, qs, targets[0] if len(targets) == 1 else jnp.minimum(*targets))
 

@@ -76,10 +76,6 @@ class Tokenizer:
             raise UserError(f"{self._source} has no token {text!r}")
         return found
 
-    def save(self, folder: str | Path) -> None:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        self._backend.save(str(Path(folder) / FILE))
-
 
 def candidate_rows(tokenizer: Tokenizer, texts: Sequence[str], special: bool = False) -> list[list[int]]:
     """Tokens of candidates; `special`: with the special tokens that the tokenizer adds.

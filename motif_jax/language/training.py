@@ -39,19 +39,12 @@ class TokenBatch(NamedTuple):
 
 
 class TokenSums(NamedTuple):
-    """Sums over tokens, micro-batches and devices; float32 scalars.
+    """Sums over tokens, micro-batches and devices; float32 scalars."""
 
-    Attributes:
-      loss: cross-entropy in nats, times the weights.
-      weight: of the targets.
-      correct: weight of the targets that are the most likely token.
-      counted: the denominator of `correct`; None: `weight`.
-    """
-
-    loss: jax.Array
-    weight: jax.Array
-    correct: jax.Array
-    counted: jax.Array | None = None
+    loss: jax.Array  # cross-entropy in nats, times the weights
+    weight: jax.Array  # of the targets
+    correct: jax.Array  # weight of the targets that are the most likely token
+    counted: jax.Array | None = None  # the denominator of `correct`; None: `weight`
 
 
 class LanguageTrainState(NamedTuple):
@@ -64,6 +57,8 @@ class LanguageTrainState(NamedTuple):
 
 # (trained parameters, frozen parameters, batch, dropout key or None) -> sums
 SumsOf = Callable[[Any, Any, TokenBatch, Any], TokenSums]
+# (state, frozen parameters, micro-batches) -> (state, metrics)
+TokenUpdate = Callable[[LanguageTrainState, Any, TokenBatch], tuple[LanguageTrainState, dict[str, jax.Array]]]
 
 
 def states_of(model: LanguageModel, params: Any, batch: TokenBatch) -> jax.Array:
@@ -134,7 +129,7 @@ def make_update(
     optimizer: optax.GradientTransformation,
     reduce: Callable[[Any], Any],
     key_of: Callable[[jax.Array], Any] | None = None,
-) -> Callable[[LanguageTrainState, Any, TokenBatch], tuple[LanguageTrainState, dict[str, jax.Array]]]:
+) -> TokenUpdate:
     """Makes the step of one device with its part of a batch.
 
     Args:

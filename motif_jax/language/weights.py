@@ -264,8 +264,8 @@ def collect(
     return unflatten_dict(flat)
 
 
-def save(folder: str | Path, params: Any, config: ModelConfig, shard_bytes: int = SHARD_BYTES) -> None:
-    """Writes parameters as transformers opens them: one file, or shards of at most `shard_bytes` with their index.
+def save(folder: str | Path, params: Any, config: ModelConfig) -> None:
+    """Writes parameters as transformers opens them: one file, or shards of at most `SHARD_BYTES` with their index.
 
     The host holds one shard at a time. Weights that were in the folder are replaced.
     """
@@ -279,7 +279,7 @@ def save(folder: str | Path, params: Any, config: ModelConfig, shard_bytes: int 
     sizes = {name: sum(flat[entry.path].nbytes for entry in parts) for name, parts in sources.items()}
     shards: list[list[str]] = [[]]
     for name, size in sizes.items():
-        if shards[-1] and sum(sizes[x] for x in shards[-1]) + size > shard_bytes:
+        if shards[-1] and sum(sizes[x] for x in shards[-1]) + size > SHARD_BYTES:
             shards.append([])
         shards[-1].append(name)
     places: dict[str, str] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,11 +10,11 @@ import numpy as np
 
 from motif_jax.language import candidates
 from motif_jax.language.sampling import Limits, Sampling
-from tests.language import models, recipes
+from tests.language import recipes
 
 
-def test_means_are_of_all_tokens_of_text_and_candidate(tmp_path: Path) -> None:
-    model, params = models.load(models.write(tmp_path / "gpt2", "gpt2"))
+def test_means_are_of_all_tokens_of_text_and_candidate(loaded: Any) -> None:
+    model, params = loaded("gpt2")
     tokens, valid = jnp.asarray(recipes.tokens()), jnp.asarray(recipes.mask("right"))
     keys = jax.random.split(jax.random.key(4), (len(tokens), 2))
     limits, sampling = Limits(4, tuple(range(30))), Sampling()

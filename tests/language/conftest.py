@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import functools
+from pathlib import Path
+from typing import Any
+
 import pytest
+
+from tests.language import models
 
 
 @pytest.fixture(autouse=True, scope="module")
 def all_compiled_quickly(compiled_quickly: None) -> None:
     """Every test of this folder."""
+
+
+@pytest.fixture(scope="session")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The model and the parameters of a tiny checkpoint, by its name."""
+    folder: Path = tmp_path_factory.mktemp("checkpoints")
+    return functools.cache(lambda name: models.load(models.write(folder / name, name)))

@@ -39,6 +39,14 @@ def test_it_is_a_function_of_key_and_place_under_any_transformation() -> None:
     np.testing.assert_array_equal(jax.jit(lambda key: kept(key, 0.4, (5, 7)))(keys[0]), each[0])
 
 
+def test_bits_stay_what_they_were() -> None:
+    """Runs go on with the masks that they would have had."""
+    key = dropout.key(5)
+    keys = [key, jax.random.fold_in(key, 7), jax.random.split(key, 2)[1]]
+    found = [jax.random.bits(each, (2,)).tolist() for each in keys]
+    assert found == [[89382631, 4178211215], [3050097796, 2429612], [331787753, 4282494192]]
+
+
 @pytest.mark.parametrize("width", [8, 16, 32, 64])
 def test_numbers_of_any_width_use_all_of_it(width: int) -> None:
     with jax.enable_x64(True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from motif_jax.language import config, config_file, folder, weights
+from motif_jax.language.config import Dropout, ModelConfig, Rotary
 from motif_jax.language.heads import HeadConfig, Heads
 from motif_jax.support.errors import UserError
 from tests.language import models
@@ -25,6 +27,62 @@ def test_a_config_is_read_as_it_was_written(tmp_path: Path, name: str) -> None:
     rarer = dataclasses.replace(settings, end_ids=(3, 4), start_id=5, pad_id=6, norm_epsilon=1e-3)
     config_file.write(tmp_path, rarer)
     assert config.read(tmp_path) == rarer
+
+
+# What a config.json with nothing but these sizes means: transformers' defaults.
+SIZES = {"vocab_size": 50, "hidden_size": 12, "intermediate_size": 20, "num_hidden_layers": 3}
+SIZES |= {"num_attention_heads": 2, "max_position_embeddings": 40}
+SMALL = {"vocab_size": 50, "width": 12, "layers": 3, "heads": 2, "key_value_heads": 2, "head_width": 6}
+SILU = {"feed_forward": 20, "activation": "silu", "gated": True, "max_length": 40, "norm_epsilon": 1e-6}
+SILU |= {"tied": False, "rotary": Rotary(), "pad_id": 2, "start_id": 1, "end_ids": (2,)}
+GELU = {"activation": "gelu_new", "max_length": 40, "dropout": Dropout(0.1, 0.1, 0.1)}
+T5 = {"vocab_size": 50, "d_model": 12, "d_kv": 6, "d_ff": 20, "num_layers": 3, "num_heads": 2}
+GPT2 = {"vocab_size": 50, "n_positions": 40, "n_embd": 12, "n_layer": 3, "n_head": 2}
+DEFAULTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "t5": (
+        T5,
+        {
+            "feed_forward": 20,
+            "activation": "relu",
+            "encoder_layers": 3,
+            "scaled_head": True,
+            "norm_epsilon": 1e-6,
+        }
+        | {"initializer": 1.0, "dropout": Dropout(0.1, 0.1, 0.1, 0.1, 0.1)},
+    ),
+    "gpt2": (GPT2, {**GELU, "feed_forward": 48, "pad_id": 49, "start_id": 49, "end_ids": (49,)}),
+    "llama": (SIZES, SILU),
+    "qwen2": (SIZES, {**SILU, "attention_bias": True}),
+    "roberta": (
+        SIZES,
+        {**GELU, "feed_forward": 20, "activation": "gelu", "max_length": 38, "pad_id": 1, "end_ids": (2,)},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", DEFAULTS)
+def test_what_a_config_leaves_out_is_as_in_transformers(kind: str) -> None:
+    values, expected = DEFAULTS[kind]
+    assert config.parse({**values, "model_type": kind}) == ModelConfig(kind, **{**SMALL, **expected})
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "said"),
+    [
+        ("gpt2", {"n_head": 0}, "is damaged"),
+        ("gpt2", {"n_layer": -1}, "layers is -1, which no model has"),
+        ("gpt2", {"n_embd": 1 << 25}, "width is 33554432, which no model has"),
+        ("gpt2", {"layer_norm_epsilon": "1"}, "an epsilon, a scale or a dropout is not a number"),
+        ("gpt2", {"attn_pdrop": 1e7}, "an epsilon, a scale or a dropout is not a number"),
+        ("gpt2", {"scale_attn_weights": False}, "scaled by the width of a head"),
+        ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "scaled by the width of a head"),
+        ("gpt2", {"activation_function": "mish"}, "activation 'mish' is not one of relu, gelu"),
+        ("t5", {"feed_forward_proj": "gated-mish"}, "activation 'mish' is not one of relu, gelu"),
+    ],
+)
+def test_a_config_of_no_model_is_refused(name: str, changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=f"config.json: .*{said}|config.json {said}"):
+        config.parse({**models.recipes.CONFIGS[name], **changes}, "config.json")
 
 
 def test_what_a_config_cannot_say_is_refused(tmp_path: Path) -> None:

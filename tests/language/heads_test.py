@@ -17,6 +17,7 @@ from motif_jax.language.heads import HeadConfig, Heads
 from motif_jax.language.network import States
 from motif_jax.language.target_network import soft_update
 from motif_jax.support.errors import UserError
+from tests.plain_layers import linear
 
 WIDTH, VOCAB = 6, 11
 HEADS = Heads(
@@ -35,44 +36,32 @@ PARAMS = HEADS.init(jax.random.key(0))
 STATES = States(*jax.random.normal(jax.random.key(1), (2, 5, 3, WIDTH)))
 
 
-def linear(layer: Any, x: np.ndarray) -> np.ndarray:
-    return x @ np.asarray(layer["kernel"], np.float64) + np.asarray(layer["bias"], np.float64)
-
-
 def test_a_head_is_its_layers_with_the_activation_between_them() -> None:
     after, layers = np.asarray(STATES.after, np.float64), PARAMS["value"]
     hidden = after
     for name in ("hidden_0", "hidden_1"):
-        hidden = 1 / (1 + np.exp(-linear(layers[name], hidden)))
+        hidden = 1 / (1 + np.exp(-linear(hidden, layers[name])))
     value = HEADS.apply(PARAMS, "value", STATES)
     assert value.shape == (5, 3)
-    np.testing.assert_allclose(value, linear(layers["output"], hidden)[..., 0], rtol=1e-5)
+    np.testing.assert_allclose(value, linear(hidden, layers["output"])[..., 0], rtol=1e-5)
     assert HEADS.apply(PARAMS, "actions", STATES).shape == (5, 3, 4)
-    np.testing.assert_allclose(
-        HEADS.apply(PARAMS, "q", STATES.after[0]),
-        linear(PARAMS["q"]["output"], np.maximum(linear(PARAMS["q"]["hidden_0"], after[0]), 0)),
-        rtol=1e-5,
-        atol=1e-6,
-    )
-    np.testing.assert_allclose(
-        HEADS.apply(PARAMS, "linear", STATES), linear(PARAMS["linear"]["output"], after), rtol=1e-5, atol=1e-6
-    )
+    q = linear(np.maximum(linear(after[0], PARAMS["q"]["hidden_0"]), 0), PARAMS["q"]["output"])
+    np.testing.assert_allclose(HEADS.apply(PARAMS, "q", STATES.after[0]), q, rtol=1e-5, atol=1e-6)
+    plain = linear(after, PARAMS["linear"]["output"])
+    np.testing.assert_allclose(HEADS.apply(PARAMS, "linear", STATES), plain, rtol=1e-5, atol=1e-6)
 
 
 def test_a_poolers_layer_comes_first_in_a_head_of_roberta(tmp_path: Path) -> None:
     draws = np.random.default_rng(0)
     pooler = {"kernel": draws.normal(size=(WIDTH, WIDTH)), "bias": draws.normal(size=WIDTH)}
-    file = {
-        "roberta.pooler.dense.weight": pooler["kernel"].T.copy(),
-        "roberta.pooler.dense.bias": pooler["bias"],
-    }
-    save_file(file, tmp_path / weights.SINGLE)
+    file = {"weight": pooler["kernel"].T.copy(), "bias": pooler["bias"]}
+    save_file({f"roberta.pooler.dense.{name}": x for name, x in file.items()}, tmp_path / weights.SINGLE)
     found = weights.load_pooler(tmp_path)
     assert found is not None
     layers = {**PARAMS["upvote"], "hidden_0": found}
-    hidden = np.maximum(linear(layers["hidden_1"], np.tanh(linear(pooler, np.asarray(STATES.after)))), 0)
+    hidden = np.maximum(linear(np.tanh(linear(np.asarray(STATES.after), pooler)), layers["hidden_1"]), 0)
     logit = HEADS.apply({"upvote": layers}, "upvote", STATES)
-    np.testing.assert_allclose(logit, linear(layers["output"], hidden)[..., 0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(logit, linear(hidden, layers["output"])[..., 0], rtol=1e-4, atol=1e-5)
     save_file({"roberta.pooler.dense.bias": pooler["bias"]}, tmp_path / weights.SINGLE)
     assert weights.load_pooler(tmp_path) is None
 
@@ -87,9 +76,9 @@ def test_a_residual_head_reads_the_states_before_the_last_norm() -> None:
     changed = {**PARAMS["deep_q"], "first_norm": {"scale": jnp.arange(6.0), "bias": jnp.ones(6)}}
     params = {**PARAMS, "deep_q": changed}
     x = np.asarray(STATES.before, np.float64)
-    inner = linear(changed["hidden_0"], norm(x, changed["first_norm"]))
+    inner = linear(norm(x, changed["first_norm"]), changed["hidden_0"])
     inner = inner * (1 + erf(inner / np.sqrt(2))) / 2
-    expected = linear(changed["output"], norm(x + linear(changed["hidden_1"], inner), changed["second_norm"]))
+    expected = linear(norm(x + linear(inner, changed["hidden_1"]), changed["second_norm"]), changed["output"])
     np.testing.assert_allclose(HEADS.apply(params, "deep_q", STATES), expected, rtol=1e-4, atol=1e-5)
     dropped = HEADS.apply(params, "deep_q", STATES, dropout=jax.random.key(2))
     assert (np.abs(np.asarray(dropped) - expected) > 1e-3).any()
@@ -117,11 +106,8 @@ def test_a_chosen_column_is_that_of_all_and_so_is_its_gradient(name: str) -> Non
 
     np.testing.assert_allclose(one(PARAMS, STATES), of_all(PARAMS, STATES), rtol=1e-5, atol=1e-6)
     ours, theirs = (jax.grad(lambda *x, f=f: jnp.square(f(*x)).sum(), (0, 1)) for f in (one, of_all))  # type: ignore[misc]
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
-        ours(PARAMS, STATES),
-        theirs(PARAMS, STATES),
-    )
+    for a, b in zip(*(jax.tree.leaves(each(PARAMS, STATES)) for each in (ours, theirs)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
 def test_bfloat16_heads_give_float32_near_the_exact_ones() -> None:
@@ -150,14 +136,14 @@ def test_heads_are_saved_and_read_by_their_names(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="width 6, the model has width 8"):
         heads.load(tmp_path, 8)
     values = json.loads((tmp_path / heads.FILE).read_text())
-    values["heads"]["q"]["outputs"] = VOCAB + 1
-    (tmp_path / heads.FILE).write_text(json.dumps(values))
-    with pytest.raises(UserError, match=r"q\.output\.bias is \[11\], \[12\] expected"):
-        heads.load(tmp_path, WIDTH)
-    values["heads"]["q"]["sort"] = 1
-    (tmp_path / heads.FILE).write_text(json.dumps(values))
-    with pytest.raises(UserError, match="sort"):
-        heads.load(tmp_path, WIDTH)
+    for key, value, said in (
+        ("outputs", VOCAB + 1, r"q\.output\.bias is \[11\], \[12\] exp"),
+        ("sort", 1, "sort"),
+    ):
+        values["heads"]["q"][key] = value
+        (tmp_path / heads.FILE).write_text(json.dumps(values))
+        with pytest.raises(UserError, match=said):
+            heads.load(tmp_path, WIDTH)
     (tmp_path / heads.WEIGHTS).write_bytes(b"PK")
     with pytest.raises(UserError, match="cannot be read"):
         heads.load(tmp_path, WIDTH)
@@ -165,16 +151,17 @@ def test_heads_are_saved_and_read_by_their_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "said"),
     [
-        {"activation": "swish"},
-        {"activation": ("relu", "relu")},
-        {"kind": "deep"},
-        {"state": "last"},
-        {"outputs": 0},
-        {"kind": "residual", "widths": ()},
+        ({"activation": "swish"}, "activation='swish' is not one of relu, sigmoid, tanh, gelu"),
+        ({"activation": ("relu", "relu")}, "needs an activation for each"),
+        ({"kind": "deep"}, "kind='deep' is not one of mlp, residual"),
+        ({"state": "last"}, "state='last' is not one of after, before"),
+        ({"outputs": 0}, "all must be at least 1"),
+        ({"widths": (0,)}, "all must be at least 1"),
+        ({"kind": "residual", "widths": (3, 3)}, "one width if residual"),
     ],
 )
-def test_what_no_head_is_made_of_is_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match=r"head: "):
+def test_what_no_head_is_made_of_is_refused(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=f"^head: .*{said}"):
         HeadConfig(**{"outputs": 2, "widths": (3,), **wrong})

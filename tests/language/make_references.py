@@ -17,21 +17,12 @@ import transformers
 sys.path.insert(0, str(Path(__file__).parent))
 import recipes
 
-CLASSES = {
-    "t5": "T5ForConditionalGeneration",
-    "t5_gated": "T5ForConditionalGeneration",
-    "gpt2": "GPT2LMHeadModel",
-    "llama": "LlamaForCausalLM",
-    "qwen2": "Qwen2ForCausalLM",
-    "roberta": "RobertaModel",
-}
-
 
 def build(name: str) -> Any:
     values = dict(recipes.CONFIGS[name])
     config = transformers.AutoConfig.for_model(values.pop("model_type"), **values)
     config._attn_implementation = "eager"
-    model = getattr(transformers, CLASSES[name])(config).eval()
+    model = getattr(transformers, recipes.CLASSES[name])(config).eval()
     if name == "t5_gated":  # with a head of its own, as the files of T5 v1.1 have it
         model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.shared.weight))
     with torch.no_grad():
@@ -98,13 +89,8 @@ def dropped(model: Any, name: str) -> dict[str, np.ndarray]:
 
     torch.nn.functional.dropout = stand_in
     try:
-        out = call(
-            model.train(),
-            name,
-            torch.tensor(recipes.mask("left")),
-            torch.tensor(recipes.tokens()),
-            output_hidden_states=True,
-        )
+        left, tokens = torch.tensor(recipes.mask("left")), torch.tensor(recipes.tokens())
+        out = call(model.train(), name, left, tokens, output_hidden_states=True)
     finally:
         torch.nn.functional.dropout = real
         model.eval()
@@ -114,12 +100,8 @@ def dropped(model: Any, name: str) -> dict[str, np.ndarray]:
 def written(model: Any, name: str) -> dict[str, np.ndarray]:
     tokens, attention = torch.tensor(recipes.tokens()), torch.tensor(recipes.mask("left")).long()
     drop = 1 if name.startswith("t5") else recipes.LENGTH
-    common = {
-        "attention_mask": attention,
-        "do_sample": False,
-        "max_new_tokens": recipes.MOST,
-        "pad_token_id": 0,
-    }
+    common = {"attention_mask": attention, "do_sample": False, "pad_token_id": 0}
+    common |= {"max_new_tokens": recipes.MOST}
     free = model.generate(tokens, eos_token_id=None, **common)[:, drop:]
     stop = int(free[0, 3])  # a token that really comes, so that rows end at different places
     greedy = model.generate(tokens, eos_token_id=stop, **common)[:, drop:]

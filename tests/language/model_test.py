@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,16 +14,10 @@ import pytest
 from motif_jax.language import init_model, scoring
 from motif_jax.language.config import Dropout
 from motif_jax.language.model import LanguageModel
-from tests.language import models, recipes
+from tests.language import recipes
 
 TOKENS = jnp.asarray(recipes.tokens(), jnp.int32)
 VALID = jnp.asarray(recipes.mask("left"))
-
-
-@pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    folder: Path = tmp_path_factory.mktemp("checkpoints")
-    return functools.cache(lambda name: models.load(models.write(folder / name, name)))
 
 
 def candidates() -> tuple[jax.Array, jax.Array]:

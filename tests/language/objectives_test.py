@@ -110,10 +110,20 @@ def test_byte_pairs_keep_every_text_and_phrases_need_fewer_tokens() -> None:
         assert tokenizer.get_vocab_size() <= size
     assert len(phrases.encode(said[0]).ids) < len(words.encode(said[0]).ids)
     assert words.to_str() == byte_pairs.train(said, "gpt2", size).to_str()
+    numbers = [byte_pairs.specials(kind).numbers for kind in ("gpt2", "t5", "roberta")]
+    assert numbers == [dict(zip(("start", "pad", "end"), each)) for each in ((0, 0, 0), (0, 0, 1), (0, 1, 2))]
+    assert [byte_pairs.smallest(kind) for kind in ("gpt2", "t5", "roberta")] == [257, 359, 261]
     t5 = byte_pairs.train(said, "t5", 500)
     assert t5.decode(t5.encode("a door").ids, skip_special_tokens=False) == "a door</s>"
     with pytest.raises(UserError, match="at least 257"):
         byte_pairs.train(said, "gpt2", 200)
+
+
+def test_a_text_with_an_endless_word_or_blank_is_learned_from_in_pieces() -> None:
+    texts = ["a b", "", "x" * 2500, "a" + " " * 1000]
+    pieces = list(byte_pairs._short_words(texts))
+    assert [len(piece) for piece in pieces] == [3, 1000, 1000, 500, 1000, 1]
+    assert "".join(pieces) == "".join(texts)
 
 
 def test_a_thing_of_a_mission_has_the_tokens_that_it_has_where_it_is_seen() -> None:
@@ -137,10 +147,12 @@ def test_texts_of_all_kinds_are_read_in_order_and_bad_ones_named(tmp_path) -> No
     (tmp_path / "b.jsonl").write_text(json.dumps({"text": "four", "prompt": "p"}) + "\n")
     pq.write_table(pa.table({"text": ["five"], "other": [1]}), tmp_path / "c.parquet")
     paths = corpus.find(str(tmp_path))
-    found = [(item.prompt, item.text) for item in corpus.read(paths, "paragraph")]
-    assert found == [("", "one\ntwo"), ("", "three"), ("p", "four"), ("", "five")]
-    assert [item.text for item in corpus.read(paths[:1], "line")] == ["one", "two", "three"]
-    assert len(list(corpus.read(paths[:1], "file"))) == 1
+    size = paths[2].stat().st_size
+    found = [(item.prompt, item.text, item.place) for item in corpus.read(paths, "paragraph")]
+    assert found == [("", "one\ntwo", 9), ("", "three", 7), ("p", "four", 32), ("", "five", size)]
+    lines = [(item.text, item.place) for item in corpus.read(paths[:1], "line")]
+    assert lines == [("one", 4), ("two", 4), ("three", 6)]
+    assert [item.place for item in corpus.read(paths[:1], "file")] == [19]
     (tmp_path / "b.jsonl").write_text('{"text": "four"}\n{"words": 3}\n')
     with pytest.raises(UserError, match=r"b\.jsonl line 2: must be an object"):
         list(corpus.read(paths, "line"))

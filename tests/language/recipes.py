@@ -13,8 +13,15 @@ from typing import Any
 import numpy as np
 
 VOCAB = 61
-T5 = {
-    "model_type": "t5",
+CLASSES = {
+    "t5": "T5ForConditionalGeneration",
+    "t5_gated": "T5ForConditionalGeneration",
+    "gpt2": "GPT2LMHeadModel",
+    "llama": "LlamaForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "roberta": "RobertaModel",
+}
+T5: dict[str, Any] = {
     "vocab_size": VOCAB,
     "d_model": 16,
     "d_kv": 6,
@@ -23,46 +30,25 @@ T5 = {
     "num_heads": 3,
 }
 T5 |= {"num_decoder_layers": 2, "decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 1}
-LLAMA = {"vocab_size": VOCAB, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2}
-LLAMA |= {
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 64,
-    "rms_norm_eps": 1e-6,
-}
-LLAMA |= {"bos_token_id": 1, "eos_token_id": 2, "attention_dropout": 0.2}
+GPT2: dict[str, Any] = {"vocab_size": VOCAB, "n_positions": 48, "n_embd": 16, "n_layer": 2, "n_head": 4}
+GPT2 |= {"bos_token_id": 2, "eos_token_id": 2, "embd_pdrop": 0.1, "attn_pdrop": 0.2, "resid_pdrop": 0.3}
+COMMON: dict[str, Any] = {"vocab_size": VOCAB, "hidden_size": 16, "intermediate_size": 24}
+COMMON |= {"num_hidden_layers": 2, "num_attention_heads": 4, "eos_token_id": 2}
+LLAMA = {**COMMON, "num_key_value_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-6}
+LLAMA |= {"bos_token_id": 1, "attention_dropout": 0.2}
 STRETCHED = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0}
 STRETCHED |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 16}
+PLAIN = {"rope_type": "default", "rope_theta": 10000.0}
+ROBERTA = {**COMMON, "max_position_embeddings": 40, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
+ROBERTA |= {"pad_token_id": 1, "bos_token_id": 0}
+ROBERTA |= {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.2}
 CONFIGS: dict[str, dict[str, Any]] = {
-    "t5": {**T5, "feed_forward_proj": "relu", "tie_word_embeddings": True},
-    "t5_gated": {**T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
-    "gpt2": {
-        **{
-            "model_type": "gpt2",
-            "vocab_size": VOCAB,
-            "n_positions": 48,
-            "n_embd": 16,
-            "n_layer": 2,
-            "n_head": 4,
-        },
-        **{"bos_token_id": 2, "eos_token_id": 2, "embd_pdrop": 0.1, "attn_pdrop": 0.2, "resid_pdrop": 0.3},
-    },
+    "t5": {**T5, "model_type": "t5", "feed_forward_proj": "relu", "tie_word_embeddings": True},
+    "t5_gated": {**T5, "model_type": "t5", "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+    "gpt2": {**GPT2, "model_type": "gpt2"},
     "llama": {**LLAMA, "model_type": "llama", "rope_parameters": STRETCHED, "tie_word_embeddings": False},
-    "qwen2": {
-        **{**LLAMA, "model_type": "qwen2", "tie_word_embeddings": True},
-        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
-    },
-    "roberta": {
-        **{"model_type": "roberta", "vocab_size": VOCAB, "hidden_size": 16, "intermediate_size": 24},
-        **{
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "max_position_embeddings": 40,
-            "type_vocab_size": 1,
-        },
-        **{"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "layer_norm_eps": 1e-5},
-        **{"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.2},
-    },
+    "qwen2": {**LLAMA, "model_type": "qwen2", "rope_parameters": PLAIN, "tie_word_embeddings": True},
+    "roberta": {**ROBERTA, "model_type": "roberta"},
 }
 SIDES = ("none", "left", "right")
 LENGTH, BATCH, MOST, BEAMS = 10, 3, 9, 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 from typing import Any
 
 import flax.linen as nn
@@ -15,16 +14,10 @@ import pytest
 from motif_jax.language import beams, generation, scoring, weights
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.sampling import Limits, Sampling
-from tests.language import models, recipes
+from tests.language import recipes
 from tests.language.models import DECODERS, NAMES, reference
 
 TOKENS = jnp.asarray(recipes.tokens(), jnp.int32)
-
-
-@pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    folder: Path = tmp_path_factory.mktemp("checkpoints")
-    return functools.cache(lambda name: models.load(models.write(folder / name, name)))
 
 
 def close(ours: Any, theirs: np.ndarray, limit: float, valid: Any = None) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,17 +11,11 @@ import pytest
 from motif_jax.language import generation
 from motif_jax.language.sampling import Limits, Sampling
 from motif_jax.language.segments import Segments
-from tests.language import models, recipes
+from tests.language import recipes
 
 TOKENS = np.concatenate([recipes.tokens(), recipes.tokens()[:1, ::-1]]).astype(np.int32)
 VALID = np.concatenate([recipes.mask("right"), recipes.mask("none")[:1]])
 KEY = jax.random.key(2)
-
-
-@pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    folder: Path = tmp_path_factory.mktemp("checkpoints")
-    return functools.cache(lambda name: models.load(models.write(folder / name, name)))
 
 
 @pytest.mark.slow

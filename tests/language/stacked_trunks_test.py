@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,7 +13,7 @@ import pytest
 from motif_jax.language.decode_state import DecodeState
 from motif_jax.language.network import States
 from motif_jax.language.stacked_trunks import StackedModels, TrunkRoles
-from tests.language import models, recipes
+from tests.language import recipes
 
 TOKENS = jnp.asarray(recipes.tokens(), jnp.int32)
 VALID = jnp.asarray(recipes.mask("left"))
@@ -36,8 +35,8 @@ def run(stacked: StackedModels, embeddings: jax.Array, trees: list[Any]) -> Deco
 
 @pytest.mark.slow
 @pytest.mark.parametrize("together", [True, False])
-def test_trunks_give_what_each_gives_by_itself(tmp_path: Path, together: bool) -> None:
-    model, params = models.load(models.write(tmp_path, "gpt2"))
+def test_trunks_give_what_each_gives_by_itself(loaded: Any, together: bool) -> None:
+    model, params = loaded("gpt2")
     trees = [jax.tree.map(lambda x, s=scale: x * s, params) for scale in (1.0, 1.2, 0.8)]  # type: ignore[misc]
     embeddings = jax.random.normal(jax.random.key(0), (3, 3, 2, 2, model.config.width))
     found = jax.jit(functools.partial(run, StackedModels(model, together)))(embeddings, trees)

@@ -60,11 +60,11 @@ def test_tokens_go_to_text_and_back(folder: Path) -> None:
 
 
 def test_buckets_are_few_and_long_enough() -> None:
-    sizes = [bucket(length) for length in range(1, 1000)]
-    assert all(size >= length for length, size in enumerate(sizes, start=1))
-    assert all(size <= 1.5 * length for length, size in enumerate(sizes, start=1) if length > 16)
-    assert len(set(sizes)) < 15
-    assert bucket(40, most=44) == 44
+    sizes = [16, 24, 32, 48, 64, 96, 128, 192]
+    assert [bucket(length) for length in range(1, 193)] == [
+        next(size for size in sizes if size >= length) for length in range(1, 193)
+    ]
+    assert [bucket(40, most) for most in (44, 48, 60, 40, 30)] == [44, 48, 48, 40, 40]
 
 
 @pytest.mark.slow
@@ -162,6 +162,28 @@ def test_a_file_without_prompts_is_told_in_one_line(folder: Path, tmp_path: Path
     assert read_questions(path, "file") == [{"prompt": "one\u2028line"}]
     with pytest.raises(UserError, match="no such file"):
         read_questions(tmp_path / "none.jsonl", "file")
+
+
+def test_answers_go_on_behind_the_last_whole_batch(tmp_path: Path) -> None:
+    from motif_jax.language.text_files import AnswerFile
+
+    path, questions = tmp_path / "answers.jsonl", [{"prompt": str(number)} for number in range(5)]
+    for kept, torn, done in (([], b"", 0), ([0, 1, 2], b"", 2), ([0, 1, 2, 3], b'{"prompt": "4', 4)):
+        lines = "".join(f'{{"prompt": "{number}", "text": "é"}}\n' for number in kept)
+        path.write_bytes(lines.encode() + torn)
+        with AnswerFile(path, questions, batch=2) as answers:
+            assert answers.done == done
+            answers.add({"prompt": str(number), "text": "é"} for number in range(done, 5))
+            assert answers.done == 5
+        assert path.read_text(encoding="utf-8") == "".join(
+            f'{{"prompt": "{n}", "text": "é"}}\n' for n in range(5)
+        )
+        with AnswerFile(path, questions, batch=2) as answers:
+            assert answers.done == 5
+    with pytest.raises(UserError, match=r"answers\.jsonl line 5 answers another question"):
+        AnswerFile(path, questions[:4], batch=2)
+    with pytest.raises(UserError, match=r"answers\.jsonl line 1 answers another question"):
+        AnswerFile(path, [{"prompt": "other"}, *questions[1:]], batch=2)
 
 
 @pytest.mark.extra

@@ -70,6 +70,37 @@ def assert_close(one: Any, other: Any, limit: float) -> None:
         np.testing.assert_allclose(a, b, atol=limit * float(jnp.abs(b).max() + 1e-2), rtol=0)
 
 
+@pytest.mark.parametrize("chunk", [None, 4])
+def test_sums_and_the_step_are_those_of_plain_numpy(chunk: int | None) -> None:
+    """Of a model whose states are one-hot tokens: the logits are rows of its parameters."""
+    draws = np.random.default_rng(1)
+    table, targets = draws.normal(size=(3, 3)).astype(np.float32), draws.integers(0, 3, (2, 2, 5))
+    tokens, weights = draws.integers(0, 3, targets.shape), draws.uniform(0, 2, targets.shape)
+
+    def sums(params: Any, frozen: Any, batch: training.TokenBatch, key: Any) -> training.TokenSums:
+        states = jax.nn.one_hot(batch.tokens, 3)
+        return training.token_sums(lambda x: x @ params, states, batch.targets, batch.weights, chunk)
+
+    probabilities = np.exp(table[tokens]) / np.exp(table[tokens]).sum(axis=-1, keepdims=True)
+    loss = -(np.log(np.take_along_axis(probabilities, targets[..., None], -1)[..., 0]) * weights).sum()
+    error = (probabilities - np.eye(3)[targets]) * weights[..., None]
+    gradient = np.stack([error[tokens == token].sum(axis=0) for token in range(3)]) / weights.sum()
+    right = (probabilities.argmax(axis=-1) == targets) * weights
+    update = training.make_update(sums, optax.sgd(0.5), lambda tree: tree)
+    state = training.LanguageTrainState(table, optax.sgd(0.5).init(table), jnp.int32(6))
+    batches = training.TokenBatch(tokens, None, targets, weights.astype(np.float32))
+    after, metrics = jax.jit(update)(state, None, batches)
+    np.testing.assert_allclose(after.params, table - 0.5 * gradient, rtol=1e-4, atol=1e-6)
+    assert int(after.step) == 7
+    expected = {
+        "loss": loss / weights.sum(),
+        "accuracy": right.sum() / weights.sum(),
+        "tokens": weights.sum(),
+    }
+    expected["gradient_norm"] = np.linalg.norm(gradient)
+    assert {name: float(x) for name, x in metrics.items()} == pytest.approx(expected, rel=1e-4)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2", "t5"])
 def test_micro_batches_and_devices_give_what_the_whole_batch_gives(name: str) -> None:
@@ -169,11 +200,8 @@ def test_codes_are_the_nearest_and_decode_to_what_the_layers_compute_with(kind: 
     encoded = quantised.encode(kernel, kind)
     decoded = np.asarray(quantised.decode(encoded))
     assert sum(part.nbytes for part in encoded.values()) <= kernel.nbytes * (0.3 if kind == "int8" else 0.19)
-    largest = (
-        np.abs(kernel.reshape(-1, 64 if kind == "nf4" else 128, 6))
-        .max(axis=1)
-        .repeat(64 if kind == "nf4" else 128, axis=0)
-    )
+    block = {"int8": 128, "nf4": 64}[kind]
+    largest = np.abs(kernel.reshape(-1, block, 6)).max(axis=1).repeat(block, axis=0)
     gaps = {"int8": 0.5 / 127, "nf4": (1 - 0.6961928) / 2}[kind]
     assert (np.abs(decoded - kernel) <= gaps * largest * 1.001).all()
     # What was decoded is a fixed point.

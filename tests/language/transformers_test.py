@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from motif_jax.language import folder as folders
-from tests.language import models
+from tests.language import models, recipes
 from tests.processes import REPOSITORY
 
 pytestmark = [pytest.mark.slow, pytest.mark.vllm]
@@ -51,14 +51,6 @@ for name, kind in json.loads(sys.argv[2]).items():
         assert key == other and (torch.equal(a, b) or key.startswith("pooler")), (name, key)
     print(name, flush=True)
 """
-CLASSES = {
-    "t5": "T5ForConditionalGeneration",
-    "t5_gated": "T5ForConditionalGeneration",
-    "gpt2": "GPT2LMHeadModel",
-    "llama": "LlamaForCausalLM",
-    "qwen2": "Qwen2ForCausalLM",
-    "roberta": "RobertaModel",
-}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -106,8 +98,8 @@ def test_the_kept_references_are_what_transformers_says(run: Run, tmp_path: Path
 
 @pytest.mark.extra
 def test_folders_that_we_save_open_in_transformers(run: Run, tmp_path: Path) -> None:
-    for name in CLASSES:
+    for name in recipes.CLASSES:
         folder = models.write(tmp_path / name / "theirs", name)
         found = folders.read(folder)
         folders.write(tmp_path / name / "ours", found.config, found.params, shard_bytes=4000)
-    assert run(OPEN, str(tmp_path), json.dumps(CLASSES)).split() == list(CLASSES)
+    assert run(OPEN, str(tmp_path), json.dumps(recipes.CLASSES)).split() == list(recipes.CLASSES)

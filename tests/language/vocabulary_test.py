@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -11,13 +11,13 @@ import pytest
 from motif_jax.language import vocabulary
 from motif_jax.language.model import LanguageModel
 from motif_jax.support.errors import UserError
-from tests.language import models, recipes
+from tests.language import recipes
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
-def test_more_tokens_change_nothing_for_those_that_are_there(tmp_path: Path, name: str) -> None:
-    model, params = models.load(models.write(tmp_path, name))
+def test_more_tokens_change_nothing_for_those_that_are_there(loaded: Any, name: str) -> None:
+    model, params = loaded(name)
     size = recipes.VOCAB + 3
     settings, grown = vocabulary.extend(model.config, params, size, jax.random.key(0))
     larger, tokens = LanguageModel(settings), recipes.tokens()
@@ -39,8 +39,8 @@ def test_more_tokens_change_nothing_for_those_that_are_there(tmp_path: Path, nam
 
 
 @pytest.mark.slow
-def test_a_vocabulary_does_not_shrink(tmp_path: Path) -> None:
-    model, params = models.load(models.write(tmp_path, "gpt2"))
+def test_a_vocabulary_does_not_shrink(loaded: Any) -> None:
+    model, params = loaded("gpt2")
     assert vocabulary.extend(model.config, params, recipes.VOCAB, jax.random.key(0))[1] is params
     with pytest.raises(UserError, match="60 tokens is smaller"):
         vocabulary.extend(model.config, params, 60, jax.random.key(0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -55,37 +56,32 @@ def test_names_without_the_models_prefix_are_found(tmp_path: Path) -> None:
     models.load(folder)
 
 
-def change(folder: Path, what: str) -> None:
-    path = folder / weights.SINGLE
-    tensors = load_file(path)
-    values = json.loads((folder / config.FILE).read_text())
-    if what == "missing tensor":
-        del tensors["model.layers.1.mlp.down_proj.weight"]
-    elif what == "window":
-        values |= {"model_type": "qwen2", "use_sliding_window": True}
-    elif what == "rotary":
-        values["rope_parameters"] = {"rope_type": "yarn"}
-    elif what == "key":
-        del values["num_attention_heads"]
-    save_file(tensors, path)
-    (folder / config.FILE).write_text(json.dumps(values))
-    if what == "index":
-        (folder / weights.INDEX).write_text(json.dumps({"weight_map": {"a": "../model.safetensors"}}))
-
-
 @pytest.mark.parametrize(
-    ("what", "said"),
-    {
-        "missing tensor": "model.layers.1.mlp.down_proj.weight",
-        "window": "sliding",
-        "rotary": "yarn",
-        "key": "num_attention_heads",
-        "index": "../model.safetensors",
-    }.items(),
+    ("changes", "said"),
+    [
+        ({"model_type": "qwen2", "use_sliding_window": True}, "sliding"),
+        ({"rope_parameters": {"rope_type": "yarn"}}, "yarn"),
+        ({"num_attention_heads": None}, "num_attention_heads is missing"),
+        ({"intermediate_size": 40}, r"is \[24, 16\], which does not fit config.json: \[16, 40\] expected"),
+    ],
 )
-def test_what_cannot_be_read_is_refused_with_its_name(tmp_path: Path, what: str, said: str) -> None:
+def test_a_config_that_does_not_fit_is_refused(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
     folder = models.write(tmp_path, "llama")
-    change(folder, what)
+    values = json.loads((folder / config.FILE).read_text()) | changes
+    kept = {key: value for key, value in values.items() if value is not None}
+    (folder / config.FILE).write_text(json.dumps(kept))
     with pytest.raises(UserError, match=said) as raised:
         models.load(folder)
     assert "\n" not in str(raised.value)
+
+
+def test_tensors_and_shards_that_are_missing_are_named(tmp_path: Path) -> None:
+    folder = models.write(tmp_path, "llama")
+    tensors = load_file(folder / weights.SINGLE)
+    del tensors["model.layers.1.mlp.down_proj.weight"]
+    save_file(tensors, folder / weights.SINGLE)
+    with pytest.raises(UserError, match=r"tensor model\.layers\.1\.mlp\.down_proj\.weight is missing"):
+        models.load(folder)
+    (folder / weights.INDEX).write_text(json.dumps({"weight_map": {"a": "../model.safetensors"}}))
+    with pytest.raises(UserError, match=r"names \.\./model\.safetensors, which is not in the folder"):
+        models.load(folder)

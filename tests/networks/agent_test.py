@@ -171,58 +171,22 @@ def test_layout_goes_both_ways_and_names_what_does_not_fit() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("core", "separate"), [("gru", False), ("lstm", True)])
-def test_a_rollout_is_its_steps(core: str, separate: bool) -> None:
-    network = flat_network(core=core, core_layers=2, separate_critic=separate)
-    assert network.state_size == 16 * 2 * (1 + (core == "lstm")) * (1 + separate)
-    params = random_params(network)
-    rng = np.random.default_rng(0)
-    observation = {
-        "signal": rng.standard_normal((6, 3, 5)).astype(np.float32),
-        "clock": rng.integers(0, 9, (6, 3)).astype(np.int32),
-    }
-    first = rng.random((6, 3)) < 0.3
-    start = rng.standard_normal((3, network.state_size)).astype(np.float32)
-    apply = jax.jit(network.apply)
-    logits, value, final = apply(params, observation, start, first)
-    state = start
-    for t in range(6):
-        row = {name: x[t : t + 1] for name, x in observation.items()}
-        step_logits, step_value, state = apply(params, row, state, first[t : t + 1])
-        np.testing.assert_allclose(step_logits[0], logits[t], rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(step_value[0], value[t], rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(state, final, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.slow
 def test_separate_networks_share_nothing() -> None:
     network = flat_network(separate_critic=True)
     params = random_params(network)
     observation = {"signal": np.ones((1, 2, 5), np.float32), "clock": np.ones((1, 2), np.int32)}
     first = np.zeros((1, 2), bool)
 
-    def values(p: Any) -> jax.Array:
-        return network.apply(p, observation, network.initial_state(2), first)[1].sum()
+    def run(p: Any, state: Any) -> Any:
+        return network.apply(p, observation, state, first)
 
-    gradient = jax.grad(values)(params)
+    state = network.initial_state(2)
+    before, after = (jax.jit(run)(params, given) for given in (state, state.at[:, :16].set(0.5)))
+    np.testing.assert_array_equal(before[1], after[1])  # of the actor's state
+    assert np.all(before[0] != after[0])
+    gradient = jax.grad(lambda p: run(p, state)[1].sum())(params)
     assert not any(np.any(leaf) for leaf in jax.tree.leaves(gradient["actor"]))
     assert all(np.any(leaf) for leaf in jax.tree.leaves(gradient["critic"]["encoder"]))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("image_encoder", "nonlinearity"), [("mlp", "relu"), ("convnet_simple", "tanh")])
-def test_other_sizes_and_activations(image_encoder: str, nonlinearity: str) -> None:
-    sizes = {"image_features": 24, "vector_features": 8, "message_features": 8, "hidden_size": 16}
-    network = nethack_network(image_encoder=image_encoder, nonlinearity=nonlinearity, **sizes)
-    params = random_params(network)
-    observation = network_input(2)
-    logits, value, state = jax.jit(network.apply)(
-        params, observation, network.initial_state(2), np.ones((1, 2), bool)
-    )
-    assert logits.shape == (1, 2, 23)
-    assert value.shape == (1, 2)
-    assert state.shape == (2, 16)
-    assert np.all(np.isfinite(logits))
 
 
 @pytest.mark.slow
@@ -357,6 +321,14 @@ def test_beginnings_of_messages_have_hashes_of_their_own() -> None:
         assert len(set(column.tolist())) == (3 if i == 0 else 4)
 
 
-def test_wrong_values_are_named() -> None:
-    with pytest.raises(UserError, match="needs the fields window_chars"):
-        agent.make_agent_network(agent_config(encoder="nethack").network, FLAT_SPEC)
+@pytest.mark.parametrize(
+    ("encoder", "fields"),
+    [
+        ("nethack", "window_chars, window_colors, blstats, message"),
+        ("tiles_underfoot", "window_chars, window_colors, blstats, message"),
+        ("film", "image, instruction"),
+    ],
+)
+def test_an_encoder_names_the_fields_that_an_environment_lacks(encoder: str, fields: str) -> None:
+    with pytest.raises(UserError, match=f"encoder='{encoder}' needs the fields {fields}, which"):
+        agent.make_agent_network(agent_config(encoder=encoder).network, FLAT_SPEC)

@@ -16,7 +16,7 @@ from motif_jax.networks import film
 from motif_jax.networks.agent import make_agent_network
 from motif_jax.networks.policy import tracked
 from motif_jax.support import resources
-from motif_jax.support.errors import UserError
+from tests.plain_layers import gru, linear, lstm
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 LEVEL = "BabyAI-MixedTrainLocal-v0"
@@ -94,22 +94,10 @@ def relu(x):
     return np.maximum(x, 0)
 
 
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
-
-
-def linear(x, layer):
-    return x @ np.asarray(layer["kernel"], np.float64) + layer["bias"]
-
-
 def read(words, tree):
     state = np.zeros(WIDTH)
     for word in words[words > 0]:
-        x = linear(np.asarray(tree["embedding"], np.float64)[word], tree["core"]["gru_input"])
-        h = linear(state, tree["core"]["gru_hidden"])
-        (rx, zx, nx), (rh, zh, nh) = np.split(x, 3), np.split(h, 3)
-        reset, update = sigmoid(rx + rh), sigmoid(zx + zh)
-        state = (1 - update) * np.tanh(nx + reset * nh) + update * state
+        state = gru(np.asarray(tree["embedding"], np.float64)[word], state, tree["core"])
     return state
 
 
@@ -128,9 +116,7 @@ def by_hand(tree, observation):
         )
         x = relu(normed(y * weight + bias, encoder[f"{name}_norm2"]))
     x = relu(pooled(x)).reshape(len(x), -1)
-    gates = linear(x, core["lstm_input"]) + np.asarray(core["lstm_hidden"]["bias"])
-    write, _, candidate, shown = np.split(gates, 4, axis=-1)
-    x = sigmoid(shown) * np.tanh(sigmoid(write) * np.tanh(candidate))
+    x, _ = lstm(x, np.zeros((len(x), WIDTH)), np.zeros((len(x), WIDTH)), core)
     heads = [
         linear(np.tanh(linear(x, tree[f"{name}_fc1"])), tree[f"{name}_head"]) for name in ("policy", "value")
     ]
@@ -219,9 +205,3 @@ def test_words_have_numbers_of_their_own():
     assert (again[1], again[2]) == (numbers[2], instructions.OTHER)
     with pytest.raises(ValueError, match="81 words"):
         instructions.numbered("go " * 81)
-
-
-def test_other_environments_are_refused():
-    settings = resources.config("train_agent", "symbolic").network
-    with pytest.raises(UserError, match="encoder='film' needs the fields image, instruction"):
-        make_agent_network(settings, registry.spec("Recall-v0"))

@@ -1,0 +1,33 @@
+"""Layers in plain numpy, in float64, from the trees of parameters that ours have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+def linear(x: np.ndarray, layer: Any) -> np.ndarray:
+    return x @ np.asarray(layer["kernel"], np.float64) + np.asarray(layer["bias"], np.float64)
+
+
+def gru(x: np.ndarray, state: np.ndarray, layers: Any, name: str = "gru") -> np.ndarray:
+    """One step of PyTorch's GRU, from [..., inputs] and a state [..., H]."""
+    rx, zx, nx = np.split(linear(x, layers[f"{name}_input"]), 3, axis=-1)
+    rh, zh, nh = np.split(linear(state, layers[f"{name}_hidden"]), 3, axis=-1)
+    update = sigmoid(zx + zh)
+    return (1 - update) * np.tanh(nx + sigmoid(rx + rh) * nh) + update * state
+
+
+def lstm(
+    x: np.ndarray, state: np.ndarray, cell: np.ndarray, layers: Any, name: str = "lstm"
+) -> tuple[np.ndarray, np.ndarray]:
+    """One step of PyTorch's LSTM: its state and its cell."""
+    gates = linear(x, layers[f"{name}_input"]) + linear(state, layers[f"{name}_hidden"])
+    write, forget, candidate, read = np.split(gates, 4, axis=-1)
+    cell = sigmoid(forget) * cell + sigmoid(write) * np.tanh(candidate)
+    return sigmoid(read) * np.tanh(cell), cell
