@@ -92,7 +92,9 @@ def test_what_a_config_cannot_say_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_a_folder_keeps_model_and_heads_and_nothing_of_what_was_in_it(tmp_path: Path) -> None:
+def test_a_folder_keeps_model_and_heads_and_nothing_of_what_was_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     theirs = models.write(tmp_path / "theirs", "llama")
     (theirs / "tokenizer.json").write_text("{}")
     settings, params, none, _ = folder.read(theirs)
@@ -100,7 +102,10 @@ def test_a_folder_keeps_model_and_heads_and_nothing_of_what_was_in_it(tmp_path: 
     heads = Heads(settings.width, {"value": HeadConfig(1, (4,)), "q": HeadConfig(settings.vocab_size)})
     head_params = heads.init(jax.random.key(0))
     ours = tmp_path / "ours"
-    folder.write(ours, settings, params, heads, head_params, tokenizer=theirs, shard_bytes=4000)
+    with monkeypatch.context() as patched:
+        patched.setattr(weights, "SHARD_BYTES", 4000)
+        folder.write(ours, settings, params, heads, head_params, tokenizer=theirs)
+    assert (ours / weights.INDEX).exists()
     assert (ours / "tokenizer.json").read_text() == "{}"
     found = folder.read(ours)
     assert found.config == settings
@@ -131,7 +136,8 @@ def test_a_folder_that_is_written_over_and_not_to_the_end_is_no_model(
 
 
 def test_bfloat16_is_kept(tmp_path: Path) -> None:
-    settings, params, *_ = folder.read(models.write(tmp_path / "theirs", "gpt2"), jnp.bfloat16)
+    settings, *_ = folder.read(models.write(tmp_path / "theirs", "gpt2"))
+    params = weights.load(tmp_path / "theirs", settings, jnp.bfloat16)
     assert all(leaf.dtype == jnp.bfloat16 for leaf in jax.tree.leaves(params))
     folder.write(tmp_path / "ours", settings, params)
     again = weights.load(tmp_path / "ours", settings, jnp.bfloat16)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from motif_jax.language import folder as folders
+from motif_jax.language import weights
 from tests.language import models, recipes
 from tests.processes import REPOSITORY
 
@@ -97,9 +98,12 @@ def test_the_kept_references_are_what_transformers_says(run: Run, tmp_path: Path
 
 
 @pytest.mark.extra
-def test_folders_that_we_save_open_in_transformers(run: Run, tmp_path: Path) -> None:
+def test_folders_that_we_save_open_in_transformers(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weights, "SHARD_BYTES", 4000)
     for name in recipes.CLASSES:
         folder = models.write(tmp_path / name / "theirs", name)
         found = folders.read(folder)
-        folders.write(tmp_path / name / "ours", found.config, found.params, shard_bytes=4000)
+        folders.write(tmp_path / name / "ours", found.config, found.params)
     assert run(OPEN, str(tmp_path), json.dumps(recipes.CLASSES)).split() == list(recipes.CLASSES)

@@ -20,10 +20,13 @@ from tests.language.models import NAMES
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("shard_bytes", [weights.SHARD_BYTES, 4000])
-def test_what_is_saved_has_the_tensors_that_were_read(tmp_path: Path, name: str, shard_bytes: int) -> None:
+def test_what_is_saved_has_the_tensors_that_were_read(
+    tmp_path: Path, name: str, shard_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weights, "SHARD_BYTES", shard_bytes)
     folder = models.write(tmp_path / "theirs", name)
     model, params = models.load(folder)
-    weights.save(tmp_path / "ours", params, model.config, shard_bytes)
+    weights.save(tmp_path / "ours", params, model.config)
     files = sorted((tmp_path / "ours").glob("*.safetensors"))
     assert (len(files) > 1) == (shard_bytes == 4000)
     (tmp_path / "any").touch()
