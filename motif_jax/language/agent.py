@@ -216,7 +216,7 @@ def make(config: ConfigDict, spec: EnvironmentSpec) -> LanguageAgent:
     rows = _candidate_rows(config, spec, Tokenizer.read(folder, settings.vocab_size))
     longest = max(map(len, rows)) if rows is not None else spec.observation[CANDIDATES].shape[1]
     room = settings.max_length
-    if room is not None and chosen.prompt_tokens + (0 if settings.encoder_layers else longest) > room:
+    if room is not None and chosen.prompt_tokens + longest > room:
         raise UserError(
             f"config.network.prompt_tokens={chosen.prompt_tokens}: prompt and action must fit the {room} positions of the model"
         )

@@ -65,7 +65,7 @@ def write_tokenizer_config(folder: Path, settings: ModelConfig, special: tuple[s
         "additional_special_tokens": list(special) or None,
         "model_input_names": ["input_ids", "attention_mask"],  # GPT-2 would add embeddings of token types
         "clean_up_tokenization_spaces": False,
-        "model_max_length": None if settings.encoder_layers else settings.max_length,
+        "model_max_length": settings.max_length,
     }
     atomic_write_json(
         folder / TOKENIZER_CONFIG, {key: value for key, value in values.items() if value is not None}

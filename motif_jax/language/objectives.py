@@ -89,7 +89,7 @@ def span_window(length: int) -> int:
     counts = {size: span_counts(size) for size in range(2, 2 * length)}
     fits = [size for size, (noise, spans) in counts.items() if size - noise + spans + 1 <= length]
     if not fits:
-        raise UserError(f"config.length={length}: must be at least 4, to hold a span")
+        raise UserError(f"config.length={length}: must be at least 3, to hold a span")
     return fits[-1]
 
 
@@ -105,13 +105,10 @@ def spans(rows: np.ndarray, tokens: Tokens, rng: np.random.Generator) -> TokenBa
     for row in rows:
         kept, lost = _parts(rows.shape[1] - noise, count, rng), _parts(noise, count, rng)
         ends = np.cumsum(np.stack([kept, lost], axis=1).reshape(-1))
-        read, written, place = [], [], 0
-        for number in range(count):
-            sentinel = [tokens.sentinels[number]]
-            middle, stop = ends[2 * number], ends[2 * number + 1]
-            read += [row[place:middle], sentinel]
-            written += [sentinel, row[middle:stop]]
-            place = stop
+        parts, read, written = np.split(row, ends[:-1]), [], []
+        for sentinel, here, gone in zip(tokens.sentinels, parts[0::2], parts[1::2]):
+            read += [here, [sentinel]]
+            written += [[sentinel], gone]
         inputs.append(np.concatenate([*read, [tokens.end]]))
         targets.append(np.concatenate([*written, [tokens.end]]))
     read_rows, found = np.asarray(inputs, np.int32), np.asarray(targets, np.int32)

@@ -12,10 +12,7 @@ from motif_jax.support.errors import UserError
 
 def prompt_room(settings: ModelConfig, more: int) -> int | None:
     """Most tokens of a prompt that `more` tokens follow; None: no limit."""
-    if settings.max_length is None:
-        return None
-    # Encoder and decoder count positions apart.
-    return settings.max_length - (0 if settings.encoder_layers else more)
+    return None if settings.max_length is None else settings.max_length - more
 
 
 def require_prompts(

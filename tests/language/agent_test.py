@@ -68,7 +68,6 @@ def prompts(folder):
 def first_states(loaded, tokens):
     """By hand, the states from which the first token after each of the prompts is predicted."""
     model, valid = loaded.model, tokens >= 0
-
     states, prompt = jax.jit(model.prefill)(loaded.params, jnp.maximum(tokens, 0), valid)
     if not model.config.encoder_layers:
         return states.after[jnp.arange(len(tokens)), valid.sum(1) - 1]
@@ -106,12 +105,10 @@ def test_a_head_can_be_the_policy(folders, name):
     logits, value = jax.jit(one.rows)(params, tokens)
     assert (logits.shape, value.shape) == ((4, 6), (4,))
     assert not np.allclose(logits[0], logits[1])
-    wanted = one.heads.apply(params["heads"], "actions", first_states(language.load(folder), tokens))
-    np.testing.assert_allclose(logits, wanted, rtol=1e-4, atol=1e-5)
-    by_score = made(folder)
-    both = {"model": params["model"], "heads": {"value": params["heads"]["value"]}}
-    scored = jax.jit(by_score.rows)(both, tokens)
-    np.testing.assert_allclose(value, scored[1], rtol=1e-4, atol=1e-5)
+    first = first_states(language.load(folder), tokens)
+    for head, found in (("actions", logits), ("value", value)):
+        wanted = one.heads.apply(params["heads"], head, first)
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -127,14 +124,13 @@ def test_a_fresh_model_may_keep_the_embeddings(folders):
 
 
 @pytest.mark.slow
-def test_a_row_of_nothing_is_finite(folders):
-    folder = folders["gpt2"]
-    one = made(folder)
+def test_a_row_of_nothing_is_read_as_one_token(folders):
+    one = made(folders["gpt2"])
+    nothing = jnp.full((1, 160), -1)
     params, rows = one.init(jax.random.key(1)), jax.jit(one.rows)
-    for tokens in (jnp.zeros((1, 160), jnp.int32), jnp.full((1, 160), -1)):
-        logits, value = rows(params, tokens)
-        assert np.isfinite(logits).all()
-        assert np.isfinite(value).all()
+    for found, wanted in zip(rows(params, nothing), rows(params, nothing.at[0, 0].set(0)), strict=True):
+        assert np.isfinite(found).all()
+        np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,29 @@ def test_a_shared_prompt_gives_what_every_row_by_itself_gives(loaded: Any, name:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["llama", "t5"])
+def test_a_text_has_the_log_probabilities_and_entropies_of_its_logits(loaded: Any, name: str) -> None:
+    model, params = loaded(name)
+    text, valid = (part[:, 0] for part in candidates())
+    look = jax.jit(functools.partial(scoring.look, model, chunk=4))
+    found = look(params, TOKENS, VALID, text, valid)
+
+    def by_hand(params: Any) -> jax.Array:
+        if name == "llama":  # a decoder alone does not predict its first token
+            return model.logits(params, model.prefill(params, text, valid)[0].after[:, :-1])
+        before = jnp.pad(text[:, :-1], ((0, 0), (1, 0)))[:, None]  # the start token is 0
+        _, prompt = model.prefill(params, TOKENS, VALID)
+        return model.logits(params, model.extend(params, prompt, before, before >= 0)[0].after[:, 0])
+
+    logs = np.asarray(jax.nn.log_softmax(jax.jit(by_hand)(params)))
+    start = text.shape[1] - logs.shape[1]
+    chosen = np.take_along_axis(logs, np.asarray(text)[:, start:, None], axis=-1)[..., 0]
+    there = np.asarray(valid)[:, start:]
+    for ours, theirs in zip(found, (chosen, -(np.exp(logs) * logs).sum(axis=-1)), strict=True):
+        np.testing.assert_allclose(ours[:, start:][there], theirs[there], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
 def test_a_cache_gives_what_the_whole_text_gives(loaded: Any) -> None:
     """Also for texts that grow by turns of different length."""
     model, params = loaded("llama")

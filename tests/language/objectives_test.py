@@ -59,6 +59,18 @@ def test_what_is_masked_stands_behind_the_prompt() -> None:
     assert (batch.weights.sum(axis=1) >= 1).all()
 
 
+def test_a_seventh_of_a_text_is_noise_in_spans_of_three() -> None:
+    assert [objectives.span_counts(length) for length in (2, 10, 40, 100)] == [
+        (1, 1),
+        (2, 1),
+        (6, 2),
+        (15, 5),
+    ]
+    assert [objectives.span_window(length) for length in (3, 4, 10, 60, 100)] == [2, 3, 10, 66, 110]
+    with pytest.raises(UserError, match=r"config\.length=2: must be at least 3"):
+        objectives.span_window(2)
+
+
 @pytest.mark.parametrize("length", [4, 24, 60])
 def test_inputs_and_targets_of_spans_together_are_the_text(length: int) -> None:
     width = objectives.span_window(length)
