@@ -10,7 +10,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from motif_jax.networks.layers import Weights, add_bias
+from motif_jax.networks.layers import KernelAndBias, add_bias
 
 Array = jax.Array
 
@@ -57,8 +57,8 @@ class Core(nn.Module):
         prefix = self.kind if layer == 0 else f"{self.kind}{layer + 1}"
         width = gates * self.hidden_size
         limit = 1 / math.sqrt(self.hidden_size)
-        kernel, bias = Weights((x.shape[-1], width), limit, name=f"{prefix}_input")()
-        hidden = Weights((self.hidden_size, width), limit, name=f"{prefix}_hidden")()
+        kernel, bias = KernelAndBias((x.shape[-1], width), limit, name=f"{prefix}_input")()
+        hidden = KernelAndBias((self.hidden_size, width), limit, name=f"{prefix}_hidden")()
         inputs = add_bias(x.astype(self.dtype) @ kernel.astype(self.dtype), bias)
         return unroll(step, inputs, state, first, *hidden, self.dtype)
 

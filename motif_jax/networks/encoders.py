@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from motif_jax.networks.image import ImageEncoder
-from motif_jax.networks.layers import ACTIVATIONS, Dense, Weights, convolve
+from motif_jax.networks.layers import ACTIVATIONS, Dense, KernelAndBias, convolve
 from motif_jax.networks.status import scale_status
 
 Array = jax.Array
@@ -64,7 +64,7 @@ class PictureEncoder(nn.Module):
             strides.insert(0, 2)
         for i, stride in enumerate(strides, start=1):
             channels = 16 if i == 1 else 32
-            weights = Weights((3, 3, x.shape[-1], channels), name=f"conv{i}")()
+            weights = KernelAndBias((3, 3, x.shape[-1], channels), name=f"conv{i}")()
             x = convolve(x, weights, stride, padding=1)
             x = act(nn.LayerNorm(dtype=self.dtype, name="norm")(x) if i == 1 else x)
         return act(Dense(self.features, self.dtype, name="fc")(x.reshape(x.shape[0], -1)))

@@ -18,7 +18,7 @@ import numpy as np
 
 from motif_jax.envs.babyai_text import instructions
 from motif_jax.networks.cores import Core
-from motif_jax.networks.layers import Dense, Weights, convolve, unit_rows
+from motif_jax.networks.layers import Dense, KernelAndBias, convolve, unit_rows
 
 Array = jax.Array
 FIELDS = IMAGE, INSTRUCTION = "image", "instruction"
@@ -105,7 +105,7 @@ class FilmEncoder(nn.Module):
 
     def _convolve(self, x: Array, size: int, name: str) -> Array:
         shape = (size, size, x.shape[-1], self.features)
-        return convolve(x, Weights(shape, 1 / math.sqrt(math.prod(shape[:3])), name=name)(), padding=1)
+        return convolve(x, KernelAndBias(shape, 1 / math.sqrt(math.prod(shape[:3])), name=name)(), padding=1)
 
     def _norm(self, x: Array, steps: int, name: str) -> Array:
         return BatchNorm(self.of_batch, name=name)(x.reshape(steps, -1, *x.shape[1:])).reshape(x.shape)

@@ -10,7 +10,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from motif_jax.networks.layers import ACTIVATIONS, Weights, add_bias, convolve
+from motif_jax.networks.layers import ACTIVATIONS, KernelAndBias, add_bias, convolve
 from motif_jax.networks.status import MAP_COLUMNS, MAP_ROWS
 
 NUM_GLYPHS = 5976
@@ -68,7 +68,7 @@ class GlyphConvolutions(nn.Module):
             channels = LAST_CHANNELS if number == self.num_layers else CHANNELS
             inputs = embedding.shape[1] if number == 1 else CHANNELS
             name = f"{self.prefix}_conv{number}"
-            kernel, bias = Weights((WIDTH, WIDTH, inputs, channels), name=name)()
+            kernel, bias = KernelAndBias((WIDTH, WIDTH, inputs, channels), name=name)()
             if number == 1:
                 x = convolve_embedded(x, embedding.astype(self.dtype), kernel.astype(self.dtype), self.stride)
                 x = add_bias(x, bias)

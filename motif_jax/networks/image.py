@@ -9,7 +9,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from motif_jax.networks.layers import ACTIVATIONS, Dense, Weights, convolve, flatten_channels_first
+from motif_jax.networks.layers import ACTIVATIONS, Dense, KernelAndBias, convolve, flatten_channels_first
 from motif_jax.networks.tiles import TileSet, convolve_tiles, tile_table
 
 Array = jax.Array
@@ -58,7 +58,7 @@ class ImageEncoder(nn.Module):
             x = act(Dense(self.features, self.dtype, name="image_fc1")(x))
             return act(Dense(self.features, self.dtype, name="image_fc2")(x))
         weights = {
-            name: Weights((size, size, inputs, channels), name=name)()
+            name: KernelAndBias((size, size, inputs, channels), name=name)()
             for name, inputs, channels, size in layers(self.kind)
         }
         if self.kind in RESIDUAL_STAGES:

@@ -72,7 +72,7 @@ def kernel_and_bias(
     return kernel, module.param("bias", bias_start, shape[-1:])
 
 
-class Weights(nn.Module):
+class KernelAndBias(nn.Module):
     """A layer's parameters without its computation, see `kernel_and_bias`."""
 
     shape: tuple[int, ...]
