@@ -101,25 +101,14 @@ def test_the_labels_of_another_run_are_a_table(tmp_path):
 def test_vectors_are_read_once_and_looked_up_as_they_are_then_bare(tmp_path, monkeypatch):
     path = write_vectors(tmp_path / "v.vec")
     vectors = FileVectors(path)
-    looked_up = {
-        word: vectors.of(word) for word in (b"kill", b"Kill", b"KILL", b"newt!", b"gold!", b"gold", b"?")
-    }
-    expected = {
-        b"kill": WORDS["kill"],
-        b"Kill": WORDS["Kill"],
-        b"KILL": WORDS["kill"],
-        b"newt!": WORDS["newt"],
-    }
-    for word, vector in {**expected, b"gold!": WORDS["gold!"]}.items():
-        np.testing.assert_array_equal(looked_up[word], np.float32(vector))
-    assert looked_up[b"gold"] is looked_up[b"?"] is None
+    found = {b"kill": "kill", b"Kill": "Kill", b"KILL": "kill", b"newt!": "newt", b"gold!": "gold!"}
+    for word, name in found.items():
+        np.testing.assert_array_equal(vectors.of(word), np.float32(WORDS[name]))
+    assert vectors.of(b"gold") is vectors.of(b"?") is None
     assert isinstance(vectors._vectors, np.memmap)
 
-    def not_again(*_):
-        raise AssertionError("read twice")
-
     with monkeypatch.context() as patched:
-        patched.setattr(word_vectors, "_convert", not_again)
+        patched.setattr(word_vectors, "_convert", lambda *_: pytest.fail("read twice"))
         np.testing.assert_array_equal(FileVectors(path).of(b"newt"), np.float32(WORDS["newt"]))
     write_vectors(tmp_path / "v.vec", {"newt": (5.0, 5.0, 5.5)})
     np.testing.assert_array_equal(FileVectors(path).of(b"newt"), np.float32([5, 5, 5.5]))
@@ -155,22 +144,17 @@ def test_bag_of_words_is_the_cosine_above_its_threshold(tmp_path):
     np.testing.assert_allclose(found, np.where(expected > 0.9, expected, 0), rtol=1e-6)
 
 
-def test_goals_are_those_of_the_prompts_or_sentences():
-    sentences = {goal_sentence(goal) for goal in ("defaultgoal", "combat", "gold", "stairs")}
-    assert len(sentences) == 4
+def test_goals_are_those_of_the_prompts_or_sentences(tmp_path):
+    assert len({goal_sentence(goal) for goal in ("defaultgoal", "combat", "gold", "stairs")}) == 4
     assert goal_sentence("find the stairs") == "find the stairs"
-    for goal, line in (
-        ("fame", "must be one of defaultgoal"),
-        ("zeroknowledge", "a goal with a sentence"),
-        ("", "a goal"),
+    for values, line in (
+        ({"goal": "fame"}, r"goal=.*must be one of defaultgoal"),
+        ({"goal": "zeroknowledge"}, "goal=.*a goal with a sentence"),
+        ({"goal": ""}, "goal=.*a goal"),
+        ({"similarity": math.nan}, "similarity="),
     ):
-        with pytest.raises(UserError, match=rf"config\.reward\.goal=.*{line}"):
-            rewards.check(section("bag_of_words", goal=goal))
-    with pytest.raises(UserError, match=r"config\.reward\.similarity="):
-        rewards.check(section("bag_of_words", similarity=math.nan))
-
-
-def test_a_goal_without_known_words_is_refused(tmp_path):
+        with pytest.raises(UserError, match=rf"config\.reward\.{line}"):
+            rewards.check(section("bag_of_words", **values))
     config = section("bag_of_words", goal="zounds zounds", vectors=write_vectors(tmp_path / "v.vec"))
     with pytest.raises(UserError, match="none of its words"):
         rewards.load_intrinsic(config, SPEC)

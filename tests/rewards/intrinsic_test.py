@@ -44,16 +44,14 @@ def test_lookup_normalises_and_thresholds_with_the_evaluations_own_statistics(tr
         threshold = statistics["quantiles"][9]
         reward = rewards.load_intrinsic(section(trained, step=step), SPEC)
         assert reward.description == f"{trained}, evaluation {step}, threshold {threshold:g} (quantile 0.5)"
-        found = reward.lookup(messages).values
-        np.testing.assert_allclose(found, normalised * (normalised > threshold), rtol=1e-4, atol=1e-5)
-        found = (
-            rewards.load_intrinsic(section(trained, step=step, quantile=None), SPEC).lookup(messages).values
-        )
-        np.testing.assert_allclose(found, normalised, rtol=1e-4, atol=1e-5)
-        found = (
-            rewards.load_intrinsic(section(trained, step=step, normalise=False), SPEC).lookup(messages).values
-        )
-        np.testing.assert_allclose(found, raw * (raw > threshold), rtol=1e-4, atol=1e-5)
+        for changes, expected in (
+            ({}, normalised * (normalised > threshold)),
+            ({"quantile": None}, normalised),
+            ({"normalise": False}, raw * (raw > threshold)),
+        ):
+            found = rewards.load_intrinsic(section(trained, step=step, **changes), SPEC).lookup(messages)
+            np.testing.assert_allclose(found.values, expected, rtol=1e-4, atol=1e-5)
+            assert found.version == step
     assert read_run(trained).step == 1
 
 
@@ -80,62 +78,50 @@ def test_the_advised_threshold_is_taken_by_an_agent_and_in_python(trained):
     np.testing.assert_allclose(rewards.load(trained).intrinsic(messages, "auto"), paid)
 
 
-def test_load_takes_bytes_str_and_arrays(trained):
-    reward = rewards.load(trained)
-    text = "You see here a key."
-    one = reward(text)
-    assert one.shape == ()
-    np.testing.assert_allclose(reward(text.encode()), one)
-    several = reward([text, b"", "Hello\0\0"])
-    assert several.shape == (3,)
-    np.testing.assert_allclose(several[0], one, rtol=1e-5)
-    np.testing.assert_allclose(several[2], reward("Hello"), rtol=1e-5)
-    rows = np.zeros((2, 2, 80), np.uint8)
-    rows[1, 0, : len(text)] = np.frombuffer(text.encode(), np.uint8)
-    grid = reward(rows)
-    assert grid.shape == (2, 2)
-    np.testing.assert_allclose(grid[1, 0], one, rtol=1e-5)
-    np.testing.assert_allclose(grid[0, 0], reward(""), rtol=1e-5)
-    kept = reward.intrinsic([text, ""], quantile=0.05)
-    assert set(np.flatnonzero(kept)) <= {0, 1}
+def test_load_takes_texts_and_integers_of_any_kind_and_nothing_else(trained):
+    reward, text, codes = rewards.load(trained), "Hi there", list(b"Hi there")
+    one, empty, array = reward(text), reward(""), np.array(codes)
+    assert one != empty
+    for same in (
+        text,
+        text.encode(),
+        f"{text}\0\0",
+        array,
+        jnp.array(codes),
+        bytearray(codes),
+        np.array(text),
+    ):
+        found = reward(same)
+        assert (found.shape, found) == ((), one)
+    for several in ([array], array[None], jnp.array([codes], jnp.int16), np.array([text])):
+        np.testing.assert_array_equal(reward(several), [one], strict=True)
+    np.testing.assert_array_equal(reward([text, b"", text]), [one, empty, one])
+    grid = np.zeros((2, 2, 80), np.uint8)
+    grid[1, 0, : len(codes)] = codes
+    np.testing.assert_array_equal(reward(grid), [[empty, empty], [one, empty]])
+    assert reward(np.zeros((0, 256), np.uint8)).shape == reward([]).shape == (0,)
+    for bad in (codes, [codes], np.array([-1]), np.array([256]), np.zeros(3), np.int64(7), 7, None, {"a": 1}):
+        with pytest.raises(UserError, match="integers from 0 to 255"):
+            reward(bad)
     for bad, words in (("x" * 257, "at most 256"), ("\u2603", "latin-1")):
         with pytest.raises(UserError, match=words):
             reward(bad)
 
 
-def test_load_takes_integers_of_any_kind_and_nothing_else(trained):
-    reward, codes = rewards.load(trained), list(b"Hi there")
-    one, array = reward("Hi there"), np.array(codes)
-    for same in (array.astype(np.int32), jnp.array(codes), bytearray(codes), np.array("Hi there")):
-        assert reward(same).shape == ()
-        np.testing.assert_allclose(reward(same), one, rtol=1e-5)
-    for several in ([array], array[None], jnp.array([codes], jnp.int16), np.array(["Hi there"])):
-        assert reward(several).shape == (1,)
-        np.testing.assert_allclose(reward(several), one, rtol=1e-5)
-    assert reward(np.zeros((0, 256), np.uint8)).shape == reward([]).shape == (0,)
-    for bad in (codes, [codes], np.array([-1]), np.array([256]), np.zeros(3), np.int64(7), 7, None, {"a": 1}):
-        with pytest.raises(UserError, match="integers from 0 to 255"):
-            reward(bad)
-
-
 def test_no_reward_is_none_and_bad_values_are_told(trained, tmp_path):
     assert rewards.load_intrinsic(section("", dir=None), SPEC) is None
-    with pytest.raises(UserError, match=r"quantile=0\.52.*0\.05, 0\.1"):
-        rewards.load_intrinsic(section(trained, quantile=0.52), SPEC)
-    with pytest.raises(UserError, match="has no evaluation 9: it has 0 to 1"):
-        rewards.load_intrinsic(section(trained, step=9), SPEC)
-    with pytest.raises(UserError, match="not a run folder"):
-        rewards.load_intrinsic(section(tmp_path), SPEC)
+    rewards.check(section(trained))
+    assert MotifReward.required_fields(section(trained)) == ("message",)
+    for config, words in (
+        (section(trained, quantile=0.52), r"config\.reward\.quantile=0\.52: must be one of 0\.05, 0\.1"),
+        (section(trained, step=9), "has no evaluation 9: it has 0 to 1"),
+        (section(tmp_path), "not a run folder"),
+        (section(tmp_path / "absent"), "existing folder"),
+    ):
+        with pytest.raises(UserError, match=words):
+            rewards.check(config)
     with pytest.raises(UserError, match="shows no text"):
         rewards.load_intrinsic(section(trained), EnvironmentSpec({}, 3))
-    with pytest.raises(UserError, match="existing folder"):
-        rewards.check(section(tmp_path / "absent"))
-    rewards.check(section(trained))
-    with pytest.raises(UserError, match=r"config.reward.quantile=0.33: must be one of"):
-        rewards.check(section(trained, quantile=0.33))
-    with pytest.raises(UserError, match="has no evaluation 99"):
-        rewards.check(section(trained, step=99))
-    assert MotifReward.required_fields(section(trained)) == ("message",)
 
 
 @pytest.mark.extra

@@ -81,27 +81,15 @@ def test_each_text_is_asked_once_and_paid_from_the_batch_that_knows_its_label(
         }
     assert run.system is not None
     stats = run.system.reward.stats  # type: ignore[union-attr]
-    assert [t for t, sum_ in zip(stats.texts, stats.earned, strict=False) if sum_] == [
-        "the cue is 0",
-        "the cue is 2",
-    ]
-    rows = list(read_metrics(tmp_path))
-    assert (
-        len(
-            {
-                frozenset(name for name in row if "/" in name and not name.startswith("episode"))
-                for row in rows[1:]
-            }
-        )
-        == 1
-    )
-    assert rows[-1]["reward/labels"] == len(TEXTS)
-    assert rows[-1]["reward/texts_met"] == len(TEXTS)
-    assert rows[-1]["reward/texts_labelled_share"] == 1
-    assert rows[0]["reward/texts_labelled_share"] == 0
-    assert rows[-1]["annotator/questions"] == len(TEXTS)
-    assert rows[-1]["reward/steps_labelled_share"] == 1
-    assert rows[0]["reward/labels"] == 0
+    earned = [text for text, total in zip(stats.texts, stats.earned, strict=False) if total]
+    assert earned == ["the cue is 0", "the cue is 2"]
+    first, *others = read_metrics(tmp_path)
+    names = [{name for name in row if "/" in name and not name.startswith("episode")} for row in others]
+    assert all(each == names[0] for each in names)
+    counted = ("reward/labels", "reward/texts_met", "annotator/questions")
+    shares = ("reward/texts_labelled_share", "reward/steps_labelled_share")
+    assert [others[-1][name] for name in (*counted, *shares)] == [len(TEXTS)] * 3 + [1, 1]
+    assert [first["reward/labels"], first[shares[0]]] == [0, 0]
 
 
 @pytest.mark.slow
@@ -145,28 +133,22 @@ def test_a_log_that_lost_lines_is_named(tmp_path: Path, monkeypatch: pytest.Monk
             train(tmp_path, oni_config("retrieval"))
 
 
+TWO_HOSTS = {"hosts__coordinator": "localhost:4321", "hosts__count": 2, "hosts__index": 0}
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"hosts__coordinator": "localhost:4321", "hosts__count": 2, "hosts__index": 0},
-            "config.hosts.count=2: must be 1: a reward of kind 'retrieval' is learned by one host",
-        ),
-        (
-            {"reward__kind": "none"},
-            "config.reward.intrinsic_coefficient=0.4: must be 0 with reward.kind='none'",
-        ),
-        ({"annotator__goal": "fame"}, "config.annotator.goal=fame"),
-        (
-            {"queue__order": "uncertain"},
-            "config.queue.order='uncertain': must be frequent or newest: a reward of kind 'retrieval' is sure",
-        ),
+        (TWO_HOSTS, "hosts.count=2: must be 1: a reward of kind 'retrieval' is learned by one host"),
+        ({"reward__kind": "none"}, "reward.intrinsic_coefficient=0.4: must be 0 with reward.kind='none'"),
+        ({"annotator__goal": "fame"}, "annotator.goal=fame"),
+        ({"queue__order": "uncertain"}, "queue.order='uncertain': must be frequent or newest: a reward of kind 'retr"),
     ],
-)
+)  # fmt: skip
 def test_bad_values_are_told_before_any_work(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         train_agent.check(oni_config("retrieval", **changes), tmp_path)
-    assert message in str(caught.value)
+    assert f"config.{message}" in str(caught.value)
 
 
 def test_a_reward_that_learns_needs_text_and_a_training(tmp_path: Path) -> None:

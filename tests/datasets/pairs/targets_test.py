@@ -26,31 +26,29 @@ def dataset(tmp_path):
     return PairsDataset.open(tmp_path / "d")
 
 
-def test_hard_labels(dataset):
-    t = read_targets(dataset, ["a"])
-    assert t.targets.tolist() == [[1, 0], [0, 1], [0.5, 0.5], [0.5, 0.5], [1, 0], [0, 1]]
-    assert t.weights.tolist() == [1, 1, 1, 0, 1, 1]
+HALF = [0.5, 0.5]
+HARD = [[1, 0], [0, 1], HALF, HALF, [1, 0], [0, 1]]
+# Without a probability the label counts.
+SOFT = [[0.9, 0.1], [0.3, 0.7], HALF, HALF, [1, 0], [0, 1]]
+SMOOTH = [[0.9, 0.1], [0.1, 0.9], HALF, HALF, [0.9, 0.1], [0.1, 0.9]]
+
+
+@pytest.mark.parametrize(
+    ("options", "targets", "unsmoothed", "weights"),
+    [
+        ({}, HARD, HARD, [1, 1, 1, 0, 1, 1]),
+        ({"smoothing": 0.2, "ties": "drop"}, SMOOTH, HARD, [1, 1, 0, 0, 1, 1]),
+        ({"soft": True}, SOFT, SOFT, [1, 1, 1, 0, 1, 1]),
+        ({"confidence": "probability"}, HARD, HARD, [0.9, 0.6, 0.8, 0, 1, 1]),
+    ],
+)
+def test_one_annotator(dataset, options, targets, unsmoothed, weights):
+    t = read_targets(dataset, ["a"], **options)
+    np.testing.assert_allclose(t.targets, targets, rtol=1e-6)
+    np.testing.assert_allclose(t.unsmoothed, unsmoothed, rtol=1e-6)
+    np.testing.assert_allclose(t.weights, weights, rtol=1e-6)
     assert t.known.tolist() == [0, 1, 2, 4, 5]
     np.testing.assert_array_equal(t.labels, FIRST)
-
-
-def test_smoothing_and_dropped_ties(dataset):
-    t = read_targets(dataset, ["a"], smoothing=0.2, ties="drop")
-    np.testing.assert_allclose(t.targets[:3], [[0.9, 0.1], [0.1, 0.9], [0.5, 0.5]], rtol=1e-6)
-    assert t.weights.tolist() == [1, 1, 0, 0, 1, 1]
-    assert 2 in t.known
-
-
-def test_soft_labels_fall_back_to_the_label_where_there_is_no_probability(dataset):
-    t = read_targets(dataset, ["a"], soft=True)
-    expected = [[0.9, 0.1], [0.3, 0.7], [0.5, 0.5], [0.5, 0.5], [1, 0], [0, 1]]
-    np.testing.assert_allclose(t.targets, expected, rtol=1e-6)
-
-
-def test_confidence_weighs_pairs(dataset):
-    t = read_targets(dataset, ["a"], confidence="probability")
-    np.testing.assert_allclose(t.weights, [0.9, 0.6, 0.8, 0, 1, 1], rtol=1e-6)
-    assert t.targets[0].tolist() == [1, 0]
 
 
 def test_several_annotators(dataset):

@@ -94,11 +94,11 @@ def test_a_killed_writer_goes_on_behind_its_last_safe_item(tmp_path, when):
 
 
 def test_a_writer_of_another_source_begins_anew(tmp_path):
-    with TokensWriter(tmp_path / "d", 1000, "a tokenizer", source={"text": "one"}) as writer:
-        writer.add([1])
-        writer.save()
-    with TokensWriter(tmp_path / "d", 1000, "a tokenizer", source={"text": "other"}) as writer:
-        assert writer.items == 0
+    for source, items in (("one", 0), ("one", 1), ("other", 0)):
+        with TokensWriter(tmp_path / "d", 1000, "a tokenizer", source={"text": source}) as writer:
+            assert writer.items == items
+            writer.add([1])
+            writer.save()
 
 
 @pytest.mark.parametrize("name", ["tokens", "offsets", "token_columns/reward", "item_columns/prompt"])
