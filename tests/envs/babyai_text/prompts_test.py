@@ -63,6 +63,8 @@ def said(prompt):
         ("pick up a grey box", "ramasser une boîte grise"),
         ("put the blue ball next to a key", "poser la balle bleue à côté de une clef"),
         ("open a door after you pick up the key", "ouvrir une porte après avoir ramassé la clef"),
+        ("go to the ball, then open a door", "aller à la balle, puis ouvrir une porte"),
+        ("go to a key on your left and pick up the box", "aller à une clef à ta gauche et ramasser la boîte"),
     ],
 )
 def test_missions_in_french(english, french):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from motif_jax.envs import registry
+from motif_jax.envs.gym_task import captions
 from motif_jax.envs.gym_task.environment import _spec_of as registry_of_specs
 from motif_jax.envs.gym_task.spaces import UnsupportedSpaceError, leaves
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, empty_observation
@@ -137,6 +138,25 @@ def test_texts_of_functions_and_classes_and_what_is_cut():
         environment.reset(0, row)
     one.step(0, out)
     assert (text(out), text(out_of_other)) == ("step 1", "step 0"), "each has its own"
+
+
+def test_texts_are_latin_1_up_to_their_first_zero(monkeypatch):
+    texts = {None: b"", "a\0b": b"a b", "ł": b"?", b"ab\0c": b"ab"}
+    assert {text: captions.text_bytes_of(text) for text in texts} == texts
+    assert captions.text_bytes_of(np.array([65, 0, 66], np.uint8)) == b"A"
+    with pytest.raises(TypeError, match="a list, not a text"):
+        captions.text_bytes_of(["a"])
+    of_info, of_nested = captions.make("info:said"), captions.make("obs:me.said")
+    assert of_info({"said": "no"}, {"said": "yes"}, None, 0) == "yes"
+    assert of_nested({"me": {"said": "here"}}, {"me": {"said": "no"}}, None, 0) == "here"
+    assert of_nested({"me": "no"}, {}, None, 0) is None
+    for text, said in (
+        ("caption", "must be module:function, info:KEY or obs:KEY"),
+        ("math:pi", "must be a function of"),
+    ):
+        monkeypatch.setenv("MOTIF_JAX_TRUST", "math:pi")
+        with pytest.raises(UserError, match=f"config.environment.text={text}: {said}"):
+            captions.make(text)
 
 
 def test_a_text_of_the_observation_is_not_shown_twice():

@@ -107,3 +107,23 @@ def test_success_is_the_tasks_reward_once() -> None:
     assert ours.step(FORWARD, out) == (pytest.approx(1 - 0.9 / 250), TERMINATED)
     assert text(out) == ""
     assert ours.episode_info()["success"] == 1.0
+
+
+def test_people_see_the_level_and_the_caption() -> None:
+    renderer: Any = registry.renderer(registry.spec("MiniGrid-DoorKey-5x5-v0"))
+    ours = MiniGridEvents("MiniGrid-DoorKey-5x5-v0", fields=("grid", "lit", "pose"))
+    ours._world._gen_grid = types.MethodType(small_world, ours._world)
+    out = empty_observation(ours.spec)
+    ours.reset(0, out)
+    ours.step(FORWARD, out)
+    frame = renderer.frame(out)
+    lines = [bytes(line).decode() for line in frame.chars]
+    assert {len(line) for line in lines} == {40}
+    rows = ["# # # # #", "# > X . #", "# k . . #", "# . . . #", "# # # # #"]
+    assert [line.rstrip() for line in lines] == rows
+    assert (frame.cursor, frame.pose, frame.notes) == (
+        (1, 2),
+        (1, 1, 0),
+        {"caption": "You bump into a red door."},
+    )
+    assert [frame.colors[place] for place in ((1, 2), (1, 4), (2, 2), (0, 0), (0, 39))] == [15, 9, 9, 7, 0]

@@ -73,6 +73,21 @@ def test_rows_that_are_not_there(tmp_path, options, content):
     assert "config.reddit.indexes=" in refused({**options, "indexes": str(tmp_path / "i.json")})
 
 
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([], "there is no comment in comments_positive.csv or comments_negative.csv"),
+        ([("text", "5.5", "parent")], "comments_positive.csv, line 2: must have a comment in column 4"),
+    ],
+)
+def test_files_without_comments(tmp_path, rows, said):
+    write(tmp_path, rows)
+    assert f"config.reddit.folder={tmp_path}: {said}" in refused({"folder": str(tmp_path)})
+    (tmp_path / "comments_negative.csv").unlink()
+    (tmp_path / "comments_positive.csv").write_text("")
+    assert "must be a folder with comments_positive.csv and" in refused({"folder": str(tmp_path)})
+
+
 def test_values_that_are_not_allowed(tmp_path, options):
     for option, value in (
         ("reward", "likes"), ("reward_scale", float("inf")), ("cutoff", "a"), ("num_comments", 0), ("folder", "nowhere"),

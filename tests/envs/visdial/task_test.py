@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
+from motif_jax.datasets.dialogues import parquet
 from motif_jax.envs.text import registry
 from motif_jax.envs.text.contract import interact
 from motif_jax.envs.visdial.data import Scene
@@ -112,6 +113,23 @@ def test_numbered_texts_as_visdial_publishes_them(tmp_path, files):
     assert VisDial({**files, "reward_cache": "", "data": str(tmp_path / "n.json")}).scenes == [
         Scene("c", ("what?",), ("no",), None, None, 0)
     ]
+
+
+def test_a_reward_cache_holds_what_the_other_side_says(tmp_path, files):
+    task = VisDial({**files, "reward_cache": "", "url": "http://127.0.0.1:1/step"})
+    assert task.options["url"] == "http://127.0.0.1:1"
+    task.other_side = made_up.Scripted([])
+    found = task.stream("reward_cache", "")(np.random.default_rng(0), 5, 1)
+    values = [0.25, *(turns / 50 for turns in range(1, 11))]
+    assert [dialogue.meta for dialogue in found] == [{"image": image, "values": values} for image in (1, 2)]
+    assert found[0].texts[:2] == ("picture 1", "what 0?")
+    parquet.write(tmp_path / "dialogues.parquet", [found], {})
+    task.finish("reward_cache", tmp_path)
+    assert json.loads((tmp_path / "reward_cache.json").read_text()) == [values, values]
+    assert [task.count(kind) for kind in task.kinds] == [3, None, 3]
+    start = task.environment().reset(np.random.default_rng(0))
+    assert task.policy(" remote").act(start, np.random.default_rng(0)) == "question 0?"
+    assert (task.failures(), VisDial(files).failures(), task.at_a_time("games")) == (0, 0, 8)
 
 
 def refused(options, kind="recorded", policy="remote"):

@@ -1,0 +1,65 @@
+"""The contract of environments: what a spec refuses, whom it fits, and rows of arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from motif_jax.envs.spec import ArraySpec, EnvironmentSpec, Row, empty_observation, row
+
+TEXT, MASK = ArraySpec((4,), "uint8"), ArraySpec((2,), "uint8")
+
+
+def made(actions: int = 2, **options: Any) -> EnvironmentSpec:
+    return EnvironmentSpec({"text": TEXT, "mask": MASK}, actions, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"text_field": "words"}, "'words' is not among the observation fields ['mask', 'text']"),
+        (
+            {"count_field": "text", "mask_field": "m"},
+            "'m' is not among the observation fields ['mask', 'text']",
+        ),
+        ({"expert_field": "text"}, "'text' is not among the optional fields []"),
+        ({"mask_field": "text"}, "the mask 'text' must be uint8 [2], one entry for each action"),
+        ({"action_names": ("one",)}, "action_names must be 2, one for each action"),
+        ({"action_keys": (1, 2, 3)}, "action_keys must be 2, one for each action"),
+    ],
+)
+def test_a_spec_that_contradicts_itself_is_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError) as told:  # noqa: PT011 - the whole message is compared below
+        made(**options)
+    assert str(told.value) == said
+
+
+def test_an_agent_fits_where_its_fields_and_actions_are() -> None:
+    here, trained = made(), EnvironmentSpec({"text": TEXT}, 2)
+    assert here.fits(trained)
+    for other in (
+        trained,
+        made(3),
+        made(mask_field="mask"),
+        EnvironmentSpec({"text": MASK, "mask": MASK}, 2),
+    ):
+        assert not other.fits(here)
+    assert (here.action_names, here.action_keys) == (("action 0", "action 1"), (0, 0))
+    here.check_action(0)
+    here.check_action(1)
+    for action in (-1, 2):
+        with pytest.raises(ValueError, match=rf"action {action} is not one of 0 \.\. 1"):
+            here.check_action(action)
+
+
+def test_a_row_is_a_view_whose_arrays_stay() -> None:
+    arrays = empty_observation(made(), (3, 2))
+    one = row(arrays, 2, 1)
+    one["text"][...] = 7
+    assert (arrays["text"].shape, arrays["text"].sum()) == ((3, 2, 4), 28)
+    assert arrays["text"][2, 1].tolist() == [7] * 4
+    with pytest.raises(TypeError):
+        one["text"] = np.zeros(4, np.uint8)
+    assert type(empty_observation(made())) is Row
