@@ -60,6 +60,7 @@ def test_a_row_is_a_view_whose_arrays_stay() -> None:
     one["text"][...] = 7
     assert (arrays["text"].shape, arrays["text"].sum()) == ((3, 2, 4), 28)
     assert arrays["text"][2, 1].tolist() == [7] * 4
+    assert one.handles is None
     with pytest.raises(TypeError):
         one["text"] = np.zeros(4, np.uint8)
     assert type(empty_observation(made())) is Row
