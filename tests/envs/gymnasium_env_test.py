@@ -10,6 +10,7 @@ import gymnasium
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from motif_jax.envs import registration
 from motif_jax.envs.nethack.tasks import TASKS
 
 
@@ -26,6 +27,13 @@ def test_every_task_can_be_made(task):
     assert not truncated
     assert {"dlvl", "gold", "xlvl", "scout"} <= set(info)
     env.close()
+
+
+def test_a_second_registration_changes_nothing():
+    before = dict(gymnasium.registry)
+    registration.register()
+    assert gymnasium.registry == before
+    assert {f"motif_jax/{name}" for name in (*TASKS, "Recall-v0", "BabyAI-GoTo-v0")} <= set(before)
 
 
 def test_gymnasium_has_nothing_to_complain_of():

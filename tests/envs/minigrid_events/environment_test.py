@@ -10,16 +10,20 @@ from minigrid.core.grid import Grid
 from minigrid.core.world_object import Door, Goal, Key
 
 from motif_jax.envs import registry
+from motif_jax.envs.minigrid_events import view
+from motif_jax.envs.minigrid_events.captions import DROP, FORWARD, PICK_UP, TOGGLE
 from motif_jax.envs.minigrid_events.catalogue import LEVELS
 from motif_jax.envs.minigrid_events.environment import MiniGridEvents
+from motif_jax.envs.minigrid_events.renderer import EventsRenderer
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, empty_observation
 
-LEFT, RIGHT, FORWARD, PICK_UP, DROP, TOGGLE = range(6)
+LEFT, RIGHT = 0, 1
 OBJECTS, COLORS = 11, 6
 
 
 def shown(out: dict[str, np.ndarray]) -> np.ndarray:
     """minigrid's codes uint8 [7, 7, 3] of a view in one-hot."""
+    assert out["view"].size == 7 * 7 * view.CHANNELS == 980
     parts = np.split(out["view"].reshape(7, 7, -1), [OBJECTS, OBJECTS + COLORS], axis=-1)
     assert all((part.sum(-1) == 1).all() for part in parts)
     return np.stack([part.argmax(-1) for part in parts], axis=-1)
@@ -110,7 +114,7 @@ def test_success_is_the_tasks_reward_once() -> None:
 
 
 def test_people_see_the_level_and_the_caption() -> None:
-    renderer: Any = registry.renderer(registry.spec("MiniGrid-DoorKey-5x5-v0"))
+    renderer = EventsRenderer(registry.spec("MiniGrid-DoorKey-5x5-v0"))
     ours = MiniGridEvents("MiniGrid-DoorKey-5x5-v0", fields=("grid", "lit", "pose"))
     ours._world._gen_grid = types.MethodType(small_world, ours._world)
     out = empty_observation(ours.spec)

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from motif_jax.envs.visdial.client import VisDialServer
+from motif_jax.envs.visdial.client import VisDialServer, checked_url
 from motif_jax.support.errors import UserError
 
 HISTORY = [{"speaker": "question", "text": "what? ä&="}]
@@ -62,6 +62,17 @@ def faulty():
     server.let_go.set()
     server.shutdown()
     server.server_close()
+
+
+def test_an_address_is_one_of_http_without_its_route():
+    for url in ("http://h:5000", "http://h:5000/", "http://h:5000/step", "http://h:5000/step_rank/"):
+        assert checked_url("k", url) == "http://h:5000"
+    assert checked_url("k", "https://h/chat/fetch_reward") == "https://h/chat"
+    for url in ("127.0.0.1:5000", "ftp://host", "http://", "http:///step", "http://h:port", "h", ""):
+        with pytest.raises(
+            UserError, match=f"config.k='{url}': must be the server's address with its scheme"
+        ):
+            checked_url("k", url)
 
 
 def client(server, attempts=2, timeout=30.0, **values):
