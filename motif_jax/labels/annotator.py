@@ -122,8 +122,8 @@ class Annotator(abc.ABC):
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer] | None]:
         """Yields (position in `questions`, answer) once for every question, in any order.
 
-        Answers before an exception are kept. During long waits it yields None now and then, so that the caller can write answers
-        and stop. It may be closed at any yield.
+        Answers before an exception are kept. During long waits it yields None now and then, so that the caller can write and
+        stop. It may be closed at any yield.
         """
 
     def start(self) -> None:  # noqa: B027 (nothing to do without a model)

@@ -22,7 +22,7 @@ def decode_message(message: np.ndarray) -> str:
 
 
 def group_messages(messages: Sequence[str]) -> tuple[list[str], list[int]]:
-    """Lines of the messages that are not empty, repeats joined as "text (xN)", and the step at which each begins ([0] for none)."""
+    """Lines of the messages that are not empty, repeats joined as "text (xN)", and their first steps ([0] without lines)."""
     lines, starts, step = [], [], 0
     for message, run in itertools.groupby(messages):
         count = sum(1 for _ in run)
@@ -61,7 +61,7 @@ def caption(messages: np.ndarray, blstats: np.ndarray | None = None, use_message
 def pair_captions(
     messages: np.ndarray, blstats: np.ndarray | None, use_messages: bool = True, block: int = 4096
 ) -> Iterator[tuple[str, str]]:
-    """Yields the captions of messages uint8 [pairs, 2, length, bytes] and blstats [pairs, 2, length, 26 or 27], `block` at a time."""
+    """Yields captions of messages uint8 [pairs, 2, length, bytes] and blstats [pairs, 2, length, 26 or 27], in blocks."""
     cached = functools.cache(lambda message: decode_message(np.frombuffer(message, np.uint8)))
     for start in range(0, len(messages), block):
         texts: Iterator[str]

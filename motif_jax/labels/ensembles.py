@@ -31,11 +31,7 @@ class Votes:
 
 
 def read_votes(dataset_folder: Path, name: str, labels: np.ndarray) -> Votes:
-    """Adds goal and probabilities, one-hot where only labels are kept, to the labels of an annotation.
-
-    Raises:
-      UserError: its probabilities do not belong to these labels.
-    """
+    """Adds goal and probabilities (one-hot without a file) to labels. Raises UserError: they do not belong to these labels."""
     annotation = Annotation(dataset_folder, name)
     probabilities = label_math.one_hot(labels)
     path = annotation.probabilities_path
@@ -104,11 +100,7 @@ def _agreement_table(title: str, votes: Sequence[Votes]) -> str:
 def write_ensemble(
     dataset_folder: Path, name: str, merged: MergedLabels, sources: Mapping[str, Any], restart: bool
 ) -> Path:
-    """Writes the label file, its probabilities and its sources.
-
-    Raises:
-      UserError: labels of that name exist and have another origin, unless `restart`.
-    """
+    """Writes labels, probabilities and sources. Raises UserError: labels of that name have another origin, unless `restart`."""
     annotation = Annotation(dataset_folder, name)
     path = annotation.ensemble_path
     if annotation.manifests() and not restart:

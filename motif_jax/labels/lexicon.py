@@ -132,11 +132,7 @@ def _without_status(line: str) -> str:
 
 
 def load_lexicon(path: str | Path = "") -> Lexicon:
-    """Reads a lexicon: a file, or by name from the folder lexicons; nethack.yaml by default.
-
-    Raises:
-      UserError: the file is missing or not a lexicon; names the fault and its place.
-    """
+    """Reads a lexicon: a file, or one of the folder lexicons by its name. Raises UserError: it is none; names the fault."""
     shown = str(path) or BUILT_IN
     ours = Path(__file__).parent / "lexicons" / shown
     try:

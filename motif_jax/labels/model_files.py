@@ -64,7 +64,7 @@ def revision(model: str, wanted: str | None, download_dir: str | None = None, ke
 
 
 def _fingerprint(folder: Path) -> str:
-    """A digest of settings, and of size, first and last megabyte of weights: reading 140 GB at each start would take minutes."""
+    """A digest of settings, and of size, first and last megabyte of weights: to read 140 GB would take minutes."""
     state = hashlib.blake2b(digest_size=16)
     for path in sorted({path for pattern in _SETTINGS for path in folder.glob(pattern)}):
         state.update(f"{path.name} {path.stat().st_size}\n".encode())
@@ -91,8 +91,9 @@ def _commit(model: str, wanted: str, download_dir: str | None, key: str) -> str:
         try:
             return reference.read_text(encoding="utf-8").strip()
         except OSError:
+            hint = f"or the 40 digits of a commit as {_REVISION_KEYS[key]}"
             raise UserError(
-                f"config.{key}={model}: neither the hub nor the local cache knows it at revision {wanted} ({first_line(error)}); "
-                f"give the folder of a downloaded {key.rpartition('.')[2]}, or the 40 digits of a commit as {_REVISION_KEYS[key]}"
+                f"config.{key}={model}: neither the hub nor the local cache knows it at revision {wanted} "
+                f"({first_line(error)}); give the folder of a downloaded {key.rpartition('.')[2]}, {hint}"
             ) from None
     return str(found)

@@ -71,8 +71,8 @@ class AnswerParser:
     def __init__(self, form: AnswerForm, first_match: bool = False, anywhere: bool = False) -> None:
         """`first_match`: Motif's rule (compat.answer_first_match); `anywhere`: ONI's (compat.oni_label_anywhere).
 
-        ONI's knows no unknown: the second of two verdicts if its word occurs anywhere, else the first; of three the first match,
-        else the third, the tie.
+        ONI's knows no unknown: of two verdicts the second if its word occurs anywhere, else the first; of three the first
+        match, else the third, the tie.
         """
         self._labels = {word.lower(): label for label, word in enumerate(form.verdicts)}
         self._first_match, self._anywhere = first_match, anywhere

@@ -134,7 +134,7 @@ def goals_of(path: Path) -> list[str]:
 
 
 def forms_of(path: Path) -> list[Form]:
-    """The forms whose items the questions of a prompt file contain. Raises UserError: it cannot be read, or has no questions."""
+    """The forms whose items the questions of a prompt file contain. Raises UserError: it has no questions."""
     tree = _read(path)
     with _naming(path):
         asked = "".join(_text(tree, "question", name) for name in ("analysis", "verdict"))
@@ -142,11 +142,7 @@ def forms_of(path: Path) -> list[Form]:
 
 
 def load_prompt(path: Path, goal: str, mode: str, form: Form = PAIR) -> PromptTexts:
-    """Reads a prompt file for questions of `form`.
-
-    Raises:
-      UserError: the file cannot be read, a field is missing or not a text, a placeholder or the goal is missing.
-    """
+    """Reads a prompt file for questions of `form`. Raises UserError: a field, a placeholder or the goal is missing."""
     tree, goals = _read(path), goals_of(path)
     if goals and goal not in goals:
         raise UserError(f"config.goal={goal}: must be one of {', '.join(goals)}, the goals of {path}")

@@ -24,7 +24,7 @@ ANSWER_LIMIT = re.compile("too large|cannot be greater than|max_model_len", re.I
 
 
 class ServerError(UserError):
-    """A server did not answer. `cause`: the fault without advice; `kind`: a word for one that may pass, '' for a permanent one."""
+    """A server did not answer. `cause`: the fault without advice; `kind`: a word for one that may pass, else ''."""
 
     def __init__(self, cause: str, kind: str) -> None:
         super().__init__(f"{cause}; everything answered so far is kept, the same command resumes from there")

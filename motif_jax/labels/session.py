@@ -22,7 +22,7 @@ Keep = Callable[[Iterable[tuple[Question, StoredAnswer]]], None]
 
 
 class AnnotationSession:
-    """Asks unanswered questions, and keeps every answer as it arrives, also before an exception of the annotator, which it closes."""
+    """Asks unanswered questions, and keeps every answer as it arrives, also before an exception; closes the annotator."""
 
     def __init__(
         self,

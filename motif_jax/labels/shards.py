@@ -214,7 +214,7 @@ def _shard_line(question: Question, answer: StoredAnswer) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class MergedLabels:
-    """Labels int8 [pairs] and probabilities float32 [pairs, 3] of a dataset, as in their files; bias if both orders were asked."""
+    """Labels int8 [pairs], probabilities float32 [pairs, 3], and the position bias if both orders were asked."""
 
     labels: np.ndarray
     probabilities: np.ndarray

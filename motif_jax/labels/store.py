@@ -28,7 +28,7 @@ from motif_jax.support.errors import UserError
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """A label as the store and the shards keep it, as in `Answer`; `attempts` counts how often the question was asked so far."""
+    """An `Answer` as the store and the shards keep it; `attempts` counts how often the question was asked so far."""
 
     label: int
     probabilities: tuple[float, ...] | None = None

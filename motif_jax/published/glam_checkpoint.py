@@ -26,7 +26,7 @@ _LAYERS = {"0": "hidden_0", "2": "hidden_1", "4": "output"}
 
 
 class Found(NamedTuple):
-    """An agent's parameters, the tensor of the file that each comes from, tensors that nothing needs, and heads that are new."""
+    """An agent's parameters, the tensor that each comes from, tensors that are left over, and heads that are new."""
 
     params: Any
     names: dict[str, str]
@@ -35,11 +35,7 @@ class Found(NamedTuple):
 
 
 def language_agent(checkpoint: TorchCheckpoint, network: LanguageAgent) -> Found:
-    """Makes parameters of `network` from a published checkpoint; the value head is new if the file has none (cloning).
-
-    Raises:
-      UserError: a tensor is missing or has another shape.
-    """
+    """Parameters of `network` from a checkpoint; one of cloning has no value head. Raises UserError: a tensor does not fit."""
     # Name without prefixes -> name in the file, and tensor.
     there = {name.removeprefix(_WRAPPER).removeprefix(_MODEL): (name, of) for name, of in checkpoint.tensors}
     used: dict[str, str] = {}

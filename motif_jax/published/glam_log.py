@@ -32,7 +32,7 @@ _VALUE = "value"
 
 
 class GlamPosition(NamedTuple):
-    """The position from which a log is resumed: finished updates, rows of the newest episodes, environment steps and seconds."""
+    """Where a log is resumed: finished updates, rows of the newest episodes, environment steps and seconds."""
 
     updates: int = 0
     newest: Sequence[Mapping[str, Any]] = ()

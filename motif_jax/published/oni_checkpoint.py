@@ -106,10 +106,7 @@ def _published_order(name: str) -> tuple[int, bool]:
 
 
 def reward_item(labels: dict[str, int], params: Any | None, workdir: Path) -> dict[str, Any]:
-    """Writes the label log of a run with the reward's `labels`; returns the reward's item for the checkpoint.
-
-    Without `params` of the classifier the reward equals the labels.
-    """
+    """Writes the label log of a run; returns the checkpoint's item of its reward, which equals the labels without `params`."""
     path = workdir / label_log.FILE
     path.unlink(missing_ok=True)  # left by a killed import
     log = label_log.LabelLog(path)

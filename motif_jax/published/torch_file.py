@@ -36,7 +36,7 @@ _DEEPEST, MOST_PARTS, _LONGEST_NAME = 50, 10_000_000, 10_000
 
 
 def read_checkpoint(path: str | Path) -> Any:
-    """Reads a file of `torch.save` in its zip format (the default since PyTorch 1.6), with numpy arrays for tensors, and `Unread`.
+    """Reads a file of `torch.save` in its zip format, with numpy arrays for tensors, and `Unread`.
 
     Raises:
       UserError: the file is not such an archive, is damaged, compressed or encrypted, or uses opcodes that no
@@ -48,9 +48,8 @@ def read_checkpoint(path: str | Path) -> Any:
         zipfile.ZipFile(path) as archive,
     ):
         if sum(member.file_size for member in archive.infolist()) > path.stat().st_size:
-            raise UserError(
-                f"{path} claims more bytes than it has: it is damaged, or compressed, which torch.save never does (zip -0 repairs it)"
-            )
+            why = "it is damaged, or compressed, which torch.save never does (unpack it, zip -0)"
+            raise UserError(f"{path} claims more bytes than it has: {why}")
         (described,) = (name for name in archive.namelist() if f"/{name}".endswith("/data.pkl"))
         storages = _storages(archive, described.removesuffix("data.pkl"))
         reader = PickleReader(_CALLS, storages, unread=True, size=path.stat().st_size)
@@ -105,11 +104,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
 
 
 def tensors(tree: Any) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields (dotted name, array) for all tensors in the result of `read_checkpoint`, in the file's order.
-
-    Raises:
-      UserError: the tree is deeper or larger than any model, or contains itself.
-    """
+    """Yields (dotted name, array) of a checkpoint's tensors. Raises UserError: it is larger than any model, or has a cycle."""
     return _tensors(tree, "", 0, itertools.count(1))
 
 

@@ -40,11 +40,7 @@ def paths(folder: str | os.PathLike[str], name: str, number: int) -> tuple[Path,
 
 
 def read(folder: str | os.PathLike[str], name: str, number: int) -> tuple[list[str], list[int]]:
-    """Reads prompts and the actions taken on them; actions [steps, environments] are flattened row by row.
-
-    Raises:
-      UserError: a file is missing or has another form, or the numbers of actions and prompts differ.
-    """
+    """Prompts, and the actions on them, flattened row by row. Raises UserError: a file is missing, or they differ in number."""
     first, second = paths(folder, name, number)
     texts, numbers = _read_array(first), _read_array(second)
     if texts.dtype.kind not in "US":

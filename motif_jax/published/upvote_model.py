@@ -25,11 +25,7 @@ class PublishedScorer(NamedTuple):
 
 
 def read(path: str | Path, heads: int = 0) -> PublishedScorer:
-    """Reads model.pkl with `model.*` (RoBERTa, of attention `heads`; 0: width / 64), `layers.0` and `layers.2`.
-
-    Raises:
-      UserError: the file is damaged, or no such checkpoint.
-    """
+    """Reads model.pkl, a RoBERTa of attention `heads` (0: width / 64) and two layers. Raises UserError: it is none."""
     with transformers_parts.reading(path, "upvote model") as tensors:
         start = "model."
         trunk = {name.removeprefix(start): of for name, of in tensors.items() if name.startswith(start)}

@@ -144,6 +144,6 @@ def _open(path: Path, step: int, again: Collection[tuple[int, int]]) -> IO[str]:
         # Row by row: a long run has millions.
         rows = read_json_lines(path, ["step", "env", "episode"])
         kept = (row for row in rows if row["step"] <= step and _key(row) not in again)
-        with replaced_file(path) as part, open(part, "w", encoding="utf-8") as file:
+        with replaced_file(path) as part, open(part, "x", encoding="utf-8") as file:
             file.writelines(json.dumps(row) + "\n" for row in kept)
     return open(path, "a", encoding="utf-8", opener=regular_file)

@@ -41,12 +41,12 @@ orbax_messages.silence()
 class Checkpoints:
     """The checkpoints of one run, by step; an item is a pytree of arrays, or JSON-able data.
 
-    All processes of a run call `save` with the same values. Orbax writes them once into `.saving/`, the digests of all files are
-    added (`digests.json`), and a rename gives the folder its number. So a numbered folder is whole; the next writer removes what a
-    kill left in `.saving/`. Before a checkpoint is read, its files are compared with their digests.
+    All processes of a run call `save` with the same values. Orbax writes them once into `.saving/`, the digests of all files
+    are added (`digests.json`), and a rename gives the folder its number. So a numbered folder is whole; the next writer removes
+    what a kill left. Before a checkpoint is read, its files are compared with their digests.
 
-    The newest `keep` stay (None: all), and the one with the best metric `keep_best`, by `best_mode` the largest ('max') or smallest
-    ('min'). With `read_only` nothing is written or removed: the folder may belong to a running training.
+    The newest `keep` stay (None: all), and the one with the best metric `keep_best`, by `best_mode` 'max' or 'min'. With
+    `read_only` nothing is written or removed: the folder may belong to a running training.
 
     Raises:
       UserError: `read_only` and there is no such folder.
@@ -206,7 +206,7 @@ class Checkpoints:
         return not what
 
     def latest(self, all_damaged_is_none: bool = False) -> int | None:
-        """The newest step that is intact, None without checkpoints; names newer, damaged ones on stderr, which may be saved again.
+        """The newest intact step, None without checkpoints; names newer, damaged ones on stderr, which may be saved again.
 
         Raises:
           UserError: there are checkpoints and none is intact, unless `all_damaged_is_none`.
@@ -280,7 +280,8 @@ class Checkpoints:
             if memory_limit.ran_out(error):
                 raise
             raise UserError(
-                f"{folder} cannot be read ({first_line(error)[:200]}): restore it from a copy, or choose another of {self.steps()}"
+                f"{folder} cannot be read ({first_line(error)[:200]}): restore it from a copy, or choose another of "
+                f"{self.steps()}"
             ) from error
 
     def _metadata(self, step: int) -> Mapping[str, Any]:

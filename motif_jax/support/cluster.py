@@ -30,11 +30,7 @@ class HostPosition:
 
 
 def place(config: ConfigDict, environment: Mapping[str, str] | None = None) -> HostPosition:
-    """This process's host, from `config.hosts`, or with coordinator 'slurm' from Slurm's environment.
-
-    Raises:
-      UserError: values do not fit together, or Slurm's variables are missing.
-    """
+    """This process's host, by `config.hosts` or, with coordinator 'slurm', by Slurm. Raises UserError: values do not fit."""
     given, environment = config.hosts, os.environ if environment is None else environment
     if given.coordinator in (None, SLURM):
         why = "Slurm says it" if given.coordinator else "there is no config.hosts.coordinator"

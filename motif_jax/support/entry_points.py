@@ -67,11 +67,7 @@ def asked(by: str | os.PathLike[str], values: Any) -> None:
 
 
 def load(key: str, name: str) -> Any:
-    """Imports the trusted 'module:Class' that a config's `key` or data give.
-
-    Raises:
-      UserError: it is not trusted, there is no such module or class, or the module cannot be imported.
-    """
+    """Imports the trusted 'module:Class' that a config's `key` or data give. Raises UserError: not trusted, or not there."""
     _require(key, name, not _trusted().isdisjoint((name, name.partition(":")[0])))
     return own(key, name)
 

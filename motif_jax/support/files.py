@@ -52,11 +52,7 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def regular_file(path: str, flags: int) -> int:
-    """The `opener` of `open` for untrusted places: opens only regular files, and writes through no link.
-
-    Raises:
-      UserError: it is a link that would be written through, a FIFO, a socket or a device.
-    """
+    """The `opener` of `open` for untrusted places. Raises UserError for a FIFO, a device, or a link to be written through."""
     writes = flags & (os.O_WRONLY | os.O_RDWR)
     # Without blocking: a FIFO would wait for its other end.
     flags |= os.O_CLOEXEC | os.O_NONBLOCK | (os.O_NOFOLLOW if writes else 0)

@@ -22,7 +22,7 @@ _SHUTDOWN_SECONDS = 0.05
 
 
 def run(serving: Coroutine[Any, Any, None], host: str, port: int) -> None:
-    """Runs `serve` until SIGTERM or SIGINT; raises UserError, too, for a host that this machine is not, or a port that is taken."""
+    """Runs `serve` until SIGTERM or SIGINT; raises UserError, too, for another machine's host or a port that is taken."""
 
     async def main() -> None:
         task = asyncio.create_task(serving)

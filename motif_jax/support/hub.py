@@ -64,7 +64,7 @@ def local(place: Any, key: str = "", before: Any = None) -> Any:
 
 
 def localise(config: ConfigDict, workdir: Path | None) -> None:
-    """Replaces every value of `config` that names something on a hub by its local copy, `local`; a run in `workdir` is resumed."""
+    """Replaces every value of `config` that names something on a hub by its `local` copy; a run in `workdir` is resumed."""
     named = {key: value for key, value in flat(config.to_dict()).items() if is_named(value)}
     before: dict[str, Any] = {}
     if named and workdir is not None and (workdir / "config.json").is_file():

@@ -33,7 +33,7 @@ def never() -> bool:
 class Interruption:
     """While active, SIGTERM, SIGUSR1 (Slurm's, before a job's time ends) and the first SIGINT (Ctrl-C) only set `requested`.
 
-    A second SIGINT raises KeyboardInterrupt. With `quiet`, for a caller that has to restore a screen first, nothing is printed, and
+    A second SIGINT raises KeyboardInterrupt. With `quiet`, for a caller that restores a screen first, nothing is printed, and
     SIGHUP (a closed terminal) counts, too. For the main thread, as Python's signal handlers demand.
     """
 

@@ -23,11 +23,7 @@ _NO_LOCKS = (
 
 
 def lock(file: IO[Any] | int, path: str | os.PathLike[str], wait: bool = False) -> bool:
-    """Locks an open file until it is closed; returns False if another process holds it and there is no `wait`.
-
-    Raises:
-      UserError: the file system of `path` has no locks.
-    """
+    """Locks an open file until it is closed; False: another process holds it. Raises UserError: `path` has no locks."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:

@@ -16,8 +16,8 @@ _PR_SET_PDEATHSIG = 1
 def end_with_parent(lifeline: int) -> None:
     """Lets the kernel end this process 29 s after the last writer of the pipe `lifeline`, who writes nothing, has closed it.
 
-    A healthy process removes its files in that time. Python's interpreter takes no part, as a stuck engine may hold its lock: at the
-    pipe's end the kernel sends `GRACE_SIGNAL`, whose handler is the C library's `alarm`. It takes the signal's number for the seconds
+    A healthy process removes its files in that time. Python takes no part, as a stuck engine may hold its lock: at the pipe's
+    end the kernel sends `GRACE_SIGNAL`, whose handler is the C library's `alarm`. It takes the signal's number for the seconds
     until SIGALRM. (PR_SET_PDEATHSIG would leave no time, and also fires when the starting thread ends.)
     """
     library = ctypes.CDLL(None)

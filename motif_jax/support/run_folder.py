@@ -116,11 +116,7 @@ def read_config(workdir: str | Path) -> dict[str, Any]:
 def check_identity(
     workdir: str | Path, config: ConfigDict, identity: Iterable[str] = (), free: Iterable[str] = ()
 ) -> None:
-    """Refuses the folder of another stage's run, or of a run whose `identity` keys differ, except `free` ones (see `differences`).
-
-    Raises:
-      UserError: names the other stage, or every key that differs, with both values.
-    """
+    """Raises UserError for another stage's run, or one whose `identity` keys differ, except `free` ones (see `differences`)."""
     if not (Path(workdir) / CONFIG).exists():
         return
     there = read_config(workdir)

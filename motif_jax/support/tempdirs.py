@@ -26,11 +26,7 @@ def _prefix() -> str:
 
 
 def hold(folder: Path) -> int | None:
-    """Locks `folder` while the returned descriptor is open, here or in a child; None if another process holds or has removed it.
-
-    Raises:
-      UserError: the file system has no locks.
-    """
+    """Locks `folder` while the descriptor is open, here or in a child; None: another process holds or has removed it."""
     try:
         descriptor = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:

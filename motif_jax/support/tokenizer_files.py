@@ -12,7 +12,7 @@ from motif_jax.support.errors import UserError
 
 
 def read(path: str | os.PathLike[str]) -> Tokenizer:
-    """Opens a tokenizer.json, without the padding and the truncation that it may ask for. Raises UserError: it cannot be read."""
+    """Opens a tokenizer.json, without the padding and truncation that it may ask for. Raises UserError: it cannot be read."""
     try:
         with working(str(path)):
             backend = Tokenizer.from_file(str(path))
