@@ -174,23 +174,14 @@ def describe(
     recorded, valid = trajectory.recorded(batch), _valid(config, state, batch)
     ratio, high = output.ratio, 1 + config.clip_ratio
     outside = (ratio < 1 / high) | (ratio > high)
-    lag = (state.step - batch.parameter_version).astype(jnp.float32)
+    target_mean, target_std = reductions.mean_and_std(output.targets.value, valid, axis_name)
+    _, error_std = reductions.mean_and_std(output.targets.value - output.value, valid, axis_name)
     return {
         **losses.policy_metrics(ratio, losses.entropy(output.logits), outside, valid, axis_name),
-        **_value_metrics(output, valid, axis_name),
-        "lag/mean": reductions.mean(lag, recorded, axis_name),
-        "batch/valid_share": reductions.mean(valid * 1.0, recorded, axis_name),
-    }
-
-
-def _value_metrics(output: Output, valid: Array, axis_name: str | None) -> Metrics:
-    _, target_std = reductions.mean_and_std(output.targets.value, valid, axis_name)
-    _, error_std = reductions.mean_and_std(output.targets.value - output.value, valid, axis_name)
-    explained = 1 - jnp.square(error_std) / jnp.maximum(jnp.square(target_std), 1e-12)
-    return {
         "value/mean": reductions.mean(output.value, valid, axis_name),
-        "value/target_mean": reductions.mean(output.targets.value, valid, axis_name),
-        "value/explained_variance": explained,
+        "value/target_mean": target_mean,
+        "value/explained_variance": 1 - jnp.square(error_std) / jnp.maximum(jnp.square(target_std), 1e-12),
+        "batch/valid_share": reductions.mean(valid * 1.0, recorded, axis_name),
     }
 
 

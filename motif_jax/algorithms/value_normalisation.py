@@ -16,7 +16,6 @@ import jax.numpy as jnp
 from motif_jax.algorithms import reductions
 
 Array = jax.Array
-MODES = ("none", "running", "popart")
 MINIMUM_STD = 1e-2
 
 

@@ -69,8 +69,10 @@ class Snapshot:
 
 
 def items_of_learner(state: Any) -> dict[str, Any]:
-    """The checkpoint's items of a training state."""
-    return {_PARAMS: state.params, _LEARNER: _without_params(state)}
+    """The checkpoint's items of a training state; Orbax keeps no empty trees."""
+    left_out = ("params", *NOT_KEPT)
+    rest = {name: x for name, x in state._asdict().items() if name not in left_out and jax.tree.leaves(x)}
+    return {_PARAMS: state.params, _LEARNER: rest}
 
 
 def take_learner(snapshot: Snapshot, make_state: Callable[[], Any]) -> Any:
@@ -96,11 +98,3 @@ def learned_with(checkpoints: Checkpoints, step: int) -> dict[str, str]:
     if _PROGRESS not in checkpoints.items(step):
         return {}
     return restore_progress(checkpoints, step).get(READ_ANEW, {})
-
-
-def _without_params(state: Any) -> dict[str, Any]:
-    """The non-empty parts of a state besides the parameters: Orbax keeps no empty trees."""
-    fields = state._asdict().items()
-    return {
-        name: value for name, value in fields if name not in ("params", *NOT_KEPT) and jax.tree.leaves(value)
-    }

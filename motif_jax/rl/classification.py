@@ -10,7 +10,7 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
-from motif_jax.algorithms import classification, ensembles
+from motif_jax.algorithms import classification
 from motif_jax.algorithms.classification import LabelBatch
 from motif_jax.algorithms.ensembles import EnsembleState
 from motif_jax.datasets.verdicts import SINGLE
@@ -19,21 +19,18 @@ from motif_jax.rewards.intrinsic import BatchMessages
 from motif_jax.rewards.label_set import Examples
 from motif_jax.rewards.online_model import cautious, classifier_probabilities
 from motif_jax.rl.network_reward import NetworkReward
-from motif_jax.rl.reward_trainer import TrainingBatch
+from motif_jax.rl.reward_trainer import Model, TrainingBatch
 
 
-class ClassifierModel:
-    """The model that `reward_trainer.Trainer` trains."""
+class ClassifierModel(Model):
+    """Whether a text is helpful."""
 
     def __init__(self, config: ConfigDict, seed: int) -> None:
-        self.members = config.training.members
-        self._network = MessageClassifier(config.encoder, config.classifier.dropout)
-        self._optimizer = optax.adam(config.training.learning_rate, eps=1e-8)
+        network = MessageClassifier(config.encoder, config.classifier.dropout)
+        optimizer = optax.adam(config.training.learning_rate, eps=1e-8)
+        super().__init__(network, optimizer, config.training.members)
         self._key = np.asarray(jax.random.key_data(jax.random.key(seed)))
         self._step = jax.jit(self._numbered_step, static_argnames="length")
-
-    def init(self, seed: int) -> EnsembleState:
-        return ensembles.init_state(self._network, self._optimizer, jax.random.key(seed), self.members)
 
     def step(
         self, state: EnsembleState, batch: TrainingBatch, step: int
@@ -44,12 +41,12 @@ class ClassifierModel:
     def _numbered_step(
         self, state: EnsembleState, batch: LabelBatch, key: jax.Array, number: jax.Array, length: int | None
     ) -> tuple[EnsembleState, dict[str, jax.Array]]:
-        step = classification.make_train_step(self._network, self._optimizer, self.members, length)
+        step = classification.make_train_step(self.network, self.optimizer, self.members, length)
         return step(state, batch, jax.random.fold_in(jax.random.wrap_key_data(key), number))
 
     def probabilities(self, params: Any, texts: np.ndarray) -> np.ndarray:
         """Probabilities of yes float32 [members, N] of texts uint8 [N, L]."""
-        return classifier_probabilities(self._network.message, self.members, params, texts)
+        return classifier_probabilities(self.network.message, self.members, params, texts)
 
     def right(self, params: Any, examples: Examples, chosen: np.ndarray) -> tuple[int, int]:
         texts = examples.messages[examples.places[chosen, 0]]

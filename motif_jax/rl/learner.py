@@ -96,9 +96,6 @@ class Learner:
         self._done: tuple[jax.Array, int, Batch] | None = None
         self._publish()
 
-    def items(self) -> dict[str, Any]:
-        return agent_checkpoints.items_of_learner(self.state)
-
     def step(self, batch: Batch) -> None:
         """Starts an update when the one before it is done."""
         self.settle()

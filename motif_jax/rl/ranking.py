@@ -11,7 +11,7 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
-from motif_jax.algorithms import ensembles, preference
+from motif_jax.algorithms import preference
 from motif_jax.algorithms.ensembles import EnsembleState
 from motif_jax.algorithms.preference import PreferenceBatch
 from motif_jax.algorithms.statistics import RunningMoments
@@ -24,7 +24,7 @@ from motif_jax.rewards.normalisation import Normalisation
 from motif_jax.rewards.online_model import cautious
 from motif_jax.rewards.reward_model import messages_in_chunks
 from motif_jax.rl.network_reward import NetworkReward
-from motif_jax.rl.reward_trainer import TrainingBatch
+from motif_jax.rl.reward_trainer import Model, TrainingBatch
 from motif_jax.support import config as checks
 from motif_jax.support import seeds
 
@@ -33,19 +33,16 @@ _MARK = 1  # marks a text of a labelled pair
 _RAW = "oni_ranking_raw_reward"
 
 
-class RankingModel:
-    """The model that `reward_trainer.Trainer` trains."""
+class RankingModel(Model):
+    """Which of two texts is better."""
 
     def __init__(self, config: ConfigDict) -> None:
-        self.members = config.training.members
-        self.network = RewardNetwork(RewardArchitecture(message=config.encoder))
-        self._optimizer = optax.chain(
+        optimizer = optax.chain(
             optax.clip_by_global_norm(MAX_GRADIENT_NORM), optax.adam(config.training.learning_rate, eps=1e-8)
         )
+        network = RewardNetwork(RewardArchitecture(message=config.encoder))
+        super().__init__(network, optimizer, config.training.members)
         self._step = jax.jit(self._step_of_length, static_argnames="length")
-
-    def init(self, seed: int) -> EnsembleState:
-        return ensembles.init_state(self.network, self._optimizer, jax.random.key(seed), self.members)
 
     def step(
         self, state: EnsembleState, batch: TrainingBatch, step: int
@@ -67,7 +64,7 @@ class RankingModel:
     def _step_of_length(
         self, state: EnsembleState, messages: jax.Array, batch: PreferenceBatch, length: int | None
     ) -> tuple[EnsembleState, dict[str, jax.Array]]:
-        step = preference.make_train_step(self.network, self._optimizer, self.members, length)
+        step = preference.make_train_step(self.network, self.optimizer, self.members, length)
         return step(state, messages, batch)
 
     def rewards(self, params: Any, texts: np.ndarray) -> np.ndarray:

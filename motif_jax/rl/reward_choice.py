@@ -42,12 +42,13 @@ def apply(config: ConfigDict, workdir: str | os.PathLike[str]) -> ConfigDict:
     return config
 
 
-def settle(config: ConfigDict, workdir: str | os.PathLike[str], checkpoints: Checkpoints) -> None:
+def settle(config: ConfigDict, workdir: str | os.PathLike[str], checkpoints: Checkpoints) -> int | None:
     """Writes down, once, which evaluation the run learns from: that of its newest checkpoint, else of `config.reward.step`."""
     path, latest = Path(workdir) / FILE, checkpoints.latest()
     if not config.reward.dir or path.exists():
-        return
+        return settled(workdir)
     step = None if latest is None else agent_checkpoints.restore_progress(checkpoints, latest).get(STEP)
     if step is None:
         step = open_reward(config.reward.dir, config.reward.step).step
     atomic_write_json(path, {STEP: step})
+    return step

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import abc
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+import optax
 
+from motif_jax.algorithms import ensembles
 from motif_jax.algorithms.ensembles import EnsembleState
 from motif_jax.rewards.label_set import Examples
 from motif_jax.rewards.reward_model import SHORT_MESSAGE
@@ -36,17 +39,22 @@ class TrainingBatch(NamedTuple):
     length: int | None
 
 
-class Model(Protocol):
-    """A model of one text or of two."""
+class Model(abc.ABC):
+    """A model of one text or of two, or an ensemble of such models."""
+
+    def __init__(self, network: Any, optimizer: optax.GradientTransformation, members: int) -> None:
+        self.network, self.optimizer, self.members = network, optimizer, members
 
     def init(self, seed: int) -> EnsembleState:
-        """A fresh state."""
+        return ensembles.init_state(self.network, self.optimizer, jax.random.key(seed), self.members)
 
+    @abc.abstractmethod
     def step(
         self, state: EnsembleState, batch: TrainingBatch, step: int
     ) -> tuple[EnsembleState, dict[str, jax.Array]]:
         """Gradient step `step` of the run, compiled once for each length; `state` is not donated."""
 
+    @abc.abstractmethod
     def right(self, params: Any, examples: Examples, chosen: np.ndarray) -> tuple[int, int]:
         """How many of the chosen examples the model has right, and how many count."""
 

@@ -272,8 +272,7 @@ def check(config: ConfigDict) -> ConfigDict:
 def check_devices(config: ConfigDict) -> None:
     """Raises UserError where a resolved config does not fit the devices; the same on every host."""
     learners, actors = len(learner_devices(config)), len(actor_devices(config))
-    if "sharding" in config:
-        _check_sharding(config, learners)
+    _check_sharding(config, learners)
     if "minibatch_size" in config.algorithm:
         _check_minibatches(config, learners)
     count, minibatches = config.hosts.count, config.algorithm.get("minibatches", 1)

@@ -185,7 +185,7 @@ class System:
 
     def items(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """A checkpoint's items, and its entries in the progress."""
-        items = self.learner.items()
+        items = agent_checkpoints.items_of_learner(self.learner.state)
         if self._reward_is_kept:
             items[agent_checkpoints.REWARD] = self.reward.state()  # type: ignore[union-attr]
         if self.config.serial:

@@ -79,7 +79,9 @@ class AgentTraining:
             checkpoints = stack.enter_context(
                 agent_checkpoints.open_checkpoints(workdir, config.keep_checkpoints)
             )
-            self._settle_reward(checkpoints)
+            step = self._hosts.on_first(lambda: reward_choice.settle(config, workdir, checkpoints))
+            if step is not None:
+                config.reward.step = step
             snapshot = self._newest(checkpoints)
             progress = {} if snapshot is None else snapshot.progress
             if snapshot is not None:
@@ -152,12 +154,6 @@ class AgentTraining:
         if save or clock.save_step_is_passed():
             records.save(asynchronous=True)
         return stop > 0
-
-    def _settle_reward(self, checkpoints: Checkpoints) -> None:
-        self._hosts.on_first(lambda: reward_choice.settle(self._config, self._workdir, checkpoints))
-        step = self._hosts.gather(reward_choice.settled(self._workdir))[0]
-        if step is not None:
-            self._config.reward.step = step
 
     def _newest(self, checkpoints: Checkpoints) -> Snapshot | None:
         latest = checkpoints.latest()

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.algorithms import appo, schedules, trajectory, value_normalisation
+from motif_jax.algorithms import appo, losses, schedules, trajectory, value_normalisation
+from motif_jax.algorithms.gae import gae
 from motif_jax.networks.agent import rescale_value_head
 from motif_jax.support.errors import UserError
 from tests.agents import (
@@ -33,9 +34,12 @@ def flat_update(config: Any, **options: Any) -> tuple[Any, appo.AppoTrainState, 
     """A small network's update, its first state, and a batch for it."""
     network = flat_network()
     optimizer = schedules.make_optimizer(config.optimizer)
-    state = appo.make_state(network, optimizer, jax.random.key(0))
     batch = random_batch(FLAT_SPEC, network.state_size, 6, 8, seed=1, padding=0.2)
-    return jax.jit(appo.make_update(network, optimizer, config, **options)), state, batch
+    return jax.jit(appo.make_update(network, optimizer, config, **options)), new_state(config), batch
+
+
+def new_state(config: Any) -> appo.AppoTrainState:
+    return appo.make_state(flat_network(), schedules.make_optimizer(config.optimizer), jax.random.key(0))
 
 
 def change(before: appo.AppoTrainState, after: appo.AppoTrainState) -> np.ndarray:
@@ -109,16 +113,40 @@ def test_step_limits_as_terminal_leave_no_bootstrap() -> None:
     np.testing.assert_array_equal(appo.trajectory.done(without), batch.terminated | batch.truncated)
 
 
+@pytest.mark.parametrize("exploration", ["none", "entropy", "symmetric_kl"])
+def test_settings_of_the_loss(exploration: str) -> None:
+    config, network = agent_config(), flat_network()
+    settings = config.algorithm
+    settings.update(advantage="gae", exploration=exploration, exploration_coefficient=0.5)
+    state = new_state(config)
+    batch = random_batch(FLAT_SPEC, network.state_size, 4, 2, seed=0)
+    output = appo.run_network(network, config, state, batch, batch.reward)
+    value = network.apply(state.params, batch.observation, batch.initial_state, batch.first)[1]
+    discount = settings.gamma * (1.0 - trajectory.done(batch))
+    targets = gae(value[:-1], value[-1], batch.reward, discount, batch.last[:-1], settings.gae_lambda)
+    np.testing.assert_allclose(output.targets.advantage, targets.advantage, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(output.targets.value, targets.value, rtol=1e-4, atol=1e-6)
+    total, terms = appo.compute_loss(config, state, batch, output, None)
+    rows = output.logits, trajectory.recorded(batch), 0.5
+    expected = {
+        "none": 0.0,
+        "entropy": losses.entropy_loss(*rows),
+        "symmetric_kl": losses.symmetric_kl_loss(*rows),
+    }
+    np.testing.assert_allclose(terms["loss/exploration"], expected[exploration], rtol=1e-6)
+    assert total == terms["loss/policy"] + terms["loss/value"] + terms["loss/exploration"]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("mode", "exploration"), [("gae", "symmetric_kl"), ("vtrace", "none")])
-def test_settings_of_the_loss(mode: str, exploration: str) -> None:
+def test_the_rate_falls_with_the_steps_that_were_learned_from() -> None:
     config = agent_config()
-    config.algorithm.advantage, config.algorithm.exploration = mode, exploration
+    config.optimizer.update(schedule="linear", final_fraction=0.0)
     update, state, batch = flat_update(config)
-    after, metrics = update(state, batch)
-    assert all(np.isfinite(v) and v.shape == () and v.dtype == jnp.float32 for v in metrics.values())
-    assert change(state, after).any()
-    assert (metrics["loss/exploration"] == 0) == (exploration == "none")
+    done = config.train_for_env_steps * 3 // 4
+    after, metrics = update(state._replace(env_steps=jnp.array([0, done], jnp.int32)), batch)
+    assert metrics["optimizer/learning_rate"] == pytest.approx(config.optimizer.learning_rate / 4, rel=1e-5)
+    taken = int(np.sum(trajectory.recorded(batch)))
+    assert after.env_steps.tolist() == [0, done + taken]
 
 
 @pytest.mark.slow
@@ -184,7 +212,7 @@ def test_values_are_clipped_round_those_that_were_played_when_the_scale_has_move
     """With PopArt the head is rescaled with the scale, so that nothing has moved and nothing is clipped."""
     config, network = agent_config(), flat_network()
     config.algorithm.value_normalisation = "popart"
-    state = appo.make_state(network, schedules.make_optimizer(config.optimizer), jax.random.key(0))
+    state = new_state(config)
     batch = random_batch(FLAT_SPEC, network.state_size, 4, 2, seed=0)
     scales = [value_normalisation.ValueStatistics(*map(jnp.float32, s)) for s in ((2, 5, 1), (50, 2509, 1))]
     played, learned = ((center, spread) for center, spread in map(value_normalisation.moments, scales))
@@ -196,21 +224,21 @@ def test_values_are_clipped_round_those_that_were_played_when_the_scale_has_move
     batch = batch._replace(behaviour_value=value)
     params = rescale_value_head(state.params, played, learned)
     state = state._replace(params=params, value_statistics=scales[1])
-    losses = []
+    found = []
     for clip in (1e-3, 1e9):
         config.algorithm.clip_value = clip
         output = appo.run_network(network, config, state, batch, batch.reward)
-        losses.append(appo.compute_loss(config, state, batch, output, None)[1]["loss/value"])
-    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-3)
+        found.append(appo.compute_loss(config, state, batch, output, None)[1]["loss/value"])
+    np.testing.assert_allclose(*found, rtol=1e-3)
 
 
 def test_advantages_may_be_in_units_of_the_returns_of_many_batches() -> None:
     """A batch without a reward then teaches little, instead of having its noise scaled up to unit size."""
     config, network = agent_config(), flat_network()
     config.algorithm.update(value_normalisation="running", advantage_scale="returns")
-    state = appo.make_state(network, schedules.make_optimizer(config.optimizer), jax.random.key(0))
+    state = new_state(config)
     batch = random_batch(FLAT_SPEC, network.state_size, 4, 2, seed=0)
-    losses = {}
+    found = {}
     for spread in (1.0, 10.0):
         statistics = value_normalisation.ValueStatistics(*map(jnp.float32, (0, spread**2, 1)))
         state = state._replace(value_statistics=statistics)
@@ -219,9 +247,9 @@ def test_advantages_may_be_in_units_of_the_returns_of_many_batches() -> None:
         clipped = jnp.clip(output.ratio, 1 / 1.1, 1.1)
         gained = jnp.minimum(output.ratio * advantage, clipped * advantage)
         expected = -jnp.mean(gained, where=trajectory.recorded(batch))
-        losses[spread] = appo.compute_loss(config, state, batch, output, None)[1]["loss/policy"]
-        np.testing.assert_allclose(losses[spread], expected, rtol=1e-5)
-    assert losses[1.0] != losses[10.0]
+        found[spread] = appo.compute_loss(config, state, batch, output, None)[1]["loss/policy"]
+        np.testing.assert_allclose(found[spread], expected, rtol=1e-5)
+    assert found[1.0] != found[10.0]
     config.algorithm.value_normalisation = "none"
     with pytest.raises(UserError, match=r"config.algorithm.advantage_scale='returns'.*nobody knows"):
         appo.check(config)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from motif_jax.algorithms import implicit_q
-from motif_jax.algorithms.implicit_q import ActionQ, Estimates
+from motif_jax.algorithms.implicit_q import ActionQ, Estimates, ImplicitQSettings
 from motif_jax.datasets.dialogues import collate
 from motif_jax.datasets.dialogues.collate import Quirks
 from motif_jax.envs.wordle.tokens import WordleTokenizer
@@ -209,3 +209,26 @@ def test_what_is_no_live_action_may_be_anything_finite() -> None:
     changed = estimates._replace(target_q=jnp.where(batch.live, estimates.target_q, 1e6))
     before, after = (implicit_q.losses(batch, each, settings) for each in (estimates, changed))
     np.testing.assert_array_equal(before, after)
+
+
+def test_rules_by_hand() -> None:
+    q = jnp.array([[1.0, 3.0], [0.0, -2.0]])
+    prior = jnp.log(jnp.array([1.0, 3.0]))
+    e = np.exp(np.array([[1.0, 3.0], [0.0, -2.0]]))
+    wanted = {"best": [3.0, 0.0], "soft": np.log(e.sum(1)), "prior": np.log(e @ [0.25, 0.75])}
+    for kind, values in wanted.items():
+        np.testing.assert_allclose(implicit_q.next_value(q, kind, prior), values, rtol=1e-6)
+    clipped = ImplicitQSettings(q_min=-3.0, q_max=2.0)
+    np.testing.assert_array_equal(implicit_q.target_of([q, 2 * q], clipped), [[1, 2], [0, -3]])
+    np.testing.assert_array_equal(implicit_q.shifted(jnp.array([[1.0, 2.0, 3.0]]), 9.0), [[2, 3, 9]])
+    ones, tens = jnp.ones(2), jnp.full(2, 10.0)
+    np.testing.assert_array_equal(implicit_q.bellman_targets(ones, tens, jnp.array([0.0, 1.0]), 0.5), [6, 1])
+    errors = implicit_q.expectile_errors(jnp.array([2.0, 0.0, 1.0]), jnp.array([0.0, 2.0, 1.0]), 0.7)
+    np.testing.assert_allclose(errors, [2.8, 1.2, 0], rtol=1e-6)
+    advantages = jnp.array([-2.0, 0.0, 1.0, 4.0])
+    weights = implicit_q.policy_weights(advantages, ImplicitQSettings(beta=0.5, most_weight=2.0))
+    np.testing.assert_allclose(weights, np.minimum(np.exp([-1, 0, 0.5, 2]), 2), rtol=1e-6)
+    by_sign = implicit_q.policy_weights(advantages, ImplicitQSettings(beta=0.7, exponential=False))
+    np.testing.assert_allclose(by_sign, [0.3, 0.3, 0.7, 0.7], rtol=1e-6)
+    huber = implicit_q.huber_errors(jnp.array([-3.0, -1.0, 0.5, 2.0]))
+    np.testing.assert_allclose(huber, [2.5, 0.5, 0.125, 1.5], rtol=1e-6)

@@ -170,6 +170,7 @@ def test_devices_agree_and_learn_from_all_rows():
         np.testing.assert_array_equal(parts[0], parts[1])
         np.testing.assert_allclose(parts[0], whole, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(both["loss/policy"][0], metrics["loss/policy"], rtol=1e-4)
+    assert two.env_steps.tolist() == [one.env_steps.tolist()] * 2
 
 
 def test_an_update_ends_where_the_policy_is_too_far_from_the_one_that_played():

@@ -85,11 +85,9 @@ class Reinforce:
                 f"config.algorithm.epochs={config.algorithm.epochs}: must be 1 with this algorithm"
             )
 
-    def make_state(
-        self, network: Any, optimizer: Any, key: jax.Array, reward_params: Any = ()
-    ) -> ReinforceState:
+    def make_state(self, network: Any, optimizer: Any, key: jax.Array) -> ReinforceState:
         del optimizer
-        return ReinforceState(network.init(key), jnp.zeros((), jnp.int32), jnp.zeros(()), reward_params)
+        return ReinforceState(network.init(key), jnp.zeros((), jnp.int32), jnp.zeros(()))
 
     def make_update(self, network: Any, optimizer: Any, config: ConfigDict, *, reward_fn: Any = None) -> Any:
         del optimizer, reward_fn
@@ -111,7 +109,7 @@ class Reinforce:
             rate = config.optimizer.learning_rate
             params = jax.tree.map(lambda p, g: p - rate * g, state.params, gradient)
             baseline = 0.9 * state.baseline + 0.1 * mean
-            new = ReinforceState(params, state.step + 1, baseline, state.reward_params)
+            new = state._replace(params=params, step=state.step + 1, baseline=baseline)
             return new, {"loss/total": value}
 
         return update

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from motif_jax.actors.pool import ActorPool
+from motif_jax.devices.parallel import DataParallel
 from motif_jax.devices.services import ServiceFailedError
 from motif_jax.rl import settings
 from motif_jax.rl.batch_stream import BatchStream
@@ -18,7 +19,7 @@ from motif_jax.rl.inference import bucket_sizes, choose
 from motif_jax.rl.publishing import Publisher
 from motif_jax.rl.settings import make_network
 from motif_jax.rl.system import System
-from motif_jax.rl.training import AgentTraining
+from motif_jax.rl.training import AgentTraining, Agreement
 from motif_jax.support.interruption import Interruption
 from motif_jax.support.metrics import read_metrics
 from tests.processes import wait_until
@@ -165,3 +166,14 @@ def test_bucket_sizes_end_with_all_groups() -> None:
     assert bucket_sizes(1) == [1]
     assert bucket_sizes(2) == [1, 2]
     assert bucket_sizes(48) == [1, 2, 4, 8, 16, 32, 48]
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_hosts_agree_on_each_sum_once(alone: bool) -> None:
+    agreement = Agreement(DataParallel(jax.devices()[:2]))
+    assert agreement._alone
+    agreement._alone = alone
+    assert agreement.result() is None
+    agreement.launch([300, 0, 1])
+    assert agreement.result() == [300, 0, 1]
+    assert agreement.result() is None
