@@ -28,12 +28,12 @@ MOST_LINES = 420
 MOST_ARGUMENTS = 7  # of a constructor, dataclasses of values apart
 # Lines of each folder's Python; a change that raises one says why in its commit.
 BUDGET = {
-    "actors": 1820,
+    "actors": 1730,
     "agents": 220,
-    "algorithms": 3200,
+    "algorithms": 2910,
     "benchmarks": 2130,
     "datasets": 2880,
-    "devices": 920,
+    "devices": 820,
     "envs": 9260,
     "labels": 4240,
     "language": 6540,
@@ -42,7 +42,7 @@ BUDGET = {
     "published": 1780,
     "reports": 6630,
     "rewards": 2690,
-    "rl": 3930,
+    "rl": 3650,
     "rollouts": 5260,
     "schema": 260,
     "sections": 350,
