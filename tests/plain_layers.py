@@ -15,6 +15,17 @@ def linear(x: np.ndarray, layer: Any) -> np.ndarray:
     return x @ np.asarray(layer["kernel"], np.float64) + np.asarray(layer["bias"], np.float64)
 
 
+def convolution(x: np.ndarray, layer: Any, stride: int = 1) -> np.ndarray:
+    """Cross-correlation of [N, H, W, C] with a zero on each side."""
+    kernel = np.asarray(layer["kernel"], np.float64)
+    size, x = len(kernel), np.pad(np.asarray(x, np.float64), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    rows, columns = ((side - size) // stride + 1 for side in x.shape[1:3])
+    y = np.zeros((len(x), rows, columns, kernel.shape[-1])) + np.asarray(layer["bias"], np.float64)
+    for i, j in np.ndindex(size, size):
+        y += x[:, i : i + stride * rows : stride, j : j + stride * columns : stride] @ kernel[i, j]
+    return y
+
+
 def gru(x: np.ndarray, state: np.ndarray, layers: Any, name: str = "gru") -> np.ndarray:
     """One step of PyTorch's GRU, from [..., inputs] and a state [..., H]."""
     rx, zx, nx = np.split(linear(x, layers[f"{name}_input"]), 3, axis=-1)

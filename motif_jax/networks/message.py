@@ -62,7 +62,7 @@ class EmbeddingTable(nn.Module):
 class Convolution(nn.Module):
     """Cross-correlation over columns without padding, [N, T, in] -> [N, T - width + 1, channels], in the dtype of its input.
 
-    KernelAndBias and bias start uniform in +-1 / sqrt(width * in).
+    Weights and bias start uniform in +-1 / sqrt(width * in).
     """
 
     channels: int

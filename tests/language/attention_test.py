@@ -1,7 +1,8 @@
-"""Attention, masks, positions and caches against plain numpy and tables by hand."""
+"""Attention, norms, masks, positions and caches against plain numpy and tables by hand."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -12,7 +13,7 @@ import pytest
 from motif_jax.language import caches
 from motif_jax.language.attention import Keys, attend, relative_buckets, rotate
 from motif_jax.language.config import Rotary
-from motif_jax.language.layers import KeyValues, own_bias
+from motif_jax.language.layers import ACTIVATIONS, KeyValues, LayerNorm, RMSNorm, own_bias
 from motif_jax.language.model import Cache
 
 KEPT = 10 * 100 ** (-1 / 3) / (2 * np.pi) - 0.2
@@ -37,6 +38,23 @@ def test_attention_is_one_softmax_over_shared_and_own_keys() -> None:
     segments = [Keys(*map(jnp.asarray, parts)) for parts in zip(keys, values, biases, strict=True)]
     found = attend(jnp.asarray(query), segments, 0.5, lambda weights: weights)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_norms_and_activations_are_the_published_functions() -> None:
+    x = np.random.default_rng(2).normal(size=(3, 5)).astype(np.float32)
+    scale, bias = np.linspace(0.5, 2, 5), np.linspace(-1, 1, 5)
+    rms = RMSNorm(0.1).apply({"params": {"scale": scale}}, x)
+    np.testing.assert_allclose(rms, x / np.sqrt((x**2).mean(-1, keepdims=True) + 0.1) * scale, rtol=1e-5)
+    layer = LayerNorm(0.1).apply({"params": {"norm": {"scale": scale, "bias": bias}}}, x)
+    centred = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 0.1)
+    np.testing.assert_allclose(layer, centred * scale + bias, rtol=1e-5, atol=1e-6)
+    exact = x * (1 + np.vectorize(math.erf)(x / np.sqrt(2))) / 2
+    by_tanh = x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2
+    wanted = {"relu": np.maximum(x, 0), "gelu": exact, "gelu_new": by_tanh, "silu": x / (1 + np.exp(-x))}
+    assert wanted.keys() == ACTIVATIONS.keys()
+    for name, expected in wanted.items():
+        np.testing.assert_allclose(ACTIVATIONS[name](x), expected, rtol=1e-4, atol=1e-6, err_msg=name)
+    assert np.abs(exact - by_tanh).max() > 1e-4
 
 
 @pytest.mark.parametrize(

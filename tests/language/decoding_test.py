@@ -17,7 +17,7 @@ from motif_jax.datasets.dialogues.collate import Quirks
 from motif_jax.language import beams, generation
 from motif_jax.language import decoding as decodings
 from motif_jax.language.decoding import Decoding, TokenOutputs
-from motif_jax.language.sampling import Limits
+from motif_jax.language.sampling import Limits, Sampling
 from motif_jax.support.errors import UserError
 from tests.golden_ilql import Case, batch_of, cases, settings_of
 
@@ -133,6 +133,48 @@ def beams_of(table: np.ndarray, start: np.ndarray, width: int, most: int) -> lis
             found += [([*text, token], score + logs[token]) for token in range(VOCAB) if token != PAD]
         kept = sorted(found, key=lambda each: -each[1])[:width]
     return kept
+
+
+def test_texts_are_written_up_to_their_stop_and_no_further() -> None:
+    """Each token is followed by the next number, and 4 by the stop; the second text has ended before."""
+    table = 3.0 * jnp.eye(VOCAB)[jnp.array([1, 2, 3, 4, STOP, 0, 0])]
+
+    def step(carry: jax.Array, tokens: jax.Array, valid: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return table[tokens], carry + valid
+
+    logits = table[jnp.array([[0, 1], [2, 3]])]
+    ended = jnp.array([[False, True], [False, False]])
+    greedy, most = Decoding("greedy").draws, Limits(4, (STOP, 9))
+    found = jax.jit(generation.write, static_argnums=(0, 4, 5, 6))(
+        step, jnp.zeros((2, 2), jnp.int32), logits, jax.random.key(0), most, greedy, PAD, ended
+    )
+    assert found.tokens.tolist() == [[[1, 2, 3, 4], [PAD] * 4], [[3, 4, STOP, PAD], [4, STOP, PAD, PAD]]]
+    lengths = [[4, 0], [3, 2]]
+    assert found.valid.sum(axis=-1).tolist() == found.carry.tolist() == lengths
+    assert found.ended.tolist() == [[False, True], [True, True]]
+    likely = 3 - math.log(math.exp(3) + VOCAB - 1)
+    np.testing.assert_allclose(found.log_probs.sum(axis=-1), likely * np.array(lengths), rtol=1e-5)
+    np.testing.assert_array_equal(found.logits[0, 0], table[4])
+
+
+def test_draws_depend_on_a_texts_key_and_place_alone() -> None:
+    def write(keys: jax.Array, most: int, before: int) -> np.ndarray:
+        logits = jnp.zeros((1, len(keys), VOCAB))
+        step = lambda carry, tokens, valid: (logits, carry)  # noqa: E731
+        limits, pad = Limits(most, ()), jnp.int32(PAD)
+        return np.asarray(
+            generation.write(step, (), logits, keys[None], limits, Sampling(), pad, before=before).tokens[0]
+        )
+
+    keys = jax.random.split(jax.random.key(1), 3)
+    whole = write(keys, 8, 0)
+    np.testing.assert_array_equal(write(keys[1:2], 8, 0), whole[1:2])
+    np.testing.assert_array_equal(write(keys, 5, 3), whole[:, 3:])
+    assert len({tuple(row) for row in whole.tolist()}) == 3
+    expected = jax.vmap(lambda key: jax.random.categorical(jax.random.fold_in(key, 2), jnp.zeros(VOCAB)))(
+        keys
+    )
+    np.testing.assert_array_equal(whole[:, 2], expected)
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from motif_jax.networks import film
 from motif_jax.networks.agent import make_agent_network
 from motif_jax.networks.policy import tracked
 from motif_jax.support import resources
-from tests.plain_layers import gru, linear, lstm
+from tests.plain_layers import convolution, gru, linear, lstm
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 LEVEL = "BabyAI-MixedTrainLocal-v0"
@@ -66,19 +66,6 @@ def run(made, tree, observation):
     return jax.jit(made.apply)(tree, rows, made.initial_state(count), jnp.ones((steps, count), bool))
 
 
-def convolved(x, layer):
-    """Cross-correlation of [N, H, W, C], a zero on each side."""
-    kernel = np.asarray(layer["kernel"], np.float64)
-    size = len(kernel)
-    x = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
-    side = x.shape[1] - size + 1
-    y = np.zeros((len(x), side, side, kernel.shape[-1])) + layer["bias"]
-    for i in range(size):
-        for j in range(size):
-            y += x[:, i : i + side, j : j + side] @ kernel[i, j]
-    return y
-
-
 def normed(x, layer):
     layer = {name: np.asarray(value, np.float64) for name, value in layer.items()}
     return (x - layer["mean"]) / np.sqrt(layer["variance"] + EPSILON) * layer["scale"] + layer["bias"]
@@ -106,11 +93,11 @@ def by_hand(tree, observation):
     encoder, core = tree["actor"]["encoder"], tree["actor"]["core"]
     x = observation[film.IMAGE][0].astype(np.float64)
     instruction = np.stack([read(row, encoder["instruction"]) for row in observation[film.INSTRUCTION][0]])
-    x = pooled(relu(normed(convolved(x, encoder["conv1"]), encoder["norm1"])))
-    x = pooled(relu(normed(convolved(x, encoder["conv2"]), encoder["norm2"])))
+    x = pooled(relu(normed(convolution(x, encoder["conv1"]), encoder["norm1"])))
+    x = pooled(relu(normed(convolution(x, encoder["conv2"]), encoder["norm2"])))
     for name in ("film1", "film2"):
-        y = relu(normed(convolved(x, encoder[f"{name}_conv1"]), encoder[f"{name}_norm1"]))
-        y = convolved(y, encoder[f"{name}_conv2"])
+        y = relu(normed(convolution(x, encoder[f"{name}_conv1"]), encoder[f"{name}_norm1"]))
+        y = convolution(y, encoder[f"{name}_conv2"])
         weight, bias = (
             linear(instruction, encoder[f"{name}_{part}"])[:, None, None] for part in ("weight", "bias")
         )

@@ -1,6 +1,8 @@
-"""Recurrent layers, windows of glyphs and their convolution by a table, against plain numpy."""
+"""Recurrent layers, windows of glyphs, and encoders without NetHack's pictures, against plain numpy."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +11,9 @@ import pytest
 
 from motif_jax.networks import glyphs
 from motif_jax.networks.cores import Core, state_size
+from motif_jax.networks.encoders import FlatEncoder
+from motif_jax.networks.status import scale_status
+from motif_jax.networks.tile_embedding import TileEmbeddingEncoder, hash_beginnings
 from tests import plain_layers
 
 STEPS, ROWS, INPUTS, HIDDEN, LAYERS = 4, 2, 5, 3, 2
@@ -60,18 +65,70 @@ def test_windows_lie_round_the_hero_and_are_blank_outside_of_the_map() -> None:
     np.testing.assert_array_equal(between[0], np.round(0.5 * across[:2] + 0.5 * across[1:]))
 
 
+def drawn(module: Any, *inputs: Any) -> tuple[dict[str, Any], np.ndarray]:
+    """Random parameters of a module, and what it makes of inputs with them."""
+    shapes = jax.eval_shape(module.init, jax.random.key(0), *inputs)["params"]
+    draws = np.random.default_rng(3)
+    params = jax.tree.map(lambda leaf: draws.normal(size=leaf.shape).astype(np.float32) / 2, shapes)
+    return params, np.asarray(jax.jit(module.apply)({"params": params}, *inputs))
+
+
 @pytest.mark.parametrize("stride", [1, 2])
-def test_glyphs_are_convolved_by_a_table(stride: int) -> None:
+def test_glyphs_are_embedded_and_convolved_with_columns_before_rows(stride: int) -> None:
     draws = np.random.default_rng(1)
-    cells, table, kernel = (
-        draws.integers(0, 7, (2, 5, 4)),
-        draws.normal(size=(7, 3)),
-        draws.normal(size=(3, 3, 3, 2)),
+    cells, table = (
+        draws.integers(0, 7, (2, 5, 4)).astype(np.int16),
+        draws.normal(size=(7, 3)).astype(np.float32),
     )
-    found = glyphs.convolve_embedded(*map(jnp.asarray, (cells, table, kernel)), stride)
-    drawn = np.pad(table[cells], ((0, 0), (1, 1), (1, 1), (0, 0)))
-    for row, column in np.ndindex(found.shape[1:3]):
-        top, left = row * stride, column * stride
-        expected = np.einsum("nije,ijeo->no", drawn[:, top : top + 3, left : left + 3], kernel)
-        np.testing.assert_allclose(found[:, row, column], expected, rtol=1e-4, atol=1e-5)
-    assert found.shape[1:3] == (-(-5 // stride), -(-4 // stride))
+    params, found = drawn(glyphs.GlyphConvolutions("crop", 2, stride), table, cells)
+    x = table[cells.swapaxes(1, 2)]
+    for name in ("crop_conv1", "crop_conv2"):
+        x = plain_layers.convolution(x, params[name], stride)
+        x = np.where(x > 0, x, np.expm1(np.minimum(x, 0)))
+    np.testing.assert_allclose(found, x.transpose(0, 3, 1, 2).reshape(2, -1), rtol=1e-3, atol=1e-4)
+
+
+def test_fields_as_numbers_stand_in_order_and_pictures_are_convolved() -> None:
+    draws = np.random.default_rng(2)
+    rows = {"clock": draws.integers(0, 9, (2,)), "view": draws.integers(0, 256, (2, 40, 24, 3))}
+    rows |= {"words": draws.integers(0, 256, (2, 6))}
+    encoder = FlatEncoder(tuple(rows), ("words",), ("view",), 4, (5,), "tanh")
+    params, found = drawn(encoder, {name: jnp.asarray(x) for name, x in rows.items()})
+    picture, x = params["picture0"], rows["view"] / 255.0
+    for i, stride in enumerate((2, 2, 1, 1), start=1):  # sides of 40 become 20 and 10
+        x = plain_layers.convolution(x, picture[f"conv{i}"], stride)
+        if i == 1:
+            x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-6)
+            x = x * picture["norm"]["scale"] + picture["norm"]["bias"]
+        x = np.tanh(x)
+    assert x.shape == (2, 10, 6, 32)
+    view = np.tanh(plain_layers.linear(x.reshape(2, -1), picture["fc"]))
+    joined = np.concatenate([rows["clock"][:, None], view, rows["words"] / 255.0], axis=-1)
+    expected = np.tanh(plain_layers.linear(joined, params["flat_fc1"]))
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_tiles_and_messages_are_sums_of_their_embeddings() -> None:
+    draws = np.random.default_rng(4)
+    fields = {
+        "window_chars": draws.integers(0, 256, (2, 3, 4), dtype=np.uint8),
+        "window_colors": draws.integers(0, 32, (2, 3, 4), dtype=np.uint8),
+        "blstats": draws.integers(0, 99, (2, 27)),
+        "message": draws.integers(0, 256, (2, 256), dtype=np.uint8),
+    }
+    params, found = drawn(TileEmbeddingEncoder(3, 4, 5, "relu"), fields)
+    chars, colors = fields["window_chars"], fields["window_colors"] % 16
+    tiles = (
+        params["char_table"][chars, 0]
+        + params["color_table"][0, colors]
+        + params["tile_table"][chars, colors]
+    )
+    status = np.asarray(scale_status(fields["blstats"]))
+    image, vector = (
+        np.maximum(plain_layers.linear(x, params[f"{name}_fc"]), 0)
+        for name, x in (("image", tiles.reshape(2, -1)), ("vector", status))
+    )
+    message = params["message_table"][np.asarray(hash_beginnings(fields["message"]))].sum(axis=1)
+    np.testing.assert_allclose(
+        found, np.concatenate([image, vector, status, message], axis=-1), rtol=1e-4, atol=1e-4
+    )
