@@ -34,7 +34,7 @@ BUDGET = {
     "benchmarks": 2130,
     "datasets": 2880,
     "devices": 820,
-    "envs": 9260,
+    "envs": 8490,
     "labels": 4240,
     "language": 5890,
     "launch": 360,

@@ -11,6 +11,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from motif_jax.envs import registration
+from motif_jax.envs.gymnasium_env import RegisteredEnv
 from motif_jax.envs.nethack.tasks import TASKS
 
 
@@ -27,6 +28,12 @@ def test_every_task_can_be_made(task):
     assert not truncated
     assert {"dlvl", "gold", "xlvl", "scout"} <= set(info)
     env.close()
+
+
+def test_only_text_is_drawn():
+    with pytest.raises(ValueError, match="render_mode 'human' is not one of"):
+        RegisteredEnv("Recall-v0", render_mode="human")
+    assert RegisteredEnv("Recall-v0", render_mode="ansi").render() is None
 
 
 def test_a_second_registration_changes_nothing():

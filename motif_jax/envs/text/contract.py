@@ -28,7 +28,8 @@ class Observation(ABC):
     """The state of a dialogue; immutable."""
 
     @abstractmethod
-    def to_sequence(self) -> Dialogue: ...
+    def to_sequence(self) -> Dialogue:
+        """The dialogue so far with its rewards, and whether it has ended."""
 
 
 class Outcome(NamedTuple):
@@ -174,10 +175,12 @@ class TextTask(ABC):
         return rows
 
     @abstractmethod
-    def tokenizer(self) -> TextTokenizer: ...
+    def tokenizer(self) -> TextTokenizer:
+        """The tokenizer of its texts."""
 
     @abstractmethod
-    def environment(self) -> TextEnvironment: ...
+    def environment(self) -> TextEnvironment:
+        """Makes a new environment."""
 
     @abstractmethod
     def policy(self, name: str) -> TextPolicy:

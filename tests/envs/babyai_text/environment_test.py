@@ -7,6 +7,7 @@ import pytest
 
 from motif_jax.actors.group import place_numbers
 from motif_jax.envs import registry
+from motif_jax.envs.babyai_text import bot
 from motif_jax.envs.babyai_text.catalogue import ACTIONS, KINDS
 from motif_jax.envs.babyai_text.environment import PROMPT_BYTES, decoded
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, empty_observation
@@ -41,6 +42,21 @@ def test_the_bot_solves_every_kind_and_the_reward_falls_with_the_steps():
         assert {reward for reward, _ in steps[:-1]} == {0.0}
         assert info["return"] == pytest.approx(wanted)
         assert (info["success"], KINDS[int(info["kind"])], info["length"]) == (1.0, kind, len(steps))
+
+
+def test_a_bot_that_fails_says_nothing_any_more(monkeypatch):
+    env, out = started(LOCAL, 3, fields=("bot_action",))
+    assert out["bot_action"] < len(ACTIONS)
+
+    def fails(*_):
+        raise AssertionError
+
+    monkeypatch.setattr(bot.BabyAIBot, "replan", fails)
+    env.step(0, out)
+    assert out["bot_action"] == bot.NO_ANSWER == 255
+    monkeypatch.undo()
+    env.step(0, out)
+    assert out["bot_action"] == 255
 
 
 def test_limits_truncate_and_success_on_the_last_step_is_success():

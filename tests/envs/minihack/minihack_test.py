@@ -10,7 +10,7 @@ import gymnasium
 import pytest
 
 from motif_jax.envs import registry
-from motif_jax.envs.minihack import descriptions
+from motif_jax.envs.minihack import descriptions, multi_room
 from motif_jax.envs.minihack.levels import LEVELS
 from motif_jax.envs.nethack.buffers import Buffers
 from motif_jax.envs.nethack.level_engine import LevelEngine
@@ -44,6 +44,21 @@ def test_every_level_compiles_and_starts():
         assert engine.buffers.program_state[3], name
     engine.close()
     assert len(LEVELS) == 93
+
+
+def test_rooms_in_a_row_are_drawn_from_the_seed():
+    level = multi_room.describe(3, rooms=2, room_size=4, doors="locked", monsters=1)
+    rows = ["||||", "|..|", "|..|", "||+||", " |..|", " |..|", " ||||"]
+    lines = (
+        "STAIR:(42, 4),down",
+        "BRANCH:(40,2,40,2),(39,1,39,1)",
+        "DOOR:locked,(41, 3)",
+        "WALLIFY",
+        descriptions.ANYONE,
+    )
+    assert level == descriptions.maze("\n".join(f"{' ' * 39}{row:37}" for row in rows), *lines)
+    lava = multi_room.describe(3, rooms=2, room_size=4, doors="locked", wall="L", monsters=1)
+    assert lava == level.replace("|", "L")
 
 
 def test_the_step_limit_is_the_levels_or_a_shorter_one():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from motif_jax.envs import registry
+from motif_jax.envs.sequential import SingleEnvironments
 from motif_jax.envs.spec import RUNNING, empty_observation, row
 
 FIELDS = ("glyphs", "tty_chars", "tty_colors")
@@ -68,6 +69,7 @@ def test_a_group_is_so_many_single_games(task, compat, least):
 
 def test_single_environments_behave_as_a_group():
     group = registry.make_group("Recall-v0", 2)
+    assert type(group) is SingleEnvironments
     out = empty_observation(group.spec, (2,))
     for column in range(2):
         group.start(column, column)
@@ -78,6 +80,8 @@ def test_single_environments_behave_as_a_group():
         group.observe(out)
         for name, array in expected.items():
             np.testing.assert_array_equal(out[name][1], array)
-        rewards, ends = group.step([0, 0], [0, 1])
+        rewards, ends = group.step([0, 0], [1])
         assert (rewards[1], ends[1]) == single.step(0, expected)
+        assert (rewards[0], ends[0], group.episode_info(0)["length"]) == (0.0, RUNNING, 0.0)
+        assert group.episode_info(1) == single.episode_info()
     group.close()

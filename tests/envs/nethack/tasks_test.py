@@ -8,6 +8,7 @@ import pytest
 
 from motif_jax.envs.nethack.buffers import BLANK_GLYPH
 from motif_jax.envs.nethack.environment import NetHackEnvironment
+from motif_jax.envs.nethack.game import END_LIMIT
 from motif_jax.envs.nethack.tasks import HALLUCINATION, ORACLE_GLYPH, PLAIN_TASKS, TASKS
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, empty_observation
 from tests.conftest import load_golden
@@ -87,7 +88,7 @@ def test_two_glyphs_whose_bytes_spell_the_oracle_are_not_the_oracle():
 def test_step_limit_is_a_truncation(task, compat, end):
     results = play(task, {}, [(1, [{"time": 2}]), (1, [{"time": 3}])], compat=compat, max_steps=2)
     assert [result[1] for result in results] == [RUNNING, end]
-    assert results[1][4]["end"] == -1
+    assert results[1][4]["end"] == END_LIMIT == -1
 
 
 def test_continual_pays_again_in_the_next_episode():

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from configs import collect_text, train_text
-from motif_jax.envs.text import registry
+from motif_jax.datasets.dialogues import parquet
+from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
+from motif_jax.envs.text import recorded, registry
 from motif_jax.support.errors import UserError
 
 
@@ -50,6 +53,24 @@ def test_only_the_switches_of_a_task_are_among_its_options():
     assert registry.options_of(config)["branch_restarts"] is True
     config["task"] = "babyai_text"
     assert set(registry.options_of(config)) == set(config["babyai_text"])
+
+
+def test_recorded_dialogues_are_listed_in_their_order(tmp_path):
+    told = [Dialogue((f"{number}?", "yes"), (None, 1.0), True) for number in range(5)]
+    parquet.write(tmp_path / "dialogues.parquet", [Dialogues.of(told)], {})
+    task = registry.make("dialogues", {"data": str(tmp_path)})
+    task.check(recorded.RECORDED, "")
+    assert (task.count("recorded"), task.endless("recorded"), task.learned_tokens()) == (5, False, 2000)
+    assert list(task.stream("recorded", "")(np.random.default_rng(0), 2, 3)) == told[3:]
+    assert task.files() == {"data": tmp_path / "dialogues.parquet"}
+    for options, said in (
+        ({}, "name the dialogues"),
+        ({"data": str(tmp_path / "x")}, "must be a file of dialogues"),
+    ):
+        with pytest.raises(UserError, match=f"config.data=.*: {said}"):
+            registry.make("dialogues", options).check("recorded", "")
+    with pytest.raises(UserError, match="must be None"):
+        task.policy("random")
 
 
 @pytest.mark.parametrize(
