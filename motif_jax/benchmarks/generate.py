@@ -23,8 +23,6 @@ from motif_jax.language.sampling import Limits, Sampling
 from motif_jax.language.scoring import last_state
 
 GPU_SIZE = {"model": "gpt2_medium", "batch_size": 64, "dtype": "bfloat16"}
-
-
 check = _language.check
 
 
@@ -37,7 +35,8 @@ def run(config: ConfigDict) -> dict[str, Any]:
     """The fields of the JSON line."""
     subject, chosen = _language.subject(config), config.options
     write = functools.partial(jax.jit(_written(subject, chosen.new_tokens)), subject.params, subject.prompt)
-    again = functools.partial(jax.jit(_next(subject)), subject.params, _middle(subject, chosen.new_tokens))
+    middle = jnp.pad(subject.prompt, ((0, 0), (0, max(1, chosen.new_tokens // 2))))
+    again = functools.partial(jax.jit(_next(subject)), subject.params, middle)
     count = chosen.batch_size * chosen.new_tokens
     sides = {
         "ours": _language.rate(write, count, chosen.seconds),
@@ -85,11 +84,6 @@ def _next(subject: Subject) -> Any:
         return jnp.argmax(model.logits(params, states.after[:, 0, -1]), axis=-1)
 
     return encoder_decoder if model.config.encoder_layers else decoder
-
-
-def _middle(subject: Subject, new_tokens: int) -> jax.Array:
-    more = jnp.zeros((len(subject.prompt), max(1, new_tokens // 2)), jnp.int32)
-    return jnp.concatenate([subject.prompt, more], axis=1)
 
 
 def _flops(subject: Subject, new_tokens: int) -> float:

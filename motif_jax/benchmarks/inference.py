@@ -39,7 +39,8 @@ def run(config: ConfigDict) -> dict[str, Any]:
     actors = settings.actors_configs(training, 1)[0]
     rates: dict[int, list[float]] = {}
     peaks = []
-    calls = {rows: _call(system, params, rows) for rows in _sizes(actors.groups, actors.envs_per_group)}
+    sizes = [groups * actors.envs_per_group for groups in bucket_sizes(actors.groups)]
+    calls = {rows: _call(system, params, rows) for rows in sizes}
     for _ in range(config.repeats):
         for rows, call in calls.items():
             rates.setdefault(rows, []).append(rows * _agents.calls_per_second(call, options.seconds))
@@ -57,10 +58,6 @@ def run(config: ConfigDict) -> dict[str, Any]:
         rows_per_second={str(rows): float(np.median(values)) for rows, values in rates.items()},
         model_flops_per_row=flops,
     )
-
-
-def _sizes(groups: int, envs: int) -> list[int]:
-    return [groups * envs for groups in bucket_sizes(groups)]
 
 
 def _call(system: System, params: Any, rows: int) -> Any:

@@ -40,20 +40,10 @@ _LABELS = "coin"
 
 
 def options() -> ConfigDict:
-    """Dataset and annotator (default: random games with random labels), batch, steps a repeat, network and optimiser."""
-    return ConfigDict(
-        {
-            "dataset_dir": placeholder(str),
-            "annotator": placeholder(str),
-            "num_pairs": 20_000,  # of the random games
-            "batch_size": 1024,
-            "learning_rate": 1e-5,
-            "steps": 32,  # of ours in a repeat
-            "baseline_steps": 4,
-            "message": "lt_cnn",
-            "dtype": "float32",
-        }
-    )
+    """Dataset and annotator (default: `num_pairs` of random games with random labels), steps of ours and theirs a repeat."""
+    data = {"dataset_dir": placeholder(str), "annotator": placeholder(str), "num_pairs": 20_000}
+    steps = {"batch_size": 1024, "learning_rate": 1e-5, "steps": 32, "baseline_steps": 4}
+    return ConfigDict({**data, **steps, "message": "lt_cnn", "dtype": "float32"})
 
 
 def random_games(folder: Path, num_pairs: int, seed: int) -> None:
@@ -119,7 +109,7 @@ class _Sides:
         # Full batches only, so that every step is the same work.
         self.batches = self.task.plan.order(0)[: data.train.size // self.task.plan.batch_size]
 
-    def pairs(self, first: int, steps: int) -> np.ndarray:
+    def _pairs(self, first: int, steps: int) -> np.ndarray:
         return self.batches[np.arange(first, first + steps) % len(self.batches)]
 
     def fast(self, state: Any, first: int, steps: int) -> Any:
@@ -127,7 +117,7 @@ class _Sides:
         plan, done = self.task.plan, 0
         while done < steps:
             size = min(plan.chunk_steps, steps - done)
-            pairs = self.pairs(first + done, size)
+            pairs = self._pairs(first + done, size)
             weights = self.task.data.targets.weights[pairs][:, None]
             state, _ = self.trainer.train_chunk(state, plan.make(pairs, weights))
             done += size
@@ -136,7 +126,7 @@ class _Sides:
     def plain(self, state: tuple[Any, Any], first: int, steps: int) -> tuple[Any, Any]:
         data = self.task.data
         params, opt_state = state
-        for pairs in self.pairs(first, steps):
+        for pairs in self._pairs(first, steps):
             messages = data.dataset.data["message"][pairs]
             batch = (messages, data.targets.targets[pairs], data.targets.weights[pairs])
             params, opt_state, _ = self.step(params, opt_state, *batch)

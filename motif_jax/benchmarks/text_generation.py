@@ -33,12 +33,9 @@ _MARKS = Delimiters(_PAD, 1, 2, 3, -1, 5)
 
 def options() -> ConfigDict:
     """The network's size, prompt and new tokens, and the batch."""
-    return ConfigDict(
-        {
-            "width": 128, "layers": 4, "vocabulary": 2_048, "dtype": "float32", "prompt_tokens": 200, "new_tokens": 40,
-            "batch_size": 32, "advantage_weight": 8.0, "seconds": 3.0,
-        }
-    )  # fmt: skip
+    network = {"width": 128, "layers": 4, "vocabulary": 2_048, "dtype": "float32"}
+    text = {"prompt_tokens": 200, "new_tokens": 40, "batch_size": 32, "advantage_weight": 8.0}
+    return ConfigDict({**network, **text, "seconds": 3.0})
 
 
 def run(config: ConfigDict) -> dict[str, Any]:

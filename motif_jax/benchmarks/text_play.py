@@ -38,11 +38,8 @@ class _Anew(AgentTextActor):
 
 def options() -> ConfigDict:
     """Games at once, games one by one, the network's size, the game's words."""
-    return ConfigDict(
-        {
-            "games": 1024, "plain_games": 64, "width": 96, "layers": 3, "heads": 4, "num_words": 100, "dtype": "float32",
-        }
-    )  # fmt: skip
+    network = {"width": 96, "layers": 3, "heads": 4, "dtype": "float32"}
+    return ConfigDict({"games": 1024, "plain_games": 64, "num_words": 100, **network})
 
 
 def run(config: ConfigDict) -> dict[str, Any]:

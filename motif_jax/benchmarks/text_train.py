@@ -50,11 +50,15 @@ _RUN = 16
 
 def options() -> ConfigDict:
     """The network's size, and rows and tokens of a gradient."""
-    return ConfigDict(
-        {
-            "width": 768, "layers": 12, "vocabulary": 50_264, "dtype": "float32", "batch_size": 4, "length": 128, "micro_batches": 4, "seconds": 2.0,
-        }
-    )  # fmt: skip
+    size = {
+        "width": 768,
+        "layers": 12,
+        "vocabulary": 50_264,
+        "dtype": "float32",
+        "batch_size": 4,
+        "length": 128,
+    }
+    return ConfigDict({**size, "micro_batches": 4, "seconds": 2.0})
 
 
 def check(config: ConfigDict) -> None:
@@ -91,21 +95,11 @@ def run(config: ConfigDict) -> dict[str, Any]:
     )  # fmt: skip
 
 
-class _NoDialogues:
-    batch_size: int = 1
-    steps_per_pass: int | None = None
-
-    def batches(self, first: int, count: int) -> TextBatch:
-        raise AssertionError("the step is compiled, not run")
-
-    def whole(self, most: int) -> list[TextBatch]:
-        return []
-
-
 def _step(objective: Objective, learned: Any, target: Any, batch: TextBatch, micro: int) -> dict[str, float]:
     """Compile time and memory of a step of `micro` micro-batches like `batch`, which does not run."""
     config = resources.config_file("train_text")["get_config"]("wordle_ilql")
-    parallel, none = DataParallel(jax.local_devices()[:1]), _NoDialogues()
+    parallel = DataParallel(jax.local_devices()[:1])
+    none: Any = SimpleNamespace(batch_size=1, steps_per_pass=None, whole=lambda most: [])
     learned, target = shapes_of((learned, target))
     task = TextTraining(config, objective, (learned, target, {}), TrainingData(none, none, {}, ""), parallel)
     state = TextState(learned, target, jax.eval_shape(task.optimizer.init, learned), jnp.int32(0))

@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from motif_jax.reports import claims_page, efficiency, html
+from motif_jax.reports import efficiency, html
 from motif_jax.reports.charts import Interval, Plot, Series
-from motif_jax.reports.claims import SideBySide
+from motif_jax.reports.claims import Finding, SideBySide
 from motif_jax.reports.comparison import IQM_SCORES, Comparison
 from motif_jax.reports.efficiency import Learned
 from motif_jax.reports.html import TableCell
-from motif_jax.reports.measures import format_interval, format_pairs
+from motif_jax.reports.measures import format_interval, format_pairs, measure, with_unit
 from motif_jax.reports.page import Section, Table, estimate_cell
 from motif_jax.reports.probes import Probes, heatmap
 from motif_jax.reports.smoothing import LEAST
@@ -192,11 +192,41 @@ def _probes(data: ComparisonData) -> Section:
     return Section("Probes", "probes", parts, note)
 
 
+def _sentence(found: Finding) -> str:
+    """A claim in words."""
+    claim, gap = found.claim, found.difference
+    verb = "has more" if found.holds else "is not shown to have more"
+    margin = f" + {claim.margin:g}" if claim.margin else ""
+    return (
+        f"{claim.more} {verb} {measure(claim.measure).title} than {claim.less}{margin}: {gap.value:+.3g} a game, 95 % interval "
+        f"{format_interval(gap)} over {format_pairs(gap)}."
+    )
+
+
+def _side_by_side(result: SideBySide) -> Section:
+    rows = [
+        [TableCell(with_unit(measure(key)), note=measure(key).meaning), *map(estimate_cell, of.values())]
+        for key, of in result.means.items()
+    ]
+    note = (
+        "Means of a game with intervals of 95 %. A claim holds where the whole interval of its difference, game by game where both played "
+        "the same, lies above 0, or above the number that is added."
+    )
+    said = [*map(_sentence, result.findings)]
+    header = ["mean of a game", *next(iter(result.means.values()), {})]
+    table = Table("means", header, rows, note=" ".join([note, *said]), in_files=True)
+    verdicts = [
+        html.verdict(text, "good" if one.holds else "bad")
+        for text, one in zip(said, result.findings, strict=True)
+    ]
+    return Section("Side by side", "claims", [*verdicts, table], note)
+
+
 def sections(data: ComparisonData) -> list[Section]:
     """The sections of the page, in order."""
     found: list[Section] = []
     if data.claims is not None:
-        found.append(claims_page.section(data.claims))
+        found.append(_side_by_side(data.claims))
     if data.comparison is not None:
         found += _compared(data, data.comparison)
     if data.curves:

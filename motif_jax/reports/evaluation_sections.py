@@ -67,11 +67,6 @@ def against(data: RunData, key: str) -> dict[str, tuple[Difference, float]]:
     return found
 
 
-def _confidence(data: RunData) -> str:
-    levels = dict.fromkeys(evaluation["confidence"] for evaluation in data.evaluations.values())
-    return " and ".join(f"{100 * level:g} %" for level in levels)
-
-
 def _cells(row: MeasureRow, names: list[str]) -> list[TableCell]:
     of, nothing = row.of, TableCell("")
     cells = [TableCell(with_unit(row.what))]
@@ -116,7 +111,8 @@ def _note(data: RunData) -> str:
         f"{name}: n = {e['episodes']} episodes of {e['plan']['environment']}"
         for name, e in data.evaluations.items()
     )
-    note = f"{played}. Brackets and bars: {_confidence(data)} intervals ({method['intervals']})."
+    levels = dict.fromkeys(f"{100 * e['confidence']:g} %" for e in data.evaluations.values())
+    note = f"{played}. Brackets and bars: {' and '.join(levels)} intervals ({method['intervals']})."
     if len(data.evaluations) > 1:
         note += (
             f" Differences: {100 * method['confidence']:g} % intervals, of pairs, the games that both played, where those are at least half of "

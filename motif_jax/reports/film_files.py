@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -38,7 +39,9 @@ class Forms:
         if self.stop is not None:
             checks.require(self.stop > self.start, "forms.stop", self.stop, f"above start={self.start}")
         if self.mp4:
-            checks.require(movie.has_ffmpeg(), "forms.mp4", True, "off: ffmpeg is not installed here")
+            checks.require(
+                shutil.which("ffmpeg") is not None, "forms.mp4", True, "off: ffmpeg is not installed here"
+            )
 
     def check_screen(self, task: str, options: Mapping[str, Any]) -> None:
         """Raises UserError for a movie of a task without a screen; `options` are the task's."""

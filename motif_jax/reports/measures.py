@@ -83,19 +83,14 @@ def in_order(keys: Iterable[str]) -> list[str]:
     return listed + [key for key in given if key not in BY_KEY and key not in _NO_MEASURES]
 
 
-def measured_keys(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The measures that every row has: listed ones first, then the others by name."""
-    numbers = [{key for key, value in row.items() if isinstance(value, int | float)} for row in rows]
-    return in_order(sorted(set.intersection(*numbers))) if rows else []
-
-
 def summarise_rows(
     rows: Sequence[Mapping[str, Any]], resamples: int, confidence: float
 ) -> dict[str, Summary]:
-    """One summary per measured key; the order of `rows` does not matter."""
+    """One summary per measure that every row has: listed ones first, then the others by name."""
     ordered = sorted(rows, key=lambda row: row["index"])
+    numbers = [{key for key, value in row.items() if isinstance(value, int | float)} for row in ordered]
     summaries = {}
-    for key in measured_keys(ordered):
+    for key in in_order(sorted(set.intersection(*numbers))) if numbers else []:
         values = np.array([row[key] for row in ordered], np.float64)
         summary = summarise(values, resamples, confidence)
         if key == "success":

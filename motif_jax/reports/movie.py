@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import shutil
 import subprocess
 import tempfile
 from functools import lru_cache
@@ -143,11 +142,6 @@ def gif(film: Film, steps: list[int], frames_per_second: float = 10.0, size: int
     options = {"duration": round(1000 / frames_per_second), "loop": 0, "optimize": False}
     next(images).save(buffer, "GIF", save_all=True, append_images=images, **options)
     return buffer.getvalue()
-
-
-def has_ffmpeg() -> bool:
-    """Whether ffmpeg is installed."""
-    return shutil.which("ffmpeg") is not None
 
 
 def mp4(film: Film, steps: list[int], frames_per_second: float = 10.0, size: int = 14) -> bytes:

@@ -39,8 +39,11 @@ def sections(data: RunData) -> list[Section]:
     # Parts of other kinds of runs are then not named as missing.
     text = text_section.headline(data) is not None or bool(data.text and not data.metrics)
     plain = success.task_alone(data)
+    items = facts(data)
+    table = Table("glance-table", ("what", "value", "note"), items, in_files=True, on_page=False)
+    glance = [html.verdict(*headline(data)), *([html.tiles(items)] if items else []), table]
     found = [
-        _glance(data),
+        Section("At a glance", "glance", glance),
         evaluation_section(data),
         generalisation_section.by_kind(data),
         generalisation_section.section(data.tests),
@@ -59,13 +62,6 @@ def sections(data: RunData) -> list[Section]:
         provenance_section(data),
     ]
     return [section for section in found if section is not None]
-
-
-def _glance(data: RunData) -> Section:
-    items = facts(data)
-    table = Table("glance-table", ("what", "value", "note"), items, in_files=True, on_page=False)
-    shown = [html.verdict(*headline(data)), *([html.tiles(items)] if items else []), table]
-    return Section("At a glance", "glance", shown)
 
 
 def lines(data: RunData) -> list[str]:

@@ -53,7 +53,6 @@ FIGURES = (
     "reward/steps_labelled_share",
     "annotator/questions",
 )
-_COUNT_EXPONENT = 3
 _KINDS = {**dict.fromkeys(("method", "flags", "goal", "lexicon"), str), "games": dict, "figures": dict}
 Rows = Sequence[Mapping[str, Any]]
 
@@ -115,7 +114,7 @@ def measure(run: Path, games: Path, lexicon: Lexicon, goal: str) -> dict[str, An
 
 def _judged(judge: LexiconJudge, met: Sequence[messages.MessageTally]) -> float:
     helpful = (tally.count for tally in met if judge.answer(tally.text).label == YES)
-    return float(sum((np.arange(1, count + 1.0) ** -_COUNT_EXPONENT).sum() for count in helpful))
+    return float(sum((np.arange(1, count + 1.0) ** -3).sum() for count in helpful))
 
 
 def _short(value: float) -> float | int:
@@ -139,7 +138,7 @@ def require_same_games(rows: Rows, methods: Sequence[str]) -> None:
 
 
 class MeasureCell(NamedTuple):
-    """A method's interquartile mean of a measure (the mean for MEANS), and its excess over the first method's, if it is another."""
+    """A method's mean of a measure, and its excess over the first method's, if it is another."""
 
     value: Estimate
     above: Estimate | None

@@ -7,12 +7,7 @@ from typing import Any
 
 import pytest
 
-from motif_jax.benchmarks import (
-    _language,
-    generate,
-    language_update,
-    score,
-)
+from motif_jax.benchmarks import _language, generate, language_update, score
 from tests.processes import REPOSITORY
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")

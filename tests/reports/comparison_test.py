@@ -42,14 +42,14 @@ def test_normalisation_sets_two_methods_to_0_and_1():
     np.testing.assert_allclose(scores.by_method["low"].mean(0), 0, atol=1e-12)
     np.testing.assert_allclose(scores.by_method["high"].mean(0), 1, atol=1e-12)
     assert (scores.by_method["other"].mean(0) > 1.5).all()
-    with pytest.raises(UserError, match=r"config.normalise_zero='x': must be a method .*: low, high, other"):
-        normalise(scores, "x", "high")
-    with pytest.raises(UserError, match=r"config.normalise_one='x': must be a method"):
-        normalise(scores, "low", "x")
-    with pytest.raises(
-        UserError, match=r"config.normalise_one='low': must have other means than normalise_zero='low'"
-    ):
-        normalise(scores, "low", "low")
+    refused = {
+        ("x", "high"): "normalise_zero='x': must be a method .*: low, high, other",
+        ("low", "x"): "normalise_one='x': must be a method",
+        ("low", "low"): "normalise_one='low': must have other means than normalise_zero='low'",
+    }
+    for (zero, one), told in refused.items():
+        with pytest.raises(UserError, match=f"config.{told}"):
+            normalise(scores, zero, one)
 
 
 def test_aggregates_improvement_and_profiles():

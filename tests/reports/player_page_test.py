@@ -37,6 +37,10 @@ def fact(driver, name):
     return driver.execute_script(f"return document.querySelector('[data-fact=\"{name}\"]').textContent")
 
 
+def text_of(driver, name):
+    return driver.execute_script("return document.getElementById(arguments[0]).textContent", name)
+
+
 def seek(driver, step):
     driver.execute_script(
         "const s = document.getElementById('seek'); s.value = arguments[0]; s.dispatchEvent(new Event('input'))",
@@ -56,14 +60,10 @@ def test_every_screen_is_the_films(opened):
     shot = film()
     for step in (0, 1, 77, len(shot) - 1):
         seek(driver, step)
-        shown = driver.execute_script("return document.getElementById('screen').textContent").split("\n")
-        expected = [
-            "".join(chr(c) if 32 <= c < 127 else " " for c in row) for row in shot.chars[step].tolist()
-        ]
-        assert shown == expected
-        assert driver.execute_script("return document.getElementById('message').textContent").strip() == (
-            as_text(shot.texts[shot.text_index[step]]).strip()
-        )
+        rows = shot.chars[step].tolist()
+        expected = ["".join(chr(c) if 32 <= c < 127 else " " for c in row) for row in rows]
+        assert text_of(driver, "screen").split("\n") == expected
+        assert text_of(driver, "message").strip() == as_text(shot.texts[shot.text_index[step]]).strip()
 
 
 def test_numbers_are_the_films(opened):
@@ -72,12 +72,15 @@ def test_numbers_are_the_films(opened):
     shot = film()
     for step in (0, 60, 120):
         seek(driver, step)
-        number = lambda name: float(fact(driver, name).replace(",", ""))  # noqa: E731
-        assert number("intrinsic reward here") == pytest.approx(shot.intrinsic[step], abs=6e-4)
-        assert number("intrinsic return so far") == pytest.approx(shot.intrinsic[: step + 1].sum(), abs=1e-2)
-        assert number("return so far") == pytest.approx(shot.task_rewards[: step + 1].sum(), abs=1e-2)
-        assert number("value estimate") == pytest.approx(shot.values[step], abs=6e-4)
-        assert number("message seen (times)") == shot.text_count[step]
+        numbers = {
+            "intrinsic reward here": (shot.intrinsic[step], 6e-4),
+            "intrinsic return so far": (shot.intrinsic[: step + 1].sum(), 1e-2),
+            "return so far": (shot.task_rewards[: step + 1].sum(), 1e-2),
+            "value estimate": (shot.values[step], 6e-4),
+            "message seen (times)": (shot.text_count[step], 0),
+        }
+        for name, (value, apart) in numbers.items():
+            assert float(fact(driver, name).replace(",", "")) == pytest.approx(value, abs=apart), name
         assert fact(driver, "next action") == shot.action_names[shot.actions[step]]
         row = driver.find_element("css selector", "#probabilities .chosen").text
         assert row.split("\n")[0] == shot.action_names[shot.actions[step]]
@@ -151,13 +154,13 @@ def test_a_grid_is_drawn_from_its_codes(opened):
         hero = driver.execute_script("return document.querySelector('#grid .hero').getAttribute('transform')")
         assert hero.split(" rotate")[0] == f"translate({10 * x} {10 * y})"
         assert f"rotate({90 * direction} " in hero
-        text = lambda name: driver.execute_script(  # noqa: E731 - short
-            "return document.getElementById(arguments[0]).textContent", name
-        )
-        assert text("note-mission") == shot.notes["mission"][step]
-        assert text("note-prompt") == shot.notes["prompt"][step]
-        seen = shot.texts[shot.text_index[step]].rstrip(b"\0").decode("latin-1")
-        assert text("message") == (seen or "\xa0")
+        seen = shot.texts[shot.text_index[step]].rstrip(b"\0").decode("latin-1") or "\xa0"
+        told = {
+            "note-mission": shot.notes["mission"][step],
+            "note-prompt": shot.notes["prompt"][step],
+            "message": seen,
+        }
+        assert {name: text_of(driver, name) for name in told} == told
     seek(driver, 3)
     press(driver, "\ue012")  # left
     assert driver.execute_script("return step") == 2

@@ -39,11 +39,9 @@ def test_clauses_are_worth_what_the_policy_changes_without_them(tmp_path):
     found = probes.read(tmp_path)
     assert found.probabilities.shape == (3, 1, 3)
     most, least = found.clauses
-    assert (most.text, least.text) == ("a red ball", "a wall")
+    assert (most.text, most.action, least.text, least.change) == ("a red ball", "left", "a wall", 0)
     # Half of |.9 - .3| + |.05 - .65|.
-    assert most.change == pytest.approx(0.6)
-    assert (most.action, least.change) == ("left", 0)
-    assert most.difference == pytest.approx(0.6)
+    assert (most.change, most.difference) == pytest.approx((0.6, 0.6))
     shown = page.render("t", "", [probes.section(found)])
     assert len(re.findall(r"<title>\w+ at step", shown)) == 9
 
@@ -63,15 +61,8 @@ def estimate(value):
 
 def test_players_stand_side_by_side_in_every_test():
     def taken(*names):
-        tests = [
-            {
-                "name": name,
-                "what": "w",
-                "success": estimate(0.5),
-                "success_change": {**estimate(-0.2), "pairs": 9},
-            }
-            for name in names
-        ]
+        numbers = {"success": estimate(0.5), "success_change": {**estimate(-0.2), "pairs": 9}}
+        tests = [{"name": name, "what": "w", **numbers} for name in names]
         return {"tests": tests, "episodes": 9, "confidence": 0.95}
 
     both = {"agent": taken("no_modification_test", "french"), "random": taken("no_modification_test")}
