@@ -37,38 +37,26 @@ class RunSetup:
 
 @dataclasses.dataclass(frozen=True)
 class RewardSetup:
-    """The inputs of `IntrinsicReward.make`.
-
-    Attributes:
-      config: `config.reward`.
-      two_decimals: whether the threshold is the two-decimal number of the published quantile file; None: as the reward run's
-        own switch says.
-      device: where `lookup` computes; None for the CPU, or jax's default without one.
-      run: the training, None where episodes are rated.
-    """
+    """The inputs of `IntrinsicReward.make`; `config` is `config.reward`."""
 
     config: ConfigDict
     spec: ObservationSpec
+    # Whether the threshold is the two-decimal one of the published quantile file; None: as the reward run's own switch says.
     two_decimals: bool | None = None
-    device: jax.Device | None = None
-    run: RunSetup | None = None
+    device: jax.Device | None = (
+        None  # where `lookup` computes; None for the CPU, or jax's default without one
+    )
+    run: RunSetup | None = None  # the training, None where episodes are rated
 
 
 class BatchMessages(NamedTuple):
-    """The distinct texts of a batch.
+    """The distinct texts of a batch."""
 
-    Attributes:
-      texts: uint8 [N, L], each once; `observe` gets only those of rewarded rows.
-      counts: int64 [N], rewarded rows with each text.
-      steps: environment steps of the batch.
-      number: of the batch, which is the number of updates of the run before the one that learns from it.
-      discounted: float64 [N], the sum of 1 / count ** exponent over those rows, by their count in the episode; None: `counts`.
-    """
-
-    texts: np.ndarray
-    counts: np.ndarray
-    steps: int
-    number: int
+    texts: np.ndarray  # uint8 [N, L], each once; `observe` gets only those of rewarded rows
+    counts: np.ndarray  # int64 [N], rewarded rows with each text
+    steps: int  # environment steps of the batch
+    number: int  # of the batch, which is the number of updates of the run before the one that learns from it
+    # float64 [N], the sum of 1 / count ** exponent over those rows, by their count in the episode; None: `counts`.
     discounted: np.ndarray | None = None
 
 

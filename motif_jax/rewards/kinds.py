@@ -45,11 +45,7 @@ KINDS: dict[str, type[IntrinsicReward] | str] = {
 
 
 def kind_of(config: ConfigDict) -> type[IntrinsicReward]:
-    """The class that `config.reward.kind` names; a section without the key names a run of train_reward.
-
-    Raises:
-      UserError: there is no such kind or class.
-    """
+    """The class that `config.reward.kind` names, else UserError; a section without the key names a run of train_reward."""
     name = config.get("kind", MOTIF)
     key = "reward.kind"
     if entry_points.is_entry_point(name):
@@ -84,9 +80,5 @@ def load_intrinsic(
     device: jax.Device | None = None,
     run: RunSetup | None = None,
 ) -> IntrinsicReward | None:
-    """The reward that `config.reward` names, None for none; arguments as in `RewardSetup`.
-
-    Raises:
-      UserError: it cannot be made.
-    """
+    """The reward that `config.reward` names, None for none; arguments as in `RewardSetup`; UserError: it cannot be made."""
     return kind_of(config).make(RewardSetup(config, spec, two_decimals, device, run))

@@ -26,10 +26,7 @@ from motif_jax.support.errors import UserError
 class MotifReward(IntrinsicReward):
     """Kind 'motif': evaluation `step` of the run in `dir`, normalised and thresholded as `normalise` and `quantile` say.
 
-    Without `dir` there is no intrinsic reward.
-
-    Attributes:
-      table: the table of `lookup`, with its counts of hits and misses; None where `in_step` is used.
+    Without `dir` there is no intrinsic reward. `table` is that of `lookup`; None where `in_step` is used.
     """
 
     def __init__(self, trained: RewardModel, normalisation: Normalisation, setup: RewardSetup) -> None:

@@ -39,15 +39,12 @@ class RewardFunction:
         self._normalisation = functools.lru_cache(maxsize=32)(trained.normalisation)
 
     def __call__(self, messages: Messages) -> np.ndarray:
-        """Normalised rewards.
+        """Normalised rewards float32 [...], one number for each message, without axes for a single one.
 
         Args:
           messages: one text as bytes, str or an array [L] of integers from 0 to 255, or several: a sequence of
             them or an array [..., L]. Arrays may be numpy's, jax's or any that numpy can read. Texts have at
             most 256 bytes; str is encoded as latin-1, the game's own coding.
-
-        Returns:
-          float32 [...], one number for each message, without axes for a single one.
 
         Raises:
           UserError: `messages` is none of these, a message is longer than 256 bytes, or not latin-1.

@@ -29,26 +29,17 @@ SHORT_MESSAGE = 96
 
 @dataclasses.dataclass(frozen=True)
 class RewardModel:
-    """One evaluation of a reward run.
-
-    Attributes:
-      step: number of the evaluation: 0 before the first epoch, n after n epochs.
-      params: numpy arrays; an ensemble's have a leading axis of members.
-      members: size of the ensemble, 1 for a single model.
-      statistics: JSON of the evaluation: mean, variance, quantile_levels, quantiles (exact), num_distinct, member_mean and
-        member_variance (lists), ...
-      config: the run's config as plain data.
-      curve: JSON rows of all evaluations up to this one.
-    """
+    """One evaluation of a reward run."""
 
     folder: Path
-    step: int
+    step: int  # number of the evaluation: 0 before the first epoch, n after n epochs
     network: RewardNetwork
-    params: Any
-    members: int
+    params: Any  # numpy arrays; an ensemble's have a leading axis of members
+    members: int  # size of the ensemble, 1 for a single model
+    # Mean, variance, quantile_levels, quantiles (exact), num_distinct, member_mean and member_variance (lists), ...
     statistics: dict[str, Any]
-    config: dict[str, Any]
-    curve: list[dict[str, Any]]
+    config: dict[str, Any]  # the run's, as plain data
+    curve: list[dict[str, Any]]  # JSON rows of all evaluations up to this one
 
     @staticmethod
     def level(section: Mapping[str, Any]) -> float | str | None:
@@ -58,15 +49,12 @@ class RewardModel:
     def normalisation(
         self, normalise: bool = True, quantile: float | str | None = None, rounded: bool | None = None
     ) -> Normalisation:
-        """Statistics of this evaluation with the threshold at one of its quantiles.
+        """Statistics of this evaluation with the threshold at one of its quantiles; UserError where they have none such.
 
         Args:
           normalise: False leaves rewards raw (the threshold stays a normalised one, as published).
           quantile: one of .05, .10 ... .95; 'auto' for the threshold advised by the labels; None for no threshold.
           rounded: use the two-decimal number of the published quantile file; None: as the run's own compat switch.
-
-        Raises:
-          UserError: the quantile is none of the levels, or the statistics are of a training that diverged.
         """
         if not np.isfinite([self.statistics["mean"], self.statistics["variance"]]).all():
             raise UserError(
@@ -257,11 +245,7 @@ def tell_once(folder: Path, step: int, newest: int) -> None:
 
 
 def read_run(folder: str | Path, step: int | None = None) -> RewardModel:
-    """Reads evaluation `step` of the reward run in `folder` (None: `default_step`; reports it where it is not the newest).
-
-    Raises:
-      UserError: the folder is no reward run, has no such evaluation, or it is damaged.
-    """
+    """Reads evaluation `step` of the reward run in `folder` (None: `default_step`; reports it where it is not the newest)."""
     folder = Path(folder)
     from motif_jax.rewards import online_model
 

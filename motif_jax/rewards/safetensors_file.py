@@ -69,11 +69,7 @@ def write_safetensors(reward: RewardModel, path: str | Path) -> None:
 
 
 def read_safetensors(path: str | Path) -> RewardModel:
-    """Reads what `write_safetensors` wrote.
-
-    Raises:
-      UserError: the file is damaged, not of this format, or tensors do not fit the architecture it names.
-    """
+    """Reads what `write_safetensors` wrote; UserError if the file is damaged or of another format."""
     path = Path(path)
     try:
         with safe_open(str(path), framework="numpy") as file:

@@ -182,11 +182,7 @@ def load(
     task: TextTask | None = None,
     dtype: Any = jnp.float32,
 ) -> SavedAgent:
-    """Reads an agent from a run folder of train_text or its own, for `task` (None: the one that it was trained for).
-
-    Raises:
-      UserError: there is no agent, a file is damaged, or task and agent have different tokens; names the config's `key`.
-    """
+    """Reads an agent from a run folder of train_text or its own, for `task` (None: its own); UserError names the config's `key`."""
     about = describe(folder, key)
     place = Path(about["folder"])
     options = options_of(about)

@@ -103,11 +103,7 @@ def _of_checkpoint(config: ConfigDict, tokens: Vocabulary) -> ModelConfig:
 
 
 def _kept(config: ConfigDict, folder: Path, settings: ModelConfig, tokens: Vocabulary) -> int:
-    """The number of a checkpoint's embedding rows to keep, without spare rows.
-
-    Raises:
-      UserError: the table is larger than the task's vocabulary, which does not start with the checkpoint's tokens.
-    """
+    """The number of a checkpoint's embedding rows to keep, without spare rows; UserError if its tokens are not the task's first ones."""
     if settings.vocab_size <= tokens.size:
         return settings.vocab_size
     if (folder / TOKENIZER).is_file():

@@ -55,8 +55,11 @@ class BucketBatches:
 
     def whole(self, most: int) -> list[Any]:
         """All items, or a sample of every length, in at most `most` batches [batch_size, ...]; empty rows fill the last one."""
-        found = []
-        for number, items in enumerate(by_length(self.lengths, self.batch_size, most)):
+        found, size = [], self.batch_size
+        order = np.argsort(self.lengths, kind="stable")
+        order = order[np.linspace(0, len(order) - 1, min(len(order), most * size)).astype(np.int64)]
+        filled = np.pad(order, (0, -len(order) % size), constant_values=-1)
+        for number, items in enumerate(filled.reshape(-1, size)):
             longest = int(self.lengths[items[items >= 0]].max())
             width = next(width for width in self.widths if width >= longest)
             found.append(jax.tree.map(lambda leaf: leaf[0], self.steps([items], width, number)))
@@ -66,11 +69,3 @@ class BucketBatches:
 def stacked(batches: Sequence[Any]) -> Any:
     """Stacks batches of equal shapes along a leading axis of steps."""
     return jax.tree.map(lambda *leaves: np.stack(leaves), *batches)
-
-
-def by_length(lengths: np.ndarray, size: int, most: int) -> list[np.ndarray]:
-    """All items, or a sample of every length, in at most `most` batches of similar length: int64 [size] each, -1 for empty rows."""
-    order = np.argsort(lengths, kind="stable")
-    order = order[np.linspace(0, len(order) - 1, min(len(order), most * size)).astype(np.int64)]
-    filled = np.pad(order, (0, -len(order) % size), constant_values=-1)
-    return list(filled.reshape(-1, size))

@@ -24,6 +24,7 @@ from motif_jax.language.tokens import bucket, padded
 from motif_jax.support import seeds
 from motif_jax.support.progress import Progress
 from motif_jax.trainers.agent_start import Start
+from motif_jax.trainers.bucket_batches import stacked
 from motif_jax.trainers.candidate_cache import KEY_BYTES, CachedCandidates, CandidateCache
 from motif_jax.trainers.dialogue_batches import DialogueBatches
 
@@ -31,13 +32,7 @@ FOLDER = "candidates"
 
 
 class Proposer:
-    """Candidates of texts, from the cache or drawn from the policy; they depend on the text and the seed alone.
-
-    Args:
-      model, params: the policy.
-      pad, end: the token of padding, and the token that ends an action.
-      config: the section `candidates` of the run's config.
-    """
+    """Candidates of texts, from the cache or drawn from the policy; they depend on the text and the seed alone."""
 
     def __init__(
         self, model: LanguageModel, params: Any, pad: int, end: int, config: ConfigDict, seed: int, cache: CandidateCache
@@ -111,13 +106,11 @@ class CandidateBatches:
         self._seed, self._sums, self._stopped = seed, sums, stopped
 
     def batches(self, first: int, count: int) -> TextBatch:
-        plain = self._inner.batches(first, count)
-        steps = [jax.tree.map(lambda leaf: leaf[place], plain) for place in range(count)]  # noqa: B023
-        found = [
-            self._of(batch, "train", step, self._first_pass is None or step < self._first_pass)
-            for step, batch in enumerate(steps, first)
-        ]
-        return plain._replace(candidates=jax.tree.map(lambda *leaves: np.stack(leaves), *found))
+        plain, found = self._inner.batches(first, count), []
+        for place in range(count):
+            batch, step = jax.tree.map(lambda leaf: leaf[place], plain), first + place  # noqa: B023
+            found.append(self._of(batch, "train", step, self._first_pass is None or step < self._first_pass))
+        return plain._replace(candidates=stacked(found))
 
     def whole(self, most: int) -> list[TextBatch]:
         """See `BucketBatches.whole`; fewer batches after a request to stop."""

@@ -27,16 +27,9 @@ class CachedCandidates(NamedTuple):
 
 
 class CandidateCache:
-    """Records of one size in a ring. Several processes may open it; an entry that another process overwrote is not found.
+    """Records of N = `count` candidates of D = `width` in a ring of a file in `folder`, of at most `mebibytes`.
 
-    Args:
-      folder: holds the file; other files in it stay.
-      about: settings that decide the entries; entries of other settings are not found.
-      count, width: N and D.
-      mebibytes: most size.
-
-    Raises:
-      UserError: an entry is larger than the cache.
+    Several processes may open it. Entries that another process overwrote, or of other settings (`about`), are not found.
     """
 
     def __init__(

@@ -55,11 +55,10 @@ def files(config: ConfigDict) -> list[Path]:
 
 def read(config: ConfigDict) -> Pairs:
     """Prompts and actions; UserError for invalid files."""
-    paths = files(config)
+    paths, given = files(config), config.published
     if config.trajectories:
         return parquet.read(paths[0])
-    name = config.published
-    return Pairs(*published.read(name.dir, name.name, name.number), {})
+    return Pairs(*published.read(given.dir, given.name, given.number), {})
 
 
 def about(config: ConfigDict) -> dict[str, Any]:
@@ -69,11 +68,7 @@ def about(config: ConfigDict) -> dict[str, Any]:
 
 
 def load(config: ConfigDict, pairs: Pairs, actions: int, special: bool) -> CloningData:
-    """Tokenises the prompts, with the tokenizer's `special` tokens or without, and divides them into the two parts.
-
-    Raises:
-      UserError: there are too few pairs, an action is unknown, or a prompt is too long.
-    """
+    """Tokenises the prompts, with the tokenizer's `special` tokens or without, and divides them; UserError for invalid steps."""
     count = len(pairs.actions)
     numbers = np.array(pairs.actions, np.int64)
     if count < 2 or numbers.min() < 0 or numbers.max() >= actions:
@@ -92,8 +87,7 @@ def load(config: ConfigDict, pairs: Pairs, actions: int, special: bool) -> Cloni
 
 def _tokens(config: ConfigDict, prompts: list[str], special: bool) -> tuple[np.ndarray, np.ndarray]:
     tokenizer = Tokenizer.read(fetch(config.network.model, "network.model"))
-    parts, most = [np.zeros(0, np.int32)], config.network.prompt_tokens
-    lengths = [0]
+    parts, lengths, most = [np.zeros(0, np.int32)], [0], config.network.prompt_tokens
     for start in range(0, len(prompts), _TOGETHER):
         some = prompts[start : start + _TOGETHER]
         for prompt, tokens in zip(some, tokenizer.encode(some, special), strict=True):

@@ -40,10 +40,7 @@ def targets(
 ) -> tuple[LanguageAgent, np.ndarray]:
     """The network with the targets of cloning as its candidates, and the number of tokens of each.
 
-    Args:
-      end: the token behind an action, which is predicted too.
-      pad: the token behind `end`, predicted too (`compat.bc_pad_in_loss`).
-      length: tokens of a padded target; None: no padding.
+    A target is an action's tokens, `end`, and `pad` up to `length` (`compat.bc_pad_in_loss`; None: no padding).
     """
     assert network.candidates is not None
     words, there = (np.asarray(part) for part in network.candidates)
@@ -76,17 +73,13 @@ def sums(
     logits, _ = network.rows({**(frozen or {}), **learned}, batch.prompts)
     likely = logits if counts is not None else jax.nn.log_softmax(logits)
     chosen = jnp.take_along_axis(likely, batch.actions[:, None], axis=1)[:, 0]
-    weight = (
-        jnp.ones_like(chosen) if counts is None else jnp.asarray(counts)[batch.actions].astype(jnp.float32)
-    )
+    weight = jnp.ones_like(chosen)
+    if counts is not None:
+        weight = jnp.asarray(counts)[batch.actions].astype(jnp.float32)
     valid = batch.valid.astype(jnp.float32)
     right = (jnp.argmax(logits, axis=1) == batch.actions).astype(jnp.float32)
-    return TokenSums(
-        jnp.sum(jnp.where(batch.valid, -chosen, 0.0)),
-        jnp.sum(weight * valid),
-        jnp.sum(right * valid),
-        jnp.sum(valid),
-    )
+    loss = jnp.sum(jnp.where(batch.valid, -chosen, 0.0))
+    return TokenSums(loss, jnp.sum(weight * valid), jnp.sum(right * valid), jnp.sum(valid))
 
 
 class CloningBatches:

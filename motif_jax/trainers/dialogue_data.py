@@ -50,11 +50,7 @@ class DialogueSource(NamedTuple):
 
 
 def source_of(config: ConfigDict) -> DialogueSource:
-    """The source of a run's dialogues. Data of `collect_text` have their task's options, which `config.options` overrides.
-
-    Raises:
-      UserError: a file is missing, data are of another task or have a damaged description, or options are no JSON object.
-    """
+    """The source of a run's dialogues. Data of `collect_text` have their task's options, which `config.options` overrides."""
     path = files.find(config.data, "data") if config.data else None
     held_out = files.find(config.held_out.data, "held_out.data") if config.held_out.data else None
     if held_out is not None and path is None:
@@ -114,11 +110,7 @@ def split_tokens(
     folder: Path,
     stopped: Callable[[], bool],
 ) -> dict[str, TokensDataset] | None:
-    """Tokenises dialogues into `folder`, or resumes: the datasets by part, or None after a request to stop.
-
-    Raises:
-      UserError: dialogues cannot be read or tokenised, or there are too few.
-    """
+    """Tokenises dialogues into `folder`, or resumes: the datasets by part, or None after a request to stop."""
     assert source.path is not None
     paths = [path for path in (source.path, source.held_out) if path is not None]
     about: dict[str, Any] = {
@@ -145,7 +137,7 @@ def split_tokens(
     def add(writer: TokensWriter, some: Sequence[tuple[int, Dialogue, str]]) -> None:
         for number, dialogue, key in some:
             item = _tokenised(dialogue, tokenizer, reward, number, key)
-            token_columns.add(writer, [item], [dialogue.total])
+            token_columns.add(writer, item, dialogue.total)
 
     too_few = f"config.data={config.data}: too few dialogues ({len(dialogues)}, or groups of them), there is none {{}}"
     columns = token_columns.TOKEN_COLUMNS, token_columns.ITEM_COLUMNS

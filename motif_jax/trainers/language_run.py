@@ -69,11 +69,7 @@ def objective_of(config: ConfigDict) -> str:
 
 
 def settings_of(config: ConfigDict, tokenizer_folder: Path | None) -> ModelConfig:
-    """The model's config; a fresh one has the special tokens of its tokenizer, or those that it will have (None).
-
-    Raises:
-      UserError: sizes do not fit together or the architecture.
-    """
+    """The model's config; a fresh one has the special tokens of its tokenizer, or those that it will have (None)."""
     if config.model.folder:
         settings = weights.read_config(fetch(config.model.folder, "model.folder"))
     else:

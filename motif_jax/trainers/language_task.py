@@ -26,13 +26,9 @@ class LanguageTask(SumsTask):
 
     def tally(self, metrics: Mapping[str, np.ndarray]) -> dict[str, Any]:
         tokens = metrics["tokens"].astype(np.float64)
-        return {
-            "steps": tokens.size,
-            "tokens": tokens.sum(),
-            "loss": (metrics["loss"] * tokens).sum(),
-            "accuracy": (metrics["accuracy"] * tokens).sum(),
-            "gradient_norm": metrics["gradient_norm"].sum(dtype=np.float64),
-        }
+        means = {name: (metrics[name] * tokens).sum() for name in ("loss", "accuracy")}
+        norm = metrics["gradient_norm"].sum(dtype=np.float64)
+        return {"steps": tokens.size, "tokens": tokens.sum(), **means, "gradient_norm": norm}
 
     def shown(self, sums: Mapping[str, float]) -> dict[str, float]:
         if not sums.get("tokens"):

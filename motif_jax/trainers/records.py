@@ -9,7 +9,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -29,7 +28,7 @@ FILE_OF = "file of "
 _POSITION = {"epoch", "step", "step_in_epoch", "sums", "skipped", "digests"}
 
 
-class RunFiles:
+class RunFiles(contextlib.ExitStack):
     """The files of one run folder. All hosts save checkpoints; the first one writes the other files.
 
     A checkpoint holds the task's items of the state, and `position` and `curve`; that of an evaluation also the evaluation's
@@ -37,29 +36,17 @@ class RunFiles:
     """
 
     def __init__(self, workdir: Path, task: Task, keep: int | None, save_every_seconds: float) -> None:
+        super().__init__()
         self._workdir, self._task, self._keep, self._every = workdir, task, keep, save_every_seconds
         self._criterion = task.criterion.replace("/", "_")
-        self._evaluations = Checkpoints(
-            workdir / CHECKPOINTS, keep=keep, keep_best=self._criterion, best_mode="min"
+        self._evaluations = self.enter_context(
+            Checkpoints(workdir / CHECKPOINTS, keep=keep, keep_best=self._criterion, best_mode="min")
         )
-        self._resume = Checkpoints(workdir / RESUME, keep=1)
+        self._resume = self.enter_context(Checkpoints(workdir / RESUME, keep=1))
         self._saved, self._hosts = time.monotonic(), Hosts()
 
-    def __enter__(self) -> RunFiles:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._evaluations.close()
-        self._resume.close()
-
     def restore(self, state: Any) -> tuple[Any, TrainingPosition] | None:
-        """The newest state in the folder, of the shapes in `state`, and its position; None in a new folder.
-
-        Raises:
-          UserError: the checkpoints have another layout or other shapes, or the data have changed.
-        """
+        """The newest state in the folder, of the shapes in `state`, and its position; None in a new folder."""
         found = _newest(self._workdir, (self._evaluations, self._resume))
         if found is None:
             return None
@@ -227,11 +214,7 @@ def _refuse_other_data(workdir: Path, place: Mapping[str, Any], now: Mapping[str
 
 
 def _newest(workdir: Path, folders: Sequence[Checkpoints]) -> tuple[Checkpoints, int, dict[str, Any]] | None:
-    """The intact checkpoint with the most steps: its folder, number and position; None without checkpoints.
-
-    Raises:
-      UserError: all checkpoints are damaged, or one has another layout.
-    """
+    """The intact checkpoint with the most steps: its folder, number and position; None without checkpoints, UserError if all are damaged."""
     found = []
     for checkpoints in folders:
         latest = checkpoints.latest(all_damaged_is_none=True)

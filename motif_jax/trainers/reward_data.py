@@ -74,22 +74,11 @@ def open_dataset(config: ConfigDict, architecture: RewardArchitecture) -> PairsD
 
 
 def load(config: ConfigDict, architecture: RewardArchitecture) -> RewardData:
-    """Reads the dataset and labels that `config` names.
-
-    Raises:
-      UserError: see `open_dataset`; too few pairs are labelled; or an array differs from its digest in dataset.json.
-    """
+    """Reads the dataset and labels that `config` names; UserError if too few pairs are labelled, or an array was changed."""
     dataset = open_dataset(config, architecture)
-    labels = config.labels
-    targets = read_targets(
-        dataset,
-        annotators(config),
-        soft=labels.soft,
-        smoothing=labels.smoothing,
-        confidence=labels.confidence,
-        ties=labels.ties,
-        annotator_weights=[float(w) for w in labels.annotator_weights.split(",") if w.strip()],
-    )
+    how = config.labels.to_dict()
+    how["annotator_weights"] = [float(w) for w in how["annotator_weights"].split(",") if w.strip()]
+    targets = read_targets(dataset, annotators(config), **how)
     known = targets.known
     train, validation = torch_split(known.size, config.seed, config.train_fraction)
     if not train.size or not validation.size:

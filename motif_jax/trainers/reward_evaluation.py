@@ -65,20 +65,15 @@ def calibration(rewards: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
 def reward_statistics(
     member_rewards: np.ndarray, data: RewardData, message_only: bool, running: bool, batch_size: int
 ) -> dict[str, Any]:
-    """Mean, variance and quantiles of a model's reward over the training part.
+    """Mean, variance and quantiles of a model's reward over the training part, as JSON.
+
+    The quantiles are of the normalised rewards of the distinct training messages, or of all training steps where the model
+    reads more. `disagreement` is the mean standard deviation over the members' normalised rewards.
 
     Args:
       member_rewards: raw rewards of each member: float32 [members, M] of the distinct messages if
         `message_only`, else [members, pairs, 2, L].
-      running: compat.running_statistics: merge mean and variance batch by batch.
-      batch_size: pairs of such a batch.
-
-    Returns:
-      JSON-able: mean, variance, quantile_levels, quantiles (of the normalised rewards of the distinct training
-      messages; of all training steps where the model reads more), num_distinct (number of these values), num_steps
-      (number of steps in mean and variance), num_pairs (of these steps), member_mean, member_variance, disagreement (mean
-      standard deviation over the members' normalised rewards), advice (of `threshold.advise`; None where the model reads
-      more than the message).
+      running: compat.running_statistics: merge mean and variance batch by batch of `batch_size` pairs.
     """
     counts = data.counts
     if message_only:

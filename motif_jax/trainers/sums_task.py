@@ -128,12 +128,8 @@ class SumsTask(GradientTask):
     ) -> None:
         drawn = config.get("dropout", 0.0) > 0
         super().__init__(config, parameters, data, parallel, drawn, optimizer)
-        self._update = training.make_update(
-            sums,
-            self.optimizer,
-            lambda tree: jax.lax.psum(tree, AXIS),
-            self.dropout_key if drawn else None,
-        )
+        key = self.dropout_key if drawn else None
+        self._update = training.make_update(sums, self.optimizer, lambda x: jax.lax.psum(x, AXIS), key)
 
         def measure(state: tuple[Any, Any], batch: Any) -> TokenSums:
             parts = jax.lax.map(lambda part: sums(*state, part, None), self.micro_batches(batch))

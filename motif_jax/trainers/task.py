@@ -77,28 +77,20 @@ class Task(Protocol):
 
     An epoch is the part between two evaluations: a pass over the data, or a fixed number of steps. Results must depend on the
     seed, the data and the step's number alone, so that a resumed run ends with the same bits.
-
-    Attributes:
-      title: of the progress line, such as 'train reward'.
-      unit: of progress, in the plural, such as 'pairs'.
-      steps_per_epoch: from one evaluation to the next; the last epoch may be shorter.
-      chunk_steps: steps of one program; their batches are made at once, while the previous chunk runs.
-      criterion: name in an evaluation's row; the smallest value is the best.
-      digests: of all data that decide the results, by name; a run resumes only with equal ones.
-      source: place of the data, for messages.
-      remedy: advice after divergence; follows 'start it in another --workdir with'.
     """
 
     parallel: DataParallel
-    title: str
-    unit: str
+    title: str  # of the progress line, such as 'train reward'
+    unit: str  # of progress, in the plural, such as 'pairs'
     steps: int
-    steps_per_epoch: int
-    chunk_steps: int
-    criterion: str
-    digests: Mapping[str, str]
-    source: str
-    remedy: str
+    steps_per_epoch: int  # from one evaluation to the next; the last epoch may be shorter
+    chunk_steps: int  # steps of one program; their batches are made at once, while the previous chunk runs
+    criterion: str  # name in an evaluation's row; the smallest value is the best
+    digests: Mapping[
+        str, str
+    ]  # of all data that decide the results, by name; a run resumes only with equal ones
+    source: str  # place of the data, for messages
+    remedy: str  # advice after divergence; follows 'start it in another --workdir with'
 
     def init_state(self) -> Any:
         """The state before the first step, on the host: a NamedTuple of trees, a function of the seed. Called once."""

@@ -76,15 +76,12 @@ def prepare(
     stopped: Callable[[], bool],
     whole_prompts: bool = False,
 ) -> dict[str, TokensDataset] | None:
-    """Tokenises the texts into `workdir`/tokens, or resumes.
+    """Tokenises the texts into `workdir`/tokens, or resumes: the parts `TRAIN` and `HELD_OUT`, None after a request to stop.
 
     Args:
       end: the token behind every item.
       longest: most tokens of an item, its end included; longer ones are cut. None: no limit.
       whole_prompts: prompts get the tokenizer's special tokens, for an encoder.
-
-    Returns:
-      The parts `TRAIN` and `HELD_OUT`, None after a request to stop. The column `prompt` is the number of a prompt's tokens.
     """
     if config.tokens:
         found = open_tokens(config.tokens, tokenizer_folder, "tokens")

@@ -149,7 +149,7 @@ class Objective:
                 plain = values
                 if keys and not self.target_dropout:
                     quiet = self._run(params, additions, batch, {}, (VALUES,))
-                    plain = self._values(learned["heads"], quiet[VALUES], batch)
+                    plain = self._values(learned["heads"], quiet[VALUES], batch, None)
                 advantages = target_q - plain[:, :-1]
             if self.rule.prior_reward:
                 assert log_probs is not None
@@ -230,9 +230,8 @@ class Objective:
 
         def of_rows(rows: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             logits = self.agent.logits(params, rows[0], additions, self.spec)
-            return token_log_probs(logits, rows[1]), losses.entropy(
-                jax.lax.stop_gradient(logits.astype(jnp.float32))
-            )
+            still = jax.lax.stop_gradient(logits.astype(jnp.float32))
+            return token_log_probs(logits, rows[1]), losses.entropy(still)
 
         def of(states: jax.Array, tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
             flat = (states.reshape(-1, states.shape[-1]), tokens.reshape(-1))
@@ -248,9 +247,7 @@ class Objective:
         log_probs, entropies = (jnp.take_along_axis(each, places, axis=1) for each in (context, entropies))
         return log_probs, context, entropies
 
-    def _values(
-        self, heads: Any, states: States, batch: TextBatch, key: jax.Array | None = None
-    ) -> jax.Array:
+    def _values(self, heads: Any, states: States, batch: TextBatch, key: jax.Array | None) -> jax.Array:
         at = _states_at(states, batch.states, "v" in self.detach)
         return self.agent.heads.apply(heads, V, at, _key(key, V))
 

@@ -111,9 +111,8 @@ class PpoTraining(GradientTask):
             return jnp.take_along_axis(states.after, places[..., None], axis=1)
 
         def of_rows(rows: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            logits = decoding.without(
-                agent.logits(params, rows[0], additions, spec).astype(jnp.float32), self._pad
-            )
+            logits = agent.logits(params, rows[0], additions, spec).astype(jnp.float32)
+            logits = decoding.without(logits, self._pad)
             return token_log_probs(logits, rows[1]), ppo.entropy(logits)
 
         tokens, shape = next_tokens(batch), batch.actions.shape
@@ -122,9 +121,9 @@ class PpoTraining(GradientTask):
         values = jnp.zeros(batch.states.shape)
         if VALUE in learned:
             read = at(batch.states)
-            values = self._heads.apply(
-                learned[VALUE], V, jax.lax.stop_gradient(read) if "v" in self.objective.detach else read
-            )
+            if "v" in self.objective.detach:
+                read = jax.lax.stop_gradient(read)
+            values = self._heads.apply(learned[VALUE], V, read)
         return TokenEstimates(log_probs.reshape(shape), entropies.reshape(shape), values)
 
     def _looked(self, learned: Any, frozen: Any, batch: TextBatch, plain: bool = False) -> TokenEstimates:

@@ -105,14 +105,14 @@ def room_of(config: ConfigDict, settings: ModelConfig) -> int | None:
 def objective_of(config: ConfigDict, settings: ModelConfig) -> Objective:
     """The loss of a config."""
     model = LanguageModel(settings, jnp.dtype(config.dtype), config.remat)
-    detach = tuple(name for name in ("v", "q", "policy") if config.method[f"detach_{name}"])
+    agent = TextAgentNetwork(model, design_of(config), jnp.dtype(config.dtype))
     return Objective(
-        agent=TextAgentNetwork(model, design_of(config), jnp.dtype(config.dtype)),
-        rule=rule_of(config.method.name),
-        settings=settings_of(config),
-        weights=weights_of(config),
+        agent,
+        rule_of(config.method.name),
+        settings_of(config),
+        weights_of(config),
         reward_scale=config.method.reward_scale,
-        detach=detach,
+        detach=tuple(name for name in ("v", "q", "policy") if config.method[f"detach_{name}"]),
         spec=finetune_params.spec_of(config.lora),
         chunk=config.logits_chunk,
         dropout=config.dropout > 0,
@@ -123,11 +123,7 @@ def objective_of(config: ConfigDict, settings: ModelConfig) -> Objective:
 
 
 def model_config(config: ConfigDict, source: DialogueSource) -> ModelConfig:
-    """The trunks' config: of the initial run, of `network.checkpoint`, or of the sizes in `network`.
-
-    Raises:
-      UserError: runs or folders do not fit each other, the task's tokens or the method.
-    """
+    """The trunks' config: of the initial run, of `network.checkpoint`, or of the sizes in `network`, which must fit task and method."""
     tokens = agent_folder.vocabulary_of(registry.make(source.task, source.options))
     settings = agent_start.model_config(config, tokens, design_of(config))
     return init_model.with_dropout(settings, config.dropout)

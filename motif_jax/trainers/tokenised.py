@@ -40,11 +40,7 @@ class Tokenisation(Generic[Item]):
     def split(
         self, folder: Path, items: Iterable[tuple[str, Item]], total: int, stopped: Callable[[], bool]
     ) -> dict[str, TokensDataset] | None:
-        """Writes (part, item) pairs below `folder`, unless both parts exist; the datasets by part, None after a request to stop.
-
-        Raises:
-          UserError: a part has no item, is damaged, or was tokenised by another tokenizer.
-        """
+        """Writes (part, item) pairs below `folder`, unless both parts exist; the datasets by part, None after a request to stop."""
         whole = all((folder / part / layout.MANIFEST).is_file() for part in PARTS)
         if not whole and not self._write(folder, items, total, stopped):
             return None

@@ -144,11 +144,7 @@ class OfflineTrainer:
         return carry, numbers
 
     def run(self, workdir: Path) -> bool:
-        """Trains to the end, resuming from the run folder: True when done, False after a request to stop, with all saved.
-
-        Raises:
-          UserError: the training diverged, or the folder is of another training.
-        """
+        """Trains to the end, resuming from the run folder: True when done, False after a request to stop, with all saved."""
         task, settings, hosts = self.task, self.settings, Hosts()
         with (
             RunFiles(workdir, task, settings.keep, settings.save_every_seconds) as files,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -33,15 +32,13 @@ def test_an_agent_that_was_moved_has_its_own_tokenizer_and_names_no_other_folder
 @pytest.mark.slow
 def test_heads_that_are_lost_or_another_agents_are_told(tmp_path: Path) -> None:
     folder = text_agents.write(tmp_path / "run") / "agent"
-    shutil.copytree(folder / "heads", tmp_path / "heads")
-    (folder / "heads" / "heads.json").unlink()
-    with pytest.raises(UserError, match="has heads none of other forms than v, q1, q2"):
-        agent_folder.load(folder)
-    shutil.rmtree(folder / "target_heads")
-    shutil.move(folder / "heads", folder / "target_heads")
-    shutil.copytree(tmp_path / "heads", folder / "heads")
-    with pytest.raises(UserError, match="target_heads has heads none"):
-        agent_folder.load(folder)
+    for name, words in (("heads", "has heads none of other forms than v, q1, q2"), ("target_heads", "target_heads has heads none")):  # fmt: skip
+        path = folder / name / "heads.json"
+        content = path.read_bytes()
+        path.unlink()
+        with pytest.raises(UserError, match=words):
+            agent_folder.load(folder)
+        path.write_bytes(content)
 
 
 @pytest.mark.slow

@@ -179,31 +179,34 @@ def test_dialogues_without_a_live_action_are_refused(most: int | None) -> None:
         told(("abc",), (None,))
     told(("abc", "ab"), (None, 1.0), by_utterance=True)
     told(("abc", "abcdefgh"), (None, 1.0))
-    key = (
-        "max_len=9: must be at least 15"
-        if most
-        else "network.max_length: the model has room for 9 tokens .* 15"
-    )
-    with pytest.raises(UserError, match=rf"^config\.{key}"):
+    room = "network.max_length: the model has room for 9 tokens .* 15"
+    with pytest.raises(UserError, match=rf"^config\.{'max_len=9: must be at least 15' if most else room}"):
         told(("abc", "abcdefgh"), (None, 1.0), by_utterance=True)
 
 
-def split(tmp_path: Path, share: float, groups: list[Any]) -> tuple[list[str], list[str]]:
-    """The words of dialogues with these groups that are learned from, and those held out."""
-    letters = Task({}).tokenizer()
-    words = [f"{chr(97 + place // 26)}{chr(97 + place % 26)}" for place in range(len(groups))]
-    said = [
-        Dialogue((word,), (1.0,), True, {} if group is None else {"group": group})
-        for word, group in zip(words, groups, strict=True)
-    ]
+def word(number: int) -> str:
+    return f"{chr(97 + number // 26)}{chr(97 + number % 26)}"
+
+
+def splitter(tmp_path: Path, share: float, groups: list[Any]) -> Callable[..., Any]:
+    """(folder, stopped) -> the two parts of dialogues with these groups, each of one word."""
+    metas = [{} if group is None else {"group": group} for group in groups]
+    said = [Dialogue((word(number),), (1.0,), True, meta) for number, meta in enumerate(metas)]
     parquet.write(tmp_path / "d.parquet", [Dialogues.of(said)], {})
     config = load_config("train_text", "wordle_bc")
     config.data, config.held_out.share = str(tmp_path / "d.parquet"), share
-    source = dialogue_data.source_of(config)
-    found = dialogue_data.split_tokens(config, source, letters, tmp_path / "tokens", lambda: False)
-    assert found is not None
-    train, held_out = ([letters.decode(each.tokens[start + 1 : start + 3].tolist()) for start in each.offsets[:-1]] for each in found.values())  # fmt: skip
-    assert sorted([*train, *held_out]) == words
+    given = config, dialogue_data.source_of(config), Task({}).tokenizer()
+    return lambda folder, stopped=lambda: False: dialogue_data.split_tokens(
+        *given, tmp_path / folder, stopped
+    )
+
+
+def split(tmp_path: Path, share: float, groups: list[Any]) -> tuple[list[int], list[int]]:
+    """The numbers of dialogues with these groups that are learned from, and of those held out."""
+    numbers = {word(number): number for number in range(len(groups))}
+    found, letters = splitter(tmp_path, share, groups)("tokens"), Task({}).tokenizer()
+    train, held_out = ([numbers[letters.decode(each.item(i)[1:3].tolist())] for i in range(each.num_items)] for each in found.values())  # fmt: skip
+    assert sorted([*train, *held_out]) == list(range(len(groups)))
     return train, held_out
 
 
@@ -214,32 +217,21 @@ def test_what_a_start_before_has_tokenised_is_not_tokenised_again(
     """Of 40, of which the last 10 are held out, it was asked to stop behind the last that are safe, or killed some behind those."""
     monkeypatch.setattr(tokenised, "_TOGETHER", 2)
     monkeypatch.setattr(tokenised, "_SAVED_EVERY", 2)
-    said = [Dialogue((f"{chr(97 + n // 26)}{chr(97 + n % 26)}",), (1.0,), True) for n in range(40)]
-    parquet.write(tmp_path / "d.parquet", [Dialogues.of(said)], {})
-    config = load_config("train_text", "wordle_bc")
-    config.data, config.held_out.share = str(tmp_path / "d.parquet"), 0.25
-    source, letters = dialogue_data.source_of(config), Task({}).tokenizer()
-
-    def split_into(name: str, stopped: Callable[[], bool] = lambda: False) -> Any:
-        found = dialogue_data.split_tokens(config, source, letters, tmp_path / name, stopped)
-        return found and [part.manifest for part in found.values()]
-
+    split_into = splitter(tmp_path, 0.25, [None] * 40)
     with resumed.tokenised(safe + more if more else None) as items:
         assert split_into("run", lambda: not more and len(items) == safe) is None
     assert len(items) == safe + more
     with resumed.tokenised() as items:
         found = split_into("run")
     assert len(items) == 40 - safe
-    assert found == split_into("whole")
+    whole = split_into("whole")
+    assert [part.manifest for part in found.values()] == [part.manifest for part in whole.values()]
 
 
 def test_dialogues_of_a_group_are_held_out_together(tmp_path: Path) -> None:
     groups = [None, None, *[place // 3 for place in range(60)], "last", 0, "last", None]
     train, held_out = split(tmp_path, 0.25, groups)
-    of = {
-        f"{chr(97 + n // 26)}{chr(97 + n % 26)}": group for n, group in enumerate(groups) if group is not None
-    }
-    assert not {of.get(word) for word in train} & {of.get(word) for word in held_out} - {None}
+    assert not {groups[n] for n in train} & {groups[n] for n in held_out} - {None}
     assert abs(len(held_out) / len(groups) - 0.25) < 0.05
 
 
@@ -282,12 +274,8 @@ def test_a_run_that_starts_from_another_speaks_with_its_tokenizer(tmp_path: Path
 
 @pytest.mark.parametrize(
     ("task", "drawn"),
-    [
-        ("wordle", {}),
-        ("wordle", {"wordle": "crane", "compat": {}}),
-        ("tests.toy_text:Task", {"options": "[1]"}),
-    ],
-)
+    [("wordle", {}), ("wordle", {"wordle": "crane", "compat": {}}), ("tests.toy_text:Task", {"options": "[1]"})],
+)  # fmt: skip
 def test_a_description_of_data_that_says_nothing_of_the_task_is_told(
     tmp_path: Path, task: str, drawn: dict[str, Any]
 ) -> None:

@@ -17,7 +17,7 @@ from motif_jax.algorithms.spread import spread
 from motif_jax.devices.parallel import AXIS, DataParallel
 from motif_jax.trainers.sums_task import TrainingData
 from motif_jax.trainers.task import DEVICES
-from motif_jax.trainers.text_objective import Part
+from motif_jax.trainers.text_objective import Objective, Part
 from motif_jax.trainers.text_task import TextTraining
 from tests.reward_fixtures import load_config
 from tests.trainers.text_objective_test import batch_of, objective_of, parameters
@@ -28,24 +28,28 @@ pytestmark = pytest.mark.usefixtures("compiled_quickly")
 class Nothing:
     """Of a training whose batches are given."""
 
-    batch_size = steps_per_pass = 1
-
-    def batches(self, first: int, count: int) -> Any:
-        raise AssertionError
-
     def whole(self, most: int) -> list[Any]:
         return []
 
 
-def test_the_number_of_devices_is_kept_where_dropout_follows_from_it() -> None:
-    objective, given = objective_of("bc"), TrainingData(Nothing(), Nothing(), {"train": "some"}, "")
-    config = load_config("train_text", "wordle_bc")
-    for dropout, found in ((False, None), (True, "2")):
-        made = dataclasses.replace(objective, dropout=dropout)
-        parallel = DataParallel(jax.local_devices()[:2])
-        task = TextTraining(config, made, ({}, {}, {}), given, parallel)
-        assert task.digests.get(DEVICES) == found
-        assert task.digests["train"] == "some"
+def task_of(
+    objective: Objective, parameters: tuple[Any, Any, Any] = ({}, {}, {}), devices: int = 1, **changes: Any
+) -> TextTraining:
+    config = load_config("train_text", "wordle_ilql")
+    config.update({"batch_size": 3, **changes})
+    data, parallel = (
+        TrainingData(None, Nothing(), {"train": "some"}, ""),
+        DataParallel(jax.local_devices()[:devices]),
+    )
+    return TextTraining(config, objective, parameters, data, parallel)
+
+
+@pytest.mark.parametrize(("dropout", "kept"), [(False, {}), (True, {DEVICES: "2"})])
+def test_the_number_of_devices_is_kept_where_dropout_follows_from_it(
+    dropout: bool, kept: dict[str, str]
+) -> None:
+    task = task_of(dataclasses.replace(objective_of("bc"), dropout=dropout), devices=2)
+    assert task.digests == {"train": "some", **kept}
 
 
 def test_ranges_are_those_of_all_micro_batches_and_devices() -> None:
@@ -79,14 +83,8 @@ def test_a_step_is_the_mean_of_its_actions_and_published_of_its_micro_batches_me
     actions = [float(count.policy) for count in counts]
     assert len(set(actions)) > 1
     wanted = {"batch": np.average(losses, weights=actions), "micro_batch": np.mean(losses)}
-    config = load_config("train_text", "wordle_bc")
-    config.update({"batch_size": 3, "accumulate": 3})
     for average, loss in wanted.items():
-        config.average = average
-        parallel = DataParallel(jax.local_devices()[:1])
-        task = TextTraining(
-            config, objective, (learned, {}, {}), TrainingData(Nothing(), Nothing(), {}, ""), parallel
-        )
+        task = task_of(objective, (learned, {}, {}), accumulate=3, average=average)
         state, micro = task.init_state(), jax.tree.map(lambda leaf: leaf[None, :, None], batch)
         step = jax.jit(jax.vmap(lambda part: task.step(state, None, part)[1], axis_name=AXIS))  # noqa: B023
         np.testing.assert_allclose(step(micro)["loss"][0], loss, rtol=1e-5)
@@ -98,14 +96,11 @@ def test_held_out_means_are_those_of_the_batch_in_less_memory(average: str) -> N
     """The same three dialogues as one micro-batch and as three."""
     objective, batch = objective_of("ilql"), batch_of()
     learned, frozen, _ = parameters(objective, batch)
-    parallel = DataParallel(jax.local_devices()[:1])
     measured, memory = [], []
     for parts in (1, 3):
-        config = load_config("train_text", "wordle_ilql")
-        config.update({"batch_size": 3, "accumulate": parts, "average": average})
-        given = TrainingData(Nothing(), Nothing(), {}, "")
-        task = TextTraining(config, objective, (learned, frozen["target"], {}), given, parallel)
-        state = parallel.replicate((learned, frozen["target"], {}))
+        given = (learned, frozen["target"], {})
+        task = task_of(objective, given, accumulate=parts, average=average)
+        state = task.parallel.replicate(given)
         program = jax.jit(jax.vmap(task._measure_core, in_axes=(None, 0), axis_name=AXIS))
         one = jax.tree.map(lambda leaf: leaf[None], batch)
         measured.append(jax.device_get(program(state, one)))
@@ -118,11 +113,7 @@ def test_held_out_means_are_those_of_the_batch_in_less_memory(average: str) -> N
 def test_a_step_that_is_not_finite_changes_no_parameter_no_target_and_no_moment() -> None:
     objective, batch = objective_of("ilql"), batch_of()
     learned, frozen, _ = parameters(objective, batch)
-    config = load_config("train_text", "wordle_ilql")
-    config.update({"batch_size": 3, "accumulate": 1})
-    parallel = DataParallel(jax.local_devices()[:1])
-    given = TrainingData(Nothing(), Nothing(), {}, "")
-    task = TextTraining(config, objective, (learned, frozen["target"], {}), given, parallel)
+    task = task_of(objective, (learned, frozen["target"], {}), accumulate=1)
     state, micro = task.init_state(), jax.tree.map(lambda leaf: leaf[None, None], batch)
     step = jax.jit(jax.vmap(lambda part: task.guarded_step(state, None, part, True), axis_name=AXIS))
     for rewards, changes in ((micro.rewards, True), (micro.rewards * jnp.nan, False)):

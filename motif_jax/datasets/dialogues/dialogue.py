@@ -25,13 +25,8 @@ class Dialogue(NamedTuple):
 class Dialogues(Sequence[Dialogue]):
     """N dialogues as columns; indexing gives a `Dialogue`.
 
-    Attributes:
-      starts: int64 [N + 1]; dialogue i has utterances starts[i] to starts[i + 1].
-      texts: [utterances] of str.
-      rewards: float64 [utterances], 0 where `actions` is False.
-      actions: bool [utterances], True for the agent's.
-      terminals: bool [N].
-      metas: [N] of str, each a JSON object.
+    Dialogue i has the utterances starts[i] to starts[i + 1], of int64 [N + 1]. `texts` are [utterances] of str, `rewards`
+    float64, 0 where `actions`, bool, is False; `terminals` are bool [N], `metas` [N] of str, each a JSON object.
     """
 
     def __init__(

@@ -6,7 +6,6 @@ items: `terminal` bool, `return` float64 without rewards of tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -20,17 +19,15 @@ TOKEN_COLUMNS: dict[str, Any] = {"kinds": "uint8", "rewards": "float32"}
 ITEM_COLUMNS: dict[str, Any] = {"terminal": "bool", "return": "float64"}
 
 
-def add(writer: TokensWriter, items: Iterable[TokenItem], returns: Iterable[float]) -> None:
-    """Appends items and their returns to a dataset with these columns."""
-    for item, total in zip(items, returns, strict=True):
-        kinds = np.zeros(len(item.tokens), np.uint8)
-        rewards = np.zeros(len(item.tokens), np.float32)
-        kinds[item.action_indices + 1] = ACTION
-        kinds[item.utterance_action_indices] = ACTION_END
-        rewards[item.action_indices + 1] = item.rewards
-        terminal = bool(item.terminals[-1])
-        columns = {"terminal": terminal, "return": total}
-        writer.add(item.tokens, {"kinds": kinds, "rewards": rewards}, columns)
+def add(writer: TokensWriter, item: TokenItem, total: float) -> None:
+    """Appends an item and its return to a dataset with these columns."""
+    kinds = np.zeros(len(item.tokens), np.uint8)
+    rewards = np.zeros(len(item.tokens), np.float32)
+    kinds[item.action_indices + 1] = ACTION
+    kinds[item.utterance_action_indices] = ACTION_END
+    rewards[item.action_indices + 1] = item.rewards
+    columns = {"terminal": bool(item.terminals[-1]), "return": total}
+    writer.add(item.tokens, {"kinds": kinds, "rewards": rewards}, columns)
 
 
 def longest_action(dataset: TokensDataset) -> int:

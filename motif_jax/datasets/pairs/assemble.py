@@ -31,10 +31,9 @@ def enough_episodes(counts: Callable[[int], int | None], rows: int) -> int | Non
 def draw_pairs(
     rows: int, num_pairs: int, rng: np.random.Generator, caption_keys: np.ndarray | None = None
 ) -> tuple[np.ndarray, int]:
-    """Shuffles the sub-sequences 0 to `rows` - 1 and pairs neighbours, without pairs of equal `caption_keys` [rows].
+    """Shuffles sub-sequences 0 to `rows` - 1 and pairs neighbours: int64 [at most num_pairs, 2], and how many pairs are usable.
 
-    Returns:
-      (int64 [at most num_pairs, 2] of row numbers, number of usable pairs).
+    Pairs with equal `caption_keys` [rows] are not.
     """
     pairs = rng.permutation(rows)[: rows // 2 * 2].reshape(-1, 2)
     if caption_keys is not None:

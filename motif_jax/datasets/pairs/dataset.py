@@ -43,11 +43,7 @@ class PairsDataset:
 
     @classmethod
     def open(cls, folder: str | Path, need: Sequence[str] = ("message",)) -> PairsDataset:
-        """Opens `folder` and checks the arrays in `need` ('NAME' of data/, 'info/NAME' of info/).
-
-        Raises:
-          UserError: the folder is no pairs dataset, or an array is missing, damaged, or does not match the others.
-        """
+        """Opens `folder` and checks the arrays in `need` ('NAME' of data/, 'info/NAME' of info/); UserError for a damaged or odd one."""
         folder = Path(folder)
         _check_folder(folder)
         first = next((name for name in need if not name.startswith("info/")), "message")

@@ -27,14 +27,7 @@ def hash_rows(rows: np.ndarray) -> np.ndarray:
 
 
 def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct rows in the order of first occurrence, and the index of each row.
-
-    Args:
-      rows: uint8 [N, W], read block by block; may be memory-mapped.
-
-    Returns:
-      (table uint8 [M, W], ids int32 [N]) with table[ids] exactly equal to rows.
-    """
+    """The distinct rows of uint8 [N, W] in the order of first occurrence, and the index int32 [N] of each row in them."""
     num = rows.shape[0]
     hashes = np.empty(num, np.uint64)
     for start in range(0, num, _BLOCK_ROWS):

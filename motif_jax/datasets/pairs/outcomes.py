@@ -40,9 +40,7 @@ class Outcomes:
 def count_outcomes(ids: np.ndarray, labels: np.ndarray, num_messages: int) -> Outcomes:
     """Counts each message's outcomes by step: all messages of a winning sub-sequence win; pairs of equal texts do not count.
 
-    Args:
-      ids: int [P, 2, L], index of each step's message.
-      labels: int [P]: 0 first, 1 second, 2 tie; others are not counted.
+    `ids` are int [P, 2, L], the index of each step's message, `labels` int [P]: 0 first, 1 second, 2 tie; others are not counted.
     """
 
     def times(shown: np.ndarray) -> np.ndarray:

@@ -118,29 +118,21 @@ def _texts(values: np.ndarray) -> pa.Array:
 
 @dataclasses.dataclass(frozen=True)
 class Contents:
-    """A file's description of its contents.
-
-    Attributes:
-      arrays: name -> (shape of one side of a pair, dtype).
-      annotations: columns with labels ('preference/NAME') and with probabilities ('probabilities/NAME').
-      manifests: annotation -> file name -> description of how its labels were made.
-    """
+    """A file's description of its contents."""
 
     path: Path
     num_pairs: int
-    arrays: dict[str, tuple[tuple[int, ...], np.dtype]]
-    annotations: list[str]
+    arrays: dict[str, tuple[tuple[int, ...], np.dtype]]  # shape of one side of a pair, and dtype
+    annotations: list[
+        str
+    ]  # columns with labels ('preference/NAME') and with probabilities ('probabilities/NAME')
     digests: dict[str, str]
-    manifests: dict[str, dict[str, Any]]
+    manifests: dict[str, dict[str, Any]]  # annotation -> file name -> description of how its labels were made
     meta: dict[str, Any]
 
 
 def contents(path: str | Path) -> Contents:
-    """Reads a file's description, and checks that its rows and columns are complete.
-
-    Raises:
-      UserError: the file is not from `write`, or lacks rows or columns.
-    """
+    """Reads a file's description, and checks that its rows and columns are complete; UserError if it is not from `write`."""
     path = Path(path)
     try:
         with pq.ParquetFile(path) as file:
@@ -195,11 +187,7 @@ def _check(found: Contents, columns: Mapping[str, pa.DataType], rows: int) -> No
 
 
 def read(path: str | Path, folder: str | Path) -> Iterator[int]:
-    """Turns a file of `write` into a dataset folder; yields the number of pairs done so far.
-
-    Raises:
-      UserError: the file is not from `write`, is damaged or fails its digests, or the folder has a dataset already.
-    """
+    """Turns a file of `write` into a new dataset folder; yields the number of pairs done so far; UserError for any damage."""
     found = contents(path)
     with PairsWriter(folder, found.num_pairs) as writer:
         try:

@@ -20,11 +20,7 @@ PARTS = ("data", "info", "preference", "annotations")
 
 
 def check_folder(folder: str | Path, staging: str | Path | None = None) -> None:
-    """Rejects a folder with a complete or partial dataset, unless a killed writer left it (`staging`, by default .staging).
-
-    Raises:
-      UserError: the folder has another dataset, such as the published one, which has no dataset.json.
-    """
+    """Rejects a folder with a complete or partial dataset, unless a killed writer left it (`staging`, by default .staging)."""
     folder = Path(folder)
     if (folder / layout.META).exists():
         raise UserError(f"{folder} already holds a dataset: choose another folder")
@@ -44,11 +40,7 @@ class PairsWriter:
     """
 
     def __init__(self, folder: str | Path, num_pairs: int, staging: str | Path | None = None) -> None:
-        """Prepares to write `num_pairs` pairs; `staging` has to be on the file system of `folder`.
-
-        Raises:
-          UserError: see `check_folder`.
-        """
+        """Prepares to write `num_pairs` pairs; `staging` has to be on the file system of `folder`. Raises as `check_folder`."""
         self._folder = Path(folder)
         self._num_pairs = num_pairs
         check_folder(folder, staging)
@@ -94,10 +86,7 @@ class PairsWriter:
     def commit(self, meta: Mapping[str, Any]) -> str:
         """Moves the arrays into the dataset folder, writes dataset.json, and returns the content hash.
 
-        dataset.json gets `meta`, `num_pairs`, `arrays` (shape, dtype), `digests` and `content_hash`.
-
-        Raises:
-          UserError: an array has non-finite numbers.
+        dataset.json gets `meta`, `num_pairs`, `arrays` (shape, dtype), `digests` and `content_hash`. UserError: a number is not finite.
         """
         for name, array in self._arrays.items():
             if (pair := layout.first_not_finite(array)) is not None:

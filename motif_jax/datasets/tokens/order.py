@@ -53,14 +53,7 @@ class Buckets:
 
     Every pass redraws the batches and shuffles the groups. Items that do not fill a group move to the next wider bucket; the
     last group of the widest bucket has fewer items. If it has fewer items than steps, some occur twice in the pass.
-
-    Args:
-      lengths: int [items], tokens of each item, at most the widest bucket.
-      widths: ascending widths of the buckets.
-      group: number of successive steps of one width, which one program runs.
-
-    Attributes:
-      steps_per_pass: a multiple of `group`.
+    `lengths` are int [items], at most the widest of the ascending `widths`.
     """
 
     def __init__(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -20,20 +20,16 @@ from motif_jax.support.files import atomic_write_json, naming, read_json, regula
 _PROGRESS = "progress.json"
 
 
-class TokensWriter:
-    """Arrays that grow in FOLDER.part, which `commit` renames to the dataset.
+class TokensWriter(contextlib.ExitStack):
+    """Arrays that grow in FOLDER.part, which `commit` renames to the dataset; UserError for damaged files of a killed writer.
 
     Args:
       vocab_size: upper bound of the tokens.
-      token_columns: dtype of each column of tokens.
-      item_columns: dtype of each column of items.
+      token_columns, item_columns: dtype of each column of tokens, and of items.
       source: origin of the items; a writer resumes one with the same source, tokenizer and columns.
 
     Attributes:
       items: number of saved items, with those of the resumed writer.
-
-    Raises:
-      UserError: the folder has a dataset already, or the files of a killed writer are damaged.
     """
 
     def __init__(
@@ -45,6 +41,7 @@ class TokensWriter:
         item_columns: Mapping[str, Any] = {},
         source: Mapping[str, Any] = {},
     ) -> None:
+        super().__init__()
         self._folder, self._vocab_size = Path(folder), vocab_size
         if (self._folder / layout.MANIFEST).exists():
             raise UserError(f"{folder} already holds a dataset of tokens: choose another folder")
@@ -70,6 +67,8 @@ class TokensWriter:
             if rows and (wrong := _damage(self._staging / f"{name}.npy", dtype, rows)):
                 raise UserError(f"{self._staging / name}.npy {wrong}: {self._remedy}")
         self._arrays = {name: _Growing(self._staging / name, *what) for name, what in claimed.items()}
+        for array in self._arrays.values():
+            self.callback(array.close)
         if not self.items:
             self._arrays[layout.OFFSETS].append(np.zeros(1, np.int64))
         self._added = self.items
@@ -86,15 +85,6 @@ class TokensWriter:
         if self._staging.exists():
             shutil.rmtree(self._staging)
         return 0, 0
-
-    def __enter__(self) -> TokensWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for array in self._arrays.values():
-            array.close()
 
     def add(
         self,
