@@ -38,21 +38,11 @@ def wait_for_lock(file: IO[Any]) -> None:
     lock(file, file.name, wait=True)
 
 
-def _patience() -> float:
-    """Seconds to wait for another holder.
-
-    After Slurm has requeued a job, network file systems keep the locks of a lost node until its lease ends.
-    """
-    return _LEASE_SECONDS if os.environ.get("SLURM_RESTART_COUNT", "0") not in ("", "0") else 0.0
-
-
 @contextlib.contextmanager
 def FolderLock(
     folder: str | os.PathLike[str], name: str = ".lock", patience: float | None = None
 ) -> Iterator[None]:
-    """Holds `folder` for this process; the system unlocks it however the process ends.
-
-    Waits `patience` seconds for another holder; None: as long as Slurm's restarts need.
+    """Holds `folder` for this process; the system unlocks it however the process ends. Waits `patience` seconds for another.
 
     Raises:
       UserError: another process holds it (its host and process id are named), it cannot be made or locked, or, at the end of a
@@ -65,7 +55,10 @@ def FolderLock(
             file = stack.enter_context(open(folder / name, "a+", encoding="utf-8", opener=regular_file))
         except OSError as error:
             raise UserError(f"{folder} cannot be made or written to: {error.strerror}") from None
-        deadline = time.monotonic() + (_patience() if patience is None else patience)
+        if patience is None:
+            # After Slurm has requeued a job, network file systems keep the locks of a lost node until its lease ends.
+            patience = _LEASE_SECONDS * (os.environ.get("SLURM_RESTART_COUNT", "0") not in ("", "0"))
+        deadline = time.monotonic() + patience
         while not lock(file, folder):
             if time.monotonic() < deadline:
                 time.sleep(_LOOK_SECONDS)

@@ -125,8 +125,7 @@ def check_identity(
             f"--workdir={workdir} holds a run of {there.get('stage')}, this is {config.get('stage')}: "
             "choose another --workdir"
         )
-    changed = differences(there, as_plain(config), identity, free)
-    if changed:
+    if changed := differences(there, as_plain(config), identity, free):
         raise UserError(
             f"{workdir} holds a run with another config ({'; '.join(changed)}): "
             "give the same values to continue it, or another --workdir"

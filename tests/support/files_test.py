@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -87,6 +89,20 @@ def test_a_folder_has_one_owner_and_a_dead_one_lets_go(tmp_path: Path) -> None:
         holder.wait()
         with locks.FolderLock(tmp_path):
             pass
+
+
+def test_a_requeued_job_waits_for_the_lock_of_a_lost_node(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(locks, "_LEASE_SECONDS", 30.0)
+    monkeypatch.setattr(locks, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    holder = contextlib.ExitStack()
+    holder.enter_context(locks.FolderLock(tmp_path))
+    threading.Timer(0.1, holder.close).start()
+    with locks.FolderLock(tmp_path):
+        pass
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "0")
+    with locks.FolderLock(tmp_path), pytest.raises(UserError, match="in use"), locks.FolderLock(tmp_path):
+        pass
 
 
 def test_a_file_system_without_locks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
