@@ -16,11 +16,8 @@ from motif_jax.language.tokens import bucket
 class BucketBatches:
     """Batches whose order depends on the seed alone; subclasses define `batch`, or `steps`.
 
-    Args:
-      lengths: int [N], tokens that are used of each item.
-      longest: most tokens of a row.
-      group: consecutive steps with rows of one width.
-      by_length: whether rows of a batch have similar lengths; else all are padded to the longest.
+    Of each item `lengths` int [N] tokens are used, at most `longest`. `group` consecutive steps have rows of one width. Rows of
+    a batch have similar lengths, unless `by_length` is False: then all are padded to the longest.
     """
 
     def __init__(

@@ -84,12 +84,9 @@ class Proposer:
 
 
 class CandidateBatches:
-    """The batches of `inner` with candidates.
+    """The batches of `inner` with candidates of states of `width` D; `seed` is that of the random states.
 
-    Args:
-      width: of a state, D.
-      seed: of the random states.
-      sums: in the first pass over the data candidates have the sum of their states, not the mean (`compat.chai_scores`).
+    With `sums`, candidates have the sum of their states, not the mean, in the first pass over the data (`compat.chai_scores`).
     """
 
     def __init__(

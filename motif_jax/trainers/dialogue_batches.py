@@ -114,12 +114,9 @@ class ListBatches(BucketBatches):
 
 
 class StreamBatches:
-    """Batches drawn from a stream, for each step with a generator of its own.
+    """Batches drawn from a stream, for each step with a generator of its own; what is not `wanted` is drawn again.
 
     A stream may yield groups of dialogues: if a group has too many, some are chosen at random.
-
-    Args:
-      wanted: whether to keep a dialogue; rejected ones are drawn again.
     """
 
     # A stream has no end, and no dialogue comes twice.

@@ -32,11 +32,7 @@ def is_model(folder: str | Path) -> bool:
 
 
 def describe(folder: str | Path, key: str) -> dict[str, Any]:
-    """Describes an agent as `agent_folder.describe`; the task is None, since the model fits any task.
-
-    Raises:
-      UserError: the tokenizer lacks delimiters, or the model is no decoder or has no embeddings for them.
-    """
+    """Describes an agent as `agent_folder.describe`; the task is None, since a decoder with the delimiters fits any task."""
     backend = tokenizer_files.read(Path(folder) / FILE)
     if missing := [text for text in DELIMITER_TEXTS if backend.token_to_id(text) is None]:
         raise UserError(

@@ -41,9 +41,7 @@ def check(
 ) -> None:
     """Checks the keys that the configs of all offline trainings have, and that the folder is of the same run.
 
-    Args:
-      identity, free: of `run_folder.check_identity`.
-      steps: of the optimiser; None where the data decide them.
+    `identity` and `free` are of `run_folder.check_identity`, `steps` of the optimiser (None: the data decide them).
     """
     if workdir is not None:
         run_folder.check_identity(workdir, config, identity, free=free)
@@ -84,9 +82,7 @@ def run(
 ) -> int:
     """Trains, or resumes, and writes the result; returns 0, or 75 after a request to stop.
 
-    Args:
-      config, workdir, identity, made, free: of `records.prepared`.
-      build: (stopped) -> the run, or None after a request to stop; makes missing files in `workdir`.
+    `build` makes missing files in `workdir` and the run, or None after a request to stop; see `records.prepared` for the others.
     """
     hosts, built = Hosts(), list[OfflineRun | None]()
 

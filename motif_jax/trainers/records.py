@@ -162,12 +162,8 @@ def export(
 ) -> Path:
     """Writes the folder of `description` from the evaluation chosen in summary.json, unless it exists; returns that folder.
 
-    All hosts of a run call it, and the first one writes.
-
-    Args:
-      description: a JSON file that names the evaluation of its folder, at the top or under `trained`.
-      wanted: shapes of the checkpoint's items.
-      write: (items, entries for the description) -> None.
+    All hosts of a run call it, and the first one calls `write` with the items that are `wanted` and entries for the description,
+    a JSON file that names the evaluation of its folder, at the top or under `trained`.
     """
     hosts, keys = Hosts(), ("used_evaluation", "used")
     summary = hosts.on_first(lambda: read_json(workdir / "summary.json", "give the command again", keys=keys))

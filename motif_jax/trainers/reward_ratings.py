@@ -63,11 +63,7 @@ def rate(reward: RewardModel, members: np.ndarray) -> Rating:
 
 
 def rate_dataset(reward: RewardModel, data: DatasetMessages, max_steps: int) -> Rating:
-    """Rates the distinct messages of a dataset.
-
-    For a model that reads more, a message's rating is the mean over its steps, among at most `max_steps` steps of the
-    dataset; it is NaN for messages outside these.
-    """
+    """Rates distinct messages; where the model reads more, each by its mean over at most `max_steps` steps (NaN: on none)."""
     if reward.network.architecture.message_only:
         return rate(reward, reward.members_of_messages(reward.params, data.messages))
     return rate(reward, _means_over_steps(reward, data, max_steps))

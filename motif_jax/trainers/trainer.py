@@ -126,11 +126,9 @@ class OfflineTrainer:
         batches: Any,
         goes_on: Callable[[list[dict[str, jax.Array]]], bool] = lambda started: True,
     ) -> tuple[Carry, list[dict[str, jax.Array]]]:
-        """Starts the steps of a chunk; returns (new carry, metrics [steps] of each call) without waiting for them.
+        """Starts the steps of batches [steps, ...]; returns (new carry, metrics [steps] of each call) without waiting for them.
 
-        Args:
-          batches: [steps, ...].
-          goes_on: (metrics of the calls so far) -> whether to start the next call; False ends the chunk.
+        `goes_on` gets the metrics of the calls so far, and says whether to start the next call.
         """
         steps = len(jax.tree.leaves(batches)[0])
         numbers: list[dict[str, jax.Array]] = []
