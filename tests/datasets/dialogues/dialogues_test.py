@@ -72,12 +72,13 @@ def test_damaged_files(tmp_path, change, why):
 
 
 def test_files_that_are_no_dialogues(tmp_path):
-    (tmp_path / "d.parquet").write_text("nothing")
+    path = tmp_path / "d.parquet"
+    path.write_text("nothing")
     with pytest.raises(UserError, match="cannot be read as parquet"):
-        parquet.read(tmp_path / "d.parquet")
-    pq.write_table(pa.table({"texts": [["a"]]}), tmp_path / "d.parquet")
+        parquet.read(path)
+    pq.write_table(pa.table({"texts": [["a"]]}), path)
     with pytest.raises(UserError, match="no column rewards, terminal, meta"):
-        parquet.read(tmp_path / "d.parquet")
+        parquet.read(path)
 
 
 def test_tokens_of_a_dialogue_that_begins_with_the_environment():
