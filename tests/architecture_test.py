@@ -40,7 +40,7 @@ BUDGET = {
     "launch": 360,
     "networks": 1840,
     "published": 1780,
-    "reports": 6070,
+    "reports": 6060,
     "rewards": 2400,
     "rl": 3650,
     "rollouts": 5260,

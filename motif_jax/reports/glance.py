@@ -34,7 +34,7 @@ def headline(data: RunData) -> tuple[str, str]:
     if sign <= 0:
         return text, "bad" if sign < 0 else ""
     rising = [
-        f"{', '.join(map(str, verdict.risen))} from {verdict.when[0]} to {verdict.when[1]}"
+        f"{', '.join(str(c) for c in verdict.changes if c.key != hacking.REWARD and c.sign > 0)} from {verdict.when[0]} to {verdict.when[1]}"
         for verdict in verdicts
         if verdict.kind == "good"
     ]

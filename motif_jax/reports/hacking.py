@@ -48,10 +48,6 @@ class Verdict:
     when: tuple[str, str] = ("", "")
 
     @property
-    def risen(self) -> list[Change]:
-        return [change for change in self.changes if change.key != REWARD and change.sign > 0]
-
-    @property
     def fallen(self) -> str:
         titles = [measure(c.key).title for c in self.changes if c.key != REWARD and c.sign < 0]
         return f"{', '.join(titles)} {_verb('fall', titles)} from {self.when[0]} to {self.when[1]}"

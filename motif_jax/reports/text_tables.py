@@ -11,22 +11,19 @@ from rich.text import Text
 
 from motif_jax.support.errors import printable
 
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    **{character: f"\\{character}" for character in "&%$#_{}"},
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': "''",
-    "\n": " ",
-}
-
-
-def latex_escape(text: str) -> str:
-    """Escapes `text` for LaTeX."""
-    return "".join(_LATEX.get(character, character) for character in text)
+_LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        **{character: f"\\{character}" for character in "&%$#_{}"},
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        '"': "''",
+        "\n": " ",
+    }
+)
 
 
 def markdown_escape(text: str) -> str:
@@ -55,14 +52,14 @@ def latex(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str, la
 
     def line(cells: Sequence[str]) -> str:
         # LaTeX would read a bracket at the start of a row as an argument of the row end before it.
-        escaped = [("{}" if cell.startswith(("[", "*")) else "") + latex_escape(cell) for cell in cells]
+        escaped = [("{}" if cell.startswith(("[", "*")) else "") + cell.translate(_LATEX) for cell in cells]
         return " & ".join(escaped) + r" \\"
 
     body = "".join(f"    {line(row)}\n" for row in rows)
     return rf"""% \usepackage{{booktabs,graphicx}}
 \begin{{table}}[t]
   \centering
-  \caption{{{latex_escape(caption)}}}
+  \caption{{{caption.translate(_LATEX)}}}
   \label{{{label}}}
   \resizebox{{\ifdim\width>\linewidth\linewidth\else\width\fi}}{{!}}{{%
   \begin{{tabular}}{{l{"r" * (len(header) - 1)}}}

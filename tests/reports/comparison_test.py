@@ -118,11 +118,9 @@ def test_one_run_has_no_interval():
         collect_scores([RunScore("one", "t1", 5.0, {}), RunScore("one", "t2", 7.0, {}), *several], ""),
         resamples=50,
     )
-    data = ComparisonData("t", result, "return")
     tables = shown(result)
     _, rows = tables["aggregate-table"]
-    assert rows[0][:2] == ("one", "1")
-    assert rows[0][2] == "n/a", "of two scores"
+    assert rows[0][:3] == ("one", "1", "n/a"), "no interquartile mean of two scores"
     assert all(cell.endswith(" [n/a]") for cell in rows[0][3:])
     assert not any("n/a" in cell for cell in rows[1])
     assert tables["task-table"][1][0][1] == "5 [n/a]"
@@ -131,6 +129,6 @@ def test_one_run_has_no_interval():
     assert plain["by_task"]["t1"]["one"] == {"value": 5.0, "low": None, "high": None}
     json.dumps(plain, allow_nan=False)
     assert {series.name: series.low is None for series in result.profiles} == {"one": True, "several": False}
-    text = made_up_runs.comparison(data)
+    text = made_up_runs.comparison(ComparisonData("t", result, "return"))
     assert "nan" not in text[text.index("<main>") : text.index("</main>")].lower()
     assert "One run has no interval (n/a): one." in text

@@ -42,43 +42,31 @@ def test_wilson_interval():
     assert (half.low, half.high) == pytest.approx((0.4038, 0.5962), abs=1e-4)
 
 
-def test_a_paired_difference_is_scipys_bootstrap_of_the_differences():
+@pytest.mark.parametrize("paired", [True, False])
+def test_a_difference_is_scipys_bootstrap(paired):
     from scipy.stats import bootstrap as scipys
 
     generator = np.random.default_rng(4)
     base = generator.gamma(2, 20, 80)
     better = base + generator.gamma(1, 3, 80)
-    ours = difference([(better, base, True)], resamples=4000)
-    theirs = scipys(
-        (better - base,), np.mean, method="percentile", n_resamples=4000, rng=0
-    ).confidence_interval
-    width = theirs.high - theirs.low
-    assert ours.value == pytest.approx((better - base).mean())
+    if paired:
+        data, gap = (better - base,), np.mean
+    else:
+        base = base[:60]
+        data, gap = (better, base), lambda x, y, axis: np.mean(x, axis) - np.mean(y, axis)
+    theirs = scipys(data, gap, method="percentile", n_resamples=4000, rng=0).confidence_interval
+    ours, width = difference([(better, base, paired)], resamples=4000), theirs.high - theirs.low
+    assert ours.value == pytest.approx(better.mean() - base.mean())
     assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.1 * width)
-    assert (ours.pairs, ours.sign) == (80, 1)
-    alone = difference([(better, base, False)], resamples=4000)
-    assert (alone.pairs, alone.sign) == (0, 0), "the same numbers, but of other games: nothing is clear"
-
-
-def test_an_unpaired_difference_is_scipys_bootstrap_of_two_samples():
-    from scipy.stats import bootstrap as scipys
-
-    generator = np.random.default_rng(5)
-    first, second = generator.gamma(2, 12, 60), generator.gamma(2, 8, 90)
-
-    def gap(x, y, axis):
-        return np.mean(x, axis) - np.mean(y, axis)
-
-    theirs = scipys((first, second), gap, method="percentile", n_resamples=4000, rng=0).confidence_interval
-    ours = difference([(first, second, False)], resamples=4000)
-    width = theirs.high - theirs.low
-    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.1 * width)
-    narrow = difference([(first, second, False)], resamples=4000, confidence=0.5)
+    # The same difference is clear by games that both played, and not by others.
+    assert (ours.pairs, ours.sign) == ((80, 1) if paired else (0, 0))
+    narrow = difference([(better, base, paired)], resamples=4000, confidence=0.5)
     assert narrow.high - narrow.low == pytest.approx(width * 0.6745 / 1.96, rel=0.15)
-    # Means that overlap with both intervals can still differ clearly.
+
+
+def test_means_that_overlap_with_both_intervals_can_still_differ_clearly():
     one, two = np.tile([0.0, 1.0], 50), np.tile([0.17, 1.17], 50)
-    low, high = summarise(two).mean.low, summarise(one).mean.high
-    assert low < high
+    assert summarise(two).mean.low < summarise(one).mean.high
     assert difference([(two, one, False)]).sign == 1
 
 
