@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from motif_jax.envs import registry
 from motif_jax.envs.nethack import tiles
 from motif_jax.envs.nethack.environment import NetHackEnvironment
-from motif_jax.envs.nethack.status import BLSTATS_CLIP, BLSTATS_SCALE
+from motif_jax.envs.nethack.renderer import NetHackRenderer
+from motif_jax.envs.nethack.status import BLSTATS_CLIP, BLSTATS_SCALE, X, Y
 from motif_jax.envs.spec import empty_observation
 from motif_jax.networks.status import scale_status
 from tests.envs.nethack.fake_engine import FakeEngine
@@ -82,3 +84,15 @@ def test_status_features(golden):
 
 def test_tiles_are_the_golden_ones(golden, table):
     np.testing.assert_array_equal(table, golden("render_and_vector.npz")["char_cache"])
+
+
+def test_people_see_the_screen_and_the_hero_below_the_message():
+    status = np.arange(100, 127, dtype=np.int32)
+    status[[X, Y]] = 7, 3
+    screen = np.zeros((2, 24, 80), np.uint8)
+    seen = {"tty_chars": screen[0], "tty_colors": screen[1], "blstats": status}
+    frame = NetHackRenderer(registry.spec("NetHackScore-v1")).frame(seen)
+    assert (frame.cursor, frame.spare_rows) == ((4, 7), (0, 1))
+    assert frame.numbers == {
+        "depth": 112, "score": 109, "gold": 113, "level": 118, "hp": 110, "max hp": 111, "turn": 120, "hunger": 121,
+    }  # fmt: skip

@@ -117,6 +117,8 @@ def test_boards_play_by_the_environments_rules():
     [
         ("best", "best is not a player"),
         ("mixture(2, optimal, repeat)", "2 must be a probability"),
+        ("mixture(0.5, optimal)", "mixture takes (a probability, a player, a player)"),
+        ("optimal(start, start)", "optimal takes (a player (or nothing))"),
         ("optimal(__import__('os'))", "is not a player"),
         ("wrong('nowhere.txt')", "must be one of wordle_official_200"),
     ],
@@ -125,6 +127,15 @@ def test_bad_policies_are_told(policy, why):
     with pytest.raises(UserError, match=r"^config\.policy=.*") as told:
         parse(policy)
     assert why in str(told.value)
+
+
+def test_a_list_holds_words_of_five_letters(tmp_path):
+    (tmp_path / "words.txt").write_text("crane\nlong-one\nslate\ncrane\nCRANE\nshort\n")
+    assert read_words("words", str(tmp_path / "words.txt")) == ("crane", "slate", "short")
+    assert read_words("words", str(tmp_path / "words.txt"), 1) == ("crane",)
+    (tmp_path / "none.txt").write_text("four\n")
+    with pytest.raises(UserError, match=r"config\.words=.*none\.txt: no five-letter word"):
+        read_words("words", str(tmp_path / "none.txt"))
 
 
 def test_policies_of_one_game():
