@@ -47,7 +47,7 @@ def copy_training_texts(source: Path, folder: Path) -> None:
 
 
 def read_training_texts(source: Path) -> np.ndarray:
-    """Hashes uint64 [M], ascending, of the texts that the reward in a run folder or .safetensors file was trained on; UserError without any."""
+    """Hashes uint64 [M], ascending, of the texts that a reward (run folder or file) was trained on; UserError without any."""
     found = tensors_of(source)
     if not found:
         raise UserError(

@@ -103,7 +103,7 @@ def _of_checkpoint(config: ConfigDict, tokens: Vocabulary) -> ModelConfig:
 
 
 def _kept(config: ConfigDict, folder: Path, settings: ModelConfig, tokens: Vocabulary) -> int:
-    """The number of a checkpoint's embedding rows to keep, without spare rows; UserError if its tokens are not the task's first ones."""
+    """How many of a checkpoint's embedding rows to keep; UserError if its tokens are not the task's first ones."""
     if settings.vocab_size <= tokens.size:
         return settings.vocab_size
     if (folder / TOKENIZER).is_file():

@@ -164,7 +164,7 @@ def _tokenised(
 
 
 def chosen_items(config: ConfigDict, dataset: TokensDataset) -> np.ndarray:
-    """The items that `config.filter` keeps, int64 [N]: the share with the highest or lowest returns, and of it those from a cutoff on."""
+    """The items that `config.filter` keeps, int64 [N]: those with the highest or lowest returns, and of them from a cutoff on."""
     returns = np.asarray(dataset.item_columns["return"])
     kept = np.arange(len(returns))
     wanted = config.filter

@@ -210,7 +210,7 @@ def _refuse_other_data(workdir: Path, place: Mapping[str, Any], now: Mapping[str
 
 
 def _newest(workdir: Path, folders: Sequence[Checkpoints]) -> tuple[Checkpoints, int, dict[str, Any]] | None:
-    """The intact checkpoint with the most steps: its folder, number and position; None without checkpoints, UserError if all are damaged."""
+    """Folder, number and position of the intact checkpoint with the most steps; None without any, UserError if all are damaged."""
     found = []
     for checkpoints in folders:
         latest = checkpoints.latest(all_damaged_is_none=True)

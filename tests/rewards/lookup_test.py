@@ -93,7 +93,5 @@ def test_a_message_has_one_value_whatever_it_is_computed_with(trained) -> None:
         for device in (None, jax.devices()[1]):
             in_training = rewards.load_intrinsic(ConfigDict(section), SPEC, device=device)
             assert in_training is not None
-            found = np.concatenate(
-                [in_training.lookup(table[:5]).values, in_training.lookup(table[5:]).values]
-            )
-            np.testing.assert_array_equal(found, reward.intrinsic(texts, level))
+            found = [in_training.lookup(part).values for part in (table[:5], table[5:])]
+            np.testing.assert_array_equal(np.concatenate(found), reward.intrinsic(texts, level))

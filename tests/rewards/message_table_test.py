@@ -53,8 +53,7 @@ def test_what_was_used_last_stays_however_often_others_are_forgotten():
 
 def test_a_random_stream_stays_exact_under_a_small_capacity():
     rng = np.random.default_rng(0)
-    compute = Counting()
-    table = MessageTable(compute, 2.0, capacity=32)
+    table = MessageTable(Counting(), 2.0, capacity=32)
     for _ in range(60):
         rows = rng.integers(0, 6, (rng.integers(0, 40), 3)).astype(np.uint8)
         np.testing.assert_array_equal(table.lookup(rows).values, 2.0 * rows.sum(axis=1))
