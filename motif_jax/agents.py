@@ -117,8 +117,7 @@ class Agent:
 
     def _batch(self, observations: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], bool]:
         """The fields that the agent reads, [N, ...], and whether they came from a single environment."""
-        single: bool | None = None
-        batch = {}
+        kinds, batch = set(), {}
         for name, field in self.spec.observation.items():
             if name not in observations:
                 raise UserError(
@@ -127,15 +126,14 @@ class Agent:
                 )
             array = np.asarray(observations[name])
             alone = array.shape == field.shape
-            good = alone or array.shape[1:] == field.shape
-            if not good or (single is not None and alone != single):
+            kinds.add(alone)
+            if len(kinds) > 1 or not (alone or array.shape[1:] == field.shape):
                 raise UserError(
                     f"the field {name!r} has shape {list(array.shape)}: {list(field.shape)} of one environment, or "
                     f"[N, ...] of several, expected for all fields alike"
                 )
-            single = alone
             batch[name] = array[None] if alone else array
-        return batch, bool(single)
+        return batch, True in kinds
 
 
 def load(
@@ -191,15 +189,12 @@ def play(
     its top level needs `if __name__ == "__main__":` round it. They end with the iterator: exhaust it or close it.
 
     Args:
-      folder: as in `load`.
-      checkpoint: as in `load`.
-      environment: as in `load`.
+      folder, checkpoint, environment, trust: as in `load`.
       episodes: how many.
       seed: of the episodes' seeds.
       greedy: the most likely actions; else they are drawn, by the episode's seed.
       workers: processes that step environments; None: one a core but one.
       keep_fields: observation fields that the records keep for every step.
-      trust: as in `load`.
 
     Yields:
       `PlayedEpisode`: index, seed, actions [T], rewards [T], end, info, texts, values [T], log_probs [T], fields.

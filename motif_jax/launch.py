@@ -10,11 +10,7 @@ Spawned worker processes import this module again, so it imports nothing heavy a
 
 from __future__ import annotations
 
-from motif_jax.support.interruption import (
-    INTERRUPTED,
-    INTERRUPTED_CODE,
-    leave_at_interrupt,
-)
+from motif_jax.support.interruption import INTERRUPTED, INTERRUPTED_CODE, leave_at_interrupt
 
 if __name__ == "__main__":
     leave_at_interrupt()  # before the imports that take time
@@ -28,7 +24,7 @@ import runpy
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from absl import app, flags, logging
 from ml_collections import ConfigDict, FieldReference, config_flags
@@ -64,10 +60,6 @@ _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of this run; the same fo
 _PRINT_CONFIG = flags.DEFINE_bool("print_config", False, "Print the config with all flags applied, and stop.")
 
 
-def _usage() -> str:
-    return USAGE.format(stages=", ".join(stages.names()))
-
-
 def _fail(message: str) -> NoReturn:
     print(f"error: {printable(' '.join(message.split()))}", file=sys.stderr, flush=True)
     raise SystemExit(2)
@@ -78,7 +70,7 @@ def _parse_flags(arguments: Sequence[str]) -> list[str]:
     asked = [argument for argument in arguments if argument not in ("--help", "-h", "-help", "--helpfull")]
     for_help, arguments = len(asked) < len(arguments), asked
     if for_help and not _config_files(arguments):
-        print(_usage())
+        print(USAGE.format(stages=", ".join(stages.names())))
         raise SystemExit(0)
     # A run folder's versions.json has the command, which must name the config file that was read.
     sys.argv = arguments = _with_found_configs(arguments)
@@ -171,14 +163,11 @@ def split_none(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 def set_none(config: ConfigDict, keys: Sequence[str]) -> None:
     """Sets `keys` to None; UserError names one that is no placeholder."""
     for key in keys:
-        *sections, name = key.split(".")
-        holder = config
-        for section in sections:
-            holder = holder[section]
+        path, _, name = key.rpartition(".")
+        holder = dotted(config, path) if path else config
         field = dict(holder.items(preserve_field_references=True))[name]
-        if not isinstance(field, FieldReference) or (
-            isinstance(field, schema.Field) and not field.key.optional
-        ):
+        given = isinstance(field, FieldReference)
+        if not given or (isinstance(field, schema.Field) and not field.key.optional):
             raise UserError(
                 f"--config.{key}=None: this key needs a value; only keys whose help explains None may have it"
             )
@@ -261,11 +250,6 @@ def _readable(error: Exception) -> str:
     return text
 
 
-def _print_config(config: Any) -> None:
-    for name, value in sorted(flat(config.to_dict()).items()):
-        print(f"--config.{name}={value}")
-
-
 def _print_help(arguments: Sequence[str], config: ConfigDict) -> NoReturn:
     """Prints the description of the config file and the meaning of every key."""
     *_, path = (value.partition(":")[0] for value in _config_files(arguments).values())
@@ -277,9 +261,8 @@ def _print_help(arguments: Sequence[str], config: ConfigDict) -> NoReturn:
 def _keys_of_stage(config: ConfigDict) -> dict[str, schema.Key]:
     """The keys of the stage's config file, for a user's plain config; of several files, that which shares the most names."""
     names = {name for name, _, key in schema.items(config) if key is None}
-    files = (
-        ("train_agent", "oni", "train_language_agent") if config.stage == "train_agent" else (config.stage,)
-    )
+    is_agent = config.stage == "train_agent"
+    files = ("train_agent", "oni", "train_language_agent") if is_agent else (config.stage,)
     found: dict[str, schema.Key] = {}
     for file in files:
         if resources.path(f"configs/{file}.py").is_file():
@@ -302,7 +285,8 @@ def _main(arguments: Sequence[str]) -> int:
     logging.set_verbosity(logging.WARNING)  # libraries log every backend that they look for
     config = _CONFIG.value
     if _PRINT_CONFIG.value:
-        _print_config(config)
+        for name, value in sorted(flat(config.to_dict()).items()):
+            print(f"--config.{name}={value}")
         return 0
     from motif_jax.support import hub, tempdirs
 

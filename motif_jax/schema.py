@@ -12,6 +12,7 @@ Sections that several configs have are in `motif_jax/sections.py`.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -79,19 +80,13 @@ class Key:
             return require(self.optional, name, value, self.allowed or "given")
         kind = self.type or type(self.default)
         fits = isinstance(value, (int, float) if kind is float else kind)
-        require(
-            fits and (kind is bool or not isinstance(value, bool)),
-            name,
-            value,
-            f"a {_TYPES.get(kind, kind.__name__)}",
-        )
+        fits = fits and (kind is bool or not isinstance(value, bool))
+        require(fits, name, value, f"a {_TYPES.get(kind, kind.__name__)}")
         if isinstance(value, float):
             require(math.isfinite(value), name, value, "a finite number")
         if kind is tuple and self.allowed:
-            allowed = f"whole numbers {self.allowed.removeprefix('a number ')}"
-            return require(
-                all(type(each) is int and self._inside(each) for each in value), name, value, allowed
-            )
+            good = all(type(each) is int and self._inside(each) for each in value)
+            return require(good, name, value, f"whole numbers {self.allowed.removeprefix('a number ')}")
         if self.most is not None and self.least != 0 and is_finite(value):
             require(value <= self.most, name, value, f"at most {self.most:,}")
         return require(self._inside(value), name, value, self.allowed)
@@ -117,29 +112,12 @@ class Field(FieldReference):
         self.key = key
 
 
-def positive(default: Any, help: str, type: Any = None, **more: Any) -> Key:
-    """A number above 0."""
-    return Key(default, help, type, above=0, **more)
-
-
-def natural(default: Any, help: str, type: Any = None, **more: Any) -> Key:
-    """A number of at least 0."""
-    return Key(default, help, type, least=0, **more)
-
-
-def fraction(default: Any, help: str, type: Any = None, **more: Any) -> Key:
-    """A number between 0 and 1."""
-    return Key(default, help, type, least=0, most=1, **more)
-
-
-def size(default: Any, help: str, type: Any = None, **more: Any) -> Key:
-    """A network's size: a number above 0, at most `SIZE`."""
-    return positive(default, help, type, most=SIZE, **more)
-
-
-def count(default: Any, help: str, type: Any = None, **more: Any) -> Key:
-    """A length: a number above 0, at most `LENGTH`."""
-    return positive(default, help, type, most=LENGTH, **more)
+# Keys of numbers: above 0; of at least 0; between 0 and 1; a network's size; a length. Arguments are those of `Key`.
+positive = functools.partial(Key, above=0)
+natural = functools.partial(Key, least=0)
+fraction = functools.partial(Key, least=0, most=1)
+size = functools.partial(Key, above=0, most=SIZE)
+count = functools.partial(Key, above=0, most=LENGTH)
 
 
 def one_of(choices: Sequence[Any], help: str, **more: Any) -> Key:
@@ -155,17 +133,12 @@ def section(keys: Mapping[str, Any]) -> ConfigDict:
 
 def with_defaults(keys: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:
     """`keys` with other defaults for some of them. Raises KeyError for a key that is not among them."""
-    unknown = defaults.keys() - keys.keys()
-    if unknown:
-        raise KeyError(f"no such key: {', '.join(sorted(unknown))}")
-    return {
-        name: dataclasses.replace(
-            key, default=defaults[name], type=key.type or type(key.default), none=key.optional
-        )
-        if name in defaults
-        else key
-        for name, key in keys.items()
-    }
+    found = dict(keys)
+    for name, default in defaults.items():
+        key = keys[name]
+        kind = key.type or type(key.default)
+        found[name] = dataclasses.replace(key, default=default, type=kind, none=key.optional)
+    return found
 
 
 def update(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:

@@ -93,9 +93,8 @@ class TextAgent:
         if greedy not in self._actors:
             decode = {**self._decode, "kind": "greedy", "width": 1, "batches": 1} if greedy else self._decode
             decoding = text_setup.decoding_of(decode, self._saved.about)
-            self._actors[greedy] = AgentTextActor(
-                self._decoder, self._saved.params, self._saved.tokenizer, decoding, 0
-            )
+            parts = (self._decoder, self._saved.params, self._saved.tokenizer)
+            self._actors[greedy] = AgentTextActor(*parts, decoding, 0)
         actor = self._actors[greedy]
         actor.begin([seed % (1 << 31)])
         return actor.act([observation], [0])[0].text
@@ -115,12 +114,11 @@ class TextAgent:
         if not candidates:
             return []
         begun = self._checked(dialogue)
-        ends = [
-            begun._replace(texts=(*begun.texts, text), rewards=(*begun.rewards, 0.0)) for text in candidates
-        ]
+        rewards = (*begun.rewards, 0.0)
+        said = [begun._replace(texts=(*begun.texts, text), rewards=rewards) for text in candidates]
         last = sum(reward is not None for reward in begun.rewards)
         ranked = []
-        for text, found in zip(candidates, self._values([self._checked(end) for end in ends]), strict=True):
+        for text, found in zip(candidates, self._values([self._checked(each) for each in said]), strict=True):
             own = found.action == last
             ranked.append(Ranked(text, float(found.advantage[own].sum()), float(found.log_prob[own].sum())))
         return sorted(ranked, key=lambda each: -each.advantage)
@@ -167,12 +165,7 @@ def as_dialogue(given: Any) -> Dialogue:
     for part in given:
         if isinstance(part, Mapping) and part.get("role") in ROLES:
             text, own = part.get("content"), part["role"] == AGENT
-        elif (
-            isinstance(part, Sequence)
-            and not isinstance(part, str)
-            and len(part) == 2
-            and part[1] in (True, False)
-        ):
+        elif isinstance(part, list | tuple) and len(part) == 2 and part[1] in (True, False):
             text, own = part[0], bool(part[1])
         else:
             raise UserError(f"{_shown(part)} is not an utterance: {_ALLOWED}")
@@ -223,9 +216,8 @@ def load(
         raise UserError(f"decode: {error}") from None
     schema.validate(ConfigDict({"decode": section}))
     folder = hub.local(folder)
-    if (Path(folder) / "config.json").is_file() and run_folder.read_config(folder).get(
-        "stage"
-    ) == "train_agent":
+    is_run = (Path(folder) / "config.json").is_file()
+    if is_run and run_folder.read_config(folder).get("stage") == "train_agent":
         raise UserError(f"{folder} is an agent of train_agent: open it with motif_jax.agents.load")
     saved = agent_folder.load(folder, dtype=dtype)
     return TextAgent(saved, section.to_dict())

@@ -127,22 +127,12 @@ class _Accounts:
 
     def episode(self) -> dict[str, np.ndarray]:
         """Sums of the episodes so far: name -> float64 [N], and `length`."""
-        return {f"{name}_return": values.copy() for name, values in self.sums.items()} | {
-            "length": self.lengths.copy()
-        }
+        returns = {f"{name}_return": values.copy() for name, values in self.sums.items()}
+        return {**returns, "length": self.lengths.copy()}
 
 
 class _Reader:
-    """Finds text and count in observations.
-
-    Args:
-      text: field with the text, or a function of an observation (of a batch: it returns a sequence).
-      count: field with the text's count in the episode, or None.
-      space: of the observations.
-
-    Raises:
-      UserError: the observations have no such field.
-    """
+    """Finds text and count in observations of a space, or in batches of them; UserError where these have no such field."""
 
     def __init__(
         self, text: str | Callable[[Any], Any], count: str | None, space: gymnasium.Space | None
@@ -162,11 +152,9 @@ class _Reader:
         return observation[name]
 
     def text(self, observation: Any) -> Any:
-        """The text of one observation, or those of a batch."""
         return self._text(observation) if callable(self._text) else self._field(observation, self._text)
 
     def count(self, observation: Any) -> Any:
-        """The text's count, or those of a batch; None where the environment does not show it."""
         return None if self._count is None else self._field(observation, self._count)
 
 
@@ -225,8 +213,7 @@ class IntrinsicReward(gymnasium.Wrapper):
         Raises:
           UserError: there is no agent, it had no intrinsic reward, or its reward reads more than the text.
         """
-        entry_points.trust(trust)
-        return cls(env, **_as_trained(folder, env.observation_space))
+        return cls(env, **_as_trained(folder, env.observation_space, trust))
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         """Starts an episode."""
@@ -257,11 +244,8 @@ class VectorIntrinsicReward(VectorWrapper):
     mask beside it, as always in gymnasium's infos (`_reward_parts`, `_reward_episode`).
 
     Args:
-      env: the vector environment.
-      reward: as in `IntrinsicReward`.
-      terms: as in `IntrinsicReward`.
-      text: as in `IntrinsicReward`; a function receives the batch of observations and returns a sequence.
-      count: as in `IntrinsicReward`.
+      reward, terms, count: as in `IntrinsicReward`.
+      text: as there; a function receives the batch of observations and returns a sequence.
     """
 
     def __init__(
@@ -281,8 +265,7 @@ class VectorIntrinsicReward(VectorWrapper):
 
     @classmethod
     def of_agent(cls, env: VectorEnv, folder: str | Path, trust: Iterable[str] = ()) -> Self:
-        entry_points.trust(trust)
-        return cls(env, **_as_trained(folder, env.observation_space))
+        return cls(env, **_as_trained(folder, env.observation_space, trust))
 
     def _see(self, observations: Any, columns: Sequence[int]) -> None:
         texts, counts = self._reader.text(observations), self._reader.count(observations)
@@ -323,33 +306,29 @@ class VectorIntrinsicReward(VectorWrapper):
         return observations, parts.total, terminated, truncated, infos
 
 
-def _as_trained(folder: str | Path, shown: gymnasium.Space) -> dict[str, Any]:
+def _as_trained(folder: str | Path, shown: gymnasium.Space, trust: Iterable[str]) -> dict[str, Any]:
     """The wrappers' arguments for the rewards of the agent in `folder`; they count texts where `shown` has no counts."""
-    from motif_jax.rollouts import evaluation_setup, ratings
+    from motif_jax.rl import settings
+    from motif_jax.rollouts import agent_policy, evaluation_setup, ratings
 
+    entry_points.trust(trust)
     folder = hub.local(folder)
     setup = evaluation_setup.open_setup(evaluation_setup.of_folder(folder))
     if setup.reward is None:
         raise UserError(f"{folder}: this agent has no intrinsic reward to pay")
     reward = ratings.load_reward(setup.reward, setup.spec)
-    if reward is None or reward.in_step is not None:
+    if reward.in_step is not None:
         raise UserError(f"{folder}: the agent's reward reads more than the text")
+    trained = settings.resolved(agent_policy.read_config(folder)).reward
+    keys = "intrinsic_coefficient extrinsic_coefficient extrinsic_scale extrinsic_clip".split()
+    exponent = ratings.count_exponent(setup.reward, setup.spec)
     count = setup.spec.count_field
     return {
         "reward": lambda texts: reward.lookup(_rows(texts)).values,
-        "terms": _terms(folder, ratings.count_exponent(setup.reward, setup.spec)),
+        "terms": Terms(count_exponent=exponent, **{key: trained[key] for key in keys}),
         "text": setup.spec.text_field,
         "count": count if isinstance(shown, gymnasium.spaces.Dict) and count in shown.spaces else None,
     }
-
-
-def _terms(folder: str | Path, count_exponent: float) -> Terms:
-    from motif_jax.rl import settings
-    from motif_jax.rollouts import agent_policy
-
-    trained = settings.resolved(agent_policy.read_config(folder)).reward
-    keys = "intrinsic_coefficient extrinsic_coefficient extrinsic_scale extrinsic_clip".split()
-    return Terms(count_exponent=count_exponent, **{key: trained[key] for key in keys})
 
 
 def _rows(texts: Sequence[bytes]) -> np.ndarray:

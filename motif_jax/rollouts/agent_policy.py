@@ -61,12 +61,9 @@ def _act(
 
 
 def read_config(folder: str | Path) -> ConfigDict:
-    """Returns the config of an agent run, with the reward's evaluation that it learns from.
+    """The config of an agent run, with the reward's evaluation that it learns from, and without switches of training alone.
 
-    `compat.symbolic_train_mode_batchnorm` and `compat.glam_untrained_dropout` are turned off: only training uses them.
-
-    Raises:
-      UserError: another folder, or a config that has lost some of its keys.
+    Raises UserError for another folder, or a config that has lost some of its keys.
     """
     config = ConfigDict(run_folder.read_config(folder))
     if config.get("stage") == _CLONE:
@@ -93,7 +90,7 @@ def _require_whole(config: ConfigDict, path: Path) -> None:
 
 
 def environment_of(config: ConfigDict) -> tuple[str, dict[str, Any]]:
-    """Returns name and options of the environment that a training config names.
+    """Name and options of the environment that a training config names.
 
     `compat.seed_noop` is left out: episodes that are evaluated or shown always have seeds.
     """
@@ -177,10 +174,9 @@ def load(
 
 
 def restore(folder: str | Path, checkpoint: str, network: PolicyNetwork) -> tuple[Any, int]:
-    """Reads the parameters of `network`, frozen ones too, from an agent run; returns them and the checkpoint's step.
+    """The parameters of `network`, frozen ones too, of an agent run, and the checkpoint's step.
 
-    Raises:
-      UserError: see `load`, or it was learned with another tokenizer or base model.
+    Raises UserError as `load`, or if it was learned with another tokenizer or base model.
     """
     with open_checkpoints(folder) as checkpoints:
         step = choose_step(checkpoints, checkpoint, folder)

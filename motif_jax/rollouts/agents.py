@@ -40,13 +40,9 @@ class CollectingAgent:
 
 
 def resolve(agents: str) -> list[CollectingAgent]:
-    """The checkpoints that `config.agents` names at present.
+    """The checkpoints that `config.agents` names at present: RUN (its newest), RUN@STEP, RUN@best, RUN@all, with commas between.
 
-    Args:
-      agents: run folders separated by commas; RUN is its newest checkpoint, RUN@STEP, RUN@best, and RUN@all.
-
-    Raises:
-      UserError: a folder is not an agent run, or has no such checkpoint.
+    Raises UserError where a folder is not an agent run, or has no such checkpoint.
     """
     found: list[CollectingAgent] = []
     for entry in listed(agents):
@@ -90,14 +86,9 @@ def play(
     how: PlaySettings,
     stop: Any,
 ) -> Iterator[int]:
-    """Plays `episodes` with `agent` and writes their actions; yields each episode's index when it is done.
+    """Plays `episodes`, of `seeds` 0, 1, ..., and writes their actions; yields each episode's index when it is done.
 
-    Args:
-      seeds: of episodes 0, 1, ..., at least up to the last of `episodes`.
-      actions_file: episode -> the file that its actions go to.
-
-    Raises:
-      UserError: the checkpoint cannot be read, or does not fit the environment.
+    Raises UserError where the checkpoint cannot be read, or does not fit the environment.
     """
     policy, switches = _load(agent, environment)
     skip = set(range(len(seeds))) - set(episodes)

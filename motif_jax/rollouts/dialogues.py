@@ -64,14 +64,13 @@ class DialogueRecorder:
         before = self._task.failures()
         drawn = self._stream(rng, len(span), span.start)
         failures = self._task.failures() - before
-        parquet.write(part_path(self._plan.folder, request), [drawn], {"failures": failures})
+        parquet.write(_part_path(self._plan.folder, request), [drawn], {"failures": failures})
         return failures
 
     def close(self) -> None: ...
 
 
-def part_path(folder: str | Path, part: int) -> Path:
-    """The file of a part."""
+def _part_path(folder: str | Path, part: int) -> Path:
     return Path(folder) / f"{part:08d}.parquet"
 
 
@@ -81,7 +80,7 @@ def collect(
     about: Mapping[str, Any],
     workers: int,
     stop: Interruption,
-    finish: Callable[[Path], None],
+    finish: Callable[[Path], None] = lambda folder: None,
 ) -> bool:
     """Draws what is missing, writes dialogues.parquet, calls `finish`, writes dialogues.json; False when stopped before that.
 
@@ -92,7 +91,7 @@ def collect(
     staging.mkdir(parents=True, exist_ok=True)
     remove_temporaries(staging)
     done = {int(name[1]) for path in staging.iterdir() if (name := _PART.fullmatch(path.name))}
-    failures = sum(parquet.about(part_path(staging, part)).get("failures", 0) for part in done)
+    failures = sum(parquet.about(_part_path(staging, part)).get("failures", 0) for part in done)
 
     def lost(part: int) -> None:
         raise UserError(f"{MAX_DEATHS} processes died while they drew part {part}: see their output above")
@@ -108,7 +107,7 @@ def collect(
     if len(done) < plan.parts:
         return False
     totals = DialogueTotals()
-    parts = totals.counted(parquet.read(part_path(staging, part)) for part in range(plan.parts))
+    parts = totals.counted(parquet.read(_part_path(staging, part)) for part in range(plan.parts))
     parquet.write(folder / DIALOGUES, parts, about)
     meta = {**about, **totals.summary(), "failed_requests": failures}
     finish(folder)

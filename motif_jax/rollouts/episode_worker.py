@@ -108,21 +108,17 @@ class EpisodeCollector:
         return None
 
     def _finished(self, end: int) -> PlayedEpisode:
-        text, spec = self._spec.text_field, self._spec.observation
-        shape = None if text is None else (len(self._rows), *spec[text].shape)
-        dtype = None if text is None else spec[text].dtype
-        return PlayedEpisode(
-            index=self._index,
-            seed=self._seed,
-            actions=np.array(self._actions, np.int32),
-            rewards=np.array(self._rewards, np.float32),
-            end=end,
-            info={name: float(value) for name, value in self._environment.episode_info().items()},
-            texts=None if text is None else np.frombuffer(b"".join(self._rows), dtype).reshape(shape).copy(),
-            text_index=None if text is None else np.array(self._text_index, np.int32),
-            text_count=None if text is None else np.array(self._text_count, np.int32),
-            fields={name: np.stack(rows) for name, rows in self._kept.items()},
-        )
+        info = {name: float(value) for name, value in self._environment.episode_info().items()}
+        actions, rewards = np.array(self._actions, np.int32), np.array(self._rewards, np.float32)
+        record = PlayedEpisode(self._index, self._seed, actions, rewards, end, info)
+        record.fields = {name: np.stack(rows) for name, rows in self._kept.items()}
+        if self._spec.text_field is not None:
+            shown = self._spec.observation[self._spec.text_field]
+            texts = np.frombuffer(b"".join(self._rows), shown.dtype)
+            record.texts = texts.reshape(len(self._rows), *shown.shape).copy()
+            record.text_index = np.array(self._text_index, np.int32)
+            record.text_count = np.array(self._text_count, np.int32)
+        return record
 
 
 def shared_block(shape: Sequence[int], dtype: Any) -> Any:

@@ -137,8 +137,8 @@ class PlaySettings:
     """How episodes are played.
 
     Attributes:
-      lanes: episodes of a `BatchPolicy` that are played at a time, an even number; the network's batch is lanes / 2,
-        which decides the last bits of its results.
+      lanes: episodes of a `BatchPolicy` at a time, an even number; the network's batch is lanes / 2, which decides the last
+        bits of its results.
       keep_fields: observation fields that the records keep for every step.
       keep_probabilities: whether records keep the probabilities of all actions, too.
     """
@@ -253,8 +253,7 @@ def play_episodes(
     A worker process that dies is replaced, and its episodes are replayed from their seeds and actions. Worker processes end with the generator: exhaust it or close it.
 
     Args:
-      episode_seeds: one seed an episode; its position is the episode's index.
-      skip: indices of episodes that exist already.
+      episode_seeds: of the episodes 0, 1, ...; those in `skip` exist already.
       stop: an object whose attribute `requested`, once true, ends the generator early.
       on_death: called at each worker death with their number so far.
 

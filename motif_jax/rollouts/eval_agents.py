@@ -93,8 +93,7 @@ def may_be_left_out(test: GeneralisationTest, names: Sequence[str]) -> bool:
 def open_pinned(config: ConfigDict, workdir: Path) -> EvalAgent:
     """Opens the agent of a config, with the checkpoint that the run in `workdir` started with, even if there is a newer one.
 
-    Raises:
-      UserError: see `open_agent`; or a file that it reads changed since the run started, or it cannot be greedy.
+    Raises UserError as `open_agent`, or if a file that it reads changed since the run started, or it cannot be greedy.
     """
     path = workdir / PLAN
     before = read_json(path, _REMEDY, keys=("checkpoint", "read")) if path.exists() else {}
@@ -201,12 +200,9 @@ def _trained(config: ConfigDict, pinned: int | None) -> EvalAgent:
 
 
 def refused_after(config: ConfigDict) -> dict[str, str]:
-    """Test -> why the agent of a training could not take it, of the tests that 'all' means.
+    """Test -> why the agent of a training could not take it, of those that 'all' means; {} for an environment without tests.
 
-    {} for an environment from outside, which has no tests.
-
-    Raises:
-      UserError: a named test cannot be taken, or a prompt of the training itself is too long.
+    Raises UserError where a named test cannot be taken, or a prompt of the training itself is too long.
     """
     base = PlayedLevel(config.environment.name, settings.environment_options(config))
     if catalogue.find(base.environment) is None:

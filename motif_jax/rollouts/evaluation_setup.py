@@ -189,7 +189,10 @@ def _of_folder(config: ConfigDict, folder: str, plays: bool, pins: PinnedVersion
     options = _options_in(name, trained_on, options | over, folder)
     policy, step, own = None, None, None
     if trained.reward.intrinsic_coefficient and rewards.kind_of(trained.reward).rates(trained.reward):
-        own = _with_reward_beside(trained.reward.to_dict(), Path(folder))
+        own, place = trained.reward.to_dict(), Path(trained.reward.dir or "")
+        # It may no longer lie where the training found it.
+        if not place.exists() and (beside := Path(folder) / place.name).exists():
+            own["dir"] = str(beside)
     if plays:
         which = config.agent.checkpoint if pins.checkpoint is None else str(pins.checkpoint)
         policy, step = agent_policy.load(folder, which, name)
@@ -201,15 +204,6 @@ def _of_folder(config: ConfigDict, folder: str, plays: bool, pins: PinnedVersion
         own = trained.reward.to_dict()
         own |= {"kind": rewards.MOTIF, "dir": str(folder), "step": rated_at or None}
     return _Agent(name, options, policy, step, own, agent_policy.rounded_threshold(trained))
-
-
-def _with_reward_beside(reward: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """An agent's reward; from the agent's folder if it no longer exists where the training found it."""
-    place = reward["dir"] or ""
-    beside = folder / Path(place).name
-    return (
-        {**reward, "dir": str(beside)} if place and not Path(place).exists() and beside.exists() else reward
-    )
 
 
 def of_folder(

@@ -26,11 +26,7 @@ _UNREAD = ("tokenizer", "prompt_tokens", "special_tokens", "fields", "change")
 
 
 def fit(name: str, options: Mapping[str, Any], seed: int) -> tuple[float, ...]:
-    """Shares of the actions of an environment, fitted on 5,760 episodes; about 45 s of a processor in BabyAI-Text.
-
-    Raises:
-      UserError: not all actions are allowed at every step.
-    """
+    """Shares of the actions, fitted on 5,760 episodes (45 s in BabyAI-Text); UserError where not all are always allowed."""
     played = {key: value for key, value in options.items() if key not in _UNREAD}
     if registry.spec(name, **played).mask_field is not None:
         raise UserError(
@@ -49,8 +45,8 @@ def _fit(name: str, options: str, seed: int) -> tuple[float, ...]:
             for index in range(EPISODES):
                 episode = seeds.derive(seed, "fixed shares", number, index)
                 choose = FixedPolicy(tuple(shares.tolist())).player(episode, environment.spec)
-                moments = [(moment.action, moment.reward) for moment in play(environment, episode, choose)][
-                    1:
+                _, *moments = [
+                    (moment.action, moment.reward) for moment in play(environment, episode, choose)
                 ]
                 counts.append(np.bincount([action for action, _ in moments], minlength=len(shares)))
                 earned.append(sum(reward for _, reward in moments))

@@ -12,7 +12,8 @@ from typing import Any
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue, changes
 from motif_jax.envs.babyai_text.environment import PROMPT_BYTES
-from motif_jax.envs.spec import RUNNING, EnvironmentSpec, empty_observation
+from motif_jax.envs.episode import given_actions, play
+from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.support import config as checks
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
@@ -32,6 +33,20 @@ ACTION_LISTS = {
 }
 ROTATE = ("rotate left", "rotate right", "move ahead", "take", "release", "switch")
 SHIFT = ("shift left", "shift right", "go ahead", "take", "release", "turn")
+# Changes of what is read: other words, and texts of other episodes.
+_OTHER_WORDS = {
+    "other_name_same_categories": "chair, table, car for key, ball, box",
+    "adj_synonym": "other words for the colours",
+    "no_meaning_nouns": "invented words for the things",
+    "no_meaning_adj": "invented words for the colours",
+    "no_meaning_words": "invented words for things and colours",
+    "change_intro_first_personne_speaker": "the goal begins 'I would like the agent to'",
+    "change_intro_first_personne_agent": "the goal begins 'You have to'",
+}
+_OTHER_EPISODES = {
+    changes.OTHER_MISSION: "the mission of another episode",
+    changes.OTHER_EPISODE: "the prompts of another episode, which the same actions play",
+}
 _ROOM = 2  # so many times the tokens of the training's longest prompt where other words may take more
 # Prompts are tried in so many episodes, so many steps of each: windows are full by then.
 TRIED_EPISODES, _TRIED_STEPS = 16, 8
@@ -71,9 +86,37 @@ def every(base: PlayedLevel, own_names: Sequence[str] = ()) -> dict[str, General
     Args:
       own_names: names of its actions for the test `action_names`; () for the published ones.
     """
-    tests = [GeneralisationTest(BASE, "nothing is changed"), *_words()]
     actions = tuple(base.options.get("actions", catalogue.ACTIONS))
-    tests += _names(actions, own_names) + _lists(actions) + _worlds(base)
+    tests = [GeneralisationTest(BASE, "nothing is changed")]
+    tests += [_reading(name, what, change=name) for name, what in _OTHER_WORDS.items()]
+    tests += [_reading(name, what, False, change=name) for name, what in _OTHER_EPISODES.items()]
+    names = {"action_names": tuple(own_names) or ROTATE, "action_names_shift": SHIFT}
+    tests += [
+        _reading(name, ", ".join(words), actions=list(words))
+        for name, words in names.items()
+        if len(words) == len(actions) and words != actions
+    ]
+    needs = frozenset({CHOOSES_WORDS})
+    tests += [
+        GeneralisationTest(f"actions_{n}", f"{n} actions", None, {"actions": list(words)}, needs, True)
+        for n, words in ACTION_LISTS.items()
+        if n != len(actions)
+    ]
+    own = _distractors(base)
+    tests += [
+        GeneralisationTest(f"distractors_{n}", f"{n} distractors", None, {"distractors": n}, longer=True)
+        for n in DISTRACTORS
+        if own not in (None, n)
+    ]
+    levels = {"unseen_pairs": (UNSEEN_PAIRS, "pairs of colour and thing that no training mission names")}
+    for level in SEQUENCES:
+        short = level.removeprefix(catalogue.PREFIX).removesuffix("-v0")
+        levels[short] = (level, "pick up and go to, or pick up, said in an order of its own")
+    tests += [
+        GeneralisationTest(name, what, level)
+        for name, (level, what) in levels.items()
+        if level != base.environment
+    ]
     if language(base) != catalogue.FRENCH:
         tests.append(_reading("french", "clauses, goal and prompt in French", language=catalogue.FRENCH))
     return {test.name: test for test in tests}
@@ -81,59 +124,6 @@ def every(base: PlayedLevel, own_names: Sequence[str] = ()) -> dict[str, General
 
 def _reading(name: str, what: str, longer: bool = True, **options: Any) -> GeneralisationTest:
     return GeneralisationTest(name, what, None, options, frozenset({READS}), longer)
-
-
-def _words() -> list[GeneralisationTest]:
-    shown = {
-        "other_name_same_categories": "chair, table, car for key, ball, box",
-        "adj_synonym": "other words for the colours",
-        "no_meaning_nouns": "invented words for the things",
-        "no_meaning_adj": "invented words for the colours",
-        "no_meaning_words": "invented words for things and colours",
-        "change_intro_first_personne_speaker": "the goal begins 'I would like the agent to'",
-        "change_intro_first_personne_agent": "the goal begins 'You have to'",
-    }
-    exchanged = {
-        changes.OTHER_MISSION: "the mission of another episode",
-        changes.OTHER_EPISODE: "the prompts of another episode, which the same actions play",
-    }
-    return [_reading(name, what, name in shown, change=name) for name, what in (shown | exchanged).items()]
-
-
-def _names(actions: tuple[str, ...], own: Sequence[str]) -> list[GeneralisationTest]:
-    given = {"action_names": tuple(own) or ROTATE, "action_names_shift": SHIFT}
-    return [
-        _reading(name, ", ".join(names), actions=list(names))
-        for name, names in given.items()
-        if len(names) == len(actions) and names != actions
-    ]
-
-
-def _lists(actions: tuple[str, ...]) -> list[GeneralisationTest]:
-    needs = frozenset({CHOOSES_WORDS})
-    return [
-        GeneralisationTest(f"actions_{n}", f"{n} actions", None, {"actions": list(names)}, needs, True)
-        for n, names in ACTION_LISTS.items()
-        if n != len(actions)
-    ]
-
-
-def _worlds(base: PlayedLevel) -> list[GeneralisationTest]:
-    own = _distractors(base)
-    tests = [
-        GeneralisationTest(f"distractors_{n}", f"{n} distractors", None, {"distractors": n}, longer=True)
-        for n in DISTRACTORS
-        if own not in (None, n)
-    ]
-    levels = {"unseen_pairs": (UNSEEN_PAIRS, "pairs of colour and thing that no training mission names")}
-    for name in SEQUENCES:
-        short = name.removeprefix(catalogue.PREFIX).removesuffix("-v0")
-        levels[short] = (name, "pick up and go to, or pick up, said in an order of its own")
-    return tests + [
-        GeneralisationTest(name, what, level)
-        for name, (level, what) in levels.items()
-        if level != base.environment
-    ]
 
 
 def _distractors(base: PlayedLevel) -> int | None:
@@ -161,13 +151,10 @@ def language_options(base: PlayedLevel) -> dict[str, str]:
 def chosen(
     names: Sequence[str], base: PlayedLevel, abilities: frozenset[str], own_names: Sequence[str] = ()
 ) -> list[GeneralisationTest]:
-    """The tests that `names` means, the base first.
-
-    Args:
-      names: of tests or of levels, or 'all' for every test that applies to the player.
+    """The tests that `names` means, the base first; 'all' stands for every test that applies to the player.
 
     Raises:
-      UserError: there is no such test, or it does not apply to the player.
+      UserError: there is no such test or level, or it does not apply to the player.
     """
     tests = every(base, own_names)
     able = [name for name, test in tests.items() if test.needs <= abilities]
@@ -189,14 +176,11 @@ def chosen(
 def place_of(
     test: GeneralisationTest, base: PlayedLevel, prompt_tokens: int | None = None, room: int | None = None
 ) -> PlayedLevel:
-    """Where a test is played.
+    """Where a test is played; UserError where the level does not take the options.
 
     Args:
       prompt_tokens: of the longest prompt; None: those of the training, twice as many where words may take more.
       room: the player's own limit of them, None for none.
-
-    Raises:
-      UserError: the level does not take the options.
     """
     environment = test.level or base.environment
     options = {**base.options, **test.options}
@@ -216,26 +200,17 @@ def place_of(
 def require_room(
     test: GeneralisationTest, place: PlayedLevel, episode_seeds: Sequence[int], key: str = "prompt_tokens"
 ) -> None:
-    """Plays the beginnings of the first episodes at random; `key` of the config says how long a prompt may be.
-
-    Raises:
-      UserError: the player reads prompts as tokens, and one of these has more than `place` has room for.
-    """
+    """Plays the beginnings of the first episodes at random; UserError names `key` if a prompt has more tokens than `place` has room for."""
     if "tokenizer" not in place.options:
         return
     room = place.options["prompt_tokens"]
     game = registry.make(place.environment, **{**place.options, "prompt_tokens": PROMPT_BYTES})
-    seen, lengths = empty_observation(game.spec), []
+    longest = 0
     for seed in episode_seeds[:TRIED_EPISODES]:
-        game.reset(seed, seen)
-        lengths.append(int((seen["tokens"] >= 0).sum()))
-        for action in seeds.rng(seed, "tried").integers(game.spec.num_actions, size=_TRIED_STEPS):
-            _, ended = game.step(int(action), seen)
-            lengths.append(int((seen["tokens"] >= 0).sum()))
-            if ended != RUNNING:
-                break
+        actions = seeds.rng(seed, "tried").integers(game.spec.num_actions, size=_TRIED_STEPS)
+        for moment in play(game, seed, given_actions(actions)):
+            longest = max(longest, int((moment.observation["tokens"] >= 0).sum()))
     game.close()
-    longest = max(lengths)
     if longest > room:
         raise UserError(
             f"config.{key}: a prompt of the test {test.name} has {longest} tokens, and {room} are allowed: raise it in another "

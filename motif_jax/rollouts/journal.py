@@ -22,13 +22,9 @@ def play_missing(
     row_of: Callable[[Any], Mapping[str, Any]],
     unit: str = "steps",
 ) -> list[dict[str, Any]]:
-    """Appends a row for each episode as it ends.
+    """Appends a row (`row_of`, with index, return and length) for each episode as it ends.
 
-    Args:
-      row_of: an episode -> its row, with index, return and length.
-
-    Returns:
-      The rows of the wanted episodes by index; fewer than `count` if `play` was stopped.
+    Returns the rows of the wanted episodes by index; fewer than `count` if `play` was stopped.
     """
     earlier = [row["return"] or 0.0 for row in journal.rows if row["index"] < count]
     done, earned = len(earlier), sum(earlier)

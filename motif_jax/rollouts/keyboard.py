@@ -2,51 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import sys
 import termios
 import tty
-from types import TracebackType
-from typing import Any
+from collections.abc import Callable, Iterator
 
 _ARROWS = {b"\x1b[A": "up", b"\x1b[B": "down", b"\x1b[C": "right", b"\x1b[D": "left"}
 
 
-class Keyboard:
-    """While active, keys can be read one by one; the terminal's settings come back at the end."""
+@contextlib.contextmanager
+def single_keys() -> Iterator[Callable[[float], str | None]]:
+    """Gives a function that waits so many seconds for a key: 'up', 'left', ..., the character, or None.
 
-    def __init__(self) -> None:
-        self._descriptor = sys.stdin.fileno()
-        self._before: list[Any] = []
-        self._pending = b""
+    It raises EOFError if the terminal was closed. The terminal's settings come back at the end.
+    """
+    descriptor, pending = sys.stdin.fileno(), b""
+    before = termios.tcgetattr(descriptor)
 
-    def __enter__(self) -> Keyboard:
-        self._before = termios.tcgetattr(self._descriptor)
-        tty.setcbreak(self._descriptor)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._before)
-
-    def key(self, timeout: float) -> str | None:
-        """Waits up to `timeout` seconds for a key; returns 'up', 'left', ..., the character, or None.
-
-        Raises:
-          EOFError: the terminal was closed.
-        """
-        if not self._pending:
-            ready, _, _ = select.select([self._descriptor], [], [], timeout)
-            if not ready:
+    def key(timeout: float) -> str | None:
+        nonlocal pending
+        if not pending:
+            if not select.select([descriptor], [], [], timeout)[0]:
                 return None
-            self._pending = os.read(self._descriptor, 1024)
-            if not self._pending:
+            pending = os.read(descriptor, 1024)
+            if not pending:
                 raise EOFError("the terminal was closed")
-        length = 3 if self._pending[:3] in _ARROWS else 1
-        data, self._pending = self._pending[:length], self._pending[length:]
+        length = 3 if pending[:3] in _ARROWS else 1
+        data, pending = pending[:length], pending[length:]
         return _ARROWS.get(data, data.decode("latin-1"))
+
+    tty.setcbreak(descriptor)
+    try:
+        yield key
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
 def is_terminal() -> bool:

@@ -26,14 +26,10 @@ FIXED = "fixed"
 AGENT = "agent"
 
 
-class Policy(Protocol):
-    """What both kinds have: whether it is a `WorkerPolicy`, else a `BatchPolicy`."""
-
-    in_workers: bool
-
-
-class WorkerPolicy(Policy, Protocol):
+class WorkerPolicy(Protocol):
     """A policy that needs no device: it plays where the environments are stepped."""
+
+    in_workers: bool  # True
 
     def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
         """Returns what chooses the actions of the episode `seed`, of those that `spec.mask_field` allows."""
@@ -46,8 +42,10 @@ class WorkerPolicy(Policy, Protocol):
         ...
 
 
-class BatchPolicy(Policy, Protocol):
+class BatchPolicy(Protocol):
     """A policy whose network runs on the device, for a batch of environments at a time."""
+
+    in_workers: bool  # False
 
     def initial_state(self, batch_size: int) -> Any:
         """Returns the recurrent state before an episode, for `batch_size` environments."""

@@ -35,8 +35,7 @@ def choose_reward(
     Args:
       asked: the section `sections.SCORING` of a config.
       own: the reward of what is played, None where it has none.
-      two_decimals: whether the threshold is the published two-decimal number, where `own` does not say; None: as
-        the reward run says.
+      two_decimals: of `agent_policy.rounded_threshold`, where `own` does not say.
       pinned: this evaluation in place of the newest.
 
     Raises:
@@ -169,7 +168,7 @@ class TextReward(NamedTuple):
 
 
 class LiveRater:
-    """The numbers of single observations, for people who watch; of a text alone they are computed once."""
+    """Rates single observations for people who watch; those of a text alone once."""
 
     def __init__(self, values: Mapping[str, Any], spec: Any) -> None:
         from motif_jax.rewards.reward_function import open_reward

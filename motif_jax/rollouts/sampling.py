@@ -41,7 +41,7 @@ class SamplingPlan:
     """The recording settings of a collection.
 
     Attributes:
-      fields: observation fields that become data/FIELD.npy; 'message' is the environment's text, whatever its field is called.
+      fields: observation fields that become data/FIELD.npy; 'message' is the environment's field `text`.
       share: part of the published number of start points (steps / length) that is kept.
       even: each distinct message of an episode is as likely to be drawn as any other; else each step.
     """
@@ -73,15 +73,12 @@ class Players:
     Args:
       weights: player -> how often it plays, relative to the others.
       policies: player -> what chooses its actions; agents have none.
-
-    Attributes:
-      names: the players, by the numbers that info/player.npy has.
     """
 
     def __init__(
         self, weights: Mapping[str, float], seed: int, policies: Mapping[str, Any] = PLAYERS
     ) -> None:
-        self.names = tuple(sorted(weights))
+        self.names = tuple(sorted(weights))  # by the numbers that info/player.npy has
         self._policies, self._seed = policies, seed
         probabilities = np.array([weights[name] for name in self.names], np.float64)
         self._bounds = (probabilities / probabilities.sum()).cumsum()
@@ -112,16 +109,10 @@ class History:
         self._rows: list[Row] = []
 
     def play(self, seed: int, policy: Any) -> tuple[dict[str, np.ndarray], int]:
-        """Plays one episode and returns its history and how it ended.
+        """Plays one episode; returns name -> array [steps, ...], views that the next one overwrites, and how it ended.
 
-        Row t is the observation on which action t was chosen, with the reward that came with it (0 in row 0);
-        the screen after the last action is not part of it.
-
-        Returns:
-          (name -> array [steps, ...], views that the next episode overwrites; 1 terminated or 2 truncated).
-
-        Raises:
-          EngineError: the policy has no more actions before the episode ends.
+        Row t is the observation on which action t was chosen, with the reward that came with it (0 in row 0). Raises
+        EngineError: the policy has no more actions before the episode ends.
         """
         choose = policy.player(seed, self._environment.spec)
         for step, moment in enumerate(play(self._environment, seed, choose, self._row)):
@@ -147,14 +138,11 @@ class History:
 def caption_keys(messages: np.ndarray) -> np.ndarray:
     """Keys of the captions of sub-sequences: uint8 [rows, length, bytes] -> uint64 [rows], equal when they are."""
     found: dict[bytes, int] = {}
-    keys = np.zeros(len(messages), np.uint64)
-    for i, message in enumerate(messages):
-        raw = message.tobytes()
-        if raw not in found:
+    for message in messages:
+        if (raw := message.tobytes()) not in found:
             digest = hashlib.blake2b(caption(message).encode(), digest_size=8).digest()
             found[raw] = int.from_bytes(digest, "little")
-        keys[i] = found[raw]
-    return keys
+    return np.array([found[message.tobytes()] for message in messages], np.uint64)
 
 
 def chunk_arrays(
@@ -191,10 +179,9 @@ def chunk_arrays(
 
 
 class Sampler:
-    """A worker process that plays one episode for each `EpisodeJob` and writes its chunk as `setup["plan"]` says.
+    """A worker process that plays an `EpisodeJob` and writes its chunk; it answers (sub-sequences drawn, steps played).
 
-    Its answer is (sub-sequences drawn, steps played). It fails where the player runs out of actions, and where given ones
-    continue after the episode's end.
+    It fails where the player runs out of actions, and where given ones continue after the episode's end.
     """
 
     def __init__(self, setup: Mapping[str, Any]) -> None:
@@ -236,11 +223,7 @@ def record(
 ) -> Generator[Sampled, None, None]:
     """Yields jobs as `run_jobs` records them into chunk files; an episode in which several processes die is left out.
 
-    Args:
-      answered: whether such processes have played an episode before; if so, the episode is to blame for a death.
-
-    Raises:
-      UserError: the processes die before the first episode is played.
+    Raises UserError if they die before the first episode is played; `answered` says that one has been played earlier.
     """
 
     def lost(job: EpisodeJob) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
@@ -16,6 +16,7 @@ from motif_jax.datasets.dialogues.token_rewards import constant
 from motif_jax.envs.text.contract import TextEnvironment, TextPolicy, TextTask
 from motif_jax.language.decoding import Decoding, TokenFacts
 from motif_jax.rollouts.agent_decoder import AgentDecoder
+from motif_jax.rollouts.text_programs import Actions
 from motif_jax.rollouts.text_session import TextSession
 from motif_jax.support import seeds
 from motif_jax.support.interruption import Interruption
@@ -109,8 +110,7 @@ class ActionTokens:
 class AgentTextActor:
     """An agent, all episodes in one program; an episode's draws do not depend on the other episodes.
 
-    Args:
-      as_written: reads its own actions as the tokens that it wrote, not as the tokenizer's tokens of their texts.
+    With `as_written` it reads its own actions as the tokens that it wrote, not as the tokenizer's tokens of their texts.
     """
 
     def __init__(
@@ -129,19 +129,16 @@ class AgentTextActor:
 
     def begin(self, episodes: Sequence[int]) -> None:
         # The program's size is a power of two, or few programs would ever fit again.
-        self._rows = 1 << (len(episodes) - 1).bit_length()
-        self._session = TextSession(
-            self._decoder, self._params, self._rows, self._decoding, self._tokenizer.delimiters
-        )
-        self._episodes = np.zeros(len(episodes), np.int32) + np.asarray(episodes, np.int32)
-        self._places = list(range(len(episodes)))
-        self._turns = np.zeros(len(episodes), np.int32)
+        self._rows, count = 1 << (len(episodes) - 1).bit_length(), len(episodes)
+        marks = self._tokenizer.delimiters
+        self._session = TextSession(self._decoder, self._params, self._rows, self._decoding, marks)
+        self._episodes, self._turns = np.array(episodes, np.int32), np.zeros(count, np.int32)
+        self._seats = {place: place for place in range(count)}  # an episode's row in the session
         self._written: list[list[np.ndarray]] = [[] for _ in episodes]
 
     def act(self, observations: Sequence[Any], places: Sequence[int]) -> list[TextAction]:
         self._narrow(places)
-        seats = {place: seat for seat, place in enumerate(self._places)}
-        said = np.array([seats[place] for place in places])
+        said = np.array([self._seats[place] for place in places])
         texts = list(self._session.texts)
         for seat, place, observation in zip(said.tolist(), places, observations, strict=True):
             written = self._written[place] if self._as_written else None
@@ -159,23 +156,20 @@ class AgentTextActor:
             self._written[place].append(action.tokens)
         return found
 
-    def _said(self, written: Any, seat: int) -> TextAction:
+    def _said(self, written: Actions, seat: int) -> TextAction:
         valid = written.valid[seat]
         tokens = written.tokens[seat][valid]
         words = tokens[:-1] if len(tokens) and tokens[-1] == self._tokenizer.delimiters.action_end else tokens
         facts = TokenFacts(*(fact[seat][valid] for fact in written.facts))
-        return TextAction(
-            self._tokenizer.said(words.tolist()), tokens, facts, float(written.divergence[seat])
-        )
+        text = self._tokenizer.said(words.tolist())
+        return TextAction(text, tokens, facts, float(written.divergence[seat]))
 
     def _narrow(self, places: Sequence[int]) -> None:
         size = max(min(_SMALLEST, self._rows), 1 << (len(places) - 1).bit_length())
-        if size > _NARROW * self._rows:
-            return
-        seats = {place: seat for seat, place in enumerate(self._places)}
-        kept = [seats[place] for place in places]
-        self._session.pick([*kept, *[kept[0]] * (size - len(kept))])
-        self._places, self._rows = list(places), size
+        if size <= _NARROW * self._rows:
+            kept = [self._seats[place] for place in places]
+            self._session.pick([*kept, *[kept[0]] * (size - len(kept))])
+            self._seats, self._rows = {place: seat for seat, place in enumerate(places)}, size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -213,7 +207,7 @@ def play(
     with ThreadPoolExecutor(threads) as pool:
         for start in range(0, len(episodes), lanes):
             wave = list(episodes[start : start + lanes])
-            yield from _wave(wave, environments, actor, seed, pool if threads > 1 else None, stop)
+            yield from _wave(wave, environments, actor, seed, pool.map if threads > 1 else map, stop)
             if stop is not None and stop.requested:
                 return
 
@@ -223,13 +217,14 @@ def _wave(
     environments: Sequence[TextEnvironment],
     actor: TextActor,
     seed: int,
-    pool: ThreadPoolExecutor | None,
+    each: Callable[..., Iterable[Any]],
     stop: Interruption | None,
 ) -> Iterator[PlayedText]:
-    each = map if pool is None else pool.map
-
     def reset(place: int) -> Any:
         return environments[place].reset(np.random.default_rng(environment_seed(seed, episodes[place])))
+
+    def step(place: int, action: TextAction) -> Any:
+        return environments[place].step(action.text)
 
     actor.begin(episodes)
     places = list(range(len(episodes)))
@@ -237,9 +232,8 @@ def _wave(
     actions: list[list[TextAction]] = [[] for _ in episodes]
     while places and not (stop is not None and stop.requested):
         said = actor.act([observations[place] for place in places], places)
-        outcomes = each(lambda pair: environments[pair[0]].step(pair[1].text), zip(places, said, strict=True))
         going = []
-        for place, action, outcome in zip(places, said, outcomes, strict=True):
+        for place, action, outcome in zip(places, said, each(step, places, said), strict=True):
             actions[place].append(action)
             observations[place] = outcome.observation
             if outcome.terminal:

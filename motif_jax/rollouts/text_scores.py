@@ -11,17 +11,15 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from motif_jax import sections
 from motif_jax.datasets.verdicts import SINGLE, UNKNOWN, YES
 from motif_jax.envs.text.contract import Scorer, TextTask
 from motif_jax.labels import annotator as annotators
-from motif_jax.labels import defaults
 from motif_jax.labels.annotator import Annotator, Question
 from motif_jax.labels.prompts import FOLDER
 from motif_jax.labels.questions import QuestionHasher
 from motif_jax.labels.session import AnnotationSession
 from motif_jax.labels.store import AnswerStore, StoredAnswer
-from motif_jax.schema import section
+from motif_jax.support import resources
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_text
 from motif_jax.support.interruption import StoppedError, never
@@ -37,36 +35,21 @@ _TOGETHER = 256
 
 def annotator_config(options: Mapping[str, Any], goal: str) -> ConfigDict:
     """The annotator's config for single comments, from a task's options."""
-    reads_prompt = annotators.annotator_class(options["annotator"]).reads_prompt
-    config = ConfigDict({"seed": 0, "annotator": options["annotator"], "goal": goal})
-    config.captions = ConfigDict({"messages": True, "status": False})
-    own = str(FOLDER / "comments" / "toxicity.yaml")
-    config.prompt = ConfigDict(
-        {"version": "default", "file": (options["prompt"] or own) if reads_prompt else ""}
-    )
-    mode = options["answer_mode"] if reads_prompt else "analysis"
-    config.answer = ConfigDict({"mode": mode, "retry": True, "minimum_mass": 0.05})
-    config.sampling = ConfigDict(
-        {"temperature": 0.0, "top_k": 50, "top_p": 1.0, "max_tokens": 256, "seeded": True}
-    )
-    config.lexicon = ConfigDict({"file": options["lexicon"] or "comments.yaml"})
-    config.vllm, config.openai = section(defaults.VLLM), section(defaults.OPENAI)
+    config = resources.config("annotate")
+    config.annotator, config.goal = options["annotator"], goal
+    if annotators.annotator_class(options["annotator"]).reads_prompt:
+        config.prompt.file = options["prompt"] or str(FOLDER / "comments" / "toxicity.yaml")
+        config.answer.mode = options["answer_mode"]
+    config.sampling.update({"temperature": 0.0, "top_p": 1.0, "max_tokens": 256})
+    config.lexicon.file = options["lexicon"] or "comments.yaml"
     config.vllm.model = config.openai.model = options["model"]
     if options["server"]:
         config.openai.base_url = options["server"]
-    config.compat = section(sections.compat("answer_first_match"))
     return config
 
 
 class Toxicity:
-    """A `Scorer`: 0 friendly or neutral, 1 rude, 2 toxic, by two questions about each text.
-
-    Args:
-      options: of the task: annotator, lexicon, prompt, answer_mode, server, model, store.
-
-    Raises:
-      UserError: they do not fit.
-    """
+    """A `Scorer`: 0 friendly or neutral, 1 rude, 2 toxic, by two questions about each text; `options` are the task's."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = options
@@ -91,12 +74,8 @@ class Toxicity:
           StoppedError: `stopped` said so between two parts.
         """
         cut = list(dict.fromkeys(text[:MOST_CHARACTERS] for text in texts))
-        for place, goal in enumerate((RUDE, TOXIC)):
-
-            def progress(answered: int, before: int = place * len(cut)) -> None:
-                report((before + answered) // 2)
-
-            self._shares(goal, cut, progress, stopped)
+        self._shares(RUDE, cut, lambda answered: report(answered // 2), stopped)
+        self._shares(TOXIC, cut, lambda answered: report((len(cut) + answered) // 2), stopped)
 
     def _annotator(self, goal: str) -> Annotator:
         return annotators.make_annotator(annotator_config(self._options, goal), SINGLE)
@@ -162,8 +141,7 @@ def _upvote_folder(options: Mapping[str, Any]) -> Path:
     )
 
 
-def make(task: TextTask) -> Scorer:
-    """The scorer of the task's texts; UserError where its options do not fit."""
+def _make(task: TextTask) -> Scorer:
     if task.scored_by() == "toxicity":
         return Toxicity(task.options)
     from motif_jax.language.text_scorer import TextScorer
@@ -191,7 +169,7 @@ def check(task: TextTask, plays: bool) -> None:
 def attach(task: TextTask) -> TextTask:
     """Gives the task what scores texts for it, where it needs that."""
     if task.scored_by():
-        task.use_scorer(make(task))
+        task.use_scorer(_make(task))
     return task
 
 
@@ -206,7 +184,7 @@ def write(
 
     `report` is called with how many are done. Raises StoppedError.
     """
-    scorer = make(task)
+    scorer = _make(task)
     size = _TOGETHER
     if isinstance(scorer, Toxicity):
         scorer.prepare(texts, report, stopped)

@@ -31,14 +31,10 @@ OF_METHOD = {"ilql_utterance": ("rerank", 4), "chai": ("rerank", 5)}
 
 
 def decoding_of(decode: Mapping[str, Any], about: Mapping[str, Any] | None) -> Decoding:
-    """How actions are written: the section `decode` of a config, completed by what the agent says of itself.
+    """How actions are written: the section `decode` of a config, completed by `about` from `agent_folder.describe`.
 
-    Args:
-      decode: kind, width and max_tokens may be None.
-      about: from `agent_folder.describe`; None if a policy of the task writes the actions.
-
-    Raises:
-      UserError: a value is not allowed, or the length of an action is not known.
+    `about` is None if a policy of the task writes them. Raises UserError for a value that is not allowed, or if the length of an
+    action is not known.
     """
     if about is None:
         return Decoding(**{key: value for key, value in decode.items() if value is not None})
@@ -64,11 +60,7 @@ def described(config: ConfigDict) -> dict[str, Any] | None:
 
 
 def named_task(config: ConfigDict, about: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
-    """The task and its options: the agent's, replaced by the config's.
-
-    Raises:
-      UserError: there is no task, `options` is not a JSON object, or the agent has another task.
-    """
+    """The task and its options: the agent's, replaced by the config's; UserError for none, or another than the agent's."""
     given = registry.json_options(config.options)
     own = about["task"] if about else None
     name = config.task or own or ""

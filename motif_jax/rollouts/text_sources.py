@@ -28,11 +28,7 @@ def made(options: Mapping[str, Any], folder: Path) -> list[str]:
     from motif_jax.rollouts import text_scores
 
     # The option that names something else in the place of each.
-    named = {
-        reddit.FOLDER: "folder",
-        text_scores.FILE: "scores",
-        file_tokens.FILE: "tokenizer",
-    }
+    named = {reddit.FOLDER: "folder", text_scores.FILE: "scores", file_tokens.FILE: "tokenizer"}
     found = [name for name, option in named.items() if not options.get(option)]
     # Scores that are given may lack some, and those in the folder are then made of them.
     given = options.get("scores")
@@ -48,12 +44,7 @@ def prepared(
     seed: int,
     stopped: Callable[[], bool] = never,
 ) -> dict[str, Any]:
-    """Makes what is missing in `folder`; returns the options of a task that reads it.
-
-    Raises:
-      UserError: something cannot be read or scored.
-      StoppedError: it was asked to.
-    """
+    """Makes what is missing in `folder`; returns the options of a task that reads it. Raises UserError and StoppedError."""
     found = registry.make(name, options).prepare(kind, policy, folder)
     found = _with_scores(name, found, kind, folder, stopped)
     task = registry.make(name, found)
@@ -84,11 +75,7 @@ def listed(
     folder: Path,
     stopped: Callable[[], bool] = never,
 ) -> Path:
-    """The file in `folder` with all dialogues of a finite kind, written unless it exists; the task decides order and number.
-
-    Raises:
-      StoppedError: `stopped` said so before all were written.
-    """
+    """The file in `folder` with all dialogues of a finite kind, written unless it exists. Raises StoppedError."""
     path = folder / DIALOGUES
     if path.exists():
         return path
@@ -114,9 +101,7 @@ def with_tokenizer(
 ) -> dict[str, Any]:
     """Learns byte pairs into `folder` if the task needs them and they do not exist; returns its options, which name them.
 
-    Raises:
-      UserError: the task wants fewer tokens than bytes need.
-      StoppedError: it was asked to.
+    Raises StoppedError, and UserError if the task wants fewer tokens than bytes need.
     """
     if not task.learned_tokens():
         return dict(task.options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -23,17 +23,15 @@ from motif_jax.support.errors import UserError
 from motif_jax.trainers.agent_folder import SavedAgent
 
 _BATCH = 64
+_NAMES = {"q": "q", "target_q": "q_target"}  # of accuracies, as published
 
 
 class ActionValues(NamedTuple):
-    """Numbers of the tokens of a dialogue's actions, float32 [A] each, in their order (on the device [B, T]).
-
-    Of an agent without values of tokens, all but `log_probs` are None.
+    """Numbers of the tokens of a dialogue's actions, float32 [A] each (on the device [B, T]).
 
     Attributes:
-      q: the smaller online Q of each token.
-      target_q: the smaller target Q, clipped where training clips it.
-      v: V of the state before it.
+      q, target_q: the smaller online and target Q; the latter clipped where training clips it.
+      v: of the state before it; all but `log_probs` are None of an agent without values of tokens.
       log_probs: the policy's, in nats.
     """
 
@@ -115,11 +113,9 @@ def token_row(
     by_policy: Sequence[int] = (),
     by_values: Sequence[int] = (),
 ) -> dict[str, Any]:
-    """The numbers of an action's tokens for a journal, JSON-able.
+    """The numbers (steered, policy, q and v, float [M] each) of an action's tokens for a journal, JSON-able.
 
-    Args:
-      numbers: steered, policy, q and v, float [M] each.
-      by_policy, by_values: tokens [M] that the policy and the values alone would have taken, () if that is not known.
+    `by_policy` and `by_values` are tokens [M] that the policy and the values alone would have taken, () if that is not known.
     """
 
     def pieces(tokens: Sequence[int]) -> list[str]:
@@ -146,12 +142,9 @@ def utterances(valued: Sequence[ValuedDialogue]) -> list[RankedUtterance]:
     """Distinct actions by the mean of the sum of their tokens' advantages (target Q - V), without that of `</a>`; greatest first."""
     sums: dict[str, list[float]] = defaultdict(list)
     for each in valued:
-        advantages = each.values.target_q - each.values.v
-        said = [
-            text
-            for text, paid in zip(each.dialogue.texts, each.dialogue.rewards, strict=True)
-            if paid is not None
-        ]
+        advantages, dialogue = each.values.target_q - each.values.v, each.dialogue
+        pairs = zip(dialogue.texts, dialogue.rewards, strict=True)
+        said = [text for text, paid in pairs if paid is not None]
         for text, span in zip(said, each.spans, strict=True):
             sums[text].append(float(advantages[span][:-1].sum()))
     return _ranked(sums)
@@ -164,10 +157,8 @@ def n_grams(valued: Sequence[ValuedDialogue], tokenizer: TextTokenizer, n: int) 
         advantages = each.values.target_q - each.values.v
         tokens = each.item.tokens[each.item.action_indices + 1]
         for span in each.spans:
-            own, numbers = tokens[span][:-1], advantages[span][:-1]
-            for start in range(len(own) - n + 1):
-                text = tokenizer.decode(own[start : start + n].tolist())
-                sums[text].append(float(numbers[start : start + n].sum()))
+            for run in (slice(start, start + n) for start in range(span.start, span.stop - n)):
+                sums[tokenizer.decode(tokens[run].tolist())].append(float(advantages[run].sum()))
     return _ranked(sums)
 
 
@@ -193,11 +184,9 @@ def pairs_of(dialogues: Dialogues) -> list[Pair]:
         meta = dialogues[place].meta
         group, kind, start = json.dumps(meta.get("group")), meta.get("kind"), meta.get("start")
         # Dialogues of others do not say which belong together, or mean something else by these words.
-        if "group" not in meta or not isinstance(kind, str):
-            continue
-        if kind == "expert":
+        if "group" in meta and kind == "expert":
             experts[group] = place
-        elif type(start) is int and start >= 0:
+        elif "group" in meta and isinstance(kind, str) and type(start) is int and start >= 0:
             others.append((place, group, start, kind))
     turns = dialogues.turns()
     return [
@@ -210,23 +199,19 @@ def pairs_of(dialogues: Dialogues) -> list[Pair]:
 def ranking_accuracy(
     valued: Sequence[ValuedDialogue], pairs: Sequence[Pair], tokens: int = 6
 ) -> dict[str, float]:
-    """Share of pairs in which Q of the expert's token i from the action's end exceeds that of the other's.
+    """'KIND_q_rank_acc_-I' (and 'q_target'): share of pairs in which Q of the expert's token I from the action's end exceeds the other's.
 
-    Returns:
-      'KIND_q_rank_acc_-I' and 'KIND_q_target_rank_acc_-I' by the kind of the others and i = 1 ... `tokens`; 'KIND_pairs' is the number of pairs.
+    By the kind of the others and I = 1 ... `tokens`; 'KIND_pairs' is the number of pairs.
     """
     found: dict[str, list[bool]] = defaultdict(list)
-    counts: dict[str, int] = defaultdict(int)
+    counts = Counter(f"{pair.kind}_pairs" for pair in pairs)
     for pair in pairs:
         one, two = valued[pair.expert], valued[pair.other]
         first, second = one.spans[pair.turn], two.spans[pair.turn]
-        counts[f"{pair.kind}_pairs"] += 1
         for back in range(1, tokens + 1):
             a, b = first.stop - back, second.stop - back
-            if a < first.start or b < second.start:
-                continue
-            found[f"{pair.kind}_q_rank_acc_-{back}"].append(bool(one.values.q[a] > two.values.q[b]))
-            found[f"{pair.kind}_q_target_rank_acc_-{back}"].append(
-                bool(one.values.target_q[a] > two.values.target_q[b])
-            )
+            if a >= first.start and b >= second.start:
+                for name in ("q", "target_q"):
+                    above = getattr(one.values, name)[a] > getattr(two.values, name)[b]
+                    found[f"{pair.kind}_{_NAMES[name]}_rank_acc_-{back}"].append(bool(above))
     return {**{name: float(np.mean(values)) for name, values in found.items()}, **counts}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from motif_jax.envs import registry, replay
 from motif_jax.envs.episode import play
 from motif_jax.envs.spec import RUNNING, Environment, EnvironmentSpec, Frame
 from motif_jax.rollouts.episode_worker import Uniforms
-from motif_jax.rollouts.policies import Policy, choose_actions, log_softmax, masked
+from motif_jax.rollouts.policies import choose_actions, log_softmax, masked
 from motif_jax.rollouts.ratings import TextReward
 
 _MOST_PIXELS = 320
@@ -39,12 +40,11 @@ class Sight:
 
     Attributes:
       step: actions taken before it.
-      observation: its fields; the arrays are written again at the next step, so copy what is kept.
-      frame: what people see of it, likewise; None where there is nothing to see.
+      observation, frame: its fields, and what people see of it; written again at the next step, so copy what is kept.
       text: uint8 [L], None where the environment shows none.
       count: how often this text was seen in the episode, this time included.
-      reward: what the intrinsic reward says of the observation, None without one.
-      intrinsic: what it pays here, after the count discount; 0 at the end, which is never paid.
+      reward, intrinsic: what the intrinsic reward says of it, and what it pays here after the count discount; the last
+        observation is never paid.
       task_reward: paid by the task for the action that led here.
       choice: what is done next; None at the end.
       end: 0 running, 1 terminated, 2 truncated.
@@ -62,15 +62,18 @@ class Sight:
     end: int
 
 
-def recorded_actions(actions: np.ndarray, policy: Policy | None, spec: EnvironmentSpec) -> Choose:
-    """Plays recorded actions; with a `BatchPolicy`, says what that policy thinks of every observation on the way."""
-    opinion = None if policy is None else _opinions(policy, spec)
+def recorded_actions(actions: np.ndarray, policy: Any, spec: EnvironmentSpec) -> Choose:
+    """Plays recorded actions; says what `policy`, a `BatchPolicy` or None, thinks of every observation on the way."""
+
+    def pick(step: int, logits: Any = None) -> int | None:
+        return int(actions[step]) if step < len(actions) else None
+
+    if policy is not None:
+        return _thinking(policy, spec, pick)
 
     def choose(observation: Mapping[str, np.ndarray], step: int) -> WatchedAction | None:
-        if step >= len(actions):
-            return None
-        action = int(actions[step])
-        return WatchedAction(action) if opinion is None else _thought(action, *opinion(observation, step))
+        action = pick(step)
+        return None if action is None else WatchedAction(action)
 
     return choose
 
@@ -78,14 +81,12 @@ def recorded_actions(actions: np.ndarray, policy: Policy | None, spec: Environme
 def policy_actions(policy: Any, seed: int, spec: EnvironmentSpec, greedy: bool = False) -> Choose:
     """Plays a policy live: its draws are those of the episode's seed."""
     if not policy.in_workers:
-        opinion, uniforms = _opinions(policy, spec), Uniforms(seed)
+        uniforms = Uniforms(seed)
 
-        def draw(observation: Mapping[str, np.ndarray], step: int) -> WatchedAction:
-            logits, value = opinion(observation, step)
-            actions, _ = choose_actions(logits[None], np.array([uniforms.at(step)]), greedy)
-            return _thought(int(actions[0]), logits, value)
+        def draw(step: int, logits: np.ndarray) -> int:
+            return int(choose_actions(logits, np.array([uniforms.at(step)]), greedy)[0][0])
 
-        return draw
+        return _thinking(policy, spec, draw)
     player = policy.player(seed, spec)
 
     def choose(observation: Mapping[str, np.ndarray], step: int) -> WatchedAction | None:
@@ -98,21 +99,21 @@ def policy_actions(policy: Any, seed: int, spec: EnvironmentSpec, greedy: bool =
     return choose
 
 
-def _thought(action: int, logits: np.ndarray, value: float | None) -> WatchedAction:
-    return WatchedAction(action, np.exp(log_softmax(logits)).astype(np.float32), value)
-
-
-def _opinions(policy: Any, spec: EnvironmentSpec) -> Callable[..., tuple[np.ndarray, float | None]]:
-    """A policy's outputs along one episode: (observation, step) -> logits float32 [A] and value."""
+def _thinking(policy: Any, spec: EnvironmentSpec, pick: Callable[[int, np.ndarray], int | None]) -> Choose:
+    """A `BatchPolicy` along one episode; `pick` takes the action by the step and the logits float32 [1, A], None to end."""
     state = policy.initial_state(1)
 
-    def opinion(observation: Mapping[str, np.ndarray], step: int) -> tuple[np.ndarray, float | None]:
+    def choose(observation: Mapping[str, np.ndarray], step: int) -> WatchedAction | None:
         nonlocal state
         batch = {name: np.array(array)[None] for name, array in observation.items()}
         logits, values, state = policy.act(batch, np.array([step == 0]), state)
-        return masked(logits, batch, spec)[0], None if values is None else float(values[0])
+        logits = masked(logits, batch, spec)
+        if (action := pick(step, logits)) is None:
+            return None
+        chances = np.exp(log_softmax(logits[0])).astype(np.float32)
+        return WatchedAction(action, chances, None if values is None else float(values[0]))
 
-    return opinion
+    return choose
 
 
 def watch(environment: Environment, seed: int, choose: Choose, rater: Any = None) -> Iterator[Sight]:
@@ -202,9 +203,7 @@ class Film:
 class FilmMaker:
     """Keeps the sights of one episode and makes a film of them."""
 
-    def __init__(
-        self, task: str, options: Mapping[str, Any], seed: int, spec: EnvironmentSpec, title: str
-    ) -> None:
+    def __init__(self, task: str, options: Any, seed: int, spec: EnvironmentSpec, title: str) -> None:
         self._head = (task, dict(options), seed, title, spec.action_names, spec.action_keys)
         self._sights: list[Sight] = []
         self._frames: list[Frame] = []
@@ -227,8 +226,9 @@ class FilmMaker:
         sights, frames, n = self._sights, self._frames, len(self._sights)
         choices = [sight.choice for sight in sights if sight.choice is not None]
         rewards = [reward for _, reward in self._rows if reward is not None]
-        rated = np.array(rewards, np.float32) if rewards else None
+        raw, normalised, paid = np.array(rewards, np.float32).T if rewards else (None, None, None)
         values = [choice.value for choice in choices]
+        cells = [frame.cells for frame in frames if frame.cells is not None]
         probabilities = [choice.probabilities for choice in choices if choice.probabilities is not None]
         return Film(
             *self._head,
@@ -240,20 +240,19 @@ class FilmMaker:
             [text for text, _ in self._rows],
             np.array(self._index, np.int32),
             np.array([sight.count for sight in sights], np.int32),
-            None if rated is None else rated[:, 0],
-            None if rated is None else rated[:, 1],
-            None if rated is None else rated[:, 2],
-            None if rated is None else np.array([sight.intrinsic for sight in sights], np.float32),
+            raw,
+            normalised,
+            paid,
+            np.array([sight.intrinsic for sight in sights], np.float32) if rewards else None,
             np.array(values, np.float32) if values and None not in values else None,
             np.stack(probabilities) if probabilities else None,
-            {
-                name: np.array([f.numbers[name] for f in frames])
-                for name in (frames[0].numbers if frames else ())
-            },
+            {n: np.array([f.numbers[n] for f in frames]) for n in (frames[0].numbers if frames else ())},
             dict(info),
             sights[-1].end,
+            notes={n: [f.notes[n] for f in frames] for n in (frames[0].notes if frames else ())},
             pictures=self._pictures or None,
-            **_grid(frames),
+            cells=np.stack(cells) if cells else None,
+            pose=np.array([frame.pose for frame in frames], np.uint8) if cells else None,
         )
 
 
@@ -266,14 +265,6 @@ def _png(picture: np.ndarray) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
     return buffer.getvalue()
-
-
-def _grid(frames: Sequence[Frame]) -> dict[str, Any]:
-    notes = {name: [frame.notes[name] for frame in frames] for name in (frames[0].notes if frames else ())}
-    cells = [frame.cells for frame in frames if frame.cells is not None]
-    if not cells:
-        return {"notes": notes}
-    return {"cells": np.stack(cells), "pose": np.array([f.pose for f in frames], np.uint8), "notes": notes}
 
 
 def with_screen(task: str, options: Mapping[str, Any], fields: Sequence[str] = ()) -> dict[str, Any]:
@@ -296,25 +287,22 @@ def film_recording(
 
     Args:
       policy: a `BatchPolicy` whose values and probabilities are kept.
-      rater_of: spec -> rater for `watch`.
-      fields: observation fields that the rater reads besides those of the task.
+      rater_of: spec -> rater for `watch`, which reads `fields` besides the task's.
 
     Raises:
       UserError: the episode does not replay as recorded: an observation, reward or final number differs.
     """
     options = {key: value for key, value in recording.options.items() if key != "fields"}
+    rater_of = rater_of or (lambda spec: None)
     environment = registry.make(recording.task, **with_screen(recording.task, options, fields))
     maker = FilmMaker(recording.task, options, recording.seed, environment.spec, title)
     digest = replay.Digest(recording.task, options)
-    rater = None if rater_of is None else rater_of(environment.spec)
     choose = recorded_actions(recording.actions, policy, environment.spec)
-    try:
-        for sight in watch(environment, recording.seed, choose, rater):
+    with contextlib.closing(environment):
+        for sight in watch(environment, recording.seed, choose, rater_of(environment.spec)):
             digest.add(sight.observation, sight.task_reward, sight.end)
             maker.add(sight)
         film = maker.film(environment.episode_info())
-    finally:
-        environment.close()
     same = digest.hexdigest() == recording.digest and film.info == dict(recording.info)
     if not (same and len(film.actions) == len(recording.actions)):
         raise replay.not_the_recorded(recording)

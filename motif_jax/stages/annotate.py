@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.datasets.pairs.dataset import PairsDataset
@@ -19,12 +18,7 @@ from motif_jax.labels.captions import pair_captions
 from motif_jax.labels.conversations import ConversationLog
 from motif_jax.labels.dry_run import report_dry_run
 from motif_jax.labels.labels import counts
-from motif_jax.labels.questions import (
-    QuestionHasher,
-    QuestionList,
-    caption_questions,
-    pair_questions,
-)
+from motif_jax.labels.questions import QuestionHasher, QuestionList, caption_questions, pair_questions
 from motif_jax.labels.session import AnnotationSession
 from motif_jax.labels.store import AnswerStore, check_store
 from motif_jax.support import config as checks
@@ -81,16 +75,13 @@ def _manifest(
     about: dict[str, Any] = {"about": "captions" if annotator.reads_items else "pairs"}
     if annotator.reads_items:
         about |= {"orders": config.orders, "captions": config.captions.to_dict()}
+    content = {"length": dataset.length, "content_hash": dataset.content_hash()}
     return {
         "format": shards.MANIFEST_FORMAT,
         "name": config.name or annotator.short_name,
         # As it will be read again, where tuples are lists.
         "annotator": json.loads(json.dumps(dict(annotator.identity))),
-        "dataset": {
-            "pairs": dataset.num_pairs,
-            "length": dataset.length,
-            "content_hash": dataset.content_hash(),
-        },
+        "dataset": {"pairs": dataset.num_pairs, **content},
         "questions": {**about, "count": len(questions.questions), "digest": questions.digest()},
         "versions": run_folder.versions(),
     }
@@ -112,9 +103,20 @@ def _annotate(
     mine = questions.shard(index, count)
     summary = {"name": name, "annotator": config.annotator, "shard": index, "num_shards": count}
     summary |= {"pairs": dataset.num_pairs, "dataset_questions": len(questions.questions), "finished": False}
-    with contextlib.ExitStack() as stack:
-        shard = stack.enter_context(contextlib.closing(annotation.open_shard(index, count, manifest)))
-        session = stack.enter_context(_session(config, workdir, annotator, name, stop))
+    stem = f"{name}.shard-{index:05d}-of-{count:05d}"
+    with (
+        contextlib.closing(annotation.open_shard(index, count, manifest)) as shard,
+        AnnotationSession(
+            annotator,
+            config.store_dir,
+            attempts=config.attempts,
+            flush_seconds=config.flush_seconds,
+            conversations=ConversationLog(workdir / "conversations", stem)
+            if config.keep_conversations
+            else None,
+            stopped=lambda: stop.requested,
+        ) as session,
+    ):
         try:
             summary["finished"] = _ask(config, session, mine, shard, stop)
         except BaseException:
@@ -130,20 +132,6 @@ def _annotate(
     if merged is not None:
         atomic_write_json(workdir / "summary.json", {**summary, "merged": merged})
     return 0
-
-
-def _session(
-    config: ConfigDict, workdir: Path, annotator: Annotator, name: str, stop: interruption.Interruption
-) -> AnnotationSession:
-    stem = f"{name}.shard-{config.shard_index:05d}-of-{config.num_shards:05d}"
-    return AnnotationSession(
-        annotator,
-        config.store_dir,
-        attempts=config.attempts,
-        flush_seconds=config.flush_seconds,
-        conversations=ConversationLog(workdir / "conversations", stem) if config.keep_conversations else None,
-        stopped=lambda: stop.requested,
-    )
 
 
 def _ask(
@@ -176,15 +164,10 @@ def _merge(
     with annotation.merging():
         answers, unfinished = annotation.read_answers(questions, count, manifest)
         if unfinished:
-            print(
-                f"{annotation.name}: waiting for {len(unfinished)} of {count} shards ({_some(unfinished)})",
-                flush=True,
-            )
+            some = ", ".join([*map(str, unfinished[:8]), *["..."] * (len(unfinished) > 8)])
+            print(f"{annotation.name}: waiting for {len(unfinished)} of {count} shards ({some})", flush=True)
             return None
-        merged = shards.merge(questions, answers)
-        num_pairs = dataset.num_pairs
-        if len(merged.labels) != num_pairs:
-            raise AssertionError(f"{len(merged.labels)} labels for {num_pairs} pairs")
+        merged, num_pairs = shards.merge(questions, answers), dataset.num_pairs
         summary: dict[str, Any] = {"pairs": num_pairs, "questions": len(answers), **counts(merged.labels)}
         summary["questions_per_pair"] = len(answers) / num_pairs
         if merged.position_bias is not None:
@@ -192,19 +175,10 @@ def _merge(
         annotation.write(merged, summary)
     print(f"{annotation.preference_path}: {_sentence(summary)}", flush=True)
     if manifest["questions"].get("captions", {}).get("messages"):
-        _print_goal(dataset, merged.labels)
+        messages, ids = distinct_rows(dataset.data["message"].reshape(-1, 256))
+        found = count_outcomes(ids.reshape(num_pairs, 2, dataset.length), merged.labels, len(messages))
+        print(describe(found, messages), flush=True)
     return summary
-
-
-def _print_goal(dataset: PairsDataset, labels: np.ndarray) -> None:
-    messages, ids = distinct_rows(dataset.data["message"].reshape(-1, 256))
-    found = count_outcomes(ids.reshape(dataset.num_pairs, 2, dataset.length), labels, len(messages))
-    print(describe(found, messages), flush=True)
-
-
-def _some(indices: list[int]) -> str:
-    shown = ", ".join(str(index) for index in indices[:8])
-    return shown + (", ..." if len(indices) > 8 else "")
 
 
 def _sentence(summary: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,9 +43,11 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 class JudgeAgreement(NamedTuple):
-    """How often a reward and its annotator agree; `against` are messages on which they differ, the most frequent first.
+    """How often a reward and its annotator agree.
 
-    `share` has Wilson's interval; None without a message.
+    Attributes:
+      share: with Wilson's interval; None without a message.
+      against: messages on which they differ, the most frequent first.
     """
 
     share: Estimate | None
@@ -58,11 +61,8 @@ def run(config: ConfigDict, workdir: Path) -> None:
 
     with run_folder.opened(workdir, config):
         reward: Any = open_reward(config.reward.dir, config.reward.step)
-        often = {
-            text: count
-            for text, count in reward.met.items()
-            if count >= config.least_met and text in reward.labels
-        }
+        frequent = (text for text, count in reward.met.items() if count >= config.least_met)
+        often = {text: reward.met[text] for text in frequent if text in reward.labels}
         labels = {text: label for text, (label, _) in reward.labels.items()}
         known = compare(often, labels, _verdicts(reward, list(often)))
         never = _never_labelled(config, reward)
@@ -101,21 +101,17 @@ def compare(
     """Compares the reward's verdicts on texts with their labels."""
     wrong = [text for text in met if verdicts[text] != (labels[text] == YES)]
     wrong.sort(key=lambda text: (-met[text], text))
-    if not met:
-        return JudgeAgreement(None, 0, [])
-    return JudgeAgreement(wilson(1 - len(wrong) / len(met), len(met)), len(met), wrong)
+    share = wilson(1 - len(wrong) / len(met), len(met)) if met else None
+    return JudgeAgreement(share, len(met), wrong)
 
 
 def _never_labelled(config: ConfigDict, reward: Any) -> dict[str, int]:
     """Messages of the run, and of the evaluation, without a label in the log: text -> steps, the most frequent."""
-    found = {text: count for text, count in reward.met.items() if text not in reward.labels}
-    if config.evaluation:
-        for tally in evaluation_files.read_messages(config.evaluation):
-            text = message_of(tally.text)
-            if text not in reward.labels:
-                found[text] = found.get(text, 0) + tally.count
-    ordered = sorted(found.items(), key=lambda one: (-one[1], one[0]))
-    return dict(ordered[: config.questions])
+    met = Counter(reward.met)
+    for tally in evaluation_files.read_messages(config.evaluation) if config.evaluation else ():
+        met[message_of(tally.text)] += tally.count
+    new = [(text, count) for text, count in met.items() if text not in reward.labels]
+    return dict(sorted(new, key=lambda one: (-one[1], one[0]))[: config.questions])
 
 
 def _ask(folder: Path, texts: Sequence[str], seconds: float) -> dict[str, int]:

@@ -49,16 +49,11 @@ def resolved(config: ConfigDict) -> ConfigDict:
 
     config = config.copy_and_resolve_references()
     said, section = cloning_data.about(config), config.environment
-    name = section.name
-    checks.require(
-        bool(name or said),
-        "environment.name",
-        name,
-        "a level of BabyAI-Text: published trajectories do not say where they were played",
-    )
+    allowed = "a level of BabyAI-Text: published trajectories do not say where they were played"
+    checks.require_key(config, "environment.name", bool(section.name or said), allowed)
     if said:
         allowed = f"None, or {said['environment']}, where the trajectories were played"
-        checks.require(name in (None, said["environment"]), "environment.name", name, allowed)
+        checks.require_key(config, "environment.name", section.name in (None, said["environment"]), allowed)
         section.name = said["environment"]
         section.max_episode_steps = said["options"].get("max_episode_steps")
         for key in section.babyai_text:

@@ -39,10 +39,8 @@ def _spec(config: ConfigDict) -> EnvironmentSpec:
 
 def _fields(config: ConfigDict, spec: EnvironmentSpec) -> tuple[str, ...]:
     asked = ("blstats", *(("tty_chars", "tty_colors") * config.screens), *(("glyphs",) * config.glyphs))
-    shown = {**spec.optional_fields, **spec.observation}
-    return tuple(
-        name for name in asked if name in shown and shown[name].shape in layout.DATA_ARRAYS[name].steps
-    )
+    shown, known = {**spec.optional_fields, **spec.observation}, layout.DATA_ARRAYS
+    return tuple(name for name in asked if name in shown and shown[name].shape in known[name].steps)
 
 
 def _weights(config: ConfigDict, spec: EnvironmentSpec) -> dict[str, float]:
@@ -140,22 +138,18 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
             share = weights.pop(key, 0.0) / max(1, len(several))
             weights |= dict.fromkeys(several, share) if share else {}
         options = registry.options_of(config.environment) | ({"fields": added} if added else {})
-        plan = SamplingPlan(
-            environment=config.environment.name,
-            options=options,
-            fields=("message", *fields),
-            seed=config.seed,
-            length=config.length,
-            share=config.start_share,
-            folder=str(staging / "chunks"),
-            even=config.spread == "messages",
-            text=spec.text_field or "message",
-        )
+        game, drawn = (config.environment.name, options), (config.seed, config.length, config.start_share)
+        even, text = config.spread == "messages", spec.text_field or "message"
+        plan = SamplingPlan(*game, ("message", *fields), *drawn, str(staging / "chunks"), even, text)
         habits = PLAYERS if has_habits(spec) else {UNIFORM: policies.RandomPolicy()}
         players = Players(weights, config.seed, {**habits, **scripted})
         with Interruption() as stop:
             collection = Collection(config, plan, players, agents, workdir, stop)
-            return None if collection.run(_meta(config)) else EXIT_CODE
+            plain, versions = run_folder.as_plain(config), run_folder.versions()
+            engine = {name: versions[name] for name in ("nle", "numpy") if name in versions}
+            settings = {key: plain[key] for key in IDENTITY}
+            meta = {"origin": "motif_jax collect", "config": settings, "engine": engine}
+            return None if collection.run(meta) else EXIT_CODE
 
 
 def _agents(config: ConfigDict, settled: Path) -> dict[str, Any]:
@@ -180,12 +174,3 @@ def _agents(config: ConfigDict, settled: Path) -> dict[str, Any]:
     else:
         chosen = agents.resolve(config.agents)
     return {agent.name: agent for agent in chosen}
-
-
-def _meta(config: ConfigDict) -> dict[str, Any]:
-    plain, versions = run_folder.as_plain(config), run_folder.versions()
-    return {
-        "origin": "motif_jax collect",
-        "config": {key: plain[key] for key in IDENTITY},
-        "engine": {name: versions[name] for name in ("nle", "numpy") if name in versions},
-    }

@@ -38,35 +38,17 @@ def options_of(config: ConfigDict) -> dict[str, Any]:
     return registry.json_options(config.options)
 
 
-def _said(config: ConfigDict) -> ConfigDict:
+def _resolved(config: ConfigDict) -> ConfigDict:
     found = config.copy_and_resolve_references()
     if found.reddit.reward_scale is None:
         found.reddit.reward_scale = reddit.scale_of(found.reddit.reward)
     return found
 
 
-def _task(config: ConfigDict) -> TextTask:
-    return registry.make(config.task, options_of(config))
-
-
 def _identity(config: ConfigDict) -> list[str]:
-    names = [key for key in IDENTITY if not isinstance(config[key], ConfigDict)]
-    sections = {key: config[key] for key in IDENTITY if isinstance(config[key], ConfigDict)}
-    return names + [
-        f"{key}.{name}"
-        for key, section in sections.items()
-        for name in section
-        if name not in registry.ADDRESSES
-    ]
-
-
-def _with_options(config: ConfigDict, options: dict[str, Any]) -> dict[str, Any]:
-    """The config that decided the data, with options that name the files made for it; `registry.options_of` reads it."""
-    plain = run_folder.as_plain(config)
-    found = {key: plain[key] for key in IDENTITY}
-    if config.task in config:  # a section of its own
-        return {**found, config.task: options}
-    return {**found, "options": json.dumps(options)}
+    sections = [key for key in IDENTITY if isinstance(config[key], ConfigDict)]
+    inside = [f"{key}.{name}" for key in sections for name in config[key] if name not in registry.ADDRESSES]
+    return [*(key for key in IDENTITY if key not in sections), *inside]
 
 
 def _count(config: ConfigDict, task: TextTask) -> int:
@@ -79,10 +61,10 @@ def _count(config: ConfigDict, task: TextTask) -> int:
 
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for a bad value, or a folder that holds something else."""
-    config = _said(config)
+    config = _resolved(config)
     run_folder.check_identity(workdir, config, _identity(config), free=registry.FREE_OPTIONS)
     capacity.require_workers("workers", config.workers)
-    task = _task(config)
+    task = registry.make(config.task, options_of(config))
     checks.choice(config, "kind", task.kinds)
     text_sources.require_size(task)
     task.check(config.kind, config.policy)
@@ -98,7 +80,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
     """Draws what is missing; returns 75 after a request to stop."""
-    config = _said(config)
+    config = _resolved(config)
     staging, meta = workdir / dialogues.STAGING, workdir / dialogues.META
     with (
         Interruption() as stop,
@@ -108,7 +90,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
             shutil.rmtree(staging, ignore_errors=True)
             print(f"{workdir} is complete: {_in_words(read_json(meta, 'remove it and collect again'))}")
             return None
-        task = _task(config)
+        task = registry.make(config.task, options_of(config))
         given = (config.task, task.options, config.kind, config.policy, workdir, config.seed)
         try:
             options = text_sources.prepared(*given, lambda: stop.requested)
@@ -117,22 +99,14 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         task = registry.make(config.task, options)
         # What cannot be read or drawn from is said here, before a process starts.
         task.stream(config.kind, config.policy)
-        plan = dialogues.DialoguePlan(
-            task=config.task,
-            options=options,
-            kind=config.kind,
-            policy=config.policy,
-            seed=config.seed,
-            count=_count(config, task),
-            size=task.at_a_time(config.kind),
-            folder=str(staging),
-            patient=task.patient,
-        )
-        about = {
-            "origin": "motif_jax collect_text",
-            "config": _with_options(config, options),
-            "facts": task.facts(config.kind),
-        }
+        amount = _count(config, task), task.at_a_time(config.kind)
+        source = config.task, options, config.kind, config.policy, config.seed
+        plan = dialogues.DialoguePlan(*source, *amount, str(staging), task.patient)
+        about = {"origin": "motif_jax collect_text", "facts": task.facts(config.kind)}
+        # What decided the data, with options that name the files made for it; `registry.options_of` reads it.
+        plain = run_folder.as_plain(config)
+        own = {config.task: options} if config.task in config else {"options": json.dumps(options)}
+        about["config"] = {**{key: plain[key] for key in IDENTITY}, **own}
         finish = functools.partial(task.finish, config.kind)
         if not dialogues.collect(plan, workdir, about, config.workers, stop, finish):
             return EXIT_CODE

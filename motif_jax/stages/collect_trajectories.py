@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,14 @@ from ml_collections import ConfigDict
 
 from motif_jax.datasets.trajectories import parquet
 from motif_jax.envs import registry
+from motif_jax.envs.babyai_text.environment import decoded
+from motif_jax.envs.episode import given_actions, play
+from motif_jax.envs.spec import OBSERVED
 from motif_jax.published import trajectories as published
 from motif_jax.reports import evaluation_files
-from motif_jax.rollouts import eval_agents, policies, trajectories
+from motif_jax.rollouts import eval_agents, policies
 from motif_jax.rollouts.episodes import PlaySettings
+from motif_jax.rollouts.generalisation import PlayedLevel
 from motif_jax.rollouts.journal import play_policy
 from motif_jax.support import capacity, digests, interruption, run_folder, seeds
 from motif_jax.support.errors import UserError
@@ -45,10 +50,9 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
             return interruption.EXIT_CODE
         about = _about(config, player)
         if not meta.exists():
-            steps = parquet.write(workdir / parquet.FILE, _episodes(player, rows), about)
-            atomic_write_json(
-                meta, {**about, **_counts(rows, steps), "digest": digests.of_file(workdir / parquet.FILE)}
-            )
+            file = workdir / parquet.FILE
+            steps = parquet.write(file, _replayed(player.base, rows), about)
+            atomic_write_json(meta, {**about, **_counts(rows, steps), "digest": digests.of_file(file)})
         if config.published:
             _publish(config, workdir)
         print(_in_words(read_json(meta, "remove it, and the same command writes it again")))
@@ -75,7 +79,11 @@ def _enough(
         if len(total) and total[-1] >= config.steps:
             return kept[: int(np.searchsorted(total, config.steps)) + 1]
         if not len(total):
-            _require_a_success(config, player, count)
+            if count >= MOST_FAILURES:
+                raise UserError(
+                    f"config.successes=True: none of {count:,} episodes by {player.name} on {player.base.environment} reached its "
+                    "goal; choose another config.policy or level, or --config.successes=False, with another --workdir"
+                )
             count = min(10 * count, MOST_FAILURES)
             continue
         each = total[-1] / count
@@ -83,24 +91,28 @@ def _enough(
         count = int(min(10 * count, max(1.02 * config.steps / each, count + config.lanes)))
 
 
-def _require_a_success(config: ConfigDict, player: eval_agents.EvalAgent, episodes: int) -> None:
-    if episodes < MOST_FAILURES:
-        return
-    raise UserError(
-        f"config.successes=True: none of {episodes:,} episodes by {player.name} on {player.base.environment} reached its goal; "
-        "choose another config.policy or level, or --config.successes=False, with another --workdir"
-    )
+def _options(base: PlayedLevel) -> dict[str, Any]:
+    """The options of a level without those that a network needs."""
+    return {name: value for name, value in base.options.items() if name not in OBSERVED}
 
 
-def _episodes(
-    player: eval_agents.EvalAgent, rows: Sequence[Mapping[str, Any]]
-) -> Iterator[parquet.TrajectoryEpisode]:
-    games = [(row["index"], row["seed"], evaluation_files.decode_actions(row["actions"])) for row in rows]
-    return trajectories.replayed(player.base.environment, player.base.options, games)
+def _replayed(base: PlayedLevel, rows: Sequence[Mapping[str, Any]]) -> Iterator[parquet.TrajectoryEpisode]:
+    """Replays episodes and yields the prompts of each; RuntimeError if one does not play as before."""
+    env = registry.make(base.environment, **_options(base), fields=("prompt",))
+    with contextlib.closing(env):
+        for row in rows:
+            seed, actions = row["seed"], evaluation_files.decode_actions(row["actions"])
+            prompts, rewards = [], []
+            for moment in play(env, seed, given_actions(actions)):
+                prompts.append(decoded(moment.observation["prompt"]))
+                rewards.append(moment.reward)
+            if len(prompts) != len(actions) + 1:
+                raise RuntimeError(f"the episode with seed {seed} does not play the same way twice")
+            yield parquet.TrajectoryEpisode(row["index"], seed, prompts[:-1], actions.tolist(), rewards[1:])
 
 
 def _about(config: ConfigDict, player: eval_agents.EvalAgent) -> dict[str, Any]:
-    options = trajectories.text_options(player.base.options)
+    options = _options(player.base)
     return {
         "origin": "motif_jax collect_trajectories",
         "player": player.name,
@@ -125,11 +137,9 @@ def _publish(config: ConfigDict, workdir: Path) -> None:
     if (workdir / published.STATUS).exists():
         return
     pairs = parquet.read(workdir / parquet.FILE)
-    name = published.NAMES[config.policy == policies.BOT]
-    longest = max(map(len, pairs.prompts))
-    published.write(
-        workdir, name, zip(pairs.prompts, pairs.actions, strict=True), len(pairs.actions), longest
-    )
+    name, longest = published.NAMES[config.policy == policies.BOT], max(map(len, pairs.prompts))
+    steps = zip(pairs.prompts, pairs.actions, strict=True)
+    published.write(workdir, name, steps, len(pairs.actions), longest)
 
 
 def _in_words(meta: Mapping[str, Any]) -> str:

@@ -50,15 +50,10 @@ def check(config: ConfigDict, workdir: Path) -> None:
     checks.require_key(config, "methods", bool(config.methods or config.published), "given, or published")
     methods = read_methods(config.methods)
     _check_folders(methods, config.measure)
-    published = [
-        path for paths in methods.values() for path in paths if _kind(path) in ("log", "returns", "episodes")
-    ]
-    checks.require_key(
-        config,
-        "published_task",
-        bool(config.published_task) or not published,
-        f"the task that {', '.join(map(str, published[:1]))} is of, which it does not say",
-    )
+    folders = [folder for listed in methods.values() for folder in listed]
+    published = [str(folder) for folder in folders if _kind(folder) not in ("evaluation", "run")]
+    allowed = f"the task that {', '.join(published[:1])} is of, which it does not say"
+    checks.require_key(config, "published_task", bool(config.published_task) or not published, allowed)
     both = (config.normalise_zero is None) == (config.normalise_one is None)
     checks.require_key(config, "normalise_one", both, "given together with normalise_zero")
     if config.published is not None:
@@ -69,13 +64,9 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def read_methods(text: str) -> dict[str, list[Path]]:
-    """Parses 'name=folder,folder; name=folder'.
-
-    Raises:
-      UserError: a part has no name or no folder.
-    """
+    """Parses 'name=folder,folder; name=folder'; UserError for a part without a name or a folder."""
     methods: dict[str, list[Path]] = {}
-    for part in filter(None, (part.strip() for part in text.split(";"))):
+    for part in filter(None, map(str.strip, text.split(";"))):
         name, _, folders = part.partition("=")
         paths = list(map(Path, checks.listed(folders)))
         good = bool(name.strip()) and bool(paths) and "," not in name
@@ -89,28 +80,27 @@ def _check_folders(methods: dict[str, list[Path]], measure: str) -> None:
     evaluations, runs = {}, []
     folders: dict[Path, tuple[str, Path]] = {}
     trainings: dict[tuple[str, str, Path], Path] = {}
-    for method, listed in methods.items():
-        for folder in listed:
-            other, before = folders.setdefault(folder.resolve(), (method, folder))
+    for method, folder in ((method, folder) for method, listed in methods.items() for folder in listed):
+        other, before = folders.setdefault(folder.resolve(), (method, folder))
+        if before is not folder:
+            where = f"twice under {method}" if other == method else f"under {other} and under {method}"
+            also = f" (first as {before})" if str(before) != str(folder) else ""
+            raise UserError(f"config.methods: {folder} is given {where}{also}: a run counts once")
+        kind = _kind(folder)
+        if kind == "run":
+            runs.append(folder)
+        elif kind == "evaluation":
+            evaluations[folder] = evaluation_files.read_evaluation(folder)
+            plan = evaluations[folder]["plan"]
+            if not Path(plan["policy"]).is_dir():  # random, or an agent that lies elsewhere now
+                continue
+            training = (method, plan["environment"], Path(plan["policy"]).resolve())
+            before = trainings.setdefault(training, folder)
             if before is not folder:
-                where = f"twice under {method}" if other == method else f"under {other} and under {method}"
                 raise UserError(
-                    f"config.methods: {folder} is given {where}{_also(before, folder)}: a run counts once"
+                    f"config.methods: {before} and {folder}, under {method}, both evaluate {plan['policy']}: a "
+                    "training counts once, so give one of them"
                 )
-            if _kind(folder) == "run":
-                runs.append(folder)
-            elif _kind(folder) == "evaluation":
-                evaluations[folder] = evaluation_files.read_evaluation(folder)
-                plan = evaluations[folder]["plan"]
-                if not Path(plan["policy"]).is_dir():  # random, or an agent that lies elsewhere now
-                    continue
-                training = (method, plan["environment"], Path(plan["policy"]).resolve())
-                before = trainings.setdefault(training, folder)
-                if before is not folder:
-                    raise UserError(
-                        f"config.methods: {before} and {folder}, under {method}, both evaluate {plan['policy']}: a "
-                        "training counts once, so give one of them"
-                    )
     evaluation_files.require_comparable(evaluations, measure, "measure")
     if evaluation_files.is_of_the_reward(measure):
         _require_one_reward(runs, measure)
@@ -144,18 +134,12 @@ def _reward(run: Path) -> dict[str, Any]:
         return {"kind": kind, "dir": str(run)}
     if kind != rewards.MOTIF:
         return {key: value for key, value in given.items() if key not in _NOT_OF_A_REWARD}
-    settled = reward_choice.settled(run)
-    return {
-        "kind": kind,
-        "dir": given.get("dir"),
-        "step": given.get("step") if settled is None else settled,
-        **{key: given.get(key) for key in ("normalise", "quantile", "threshold", "count_exponent")},
-        "two_decimals": switches.get("quantile_two_decimals", False),
+    settled, rounded = reward_choice.settled(run), switches.get("quantile_two_decimals", False)
+    found = {
+        key: given.get(key) for key in ("dir", "step", "normalise", "quantile", "threshold", "count_exponent")
     }
-
-
-def _also(before: Path, folder: Path) -> str:
-    return f" (first as {before})" if str(before) != str(folder) else ""
+    found |= {} if settled is None else {"step": settled}
+    return {"kind": kind, **found, "two_decimals": rounded}
 
 
 def _kind(folder: Path) -> str:
@@ -182,19 +166,18 @@ def _task_names(config: ConfigDict) -> dict[str, str]:
     return names
 
 
-def _single_evaluations(config: ConfigDict) -> dict[str, Mapping[str, Any]]:
+def _single_evaluations(config: ConfigDict) -> Mapping[str, Mapping[str, Any]]:
     """The evaluations of methods with a single one, by method; {} without a claim or a measure."""
     if not (config.claims or config.measures):
         return {}
-    found: dict[str, Mapping[str, Any]] = {
+    found = {
         name: evaluation_files.read_evaluation(folders[0])
         for name, folders in read_methods(config.methods).items()
         if len(folders) == 1 and _kind(folders[0]) == "evaluation"
     }
     key = "claims" if config.claims else "measures"
-    checks.require(
-        bool(found), key, config[key], "empty where no method of config.methods is a single evaluation"
-    )
+    allowed = "empty where no method of config.methods is a single evaluation"
+    checks.require_key(config, key, bool(found), allowed)
     return found
 
 
@@ -244,15 +227,12 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         if config.normalise_zero is not None:
             table = normalise(table, config.normalise_zero, config.normalise_one)
         elif len(table.tasks) > 1:
-            print(
-                "note: tasks have their own scales; give normalise_zero and normalise_one to average over them"
-            )
+            print("note: tasks have their own scales; normalise_zero and normalise_one let them be averaged")
         data.comparison = compare(table, config.resamples, config.seed)
     data.efficiency_steps = config.efficiency_steps
     if data.learned:
-        efficiency.table(
-            data.learned, config.efficiency_steps
-        )  # before anything is written: a run may be too short
+        # Before anything is written: a run may be too short.
+        efficiency.table(data.learned, config.efficiency_steps)
     if single := _single_evaluations(config):
         measures, claimed = _read_claims(config, single)
         lexicon = load_lexicon(config.lexicon.file)

@@ -40,21 +40,15 @@ def check(config: ConfigDict, workdir: Path) -> None:
 def run(config: ConfigDict, workdir: Path) -> int | None:
     """Plays what is missing, then writes the tables; returns 75 after a request to stop."""
     with interruption.Interruption() as stop, run_folder.opened(workdir, config, IDENTITY):
-        return _evaluate(config, workdir, stop)
-
-
-def _evaluate(config: ConfigDict, workdir: Path, stop: interruption.Interruption) -> int | None:
-    # Before the journal: its rows are of the agent and reward that `_Evaluation` requires to be those of its plan.
-    player = _Evaluation(config, workdir)
-    with evaluation_files.Journal(workdir) as journal:
-        chosen = player.play(journal, stop)
-    if len(chosen) < config.episodes:
-        return interruption.EXIT_CODE
-    # Before the films, which can fail and take long.
-    _write(config, workdir, player.plan, player.reward, chosen)
-    if config.show_best or config.record_every:
-        return player.film(chosen, stop)
-    return None
+        # Before the journal: its rows are of the agent and reward that `_Evaluation` requires to be those of its plan.
+        player = _Evaluation(config, workdir)
+        with evaluation_files.Journal(workdir) as journal:
+            rows = player.play(journal, stop)
+        if len(rows) < config.episodes:
+            return interruption.EXIT_CODE
+        # Before the films, which can fail and take long.
+        _write(config, workdir, player.plan, player.reward, rows)
+        return player.film(rows, stop) if config.show_best or config.record_every else None
 
 
 def _write(
@@ -62,9 +56,8 @@ def _write(
 ) -> None:
     summary, summaries = evaluation_tables.summarise(plan, rows, config.resamples, config.confidence)
     tallies = messages.merge(messages.unpack(row["messages"]) for row in rows if "messages" in row)
-    evaluation_files.write_parquet(
-        workdir / evaluation_files.TABLE, [{k: v for k, v in row.items() if k != "messages"} for row in rows]
-    )
+    plain = [{name: value for name, value in row.items() if name != "messages"} for row in rows]
+    evaluation_files.write_parquet(workdir / evaluation_files.TABLE, plain)
     atomic_write_json(workdir / evaluation_files.MESSAGES, messages.as_rows(tallies))
     evaluation_files.write_summary(workdir, summary, rows)
     evaluation_tables.show(workdir, summary, summaries, "steps", f"; intrinsic reward: {reward}")
@@ -97,8 +90,7 @@ class _Evaluation:
         self.reward = "none"
         if rater is not None:
             self.reward = f"{rater.description}, count exponent {rater.count_exponent:g}"
-        field = self._setup.spec.expert_field if config.bot_agreement else None
-        self._expert = () if field is None else (field,)
+        self._expert = self._setup.spec.expert_field if config.bot_agreement else None
         self.plan = {**self._setup.plan, "greedy": bool(config.greedy), "seed": config.seed}
         atomic_write_json(workdir / PLAN, {**self.plan, "digests": self._setup.digests})
 
@@ -106,20 +98,11 @@ class _Evaluation:
         self, journal: evaluation_files.Journal, stop: interruption.Interruption
     ) -> list[dict[str, Any]]:
         config, setup = self._config, self._setup
-        kept = (*(() if setup.rater is None else setup.rater.fields), *self._expert)
+        kept = (*(setup.rater.fields if setup.rater else ()), *filter(None, [self._expert]))
         how = PlaySettings(workers=config.workers, lanes=config.lanes, keep_fields=kept, greedy=config.greedy)
         numbers = [seeds.derive(config.seed, "evaluate", index) for index in range(config.episodes)]
         game, title = (setup.environment, setup.options), f"evaluate {config.policy}"
         return play_policy(journal, title, game, setup.policy, numbers, how, stop, self._row)
-
-    def _record(self, record: PlayedEpisode) -> None:
-        who = self._setup
-        recording = record_actions(who.environment, who.options, record.seed, record.actions)
-        if recording.info != record.info:
-            raise RuntimeError(
-                f"episode {record.index} with seed {record.seed} does not play the same way twice"
-            )
-        recording.save(self._workdir / RECORDINGS / f"episode-{record.index:05d}.json")
 
     def film(self, rows: Sequence[Mapping[str, Any]], stop: interruption.Interruption) -> int | None:
         folder = self._workdir / RECORDINGS
@@ -127,18 +110,17 @@ class _Evaluation:
         who, rater = self._setup, self._setup.live_rater()
         rater_of = None if rater is None else lambda spec: rater
         policy = None if who.policy.in_workers else who.policy
-        every = self._config.record_every
-        # Also of games that were played before `record_every` asked for them.
-        wanted = self._extremes(rows) | {row["index"] for row in rows if every and row["index"] % every == 0}
+        every, wanted = self._config.record_every, self._extremes(rows)
         for row in rows:
             stem = f"episode-{row['index']:05d}"
-            recorded = (folder / f"{stem}.json").exists()
-            source = [row["seed"], row["actions"], self.plan]
-            if not (recorded or row["index"] in wanted) or made.has(stem, source):
+            path, source = folder / f"{stem}.json", [row["seed"], row["actions"], self.plan]
+            shown = path.exists() or row["index"] in wanted or (every and row["index"] % every == 0)
+            if not shown or made.has(stem, source):
                 continue
             if stop.requested:
                 return interruption.EXIT_CODE
-            recording = self._recorded(row, folder / f"{stem}.json")
+            recording = recorded(who.plan, row, self._workdir, path)
+            recording.save(path)
             title = f"Episode {row['index']} of {who.plan['policy']}"
             fields = who.options.get("fields", ())
             made.write(stem, watching.film_recording(recording, title, policy, rater_of, fields), source)
@@ -146,32 +128,14 @@ class _Evaluation:
         return None
 
     def _extremes(self, rows: Sequence[Mapping[str, Any]]) -> set[int]:
-        count = self._config.show_best
-        key = "intrinsic_return" if all(row.get("intrinsic_return") is not None for row in rows) else "return"
+        count, key = self._config.show_best, return_key(rows)
         ranked = sorted(rows, key=lambda row: (-row[key], row["index"]))
         return {row["index"] for row in (*ranked[:count], *ranked[len(ranked) - count :])}
 
-    def _recorded(self, row: Mapping[str, Any], path: Path) -> Recording:
-        actions = evaluation_files.decode_actions(row["actions"])
-        if path.exists():
-            recording = Recording.load(path)
-        else:
-            recording = record_actions(self._setup.environment, self._setup.options, row["seed"], actions)
-        differing = differences(recording.info, row)
-        if differing or not np.array_equal(recording.actions, actions):
-            raise UserError(
-                f"episode {row['index']} in {self._workdir} does not replay as recorded "
-                f"({', '.join(differing) or 'other actions'}): the game or the file has changed"
-            )
-        recording.save(path)
-        return recording
-
     def _row(self, record: PlayedEpisode) -> dict[str, Any]:
-        if self._config.record_every and record.index % self._config.record_every == 0:
-            self._record(record)
         row = evaluation_files.episode_row(record)
-        if self._expert:
-            row["bot_agreement"] = agreement(record.actions, *(record.fields[name] for name in self._expert))
+        if self._expert is not None:
+            row["bot_agreement"] = agreement(record.actions, record.fields[self._expert])
         rated = None if self._setup.rater is None else self._setup.rater.rate(record)
         if rated is not None:
             row["intrinsic_return"] = float(rated.discounted.sum())
@@ -180,6 +144,34 @@ class _Evaluation:
             paid = (None, None) if rated is None else (rated.uncounted, rated.discounted)
             row["messages"] = messages.pack(messages.tally_episode(record.texts, record.text_index, *paid))
         return row
+
+
+def return_key(rows: Sequence[Mapping[str, Any]]) -> str:
+    """By which number of episodes the best is the best."""
+    rated = all(row.get("intrinsic_return") is not None for row in rows)
+    return "intrinsic_return" if rated else "return"
+
+
+def recorded(
+    plan: Mapping[str, Any], row: Mapping[str, Any], folder: str | Path, path: Path | None = None
+) -> Recording:
+    """The recording of the episode `row` of the evaluation in `folder`, from the file `path` if it exists.
+
+    Raises:
+      UserError: the episode does not replay as written.
+    """
+    actions = evaluation_files.decode_actions(row["actions"])
+    if path is not None and path.exists():
+        recording = Recording.load(path)
+    else:
+        recording = record_actions(plan["environment"], plan["options"], row["seed"], actions)
+    differing = differences(recording.info, row)
+    if differing or not np.array_equal(recording.actions, actions):
+        raise UserError(
+            f"episode {row['index']} of {folder} does not replay as recorded "
+            f"({', '.join(differing) or 'other actions'}): the game or the file has changed"
+        )
+    return recording
 
 
 def agreement(actions: np.ndarray, expert: np.ndarray) -> float:

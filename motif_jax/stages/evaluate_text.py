@@ -140,11 +140,8 @@ def _write(
         atomic_write_text(workdir / PAGE, text_games_page.render(rows[: config.show], plan))
     evaluation_files.write_summary(workdir, summary, rows)
     evaluation_tables.show(workdir, summary, summaries, "actions")
-    cut = sum(row.get("actions_cut", 0) for row in rows)
-    if cut:
-        decode = plan["decode"]
-        print(
-            f"{cut / summary['steps']:.1%} of the actions were cut at config.decode.max_tokens={decode['max_tokens']}: give more",
-            file=sys.stderr,
-        )
+    if cut := sum(row.get("actions_cut", 0) for row in rows):
+        share, most = cut / summary["steps"], plan["decode"]["max_tokens"]
+        told = f"{share:.1%} of the actions were cut at config.decode.max_tokens={most}: give more"
+        print(told, file=sys.stderr)
     print(f"written: {workdir / evaluation_files.SUMMARY}, {evaluation_files.TABLE}, {DIALOGUES}, table.md")

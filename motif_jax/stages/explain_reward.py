@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from ml_collections import ConfigDict
 
 from motif_jax.datasets.pairs import threshold
@@ -38,13 +37,11 @@ def check(config: ConfigDict, workdir: Path) -> None:
     for model in models:
         model.normalisation(True, model.level(config.reward))
         architecture = model.network.architecture
-        if folder is None:
-            allowed = (
-                f"a dataset: {model.folder} reads {', '.join(architecture.fields)}, not the message alone"
-            )
-            checks.require_key(config, "dataset_dir", architecture.message_only, allowed)
-            continue
-        PairsDataset.open(folder, need=("message", *architecture.fields))
+        if folder is not None:
+            PairsDataset.open(folder, need=("message", *architecture.fields))
+        allowed = f"a dataset: {model.folder} reads {', '.join(architecture.fields)}, not the message alone"
+        known = folder is not None or architecture.message_only
+        checks.require_key(config, "dataset_dir", known, allowed)
     _rows_of_texts(config, models)
 
 
@@ -77,13 +74,9 @@ def _rows_of_texts(config: ConfigDict, models: list[Any]) -> np.ndarray:
 
     asked = _asked(config)
     for model in models if asked else ():
-        fields = model.network.architecture.fields
-        checks.require_key(
-            config,
-            "text",
-            model.network.architecture.message_only,
-            f"empty: {model.folder} reads {', '.join(fields)}, not the message alone, so it has no reward for a text",
-        )
+        architecture = model.network.architecture
+        allowed = f"empty: {model.folder} reads {', '.join(architecture.fields)}, not the message alone, so it has no reward for a text"
+        checks.require_key(config, "text", architecture.message_only, allowed)
     try:
         return as_rows(asked)[0]
     except UserError as error:
@@ -102,29 +95,20 @@ def _explain(config: ConfigDict, workdir: Path) -> None:
     from motif_jax.trainers import reward_ratings
 
     models = _open_models(config)
-    folder = _dataset_folder(config, models[0])
-    if folder is None:
-        data = reward_ratings.messages_met(models[0].met)
-    else:
-        data = reward_ratings.read_messages(folder)
-    asked, rows, names = _asked(config), _rows_of_texts(config, models), _names(models)
+    folder, met = _dataset_folder(config, models[0]), getattr(models[0], "met", {})
+    data = reward_ratings.messages_met(met) if folder is None else reward_ratings.read_messages(folder)
+    asked, rows = _asked(config), _rows_of_texts(config, models)
     rewards, typed = [], []
-    for model, name in zip(models, names, strict=True):
+    for model, name in zip(models, _names(models), strict=True):
         rating = reward_ratings.rate_dataset(model, data, config.max_steps)
         history, evaluations = reward_ratings.history(model, data, config.max_evaluations, config.max_steps)
         rewards.append(_explained(config, model, name, rating, history, evaluations))
         if asked:
             rated = reward_ratings.rate(model, model.members_of_messages(model.params, rows))
             typed.append(_explained(config, model, name, rated, rated.normalised[None], [model.step]))
-    explanation = explain.Explanation(
-        [as_text(message) for message in data.messages],
-        data.counts,
-        rewards,
-        asked,
-        typed,
-        str(folder or f"the training in {models[0].folder}"),
-        _counts(rows, data.messages, data.counts),
-    )
+    texts, counts = [as_text(message) for message in data.messages], _counts(rows, data.messages, data.counts)
+    source = str(folder or f"the training in {models[0].folder}")
+    explanation = explain.Explanation(texts, data.counts, rewards, asked, typed, source, counts)
     atomic_write_text(workdir / TABLE, _table(explanation.messages, data.counts, rewards))
     if asked:
         atomic_write_text(workdir / TEXTS, _table(asked, explanation.text_counts, typed))
@@ -172,23 +156,18 @@ def _explained(config: ConfigDict, model: Any, name: str, rating: Any, history: 
 
 def _table(messages: Any, counts: Any, rewards: list[Any]) -> str:
     """CSV, greatest reward first: message, count, and the columns of each reward, empty where it has none."""
-    header, columns = ["message", "count"], []
+    columns: dict[str, Any] = {"message": list(map(csv_cell, messages)), "count": counts}
     for reward, letter in zip(rewards, "AB", strict=False):
-        prefix = f"{letter}_" if len(rewards) > 1 else ""
         parts = {"raw": reward.raw, "normalised": reward.normalised, "paid": reward.paid}
         if reward.disagreement is not None:
             parts["disagreement"] = reward.disagreement
         for evaluation, values in zip(reward.evaluations, reward.history, strict=True):
             parts[f"normalised_at_{evaluation}"] = values
-        header += [prefix + name for name in parts]
-        columns += list(parts.values())
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(header)
-    for index in np.argsort(-rewards[0].normalised, kind="stable"):
-        numbers = [f"{column[index]:.7g}" if np.isfinite(column[index]) else "" for column in columns]
-        writer.writerow([csv_cell(messages[index]), int(counts[index]), *numbers])
-    return file.getvalue()
+        prefix = f"{letter}_" if len(rewards) > 1 else ""
+        columns |= {prefix + name: values for name, values in parts.items()}
+    order = np.argsort(-rewards[0].normalised, kind="stable")
+    table = pd.DataFrame(columns).iloc[order].to_csv(index=False, float_format="%.7g", lineterminator="\n")
+    return str(table)
 
 
 def _counts(rows: np.ndarray, messages: np.ndarray, counts: np.ndarray) -> np.ndarray:

@@ -30,19 +30,16 @@ _SCREENS = ("data/tty_chars", "data/tty_colors", "data/glyphs")
 def _check_dataset(config: ConfigDict) -> None:
     checks.existing_folder(config, "dataset_dir")
     known = parquet.array_names(PairsDataset.open(config.dataset_dir))
-    for name in _arrays(config):
-        checks.require_key(config, "arrays", name in known, f"'all', or some of {', '.join(known)}")
-
-
-def _arrays(config: ConfigDict) -> list[str]:
-    return [] if config.arrays == "all" else checks.listed(config.arrays)
+    for name in checks.listed(config.arrays):
+        good = name in known or config.arrays == "all"
+        checks.require_key(config, "arrays", good, f"'all', or some of {', '.join(known)}")
 
 
 def _export_dataset(config: ConfigDict, workdir: Path) -> None:
     dataset = PairsDataset.open(config.dataset_dir)
     names = parquet.array_names(dataset)
     if config.arrays != "all":
-        names = _arrays(config) or [name for name in names if name not in _SCREENS]
+        names = checks.listed(config.arrays) or [name for name in names if name not in _SCREENS]
     path = workdir / PAIRS
     with Progress(dataset.num_pairs, "pairs", "export") as progress:
         for done in parquet.write(dataset, path, names):
@@ -94,13 +91,9 @@ def _export_language_agent(config: ConfigDict, workdir: Path) -> None:
 def write_language_agent(
     folder: Path, network: LanguageAgent, params: Any, source: Path, learned: str
 ) -> None:
-    """Writes an agent into an empty folder.
+    """Writes an agent, `params` with the frozen ones, into an empty folder.
 
-    Args:
-      folder: is filled.
-      network, params: of the agent, with the frozen ones.
-      source: folder of its language model, whose tokenizer is copied.
-      learned: where it was trained and for how long, for the card.
+    The tokenizer is copied from the folder `source` of its language model; the card says where and for how long it `learned`.
     """
     from motif_jax.language import agent, exported
     from motif_jax.language import folder as folders
@@ -187,9 +180,8 @@ def write_text_agent(folder: Path, agent: SavedAgent) -> None:
         others = {name: trunk for name, trunk in agent.params["trunks"].items() if name != policy}
         tree = {"trunks": others, **{part: agent.params[part] for part in ("heads", "target_heads")}}
         heads = {name: dataclasses.asdict(head) for name, head in agent.network.heads.configs.items()}
-        about = {
-            "design": dataclasses.asdict(design), "trunk_of": dict(design.roles.trunk_of), "heads": heads, "settings": agent.settings
-        }  # fmt: skip
+        about: dict[str, Any] = {"design": dataclasses.asdict(design)}
+        about |= {"trunk_of": dict(design.roles.trunk_of), "heads": heads, "settings": agent.settings}
         exported.write_tensors(folder / exported.VALUES, tree, about)
     longest = agent.settings.get("longest_action")
     generation = {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0}

@@ -51,10 +51,6 @@ def _spoken(config: ConfigDict) -> Path:
     return folder
 
 
-def _is_whole(config: ConfigDict, workdir: Path) -> bool:
-    return (workdir / ("model/config.json" if config.method == UPVOTE else "agent/agent.json")).exists()
-
-
 def _import_upvote(config: ConfigDict, workdir: Path, begin: Begin) -> None:
     from motif_jax.language.tokens import Tokenizer
     from motif_jax.published import upvote_model
@@ -105,10 +101,6 @@ def _write(config: ConfigDict, workdir: Path, begin: Begin) -> None:
         print(printable(f"not used: {', '.join(found.left_over)}"))
 
 
-_STAGE = ImportStage("the published model.pkl", _is_whole, _check_values, _write)
-check, run = _STAGE.check, _STAGE.run
-
-
 def _method(config: ConfigDict, design: Any) -> str:
     """The method that fits a file's parts; UserError if `config.method` is another one."""
     from motif_jax.trainers.text_methods import RULES
@@ -126,9 +118,17 @@ def _require_fit(config: ConfigDict, agent: Any, params: Any) -> None:
     """Raises UserError if the parts' shapes do not fit together."""
     import jax
 
-    wanted = jax.tree.map(lambda leaf: leaf.shape, jax.eval_shape(agent.init, jax.random.key(0)))
-    there = jax.tree.map(lambda leaf: leaf.shape, params)
+    trees = jax.eval_shape(agent.init, jax.random.key(0)), params
+    wanted, there = (jax.tree.map(lambda leaf: leaf.shape, tree) for tree in trees)
     if wanted != there:
         raise UserError(
             f"config.file={config.file}: its heads do not fit its trunks: its method may be another one"
         )
+
+
+def _is_whole(config: ConfigDict, workdir: Path) -> bool:
+    return (workdir / ("model/config.json" if config.method == UPVOTE else "agent/agent.json")).exists()
+
+
+_STAGE = ImportStage("the published model.pkl", _is_whole, _check_values, _write)
+check, run = _STAGE.check, _STAGE.run

@@ -27,7 +27,7 @@ def _check_values(config: ConfigDict, workdir: Path) -> None:
         table = config.quantiles
         checks.require(table is None or Path(table).is_file(), "quantiles", table, "an existing file")
     if config.kind == LANGUAGE_AGENT:
-        language_network(config.agent)
+        network_of(config.agent)
 
 
 def _write(config: ConfigDict, workdir: Path, begin: Begin) -> None:
@@ -42,7 +42,7 @@ def _write(config: ConfigDict, workdir: Path, begin: Begin) -> None:
     if config.kind == "reward":
         reward, match = torch_import.reward(checkpoint, config)
     else:
-        params, match = torch_import.agent(checkpoint, _agent_network(config.agent), config.names)
+        params, match = torch_import.agent(checkpoint, network_of(config.agent), config.names)
     begin()
     sizes = {name: list(array.shape) for name, array in checkpoint.tensors}
     for name, foreign in match.names.items():
@@ -73,7 +73,7 @@ check, run = _STAGE.check, _STAGE.run
 def _language_agent(config: ConfigDict, workdir: Path, begin: Begin) -> None:
     from motif_jax.published import glam_checkpoint, torch_import
 
-    found = glam_checkpoint.language_agent(torch_import.read(config.file), language_network(config.agent))
+    found = glam_checkpoint.language_agent(torch_import.read(config.file), network_of(config.agent))
     begin()
     for head in found.fresh:
         print(f"note: the file has no head {head}: it keeps its initial values")
@@ -85,8 +85,8 @@ def _language_agent(config: ConfigDict, workdir: Path, begin: Begin) -> None:
     print(f"written to {workdir}: {len(found.names)} tensors")
 
 
-def language_network(config: ConfigDict) -> Any:
-    """The network of a language agent's config; UserError where its folder or values do not fit."""
+def network_of(config: ConfigDict) -> Any:
+    """The network of an agent's config; UserError where its folder or values do not fit."""
     from motif_jax.envs import registry
     from motif_jax.rl import agent_networks, settings
 
@@ -111,17 +111,7 @@ def _learned(
     params = oni_checkpoint.classifier(checkpoint)
     agent.reward.kind = "retrieval" if params is None else "classification"
     atomic_write_json(workdir / LABELS, labels)
-    item = oni_checkpoint.reward_item(labels, params, workdir)
     share = sum(labels.values()) / max(1, len(labels))
     network = "" if params is None else ", and the classifier that learned from them"
     print(f"{len(labels):,} labels, {100 * share:.3g} % helpful{network}: {workdir / LABELS}")
-    return agent, {"reward": item}
-
-
-def _agent_network(config: ConfigDict) -> Any:
-    from motif_jax.envs import registry
-    from motif_jax.networks.agent import make_agent_network
-    from motif_jax.rl import settings
-
-    spec = registry.spec(config.environment.name, **settings.environment_options(config))
-    return make_agent_network(config.network, spec)
+    return agent, {"reward": oni_checkpoint.reward_item(labels, params, workdir)}

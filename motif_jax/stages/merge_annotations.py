@@ -23,9 +23,8 @@ def check(config: ConfigDict, workdir: Path) -> None:
     names = _names(config, dataset)
     there = dataset.preference_names()
     for name in names:
-        checks.require_key(
-            config, "names", name in there, f"label files of the dataset: {', '.join(there) or 'none'}"
-        )
+        allowed = f"label files of the dataset: {', '.join(there) or 'none'}"
+        checks.require_key(config, "names", name in there, allowed)
         dataset.preference(name)
     if config.name:
         shards.check_name(config.name)
@@ -45,11 +44,9 @@ def run(config: ConfigDict, workdir: Path) -> None:
         summary = {"names": names, "agreement": ensembles.agreement(votes)}
         if config.name:
             merged = ensembles.combine(votes, config.method)
-            read = {
-                vote.name: digests.of_bytes(vote.labels.tobytes() + vote.probabilities.tobytes())
-                for vote in votes
-            }
-            sources = {"method": config.method, "labels": read}
+            read = {vote.name: vote.labels.tobytes() + vote.probabilities.tobytes() for vote in votes}
+            labels = {name: digests.of_bytes(content) for name, content in read.items()}
+            sources = {"method": config.method, "labels": labels}
             path = ensembles.write_ensemble(dataset.folder, config.name, merged, sources, config.restart)
             shown = ", ".join(f"{count:,} {label}" for label, count in counts(merged.labels).items())
             print(f"\n{path}: {config.method} of {len(names)} annotations; {shown}", flush=True)

@@ -33,37 +33,25 @@ def _check_model(config: ConfigDict) -> None:
 
     folder, settings = None, config.tokenizer
     if config.model.folder:
-        checks.require(
-            not settings.folder,
-            "tokenizer.folder",
-            settings.folder,
-            "None: config.model.folder has a tokenizer",
-        )
+        allowed = "None: config.model.folder has a tokenizer"
+        checks.require_key(config, "tokenizer.folder", not settings.folder, allowed)
         folder = fetch(config.model.folder, "model.folder")
+    elif settings.folder:
+        folder = checks.existing_folder(config, "tokenizer.folder")
     else:
-        if settings.folder:
-            folder = checks.existing_folder(config, "tokenizer.folder")
-        else:
-            allowed = f"None where no tokenizer is given: tokens are those of a tokenizer, name it with config.tokenizer.folder={settings.folder}"
-            checks.require_key(config, "tokens", not config.tokens, allowed)
-            byte_pairs.check_phrase(settings.phrase)
-            least = byte_pairs.smallest(config.model.architecture)
-            size = settings.vocab_size
-            checks.require(
-                size >= least, "tokenizer.vocab_size", size, f"at least {least}: all bytes and special tokens"
-            )
+        allowed = f"None where no tokenizer is given: tokens are those of a tokenizer, name it with config.tokenizer.folder={settings.folder}"
+        checks.require_key(config, "tokens", not config.tokens, allowed)
+        byte_pairs.check_phrase(settings.phrase)
+        least = byte_pairs.smallest(config.model.architecture)
+        allowed = f"at least {least}: all bytes and special tokens"
+        checks.require_key(config, "tokenizer.vocab_size", settings.vocab_size >= least, allowed)
     objective = language_run.objective_of(config)
     spans = objective == "spans" and config.packing == "items"
-    checks.require_key(
-        config, "packing", not spans, "'windows' for spans; items are learned with config.objective=prefix"
-    )
+    allowed = "'windows' for spans; items are learned with config.objective=prefix"
+    checks.require_key(config, "packing", not spans, allowed)
     quantised = config.lora.base != "float32" and finetune_params.spec_of(config.lora) is None
-    checks.require_key(
-        config,
-        "lora.base",
-        not quantised,
-        "'float32' without config.lora.patterns: what is learned is not frozen",
-    )
+    allowed = "'float32' without config.lora.patterns: what is learned is not frozen"
+    checks.require_key(config, "lora.base", not quantised, allowed)
     model = language_run.settings_of(config, folder)
     if folder is not None:
         tokenizer = Tokenizer.read(folder, model.vocab_size)
@@ -95,9 +83,8 @@ def _check_texts(config: ConfigDict) -> None:
     # No token has less than a byte, but for those of a table, whose bytes are compressed.
     packed = any(path.suffix == ".parquet" for path in paths)
     enough = config.packing == "items" or packed or size > config.length
-    checks.require_key(
-        config, "texts", enough, f"longer: {size} bytes are fewer than the {config.length} tokens of a window"
-    )
+    allowed = f"longer: {size} bytes are fewer than the {config.length} tokens of a window"
+    checks.require_key(config, "texts", enough, allowed)
     if config.held_out.texts:
         corpus.find(config.held_out.texts, "held_out.texts")
     text_data.look(config)

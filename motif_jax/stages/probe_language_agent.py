@@ -82,10 +82,8 @@ def run(config: ConfigDict, workdir: Path) -> int:
             files.close()
     wrong = _say(made, workdir)
     if config.must_be_right and wrong:
-        print(
-            f"it does not hold: the right action is not the most likely one for {', '.join(wrong)}",
-            file=sys.stderr,
-        )
+        named = ", ".join(wrong)
+        print(f"it does not hold: the right action is not the most likely one for {named}", file=sys.stderr)
         return 1
     return 0
 

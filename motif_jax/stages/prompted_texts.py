@@ -60,9 +60,8 @@ def _check_continuations(config: ConfigDict, tokenizer: Tokenizer, settings: Mod
     except UserError as error:
         raise UserError(f"config.sampling.{error}") from None
     _require_draws(config)
-    checks.require_key(
-        config, "stops", "" not in _stops(config), "texts with | between them, none of them empty"
-    )
+    allowed = "texts with | between them, none of them empty"
+    checks.require_key(config, "stops", "" not in _stops(config), allowed)
     prompts = [question["prompt"] for question in text_files.read_questions(config.file, "file")]
     prompt_length.require(tokenizer, settings, prompts, most=config.most)
 
@@ -79,11 +78,6 @@ def _require_draws(config: ConfigDict) -> None:
 
 def _stops(config: ConfigDict) -> tuple[str, ...]:
     return tuple(config.stops.split("|")) if config.stops else ()
-
-
-def _continued(config: ConfigDict, questions: Rows) -> list[dict[str, Any]]:
-    del config
-    return [{"prompt": row["prompt"]} for row in questions]
 
 
 def _continue(config: ConfigDict, model: TextModel, part: Rows, start: int) -> list[dict[str, Any]]:
@@ -106,14 +100,14 @@ class _PromptStage(NamedTuple):
     """What one of the stages does with prompts.
 
     Attributes:
-      does: what the model must be able to do, for the error.
+      title: what is done; `does`: what the model must be able to do, for the error.
       check: raises UserError for the stage's own keys.
       asked: the beginnings of the lines, from questions.
       answer: (config, model, part of `asked`, index of its first) -> the lines.
     """
 
-    does: str
     title: str
+    does: str
     output: str
     identity: Sequence[str]
     check: Callable[[ConfigDict, Tokenizer, ModelConfig], None]
@@ -123,12 +117,12 @@ class _PromptStage(NamedTuple):
 
 _STAGES = {
     "score_text": _PromptStage(
-        "scores", "score", "scores.jsonl", "model file candidates by_length dtype".split(),
+        "score", "scores", "scores.jsonl", "model file candidates by_length dtype".split(),
         _check_scores, _scored, _score,
     ),
     "generate_text": _PromptStage(
-        "writes", "generate", "generated.jsonl", "model file seed most count beams sampling stops batch dtype".split(),
-        _check_continuations, _continued, _continue,
+        "generate", "writes", "generated.jsonl", "model file seed most count beams sampling stops batch dtype".split(),
+        _check_continuations, lambda _, questions: [{"prompt": row["prompt"]} for row in questions], _continue,
     ),
 }  # fmt: skip
 

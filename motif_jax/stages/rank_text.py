@@ -20,15 +20,6 @@ from motif_jax.support.progress import Progress
 FILE, PAGE = "ranks.json", "ranks.html"
 
 
-def _agents(config: ConfigDict) -> list[str]:
-    return checks.listed(config.agents)
-
-
-def _path(config: ConfigDict) -> Path:
-    checks.require_key(config, "data", bool(config.data), "a file of dialogues, or a folder of collect_text")
-    return files.find(config.data, "data")
-
-
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for agents without values of tokens, and for missing data."""
     from motif_jax.envs.text import registry
@@ -36,11 +27,11 @@ def check(config: ConfigDict, workdir: Path) -> None:
     from motif_jax.trainers import agent_folder
 
     run_folder.check_identity(workdir, config)
-    checks.require_key(
-        config, "agents", bool(_agents(config)), "run folders of train_text, with commas between"
-    )
-    abouts = [agent_folder.describe(folder, "agents") for folder in _agents(config)]
-    for folder, about in zip(_agents(config), abouts, strict=True):
+    agents = checks.listed(config.agents)
+    checks.require_key(config, "agents", bool(agents), "run folders of train_text, with commas between")
+    checks.require_key(config, "data", bool(config.data), "a file of dialogues, or a folder of collect_text")
+    abouts = [agent_folder.describe(folder, "agents") for folder in agents]
+    for folder, about in zip(agents, abouts, strict=True):
         design = agent_folder.Design(**about["design"])
         if design.q != "token" or not design.v:
             raise UserError(
@@ -48,7 +39,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
             )
     if len({about["vocabulary"] for about in abouts}) > 1:
         raise UserError(f"config.agents={config.agents}: must be of one vocabulary")
-    dialogues = _first(files.read(_path(config)), config.dialogues)
+    dialogues = _dialogues(config)
     for about in abouts:
         tokenizer = registry.make(about["task"], agent_folder.options_of(about)).tokenizer()
         network = agent_folder.network_of(about)
@@ -61,10 +52,10 @@ def run(config: ConfigDict, workdir: Path) -> None:
     from motif_jax.trainers import agent_folder
 
     with run_folder.opened(workdir, config):
-        dialogues = _first(files.read(_path(config)), config.dialogues)
+        dialogues = _dialogues(config)
         pairs = text_values.pairs_of(dialogues)
         found: dict[str, Any] = {}
-        for folder in _agents(config):
+        for folder in checks.listed(config.agents):
             saved = agent_folder.load(folder, "agents")
             valued: list[text_values.ValuedDialogue] = []
             with Progress(len(dialogues), "dialogues", f"value by {folder}") as progress:
@@ -87,21 +78,19 @@ def run(config: ConfigDict, workdir: Path) -> None:
         print(f"written: {workdir / FILE}, {PAGE}")
 
 
-def _first(dialogues: Dialogues, count: int) -> Dialogues:
-    end = min(count, len(dialogues))
-    while 0 < end < len(dialogues) and _group(dialogues, end) == _group(dialogues, end - 1) is not None:
+def _dialogues(config: ConfigDict) -> Dialogues:
+    """The first dialogues, and those of the last one's group."""
+    found = files.read(files.find(config.data, "data"))
+
+    def group(place: int) -> Any:
+        return found[place].meta.get("group")
+
+    end = min(config.dialogues, len(found))
+    while 0 < end < len(found) and group(end) == group(end - 1) is not None:
         end += 1
-    return dialogues[:end]
-
-
-def _group(dialogues: Dialogues, place: int) -> Any:
-    return dialogues[place].meta.get("group")
+    return found[:end]
 
 
 def _ends(ranked: Sequence[Any], config: ConfigDict) -> Mapping[str, list[dict[str, Any]]]:
-    often = [each for each in ranked if each.times >= config.least_count]
-    greatest, least = often[: config.shown], often[::-1][: config.shown]
-    return {
-        "greatest": [each._asdict() for each in greatest],
-        "least": [each._asdict() for each in least],
-    }
+    often = [each._asdict() for each in ranked if each.times >= config.least_count]
+    return {"greatest": often[: config.shown], "least": often[::-1][: config.shown]}

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.actors.rerecording import differences, record_actions
 from motif_jax.envs.replay import Recording
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.reports import evaluation_files, film_files
 from motif_jax.reports.film_files import Films, Forms
 from motif_jax.rollouts import evaluation_setup, ratings, watching
+from motif_jax.stages.evaluate import recorded, return_key
 from motif_jax.support import config as checks
 from motif_jax.support import interruption, run_folder
 from motif_jax.support.errors import UserError
@@ -30,9 +30,8 @@ class _Game:
     """An episode to play again.
 
     Attributes:
-      stem: of its files.
-      title: of its film.
-      task, options, seed, actions: which episode it is; actions as integers [steps].
+      stem, title: of its files and of its film.
+      actions: integers [steps].
       origin: where it was found, for errors.
       load: gives the recording; UserError if it does not replay as written.
     """
@@ -47,11 +46,8 @@ class _Game:
     load: Callable[[], Recording]
 
     def same(self, other: _Game) -> bool:
-        return (self.task, self.seed, self.actions.tolist()) == (
-            other.task,
-            other.seed,
-            other.actions.tolist(),
-        )
+        mine, its = ((each.task, each.seed, each.actions.tolist()) for each in (self, other))
+        return mine == its
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
@@ -126,12 +122,10 @@ class _Overlay:
 
             reward = ConfigDict(self.reward)
             fields = settings.fields_option(recording.task, recording.options, reward).get("fields", ())
-        rater_of = None if self.reward is None else self._rater_of
-        return watching.film_recording(recording, game.title, self._policy, rater_of, fields)
+        return watching.film_recording(recording, game.title, self._policy, self._rater_of, fields)
 
-    def _rater_of(self, spec: EnvironmentSpec) -> ratings.LiveRater:
-        if self._rater is None:
-            assert self.reward is not None
+    def _rater_of(self, spec: EnvironmentSpec) -> ratings.LiveRater | None:
+        if self._rater is None and self.reward is not None:
             self._rater = ratings.LiveRater(self.reward, spec)
         return self._rater
 
@@ -163,7 +157,7 @@ def _games(config: ConfigDict, plan: dict[str, Any]) -> list[_Game]:
 
 def _recording_paths(config: ConfigDict) -> list[Path]:
     paths: list[Path] = []
-    for part in filter(None, (part.strip() for part in config.recordings.split(","))):
+    for part in checks.listed(config.recordings):
         path = Path(part)
         checks.require(path.exists(), "recordings", part, "files or folders that exist")
         inside = sorted(p for p in path.glob("*.json") if p.name not in _OTHER_FILES)
@@ -175,33 +169,21 @@ def _recording_paths(config: ConfigDict) -> list[Path]:
 def _recorded(path: Path) -> _Game:
     recording = Recording.load(path)
     title = f"{path.stem} of {recording.task}"
-    seed, actions = recording.seed, recording.actions
-    return _Game(
-        path.stem, title, recording.task, recording.options, seed, actions, str(path), lambda: recording
-    )
+    place = (recording.task, recording.options, recording.seed, recording.actions, str(path))
+    return _Game(path.stem, title, *place, lambda: recording)
 
 
 def _written(config: ConfigDict, plan: dict[str, Any], row: dict[str, Any]) -> _Game:
     actions, index = evaluation_files.decode_actions(row["actions"]), row["index"]
-    origin = f"episode {index} of {config.evaluation}"
-
-    def load() -> Recording:
-        recording = record_actions(plan["environment"], plan["options"], row["seed"], actions)
-        if differing := differences(recording.info, row):
-            raise UserError(
-                f"{origin} does not replay as recorded ({', '.join(differing)}): the engine has changed"
-            )
-        return recording
-
-    title = f"Episode {index} of {plan['policy']}"
-    where = plan["environment"], plan["options"]
-    return _Game(f"episode-{index:05d}", title, *where, row["seed"], actions, origin, load)
+    title, origin = f"Episode {index} of {plan['policy']}", f"episode {index} of {config.evaluation}"
+    place = (plan["environment"], plan["options"], row["seed"], actions, origin)
+    return _Game(f"episode-{index:05d}", title, *place, lambda: recorded(plan, row, config.evaluation))
 
 
 def _chosen_rows(config: ConfigDict) -> list[dict[str, Any]]:
     rows = evaluation_files.read_evaluation(config.evaluation)["rows"]
     by_index = {row["index"]: row for row in rows}
-    key = "intrinsic_return" if all(row.get("intrinsic_return") is not None for row in rows) else "return"
+    key = return_key(rows)
     named = {
         "best": [max(rows, key=lambda row: row[key])["index"]],
         "worst": [min(rows, key=lambda row: row[key])["index"]],

@@ -42,13 +42,13 @@ from motif_jax.support.metric_files import Curve
 
 PAGE, _TOKENS = "report.html", "tokens.html"
 MAX_EVALUATIONS = 12
-FOLDERS = ("dataset_dir", "reward.dir", "agent.dir", "language.dir", "text.dir")
 STAGES = {
     "reward.dir": "train_reward",
     "agent.dir": "train_agent",
     "language.dir": "pretrain_language_model",
     "text.dir": "train_text",
 }
+FOLDERS = ("dataset_dir", *STAGES)
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
@@ -63,33 +63,27 @@ def check(config: ConfigDict, workdir: Path) -> None:
             checks.require(stage == STAGES[key], key, str(folder), f"a run of {STAGES[key]}; {found}")
     if config.dataset_dir:
         PairsDataset.open(config.dataset_dir)
-    for replayed in folders_of(config.replays):
-        checks.require(replayed.is_dir(), "replays", str(replayed), "an existing folder")
-        players = any(replayed.glob("step-*.html"))
-        checks.require(
-            players, "replays", str(replayed), "a folder with players (step-*.html) made by replay"
-        )
-    folders = folders_of(config.evaluations)
-    for key, listed in (("evaluations", folders), ("yardsticks", folders_of(config.yardsticks))):
-        for folder in listed:
-            finished = (folder / evaluation_files.SUMMARY).is_file()
-            checks.require(finished, key, str(folder), "a finished evaluation")
-    checks.require(
-        bool(given or folders), "agent.dir", None, f"given, or one of {', '.join(FOLDERS)}, evaluations"
-    )
+    evaluations = folders_of(config.evaluations)
+    finished = (evaluation_files.SUMMARY, "a finished evaluation")
+    replays = ("step-*.html", "a folder with players (step-*.html) made by replay")
+    needed = {"replays": replays, "evaluations": finished, "yardsticks": finished}
+    for key, (files, allowed) in needed.items():
+        for folder in folders_of(config[key]):
+            checks.require(any(folder.glob(files)), key, str(folder), allowed)
+    some = f"given, or one of {', '.join(FOLDERS)}, evaluations"
+    checks.require(bool(given or evaluations), "agent.dir", None, some)
     for folder in folders_of(config.tests):
-        checks.require(folder.is_dir(), "tests", str(folder), "an existing folder")
         generalisation_files.read(folder)
     if config.first_must_lead:
-        read = [evaluation_files.read_evaluation(folder) for folder in folders]
+        read = [evaluation_files.read_evaluation(folder) for folder in evaluations]
         kinds = (all(map(text_section.is_text, read)), all(map(success.is_of_babyai, read)))
-        good = len(folders) > 1 and any(kinds)
+        good = len(read) > 1 and any(kinds)
         allowed = "False unless evaluations names two or more of BabyAI-Text, or of text tasks"
         checks.require(good, "first_must_lead", True, allowed)
 
 
 def folders_of(text: str) -> list[Path]:
-    """Returns the folders in `text`, which has commas between them."""
+    """The folders in `text`, which has commas between them."""
     return list(map(Path, checks.listed(text)))
 
 
@@ -123,18 +117,19 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         found = generalisation_files.read(folder)
         data.tests[_other(found["player"], data.tests)] = found
         data.commands += run_report.command_of(folder, f"tests of {found['player']}")
-    for folder in folders_of(config.evaluations):
+    evaluations, yardsticks = folders_of(config.evaluations), folders_of(config.yardsticks)
+    for folder in evaluations:
         _add_evaluation(data, folder)
-    first = folders_of(config.evaluations)[:1]
     judged = list(data.evaluations)
-    for folder in folders_of(config.yardsticks):
+    for folder in yardsticks:
         _add_evaluation(data, folder)
     data.yardsticks = [name for name in data.evaluations if name not in judged]
-    for folder in first or folders_of(config.yardsticks)[:1]:
-        data.replays = _replays(folder, workdir)
-        data.games_page = (
-            recorded_games.link(folder / _TOKENS, workdir) if (folder / _TOKENS).is_file() else None
-        )
+    for folder in [*evaluations, *yardsticks][:1]:
+        films = sorted((folder / "recordings").glob("episode-*.html"))
+        numbers = [str(int(path.stem.removeprefix("episode-"))) for path in films]
+        links = [recorded_games.link(path, workdir) for path in films]
+        data.replays, tokens = list(zip(numbers, links, strict=True)), folder / _TOKENS
+        data.games_page = recorded_games.link(tokens, workdir) if tokens.is_file() else None
     for key in FOLDERS:
         if folder_name := checks.dotted(config, key):
             name = key.removesuffix(".dir").removesuffix("_dir")
@@ -230,15 +225,12 @@ def learned(folder: Path) -> LabelLogReport | None:
     least = config["reward"]["classifier"]["threshold"]
     decides = kind == "classification" and loaded[-1].trained.taken  # type: ignore[attr-defined]
     decided = loaded[-1].raw(names) > least if decides else [None] * len(names)
-    found.texts = [
-        dataclasses.replace(
-            text,
-            earned=earned.get(text.text, 0.0),
-            values=tuple(row),
-            decided=None if yes is None else bool(yes),
-        )
-        for text, row, yes in zip(found.texts, values.tolist(), decided, strict=True)
-    ]
+    for place, (text, row, yes) in enumerate(zip(found.texts, values.tolist(), decided, strict=True)):
+        own: dict[str, Any] = {
+            "earned": earned.get(text.text, 0.0),
+            "decided": None if yes is None else bool(yes),
+        }
+        found.texts[place] = dataclasses.replace(text, values=tuple(row), **own)
     return found
 
 
@@ -249,7 +241,8 @@ def liked_messages(config: ConfigDict, dataset: PairsDataset, data: RunData) -> 
     """
     from motif_jax import rewards
 
-    texts, ids = distinct_rows(dataset.data["message"].reshape(-1, dataset.data["message"].shape[-1]))
+    every = dataset.data["message"]
+    texts, ids = distinct_rows(every.reshape(-1, every.shape[-1]))
     times = np.bincount(ids.reshape(-1), minlength=len(texts))
     chosen = np.argsort(-times, kind="stable")[: config.max_messages]
     texts = texts[chosen]
@@ -286,10 +279,3 @@ def _facts(dataset: PairsDataset) -> dict[str, str]:
         if isinstance(value, str | int | float):
             facts[key.replace("_", " ")] = f"{value:,}" if isinstance(value, int) else str(value)
     return facts
-
-
-def _replays(evaluation: Path, workdir: Path) -> list[tuple[str, str]]:
-    return [
-        (str(int(path.stem.removeprefix("episode-"))), recorded_games.link(path, workdir))
-        for path in sorted((evaluation / "recordings").glob("episode-*.html"))
-    ]

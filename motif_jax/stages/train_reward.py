@@ -25,6 +25,7 @@ MOST_PADDED = 1 << 16
 
 def check(config: ConfigDict, workdir: Path | None) -> None:
     """Raises UserError for bad values, a dataset that lacks what the model reads, or a folder of another run."""
+    from motif_jax.datasets.pairs import targets
     from motif_jax.rewards.reward_model import architecture_of
     from motif_jax.trainers import offline_run, reward_data
 
@@ -35,19 +36,8 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
     checks.existing_folder(config, "dataset_dir")
     dataset = reward_data.open_dataset(config, architecture)
     most = max(dataset.num_pairs, MOST_PADDED)
-    checks.require_key(
-        config,
-        "batch_size",
-        config.batch_size <= most,
-        f"at most {most:,}: a batch has no use for more than the {dataset.num_pairs:,} pairs of {config.dataset_dir}",
-    )
-    _check_annotators(config, dataset)
-
-
-def _check_annotators(config: ConfigDict, dataset: object) -> None:
-    from motif_jax.datasets.pairs import targets
-    from motif_jax.trainers import reward_data
-
+    allowed = f"at most {most:,}: a batch has no use for more than the {dataset.num_pairs:,} pairs of {config.dataset_dir}"
+    checks.require_key(config, "batch_size", config.batch_size <= most, allowed)
     names, weights = reward_data.annotators(config), config.labels.annotator_weights
     if weights.strip():
         try:
@@ -55,12 +45,11 @@ def _check_annotators(config: ConfigDict, dataset: object) -> None:
         except ValueError:
             numbers = []
         good = len(numbers) == len(names) and all(0 < number < math.inf for number in numbers)
-        checks.require(
-            good, "labels.annotator_weights", weights, f"{len(names)} positive numbers, one an annotator"
-        )
+        allowed = f"{len(names)} positive numbers, one an annotator"
+        checks.require_key(config, "labels.annotator_weights", good, allowed)
     if config.labels.soft or config.labels.confidence == "probability":
         for name in names:
-            targets.read_probabilities(dataset, name)  # type: ignore[arg-type]
+            targets.read_probabilities(dataset, name)
 
 
 def run(config: ConfigDict, workdir: Path) -> int:

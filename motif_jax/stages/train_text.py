@@ -41,11 +41,10 @@ def _check_method(config: ConfigDict) -> None:
 
     method, name, rule = config.method, config.method.name, rule_of(config.method.name)
     low, high = method.q_min, method.q_max
-    checks.require(
-        low is None or high is None or low < high, "method.q_min", low, f"below method.q_max={high}, or None"
-    )
+    good = low is None or high is None or low < high
+    checks.require_key(config, "method.q_min", good, f"below method.q_max={high}, or None")
     top, bottom = config.filter.top, config.filter.bottom
-    checks.require(top == 1 or bottom == 1, "filter.top", top, f"1 with filter.bottom={bottom}")
+    checks.require_key(config, "filter.top", top == 1 or bottom == 1, f"1 with filter.bottom={bottom}")
     if rule.proposes or rule.online:
         hosts = cluster.place(config).count
         what = "keeps candidates" if rule.proposes else "plays the episodes"
@@ -57,9 +56,8 @@ def _check_method(config: ConfigDict) -> None:
         text_run.check_ppo(config)
         return
     if rule.q == "none":
-        checks.require_key(
-            config, "loss.policy", config.loss.policy > 0, f"above 0: {name} learns nothing else"
-        )
+        allowed = f"above 0: {name} learns nothing else"
+        checks.require_key(config, "loss.policy", config.loss.policy > 0, allowed)
         checks.require_key(config, "initial.value", not config.initial.value, f"None: {name} has no values")
         return
     # A language model that has seen no dialogue of the task is none: it does not even end what it says.
@@ -81,14 +79,12 @@ def _check_proposals(config: ConfigDict) -> None:
         )
     checks.require_key(config, "initial.value", not config.initial.value, f"None with method {name}")
     for key in ("policy", "margin"):
-        checks.require(
-            config.loss[key] == 0, f"loss.{key}", config.loss[key], f"0: {name} learns Q of candidates alone"
-        )
+        allowed = f"0: {name} learns Q of candidates alone"
+        checks.require_key(config, f"loss.{key}", config.loss[key] == 0, allowed)
     checks.require_key(config, "lora.patterns", not config.lora.patterns, f"empty: {name} learns heads alone")
     place = Path(chosen.folder or ".")
-    checks.require(
-        place.is_dir() or not place.exists(), "candidates.folder", chosen.folder, "a folder, or a new one"
-    )
+    good = place.is_dir() or not place.exists()
+    checks.require_key(config, "candidates.folder", good, "a folder, or a new one")
     try:
         Sampling(False, chosen.temperature, chosen.top_k, chosen.top_p)
     except UserError as error:
@@ -146,10 +142,8 @@ def _prepared(config: ConfigDict, workdir: Path, stopped: Callable[[], bool]) ->
         return source
     if source.path is not None:
         task = registry.make(config.task, source.options)
-        kind = task.kinds[0]
-        return source._replace(
-            options=text_sources.with_tokenizer(task, kind, config.policy, workdir, config.seed, stopped)
-        )
+        spoken = (task, task.kinds[0], config.policy, workdir, config.seed, stopped)
+        return source._replace(options=text_sources.with_tokenizer(*spoken))
     given = (config.task, source.options, config.kind, config.policy, workdir)
     options = text_sources.prepared(*given, config.seed, stopped)
     source = source._replace(options=options, attach=text_scores.attach)

@@ -31,8 +31,8 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
         tokenizer = Tokenizer.read(fetch(config.network.checkpoint, "network.checkpoint"))
     else:
         least = byte_pairs.smallest("roberta")
-        size = config.vocab_size
-        checks.require(size >= least, "vocab_size", size, f"at least {least}: all bytes and special tokens")
+        allowed = f"at least {least}: all bytes and special tokens"
+        checks.require_key(config, "vocab_size", config.vocab_size >= least, allowed)
     upvote_run.settings_of(config, tokenizer)
 
 

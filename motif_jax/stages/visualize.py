@@ -6,7 +6,7 @@ import math
 import signal
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,7 @@ from motif_jax.support.errors import printable
 
 _HELP = "Space pause  Right step  +/- speed  n next reward  e end of episode  q quit"
 SPEEDS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0, math.inf)
+KeyOf = Callable[[float], str | None]
 # So often at least it is looked whether a signal came while a key is waited for.
 _LOOK_SECONDS = 0.5
 
@@ -68,7 +69,7 @@ class _Stage:
             path = self._workdir / f"{_stem(index)}.json"
             source = [self._who.plan, self._who.digests, self._seed(index), bool(self._config.greedy)]
             if path.exists() and self._films.has(_stem(index), source):
-                self._console.print(f"exists already: {path}", markup=False, highlight=False, soft_wrap=True)
+                self._say(f"exists already: {path}")
                 continue
             if stop.requested:
                 return interruption.EXIT_CODE
@@ -80,22 +81,24 @@ class _Stage:
     def _seed(self, index: int) -> int:
         return seeds.derive(self._config.seed, "evaluate", index)
 
+    def _say(self, line: str) -> None:
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
     def _player(self, index: int) -> _Player:
-        who, seed = self._who, self._seed(index)
-        title = f"episode {index}: {who.plan['policy']} on {who.environment}"
-        return _Player(self._config, who, self._rater, seed, title)
+        title = f"episode {index}: {self._who.plan['policy']} on {self._who.environment}"
+        return _Player(self._config, self._who, self._rater, self._seed(index), title)
 
     def _keep(self, index: int, title: str, film: watching.Film, source: object = None) -> None:
-        console, who = self._console, self._who
+        who = self._who
         recording = record_actions(who.environment, who.options, film.seed, film.actions)
         recording.save(self._workdir / f"{_stem(index)}.json")
         written = self._films.write(_stem(index), film, source)
         top = self._config.top_messages
         for table in terminal.message_tables(_tallies(film), f"episode {index}", top):
-            console.print(table)
+            self._console.print(table)
         end = ", ".join(f"{key} {value:g}" for key, value in film.info.items())
-        console.print(printable(f"{title}: {end}"), markup=False, highlight=False, soft_wrap=True)
-        console.print(f"written: {', '.join(str(path) for path in written)}", markup=False, soft_wrap=True)
+        self._say(printable(f"{title}: {end}"))
+        self._say(f"written: {', '.join(map(str, written))}")
 
 
 def _stem(index: int) -> str:
@@ -149,10 +152,10 @@ class _Player:
         with interruption.Interruption(quiet=True) as stop:
             try:
                 with (
-                    keyboard.Keyboard() as keys,
+                    keyboard.single_keys() as key_of,
                     Live(console=console, screen=True, auto_refresh=False) as live,
                 ):
-                    self._show(keys, live, stop)
+                    self._show(key_of, live, stop)
             except (EOFError, OSError, termios.error):
                 if keyboard.is_terminal() and not stop.requested:
                     raise
@@ -162,7 +165,7 @@ class _Player:
                 stop.leave()
         return self._finish()
 
-    def _show(self, keys: keyboard.Keyboard, live: Live, stop: interruption.Interruption) -> None:
+    def _show(self, key_of: KeyOf, live: Live, stop: interruption.Interruption) -> None:
         for sight in self._next():
             if stop.requested:
                 return
@@ -173,29 +176,24 @@ class _Player:
                 continue
             self._skipping = False
             live.update(self._view(sight, live.console.size.height), refresh=True)
-            self._wait(keys, live, sight, stop)
+            self._wait(key_of, live, sight, stop)
             if self.quit:
                 return
 
     def _view(self, sight: watching.Sight, height: int) -> Group:
-        state = (
-            "paused"
-            if self._paused
-            else f"{self._speed:g} steps/s"
-            if self._speed < math.inf
-            else "full speed"
-        )
+        speed = f"{self._speed:g} steps/s" if self._speed < math.inf else "full speed"
+        state = "paused" if self._paused else speed
         return terminal.view(sight, self._totals, self._names, self.title, state, _HELP, height)
 
     def _wait(
-        self, keys: keyboard.Keyboard, live: Live, sight: watching.Sight, stop: interruption.Interruption
+        self, key_of: KeyOf, live: Live, sight: watching.Sight, stop: interruption.Interruption
     ) -> None:
         due = time.monotonic() + 1 / self._speed
         at_end = sight.choice is None
         while not stop.requested:
             hold = (self._paused or at_end) and not self._finishing
             left = math.inf if hold else max(0.0, due - time.monotonic())
-            key = keys.key(min(left, _LOOK_SECONDS))
+            key = key_of(min(left, _LOOK_SECONDS))
             if key is None and left <= _LOOK_SECONDS:
                 return
             if key is not None and (self._press(key) or at_end):

@@ -124,7 +124,8 @@ def test_keys_step_skip_pause_and_end(monkeypatch, keys, shown, whole):
         update=lambda step, refresh: drawn.append(step),
     )
     at_end = lambda: drawn[-1] == last  # noqa: E731
-    keyboard = types.SimpleNamespace(key=lambda seconds: "x" if at_end() else next(typed, None))
-    player._show(keyboard, live, types.SimpleNamespace(requested=False))
+    player._show(
+        lambda seconds: "x" if at_end() else next(typed, None), live, types.SimpleNamespace(requested=False)
+    )
     assert drawn == shown
     assert player.quit is not whole

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from motif_jax.published import evaluation_logs
@@ -16,6 +17,22 @@ from tests.reward_fixtures import load_config
 def write_log(path: Path, rewards: list[float], entropies: list[float]) -> None:
     results = [((), [((), "a", reward, True)]) for reward in rewards]
     path.write_bytes(pickle.dumps({"eval_dump": {"results": results, "entropies": entropies}}))
+
+
+class _Observation:
+    """Stands for a published class."""
+
+
+def test_published_logs_are_read_without_their_classes(tmp_path: Path) -> None:
+    steps = [(_Observation(), "crane", np.float64(-1.0), False), (_Observation(), "slate", 0.0, True)]
+    dump = {"results": [(_Observation(), steps)] * 3, "entropies": [1.0, 2.0, 3.0]}
+    (tmp_path / "log.pkl").write_bytes(pickle.dumps({"all_logs": {}, "eval_dump": dump}, protocol=4))
+    found = evaluation_logs.read(tmp_path / "log.pkl")
+    assert found.returns.tolist() == [-1.0] * 3
+    assert found.in_words() == "3 episodes, return -1.0000 +- 0.0000, entropy 2.0000 +- 0.5774"
+    (tmp_path / "bad.pkl").write_bytes(b"no pickle")
+    with pytest.raises(UserError, match="not a log of a published evaluation"):
+        evaluation_logs.read(tmp_path / "bad.pkl")
 
 
 @pytest.mark.parametrize("reward", [float("nan"), float("inf"), -float("inf")])

@@ -58,7 +58,7 @@ def test_a_checkpoint_becomes_an_agent(model, tmp_path, trained):
     chosen, workdir = config(model, tmp_path / "model.checkpoint"), tmp_path / "run"
     import_torch.check(chosen, workdir)
     import_torch.run(chosen, workdir)
-    network = import_torch.language_network(chosen.agent)
+    network = import_torch.network_of(chosen.agent)
     with Checkpoints(workdir / "checkpoints", read_only=True) as checkpoints:
         params = agent_checkpoints.restore_params(checkpoints, None, network)
     prefix = "module._LLM_model." if trained else ""

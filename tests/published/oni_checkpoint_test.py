@@ -96,7 +96,7 @@ def unnamed(arrays):
 )
 def test_an_agent_of_28_actions_plays_and_is_rated_by_its_own_reward(golden, foreign, tmp_path, kind):
     config = load_config("import_torch", "oni")
-    network = import_torch._agent_network(config.agent)
+    network = import_torch.network_of(config.agent)
     params = jax.tree.map(lambda leaf: np.asarray(leaf), network.init(jax.random.key(3)))
     named = layout.to_torch(params)
     model = unnamed({name: named[name] for name in sorted(named, key=torch_import._agent_order)})
