@@ -9,16 +9,24 @@ import numpy as np
 import pytest
 
 from motif_jax.actors.rerecording import record_actions
+from tests import text_agents, texts
 from tests.processes import REPOSITORY
 from tests.refusals import refusal
 from tests.reward_fixtures import load_config, make_dataset
 
-# A config, its flags, and words of its line. AT is a folder that holds a dataset, a list of words, a game a reward and, as `wrong`, a
-# run of train_reward.
+# A config, its flags, and words of its line. AT is a folder that holds a dataset, texts, a list of words, a game, a reward, as `wrong`
+# a run of train_reward, and as `ilql` an agent of text.
 CART = "environment.name=gym:CartPole-v1"
 NO_TEXT = (
     "config.environment.text='': must be module:function, info:KEY or obs:KEY, for gym:CartPole-v1 shows no"
 )
+WALK = "environment.name=tests.toys:Corridor"
+PAIRS = "dataset_dir=AT annotator=test num_devices=1"
+TEXTS = "texts=AT/texts num_devices=1"
+TOY = "task=tests.toy_text:Task policy=half num_devices=1"
+AGENT = "agent=AT/ilql"
+REDDIT = "task=reddit policy=friendly"
+NAMES = "config.policy='nobody': must be random, bot, zero_shot, the folder"
 REFUSED = [
     ("collect.py:smoke", "length=1000", "length=1000: must be at most environment.max_episode_steps=300"),
     ("collect.py:smoke", "environment.name=tests.toys:Corridor", "must be an environment that shows a text"),
@@ -47,6 +55,62 @@ REFUSED = [
     ("collect.py:smoke", CART, NO_TEXT),
     ("replay.py", "recordings=AT/wrong agent.dir=AT/wrong", "is not a recording of an episode"),
     ("train_language_agent.py:smoke", "network.model=AT/none", "config.network.model="),
+    ("train_reward.py:smoke", f"{PAIRS} network.crop=True", "the crop needs the status"),
+    ("train_reward.py:smoke", f"{PAIRS} network.message=none", "at least one of message"),
+    ("train_reward.py:smoke", f"{PAIRS} network.glyphs=True", "data/glyphs.npy is missing"),
+    ("train_reward.py:smoke", f"{PAIRS} annotator=test,nobody", "must name annotations of the dataset: other, test"),
+    ("train_reward.py:smoke", f"{PAIRS} labels.annotator_weights=1,2", "must be 1 positive numbers"),
+    ("train_reward.py:smoke", f"{PAIRS} labels.annotator_weights=0", "must be 1 positive numbers"),
+    ("train_reward.py:smoke", f"{PAIRS} labels.soft=True", "probabilities.npy is missing"),
+    ("train_reward.py:smoke", f"{PAIRS} batch_size=65537", "batch_size=65537: must be at most 65,536: a batch has no use for more than the 12"),
+    ("train_reward.py:smoke", f"{PAIRS} num_devices=3", "config.batch_size=32: must be a multiple of 3: 1 micro-batches on each of 3"),
+    ("pretrain_language_model.py:smoke", f"{TEXTS} model.architecture=llama model.width=6 model.heads=2", "gives heads of width 3"),
+    ("pretrain_language_model.py:smoke", f"{TEXTS} sharding.fsdp=2", "sharding={'fsdp': 2, 'tensor': 1}: must be sizes whose product"),
+    ("pretrain_language_model.py:smoke", f"{TEXTS} model.architecture=t5 packing=items tokenizer.vocab_size=400", "config.objective=prefix"),
+    ("pretrain_language_model.py:smoke", f"{TEXTS} lora.patterns=*/q_proj", "'*/q_proj' matches no linear layer"),
+    ("pretrain_language_model.py:smoke", f"{TEXTS} lora.base=nf4 lora.patterns=* model.width=16 model.heads=2", "a multiple of 64 inputs"),
+    ("pretrain_language_model.py:smoke", f"{TEXTS} lora.base=nf4", "must be 'float32' without config.lora.patterns"),
+    ("pretrain_language_model.py:smoke", f"{TEXTS} length=16 model.max_length=8", "length=16: must be at most the 8 positions"),
+    ("pretrain_language_model.py:smoke", f"{TEXTS} model.folder=AT tokenizer.folder=AT", "config.model.folder has a tokenizer"),
+    ("pretrain_language_model.py:smoke", f"{TEXTS} tokenizer.phrases=True tokenizer.phrase=(", "config.tokenizer.phrase=(: is no regular"),
+    ("pretrain_language_model.py:smoke", f"{TEXTS} tokenizer.vocab_size=256", "tokenizer.vocab_size=256: must be at least 257"),
+    ("train_upvote.py:smoke", "reddit.folder=/nowhere", "config.reddit.folder='/nowhere': must be an existing folder"),
+    ("train_upvote.py:smoke", "vocab_size=9", "config.vocab_size=9: must be at least"),
+    ("train_upvote.py:smoke", "max_len=80", "config.max_len=80: must be at most 64"),
+    ("train_upvote.py:smoke", "network.checkpoint=/nowhere", "config.network.checkpoint=/nowhere is neither a folder"),
+    ("train_upvote.py:smoke", "reddit.indexes=rows.json", "config.reddit.folder=''"),
+    ("train_text.py:wordle_psi", TOY, "config.initial.policy=None: method psi"),
+    ("train_text.py:wordle_sarsa", f"{TOY} loss.policy=0 network.checkpoint=gpt2", "config.initial.policy=None: method sarsa"),
+    ("train_text.py:wordle_ilql", f"{TOY} data=/nowhere", "config.data=/nowhere: must be a file of dialogues"),
+    ("train_text.py:wordle_ilql", f"{TOY} network.width=15 network.heads=2", "config.network.width=15: must be a multiple of the 2 heads"),
+    ("train_text.py:wordle_ilql", f"{TOY} network.max_length=16 max_len=40", "config.max_len=40: must be at most 16"),
+    ("train_text.py:wordle_ilql", f"{TOY} filter.top=0.5", "must be 1 without config.data"),
+    ("train_text.py:wordle_ilql", f"{TOY} method.q_min=1 method.q_max=1", "config.method.q_min=1.0: must be below method.q_max=1.0"),
+    ("train_text.py:wordle_ilql", f"{TOY} lora.patterns=*/nothing", "*/nothing"),
+    ("train_text.py:wordle_bc", f"{TOY} loss.policy=0", "config.loss.policy=0.0: must be above 0: bc learns nothing else"),
+    ("train_text.py:reddit_bc_faithful", "num_devices=1", "config.network.checkpoint=gpt2: must be None while the task learns its own tokens"),
+    ("evaluate_text.py:wordle", f"{AGENT} decode.max_tokens=95", "config.decode.max_tokens=95: must be at most 94, the model has 96 positions"),
+    ("evaluate_text.py:wordle", f"{AGENT} options=[]", "config.options"),
+    ("evaluate_text.py:wordle", f'{AGENT} options={{"words":3}}', "config.wordle.words=3: must be a text"),
+    ("evaluate_text.py:wordle", f"{AGENT} task=chess", "config.task"),
+    ("evaluate_text.py:wordle", f"{AGENT} policy=cheat", "config.policy"),
+    ("evaluate_text.py:wordle", f'{REDDIT} options={{"reward":"upvote"}}', "config.options: reward=upvote"),
+    ("evaluate_text.py:wordle", f'{REDDIT} options={{"reward":"upvote_model"}}', "config.options: reward=upvote"),
+    ("evaluate_text.py:wordle", "seed=1", "config.agent=None: must be a run folder of train_text"),
+    ("train_text.py:wordle_ppo", TOY, "config.initial.policy=None: must be a run of train_text that speaks already"),
+    ("train_text.py:wordle_ppo", f"{TOY} batch_size=9 ppo.minibatches=2", "batch_size=9: must be a multiple of ppo.minibatches x accumulate x devices, 2"),
+    ("train_text.py:wordle_ppo", f"{TOY} ppo.kl.coefficient=0 ppo.kl.target=0.1", "config.ppo.kl.coefficient=0.0: must be above 0 with"),
+    ("evaluate.py:smoke", f"{WALK} policy=tests.toys:NoPolicy", "config.policy='tests.toys:NoPolicy': must be a class with in_workers"),
+    ("evaluate.py:smoke", f"{WALK} policy=tests.toys:HalfBot", "config.policy='tests.toys:HalfBot': must be a class with in_workers"),
+    ("visualize.py:smoke", f"{WALK} policy=tests.toys:ACTIONS", "config.policy='tests.toys:ACTIONS': must be a class with in_workers"),
+    ("evaluate.py:smoke", f"{WALK} policy=random greedy=True", "config.greedy=True: must be False: random chooses"),
+    ("visualize.py:smoke", f"{WALK} policy=tests.toys:RightWinger greedy=True", "config.greedy=True: must be False"),
+    ("test_language_agent.py:smoke", "policy=nobody", NAMES),
+    ("test_language_agent.py:smoke", "policy=bot tests=actions_3", "without actions_3, which means nothing to a player"),
+    ("test_language_agent.py:smoke", "greedy=True", "config.greedy=True: must be False: random chooses its actions itself"),
+    ("test_language_agent.py:smoke", "action_names=('go','go')", "each different"),
+    ("test_language_agent.py:smoke", "environment.name=NetHackScore-v1", "config.environment.name='NetHackScore-v1': must be a level of"),
+    ("test_language_agent.py:smoke", "policy=zero_shot", "config.network.model='': must be a folder"),
 ]  # fmt: skip
 
 
@@ -59,6 +123,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     record_actions("Recall-v0", {}, 1, np.array([0, 1])).save(folder / "wrong" / "game.json")
     (folder / "doorkey.safetensors").symlink_to(REPOSITORY / "docs/examples/doorkey/reward.safetensors")
     (folder / "wrong" / "other.json").write_text("{}")
+    texts.write(folder / "texts")
+    text_agents.write(folder / "ilql")
     trained = load_config("train_reward").to_dict() | {"dataset_dir": "/nowhere"}
     (folder / "wrong" / "config.json").write_text(json.dumps(trained, default=list))
     return folder

@@ -11,7 +11,8 @@ import pytest
 
 from motif_jax.algorithms.appo import make_state
 from motif_jax.rl import agent_checkpoints, settings
-from motif_jax.rollouts import agent_policy, evaluation_setup
+from motif_jax.rollouts import agent_policy
+from motif_jax.rollouts.evaluation_setup import PinnedVersions, check, open_setup
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config
@@ -77,17 +78,13 @@ def test_step_0_is_the_agent_as_its_training_begins(agent, tmp_path):
     np.testing.assert_array_equal(policy.act(observation, first, state)[0], expected[0])
 
 
-def opened(config, pins=None):
-    return evaluation_setup.open_setup(config, pins)
-
-
 def test_a_setup_names_its_checkpoint_and_keeps_a_pinned_one(agent):
     config = load_config("evaluate")
     config.policy, config.agent.dir = "agent", str(agent[0])
-    who = opened(config)
+    who = open_setup(config)
     assert (who.checkpoint, who.environment, who.options["delay"]) == (300, "Recall-v0", 20)
     assert who.plan["checkpoint"] == 300
-    assert opened(config, evaluation_setup.PinnedVersions(checkpoint=200)).checkpoint == 200
+    assert open_setup(config, PinnedVersions(checkpoint=200)).checkpoint == 200
     trained = json.loads((agent[0] / "config.json").read_text())
     trained["reward"] |= {"dir": "/gone", "intrinsic_coefficient": 0.1}
     moved = agent[0].parent / "moved"
@@ -96,14 +93,14 @@ def test_a_setup_names_its_checkpoint_and_keeps_a_pinned_one(agent):
     (moved / "checkpoints").symlink_to(agent[0] / "checkpoints")
     config.agent.dir = str(moved)
     with pytest.raises(UserError, match="used the reward in /gone, which does not exist"):
-        opened(config)
+        open_setup(config)
     config.reward.dir = ""
-    assert opened(config).rater is None
+    assert open_setup(config).rater is None
     config.reward.dir = None
     config.agent.dir, config.policy = None, str(agent[0])
-    assert opened(config).plan == who.plan, "the folder itself may stand as the policy"
+    assert open_setup(config).plan == who.plan, "the folder itself may stand as the policy"
     config.agent.dir, config.policy = str(agent[0]), "random"
-    who = opened(config)
+    who = open_setup(config)
     assert (who.checkpoint, who.environment, who.options["delay"]) == (None, "Recall-v0", 20)
 
 
@@ -111,14 +108,14 @@ def test_a_setup_that_cannot_be_opened_is_refused(agent):
     config = load_config("evaluate")
     config.policy, config.agent.dir, config.agent.checkpoint = "agent", str(agent[0]), "150"
     with pytest.raises(UserError, match="has no checkpoint 150"):
-        evaluation_setup.check(config)
-    evaluation_setup.check(config, evaluation_setup.PinnedVersions(checkpoint=200))
+        check(config)
+    check(config, PinnedVersions(checkpoint=200))
     config.agent.checkpoint, config.environment.name = "latest", "NetHackScore-v1"
     with pytest.raises(UserError, match=r"must be Recall-v0, or .* was trained on Recall-v0"):
-        evaluation_setup.check(config)
+        check(config)
     config.environment.name = None
     config.compat.sober_mask = True  # the agent's own switches hold
-    evaluation_setup.check(config)
+    check(config)
 
 
 def test_what_cannot_be_loaded_is_told(agent, tmp_path):
@@ -145,4 +142,4 @@ def test_an_agent_plays_only_where_its_actions_are(tmp_path):
     evaluation = load_config("evaluate")
     evaluation.policy, evaluation.environment.name = str(tmp_path), "NetHackScoreExtendedActions-v1"
     with pytest.raises(UserError, match=r"same fields and actions: .* was trained on NetHackScore-v1"):
-        evaluation_setup.check(evaluation)
+        check(evaluation)

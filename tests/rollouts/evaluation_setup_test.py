@@ -14,9 +14,10 @@ from motif_jax.actors.rerecording import record_actions
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.rewards.reward_model import read_run
 from motif_jax.rewards.safetensors_file import write_safetensors
-from motif_jax.rollouts import evaluation_setup, ratings, watching
+from motif_jax.rollouts import ratings, watching
 from motif_jax.rollouts.episode_worker import PlayedEpisode
 from motif_jax.rollouts.episodes import PlaySettings, play_episodes
+from motif_jax.rollouts.evaluation_setup import PinnedVersions, check, of_folder, open_setup
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config, make_dataset, reward_config, train
 from tests.rollouts import untrained
@@ -44,40 +45,44 @@ def agent_run(folder, reward, **changes):
 
 
 def evaluate_config(**changes):
-    config = load_config("evaluate", "smoke")
-    config.update_from_flattened_dict(changes)
-    return config
+    return load_config("evaluate", "smoke", changes)
 
 
-def opened(config, pins=None):
-    return evaluation_setup.open_setup(config, pins)
+def only_episode(who):
+    how = PlaySettings(workers=1, keep_fields=who.rater.fields)
+    (record,) = play_episodes(who.environment, who.options, [5], who.policy, how)
+    return record
+
+
+def texts_of(runs):
+    return np.unique(PairsDataset.open(runs / "dataset").data["message"].reshape(-1, 256), axis=0)
 
 
 def test_settings_of_a_reward_that_is_not_used_are_refused(runs, tmp_path):
     agent = agent_run(tmp_path / "agent", runs / "text")
     own = evaluate_config(policy=agent)
-    assert opened(own).plan["reward"]["quantile"] == 0.3, "the agent's own"
+    assert open_setup(own).plan["reward"]["quantile"] == 0.3, "the agent's own"
     own.reward.quantile = 0.3
-    evaluation_setup.check(own)
+    check(own)
     own.reward.quantile = 0.7
     said = r"config.reward.quantile=0.7: must be left at 0.5: the agent .* keeps its own 0.3; give --config.reward"
     with pytest.raises(UserError, match=said):
-        evaluation_setup.check(own)
+        check(own)
     own.reward.dir = str(runs / "text")
-    assert evaluation_setup.check(own).plan["reward"]["quantile"] == 0.7
+    assert check(own).plan["reward"]["quantile"] == 0.7
     alone = evaluate_config()
     alone.reward.step = 1
     with pytest.raises(UserError, match=r"config.reward.step=1: must be .* given together with reward.dir"):
-        evaluation_setup.check(alone)
+        check(alone)
 
 
 def test_the_evaluation_of_the_reward_is_resolved_and_pinned(runs):
     config = evaluate_config()
     config.reward.dir = str(runs / "text")
-    assert opened(config).plan["reward"]["step"] == 1
-    pinned = opened(config, evaluation_setup.PinnedVersions(reward_step=0))
+    assert open_setup(config).plan["reward"]["step"] == 1
+    pinned = open_setup(config, PinnedVersions(reward_step=0))
     assert pinned.plan["reward"]["step"] == 0
-    texts = np.unique(PairsDataset.open(runs / "dataset").data["message"].reshape(-1, 256), axis=0)
+    texts = texts_of(runs)
     first = ratings.load_reward(pinned.reward, pinned.spec).lookup(texts).values
     np.testing.assert_array_equal(first, rewards.load(runs / "text", 0).intrinsic(texts))
     assert not np.array_equal(first, rewards.load(runs / "text", 1).intrinsic(texts))
@@ -85,15 +90,15 @@ def test_the_evaluation_of_the_reward_is_resolved_and_pinned(runs):
 
 def test_what_was_trained_anew_is_not_what_was_begun_with(runs, tmp_path):
     agent = agent_run(tmp_path / "agent", runs / "text")
-    begun = opened(evaluate_config(policy=agent))
-    pins = evaluation_setup.PinnedVersions(100, begun.reward["step"], begun.digests)
-    assert opened(evaluate_config(policy=agent), pins).digests == begun.digests
+    begun = open_setup(evaluate_config(policy=agent))
+    pins = PinnedVersions(100, begun.reward["step"], begun.digests)
+    assert open_setup(evaluate_config(policy=agent), pins).digests == begun.digests
     shutil.rmtree(agent)
     agent_run(tmp_path / "agent", runs / "text")
     said = r"config.policy=.*/agent: was trained or written again since the run started"
     with pytest.raises(UserError, match=said):
-        opened(evaluate_config(policy=agent), pins)
-    opened(evaluate_config(policy=agent), evaluation_setup.PinnedVersions(100, begun.reward["step"]))
+        open_setup(evaluate_config(policy=agent), pins)
+    open_setup(evaluate_config(policy=agent), PinnedVersions(100, begun.reward["step"]))
 
 
 def test_a_reward_is_told_from_another_at_its_place(runs, tmp_path):
@@ -116,11 +121,11 @@ def test_a_folder_with_the_name_of_a_policy_is_a_folder(runs, tmp_path, monkeypa
         agent = agents.load(name)
         assert agent.checkpoint == 100
         assert repr(agent) == f"Agent({name!r}, checkpoint=100, environment={agent.environment!r})"
-        who = evaluation_setup.open_setup(evaluation_setup.of_folder(name))
+        who = open_setup(of_folder(name))
         assert (who.checkpoint, who.plan["policy"], who.reward["quantile"]) == (100, name, 0.3)
         assert not who.policy.in_workers
     with pytest.raises(UserError, match="random: no agent of a run plays here"):
-        agents.Agent("random", opened(evaluate_config()), 0)
+        agents.Agent("random", open_setup(evaluate_config()), 0)
 
 
 def test_episodes_that_cannot_be_played_are_refused_in_a_line(runs, tmp_path):
@@ -137,9 +142,9 @@ def test_episodes_that_cannot_be_played_are_refused_in_a_line(runs, tmp_path):
 def test_a_task_without_counts_pays_what_its_training_paid(runs, tmp_path):
     task = {"environment.name": "tests.toys:Talker", "reward.count_exponent": 3.0}
     agent = agent_run(tmp_path / "agent", runs / "text", **task)
-    who = opened(evaluate_config(policy=agent))
+    who = open_setup(evaluate_config(policy=agent))
     assert who.reward["count_exponent"] == 3.0
-    texts = np.unique(PairsDataset.open(runs / "dataset").data["message"].reshape(-1, 256), axis=0)
+    texts = texts_of(runs)
     count = np.arange(len(texts))
     record = PlayedEpisode(0, 0, count, count, 1, {}, texts, count, 1 + count)
     rated = who.rater.rate(record)
@@ -152,11 +157,11 @@ def test_a_task_without_counts_pays_what_its_training_paid(runs, tmp_path):
     assert any(part["visits"] > 1 and part["intrinsic"] for part in parts)
     assert [part["counted"] for part in parts] == [part["intrinsic"] for part in parts]
     counted = agent_run(tmp_path / "counted", runs / "text")
-    assert opened(evaluate_config(policy=counted)).live_rater().count_exponent == 3
+    assert open_setup(evaluate_config(policy=counted)).live_rater().count_exponent == 3
 
 
 def test_the_threshold_is_rounded_where_the_agents_was(runs, tmp_path):
-    texts = np.unique(PairsDataset.open(runs / "dataset").data["message"].reshape(-1, 256), axis=0)
+    texts = texts_of(runs)
     trained = read_run(runs / "text")
     raw = trained.of_messages(trained.params, texts)
 
@@ -168,7 +173,7 @@ def test_the_threshold_is_rounded_where_the_agents_was(runs, tmp_path):
     for switch in (True, False):
         changes = {"reward.quantile": levels[0], "compat.quantile_two_decimals": switch}
         agent = agent_run(tmp_path / f"agent-{switch}", runs / "text", **changes)
-        who = opened(evaluate_config(policy=agent))
+        who = open_setup(evaluate_config(policy=agent))
         expected = paid(levels[0], switch)
         live = who.live_rater()
         np.testing.assert_allclose([live(text, {}).paid for text in texts], expected, rtol=1e-5)
@@ -180,12 +185,10 @@ def test_the_threshold_is_rounded_where_the_agents_was(runs, tmp_path):
 def test_a_reward_of_more_than_the_message_rates_episodes_and_films(runs):
     config = evaluate_config(**{"environment.max_episode_steps": 90})
     config.reward.dir, config.reward.quantile = str(runs / "more"), None
-    who = evaluation_setup.check(config)
+    who = check(config)
     assert who.options["fields"] == ["glyphs"]
     assert who.rater.fields == ("message", "blstats", "glyphs")
-    (record,) = play_episodes(
-        who.environment, who.options, [5], who.policy, PlaySettings(workers=1, keep_fields=who.rater.fields)
-    )
+    record = only_episode(who)
     rated = who.rater.rate(record)
     reward = ratings.load_reward(who.reward, who.spec)
     rows = {name: record.fields[name][:, None] for name in who.rater.fields}
@@ -206,7 +209,7 @@ def test_a_task_that_does_not_show_what_a_reward_reads_is_refused(runs):
     config = evaluate_config(**{"environment.name": "Recall-v0"})
     config.reward.dir = str(runs / "more")
     with pytest.raises(UserError, match=r"must be a reward that reads what Recall-v0 shows, not .*glyphs"):
-        evaluation_setup.check(config)
+        check(config)
 
 
 def test_a_safetensors_file_is_a_reward_wherever_a_run_folder_is(runs, tmp_path):
@@ -216,16 +219,11 @@ def test_a_safetensors_file_is_a_reward_wherever_a_run_folder_is(runs, tmp_path)
     for place in (runs / name, file):
         config = evaluate_config(**{"environment.max_episode_steps": 60, "reward.dir": str(place)})
         config.reward.quantile = None
-        who = evaluation_setup.check(config)
-        keep = who.rater.fields
-        played = play_episodes(
-            who.environment, who.options, [5], who.policy, PlaySettings(workers=1, keep_fields=keep)
-        )
-        rated.append(who.rater.rate(next(played)).discounted)
-        played.close()
+        who = check(config)
+        rated.append(who.rater.rate(only_episode(who)).discounted)
     np.testing.assert_array_equal(*rated)
     training = load_config("train_agent")
     training.reward.dir, training.reward.intrinsic_coefficient = str(file), 0.1
     rewards.check(training.reward)
     with pytest.raises(UserError, match="has no evaluation 0: it holds evaluation 1"):
-        evaluation_setup.check(evaluate_config(**{"reward.dir": str(file), "reward.step": 0}))
+        check(evaluate_config(**{"reward.dir": str(file), "reward.step": 0}))

@@ -26,25 +26,21 @@ def names(base, abilities, *wanted):
     return [test.name for test in chosen(wanted or ("all",), base, abilities)]
 
 
-def test_an_agent_takes_every_published_test_and_none_twice():
-    found = names(MIXED, BOTH)
-    assert found[0] == BASE
-    assert len(set(found)) == len(found)
-    assert set(changes.CHANGES) <= set(found)
-    assert {"action_names", "actions_3", "actions_9", "distractors_4", "distractors_16"} <= set(found)
-    assert {"unseen_pairs", "PickUpThenGoToLocal", "GoToAfterPickUpLocal", "french"} <= set(found)
-    # What it was trained with is the first test.
-    assert not {"actions_6", "distractors_8"} & set(found)
-
-
-def test_places_are_those_of_the_test():
-    for test in chosen(("all",), MIXED, BOTH):
-        place = place_of(test, MIXED)
+def test_an_agent_takes_every_published_test_once_in_its_place():
+    """What it was trained with, six actions and eight distractors, is the first test."""
+    found = {test.name: place_of(test, MIXED) for test in chosen(("all",), MIXED, BOTH)}
+    words = [name for name in changes.CHANGES if name != BASE] + ["other_mission", "other_episode"]
+    sequences = "PickUpSeqGoToLocal PickUpThenGoToLocal GoToAfterPickUpLocal PickUpSeqPickUpLocal".split()
+    others = "action_names action_names_shift actions_3 actions_9 distractors_4 distractors_16 unseen_pairs".split()
+    assert list(found) == [BASE, *words, *others, *sequences, "french"]
+    level = {"unseen_pairs": "BabyAI-MixedTestLocal-v0", **{each: f"BabyAI-{each}-v0" for each in sequences}}
+    for name, place in found.items():
         spec = registry.spec(place.environment, **place.options)
-        assert spec.num_actions == {"actions_3": 3, "actions_9": 9}.get(test.name, 6)
-    tests = every(MIXED)
-    assert place_of(tests["unseen_pairs"], MIXED).environment == "BabyAI-MixedTestLocal-v0"
-    assert place_of(tests["distractors_16"], MIXED).options["distractors"] == 16
+        assert spec.num_actions == {"actions_3": 3, "actions_9": 9}.get(name, 6)
+        assert place.environment == level.get(name, MIXED.environment)
+        assert place.options.get("change") == (name if name in words else None)
+        assert place.options.get("distractors") == {"distractors_4": 4, "distractors_16": 16}.get(name)
+    assert found["action_names_shift"].options["actions"][2] == "go ahead"
 
 
 def test_where_another_number_holds_in_training_that_number_is_not_tested():

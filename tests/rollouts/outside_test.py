@@ -15,7 +15,7 @@ from motif_jax.rollouts.episodes import PlaySettings
 from motif_jax.stages import collect
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_save_npy
-from tests.reward_fixtures import load_config
+from tests.reward_fixtures import load_config, run_config
 from tests.toys import Flyer
 
 CORRIDOR = "tests.toys:Corridor"
@@ -27,8 +27,7 @@ def test_random_and_scripted_players_take_part_where_there_is_only_a_short_text(
     config.environment.name, config.num_pairs, config.workers = "Recall-v0", 60, 1
     config.start_share, config.spread, config.seed = 1.0, "messages", 4
     config.mixture.scripted, config.scripted = 2.0, "tests.toys:Stubborn"
-    collect.check(config, tmp_path)
-    assert collect.run(config, tmp_path) is None
+    run_config(config, tmp_path)
     dataset = PairsDataset.open(tmp_path)
     assert set(dataset.data) == {"message", "rewards"}, "screens and status only where there are any"
     rows = [json.loads(line) for line in (tmp_path / "episodes.jsonl").read_text().splitlines()]
@@ -58,12 +57,13 @@ def test_agents_play_where_there_are_no_switches(tmp_path, monkeypatch):
     assert set(np.load(tmp_path / "0.npy").tolist()) <= {0, 1, 2}
 
 
-def _of_brief_games():
+def _of_games(**changes):
     """Of games that are shorter than a sub-sequence, but for every fifth seed."""
     config = load_config("collect", "smoke")
     config.environment.name, config.environment.max_episode_steps = "tests.toys:Brief", 20
     config.policy, config.screens, config.num_pairs, config.workers = "random", False, 4, 1
     config.length, config.start_share, config.lanes, config.seed = 10, 1.0, 2, 1
+    config.update_from_flattened_dict(changes)
     return config
 
 
@@ -84,33 +84,30 @@ def test_agents_whose_first_games_are_all_too_short_play_on(tmp_path, monkeypatc
     monkeypatch.setattr(agents, "resolve", lambda named: [agents.CollectingAgent(named, 7)])
     monkeypatch.setattr(agents, "play", play)
     monkeypatch.setattr(sampling, "record", record)
-    config = _of_brief_games()
-    config.policy, config.agents = "agents", "runs/agent"
-    collect.check(config, tmp_path / "dataset")
-    assert collect.run(config, tmp_path / "dataset") is None
+    config = _of_games(policy="agents", agents="runs/agent")
+    run_config(config, tmp_path / "dataset")
     dataset = PairsDataset.open(tmp_path / "dataset")
     assert dataset.num_pairs == 4
     assert min(dataset.info["episode"].reshape(-1)) >= config.lanes, "none of the first games is long enough"
 
 
+SILENT = {"environment.name": "tests.toys:Silent", "length": 1, "drop_equal_captions": True}
+
+
 @pytest.mark.slow
-def test_games_that_are_all_too_short_are_said_in_one_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(collection, "_MOST_EMPTY", 2)
+@pytest.mark.parametrize(
+    ("limit", "changes", "said"),
+    [
+        ("_MOST_EMPTY", {}, r"config\.length=10: none of \d games was that long; give a smaller"),
+        (
+            "_MOST_EQUAL",
+            SILENT,
+            r"config\.drop_equal_captions=True: leaves out every pair, since all \d+ sub-",
+        ),
+    ],
+)
+def test_games_that_give_no_pair_are_said_in_one_line(tmp_path, monkeypatch, limit, changes, said):
+    monkeypatch.setattr(collection, limit, 2 if limit == "_MOST_EMPTY" else 100)
     for _ in range(2):  # the same command plays one more and says it again
-        with pytest.raises(
-            UserError, match=r"config\.length=10: none of \d games was that long; give a smaller"
-        ):
-            collect.run(_of_brief_games(), tmp_path / "dataset")
-
-
-@pytest.mark.slow
-def test_captions_that_are_all_equal_are_said_in_one_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(collection, "_MOST_EQUAL", 100)
-    config = load_config("collect", "smoke")
-    config.environment.name, config.environment.max_episode_steps = "tests.toys:Silent", 20
-    config.policy, config.screens, config.num_pairs, config.workers = "random", False, 10, 1
-    config.length, config.start_share, config.drop_equal_captions = 1, 1.0, True
-    said = r"config\.drop_equal_captions=True: leaves out every pair, since all \d+ sub-sequences have equal captions"
-    for _ in range(2):  # the same command says it again at once
         with pytest.raises(UserError, match=said):
-            collect.run(config, tmp_path / "dataset")
+            collect.run(_of_games(**changes), tmp_path / "dataset")

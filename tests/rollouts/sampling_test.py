@@ -157,8 +157,8 @@ def test_processes_that_die_of_the_first_episode_end_a_collection_but_not_a_resu
 
 
 def test_recording_processes_are_light():
-    """They and the stage without agents run on numpy alone."""
-    code = "import sys, motif_jax.stages.collect, motif_jax.rollouts.sampling; print(*sys.modules)"
+    """They, those that play for evaluations, and the stage without agents run on numpy alone."""
+    code = "import sys, motif_jax.stages.collect, motif_jax.rollouts.episodes; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"jax", "flax", "optax", "orbax", "matplotlib"} & set(done.stdout.split())
 

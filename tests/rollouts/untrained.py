@@ -29,8 +29,7 @@ def write(
 ) -> Any:
     """Writes a run of a variant of train_agent with a checkpoint for each step of `returns`; gives its network."""
     folder.mkdir(exist_ok=True)
-    config = load_config("train_agent", variant)
-    config.update_from_flattened_dict(dict(changes))
+    config = load_config("train_agent", variant, dict(changes))
     (folder / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
     name, options = agent_policy.environment_of(config)
     network = make_agent_network(config.network, registry.spec(name, **options))

@@ -11,24 +11,21 @@ from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.published import trajectories as published
 from motif_jax.rl import settings
 from motif_jax.rollouts import agent_policy
-from motif_jax.stages import clone_behaviour, collect_trajectories
+from motif_jax.stages import clone_behaviour
 from motif_jax.support import run_folder
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 from tests.language import talkers
 from tests.processes import killed_often, launch
-from tests.reward_fixtures import load_config, run_stage
+from tests.reward_fixtures import load_config, run_config, run_stage
+
+OBSERVED = {"environment.babyai_text.observations": 1}
 
 
 @pytest.fixture(scope="module")
 def collected(tmp_path_factory):
     workdir = tmp_path_factory.mktemp("trajectories")
-    config = load_config("collect_trajectories")
-    config.published = True
-    config.environment.babyai_text.observations = 1
-    collect_trajectories.check(config, workdir)
-    assert collect_trajectories.run(config, workdir) is None
-    return workdir
+    return run_stage("collect_trajectories", workdir, published=True, **OBSERVED)
 
 
 @pytest.fixture(scope="module")
@@ -37,11 +34,8 @@ def model(tmp_path_factory):
 
 
 def cloning(collected, model, **overrides):
-    config = load_config("clone_behaviour")
-    config.trajectories, config.network.model = str(collected), str(model)
-    config.network.prompt_tokens, config.num_devices = 200, 1
-    config.update_from_flattened_dict(overrides)
-    return config
+    given = {"trajectories": str(collected), "network.model": str(model), "network.prompt_tokens": 200}
+    return load_config("clone_behaviour", "smoke", {**given, "num_devices": 1, **overrides})
 
 
 @pytest.mark.slow
@@ -55,9 +49,7 @@ def test_trajectories_are_what_was_read_and_done(collected):
     assert published.read(collected, "bot_trajectories", 1) == (pairs.prompts, pairs.actions)
     # The same command finds it done.
     before = (collected / parquet.FILE).stat().st_mtime_ns
-    config = load_config("collect_trajectories")
-    config.environment.babyai_text.observations = 1
-    assert collect_trajectories.run(config, collected) is None
+    run_stage("collect_trajectories", collected, **OBSERVED)
     assert (collected / parquet.FILE).stat().st_mtime_ns == before
 
 
@@ -83,7 +75,7 @@ def test_what_cannot_be_cloned_is_refused(collected, model, tmp_path):
 
 @pytest.mark.slow
 def test_a_collection_that_is_killed_ends_with_the_same_trajectories(tmp_path):
-    values = {"environment.babyai_text.observations": 1, "steps": 600, "policy": "random", "lanes": 4}
+    values = {**OBSERVED, "steps": 600, "policy": "random", "lanes": 4}
     flags = [f"--config.{key}={value}" for key, value in values.items()]
     folder, whole, log = (tmp_path / name for name in ("killed", "whole", "log"))
     journal = folder / ".episodes" / "episodes.jsonl"
@@ -123,9 +115,8 @@ def test_a_clone_plays_with_the_wording_of_its_trajectories(tmp_path, model, swi
 @pytest.mark.slow
 @pytest.mark.usefixtures("compiled_quickly")
 def test_a_clone_learns_and_plays(collected, model, tmp_path):
-    values = {"trajectories": str(collected), "network.model": str(model), "network.prompt_tokens": 200}
-    values |= {"num_devices": 1, "epochs": 2, "optimizer.learning_rate": 0.02}
-    whole = run_stage("clone_behaviour", tmp_path / "whole", **values)
+    learned = {"epochs": 2, "optimizer.learning_rate": 0.02}
+    whole = run_config(cloning(collected, model, **learned), tmp_path / "whole")
     rows = [json.loads(row) for row in (whole / "metrics.jsonl").read_text().splitlines()]
     losses = [row["validation/loss"] for row in rows if "validation/loss" in row]
     assert losses[-1] < losses[0]

@@ -15,7 +15,7 @@ from motif_jax.stages import compare
 from motif_jax.support.errors import UserError
 from tests import browser
 from tests.made_up_runs import evaluation_rows, write_evaluation
-from tests.reward_fixtures import load_config
+from tests.reward_fixtures import load_config, run_config
 
 GAMES = 80
 
@@ -48,19 +48,17 @@ def evaluations(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def configured(folder: Path, **changes: object) -> ConfigDict:
-    config = load_config("compare", "")
-    config.methods = f"combat={folder / 'combat'}; gold={folder / 'gold'}"
-    config.claims, config.resamples = "combat > gold: kills; gold > combat: gold", 300
-    config.measures, config.plots = "fights,finds,gathered,deaths", False
-    config.update_from_flattened_dict(changes)
-    return config
+    values = {
+        "methods": f"combat={folder / 'combat'}; gold={folder / 'gold'}", "claims": "combat > gold: kills; gold > combat: gold",
+        "measures": "fights,finds,gathered,deaths", "resamples": 300, "plots": False,
+    }  # fmt: skip
+    return load_config("compare", "", {**values, **changes})
 
 
 @pytest.mark.slow
 def test_claims_are_carried_by_differences_game_by_game(evaluations: Path, tmp_path: Path) -> None:
     config = configured(evaluations)
-    compare.check(config, tmp_path)
-    assert compare.run(config, tmp_path) is None
+    run_config(config, tmp_path)
     found = json.loads((tmp_path / "comparison.json").read_text())
     kills, gold = (claim["difference"] for claim in found["claims"])
     # All games differ by exactly two: the games' own differences cancel.
@@ -95,23 +93,13 @@ def test_a_claim_that_the_games_do_not_carry_is_shown_and_fails(evaluations, tmp
     assert "not shown to have more deaths" in (tmp_path / "comparison.html").read_text()
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        (
-            {"claims": "combat > silver: kills"},
-            "config.claims=combat > silver: kills: must be 'A > B: measure",
-        ),
-        (
-            {"claims": "combat > gold: glory"},
-            "config.claims=glory: must be one of return, intrinsic_return",
-        ),
-    ],
-)
-def test_bad_values_are_told(evaluations, tmp_path, changes, named) -> None:
-    with pytest.raises(UserError) as caught:
-        compare.check(configured(evaluations, **changes), tmp_path)
-    assert str(caught.value).startswith(named)
+def test_bad_values_are_told(evaluations, tmp_path) -> None:
+    for claim, told in (
+        ("combat > silver: kills", "combat > silver: kills: must be 'A > B: measure"),
+        ("combat > gold: glory", "glory: must be one of return, intrinsic_return"),
+    ):
+        with pytest.raises(UserError, match=rf"^config.claims={told}"):
+            compare.check(configured(evaluations, claims=claim), tmp_path)
 
 
 def test_what_different_rewards_pay_is_not_compared(evaluations, tmp_path) -> None:

@@ -12,7 +12,7 @@ from motif_jax.stages import evaluate
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.support.progress import format_number
-from tests.reward_fixtures import load_config
+from tests.reward_fixtures import load_config, run_config, run_stage
 
 
 @pytest.mark.parametrize("content", ["{", '{"checkpoint": "x", "reward": null}'])
@@ -44,10 +44,8 @@ def test_the_table_says_of_a_reward_what_applies_to_it(tmp_path):
     trained = load_config("train_agent", "recall")
     trained.reward.update({"kind": "bag_of_words", "intrinsic_coefficient": 0.1})
     run_folder.describe(tmp_path / "agent", run_folder.as_plain(trained))
-    config, workdir = load_config("evaluate", "smoke"), tmp_path / "evaluation"
-    config.agent.dir, config.workers = str(tmp_path / "agent"), 1
-    evaluate.check(config, workdir)
-    assert evaluate.run(config, workdir) is None
+    values = {"agent.dir": str(tmp_path / "agent"), "workers": 1}
+    workdir = run_stage("evaluate", tmp_path / "evaluation", **values)
     note = (workdir / "table.md").read_text().splitlines()[-1]
     assert "intrinsic reward: likeness to the goal, hashed letters, " in note
     assert note.endswith(", count exponent 3")
@@ -62,10 +60,8 @@ def test_rows_of_a_reward_that_was_written_anew_are_not_handed_back(tmp_path):
     trained = load_config("train_agent", "recall")
     trained.reward.update({"kind": "table", "table": str(table), "intrinsic_coefficient": 0.1})
     run_folder.describe(tmp_path / "agent", run_folder.as_plain(trained))
-    config = load_config("evaluate", "smoke")
-    config.agent.dir, config.workers = str(tmp_path / "agent"), 1
-    evaluate.check(config, workdir)
-    assert evaluate.run(config, workdir) is None
+    config = load_config("evaluate", "smoke", {"agent.dir": str(tmp_path / "agent"), "workers": 1})
+    run_config(config, workdir)
     evaluate.check(config, workdir)
     table.write_text('{"which cue?": 2}')
     for start in (evaluate.check, evaluate.run):
@@ -82,8 +78,7 @@ def test_the_bot_agrees_with_itself_and_random_play_seldom_does(tmp_path, capsys
         config = load_config("evaluate", "smoke")
         config.policy, config.bot_agreement, config.workers = policy, True, 1
         config.environment.name = "BabyAI-GoToLocal-v0"
-        evaluate.check(config, tmp_path / policy)
-        assert evaluate.run(config, tmp_path / policy) is None
+        run_config(config, tmp_path / policy)
         summary = evaluation_files.read_evaluation(tmp_path / policy)
         found[policy] = summary["measures"]["bot_agreement"]["mean"]["value"]
         mean = summary["measures"]["return"]["mean"]["value"]
@@ -102,14 +97,12 @@ def test_fixed_shares_are_fitted_once_and_played_by_who_goes_on(tmp_path, monkey
     fitted = []
     shares = (0.5, 0.0, 0.5, 0.0, 0.0, 0.0)
     monkeypatch.setattr(fixed_shares, "fit", lambda *given: fitted.append(given) or shares)
-    config = load_config("evaluate", "smoke")
-    config.update({"policy": "fixed", "workers": 1})
-    config.environment.name, config.environment.change = "BabyAI-GoToObjS4-v0", "other_episode"
+    changed = {"environment.name": "BabyAI-GoToObjS4-v0", "environment.change": "other_episode"}
+    config = load_config("evaluate", "smoke", {"policy": "fixed", "workers": 1, **changed})
     for episodes in (3, 5):
         config.episodes = episodes
         before = len(fitted)
-        evaluate.check(config, tmp_path)
-        assert evaluate.run(config, tmp_path) is None
+        run_config(config, tmp_path)
         assert (len(fitted) > before) == (episodes == 3)
     found = evaluation_files.read_evaluation(tmp_path)
     assert tuple(found["plan"]["shares"]) == shares

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import pickle
 import string
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,11 @@ from motif_jax.language.model import LanguageModel
 from motif_jax.published import evaluation_logs
 from motif_jax.reports import evaluation_files
 from motif_jax.rollouts import text_episodes, text_setup, text_terminal
-from motif_jax.stages import compare, evaluate_text, report
+from motif_jax.stages import evaluate_text, report
 from motif_jax.support.errors import UserError
 from tests import text_agents
 from tests.processes import killed
-from tests.reward_fixtures import load_config
+from tests.reward_fixtures import load_config, run_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -40,16 +39,12 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def config_of(**values: Any) -> Any:
-    config = load_config("evaluate_text", "wordle")
-    config.update_from_flattened_dict({**SMALL, **values})
-    return config
+    return load_config("evaluate_text", "wordle", {**SMALL, **values})
 
 
 def evaluate(workdir: Path, **values: Any) -> Path:
     config = config_of(**values)
-    evaluate_text.check(config, workdir)
-    assert evaluate_text.run(config, workdir) is None
-    return workdir
+    return run_config(config, workdir)
 
 
 @pytest.fixture(scope="module")
@@ -105,8 +100,7 @@ def test_policies_of_the_task_play_in_the_agents_task_and_reports_compare_them(
     # The published layout of the same games has the same mean.
     comparison.methods = f"expert={expert}; ilql={evaluated}; published={evaluated / 'eval_log.pkl'}"
     comparison.published_task = "wordle"
-    compare.check(comparison, tmp_path / "compare")
-    compare.run(comparison, tmp_path / "compare")
+    run_config(comparison, tmp_path / "compare")
     assert (tmp_path / "compare" / "comparison.html").is_file()
     scores = json.loads((tmp_path / "compare" / "comparison.json").read_text())["scores"]
     np.testing.assert_allclose(scores["published"], scores["ilql"])
@@ -175,30 +169,6 @@ def test_a_killed_evaluation_goes_on(agent: Path, tmp_path: Path) -> None:
     assert all(after[row["index"]] == row for row in before if row["index"] in after)
 
 
-@pytest.mark.parametrize(
-    ("values", "key"),
-    [
-        ({"decode.max_tokens": 95}, "decode.max_tokens=95: must be at most 94, the model has 96 positions"),
-        ({"options": "[]"}, "options"),
-        ({"options": '{"words": 3}'}, "wordle.words=3: must be a text"),
-        ({"task": "chess"}, "task"),
-        ({"policy": "cheat"}, "policy"),
-        (
-            {"agent": None, "task": "reddit", "policy": "friendly", "options": '{"reward": "upvote"}'},
-            "options: reward=upvote",
-        ),
-        (
-            {"agent": None, "task": "reddit", "policy": "friendly", "options": '{"reward": "upvote_model"}'},
-            "options: reward=upvote",
-        ),
-        ({"agent": None}, "agent"),
-    ],
-)
-def test_what_cannot_work_is_one_line(agent: Path, tmp_path: Path, values: dict[str, Any], key: str) -> None:
-    with pytest.raises(UserError, match=rf"^config\.{key}"):
-        evaluate_text.check(config_of(**{"agent": str(agent), **values}), tmp_path / "new")
-
-
 def test_what_an_agent_says_that_is_no_text_of_the_task_has_its_tokens() -> None:
     inner = registry.make("tests.toy_text:Task", {}).tokenizer()
     tokenizer = text_episodes.ActionTokens(inner)
@@ -212,43 +182,19 @@ def test_what_an_agent_says_that_is_no_text_of_the_task_has_its_tokens() -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["with", "answer"])
 def test_a_person_plays_at_the_terminal(agent: Path, mode: str) -> None:
-    typed = {
-        "with": "?\nCRANE!\n\n" + "slate\n" * 5,
-        "against": "slate\n" * 6,
-        "answer": "<b><b><b><b><b>\n\n/end\n",
-    }
+    typed = {"with": "?\nCRANE!\n\n" + "slate\n" * 5, "answer": "<b><b><b><b><b>\n\n/end\n"}
     setup = text_setup.open_setup(config_of(agent=str(agent)))
     out = io.StringIO()
     terminal = text_terminal.Terminal(io.StringIO(typed[mode]), out)
     table = text_terminal.TextTable(setup.task, setup.actor, terminal, setup.tokenizer, 0)
-    found = table.play(0, mode)
-    assert len(found) == (2 if mode == "against" else 1)
+    (found,) = table.play(0, mode)
     said = out.getvalue()
     if mode == "with":
         assert "advantage" in said
         assert "letters a to z" in said
-        assert found[0]["texts"][-2] == "slate"
+        assert found["texts"][-2] == "slate"
     if mode == "answer":
-        assert found[0]["texts"][0] == "<b><b><b><b><b>"
-        assert len(found[0]["texts"]) == 3
+        assert found["texts"][0] == "<b><b><b><b><b>"
+        assert found["rewards"] == [None, 0.0, 0.0]
     with pytest.raises(EOFError):
         table.play(1, mode)
-
-
-class _Observation:
-    """Stands for a published class."""
-
-
-def test_published_logs_are_read_without_their_classes(tmp_path: Path) -> None:
-    steps = [(_Observation(), "crane", np.float64(-1.0), False), (_Observation(), "slate", 0.0, True)]
-    log = {
-        "all_logs": {},
-        "eval_dump": {"results": [(_Observation(), steps)] * 3, "entropies": [1.0, 2.0, 3.0]},
-    }
-    (tmp_path / "log.pkl").write_bytes(pickle.dumps(log, protocol=4))
-    found = evaluation_logs.read(tmp_path / "log.pkl")
-    assert found.returns.tolist() == [-1.0] * 3
-    assert found.in_words() == "3 episodes, return -1.0000 +- 0.0000, entropy 2.0000 +- 0.5774"
-    (tmp_path / "bad.pkl").write_bytes(b"no pickle")
-    with pytest.raises(UserError, match="not a log of a published evaluation"):
-        evaluation_logs.read(tmp_path / "bad.pkl")

@@ -13,9 +13,9 @@ from motif_jax import rewards
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.rewards.reward_function import as_rows
 from motif_jax.rewards.reward_model import read_run
-from motif_jax.stages import explain_reward, exports, imports
+from motif_jax.stages import explain_reward, exports
 from motif_jax.support.errors import UserError
-from tests.reward_fixtures import load_config, make_dataset, reward_config, train
+from tests.reward_fixtures import load_config, make_dataset, reward_config, run_config, run_stage, train
 
 pytestmark = [pytest.mark.extra, pytest.mark.usefixtures("compiled_quickly")]
 
@@ -31,22 +31,11 @@ def runs(tmp_path_factory):
 
 
 def make_config(runs, values):
-    config = load_config("explain_reward", "")
-    config.reward.dir = str(runs / "a")
-    config.update_from_flattened_dict(values)
-    return config
-
-
-def refuses(runs, workdir, values, words):
-    """Asserts that it is told before any work."""
-    with pytest.raises(UserError, match=words):
-        explain_reward.check(make_config(runs, values), workdir)
+    return load_config("explain_reward", "", {"reward.dir": str(runs / "a"), **values})
 
 
 def explain(runs, workdir, **values):
-    config = make_config(runs, values)
-    explain_reward.check(config, workdir)
-    explain_reward.run(config, workdir)
+    run_config(make_config(runs, values), workdir)
     with open(workdir / "messages.csv", encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     for row in rows:  # cells that a spreadsheet would take for a formula are quoted
@@ -91,16 +80,9 @@ def test_the_table_says_what_the_reward_says(runs, tmp_path, capsys):
 
 def test_a_reward_goes_through_a_file_unchanged(runs, tmp_path):
     for name in ("a", "b"):
-        config = load_config("export_reward", "")
-        config.reward.dir = str(runs / name)
-        exports.check(config, tmp_path / name)
-        exports.run(config, tmp_path / name)
+        run_stage("export_reward", tmp_path / name, "", **{"reward.dir": str(runs / name)})
         file = tmp_path / name / "reward.safetensors"
-        config = load_config("import_reward", "")
-        config.file = str(file)
-        workdir = tmp_path / f"{name}_back"
-        imports.check(config, workdir)
-        imports.run(config, workdir)
+        workdir = run_stage("import_reward", tmp_path / f"{name}_back", "", file=str(file))
         texts = ["Hello", "", "You see here a key."]
         expected = rewards.load(runs / name)
         for place in (file, workdir):
@@ -115,8 +97,7 @@ def test_a_reward_goes_through_a_file_unchanged(runs, tmp_path):
 
 
 def test_a_refused_export_leaves_its_folder_to_any_other_command(runs, tmp_path):
-    config = load_config("export_reward", "")
-    config.reward.dir, config.reward.step = str(runs / "a"), 9
+    config = load_config("export_reward", "", {"reward.dir": str(runs / "a"), "reward.step": 9})
     exports.check(config, tmp_path / "out")
     with pytest.raises(UserError, match="has no evaluation 9"):
         exports.run(config, tmp_path / "out")
@@ -135,8 +116,9 @@ def test_a_refused_export_leaves_its_folder_to_any_other_command(runs, tmp_path)
 def test_bad_values_are_named(runs, tmp_path, values, words):
     (runs / "agent").mkdir(exist_ok=True)
     (runs / "agent" / "config.json").write_text('{"stage": "train_agent"}')
-    inside = {key: str(runs / place) for key, place in values.items() if place in ("b", "dataset", "agent")}
-    refuses(runs, tmp_path, {**values, **inside}, words)
+    inside = {key: str(runs / place) for key, place in values.items() if place == "agent"}
+    with pytest.raises(UserError, match=words):
+        explain_reward.check(make_config(runs, {**values, **inside}), tmp_path)
 
 
 def test_an_ensemble_says_where_it_disagrees(runs):

@@ -22,7 +22,6 @@ from motif_jax.language import byte_pairs, exported
 from motif_jax.language.text_agent import Design
 from motif_jax.rl import agent_checkpoints, settings
 from motif_jax.rollouts import agent_policy
-from motif_jax.stages import exports
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.trainers import agent_folder
@@ -31,7 +30,7 @@ from tests import tiny_judge
 from tests.golden_ilql import dialogue_text
 from tests.language import talkers
 from tests.processes import REPOSITORY
-from tests.reward_fixtures import load_config
+from tests.reward_fixtures import load_config, run_stage
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 GAME = Dialogue(("crane", "<b><b><y><b><b>", "moist", "<g><g><g><g><g>"), (-1.0, None, 0.0, None), True)
@@ -39,11 +38,7 @@ TALK = Dialogue(("Is the dog red?", "Yes, it is.", "Bye"), (None, 1.0, None), Fa
 
 
 def exported_by(name: str, agent: Path, workdir: Path) -> Path:
-    config = load_config(name, "")
-    config.agent = str(agent)
-    exports.check(config, workdir)
-    exports.run(config, workdir)
-    return workdir / "model"
+    return run_stage(name, workdir, "", agent=str(agent)) / "model"
 
 
 def byte_pair_folder(folder: Path) -> Path:

@@ -20,12 +20,9 @@ LOCAL, MIXED = "BabyAI-GoToLocal-v0", "BabyAI-MixedTrainLocal-v0"
 
 
 def settings(**overrides):
-    config = load_config("test_language_agent")
-    config.environment.name = LOCAL
-    config.environment.max_episode_steps = 8
-    config.tests = "no_modification_test,distractors_4"
-    config.update_from_flattened_dict(overrides)
-    return config
+    values = {"environment.name": LOCAL, "environment.max_episode_steps": 8}
+    values |= {"tests": "no_modification_test,distractors_4", **overrides}
+    return load_config("test_language_agent", "smoke", values)
 
 
 @pytest.fixture(scope="module")
@@ -74,20 +71,6 @@ def test_more_episodes_and_tests_are_added_to_those_that_are_there(tested, tmp_p
     assert [test["episodes"] for test in generalisation_files.read(tested)["tests"]] == [6, 6, 6]
     with pytest.raises(UserError, match="seed: 0 before, 1 now"):
         test_language_agent.check(settings(seed=1), tested)
-
-
-def test_what_cannot_be_tested_is_refused(tmp_path):
-    for overrides, said in (
-        ({"policy": "nobody"}, "config.policy='nobody': must be random, bot, zero_shot, the folder"),
-        ({"policy": "bot", "tests": "actions_3"}, "without actions_3, which means nothing to a player"),
-        ({"greedy": True}, "config.greedy=True: must be False: random chooses its actions itself"),
-        ({"action_names": ("go", "go")}, "config.action_names=.*each different"),
-        ({"environment.name": "NetHackScore-v1"}, "config.environment.name=.*a level of BabyAI-Text"),
-        ({"policy": "zero_shot"}, "config.network.model='': must be a folder"),
-    ):
-        with pytest.raises(UserError, match=said):
-            test_language_agent.check(settings(**overrides), tmp_path / "none")
-    assert not (tmp_path / "none").exists()
 
 
 def test_before_a_training_the_tests_that_it_could_not_take_are_told(tmp_path, capsys):

@@ -11,6 +11,7 @@ from motif_jax.datasets.dialogues.dialogue import Dialogue
 from motif_jax.stages import imports as stage
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
+from tests.reward_fixtures import run_config
 
 LINES = [
     {"sequence": [["Wordle:\n", 0], ["crane\n", 1], ["b b y\n", False], ["moist\n", True]], "reward": [0, -1, 0, 0.5], "done": True},
@@ -26,9 +27,7 @@ FOUND = [
 
 def config_of(path, **values):
     config = resources.config("import_dialogues")
-    config.file = str(path)
-    for key, value in values.items():
-        config[key] = value
+    config.update({"file": str(path), **values})
     return config
 
 
@@ -42,14 +41,12 @@ def file(tmp_path):
 @pytest.mark.slow
 def test_the_stage(file, tmp_path, capsys):
     config, folder = config_of(file), tmp_path / "run"
-    stage.check(config, folder)
-    stage.run(config, folder)
+    run_config(config, folder)
     assert list(parquet.read(folder / "dialogues.parquet")) == FOUND
     meta = json.loads((folder / "dialogues.json").read_text())
     assert (meta["dialogues"], meta["actions"]) == (3, 5)
     assert meta["mean_return"] == pytest.approx((-0.5 + 3 + 3) / 3)
-    stage.check(config, folder)
-    stage.run(config, folder)
+    run_config(config, folder)
     assert "already" in capsys.readouterr().out
 
 

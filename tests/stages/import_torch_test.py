@@ -17,7 +17,7 @@ from motif_jax.support.errors import UserError
 from tests import torch_files
 from tests.agents import observation_of
 from tests.golden_numbers import recipe_tensors
-from tests.reward_fixtures import launch, load_config
+from tests.reward_fixtures import launch, load_config, run_config
 from tests.torch_files import tensor
 
 
@@ -40,20 +40,13 @@ def write_reward(path, golden, **more):
     for name, shape in {"heads.critic.weight": (1, 512), "heads.critic.bias": (1,), "heads.p.weight": (23, 512),
                         "heads.p.bias": (23,)}.items():  # fmt: skip
         model[name] = tensor(rng.normal(size=shape).astype("f"))
-    content = {
-        "model": model,
-        "num_iter": 7,
-        "reward_mean": tensor(np.float32([0.25])),
-        "reward_var": np.float64(4.0),
-    }
+    statistics = {"reward_mean": tensor(np.float32([0.25])), "reward_var": np.float64(4.0)}
+    content = {"model": model, "num_iter": 7, **statistics}
     return torch_files.write(path, {**content, **more})
 
 
 def config_for(variant, path, **values):
-    config = load_config("import_torch", variant)
-    config.file = str(path)
-    config.update_from_flattened_dict(values)
-    return config
+    return load_config("import_torch", variant, {"file": str(path), **values})
 
 
 @pytest.mark.slow
@@ -65,9 +58,7 @@ def test_a_reward_gives_the_golden_rewards(golden, tmp_path, capsys):
         + ",".join(f"{v - 1:.2f}" for v in levels) + "\n" + ",".join(f"{v:.2f}" for v in levels) + "\n"
     )  # fmt: skip
     config = config_for("reward", path, quantiles=str(tmp_path / "q.csv"))
-    workdir = tmp_path / "run"
-    import_torch.check(config, workdir)
-    import_torch.run(config, workdir)
+    workdir = run_config(config, tmp_path / "run")
     g = golden("reward_forward.npz")
     for place in (workdir, workdir / "model.safetensors"):
         reward = rewards.load(place)
@@ -79,17 +70,12 @@ def test_a_reward_gives_the_golden_rewards(golden, tmp_path, capsys):
     assert trained.normalisation(True, 0.95).threshold == 1.0
     mapping = json.loads((workdir / "mapping.json").read_text())
     assert mapping["names"]["reward_head/weight"] == "heads.reward.weight"
-    assert set(mapping["not_used"]) == {
-        "heads.critic.weight",
-        "heads.critic.bias",
-        "heads.p.weight",
-        "heads.p.bias",
-    }
+    heads = {f"heads.{name}.{part}" for name in ("critic", "p") for part in ("weight", "bias")}
+    assert set(mapping["not_used"]) == heads
     printed = capsys.readouterr().out
     assert "conv3/weight" in printed
     assert "not used: heads.critic.weight" in printed
-    import_torch.check(config, workdir)
-    import_torch.run(config, workdir)
+    run_config(config, workdir)
     assert "holds this import" in capsys.readouterr().out
     assert json.loads((workdir / "config.json").read_text())["stage"] == "train_reward"
     assert (workdir / "versions.json").exists()
@@ -126,14 +112,10 @@ def test_an_agent_gives_the_golden_logits(golden, tmp_path, status):
         # As an engine with one number less has it: that number's weights are not there.
         named["vector_fc1/weight"] = named["vector_fc1/weight"][:, :26]
         named["gru_input/weight"] = np.delete(named["gru_input/weight"], 512 + 128 + 26, axis=1)
-    model = {
-        f"net.{number}.{name.split('/')[1]}": tensor(array)
-        for number, (name, array) in enumerate(named.items())
-    }
+    numbered = enumerate(named.items())
+    model = {f"net.{number}.{name.split('/')[1]}": tensor(array) for number, (name, array) in numbered}
     path = torch_files.write(tmp_path / "agent.pth", {"model": model, "env_steps": 12345})
-    config = config_for("agent", path)
-    import_torch.check(config, tmp_path / "run")
-    import_torch.run(config, tmp_path / "run")
+    run_config(config_for("agent", path), tmp_path / "run")
     policy, step = load_agent(tmp_path / "run")
     assert step == 12345
     g = golden("actor_critic_step.npz")
@@ -153,13 +135,9 @@ def test_refusals_name_what_is_wrong(golden, tmp_path):
         import_torch.run(config_for("reward", good, **{"reward.network.hidden_dim": 64}), tmp_path / "r")
     with pytest.raises(UserError, match="existing file"):
         import_torch.check(config_for("reward", tmp_path / "none.pth"), tmp_path / "r")
+    wrong = write_reward(tmp_path / "b.pth", golden, reward_mean=tensor(np.zeros(3, "f")))
     with pytest.raises(UserError, match="reward_mean is not a finite number"):
-        import_torch.run(
-            config_for(
-                "reward", write_reward(tmp_path / "b.pth", golden, reward_mean=tensor(np.zeros(3, "f")))
-            ),
-            tmp_path / "r",
-        )
+        import_torch.run(config_for("reward", wrong), tmp_path / "r")
     with pytest.raises(UserError, match=r"config\.names=x"):
         import_torch.run(config_for("reward", good, names="x"), tmp_path / "r")
     (tmp_path / "q.csv").write_text("1,2\n")

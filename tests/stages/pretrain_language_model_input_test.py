@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,21 +18,6 @@ from tests.stages.pretraining import config_of
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return texts.write(tmp_path_factory.mktemp("texts"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [({"model.architecture": "llama", "model.width": 6, "model.heads": 2}, "gives heads of width 3"), ({"sharding.fsdp": 2}, r"sharding=\{'fsdp': 2, 'tensor': 1\}: must be sizes whose product divides the 1"), ({"model.architecture": "t5", "packing": "items", "tokenizer.vocab_size": 400}, "objective=prefix"), ({"lora.patterns": "*/q_proj"}, r"'\*/q_proj' matches no linear layer"), ({"lora.base": "nf4", "lora.patterns": "*"}, "a multiple of 64 inputs, this model has some of 16"), ({"length": 16, "model.max_length": 8}, r"length=16: must be at most the 8 positions"), ({"model.folder": "FOLDER", "tokenizer.folder": "FOLDER"}, "config.model.folder has a tokenizer"), ({"tokenizer.phrases": True, "tokenizer.phrase": "("}, r"tokenizer\.phrase=\(: is no regular expression")],
-)  # fmt: skip
-def test_what_cannot_work_is_said_before_any_work(
-    text: Path, tmp_path: Path, given: dict[str, Any], said: str
-) -> None:
-    given = {key: str(tmp_path) if value == "FOLDER" else value for key, value in given.items()}
-    config = config_of(text, **given)
-    with pytest.raises(UserError, match=said):
-        stage.check(config, tmp_path / "r")
-    assert not (tmp_path / "r").exists()
 
 
 def test_a_model_that_no_device_holds_is_refused_with_what_it_takes(

@@ -13,10 +13,10 @@ from motif_jax.datasets.dialogues import parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.envs.text import registry
 from motif_jax.rollouts import text_values
-from motif_jax.stages import collect_text, rank_text
+from motif_jax.stages import rank_text
 from motif_jax.support.errors import UserError
 from tests import text_agents
-from tests.reward_fixtures import load_config
+from tests.reward_fixtures import load_config, run_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -29,15 +29,12 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_values_rank_what_was_said(agent: Path, tmp_path: Path) -> None:
     games = tmp_path / "games"
-    config = load_config("collect_text", "branch")
-    config.update_from_flattened_dict({"num_dialogues": 8, "wordle.num_words": 20, "workers": 1})
-    collect_text.check(config, games)
-    collect_text.run(config, games)
+    config = load_config("collect_text", "branch", {"num_dialogues": 8, "wordle.num_words": 20, "workers": 1})
+    run_config(config, games)
     ranks = load_config("rank_text", "smoke")
     other = text_agents.write(tmp_path / "sarsa", method="sarsa", seed=1)
     ranks.update_from_flattened_dict({"agents": f"{other},{agent}", "data": str(games)})
-    rank_text.check(ranks, tmp_path / "ranks")
-    rank_text.run(ranks, tmp_path / "ranks")
+    run_config(ranks, tmp_path / "ranks")
     both = json.loads((tmp_path / "ranks" / "ranks.json").read_text())
     first, second = (both[str(each)]["accuracy"] for each in (other, agent))
     assert first["branch_suboptimal_pairs"] == second["branch_suboptimal_pairs"] > 0
@@ -48,8 +45,7 @@ def test_values_rank_what_was_said(agent: Path, tmp_path: Path) -> None:
 def test_what_an_agent_cannot_read_is_not_ranked(agent: Path, tmp_path: Path) -> None:
     dialogues = Dialogues.of([Dialogue((said,), (-1.0,), True) for said in ("crane", "a" * 96)])
     parquet.write(tmp_path / "dialogues.parquet", [dialogues], {})
-    ranks = load_config("rank_text", "smoke")
-    ranks.update_from_flattened_dict({"agents": str(agent), "data": str(tmp_path)})
+    ranks = load_config("rank_text", "smoke", {"agents": str(agent), "data": str(tmp_path)})
     with pytest.raises(UserError, match="up to token 98, the agent 96"):
         rank_text.check(ranks, tmp_path / "ranks")
 

@@ -12,13 +12,11 @@ from motif_jax.reports import evaluation_files
 from motif_jax.stages import compare, report
 from motif_jax.support.errors import UserError
 from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
-from tests.reward_fixtures import load_config
+from tests.reward_fixtures import load_config, run_config
 
 
 def configured(stage, **changes):
-    config = load_config(stage, "")
-    config.update_from_flattened_dict(changes)
-    return config
+    return load_config(stage, "", changes)
 
 
 @pytest.mark.parametrize(("key", "stage"), [("agent.dir", "train_agent"), ("reward.dir", "train_reward")])
@@ -102,8 +100,7 @@ def test_what_different_rewards_pay_trainings_is_not_compared(tmp_path, first, s
 def test_a_comparison_of_single_runs_pairs_their_games(tmp_path, capsys):
     one, two = evaluations(tmp_path, "one", "two", games=30)
     config = configured("compare", methods=f"a={one}; b={two}", resamples=100, plots=False)
-    compare.check(config, tmp_path / "out")
-    compare.run(config, tmp_path / "out")
+    run_config(config, tmp_path / "out")
     said = capsys.readouterr().out
     assert "differences" in said
     assert f"comparison: {tmp_path / 'out/comparison.html'}" in said
@@ -131,8 +128,7 @@ def test_runs_are_compared_with_the_published_curves_and_pooled_over_runs(tmp_pa
     changes = {"published": str(tmp_path / "motif_results.pkl"), "published_tasks": "score=NetHackScore-v1"}
     methods = f"motif={runs[0]},{runs[1]},{tmp_path / 'run'}; random={runs[2]}"
     config = configured("compare", methods=methods, resamples=50, plots=True, **changes)
-    compare.check(config, tmp_path / "out")
-    compare.run(config, tmp_path / "out")
+    run_config(config, tmp_path / "out")
     means = [
         json.loads((run / "evaluation.json").read_text())["measures"]["return"]["mean"]["value"]
         for run in runs[:2]

@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 
 from motif_jax.language.text_agent import Design
-from motif_jax.stages import train_text as stage
-from motif_jax.support.errors import UserError
 from motif_jax.trainers import text_ppo
 from tests import resumed, text_agents
-from tests.stages.train_text_test import TOY, config_of, same_bits, train
+from tests.stages.train_text_test import TOY, same_bits, train
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -83,23 +81,3 @@ def test_killed_between_two_updates_it_ends_with_the_same_bits(
     assert 0 < resumed.saved_step(tmp_path / "killed") < 3
     train(tmp_path / "killed", "ppo", **values)
     assert same_bits(train(tmp_path / "whole", "ppo", **values), tmp_path / "killed")
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({}, "config.initial.policy=None: must be a run of train_text that speaks already"),
-        (
-            {"batch_size": 9},
-            "config.batch_size=9: must be a multiple of ppo.minibatches x accumulate x devices, 2",
-        ),
-        (
-            {"ppo.kl.coefficient": 0.0},
-            "config.ppo.kl.coefficient=0.0: must be above 0 with config.ppo.kl.target",
-        ),
-    ],
-)
-def test_what_cannot_be_trained_is_refused(tmp_path: Path, changes: Any, message: str) -> None:
-    with pytest.raises(UserError) as error:
-        stage.check(config_of("ppo", **{**VALUES, **changes}), tmp_path / "run")
-    assert message in str(error.value)

@@ -17,7 +17,7 @@ from motif_jax.datasets.dialogues import files, parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogue
 from motif_jax.stages import evaluate_text, train_text
 from motif_jax.support.errors import UserError
-from tests.reward_fixtures import load_config
+from tests.reward_fixtures import load_config, run_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -53,8 +53,7 @@ def config_of(variant: str, path: Path, **values: Any) -> Any:
 def test_a_file_of_messages_becomes_an_agent_that_speaks(conversations: Path, tmp_path: Path) -> None:
     run = tmp_path / "ilql"
     config = config_of("ilql", conversations)
-    train_text.check(config, run)
-    assert train_text.run(config, run) == 0
+    run_config(config, run)
     agent = text_agents.load(run)
     # The longest answer, in the tokens that were learned, with its end.
     longest = max(len(agent._saved.tokenizer.encode(text)) + 1 for text in ANSWERS)
@@ -63,10 +62,8 @@ def test_a_file_of_messages_becomes_an_agent_that_speaks(conversations: Path, tm
     assert isinstance(agent.say(begun, seed=1), str)
     assert {each.text for each in agent.rank(begun, list(ANSWERS))} == set(ANSWERS)
     # Without an environment its evaluation is of the dialogues that were held out.
-    evaluation = load_config("evaluate_text", "")
-    evaluation.update_from_flattened_dict({"agent": str(run), "resamples": 20, "show": 1})
-    evaluate_text.check(evaluation, tmp_path / "evaluation")
-    assert evaluate_text.run(evaluation, tmp_path / "evaluation") is None
+    evaluation = load_config("evaluate_text", "", {"agent": str(run), "resamples": 20, "show": 1})
+    run_config(evaluation, tmp_path / "evaluation")
     found = json.loads((tmp_path / "evaluation" / "evaluation.json").read_text())
     assert {"policy_loss", "q", "v", "advantage", "return"} <= set(found["measures"])
     assert 0 <= found["ranking"]["accuracy"] <= 1 <= found["ranking"]["pairs"]

@@ -173,21 +173,3 @@ def test_early_stopping_and_an_ensemble(dataset, tmp_path, capsys):
     )
     assert members.shape == (2, 4)
     assert not np.allclose(members[0], members[1])
-
-
-@pytest.mark.parametrize(
-    ("override", "words"),
-    [
-        ({"network.crop": True}, "the crop needs the status"),
-        ({"network.message": "none"}, "at least one of message"),
-        ({"network.glyphs": True}, r"data/glyphs.npy is missing"),
-        ({"annotator": "test,other"}, "must name annotations of the dataset: test"),
-        ({"labels.annotator_weights": "1,2"}, "1 positive numbers"),
-        ({"labels.soft": True}, "probabilities.npy is missing"),
-        ({"batch_size": 10**8}, "config.batch_size=100000000: must be at most 65,536: .* the 500 pairs of"),
-        ({"num_devices": 3}, "config.batch_size=32: must be a multiple of 3: 1 micro-batches on each of 3"),
-    ],
-)
-def test_bad_values_are_named(dataset, tmp_path, override, words):
-    with pytest.raises(UserError, match=words):
-        train_reward.check(reward_config(dataset, **override), tmp_path / "r")

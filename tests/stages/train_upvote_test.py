@@ -15,12 +15,10 @@ from motif_jax.language.model import LanguageModel
 from motif_jax.language.text_scorer import TextScorer
 from motif_jax.published import upvote_model
 from motif_jax.rollouts import text_scores
-from motif_jax.stages import import_ilql
-from motif_jax.stages import train_upvote as stage
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
 from tests import torch_files
-from tests.reward_fixtures import load_config
+from tests.reward_fixtures import load_config, run_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -29,16 +27,12 @@ TINY = {"num_devices": 1, "network.width": 16, "vocab_size": 600, "max_len": 24}
 
 
 def config_of(**overrides: Any) -> Any:
-    config = load_config("train_upvote", "smoke")
-    config.update_from_flattened_dict({**TINY, **overrides})
-    return config
+    return load_config("train_upvote", "smoke", {**TINY, **overrides})
 
 
 def train(workdir: Path, **overrides: Any) -> Path:
     config = config_of(**overrides)
-    stage.check(config, workdir)
-    assert stage.run(config, workdir) == 0
-    return workdir
+    return run_config(config, workdir)
 
 
 @pytest.fixture(scope="module")
@@ -122,8 +116,7 @@ def test_the_published_file_becomes_a_folder_that_pays(
     config = resources.config("import_ilql")
     values = {"file": str(path), "heads": 2, "method": "upvote", "tokenizer": str(tmp_path / "spoken")}
     config.update_from_flattened_dict(values)
-    import_ilql.check(config, tmp_path / "run")
-    import_ilql.run(config, tmp_path / "run")
+    run_config(config, tmp_path / "run")
     scorer = TextScorer(tmp_path / "run" / "model")
     score = scorer(["some words"])[0]
     # The pooler and both layers by hand, on the states of the network.
@@ -155,20 +148,3 @@ def test_the_published_file_becomes_a_folder_that_pays(
     torch_files.write(path, {name: torch_files.tensor(array) for name, array in other.items()})
     with pytest.raises(UserError, match=r"not a checkpoint of the published upvote model .*layers.2.weight"):
         upvote_model.read(path, 2)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"reddit.folder": "/nowhere"}, "config.reddit.folder='/nowhere': must be an existing folder"),
-        ({"vocab_size": 9}, "config.vocab_size=9: must be at least"),
-        ({"max_len": 80}, "config.max_len=80: must be at most 64"),
-        ({"network.checkpoint": "/nowhere"}, "config.network.checkpoint=/nowhere is neither a folder"),
-        ({"reddit.indexes": "rows.json"}, "config.reddit.folder=''"),
-    ],
-)
-def test_bad_values_are_refused_in_one_line(tmp_path: Path, changes: Any, message: str) -> None:
-    with pytest.raises(UserError) as error:
-        stage.check(config_of(**changes), tmp_path / "run")
-    assert message in str(error.value)
-    assert not (tmp_path / "run").exists()

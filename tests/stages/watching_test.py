@@ -18,11 +18,8 @@ from tests.reward_fixtures import load_config
 
 
 def evaluate_config(**changes):
-    config = load_config("evaluate", "smoke")
-    config.episodes, config.resamples, config.forms.ttyrec = 3, 50, False
-    config.environment.max_episode_steps = 30
-    config.update_from_flattened_dict(changes)
-    return config
+    values = {"episodes": 3, "resamples": 50, "forms.ttyrec": False, "environment.max_episode_steps": 30}
+    return load_config("evaluate", "smoke", {**values, **changes})
 
 
 def run(stage, config, workdir):
@@ -91,10 +88,7 @@ def test_a_row_that_the_game_does_not_repeat_is_not_filmed(evaluation):
 
 
 def replay_config(**changes):
-    config = load_config("replay", "")
-    config.forms.ttyrec = False
-    config.update_from_flattened_dict(changes)
-    return config
+    return load_config("replay", "", {"forms.ttyrec": False, **changes})
 
 
 @pytest.mark.slow

@@ -1,0 +1,91 @@
+"""Small parts of stages with numbers and lines by hand."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from motif_jax.datasets.dialogues import parquet
+from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
+from motif_jax.rollouts import recorded_texts
+from motif_jax.stages import check_reward, compare, evaluate, explain_reward, rank_text, report
+from tests.reward_fixtures import load_config
+
+
+def test_the_expert_agrees_where_it_has_an_answer():
+    assert evaluate.agreement(np.array([0, 1, 2, 255]), np.array([0, 2, 2, 255], np.uint8)) == 0.75
+    assert evaluate.agreement(np.zeros(0, int), np.zeros(0, np.uint8)) == 0
+
+
+def test_the_best_is_the_best_by_the_reward_where_all_episodes_have_it():
+    rows = [{"return": 1.0, "intrinsic_return": 2.0}, {"return": 0.0, "intrinsic_return": None}]
+    assert [evaluate.return_key(rows[:1]), evaluate.return_key(rows)] == ["intrinsic_return", "return"]
+
+
+def test_values_rank_neighbours_with_other_returns():
+    rows = [{"return": r, "q": q} for r, q in ((1.0, 0.0), (2.0, 1.0), (2.0, 5.0), (0.0, 3.0), (1.0, 2.0))]
+    assert recorded_texts.ranking(rows) == {"accuracy": pytest.approx(2 / 3), "pairs": 3}
+    assert recorded_texts.ranking(rows[1:3]) is None
+    assert recorded_texts.ranking([{"return": 1.0}, {"return": 2.0}]) is None
+
+
+def test_a_table_has_the_greatest_reward_first_and_nothing_where_there_is_none():
+    a = SimpleNamespace(
+        raw=np.array([0.5, 2, 1 / 3], np.float32), normalised=np.array([-1, 1.5, np.nan]), paid=np.array([0, 1.5, np.nan]),
+        disagreement=None, evaluations=[0], history=[np.array([0.25, 0, np.nan])],
+    )  # fmt: skip
+    texts, counts = ["=x", "b,c", "d"], np.array([3, 1, 2])
+    assert explain_reward._table(texts, counts, [a]).splitlines() == [
+        "message,count,raw,normalised,paid,normalised_at_0", '"b,c",1,2,1.5,1.5,0', "'=x,3,0.5,-1,0,0.25", "d,2,0.3333333,,,",
+    ]  # fmt: skip
+    b = SimpleNamespace(
+        **{**vars(a), "disagreement": np.array([1, 2, 3.0]), "evaluations": [], "history": []}
+    )
+    names = explain_reward._table(texts, counts, [a, b]).splitlines()[0].split(",")
+    assert (
+        names[2:]
+        == "A_raw A_normalised A_paid A_normalised_at_0 B_raw B_normalised B_paid B_disagreement".split()
+    )
+
+
+def test_the_first_dialogues_are_those_of_whole_groups(tmp_path):
+    said = [
+        Dialogue(("a",), (0.0,), True, {} if group is None else {"group": group}) for group in (0, 0, 1, None)
+    ]
+    parquet.write(tmp_path / "dialogues.parquet", [Dialogues.of(said)], {})
+    config = load_config("rank_text", "smoke")
+    config.data = str(tmp_path)
+    for asked, found in ((1, 2), (2, 2), (3, 3), (4, 4), (9, 4)):
+        config.dialogues = asked
+        assert len(rank_text._dialogues(config)) == found
+
+
+def test_messages_on_which_a_reward_and_its_annotator_differ_are_named():
+    found = check_reward.compare(
+        {"a": 3, "b": 5, "c": 5, "d": 1},
+        dict.fromkeys("abcd", 1),
+        {"a": False, "b": True, "c": False, "d": True},
+    )
+    assert (found.messages, found.against, found.share.value) == (4, ["c", "a"], 0.5)
+    told = "reward and annotator agree on 50.0% (15.0% to 85.0%) of the 4 texts; not on 'c'; 'a'"
+    assert check_reward._said(found, "texts") == told
+    assert check_reward.compare({}, {}, {}) == (None, 0, [])
+
+
+def test_names_that_are_taken_get_a_number():
+    plan = {"policy": "runs/b", "checkpoint": 3}
+    assert report._evaluation_name(plan, {}) == "agent"
+    assert report._evaluation_name(plan, {"agent"}) == "b"
+    assert report._evaluation_name(plan, {"agent", "b", "b 2"}) == "b 3"
+    assert report._evaluation_name({**plan, "checkpoint": 0}, {}) == "before training"
+    assert report._evaluation_name({"policy": "fixed"}, {}) == "fixed shares"
+
+
+def test_methods_are_read_with_their_folders():
+    found = compare.read_methods("a=x, y; b=z;a=w")
+    assert {name: [str(path) for path in paths] for name, paths in found.items()} == {
+        "a": ["x", "y", "w"],
+        "b": ["z"],
+    }
