@@ -64,7 +64,7 @@ REFUSED = [
     ("train_reward.py:smoke", f"{PAIRS} labels.soft=True", "probabilities.npy is missing"),
     ("train_reward.py:smoke", f"{PAIRS} batch_size=65537", "batch_size=65537: must be at most 65,536: a batch has no use for more than the 12"),
     ("train_reward.py:smoke", f"{PAIRS} num_devices=3", "config.batch_size=32: must be a multiple of 3: 1 micro-batches on each of 3"),
-    ("pretrain_language_model.py:smoke", f"{TEXTS} model.architecture=llama model.width=6 model.heads=2", "gives heads of width 3"),
+    ("pretrain_language_model.py:smoke", f"{TEXTS} model.architecture=llama model.width=6 model.heads=2", "and each of an even width"),
     ("pretrain_language_model.py:smoke", f"{TEXTS} sharding.fsdp=2", "sharding={'fsdp': 2, 'tensor': 1}: must be sizes whose product"),
     ("pretrain_language_model.py:smoke", f"{TEXTS} model.architecture=t5 packing=items tokenizer.vocab_size=400", "config.objective=prefix"),
     ("pretrain_language_model.py:smoke", f"{TEXTS} lora.patterns=*/q_proj", "'*/q_proj' matches no linear layer"),

@@ -1,0 +1,50 @@
+"""The rows of played episodes: numbers by hand, and which episodes are played."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from motif_jax.datasets.dialogues.dialogue import Dialogue
+from motif_jax.datasets.dialogues.token_rewards import constant
+from motif_jax.envs.text import registry
+from motif_jax.language.decoding import TokenFacts
+from motif_jax.rollouts.journal import play_missing
+from motif_jax.rollouts.text_episodes import PlayedText, TextAction
+from motif_jax.rollouts.text_setup import TextEvalSetup
+from motif_jax.support import seeds
+
+
+def test_a_row_of_text_counts_what_was_said() -> None:
+    task = registry.make("tests.toy_text:Task", {})
+    setup = TextEvalSetup(task, None, {}, task.tokenizer(), constant(0.5))  # type: ignore[arg-type]
+    dialogue = Dialogue(("abc", "c", "b"), (None, 1.0, 0.25), True)
+    said, end = [], task.tokenizer().delimiters.action_end
+    for text, tokens, steered in (("c", [2, end], [-1.0, -2.0]), ("b", [1], [-4.0])):
+        numbers = np.array(steered, np.float32)
+        best = np.array(tokens, np.int32)
+        facts = TokenFacts(numbers, numbers - 1, numbers + 1, numbers * 0, best, best * 0)
+        said.append(TextAction(text, np.array(tokens), facts, 0.75))
+    row = setup.row(PlayedText(3, dialogue, tuple(said)), 7, tokens=True)
+    assert row["seed"] == seeds.derive(7, "evaluate_text", "environment", 3)
+    assert (row["index"], row["return"], row["length"], row["token_return"]) == (3, 1.25, 2, 2.75)
+    # The second action has no end: it was cut.
+    assert (row["actions_cut"], row["tokens_said"], row["divergence"], row["entropy"]) == (1, 3, 1.5, 7.0)
+    assert row["tokens"][0]["pieces"] == ["c", task.tokenizer().decode([end])]
+    assert row["tokens"][1]["by_values"] == ["a"]
+    assert (row["tokens"][0]["policy"], row["tokens"][0]["q"]) == ([-2.0, -3.0], [0.0, -1.0])
+    plain = setup.row(PlayedText(3, dialogue, (TextAction("c"), TextAction("b"))), 7, tokens=True)
+    assert "tokens_said" not in plain
+    assert plain["token_return"] == 1.25
+
+
+def test_what_a_journal_has_is_not_played_again() -> None:
+    rows = [{"index": 4, "return": 9.0, "length": 1}, {"index": 1, "return": 1.0, "length": 1}]
+    journal = SimpleNamespace(rows=rows, session=2, append=rows.append)
+    played = play_missing(
+        journal, 3, "t", lambda _: iter((2, 0)), lambda i: {"index": i, "return": 2.0, "length": 5}
+    )
+    assert [(row["index"], row.get("session")) for row in played] == [(0, 2), (1, None), (2, 2)]
+    assert all(row["session_seconds"] >= 0 for row in rows[2:])
+    assert play_missing(journal, 2, "t", lambda _: 1 / 0, dict)[0]["index"] == 0
