@@ -27,13 +27,9 @@ _OF_PROMPTS = {"answer.mode": "analysis", "prompt.version": "default", "prompt.f
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """A question to an annotator.
+    """A question to an annotator: texts (`items`), or a `pair` of a dataset for those that read its numbers.
 
-    Attributes:
-      id: 32 hex digits, the hash of the annotator's identity and of what is asked (`questions.QuestionHasher`).
-      items: the texts, as many as the form has; empty for annotators that read no texts.
-      pair: index of the pair, for annotators that read the dataset's numbers; None for questions about texts.
-      attempt: number of earlier answers without a verdict (varies the seed).
+    `id` has 32 hex digits (`questions.QuestionHasher`); `attempt` counts earlier answers without a verdict, and varies the seed.
     """
 
     id: str
@@ -45,15 +41,10 @@ class Question:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """An annotator's answer to one question.
+    """An annotator's answer to one question; `probabilities` are of the form's verdicts, None for certainty in `label`.
 
-    Attributes:
-      label: one of the question's form, or UNKNOWN.
-      probabilities: of the form's verdicts in their order, summing to 1; None means certainty in `label`.
-      tokens: of all turns together: of prompts, of answers, and of the cached part of prompts.
-      turns: the conversation, {"role", "content"} each; empty without one.
-      mass: probability of the verdicts together, where read from log-probabilities.
-      note: why the label is UNKNOWN if not because of the text ("prompt too long"); '' otherwise.
+    `tokens` of all turns: of prompts, of answers, and of the cached part of prompts. `turns` have {"role", "content"}. `mass` is
+    the verdicts' probability together, where read from log-probabilities; `note` says why a label is UNKNOWN if not by the text.
     """
 
     label: int

@@ -69,13 +69,9 @@ class ChatClient:
         await self._session.close()
 
     async def complete(self, request: Mapping[str, Any]) -> Any:
-        """The body of the reply to a request, from JSON.
+        """The body of the reply to a request, from JSON. Raises TimeoutError and NoConnectionError.
 
-        Raises:
-          StatusError: the server or proxy answers with another status; redirects count, as a key must not follow them.
-          TimeoutError: the reply was not complete in time.
-          NoConnectionError: there is no connection, or it was lost.
-          Rubbish: the reply is not JSON, or not HTTP.
+        StatusError: another status; redirects count, as a key must not follow them. Rubbish: the reply is not JSON, or not HTTP.
         """
         try:
             response, body = await self._post(request)

@@ -24,15 +24,10 @@ _TOTALS += [f"{name}_tokens" for name in _TOKENS]
 
 
 class Label(NamedTuple):
-    """The label of one question.
+    """The label of one question, never unknown; its probability is of yes, or P(first) + P(tie) / 2 for two texts.
 
-    Attributes:
-      items: the texts, in the order of the training's.
-      label: one of the form's verdicts, never unknown.
-      probability: for one text that of yes; for two P(first) + P(tie) / 2; None if the annotator gives none.
-      seconds, tokens: from sending the question to its answer, and in both; 0 for questions that were not sent.
-      number, step: index of the first batch that is paid with it, and environment steps of the run before.
-      met: environment steps of the run before the batch that showed the text first.
+    `seconds` and `tokens` are 0 for questions that were not sent. `number` is the index of the first batch that is paid with it,
+    `step` the run's environment steps before that batch, `met` those before the batch that showed the text first.
     """
 
     items: Items

@@ -86,16 +86,9 @@ class LabelService(LabelBookkeeper):
     def enqueue(
         self, items: Sequence[Items], counts: Sequence[int], scores: Sequence[float] | None, step: int
     ) -> None:
-        """Queues the distinct texts of a batch that have no label yet; never blocks on a server.
+        """Queues the distinct texts of a batch, each shown at `counts` steps, that have no label yet; never blocks on a server.
 
-        Args:
-          items: the texts, tuples of one or two by the form.
-          counts: steps of the batch that show each.
-          scores: priority of each label, higher is sooner (queue.order=uncertain).
-          step: environment steps of the run.
-
-        Raises:
-          UserError: the annotator failed for good: the disk of its store is full.
+        Higher `scores` are asked sooner (queue.order=uncertain). Raises UserError: the annotator failed for good (a full disk).
         """
         self._check()
         super().enqueue(items, counts, scores, step)

@@ -58,15 +58,10 @@ def cohen_kappa(counts: np.ndarray) -> float:
 
 
 def position_bias(given: np.ndarray, reverse: np.ndarray) -> dict[str, float]:
-    """How much verdicts follow the order of presentation.
+    """How much verdicts int [pairs] of pairs and of the reversed ones follow the order; FIRST is the caption shown first.
 
-    Args:
-      given: labels int [pairs] of the pairs in their order.
-      reverse: labels int [pairs] of the reversed pairs, as answered (FIRST is the caption shown first).
-
-    Returns:
-      Number of `pairs` known in both orders; `consistent`, the share with the same winner (or a tie) in both; `first_share` of
-      FIRST among FIRST and SECOND, 0.5 without bias.
+    Returns the number of `pairs` known in both orders; `consistent`, the share with the same winner (or a tie) in both;
+    `first_share` of FIRST among FIRST and SECOND, 0.5 without bias.
     """
     known = (given != UNKNOWN) & (reverse != UNKNOWN)
     given, reverse = given[known], reverse[known]

@@ -48,15 +48,9 @@ class LexiconEvent:
 
 @dataclass(frozen=True)
 class Lexicon:
-    """A parsed lexicon.
+    """A parsed lexicon, whose events are tried in order; `unmatched` and `blank`: goal -> worth without event, or sentence.
 
-    Attributes:
-      events: in the order in which they are tried.
-      unmatched, blank: goal -> worth of a sentence without an event, and of a caption without a sentence.
-      margin: largest difference of worth that is a tie.
-      scale: width of the logistic from differences to probabilities.
-      threshold: worth above which a single caption is a yes.
-      digest: of the whole file.
+    Differences of worth up to `margin` are ties; `scale` is the width of the logistic; worths above `threshold` are a yes.
     """
 
     name: str

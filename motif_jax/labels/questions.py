@@ -45,10 +45,8 @@ class QuestionHasher:
 class QuestionList:
     """The distinct questions of a dataset, in order of their first appearance.
 
-    Attributes:
-      asked: int32 [pairs, orders], index of a pair's question; -1 where equal captions are a tie without asking. With two
-        orders: as the pair stands, and reversed.
-      swapped: bool [pairs, orders], whether that question has the pair's captions reversed.
+    `asked` int32 [pairs, orders]: index of a pair's question; -1 where equal captions are a tie without asking. `swapped` bool:
+    whether that question has the pair's captions reversed; of two orders the second.
     """
 
     questions: list[Question]

@@ -18,15 +18,10 @@ _MAX_PAUSE_SECONDS = 30.0
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Pending:
-    """A question that is queued or in flight.
+    """A question that is queued or in flight; `count` steps showed it, `met` numbers the `enqueue` that showed it last.
 
-    Attributes:
-      count: steps that showed it since it was queued.
-      score: priority of its answer; higher is more.
-      met: number of the `enqueue` that showed it last.
-      attempts, failures: answers without a verdict, and failed requests, so far.
-      ready: earliest time to ask it again, by the clock of `take`.
-      met_as: the items in the training's orders, where one question serves several; empty if equal to `items`.
+    `attempts`, `failures`: answers without a verdict, and failed requests. `ready`: when to ask it again, by the clock of `take`.
+    `met_as`: the items in the training's orders, where one question serves several; empty if equal to `items`.
     """
 
     items: Items

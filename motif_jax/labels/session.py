@@ -35,13 +35,7 @@ class AnnotationSession:
         conversations: ConversationLog | None = None,
         stopped: Callable[[], bool] = never,
     ) -> None:
-        """Loads and writes nothing before the first question.
-
-        Args:
-          attempts: most times that a question is asked while its answers are unknown.
-          flush_seconds: longest time between writes while answers arrive.
-          stopped: called after each answer, and now and then while waiting.
-        """
+        """Asks a question `attempts` times at most while its answer is unknown; `stopped` is called now and then."""
         self.annotator = annotator
         self.telemetry = Telemetry(form, annotator.prices)
         self._store = AnswerStore(store_dir)
@@ -79,16 +73,9 @@ class AnnotationSession:
         keep: Keep = lambda _: None,
         report: Callable[[], None] = lambda: None,
     ) -> dict[str, StoredAnswer]:
-        """Answers by question id; asks those that are not in `known`, at most `limit`.
+        """Answers by question id; asks those that are not in `known`, at most `limit`. `keep` gets what the store has.
 
-        Args:
-          keep: called with the answers of each write, after the store has them.
-          report: called after each write, and now and then while waiting.
-
-        Raises:
-          UserError: the annotator or the disk failed; earlier answers are kept.
-          RuntimeError: the annotator left out questions.
-          ValueError: an answer does not fit the form.
+        Raises UserError: the annotator or the disk failed (earlier answers are kept); RuntimeError: questions were left out.
         """
         answers = dict(known)
         left = limit

@@ -13,14 +13,9 @@ from motif_jax.labels.annotator import Answer, Prices
 
 @dataclasses.dataclass
 class Telemetry:
-    """Counts of this run's questions.
+    """Counts of this run's questions; `store_hits` were answered before, the last verdict of pairs is the tie.
 
-    Attributes:
-      store_hits: questions answered before.
-      asked, last_verdict, unknown, retried: answers of this run; the form's last verdict is the tie of pairs.
-      notes: reason -> number of unknown answers that are not due to the text.
-      mass: sum over answers of the verdicts' total probability (answer.mode=soft).
-      tokens: (prompt, completion, cached).
+    `notes`: reason -> unknown answers not due to the text; `mass`: sum of verdicts' probability; tokens: (prompt, completion, cached).
     """
 
     form: Form = PAIR

@@ -59,12 +59,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Plot:
-    """One chart: lines over x (those without a finite point are left out), or intervals by name; labels have units.
-
-    Attributes:
-      note: text below the chart that says how it was made.
-      file: name of its files; '' for a chart that only the page shows.
-    """
+    """One chart: lines over x, or intervals by name. `note` stands below it; without `file` only the page shows it."""
 
     title: str
     x_label: str

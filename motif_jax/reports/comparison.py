@@ -73,14 +73,10 @@ class Contrast:
 
 @dataclass
 class Comparison:
-    """The results of a comparison.
+    """The results of a comparison; contrasts over all tasks come first, an estimate is NaN where a method has too few scores.
 
-    Attributes:
-      aggregates: statistic -> method -> estimate; NaN where a method has too few scores for it.
-      improvement: (better, other) -> probability that a run of the first beats one of the second.
-      contrasts: differences of every two methods; those over all tasks come first.
-      profiles: the share of runs above each score threshold, one Series per method.
-      by_task: task -> method -> estimate of the mean over runs.
+    `aggregates`: statistic -> method -> estimate; `improvement`: (better, other) -> probability that a run of the first beats one
+    of the second; `by_task`: task -> method -> mean over runs.
     """
 
     scores: MethodScores
@@ -118,11 +114,7 @@ def _mean_of_games(runs: Sequence[Games]) -> Games:
 
 
 def normalise(scores: MethodScores, zero: str, one: str) -> MethodScores:
-    """Rescales every task so that the mean of method `zero` is 0 and the mean of `one` is 1.
-
-    Raises:
-      UserError: a method is unknown, or the means are equal on a task.
-    """
+    """Rescales tasks so that the mean of `zero` is 0 and that of `one` is 1. Raises UserError: unknown methods, or equal means."""
     for key, name in (("normalise_zero", zero), ("normalise_one", one)):
         if name not in scores.by_method:
             have = ", ".join(scores.by_method)

@@ -21,13 +21,9 @@ from motif_jax.reports.smoothing import RESAMPLES as CURVE_RESAMPLES
 
 @dataclass
 class ComparisonData:
-    """The data of the page.
+    """The data of the page: `curves` by task (dashed ones come from the file `published`), `probes` by name.
 
-    Attributes:
-      measure: name of the compared measure and of the curves' values, with its unit.
-      curves: task -> learning curves; dashed ones come from the file `published`.
-      learned: the trainings of the curves, compared up to `efficiency_steps` or the end of the shortest.
-      probes: by name, of runs of the published tool.
+    `measure` has its unit; the trainings in `learned` are compared up to `efficiency_steps` or the end of the shortest.
     """
 
     title: str

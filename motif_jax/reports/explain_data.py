@@ -13,13 +13,8 @@ import numpy as np
 class ExplainedReward:
     """One reward model's values of N messages; NaN for a message without a value.
 
-    Attributes:
-      raw, normalised: [N] each; paid: [N], the intrinsic reward of an agent.
-      threshold: of the normalised reward, or None.
-      disagreement: [N], standard deviation of an ensemble's normalised rewards; None for a single model.
-      history: [E, N], normalised rewards at the E `evaluations` of the training, oldest first.
-      curve: rows of metrics of all evaluations, as the checkpoint holds them.
-      facts: (label, value, note) of the page's headline numbers.
+    `disagreement` [N] is the standard deviation of an ensemble's normalised rewards, `history` [E, N] the normalised rewards at
+    the E `evaluations`, oldest first, `curve` their metrics, and `facts` has (label, value, note).
     """
 
     name: str

@@ -67,15 +67,10 @@ def judge(
     when: tuple[str, str],
     paired: bool = False,
 ) -> Verdict:
-    """Says in one line whether the intrinsic return rises while progress falls.
+    """Says in one line whether the intrinsic return rises while progress falls, of two sets of episodes: measure -> numbers [n].
 
     Each of k measures of progress has an interval of confidence 1 - 0.05 / k (Bonferroni), so that false warnings occur in
-    at most one of 20 cases.
-
-    Args:
-      before, after: measure -> numbers [n] and [m] of two sets of episodes.
-      when: names of the two sets, for example ('first fifth of training', 'last fifth').
-      paired: position i of both is the same game.
+    at most one of 20 cases. If `paired`, position i of both is the same game. `when` names the sets.
     """
     if REWARD not in before or REWARD not in after:
         return _unchecked("no intrinsic return was recorded")

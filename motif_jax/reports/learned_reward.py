@@ -19,14 +19,10 @@ _STEPS = "environment steps"
 
 @dataclass(frozen=True)
 class LearnedText:
-    """A text that was labelled or rewarded.
+    """A text that was labelled or rewarded; `values` are its rewards at each of `LabelLogReport.checkpoints`.
 
-    Attributes:
-      met, labelled: environment steps before the first batch with the text, and before its label's first batch; None if unknown.
-      label: name of its label; '' without one.
-      earned: the sum of its count-discounted rewards up to the newest checkpoint, before the reward's coefficient.
-      values: its reward at each of `LabelLogReport.checkpoints`.
-      decided: whether the reward's label at the newest checkpoint is yes; None for a reward that gives numbers.
+    `met`, `labelled`: environment steps before the first batch with the text, and with its label. `earned`: the sum of its rewards
+    after the count discount, before the coefficient. `decided`: whether its label is yes; None for a reward that gives numbers.
     """
 
     text: str

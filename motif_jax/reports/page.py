@@ -19,14 +19,8 @@ from motif_jax.reports.measures import format_interval, format_value
 class Table:
     """A table whose columns sort on a click; with `in_files` also one of the Markdown and LaTeX files.
 
-    Attributes:
-      name: its id, unique on the page, and its label in LaTeX.
-      header: column titles, with units.
-      rows: cells: strings (escaped), `TableCell`, or `Markup`.
-      note: text below the title in files; on the page the section has it.
-      search: adds a search field that filters rows.
-      empty: text of a table without rows.
-      limit: rows shown before "show all" is pressed.
+    `name` is its id on the page and its label in LaTeX; `note` stands below the title in files alone; cells are strings (escaped),
+    `TableCell` or `Markup`; `limit` rows are shown before "show all" is pressed.
     """
 
     name: str

@@ -118,11 +118,7 @@ def heatmap(probes: Probes, place: int) -> str:
 
 
 def read_published(folder: str | os.PathLike[str]) -> Probes | None:
-    """Reads `distrib.csv` of a run of the published tool, whose folder's name tells the actions; None without the file.
-
-    Raises:
-      UserError: the file is damaged.
-    """
+    """Reads `distrib.csv` of a published run, whose folder's name tells the actions; None without it. Raises UserError."""
     path = Path(folder) / glam_probes.FILE
     if not path.is_file():
         return None

@@ -31,17 +31,9 @@ class LikedMessage:
 class RunData:
     """All data of the page, which names missing parts.
 
-    Attributes:
-      dataset: facts of the pairs dataset; labels: annotation -> label -> count.
-      reward_train, reward_validation: columns of the published CSV files.
-      reward_summary: numbers of the evaluation whose checkpoint is used.
-      reward_reads: observation fields of a reward that reads more than the message; else ().
-      message_curves: rewards of the most and least liked messages over the reward's evaluations.
-      recorded: recorded episodes of the training; recorded_players: stem -> relative link to a player.
-      evaluations: name -> evaluation, the agent's first; yardsticks: names that the verdict leaves out.
-      lead: margin of success by which the agent has to beat players that do not read; 0: by the intervals.
-      seen: evaluation -> messages; replays: (title, relative link) of episodes; games_page: link to the first one's games by token.
-      tests: player -> generalisation tests; language, text: curves of language models and of text agents.
+    `labels`: annotation -> label -> count. `reward_reads`: the observation fields of a reward that reads more than the message.
+    `recorded_players`: stem -> link. `evaluations`: the agent's first; the verdict leaves out `yardsticks`. `lead`: margin of success
+    over players that do not read; 0: by the intervals. `replays`: (title, link). `tests`: player -> generalisation tests.
     """
 
     title: str

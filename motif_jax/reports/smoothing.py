@@ -24,12 +24,9 @@ _MOST = 256
 
 @dataclass(frozen=True)
 class Smoothed:
-    """Means over stretches of steps, all [stretches].
+    """Means over stretches of steps, with the mean step `x` and the number of values, all [stretches].
 
-    Attributes:
-      x: mean step of each stretch's values.
-      low, high: bounds of the 95 % intervals; NaN for a single value; None without bands.
-      count: values in each.
+    `low`, `high`: bounds of the 95 % intervals; NaN for a single value; None without bands.
     """
 
     x: np.ndarray

@@ -74,11 +74,7 @@ def find(rows: Rows, identity: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def append_row(path: Path, row: Mapping[str, Any]) -> None:
-    """Appends a line, replacing a torn one; other studies may write at the same time.
-
-    Raises:
-      UserError: a line is damaged, or the file system has no locks.
-    """
+    """Appends a line, replacing a torn one; other studies may write, too. Raises UserError: a damaged line, or no locks here."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with naming(path), open(path, "a+b", opener=regular_file) as file:
         wait_for_lock(file)
@@ -94,9 +90,6 @@ def measure(run: Path, games: Path, lexicon: Lexicon, goal: str) -> dict[str, An
     """The stored results of a training `run` and its evaluation `games`: numbers of the games in order, and figures.
 
     The lexicon judges by the goal: a step whose message is a yes counts 1 / N^3 if the game shows it for the Nth time.
-
-    Raises:
-      UserError: `games` is no finished evaluation, or a file is damaged.
     """
     rows = evaluation_files.read_evaluation(games)["rows"]
     there = [name for name in MEASURES if all(row.get(name) is not None for row in rows)]

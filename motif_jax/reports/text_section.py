@@ -22,10 +22,7 @@ def is_text(evaluation: Mapping[str, Any]) -> bool:
 
 
 def headline(data: RunData) -> tuple[str, str] | None:
-    """Compares the returns of evaluations of a text task: (text, kind as of `Verdict`); None without such evaluations.
-
-    The text has the success rate too, if the task has one, but the verdict ignores it.
-    """
+    """Compares the returns (success is only told) of evaluations of a text task: (text, kind as of `Verdict`); None without."""
     if not data.evaluations or not all(map(is_text, data.evaluations.values())):
         return None
     rows = {row.what.key: row for row in rows_of(data)}

@@ -25,15 +25,11 @@ _BEGINS = "begins"
 
 @dataclasses.dataclass(frozen=True)
 class TokenText:
-    """One text.
+    """One text by tokens, `pieces`, of which the prompt's, before `start`, are drawn fainter.
 
-    Attributes:
-      pieces: the text of each token.
-      rows: name with unit -> a number per token, or NaN. The first row colours the tokens until the reader selects another.
-      start: number of the prompt's tokens, which are drawn fainter.
-      kinds: a style of `tokens.css` per token, or '': here, elsewhere, absent (Wordle's colours), before (said by others);
-        with 'begins' the token starts a line.
-      under: names of rows whose numbers stand below each token; words: name -> a text per token, shown below it, or ''.
+    `rows`: name with unit -> a number per token, or NaN; the first one colours the tokens. `kinds`: a style of `tokens.css` per
+    token: here, elsewhere, absent (Wordle's colours), before (said by others); with 'begins' it starts a line. `under` names rows
+    whose numbers stand below each token, `words` has texts that do.
     """
 
     title: str

@@ -126,11 +126,7 @@ def prompt_room(config: ConfigDict) -> int | None:
 
 
 def make(config: ConfigDict, spec: EnvironmentSpec) -> PolicyNetwork:
-    """The network of `config.network` for an environment (a language model's with `config.lora` and `config.compat`).
-
-    Raises:
-      UserError: the environment does not show what the network reads.
-    """
+    """The network of `config.network` for an environment. Raises UserError: it does not show what the network reads."""
     if kind_of(config) == GAME:
         return agent.make_agent_network(config.network, spec, bool(config.compat.get(BATCH_STATISTICS)))
     return (drrn if kind_of(config) == DRRN else language_agent).make(config, spec)

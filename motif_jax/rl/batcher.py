@@ -45,14 +45,7 @@ class _Part(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A batch on the host, or after `put` on the learner's devices.
-
-    Attributes:
-      trajectories: numpy arrays before `put`; the initial states lie on the device that acted.
-      num_steps: environment steps in it.
-      intrinsic_returns: of the episodes that ended in it.
-      num_bytes: that `put` sends.
-    """
+    """A batch on the host, or after `put` on the learner's devices; the initial states lie on the device that acted."""
 
     trajectories: TrajectoryBatch
     num_steps: int
@@ -69,13 +62,9 @@ def put(batch: Batch, parallel: DataParallel) -> Batch:
 
 
 class Batcher:
-    """Collects slots until they fill a batch; a slot may be split over two.
+    """Collects slots until they fill a batch of `columns` rollouts; a slot may be split over two.
 
-    Args:
-      columns: rollouts of a batch.
-      lookup: computes the intrinsic reward; None where there is none, or where the learner computes it.
-      listener: called with every batch.
-      crop: see `PolicyNetwork.cropped`; None for whole observations.
+    `lookup` is None where there is no intrinsic reward, or where the learner computes it; `crop`: see `PolicyNetwork.cropped`.
     """
 
     def __init__(

@@ -57,8 +57,7 @@ class ClassifierModel(Model):
 class ClassificationReward(NetworkReward):
     """1 where the probability of yes is strictly above `config.classifier.threshold`, else 0; so are labelled texts.
 
-    With `config.value` 'probability' it is the probability itself: an ensemble's mean less `config.training.deviations`
-    standard deviations.
+    With `config.value` 'probability' it is the probability: an ensemble's mean less `config.training.deviations` deviations.
     """
 
     form = SINGLE

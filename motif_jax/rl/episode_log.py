@@ -23,15 +23,8 @@ _NOT_AVERAGED = frozenset({"step", "env", "episode", "seed", "end", "truncated"}
 class EpisodeLog:
     """Joins the actors' report of an episode with the intrinsic return that the batcher sums up.
 
-    Each host joins its own episodes. Every host receives all episodes, and one writes them.
-
-    Args:
-      workdir: None on a host that does not write.
-      window: how many episodes the means are over.
-      with_intrinsic: False: the lines have null as the intrinsic return.
-      progress: of the checkpoint that the run resumes from, with `state`, and maybe `waiting`; {} for a new run. Lines after it are
-        dropped: these episodes are played again, or were known by halves.
-      fields: what the environment reports of an episode besides return and length.
+    Each host joins its own episodes; every host receives all episodes, and one, which has a `workdir`, writes them. Lines after the
+    checkpoint of `progress` are dropped: these episodes are played again, or were known by halves.
     """
 
     def __init__(

@@ -21,14 +21,10 @@ _MOST_NAMES = 3
 
 
 class Guard:
-    """Counts a run's skipped updates, and ends it where they are too many.
+    """Counts a run's skipped updates, and ends it where they are too many; the host with a `workdir` writes.
 
     All hosts see the same: finiteness is reduced over all devices. A resume with a lower limit accepts the updates that were
     skipped before. A run that ended at an update resumes only with a limit that lets this update be skipped, too.
-
-    Args:
-      workdir: None on a host that does not write.
-      progress: of the checkpoint that the run resumes from; {} for a new run.
     """
 
     def __init__(self, config: ConfigDict, workdir: Path | None, progress: dict[str, Any]) -> None:

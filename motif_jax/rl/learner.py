@@ -43,17 +43,10 @@ class Failure(NamedTuple):
 
 
 class Learner:
-    """Holds the training state and updates it. An update that is not finite leaves the state as it was.
+    """Holds the training state and updates it. An update that is not finite leaves the state as it was, and joins `failures`.
 
-    Args:
-      update: from an algorithm's `make_update`.
-      state: on the host or one device.
-      lends: publishes the frozen part of the state without a copy; only where nobody acts during updates.
-      published: returns the part of a state that is published.
-
-    Attributes:
-      version: number of updates in the state.
-      failures: updates that were not finite, for `guard.Guard`; known when their metrics are read.
+    With `lends` the frozen part of the state is published without a copy: only where nobody acts during updates. `published` takes
+    the part of a state that is published; `version` is the number of updates in the state.
     """
 
     def __init__(

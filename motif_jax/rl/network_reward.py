@@ -30,13 +30,7 @@ _COUNTS = ("owed", "dropped", "come")
 
 
 class NetworkReward(OnlineReward):
-    """An online reward with a network. Until the first training it is 0, unless a fresh network pays (published).
-
-    Attributes:
-      labels: the data set.
-      taken: gradient steps so far.
-      table: values of texts under the present parameters.
-    """
+    """An online reward with a network, after `taken` gradient steps. Before, it is 0, unless a fresh network pays (published)."""
 
     # The target of each label of the form.
     certain: tuple[float, ...]

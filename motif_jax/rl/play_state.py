@@ -21,11 +21,7 @@ ITEM = "play"
 def of(
     sources: Sequence[ActorSource], batcher: Batcher, finished: Sequence[Finished]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The state for a checkpoint while nothing plays: plain data for its progress, and arrays.
-
-    Args:
-      finished: slots that the batcher has not received.
-    """
+    """The state for a checkpoint while nothing plays: plain data, and arrays; the batcher has not received `finished`."""
     plain, arrays = [], {}
     for number, source in enumerate(sources):
         inference, held = source.inference.state()

@@ -32,17 +32,7 @@ _ROWS = 32
 
 
 class Probing:
-    """Asks an agent; `params` of the methods are those that act.
-
-    Args:
-      options: of the agent's environment, with the tokenizer.
-
-    Attributes:
-      by_words: whether the policy scores the words of the actions.
-
-    Raises:
-      UserError: a prompt is longer than the agent's longest.
-    """
+    """Asks an agent; `params` of the methods are those that act. Raises UserError: a prompt is too long for the agent."""
 
     def __init__(
         self, network: LanguageAgent, probes: Sequence[Probe], options: Mapping[str, Any], language: str
@@ -129,13 +119,7 @@ def make(config: ConfigDict, network: Any) -> Probing | None:
 
 
 class ProbeFiles:
-    """Writes the output of `Probing` into a folder.
-
-    Args:
-      update: of the resumed checkpoint: later lines are dropped; -1 for a new run.
-      clauses_every: updates between two looks at clauses; 0: never.
-      published: whether `distrib.csv` is written, for policies that score the actions' words.
-    """
+    """Writes the output of `Probing` into a folder, from `update` on; every `clauses_every` updates also clauses (0: never)."""
 
     def __init__(
         self, folder: Path, probing: Probing, update: int, clauses_every: int = 0, published: bool = False

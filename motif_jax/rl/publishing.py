@@ -23,12 +23,8 @@ class Published(NamedTuple):
 class Publisher:
     """Holds for every acting device its own copy of the newest parameters, made by the learner between two updates.
 
-    A reader gets one whole version, never the learner's own arrays, whose memory the next update takes over.
-
-    Args:
-      devices: those that act; for a split model, the sharding of its replicated part.
-      prepare: pure function of what is published; its result acts (`AgentNetwork.prepare`).
-      frozen: constant parameters, copied to each device; {} for none, or where `publish` gets them.
+    A reader gets one whole version, never the learner's own arrays, whose memory the next update takes over. The `devices` of a
+    split model are its sharding. `prepare` makes what acts (`AgentNetwork.prepare`); `frozen` parameters are copied once.
     """
 
     def __init__(

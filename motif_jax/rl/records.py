@@ -26,11 +26,7 @@ from motif_jax.support.progress import Progress
 
 
 class Records:
-    """Writes a run's records; with several hosts the first writes for all.
-
-    Args:
-      progress: of the checkpoint that the run resumes from; {} for a new run.
-    """
+    """Writes a run's records, of which `progress` is the checkpoint's; with several hosts the first writes for all."""
 
     def __init__(
         self,

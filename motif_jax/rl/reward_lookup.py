@@ -23,12 +23,7 @@ class IntrinsicReturn(NamedTuple):
 
 
 class RewardLookup:
-    """Computes the rewards of a batch's texts; looks each distinct text up once.
-
-    Args:
-      count_exponent: see `ReturnSums`.
-      first: number of the first batch, which is the number of updates before it.
-    """
+    """Computes the rewards of a batch's texts, looking each distinct one up once; `first` is the number of updates before."""
 
     def __init__(
         self,
@@ -70,11 +65,7 @@ class RewardLookup:
 
 
 class ReturnSums:
-    """Sums the intrinsic reward over the episodes of every environment, from batch to batch.
-
-    Args:
-      count_exponent: rewards are divided by the text's count in the episode to this power.
-    """
+    """Sums the intrinsic reward over each environment's episodes; it is divided by the text's count ** `count_exponent`."""
 
     def __init__(self, count_exponent: float) -> None:
         self._exponent = count_exponent

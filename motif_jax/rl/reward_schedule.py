@@ -15,17 +15,12 @@ MOST_OWED = 1024
 
 
 class Schedule:
-    """Counts the gradient steps that labels call for.
+    """Counts the gradient steps that labels call for: those still `owed`, and those `dropped` beyond `MOST_OWED`.
 
     'budget': each label calls for `per_arrival` steps, of which at most `per_update` are taken an update.
     'published': all in one piece; from 25,000 labels on, one step an update (the published code trains at exactly 25,000 in
     neither way). Here an arrival is a call of up to `call` questions, answered together; single answers count as one arrival
     when `call` have come or none is pending.
-
-    Attributes:
-      owed: steps still to be taken; at most `MOST_OWED`.
-      dropped: steps beyond `MOST_OWED`: labels come faster than training.
-      come: labels of an incomplete published call.
     """
 
     def __init__(self, name: str, per_arrival: int, per_update: int, call: int) -> None:

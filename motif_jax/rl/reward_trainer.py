@@ -24,13 +24,7 @@ METRICS = ("loss", "accuracy", "gradient_norm")
 
 
 class TrainingBatch(NamedTuple):
-    """Examples of a gradient step.
-
-    Attributes:
-      messages: uint8 [B, items, 256].
-      labels, targets, weights: [B], see `Examples`; weight 0 for padding.
-      length: the messages' bytes from here on are zero; None: 256.
-    """
+    """Messages uint8 [B, items, 256], zero from byte `length` on; the rest [B] as of `Examples`, weight 0 for padding."""
 
     messages: np.ndarray
     labels: np.ndarray
@@ -60,13 +54,7 @@ class Model(abc.ABC):
 
 
 class TrainingJob(NamedTuple):
-    """Gradient steps to be taken.
-
-    Attributes:
-      first: steps of the run before them.
-      draws: the examples of each step.
-      new: int [n], examples that no step has drawn from yet.
-    """
+    """Gradient steps after the run's `first` ones: the examples of each; `new` are those that no step has drawn from yet."""
 
     first: int
     draws: Sequence[np.ndarray]
@@ -75,12 +63,7 @@ class TrainingJob(NamedTuple):
 
 
 class TrainingOutcome(NamedTuple):
-    """The outcome of a job.
-
-    Attributes:
-      means: `METRICS`, averaged over the steps; the accuracy is measured before each step.
-      right, counted: of the examples in `job.new`, before the first step.
-    """
+    """A job's outcome: means of `METRICS` over its steps, and how many of `job.new` the model had right before."""
 
     job: TrainingJob
     state: EnsembleState
@@ -93,12 +76,7 @@ class TrainingOutcome(NamedTuple):
 def take_steps(
     model: Model, state: EnsembleState, job: TrainingJob, batch_size: int, stopped: Callable[[], bool] = never
 ) -> TrainingOutcome:
-    """Takes the steps of a job.
-
-    Raises:
-      UserError: the loss is not finite.
-      StoppedError: `stopped` was True between two steps.
-    """
+    """Takes the steps of a job. Raises UserError: the loss is not finite; StoppedError: `stopped` was True between two."""
     begin, examples = time.perf_counter(), job.examples
     right, counted = model.right(state.params, examples, job.new)
     rows = []
@@ -123,16 +101,7 @@ def take_steps(
 
 
 class Trainer:
-    """Runs one job at a time.
-
-    Args:
-      batch_size: examples of a full batch; smaller ones are padded.
-      beside: whether jobs run in a thread of their own.
-
-    Attributes:
-      state: after the last job that `take` returned.
-      running: the present job's future, None without one.
-    """
+    """Runs one job at a time, with `beside` in a thread; `state` is that after the last job that `take` returned."""
 
     def __init__(self, model: Model, state: EnsembleState, batch_size: int, beside: bool) -> None:
         self._model, self.state, self._batch_size = model, state, batch_size

@@ -35,16 +35,7 @@ from motif_jax.support.interruption import never
 
 
 class System:
-    """Actors, inference and learner of one run, without its bookkeeping.
-
-    Args:
-      snapshot: the checkpoint that the run resumes from, None for a new run.
-      listener: called with every batch, by the batcher's thread.
-      workdir: the run folder, for rewards that store files.
-
-    Attributes:
-      finished: slots that can be read.
-    """
+    """Actors, inference and learner of one run, new or from `snapshot`; the batcher's thread calls `listener` with every batch."""
 
     def __init__(
         self,
@@ -200,11 +191,7 @@ class System:
         return self.reward is not None and self.reward.keeps_state
 
     def start(self, stopped: Callable[[], bool] = never) -> None:
-        """Starts the actors; inference and the reward compile meanwhile, the learner with the first batch.
-
-        Raises:
-          StoppedError: `stopped` was True before everything was started.
-        """
+        """Starts the actors while inference and the reward compile. Raises StoppedError: `stopped` was True before the end."""
         for source in self.sources:
             source.actors.start(stopped)
         for source in self.sources:

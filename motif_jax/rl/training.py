@@ -69,11 +69,7 @@ class AgentTraining:
         self.system: System | None = None
 
     def run(self, stop: Interruption) -> bool:
-        """Trains until all steps are done (True) or a stop is requested (False); saves in either case.
-
-        Raises:
-          ServiceFailedError: a part of the system failed.
-        """
+        """Trains until all steps are done (True) or a stop is requested (False); saves in either case."""
         config, workdir, clock = self._config, self._workdir, self.clock
         with ExitStack() as stack:
             checkpoints = stack.enter_context(
@@ -180,13 +176,7 @@ def overview(
     nodes: Sequence[str],
     manner: str = "",
 ) -> str:
-    """The summary line of a `train_agent` config.
-
-    Args:
-      learning, acting: devices of one host, the same on all.
-      nodes: names of the hosts.
-      manner: `EnvironmentSpec.remark`.
-    """
+    """The summary line of a config: devices of one host, the same on all, hosts' names, `EnvironmentSpec.remark`."""
     workers, environments = config.actors.workers, config.actors.envs_per_worker
     actors = (
         f"{workers} actor{'s' * (workers != 1)} x {environments} environments of {config.environment.name}"

@@ -43,12 +43,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 class JudgeAgreement(NamedTuple):
-    """How often a reward and its annotator agree.
-
-    Attributes:
-      share: with Wilson's interval; None without a message.
-      against: messages on which they differ, the most frequent first.
-    """
+    """How often a reward and its annotator agree (None without a message), and on which messages they differ."""
 
     share: Estimate | None
     messages: int

@@ -25,11 +25,7 @@ IDENTITY = "task kind policy options wordle visdial reddit babyai_text seed num_
 
 
 def options_of(config: ConfigDict) -> dict[str, Any]:
-    """The task's options: its section with its switches, or `options` for a task from outside.
-
-    Raises:
-      UserError: `options` is not a JSON object, or the task has a section of its own.
-    """
+    """The task's options: its section with its switches, or `options`, a JSON object, for a task from outside."""
     if config.task in config:  # a section of its own
         checks.require_key(
             config, "options", not config.options, f"empty: options are below config.{config.task}"

@@ -155,11 +155,7 @@ def return_key(rows: Sequence[Mapping[str, Any]]) -> str:
 def recorded(
     plan: Mapping[str, Any], row: Mapping[str, Any], folder: str | Path, path: Path | None = None
 ) -> Recording:
-    """The recording of the episode `row` of the evaluation in `folder`, from the file `path` if it exists.
-
-    Raises:
-      UserError: the episode does not replay as written.
-    """
+    """The recording of an episode, from `path` if it exists. Raises UserError: the episode does not replay as written."""
     actions = evaluation_files.decode_actions(row["actions"])
     if path is not None and path.exists():
         recording = Recording.load(path)
@@ -175,10 +171,5 @@ def recorded(
 
 
 def agreement(actions: np.ndarray, expert: np.ndarray) -> float:
-    """The share of steps at which the scripted player would have done the same; steps without its answer count as different.
-
-    Args:
-      actions: int [T].
-      expert: unsigned int [T], the greatest number of its type for no answer.
-    """
+    """The share of steps, int [T], at which the scripted player did the same; the greatest number of its type is no answer."""
     return float(np.mean(actions == expert.astype(np.int64))) if len(actions) else 0.0

@@ -34,14 +34,7 @@ _FILES = ("file", "quantiles")  # keys that name a file
 
 @dataclass(frozen=True)
 class ImportStage:
-    """The frame of an import.
-
-    Attributes:
-      file: `config.file` in words.
-      is_whole: whether a folder holds a finished import.
-      check_values: raises UserError for other keys of an import that is not done.
-      write: reads the file, calls `Begin` if it can be read, and writes the folder.
-    """
+    """The frame of an import of a `file` (in words); `write` calls `Begin` when it has seen that the file can be read."""
 
     file: str
     is_whole: Callable[[ConfigDict, Path], bool]

@@ -97,14 +97,7 @@ def _continue(config: ConfigDict, model: TextModel, part: Rows, start: int) -> l
 
 
 class _PromptStage(NamedTuple):
-    """What one of the stages does with prompts.
-
-    Attributes:
-      title: what is done; `does`: what the model must be able to do, for the error.
-      check: raises UserError for the stage's own keys.
-      asked: the beginnings of the lines, from questions.
-      answer: (config, model, part of `asked`, index of its first) -> the lines.
-    """
+    """What a stage does with prompts: `asked` makes the beginnings of its lines, `answer` (from index) completes them."""
 
     title: str
     does: str

@@ -27,14 +27,7 @@ _OTHER_FILES = frozenset({"config.json", "versions.json", film_files.LEDGER})
 
 @dataclass(frozen=True)
 class _Game:
-    """An episode to play again.
-
-    Attributes:
-      stem, title: of its files and of its film.
-      actions: integers [steps].
-      origin: where it was found, for errors.
-      load: gives the recording; UserError if it does not replay as written.
-    """
+    """An episode to play again, found at `origin`; `load` raises UserError where it does not replay as written."""
 
     stem: str
     title: str

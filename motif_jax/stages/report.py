@@ -235,10 +235,7 @@ def learned(folder: Path) -> LabelLogReport | None:
 
 
 def liked_messages(config: ConfigDict, dataset: PairsDataset, data: RunData) -> list[LikedMessage]:
-    """Rates the dataset's distinct messages, the most frequent `config.max_messages` of them.
-
-    Sets `data.message_curves` to the rewards of the most and the least liked ones over training.
-    """
+    """Rates the most frequent messages; sets `data.message_curves` to rewards over training of the extreme ones."""
     from motif_jax import rewards
 
     every = dataset.data["message"]
