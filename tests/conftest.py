@@ -59,6 +59,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--budget", action="store_true", help="fail where a test exceeds its set's processor time"
     )
+    parser.addoption("--record", action="store_true", help="record outputs (tests/recorded_outputs.py)")
     parser.addoption("--times", metavar="FILE", help="write each test's processor seconds to this file")
 
 
@@ -140,6 +141,12 @@ def load_golden(name: str) -> Any:
 @pytest.fixture
 def golden() -> Any:
     return load_golden
+
+
+@pytest.fixture
+def record(request: pytest.FixtureRequest) -> bool:
+    """Whether outputs are recorded in place of compared."""
+    return bool(request.config.getoption("--record"))
 
 
 @pytest.fixture

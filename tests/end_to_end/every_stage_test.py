@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
-import pyarrow.parquet
 import pytest
 
 from motif_jax import stages
-from motif_jax.envs.replay import Recording
-from motif_jax.reports import evaluation_files
-from motif_jax.rollouts.watching import film_recording
+from tests import recorded_outputs
 from tests.commands import Commands, commands
 from tests.force.outcomes import rows_of
 from tests.force.scenarios import SCENARIOS, Inputs
@@ -26,6 +21,8 @@ IMPORTED = ("jax", "flax.linen", "optax", "orbax.checkpoint", "nle", "pyarrow.pa
 ELSEWHERE = {"serve_annotator", "report"}
 # Scenarios of chaos.py alone: of stages that another one starts.
 REPEATED = {"study", "train_agent", "train_text_visdial", "train_agent_processes", "oni_serial"}
+# Their course hangs on the times of their processes.
+TIMED = {"oni", "train_agent_nethack", "train_language_agent", "benchmark"}
 _SMALL_BENCHMARK = [
     "--config.repeats=1", *(f"--config.options.{key}" for key in ("workers=1", "envs_per_worker=4", "rollout=8", "steps=40")),
 ]  # fmt: skip
@@ -64,30 +61,6 @@ def launch(started: Commands, config: str, workdir: Path, *flags: str, typed: st
     return done.stdout
 
 
-def evaluated(workdir: Path) -> None:
-    summary = evaluation_files.read_evaluation(workdir)
-    rows = sorted(summary["rows"], key=lambda row: row["index"])
-    assert summary["episodes"] == len(rows) == 12
-    for key in ("return", "score", "dlvl", "gold", "xlvl", "scout", "turns", "length", "success"):
-        value = summary["measures"][key]["mean"]
-        assert value["value"] == pytest.approx(np.mean([row[key] for row in rows]))
-        assert value["low"] <= value["value"] <= value["high"]
-    table = pyarrow.parquet.read_table(workdir / evaluation_files.TABLE).to_pylist()
-    assert [len(row["actions"]) for row in table] == [row["length"] for row in rows]
-    recordings = sorted((workdir / "recordings").glob("*.json"))
-    assert [path.stem for path in recordings] == [f"episode-{index:05d}" for index in (0, 3, 6, 9)]
-    film = film_recording(Recording.load(recordings[1]), "")
-    assert film.task_rewards.sum() == pytest.approx(rows[3]["return"], abs=1e-4)
-
-
-def filmed(workdir: Path) -> None:
-    for index in range(3):
-        recording = Recording.load(workdir / f"episode-{index:05d}.json")
-        assert f"seed {recording.seed}" in (workdir / f"episode-{index:05d}.html").read_text()
-        assert (workdir / f"episode-{index:05d}.gif").read_bytes().startswith(b"GIF8")
-        assert (workdir / f"episode-{index:05d}.ttyrec3.bz2").read_bytes().startswith(b"BZh")
-
-
 def trained_on_nethack(workdir: Path) -> None:
     names = "return length score dlvl gold xlvl scout turns success end intrinsic_return seed env step"
     episodes = rows_of(workdir / "episodes.jsonl")
@@ -97,42 +70,35 @@ def trained_on_nethack(workdir: Path) -> None:
     assert {"config.json", "versions.json", "tensorboard"} <= {path.name for path in workdir.iterdir()}
 
 
-def merged(workdir: Path) -> None:
-    dataset = workdir.with_name("dataset")
-    summary = json.loads((workdir / "summary.json").read_text())
-    assert all(-1 <= row["kappa"] <= 1 for row in summary["agreement"])
-    votes = np.stack([np.load(dataset / "preference" / f"{name}.npy") for name in summary["names"]])
-    labels = np.load(dataset / "preference" / "together.npy")
-    assert (labels == votes[0]).all(), "the annotators agree"
-
-
-CONTENTS = {
-    "evaluate": evaluated,
-    "merge_annotations": merged,
-    "train_agent_nethack": trained_on_nethack,
-    "visualize": filmed,
-}
+def check_recorded(name: str, printed: str, folder: Path, inputs: Inputs, record: bool) -> None:
+    if name in TIMED:
+        return
+    names = {folder: "TRIAL", inputs.folder: "INPUTS", REPOSITORY: "REPOSITORY"}
+    parts = recorded_outputs.of_folder(folder, names) | {"printed": recorded_outputs.replaced(printed, names)}
+    recorded_outputs.compared(name, parts, record)
 
 
 @pytest.mark.parametrize("name", [name for name in SCENARIOS if name not in REPEATED | ELSEWHERE])
 def test_a_stage_ends_and_leaves_its_files(
-    name: str, started: Commands, inputs: Inputs, tmp_path: Path
+    name: str, started: Commands, inputs: Inputs, tmp_path: Path, record: bool
 ) -> None:
     scenario, workdir = SCENARIOS[name], tmp_path / "run"
     flags = (*scenario.flags(inputs, tmp_path), *MORE_FLAGS.get(name, ()))
-    launch(started, scenario.config, workdir, *flags, typed=scenario.typed)
+    printed = launch(started, scenario.config, workdir, *flags, typed=scenario.typed)
     assert scenario.compared.of(workdir, tmp_path)
-    if name in CONTENTS:
-        CONTENTS[name](workdir)
+    check_recorded(name, printed, tmp_path, inputs, record)
+    if name == "train_agent_nethack":
+        trained_on_nethack(workdir)
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_stage_without_a_scenario_ends_and_leaves_its_file(
-    name: str, started: Commands, inputs: Inputs, tmp_path: Path
+    name: str, started: Commands, inputs: Inputs, tmp_path: Path, record: bool
 ) -> None:
     variant, flags, left = OTHERS[name]
     printed = launch(started, f"{name}.py{variant}", tmp_path, *flags(inputs))
     assert left in printed or (tmp_path / left).is_file()
+    check_recorded(name, printed, tmp_path, inputs, record)
 
 
 def test_every_stage_is_started() -> None:
