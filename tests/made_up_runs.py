@@ -64,7 +64,7 @@ def write_evaluation(folder: Path, policy: str, rows: list[dict], reward: dict |
     }  # fmt: skip
     evaluation_files.write_summary(folder, summary, rows)
     tallies = messages.merge(messages.unpack(row["messages"]) for row in rows)
-    (folder / evaluation_files.MESSAGES).write_text(json.dumps(messages.as_rows(tallies)))
+    (folder / evaluation_files.MESSAGES).write_text(json.dumps(list(map(asdict, tallies))))
     return summary
 
 

@@ -62,20 +62,16 @@ def check(config: ConfigDict) -> None:
 
 def _machine() -> dict[str, Any]:
     """Processor, cores, and the accelerators if jax is loaded."""
-    found: dict[str, Any] = {"cores": len(os.sched_getaffinity(0)), "processor": _processor()}
+    file = Path("/proc/cpuinfo")
+    models = re.findall(
+        r"(?m)^model name.*?: (.*)$", file.read_text(encoding="utf-8") if file.exists() else ""
+    )
+    processor = models[0] if models else platform.processor() or platform.machine()
+    found: dict[str, Any] = {"cores": len(os.sched_getaffinity(0)), "processor": processor}
     if (jax := sys.modules.get("jax")) is not None:
         found["devices"] = [device.device_kind for device in jax.local_devices()]
         found["jax"] = jax.__version__
     return found
-
-
-def _processor() -> str:
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        text = ""
-    models = re.findall(r"^model name.*?: (.*)$", text, re.MULTILINE)
-    return models[0] if models else platform.processor() or platform.machine()
 
 
 def result(

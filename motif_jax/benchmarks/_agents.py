@@ -8,14 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import numpy as np
 from jax.extend.core import Literal
 from ml_collections import ConfigDict
 
 from motif_jax.envs import registry
 from motif_jax.networks.agent import make_agent_network
 from motif_jax.rl import settings
-from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.batcher import Batch
 from motif_jax.rl.system import System
 from motif_jax.support import resources
@@ -52,14 +50,6 @@ def training_config(options: ConfigDict, seed: int, variant: str = "") -> Config
     config.save_every_steps = config.train_for_env_steps
     settings.configure_jax(config)
     return settings.check(config)
-
-
-def first_batch(system: System) -> Batch:
-    """Plays one batch for `system`, and closes its actors."""
-    with BatchStream(system) as stream:
-        while (batch := stream.get()) is None:
-            pass
-    return batch
 
 
 def updated(system: System, batch: Batch) -> jax.Array:
@@ -141,13 +131,3 @@ def calls_per_second(call: Callable[[], Any], seconds: float) -> float:
         jax.block_until_ready(call())
         count, elapsed = count + 1, time.perf_counter() - start
     return count / elapsed
-
-
-def random_rows(system: System, count: int, seed: int) -> dict[str, np.ndarray]:
-    """`count` rows of observations of random bytes, for measurements of time alone."""
-    rng = np.random.default_rng(seed)
-    fields = system.network.spec.observation
-    return {
-        name: rng.integers(0, 16, (count, *fields[name].shape)).astype(fields[name].dtype)
-        for name in system.network.fields
-    }

@@ -1,7 +1,5 @@
 """Measures the actor pool alone, slots and hand-over included, with random keys.
 
-    python -m motif_jax.launch --config=configs/benchmark.py:actors
-
 Value: steps a second of one worker's processor time (engine, rules, rows, hand-over). Baseline, also by processor time: the
 bare engine with the same observations, prompts dismissed, and as many games in turns as a worker has. Both play in turns of
 about a third of a second, `turn` steps of every environment, so that other load disturbs them alike. The bare engine with one
@@ -43,13 +41,11 @@ def options() -> ConfigDict:
 
 
 def check(config: ConfigDict) -> None:
-    """Raises UserError for a task without a bare engine, or an unknown start method."""
     checks.choice(config, "options.env", PLAIN_TASKS)
     checks.choice(config, "options.start_method", METHODS)
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
-    """The fields of the JSON line; rates are steps per second of processor time."""
     options = config.options
     found: dict[str, list[float]] = collections.defaultdict(list)
     for repeat in range(config.repeats):

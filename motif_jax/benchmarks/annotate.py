@@ -36,7 +36,6 @@ def options() -> ConfigDict:
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
-    """Measures, and returns the fields of the JSON line."""
     if importlib.util.find_spec("vllm") is None:
         raise UserError(
             "benchmark annotate: vLLM is not installed here; start it with .venv-vllm/bin/python (bash "

@@ -1,7 +1,5 @@
 """Measures generation of text: tokens a second with and without a cache.
 
-    python -m motif_jax.launch --config=configs/benchmark.py:generate
-
 Both are greedy and include the prompts' time. Baseline: the whole text runs again for every token, measured on a few tokens a repeat, with
 texts of the middle length. Both sides run in turns. It takes two minutes on CPU. On a GPU: `configs/benchmark.py:generate_gpu`.
 """
@@ -32,7 +30,6 @@ def options() -> ConfigDict:
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
-    """The fields of the JSON line."""
     subject, chosen = _language.subject(config), config.options
     write = functools.partial(jax.jit(_written(subject, chosen.new_tokens)), subject.params, subject.prompt)
     middle = jnp.pad(subject.prompt, ((0, 0), (0, max(1, chosen.new_tokens // 2))))

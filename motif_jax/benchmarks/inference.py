@@ -1,7 +1,5 @@
 """Measures inference alone: the policy's rows a second at the actors' batch sizes.
 
-    python -m motif_jax.launch --config=configs/benchmark.py:inference
-
 Value: model FLOP/s at the largest batch (all groups at once), transfers to and from the device included. Baseline: the rate of
 a large matrix product, in turns. `rows_per_second` has every batch size. It takes half a minute on CPU. On a GPU:
 `configs/benchmark.py:inference_gpu`.
@@ -29,7 +27,6 @@ def options() -> ConfigDict:
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
-    """The fields of the JSON line."""
     options = config.options
     training = _agents.training_config(options, config.seed)
     system = System(training)
@@ -63,7 +60,11 @@ def run(config: ConfigDict) -> dict[str, Any]:
 def _call(system: System, params: Any, rows: int) -> Any:
     network = system.network
     chooser = jax.jit(lambda *args: choose(network, *args))
-    observation = _agents.random_rows(system, rows, 0)
+    rng, fields = np.random.default_rng(0), network.spec.observation
+    observation = {
+        name: rng.integers(0, 16, (rows, *fields[name].shape)).astype(fields[name].dtype)
+        for name in network.fields
+    }
     table, envs = network.initial_state(rows + 1), np.arange(rows, dtype=np.int32)
     first, key = np.zeros(rows, np.uint8), jax.random.PRNGKey(0)
 

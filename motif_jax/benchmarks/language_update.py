@@ -1,7 +1,5 @@
 """Measures the PPO update of a language agent: samples a second against a row for every action with its prompt.
 
-    python -m motif_jax.launch --config=configs/benchmark.py:language_update
-
 A sample is a step of play: a prompt with its actions. Both sides run the whole update of `algorithm.name=ppo` (targets, minibatches,
 gradients, optimiser) on the same random batch and weights, in turns. The JSON line has the difference of their new parameters, relative to
 the largest change. It takes two minutes on CPU. `configs/benchmark.py:language_update_gpu`: Flan-T5-large in bfloat16, with the share of
@@ -48,7 +46,6 @@ def options() -> ConfigDict:
 
 
 def check(config: ConfigDict) -> None:
-    """Raises UserError for options that cannot be measured."""
     _language.check(config)
     ppo_update.check(training_config(config.options))
 
@@ -128,7 +125,6 @@ def update_of(config: ConfigDict, network: LanguageAgent) -> tuple[Any, Any]:
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
-    """The fields of the JSON line."""
     chosen = config.options
     ours, theirs = (agent(chosen, config.seed, kind) for kind in (LanguageAgent, Apart))
     (update, make_state), (other, _) = (update_of(config, network) for network in (ours, theirs))

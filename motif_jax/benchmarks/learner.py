@@ -1,7 +1,5 @@
 """Measures the learner alone, on a batch that is on its devices.
 
-    python -m motif_jax.launch --config=configs/benchmark.py:learner
-
 Value: model FLOP/s of the update (forward pass and gradient of every row, one row of bootstrap included). Baseline: the rate of
 a large matrix product on the same device, in turns. It takes half a minute on CPU. On a GPU: `configs/benchmark.py:learner_gpu`.
 """
@@ -14,6 +12,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import _agents, result
+from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.system import System
 
 GPU_SIZE = _agents.GPU_SIZE
@@ -25,11 +24,12 @@ def options() -> ConfigDict:
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
-    """The fields of the JSON line."""
     options = config.options
     training = _agents.training_config(options, config.seed)
     system = System(training)
-    batch = _agents.first_batch(system)
+    with BatchStream(system) as stream:
+        while (batch := stream.get()) is None:
+            pass
     rows = (options.rollout + 1) * options.batch_size // options.rollout
     flops = rows * _agents.network_flops(training)[1]
     rates, peaks = [], []

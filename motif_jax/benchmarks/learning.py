@@ -1,8 +1,5 @@
 """Measures the time to learn Recall-v0, which needs a memory, or DoorKey-8x8, which needs a reward of captions.
 
-    python -m motif_jax.launch --config=configs/benchmark.py:learning
-    python -m motif_jax.launch --config=configs/benchmark.py:learning --config.options.env=MiniGrid-DoorKey-8x8-v0
-
 Value: seconds by the clock until the newest episodes reach the goal, start-up and compilation included. Baseline: the same in serial
 mode, in turns. Goals: in Recall-v0 95 % of the best return over 500 episodes, within 300,000 steps (ten seconds a repeat on 2 cores,
 both sides together); in DoorKey 80 % success over 100 episodes, within 250,000 steps, by the reward in docs/examples/doorkey and the
@@ -56,12 +53,10 @@ def options() -> ConfigDict:
 
 
 def check(config: ConfigDict) -> None:
-    """Raises UserError for a task without a goal."""
     checks.choice(config, "options.env", GOALS)
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
-    """The fields of the JSON line."""
     found: dict[bool, list[tuple[float, int]]] = {False: [], True: []}
     for repeat in range(config.repeats):
         for serial, values in found.items():

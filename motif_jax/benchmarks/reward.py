@@ -138,7 +138,6 @@ class _Sides:
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
-    """Measures both sides in turns. Raises UserError for a bad value, missing labels or too few pairs."""
     settings = config.options
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(settings.dataset_dir or Path(temporary) / "games")

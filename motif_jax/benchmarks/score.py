@@ -1,7 +1,5 @@
 """Measures scores of candidates after prompts: prompts a second against a row for every candidate with its prompt.
 
-    python -m motif_jax.launch --config=configs/benchmark.py:score
-
 Both sides run in turns with the same weights. It takes a minute on CPU. On a GPU: `configs/benchmark.py:score_gpu`.
 """
 
@@ -30,7 +28,6 @@ def options() -> ConfigDict:
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
-    """The fields of the JSON line."""
     subject, chosen = _language.subject(config), config.options
     sides = {"shared": shared(subject), "rows": rows(subject)}
     arguments = (subject.params, subject.prompt, subject.candidates)

@@ -1,7 +1,5 @@
 """Measures steered generation: tokens a second of a greedy agent with three trunks and double Q, with and without caches.
 
-    python -m motif_jax.launch --config=configs/benchmark.py:text_generation
-
 Prompts have 200 tokens, whose time is included, and 40 are generated. Baseline: a compiled loop that runs all three trunks over the whole
 text for every token, and the heads at its end. Both generate the same tokens (`tokens_equal`). It takes a minute on two cores with
 `--config.repeats=3`. `:text_generation_gpu` has GPT-2 small's shape and vocabulary in bfloat16.
@@ -39,7 +37,6 @@ def options() -> ConfigDict:
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
-    """The fields of the JSON line."""
     chosen = config.options
     positions = chosen.prompt_tokens + chosen.new_tokens
     made = _text_agents.make(chosen, chosen.vocabulary, positions, config.seed)

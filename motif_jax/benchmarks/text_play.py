@@ -1,7 +1,5 @@
 """Measures evaluation games of Wordle by an agent with three trunks: 1,024 at once with caches kept between turns, against one by one.
 
-    python -m motif_jax.launch --config=configs/benchmark.py:text_play
-
 Value: games a second with the quick run's network. Baseline: one game at a time, whose text runs again every turn, as published.
 A fresh network plays all six turns. It takes a minute on CPU.
 """
@@ -43,7 +41,6 @@ def options() -> ConfigDict:
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
-    """The fields of the JSON line."""
     chosen = config.options
     task = registry.make("wordle", {"num_words": chosen.num_words})
     tokenizer = task.tokenizer()

@@ -1,7 +1,5 @@
 """Measures a gradient of ILQL with GPT-2's vocabulary: heads at actions alone, against all heads at every position.
 
-    python -m motif_jax.launch --config=configs/benchmark.py:text_train
-
 Value: tokens a second of loss and gradient, with two trained trunks, a target trunk, double Q and the conservative term. Half of the tokens
 are actions. Baseline: the same losses from logits, V, Q and target Q of all tokens at all positions.
 `gradients_apart` is the norm of the gradients' difference, relative to one of them. `flops_ratio` is the ratio of matrix-product operations.
@@ -62,13 +60,11 @@ def options() -> ConfigDict:
 
 
 def check(config: ConfigDict) -> None:
-    """Raises UserError for dialogues that are shorter than an action."""
     length = config.options.length
     checks.require(length > _RUN, "options.length", length, f"at least {_RUN + 1}")
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
-    """The fields of the JSON line."""
     chosen = config.options
     made = _text_agents.make(chosen, chosen.vocabulary, chosen.length, config.seed)
     network = made.decoder.network

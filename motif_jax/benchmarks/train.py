@@ -1,6 +1,5 @@
 """Measures the whole system: actors, inference, batcher and learner at once.
 
-    python -m motif_jax.launch --config=configs/benchmark.py:train
     python -m motif_jax.launch --config=configs/benchmark.py:train --config.options.reward_dir=runs/reward
     python -m motif_jax.launch --config=configs/benchmark.py:train --config.options.network=laptop
       --config.options.beside=quickstart
@@ -42,7 +41,6 @@ def options() -> ConfigDict:
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
-    """The fields of the JSON line."""
     options = config.options
     training = _agents.training_config(options, config.seed)
     turns = [training]

@@ -41,10 +41,9 @@ _Event = concurrent.futures.Future[Answer] | StoppedError | None
 
 
 class LabelService(LabelBookkeeper):
-    """Labels texts. One thread may call `enqueue` while another calls `poll`.
+    """Labels texts; one thread may call `enqueue` while another calls `poll`.
 
-    A server's answers are on the disk before they become labels, and failed questions return to the queue. Other annotators
-    answer in `poll`, deterministically.
+    A server's answers are on the disk before they become labels; other annotators answer in `poll`, deterministically.
     """
 
     def __init__(self, config: ConfigDict, form: Form) -> None:

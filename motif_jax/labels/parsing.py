@@ -90,10 +90,7 @@ class AnswerParser:
         return self._last_line(text)
 
     def _last_line(self, text: str) -> int:
-        """The verdict of the last line with one; two different verdicts in it are unknown.
-
-        Text up to the last `</think>` is skipped. A bare verdict as the whole answer counts.
-        """
+        """The one verdict of the last line with any, after the last `</think>`; else unknown. A bare verdict counts."""
         _, _, text = text.rpartition(_THOUGHT_END)
         bare = re.fullmatch(r"\W*+(\w{1,64}+)\W*+", text)
         if bare and bare[1].lower() in self._labels:

@@ -29,10 +29,7 @@ Turns = list[dict[str, str]]
 
 @dataclasses.dataclass(frozen=True)
 class PromptTexts:
-    """The texts of one prompt file for one goal and answer mode; system, goal and examples may be empty.
-
-    `question` and `retry`, after an answer without a verdict, are user turns with placeholders.
-    """
+    """The texts of one prompt file for one goal and answer mode; system, goal and examples may be empty."""
 
     system: str
     question: str
@@ -91,10 +88,7 @@ class PromptTexts:
 
     @functools.cache  # noqa: B019 (a process has a handful of prompts)
     def _pieces(self, template: str) -> list[tuple[str, str]]:
-        """The template in pieces: ('', text) or (name of an item, '') for its place.
-
-        All other placeholders are filled in here, so that placeholders inside of items stay as they are.
-        """
+        """The template in pieces: ('', text with its other placeholders filled in) or (name of an item, '')."""
         for name, text in (("goal", self.goal), ("examples", self.examples)):
             if not text:
                 template = re.sub(rf"(?m)^[ \t]*\{{{name}\}}[ \t]*\n?", "", template)

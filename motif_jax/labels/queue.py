@@ -90,10 +90,7 @@ class QuestionQueue:
 
 
 class PublishedQueue(list[Pending]):
-    """ONI's queue (compat.oni_requeue), with the methods of `QuestionQueue`: whole batches of entries, the newest first.
-
-    Every step with an unlabelled text adds an entry. Unlike the published one it is bounded: the oldest are dropped.
-    """
+    """ONI's queue (compat.oni_requeue): an entry a step, whole batches, the newest first. Of too many the oldest go."""
 
     def __init__(self, size: int, batch: int) -> None:
         super().__init__()

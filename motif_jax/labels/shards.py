@@ -106,8 +106,7 @@ class Annotation:
     def discard(self, index: int, count: int) -> int:
         """Removes the labels of this name, but no stored answers; returns their number.
 
-        Other shards of the same count are left to their processes. Raises UserError: another process writes a shard that would
-        be removed.
+        Other shards of the same count are left to their processes. Raises UserError: another process writes one that would go.
         """
         known = self.known_labels()
         for path in (self.preference_path, self.probabilities_path, self.summary_path, self.ensemble_path):
@@ -202,14 +201,11 @@ class Shard(LineWriter):
         return answers
 
     def add(self, answers: Iterable[tuple[Question, StoredAnswer]]) -> None:
-        self.append((question.id, _shard_line(question, answer)) for question, answer in answers)
-
-
-def _shard_line(question: Question, answer: StoredAnswer) -> dict[str, Any]:
-    line = answer.to_json()
-    if answer.label != UNKNOWN and "p" not in line:
-        line["p"] = list(question.form.certain(answer.label))
-    return line
+        lines = [(question, answer.to_json()) for question, answer in answers]
+        for question, line in lines:
+            if line["label"] != UNKNOWN:
+                line.setdefault("p", list(question.form.certain(line["label"])))
+        self.append((question.id, line) for question, line in lines)
 
 
 @dataclasses.dataclass(frozen=True)

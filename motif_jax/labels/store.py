@@ -153,8 +153,7 @@ def _cost(answer: Answer) -> dict[str, Any]:
 def _free_writer(folder: Path) -> LineWriter:
     """A file that this host began in this folder and that no process writes now, or a new one.
 
-    Names are unique (host, folder and a random part), so that stores can be merged by copying. Copies are never appended to,
-    so that they can be copied again.
+    Names are unique (host, folder, a random part): stores can be merged by copying, and copies are never appended to.
     """
     host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname()) or "host"
     place = hashlib.blake2b(os.fsencode(folder.resolve()), digest_size=4).hexdigest()

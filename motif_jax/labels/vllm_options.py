@@ -81,15 +81,11 @@ def identity(config: Any) -> dict[str, Any]:
     if (tokenizer, wanted) != (model, revision):
         version = model_files.revision(tokenizer, wanted, folder, key="vllm.tokenizer")
         found["tokenizer"] = {"name": _name(tokenizer), "revision": version}
-    if more := _changing(json_option(config, "vllm.engine")):
+    known = {*_OPTIONS, *_HOW_IT_RUNS, "model", "tokenizer_revision"}
+    engine = {key: value for key, value in json_option(config, "vllm.engine").items() if key not in known}
+    if more := {key: of for key, of in engine.items() if of is not None and (key, of) != ("seed", 0)}:
         found["engine"] = more
     return found
-
-
-def _changing(engine: Mapping[str, Any]) -> dict[str, Any]:
-    known = {*_OPTIONS, *_HOW_IT_RUNS, "model", "tokenizer_revision"}
-    changing = {key: value for key, value in engine.items() if key not in known and value is not None}
-    return {key: value for key, value in changing.items() if (key, value) != ("seed", 0)}
 
 
 def _name(model: str) -> str:

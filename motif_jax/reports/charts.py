@@ -32,10 +32,7 @@ TITLE = "title:"  # prefix of a URL whose rest is shown as a tooltip
 
 @dataclass(frozen=True)
 class Series:
-    """One line of a chart, [n] points; NaN in `y` leaves a gap.
-
-    `low` and `high` are a band round it, with `bars` a bar at each point. Baselines and published results are dashed.
-    """
+    """One line of a chart, [n] points; NaN in `y` leaves a gap. `low` and `high` are a band, with `bars` a bar at each point."""
 
     name: str
     x: np.ndarray

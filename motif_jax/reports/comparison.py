@@ -59,10 +59,7 @@ class MethodScores:
 
 @dataclass(frozen=True)
 class Contrast:
-    """The difference of two methods' means (first minus other), on a task or over all.
-
-    Its interval over runs is that of new trainings (NaN with a single run on a side), over games that of new games of these runs.
-    """
+    """The difference of two methods' means: over runs, that of new trainings; over games, of new games of these runs."""
 
     task: str
     first: str

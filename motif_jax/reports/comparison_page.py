@@ -80,17 +80,6 @@ def _contrast_note(result: Comparison) -> str:
     )
 
 
-def _compared(data: ComparisonData, result: Comparison) -> list[Section]:
-    label = f"{data.measure} ({result.scores.unit})" if result.scores.unit else data.measure
-    return [
-        _aggregates(label, result),
-        _contrasts(label, result),
-        _improvement(result),
-        _profiles(label, result),
-        _by_task(label, result),
-    ]
-
-
 def _aggregates(label: str, result: Comparison) -> Section:
     runs = {method: len(values) for method, values in result.scores.by_method.items()}
     plots = []
@@ -223,8 +212,10 @@ def sections(data: ComparisonData) -> list[Section]:
     found: list[Section] = []
     if data.claims is not None:
         found.append(_side_by_side(data.claims))
-    if data.comparison is not None:
-        found += _compared(data, data.comparison)
+    if (result := data.comparison) is not None:
+        label = f"{data.measure} ({result.scores.unit})" if result.scores.unit else data.measure
+        found += [_aggregates(label, result), _contrasts(label, result), _improvement(result)]
+        found += [_profiles(label, result), _by_task(label, result)]
     if data.curves:
         found.append(_curves(data))
     if data.learned:

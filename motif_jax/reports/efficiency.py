@@ -90,16 +90,12 @@ def efficiency(curve: Curve, end: float) -> float:
     return float(np.interp(places, smoothed.x, smoothed.mean).mean())
 
 
-def estimate(values: Sequence[float]) -> Estimate:
-    """Mean over runs with its 95 % bootstrap interval; a single run has no interval, and without runs the mean is NaN."""
+def _estimate(runs: Sequence[Learned], end: float) -> tuple[int, Estimate]:
+    """How many runs have an efficiency up to `end`, and their mean with its 95 % interval, which one run does not have."""
+    values = [value for run in runs if np.isfinite(value := efficiency(run.curve, end))]
     if len(values) < 2:
-        return Estimate(values[0] if values else float("nan"), float("nan"), float("nan"))
-    return mean_of(values)
-
-
-def _known(runs: Sequence[Learned], end: float) -> list[float]:
-    found = [efficiency(run.curve, end) for run in runs]
-    return [value for value in found if np.isfinite(value)]
+        return len(values), Estimate(values[0] if values else float("nan"), float("nan"), float("nan"))
+    return len(values), mean_of(values)
 
 
 def table(runs: Sequence[Learned], steps: int | None) -> list[tuple[str, str, int, float, Estimate]]:
@@ -109,8 +105,8 @@ def table(runs: Sequence[Learned], steps: int | None) -> list[tuple[str, str, in
         mine = [run for run in runs if run.task == task]
         end = end_of(mine, steps)
         for method in dict.fromkeys(run.method for run in mine):
-            values = _known([run for run in mine if run.method == method], end)
-            rows.append((task, method, len(values), end, estimate(values)))
+            count, mean = _estimate([run for run in mine if run.method == method], end)
+            rows.append((task, method, count, end, mean))
     return rows
 
 
@@ -126,7 +122,7 @@ def against(runs: Sequence[Learned], key: str, steps: int | None) -> list[Series
     end = end_of([run for of in several.values() for some in of.values() for run in some], steps)
     lines = []
     for method, of in several.items():
-        found = [estimate(_known(some, end)) for some in of.values()]
+        found = [_estimate(some, end)[1] for some in of.values()]
         mean, low, high = np.array([(one.value, one.low, one.high) for one in found]).T
         lines.append(Series(method, np.array(list(of), float), mean, low, high, bars=True))
     return lines

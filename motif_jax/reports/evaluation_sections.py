@@ -15,12 +15,7 @@ from motif_jax.reports.html import TableCell
 from motif_jax.reports.measures import Measure, format_pairs, in_order, measure, with_unit
 from motif_jax.reports.page import Section, Table, estimate_cell
 from motif_jax.reports.run_data import RunData
-from motif_jax.reports.statistics import (
-    Difference,
-    Summary,
-    gap,
-    probability_of_improvement,
-)
+from motif_jax.reports.statistics import Difference, Summary, gap, probability_of_improvement
 
 
 def summaries(evaluation: Mapping[str, Any]) -> dict[str, Summary]:
@@ -30,11 +25,7 @@ def summaries(evaluation: Mapping[str, Any]) -> dict[str, Summary]:
 
 @dataclass(frozen=True)
 class MeasureRow:
-    """A measure of all evaluations that have it, and the first evaluation's differences from the others.
-
-    `against`: other evaluation -> (the first's mean minus its own, probability that an episode of the first exceeds one of its own),
-    where the two are comparable.
-    """
+    """A measure of all evaluations; `against` comparable ones the first's difference, and its chance of a better episode."""
 
     what: Measure
     of: dict[str, Summary]

@@ -207,11 +207,7 @@ def _message_table(explanation: Explanation, max_rows: int | None) -> str:
 
 
 def table_data(explanation: Explanation, max_rows: int | None) -> dict[str, Any]:
-    """All messages, or the `max_rows` most frequent, by descending reward, as assets/explain.js reads them.
-
-    A row takes about 100 bytes as numbers and 2 KB as markup, of which a browser needs seconds for tens of thousands.
-    `columns` are {title, kind, values [N]}, None for no value; `line` is where the first reward's threshold is drawn, or None.
-    """
+    """All messages, or the `max_rows` most frequent, by descending reward, as numbers that assets/explain.js makes a table of."""
     first = explanation.rewards[0]
     kept = np.sort(np.argsort(-explanation.counts, kind="stable")[:max_rows])
     # Messages without a reward come last.

@@ -80,7 +80,19 @@ class Films:
 
     def write(self, stem: str, film: Film, source: Any = None) -> list[Path]:
         """Writes `film` as STEM.html and so on; returns the paths. Without a `source` it is written again on resume."""
-        paths = write(self._folder, stem, film, self._forms)
+        forms, paths = self._forms, []
+        rate = forms.frames_per_second
+        steps = movie.chosen_steps(film, forms.start, forms.stop, forms.every)
+        makers: dict[str, tuple[bool, Callable[[], bytes]]] = {
+            ".html": (forms.html, lambda: player.render(film).encode()),
+            ttyrec.SUFFIX: (forms.ttyrec and bool(film.chars.size), lambda: ttyrec.encode(film, rate)),
+            ".gif": (forms.gif and bool(steps), lambda: movie.gif(film, steps, rate)),
+            ".mp4": (forms.mp4 and bool(steps), lambda: movie.mp4(film, steps, rate)),
+        }
+        for suffix, (wanted, make) in makers.items():
+            if wanted:
+                paths.append(self._folder / f"{stem}{suffix}")
+                atomic_write_bytes(paths[-1], make())
         source = None if source is None else self._source(source)
         made = {"source": source, "files": [path.name for path in paths], "steps": len(film)}
         self._made[stem] = made
@@ -97,20 +109,3 @@ class Films:
         wanted = (self._forms.gif or self._forms.mp4) and self._longest > 0
         allowed = f"below {self._longest}, the length of the longest of these episodes: there is no movie"
         checks.require(not wanted or self._movies > 0, "forms.start", self._forms.start, allowed)
-
-
-def write(folder: Path, stem: str, film: Film, forms: Forms) -> list[Path]:
-    """Writes `film` as folder/STEM.html and so on; an episode that ends before `forms.start` has no movie."""
-    rate, steps = forms.frames_per_second, movie.chosen_steps(film, forms.start, forms.stop, forms.every)
-    makers: dict[str, tuple[bool, Callable[[], bytes]]] = {
-        ".html": (forms.html, lambda: player.render(film).encode()),
-        ttyrec.SUFFIX: (forms.ttyrec and bool(film.chars.size), lambda: ttyrec.encode(film, rate)),
-        ".gif": (forms.gif and bool(steps), lambda: movie.gif(film, steps, rate)),
-        ".mp4": (forms.mp4 and bool(steps), lambda: movie.mp4(film, steps, rate)),
-    }
-    written = []
-    for suffix, (wanted, make) in makers.items():
-        if wanted:
-            written.append(folder / f"{stem}{suffix}")
-            atomic_write_bytes(written[-1], make())
-    return written

@@ -100,13 +100,8 @@ def unpack(text: str) -> list[MessageTally]:
         ) from None
 
 
-def as_rows(tallies: Sequence[MessageTally]) -> list[dict[str, Any]]:
-    """The tallies as dictionaries."""
-    return [asdict(tally) for tally in tallies]
-
-
 def from_rows(rows: Iterable[Mapping[str, Any]]) -> list[MessageTally]:
-    """The inverse of `as_rows`. Raises TypeError or ValueError: the rows have another form."""
+    """Tallies from their fields. Raises TypeError or ValueError: the rows have another form."""
     tallies = [MessageTally(**row) for row in rows]
     for t in tallies:
         numbers = (t.count, t.episodes, *(value for value in (t.reward, t.total) if value is not None))

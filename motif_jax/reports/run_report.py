@@ -16,21 +16,12 @@ from motif_jax.reports import (
     recorded_games,
     success,
     text_section,
+    training_sections,
 )
 from motif_jax.reports.evaluation_sections import evaluation_section, rows_of
 from motif_jax.reports.glance import facts, headline
 from motif_jax.reports.page import Section, Table
 from motif_jax.reports.run_data import RunData, read_description
-from motif_jax.reports.training_sections import (
-    data_section,
-    dialogues_section,
-    hacking_section,
-    language_section,
-    messages_section,
-    provenance_section,
-    reward_section,
-    training_section,
-)
 from motif_jax.support.files import finite
 
 
@@ -48,18 +39,18 @@ def sections(data: RunData) -> list[Section]:
         generalisation_section.by_kind(data),
         generalisation_section.section(data.tests),
         text_section.divergence_section(data),
-        dialogues_section(data.text),
-        None if plain else hacking_section(data),
-        None if text else training_section(data),
+        training_sections.dialogues_section(data.text),
+        None if plain else training_sections.hacking_section(data),
+        None if text else training_sections.training_section(data),
         probes.section(data.probes),
         learned_reward.section(data.learned, data.metrics),
-        None if plain else reward_section(data),
-        language_section(data.language),
-        None if plain else messages_section(data),
+        None if plain else training_sections.reward_section(data),
+        training_sections.language_section(data.language),
+        None if plain else training_sections.messages_section(data),
         recorded_games.episodes_section(data),
         recorded_games.section(data),
-        None if plain else data_section(data),
-        provenance_section(data),
+        None if plain else training_sections.data_section(data),
+        training_sections.provenance_section(data),
     ]
     return [section for section in found if section is not None]
 

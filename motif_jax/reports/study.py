@@ -20,12 +20,7 @@ from motif_jax.datasets.verdicts import YES
 from motif_jax.labels.lexicon import Lexicon, LexiconJudge
 from motif_jax.reports import evaluation_files, messages
 from motif_jax.reports.claims import GATHERED, Claim, gathered
-from motif_jax.reports.statistics import (
-    Estimate,
-    interquartile_mean,
-    percentile_interval,
-    repeatable_rliable,
-)
+from motif_jax.reports.statistics import Estimate, interquartile_mean, percentile_interval, repeatable_rliable
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_text, naming, read_json_lines, regular_file
 from motif_jax.support.locks import wait_for_lock

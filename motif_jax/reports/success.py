@@ -36,18 +36,6 @@ def task_alone(data: RunData) -> bool:
     return known and not paid and not rewarded and not hacking.recorded(data.episodes)
 
 
-def standing(found: Mapping[str, Estimate]) -> tuple[list[str], list[str], str]:
-    """Evaluations wholly below the first one's interval, those wholly above it, and the kind of the verdict.
-
-    Good if the first lies above all others, bad if it lies below some and above none, else ''.
-    """
-    first, *others = found
-    below = [name for name in others if found[first].low > found[name].high]
-    above = [name for name in others if found[first].high < found[name].low]
-    good = bool(others) and len(below) == len(others)
-    return below, above, "good" if good else "bad" if above and not below else ""
-
-
 def headline(data: RunData) -> tuple[str, str]:
     """The rates side by side and the verdict: (text, kind as of `Verdict`). Needs two evaluations."""
     found = rates(data)

@@ -126,10 +126,7 @@ def _facts(sight: Sight, totals: RewardTotals, names: Sequence[str]) -> Text:
 def view(
     sight: Sight, totals: RewardTotals, names: Sequence[str], title: str, state: str, keys: str, height: int
 ) -> Group:
-    """Draws one step for a terminal of 80 columns and `height` lines.
-
-    If lines are short, the numbers share one line, then empty rows of the screen are left out, and at last the keys.
-    """
+    """Draws one step on 80 columns and `height` lines; with few lines it leaves out numbers, empty rows, and at last keys."""
     frame = sight.frame
     names = [printable(name) for name in names]
     rows = 0 if frame is None else len(frame.chars)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.reports import success
 from motif_jax.reports.charts import Plot, Series
 from motif_jax.reports.evaluation_sections import MeasureRow, rows_of
 from motif_jax.reports.html import TableCell, number_cell
@@ -39,7 +38,10 @@ def _side_by_side(row: MeasureRow, title: str, yardsticks: Sequence[str]) -> tup
     first = next(iter(row.of))
     means = ", ".join(f"{name} {format_estimate(row.of[name].mean)}" for name in row.of)
     judged = {name: summary.mean for name, summary in row.of.items() if name not in yardsticks}
-    below, above, kind = success.standing(judged)
+    own, *others = judged
+    below = [name for name in others if judged[own].low > judged[name].high]
+    above = [name for name in others if judged[own].high < judged[name].low]
+    kind = "good" if others and below == others else "bad" if above and not below else ""
     parts = [f"{title} of {row.of[first].n:,} episodes each: {means}."]
     parts += [
         f"The interval of {first} lies wholly {side} that of {', '.join(names)}."

@@ -79,7 +79,7 @@ def terminal(
     caption: str = "",
     text_first: bool = False,
 ) -> Table:
-    """A rich table, as wide as the terminal at most if the longest words fit; markup in cells is not interpreted.
+    """A rich table, at most as wide as the terminal if the longest words fit; markup in cells is not interpreted.
 
     With `text_first` the first column wraps, else the others do, an interval '[a, b]' below its value.
     """

@@ -53,11 +53,7 @@ def environment_options(config: ConfigDict) -> dict[str, Any]:
         file = (_model(config) / FILE).resolve()
         special = config.network.special_tokens == language_agent.PROMPT
         special |= bool(config.compat.get("glam_end_token"))
-    return {
-        "tokenizer": str(file),
-        "prompt_tokens": config.network.prompt_tokens,
-        "special_tokens": special,
-    }
+    return {"tokenizer": str(file), "prompt_tokens": config.network.prompt_tokens, "special_tokens": special}
 
 
 def _model(config: ConfigDict) -> Path:
@@ -103,11 +99,6 @@ def make_parallel(config: ConfigDict, devices: Sequence[jax.Device]) -> DataPara
     if kind_of(config) != LANGUAGE:
         raise UserError("config.sharding: only language models can be split over devices: leave it out")
     return Sharded(sizes, devices)
-
-
-def reads_prompts(config: ConfigDict) -> bool:
-    """Whether the network reads text."""
-    return kind_of(config) != GAME
 
 
 def takes_any_actions(config: ConfigDict) -> bool:

@@ -19,10 +19,7 @@ _WAIT_SECONDS = 0.2
 
 
 class BatchStream:
-    """Gives the learner its batches. With threads, inference and batcher run beside the caller.
-
-    At most `config.max_waiting_batches` wait; beyond that slots are not released, and the actors wait. `stopped` ends a start.
-    """
+    """Gives the learner its batches, of which few wait. With threads, inference and batcher run beside the caller."""
 
     def __init__(self, system: System, stopped: Callable[[], bool] = never) -> None:
         self._system, self._stopped = system, stopped
@@ -100,7 +97,7 @@ class BatchStream:
         system = self._system
         if not system.config.get("on_policy"):
             return None
-        return lambda each: each.row == 0 and system.rollouts_of(source, each.group) > self._batches
+        return lambda each: each.row == 0 and system.finished_slots[source][each.group] > self._batches
 
     def _is_full(self) -> bool:
         """Passes finished slots to the batcher; returns whether a batch is full."""

@@ -129,10 +129,7 @@ class Inference:
         self._slot_states = _put(self._slot_states, arrays["states"], self._device)
 
     def serve(self, timeout: float = READY_SECONDS, hold: Callable[[Ready], bool] | None = None) -> int:
-        """Waits for groups and chooses their actions; returns how many environments were served.
-
-        Groups for which `hold` returns True are left for a later call.
-        """
+        """Chooses the actions of groups, but of those that `hold` is True for; returns how many environments were served."""
         with self._meters.time("inference/wait"):
             # Held groups are served as soon as possible, without a wait for others.
             held = self._held if hold is None else [each for each in self._held if not hold(each)]

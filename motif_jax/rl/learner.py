@@ -102,10 +102,7 @@ class Learner:
         self._meters.add("learner/bytes", batch.num_bytes)
 
     def settle(self) -> None:
-        """Waits for the running update, if any, and publishes its parameters; the next update starts only then.
-
-        So inference on the same device waits for one update at most, and nobody gets parameters that are still being computed.
-        """
+        """Waits for the running update, and publishes its parameters before the next: inference waits for one at most."""
         if self._running is None:
             return
         # If the update has already ended, this time is only an upper bound.

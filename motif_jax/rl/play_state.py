@@ -43,10 +43,7 @@ def _kept(held: Mapping[str, Any]) -> dict[str, Any]:
 def restore(
     plain: Mapping[str, Any], arrays: Mapping[str, Any], sources: Sequence[ActorSource], batcher: Batcher
 ) -> list[Finished]:
-    """Restores the output of `of` before anything is started; returns the finished slots.
-
-    Where the layout of the environments has changed, prints a warning and returns none: they begin new games.
-    """
+    """Restores the output of `of`; returns the finished slots, none (with a warning) where environments were laid out anew."""
     layouts = [str(source.actors.config.layout()) for source in sources]
     if [each["actors"]["layout"] for each in plain["sources"]] != layouts:
         said = "the checkpoint has another layout of environments: they begin new episodes"

@@ -97,10 +97,7 @@ def probabilities(scores: np.ndarray) -> np.ndarray:
 
 
 def make(config: ConfigDict, network: Any) -> Probing | None:
-    """The probes that a training config asks for.
-
-    None without probes, and where the package's probes, which are English, are asked for and the agent reads French.
-    """
+    """The probes of a training config; None without, and for the package's, which are English, where the agent reads French."""
     chosen = config.get("probes")
     if chosen is None or not chosen.prompts:
         return None

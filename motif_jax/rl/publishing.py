@@ -39,10 +39,7 @@ class Publisher:
         self._published: dict[Place, Published] = {}
 
     def publish(self, version: int, params: Any, frozen: Mapping[str, Any] = MappingProxyType({})) -> None:
-        """Starts copying `params`, one device's arrays, to all acting devices; readers then get these copies.
-
-        `frozen` is not copied and is valid until the next update: nobody may act while updates run.
-        """
+        """Starts copying `params` to all acting devices. `frozen` is not copied: nobody may act while updates run."""
         copy = self._copy(params)
         for device in self._devices:
             # An array that is split over devices stays split.

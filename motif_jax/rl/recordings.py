@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.actors.rerecording import Order, Rerecorder
 from motif_jax.actors.worker_process import MAX_DEATHS, WorkerProcess
 from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.devices.services import ServiceFailedError
-from motif_jax.rl import settings
 from motif_jax.support.errors import UserError
 
 FOLDER = "recordings"
@@ -73,8 +71,7 @@ class ActionCollector:
 class EpisodeRecorder:
     """Records a training's games in a process of its own, which replays them.
 
-    Not recorded: episodes with missing actions (begun with the random steps before the training, or a rollout lost with its
-    actor), and those that end faster than they can be replayed.
+    Not recorded: games with missing actions (begun before the training, or lost with an actor), or faster than their replay.
     """
 
     def __init__(self, workdir: Path, environment: str, options: Mapping[str, Any], every: int) -> None:
@@ -175,14 +172,6 @@ class EpisodeRecorder:
             problem = "the process that played it again died"
         if problem:
             print(f"{Path(order.path).name} is not recorded: {problem}", file=sys.stderr, flush=True)
-
-
-def make_recorder(config: ConfigDict, workdir: Path) -> EpisodeRecorder | None:
-    """The recorder that `config.record_every` asks for."""
-    if not config.record_every:
-        return None
-    options = settings.environment_options(config)
-    return EpisodeRecorder(workdir, config.environment.name, options, config.record_every)
 
 
 def drop_recordings(workdir: Path, resume_step: int | None) -> None:

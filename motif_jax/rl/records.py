@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 from motif_jax.devices.hosts import Hosts
 from motif_jax.devices.meters import of_all_hosts, system_metrics
 from motif_jax.published.glam_log import GlamLog, GlamPosition
-from motif_jax.rl import agent_checkpoints, agent_networks, probing, reward_choice, settings
+from motif_jax.rl import agent_checkpoints, agent_networks, probing, reward_choice
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.batcher import Batch
 from motif_jax.rl.clock import Clock
@@ -58,7 +58,8 @@ class Records:
         self._probes, self._published = None, None
         if not first:
             return
-        wandb = settings.wandb_options(config)
+        named = {"project": config.wandb.project, "name": config.wandb.name}
+        wandb = {**named, "config": config.to_dict()} if config.wandb.enabled else None
         self._writer = enter(MetricsWriter(workdir, progress.get("env_steps"), wandb))
         self._progress = enter(Progress(clock.total, "steps", "train", clock.steps))
         self._probes = probing.files(config, system.network, workdir, progress)

@@ -65,10 +65,7 @@ def fields_option(name: str, options: Mapping[str, Any], reward: ConfigDict) -> 
 
 
 def resolved(config: ConfigDict) -> ConfigDict:
-    """A copy of `config` with its dependent values set, this host's place included.
-
-    The published agent scales the task's reward by 0.1 on the score tasks, and by 10 on the sparse ones.
-    """
+    """A copy with dependent values set; as published the task's reward is scaled by 0.1 on score tasks, 10 on sparse ones."""
     config = config.copy_and_resolve_references()
     config.hosts.update(dataclasses.asdict(cluster.place(config)))
     if config.reward.extrinsic_coefficient is None:
@@ -87,8 +84,7 @@ def columns(config: ConfigDict) -> int:
 def slots_per_group(config: ConfigDict) -> int:
     """The fewest slots with which actors and batcher never wait for each other.
 
-    Actors wait when all slots of all groups are full. Then the slots hold a batch, also when all columns but one of a slot went
-    into the last batch. More would let the actors play ahead with old parameters.
+    They hold a batch, also when all columns but one of a slot went into the last one. More would let actors play far ahead.
     """
     envs = config.actors.workers * config.actors.envs_per_worker
     per_group = config.actors.envs_per_worker // config.actors.groups_per_worker
@@ -96,10 +92,7 @@ def slots_per_group(config: ConfigDict) -> int:
 
 
 def actors_configs(config: ConfigDict, count: int) -> list[ActorsConfig]:
-    """This host's actors of a resolved config, divided evenly over `count` acting devices.
-
-    Environments are numbered through all hosts, so that no two play the same games.
-    """
+    """This host's actors, divided over `count` acting devices; no two environments of all hosts play the same games."""
     actors = config.actors
     first_env = config.hosts.index * actors.workers * actors.envs_per_worker
     workers, cores = actors.workers // count, actor_cores(config)
@@ -167,18 +160,8 @@ def optimizer_steps(config: ConfigDict) -> int:
     return updates * algorithm.epochs * algorithm.get("minibatches", 1)
 
 
-def wandb_options(config: ConfigDict) -> dict[str, Any] | None:
-    """Arguments of `wandb.init`, None if W&B is off."""
-    if not config.wandb.enabled:
-        return None
-    return {"project": config.wandb.project, "name": config.wandb.name, "config": config.to_dict()}
-
-
 def configure_jax(config: ConfigDict) -> None:
-    """Sets up jax and the heap, before the first computation.
-
-    Where only the CPU computes, the heap keeps freed memory. Beside accelerators one arena would slow the host's threads.
-    """
+    """Sets up jax and the heap, which keeps freed memory where only the CPU computes, before the first computation."""
     if config.devices.cpu_count is not None:
         jax.config.update("jax_num_cpu_devices", config.devices.cpu_count)
     if not memory.accelerator_possible(jax.config.values["jax_platforms"]):
@@ -210,11 +193,7 @@ def actor_devices(config: ConfigDict) -> list[jax.Device]:
 
 
 def lookup_device(config: ConfigDict) -> jax.Device:
-    """Where rewards of texts are computed: if possible on a device that does not learn.
-
-    Beside accelerators it is the CPU; without a CPU (JAX_PLATFORMS) the first acting device that does not learn, else the first
-    that acts.
-    """
+    """Where rewards of texts are computed: the CPU, or without one (JAX_PLATFORMS) a device that acts and does not learn."""
     acting, learning = actor_devices(config), learner_devices(config)
     beside = None if acting[0].platform == "cpu" else cpu_device()
     return beside or next((device for device in acting if device not in learning), acting[0])
@@ -233,10 +212,7 @@ def _devices(config: ConfigDict, key: str) -> list[jax.Device]:
 
 
 def check(config: ConfigDict) -> ConfigDict:
-    """Checks a config without starting anything, and returns it resolved.
-
-    A run of several hosts calls `check_devices` later, when they are connected.
-    """
+    """Checks a config without starting anything; returns it resolved. Several hosts call `check_devices` once connected."""
     registry.check(config.environment.name, registry.options_of(config.environment))
     for switch, reason in (
         ("seed_noop", "games without seeds cannot be played again"),

@@ -82,7 +82,7 @@ class System:
         self.learner = Learner(update, state, self.parallel, self.publisher, self.meters, lends, published)
         self.sources = self._make_sources(actor_devices, {} if snapshot is None else snapshot.progress)
         self._noted: tuple[dict[str, Any], dict[str, Any]] | None = None
-        self._finished_slots = [[0] * source.actors.config.groups for source in self.sources]
+        self.finished_slots = [[0] * source.actors.config.groups for source in self.sources]
         spec, lookup = self.network.spec, None
         if self.reward is not None and self.has_lookup:
             exponent = config.reward.count_exponent
@@ -144,7 +144,7 @@ class System:
         return sources
 
     def _finish(self, source: int, slot: int) -> None:
-        self._finished_slots[source][self.sources[source].actors.group_of(slot)] += 1
+        self.finished_slots[source][self.sources[source].actors.group_of(slot)] += 1
         self.finished.put(Finished(source, slot))
 
     def note_play(self) -> None:
@@ -154,9 +154,6 @@ class System:
         for finished in waiting:
             self.finished.put(finished)
         self._noted = play_state.of(self.sources, self.batcher, waiting)
-
-    def rollouts_of(self, source: int, group: int) -> int:
-        return self._finished_slots[source][group]
 
     def _restore_play(self, snapshot: Snapshot) -> None:
         arrays, plain = self._play, snapshot.progress.get(play_state.ITEM)

@@ -22,7 +22,7 @@ from motif_jax.rl.agent_checkpoints import Snapshot
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.clock import Clock
 from motif_jax.rl.guard import Guard
-from motif_jax.rl.recordings import drop_recordings, make_recorder
+from motif_jax.rl.recordings import EpisodeRecorder, drop_recordings
 from motif_jax.rl.records import Records
 from motif_jax.rl.system import System
 from motif_jax.support.checkpoints import Checkpoints
@@ -88,9 +88,10 @@ class AgentTraining:
                 return True
             if self._hosts.is_first:
                 drop_recordings(workdir, progress.get("env_steps"))
-            recorder = make_recorder(config, workdir)
-            if recorder is not None:
-                stack.enter_context(recorder)
+            recorder = None
+            if config.record_every:
+                game = config.environment.name, settings.environment_options(config)
+                recorder = stack.enter_context(EpisodeRecorder(workdir, *game, config.record_every))
             self.system = system = System(config, snapshot, recorder.take if recorder else None, workdir)
             stack.callback(system.close)
             records = stack.enter_context(

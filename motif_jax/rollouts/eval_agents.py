@@ -136,7 +136,7 @@ def open_agent(config: ConfigDict, pinned: int | None = None) -> EvalAgent:
 
 def _abilities(config: ConfigDict) -> tuple[frozenset[str], int | None]:
     """`EvalAgent.abilities` and `.room` of a training's network."""
-    reads = agent_networks.reads_prompts(config)
+    reads = agent_networks.kind_of(config) != agent_networks.GAME
     able = {READS: reads, CHOOSES_WORDS: agent_networks.takes_any_actions(config)}
     room = agent_networks.prompt_room(config) if reads else None
     return frozenset(name for name, is_able in able.items() if is_able), room

@@ -1,6 +1,8 @@
 """The stages of the pipeline; each connects parts and computes nothing itself.
 
-A stage is a module of its name with `check(config, workdir)` and `run(config, workdir)`, or shares one with its like.
+A stage is a module of its name, or shares one with its like. `check(config, workdir)` raises UserError, before anything is
+written, for values that cannot work, missing inputs, or a folder of another run; IDENTITY names the keys with which a run
+continues. `run(config, workdir)` does what is missing, and returns the exit code: 75 after a request to stop, None or 0 else.
 """
 
 from __future__ import annotations

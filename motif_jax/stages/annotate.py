@@ -29,7 +29,6 @@ from motif_jax.support.progress import Progress
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for a bad value, a folder that is no dataset, or a missing model or prompt."""
     run_folder.check_identity(workdir, config)
     inside = 0 <= config.shard_index < config.num_shards
     checks.require_key(config, "shard_index", inside, f"from 0 to num_shards - 1 = {config.num_shards - 1}")

@@ -15,7 +15,6 @@ NEEDS_WORKDIR = False
 
 
 def check(config: ConfigDict, workdir: Path | None) -> None:
-    """Raises UserError for a benchmark that does not exist, a bad number of repeats, or bad options."""
     del workdir
     checks.choice(config, "name", benchmarks.names())
     checks.positive(config, "repeats")
@@ -23,7 +22,6 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
 
 
 def run(config: ConfigDict, workdir: Path | None) -> None:
-    """Runs `config.name` and prints one JSON line."""
     del workdir
     line = benchmarks.module(config.name).run(config)
     print(json.dumps(finite(line), allow_nan=False))

@@ -29,7 +29,6 @@ _SHOWN = 10
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for a reward without yes and no, a missing evaluation, or bad values."""
     from motif_jax.rewards.online_model import is_online_run
 
     run_folder.check_identity(workdir, config)

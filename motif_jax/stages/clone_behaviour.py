@@ -14,7 +14,6 @@ from motif_jax.support import run_folder
 if TYPE_CHECKING:
     from motif_jax.language.agent import LanguageAgent
 
-# What decides the course of a training: a run continues only with the same values.
 IDENTITY = (
     "stage seed trajectories published train_pairs held_out_share loss target_tokens batch_size accumulate epochs evaluate_every "
     "evaluation_batches chunk_steps num_devices warmup_share optimizer network lora environment early_stopping compat"
@@ -22,7 +21,6 @@ IDENTITY = (
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for bad values, missing trajectories or models, or a folder of another run."""
     from motif_jax.trainers import cloning_data, cloning_task, offline_run
 
     run_folder.check_identity(workdir, config)
@@ -90,7 +88,6 @@ def _network(config: ConfigDict) -> LanguageAgent:
 
 
 def run(config: ConfigDict, workdir: Path) -> int:
-    """Clones, or resumes; returns 0, or 75 after a request to stop."""
     from motif_jax.devices.parallel import DataParallel
     from motif_jax.devices.sharding import training_devices
     from motif_jax.language import config as language_config

@@ -60,7 +60,6 @@ def _scripted(config: ConfigDict, spec: EnvironmentSpec) -> dict[str, Any]:
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for a bad value, or a folder that holds something else."""
     run_folder.check_identity(workdir, config, IDENTITY)
     capacity.require_workers("workers", config.workers)
     steps = config.environment.max_episode_steps
@@ -120,7 +119,6 @@ def _check_disk(config: ConfigDict, workdir: Path, spec: EnvironmentSpec) -> Non
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
-    """Collects what is missing; returns 75 after a request to stop."""
     staging = workdir / layout.STAGING
     with run_folder.opened(workdir, config, IDENTITY):
         if (workdir / layout.META).exists():

@@ -56,7 +56,6 @@ def _count(config: ConfigDict, task: TextTask) -> int:
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for a bad value, or a folder that holds something else."""
     config = _resolved(config)
     run_folder.check_identity(workdir, config, _identity(config), free=registry.FREE_OPTIONS)
     capacity.require_workers("workers", config.workers)
@@ -75,7 +74,6 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
-    """Draws what is missing; returns 75 after a request to stop."""
     config = _resolved(config)
     staging, meta = workdir / dialogues.STAGING, workdir / dialogues.META
     with (

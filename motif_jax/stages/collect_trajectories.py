@@ -33,14 +33,12 @@ _EPISODES = ".episodes"  # seeds and actions of what was played
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for values that cannot work, before anything is played."""
     run_folder.check_identity(workdir, config, IDENTITY)
     capacity.require_workers("workers", config.workers)
     eval_agents.open_pinned(config, workdir)
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
-    """Plays what is missing and writes the files; returns 75 after a request to stop."""
     with interruption.Interruption() as stop, run_folder.opened(workdir, config, IDENTITY):
         meta = workdir / parquet.META
         player = eval_agents.open_pinned(config, workdir)

@@ -45,7 +45,6 @@ _NOT_OF_A_REWARD = ("intrinsic_coefficient", "extrinsic_coefficient", "extrinsic
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for methods and folders that cannot be read, or a work folder of another stage."""
     run_folder.check_identity(workdir, config)
     checks.require_key(config, "methods", bool(config.methods or config.published), "given, or published")
     methods = read_methods(config.methods)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,6 @@ RECORDINGS = "recordings"
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for values that cannot work, before anything is played."""
     run_folder.check_identity(workdir, config, IDENTITY)
     capacity.require_workers("workers", min(config.workers, config.episodes))
     forms = Forms(**config.forms)
@@ -38,7 +38,6 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
-    """Plays what is missing, then writes the tables; returns 75 after a request to stop."""
     with interruption.Interruption() as stop, run_folder.opened(workdir, config, IDENTITY):
         # Before the journal: its rows are of the agent and reward that `_Evaluation` requires to be those of its plan.
         player = _Evaluation(config, workdir)
@@ -58,7 +57,7 @@ def _write(
     tallies = messages.merge(messages.unpack(row["messages"]) for row in rows if "messages" in row)
     plain = [{name: value for name, value in row.items() if name != "messages"} for row in rows]
     evaluation_files.write_parquet(workdir / evaluation_files.TABLE, plain)
-    atomic_write_json(workdir / evaluation_files.MESSAGES, messages.as_rows(tallies))
+    atomic_write_json(workdir / evaluation_files.MESSAGES, list(map(asdict, tallies)))
     evaluation_files.write_summary(workdir, summary, rows)
     evaluation_tables.show(workdir, summary, summaries, "steps", f"; intrinsic reward: {reward}")
     print(f"written: {workdir / evaluation_files.SUMMARY}, {evaluation_files.TABLE}, table.md")

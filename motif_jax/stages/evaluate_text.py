@@ -24,7 +24,6 @@ PLAN, PAGE, DIALOGUES, LOG = "plan.json", "tokens.html", "dialogues.parquet", "e
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for values that cannot work, before anything is played."""
     from motif_jax.rollouts import recorded_texts, text_setup
 
     run_folder.check_identity(workdir, config, IDENTITY, free=registry.FREE_OPTIONS)
@@ -32,7 +31,6 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
-    """Plays what is missing, then writes the tables; returns 75 after a request to stop."""
     with (
         interruption.Interruption() as stop,
         run_folder.opened(workdir, config, IDENTITY, free=registry.FREE_OPTIONS),

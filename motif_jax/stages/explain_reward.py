@@ -22,7 +22,6 @@ PAGE, TABLE, TEXTS = "explain.html", "messages.csv", "texts.csv"
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for missing rewards or arrays, texts that cannot be rated, or bad values."""
     run_folder.check_identity(workdir, config)
     place = config.reward.dir
     checks.require(bool(place), "reward.dir", place, "a reward: give it with --config.reward.dir=DIR")
@@ -84,7 +83,6 @@ def _rows_of_texts(config: ConfigDict, models: list[Any]) -> np.ndarray:
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
-    """Rates the messages, prints the texts of `config.text`, and writes the files."""
     with run_folder.opened(workdir, config):
         _explain(config, workdir)
 

@@ -47,10 +47,6 @@ def _export_dataset(config: ConfigDict, workdir: Path) -> None:
     print(f"{path.resolve()}: {path.stat().st_size / 1e6:.1f} MB, {', '.join(names)}")
 
 
-def _check_reward(config: ConfigDict) -> None:
-    checks.existing_folder(config, "reward.dir")
-
-
 def _export_reward(config: ConfigDict, workdir: Path) -> None:
     from motif_jax.reports import model_card
     from motif_jax.rewards import safetensors_file
@@ -91,10 +87,7 @@ def _export_language_agent(config: ConfigDict, workdir: Path) -> None:
 def write_language_agent(
     folder: Path, network: LanguageAgent, params: Any, source: Path, learned: str
 ) -> None:
-    """Writes an agent, `params` with the frozen ones, into an empty folder.
-
-    The tokenizer is copied from the folder `source` of its language model; the card says where and for how long it `learned`.
-    """
+    """Writes an agent into an empty folder, with the tokenizer of the folder `source`; the card says what it `learned`."""
     from motif_jax.language import agent, exported
     from motif_jax.language import folder as folders
     from motif_jax.language.tokens import Tokenizer
@@ -219,16 +212,15 @@ adds advantage_weight x (Q - V) to the policy's logits; its own agent folder ope
 
 
 # Stage -> how its values are checked, and what writes it.
-_STAGES: Mapping[str, tuple[Callable[[ConfigDict], None], Callable[[ConfigDict, Path], None]]] = {
+_STAGES: Mapping[str, tuple[Callable[[ConfigDict], object], Callable[[ConfigDict, Path], None]]] = {
     "export_dataset": (_check_dataset, _export_dataset),
-    "export_reward": (_check_reward, _export_reward),
+    "export_reward": (lambda config: checks.existing_folder(config, "reward.dir"), _export_reward),
     "export_language_agent": (_check_language_agent, _export_language_agent),
     "export_text_agent": (_check_text_agent, _export_text_agent),
 }
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError if what to export does not exist, or the work folder is another stage's."""
     run_folder.check_identity(workdir, config)
     _STAGES[config.stage][0](config)
 

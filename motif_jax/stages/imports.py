@@ -149,10 +149,8 @@ _STAGES = {
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Checks the import that `config.stage` names."""
     _STAGES[config.stage].check(config, workdir)
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
-    """Runs it."""
     _STAGES[config.stage].run(config, workdir)

@@ -16,7 +16,6 @@ from motif_jax.support.files import atomic_write_json, atomic_write_text
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for a bad value or missing annotations."""
     run_folder.check_identity(workdir, config)
     checks.existing_folder(config, "dataset_dir")
     dataset = PairsDataset.open(config.dataset_dir, need=())
@@ -33,7 +32,6 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
-    """Prints the tables, and writes preference/NAME.npy where `config.name` gives a name."""
     dataset = PairsDataset.open(config.dataset_dir, need=())
     with run_folder.opened(workdir, config):
         names = _names(config, dataset)

@@ -16,7 +16,6 @@ GAMES = "games.jsonl"
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for values that cannot work."""
     from motif_jax.rollouts import text_setup
 
     run_folder.check_identity(workdir, config)
@@ -26,7 +25,6 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
-    """Plays until the games are over or the input ends."""
     from motif_jax.rollouts import text_setup
     from motif_jax.rollouts.text_terminal import Terminal, TextTable
 

@@ -9,7 +9,6 @@ from ml_collections import ConfigDict
 
 from motif_jax.support import config as checks
 
-# What decides the course of a training: a run continues only with the same values.
 IDENTITY = (
     "stage seed texts text_item tokens held_out model tokenizer objective packing length batch_size accumulate steps "
     "evaluate_every evaluation_batches chunk_steps optimizer dropout lora dtype early_stopping num_devices sharding"
@@ -17,7 +16,6 @@ IDENTITY = (
 
 
 def check(config: ConfigDict, workdir: Path | None) -> None:
-    """Raises UserError for bad values, missing texts or models, or a folder of another run."""
     from motif_jax.trainers import offline_run
 
     offline_run.check(config, workdir, IDENTITY, config.steps)
@@ -91,7 +89,6 @@ def _check_texts(config: ConfigDict) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> int:
-    """Trains, or resumes, and writes the model; returns 0, or 75 after a request to stop."""
     from motif_jax.trainers import language_run, offline_run
 
     parallel = offline_run.devices_of(config)

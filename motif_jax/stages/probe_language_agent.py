@@ -23,7 +23,6 @@ IDENTITY = ("policy", "checkpoint", "probes", "published_files")
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for values that cannot work, or a folder that holds something else."""
     run_folder.check_identity(workdir, config, IDENTITY)
     checks.existing_folder(config, "policy")
     checks.require(bool(config.probes.prompts), "probes.prompts", "", "'own' or a JSON file")
@@ -57,7 +56,6 @@ def _open(config: ConfigDict) -> tuple[Probing, list[int]]:
 
 
 def run(config: ConfigDict, workdir: Path) -> int:
-    """Asks checkpoint after checkpoint; returns 0, or 75 after a request to stop."""
     from motif_jax.rl import probing
     from motif_jax.rollouts import agent_policy
 

@@ -121,7 +121,6 @@ _STAGES = {
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for values that cannot work, or missing files."""
     from motif_jax.language import config as configs
     from motif_jax.language import weights
     from motif_jax.language.text import fetch
@@ -139,7 +138,6 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
-    """Writes the missing lines; returns 75 after a request to stop."""
     from motif_jax import language
     from motif_jax.language import text_files
     from motif_jax.language.text import fetch

@@ -21,7 +21,6 @@ FILE, PAGE = "ranks.json", "ranks.html"
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for agents without values of tokens, and for missing data."""
     from motif_jax.envs.text import registry
     from motif_jax.rollouts import text_values
     from motif_jax.trainers import agent_folder
@@ -47,7 +46,6 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
-    """Values the data by every agent and writes the results."""
     from motif_jax.rollouts import text_values
     from motif_jax.trainers import agent_folder
 

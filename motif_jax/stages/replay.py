@@ -44,7 +44,6 @@ class _Game:
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for values that cannot work, or a work folder of another stage, before anything is played."""
     run_folder.check_identity(workdir, config)
     forms = Forms(**config.forms)
     forms.check()
@@ -73,7 +72,6 @@ def _plan(config: ConfigDict) -> dict[str, Any]:
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
-    """Writes the forms of `config.forms` for every episode; returns 75 after a request to stop."""
     with interruption.Interruption() as stop, run_folder.opened(workdir, config):
         plan = _plan(config)
         games, overlay = _games(config, plan), _Overlay(config, plan)

@@ -52,7 +52,6 @@ FOLDERS = ("dataset_dir", *STAGES)
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for folders that do not exist, or a work folder of another stage."""
     run_folder.check_identity(workdir, config)
     given = [key for key in FOLDERS if checks.dotted(config, key)]
     for key in given:
@@ -95,8 +94,11 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         data.dataset = _facts(dataset)
         data.labels = {name: counts(dataset.preference(name)) for name in dataset.preference_names()}
     if config.reward.dir:
+        from motif_jax.rewards.reward_model import read_architecture
+
         folder = Path(config.reward.dir)
-        data.reward_reads = _more_than_the_message(folder)
+        architecture = read_architecture(folder)[0]
+        data.reward_reads = () if architecture.message_only else architecture.fields
         if config.dataset_dir and not data.reward_reads:
             data.liked = liked_messages(config, dataset, data)
         data.reward_train = metric_files.read_csv(folder / "train_metrics.csv")
@@ -191,14 +193,6 @@ def _other(name: str, taken: Container[str]) -> str:
     while name in taken:
         name, number = f"{name.rstrip('0123456789 ')} {number}", number + 1
     return name
-
-
-def _more_than_the_message(folder: Path) -> tuple[str, ...]:
-    """The fields that a reward reads if they are more than the message; then a message has no reward of its own."""
-    from motif_jax.rewards.reward_model import read_architecture
-
-    architecture = read_architecture(folder)[0]
-    return () if architecture.message_only else architecture.fields
 
 
 def learned(folder: Path) -> LabelLogReport | None:

@@ -19,7 +19,6 @@ NEEDS_WORKDIR = False
 
 
 def check(config: ConfigDict, workdir: Path | None) -> None:
-    """Raises UserError for a bad value, or an annotator that is not embedded."""
     del workdir
     checks.require_key(config, "host", bool(config.host.strip()), "an address or name, such as 127.0.0.1")
     _key(config)
@@ -36,7 +35,6 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
 
 
 def run(config: ConfigDict, workdir: Path | None) -> int:
-    """Serves until it is told to stop."""
     del workdir
     key = _key(config)
     forms = ", ".join(form.name for form in FORMS if form in annotator_class(config.annotator).forms)

@@ -25,7 +25,6 @@ IDENTITY = "seed greedy lanes policy agent environment network action_names prom
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for values that cannot work, before anything is played."""
     run_folder.check_identity(workdir, config, IDENTITY)
     capacity.require_workers("workers", min(config.workers, config.episodes))
     named = tuple(config.action_names)
@@ -36,7 +35,6 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
-    """Plays what is missing, then writes the tables; returns 75 after a request to stop."""
     with interruption.Interruption() as stop, run_folder.opened(workdir, config, IDENTITY):
         player = eval_agents.open_pinned(config, workdir)
         eval_agents.pin(workdir, player)

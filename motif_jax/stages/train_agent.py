@@ -19,7 +19,6 @@ IDENTITY = (
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for a value that is not allowed, or a folder that holds another run."""
     from motif_jax.algorithms.registry import algorithm_of
     from motif_jax.rl import agent_checkpoints, agent_networks, reward_choice, settings
 
@@ -40,7 +39,6 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
-    """Trains; returns 75 after a request to stop."""
     from motif_jax.devices.hosts import Hosts
     from motif_jax.rl import settings
     from motif_jax.rl.training import AgentTraining

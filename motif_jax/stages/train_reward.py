@@ -10,7 +10,6 @@ from ml_collections import ConfigDict
 
 from motif_jax.support import config as checks
 
-# What decides the course of a training: a run continues only with the same values.
 IDENTITY = (
     "stage seed annotator batch_size epochs train_fraction network optimizer labels ensemble early_stopping chunk_steps "
     "num_devices compat"
@@ -24,7 +23,6 @@ MOST_PADDED = 1 << 16
 
 
 def check(config: ConfigDict, workdir: Path | None) -> None:
-    """Raises UserError for bad values, a dataset that lacks what the model reads, or a folder of another run."""
     from motif_jax.datasets.pairs import targets
     from motif_jax.rewards.reward_model import architecture_of
     from motif_jax.trainers import offline_run, reward_data
@@ -53,7 +51,6 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> int:
-    """Trains, or resumes; returns 0, or 75 after a request to stop."""
     from motif_jax.datasets.pairs import outcomes, threshold
     from motif_jax.devices.parallel import DataParallel
     from motif_jax.devices.sharding import training_devices

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from motif_jax.trainers.dialogue_data import DialogueSource
     from motif_jax.trainers.text_run import TextRun
 
-# What decides the course of a training: a run continues only with the same values.
 IDENTITY = (
     "stage seed task options data kind policy held_out filter token_reward method loss network initial max_len length_buckets batch_size "
     "accumulate average max_steps evaluate_every evaluation_batches chunk_steps optimizer dropout logits_chunk lora dtype early_stopping num_devices "
@@ -27,7 +26,6 @@ IDENTITY = (
 
 
 def check(config: ConfigDict, workdir: Path | None) -> None:
-    """Raises UserError for bad values, missing data, runs or models, or a folder of another run."""
     from motif_jax.trainers import offline_run
 
     offline_run.check(config, workdir, IDENTITY, config.max_steps, registry.FREE_OPTIONS)
@@ -167,7 +165,6 @@ def _made(config: ConfigDict, workdir: Path) -> list[str]:
 
 
 def run(config: ConfigDict, workdir: Path) -> int:
-    """Trains, or resumes, and writes the agent; returns 0, or 75 after a request to stop."""
     from motif_jax.trainers import offline_run
     from motif_jax.trainers.offline_run import OfflineRun
 

@@ -9,7 +9,6 @@ from ml_collections import ConfigDict
 
 from motif_jax.support import config as checks
 
-# What decides the course of a training: a run continues only with the same values.
 IDENTITY = (
     "stage seed reddit cutoff held_out_share network vocab_size max_len freeze batch_size accumulate max_steps evaluate_every "
     "evaluation_batches chunk_steps optimizer dropout dtype early_stopping num_devices"
@@ -17,7 +16,6 @@ IDENTITY = (
 
 
 def check(config: ConfigDict, workdir: Path | None) -> None:
-    """Raises UserError for bad values, missing comments or models, or a folder of another run."""
     from motif_jax.envs.reddit.task import RECORDED
     from motif_jax.language import byte_pairs
     from motif_jax.language.text import fetch
@@ -37,7 +35,6 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> int:
-    """Trains, or resumes, and writes the model; returns 0, or 75 after a request to stop."""
     from motif_jax.devices.parallel import DataParallel
     from motif_jax.devices.sharding import training_devices
     from motif_jax.trainers import offline_run, upvote_run

@@ -30,7 +30,6 @@ _LOOK_SECONDS = 0.5
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for values that cannot work, before anything is played."""
     run_folder.check_identity(workdir, config)
     forms = Forms(**config.forms)
     forms.check()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import asdict
 
 import numpy as np
 import pyarrow.parquet
@@ -117,6 +118,6 @@ def test_tallies_of_messages():
     assert tallies == [MessageTally("abc", 3, 1, 2.0, 2.35), MessageTally("\\x01\\xc8", 1, 1, 1.0, 1.0)]
     merged = messages.merge([tallies, messages.unpack(messages.pack(tallies))])
     assert merged[0] == MessageTally("abc", 6, 2, 2.0, 4.7)
-    assert messages.from_rows(json.loads(json.dumps(messages.as_rows(merged)))) == merged
+    assert messages.from_rows(json.loads(json.dumps(list(map(asdict, merged))))) == merged
     without = messages.tally_episode(texts, np.array([1, 1]))
     assert without == [MessageTally("\\x01\\xc8", 2)]
