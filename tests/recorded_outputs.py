@@ -24,9 +24,10 @@ FOLDER = Path(__file__).parent / "recorded"
 _NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\w])")
 _DATA = re.compile(r"[A-Za-z0-9+/=]{300,}")
 # Digests, revisions, parts of names; a number alone is none.
-_HEX = re.compile(r"\b(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{7,}\b")
+_HEX = re.compile(r"\b(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{7,}\b(\+changes)?")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _OF_THE_CLOCK = re.compile(r"""(["'][\w/ ]*(?:second|time|rate|share|bytes)[\w/ ]*["']: )[-+.\de]+""")
+_PER_SECOND = re.compile(r"[\d.,]+ (\w+ a second|\w+/s|s|ms|seconds)\b")
 # Stands for what differs from run to run.
 _ANY = "\N{ASTERISM}"
 _RELATIVE, _ABSOLUTE = 0.01, 1e-4
@@ -97,7 +98,8 @@ def replaced(text: str, names: Mapping[Path, str]) -> str:
     """A text with names in place of paths, the longest first, and of what another day or machine writes in another way."""
     for path, name in sorted(names.items(), key=lambda item: -len(str(item[0]))):
         text = text.replace(str(path), name)
-    for pattern, name in ((_OF_THE_CLOCK, r"\1" + _ANY), (_DATE, "DATE"), (_HEX, "HEX"), (_DATA, "DATA")):
+    any_number = ((_OF_THE_CLOCK, r"\1" + _ANY), (_PER_SECOND, _ANY + r" \1"))
+    for pattern, name in (*any_number, (_DATE, "DATE"), (_HEX, "HEX"), (_DATA, "DATA")):
         text = pattern.sub(name, text)
     return text
 
