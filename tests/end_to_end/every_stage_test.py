@@ -75,7 +75,9 @@ def check_recorded(name: str, printed: str, folder: Path, inputs: Inputs, record
         return
     names = {folder: "TRIAL", inputs.folder: "INPUTS", REPOSITORY: "REPOSITORY"}
     parts = recorded_outputs.of_folder(folder, names) | {"printed": recorded_outputs.replaced(printed, names)}
-    recorded_outputs.compared(name, parts, record)
+    # A copy of an input, in which a training logged by the clock.
+    mine = {part: text for part, text in parts.items() if not part.startswith("learned_reward/")}
+    recorded_outputs.compared(name, mine, record)
 
 
 @pytest.mark.parametrize("name", [name for name in SCENARIOS if name not in REPEATED | ELSEWHERE])
