@@ -30,9 +30,8 @@ def test_attention_is_one_softmax_over_shared_and_own_keys() -> None:
     for b, n, s, h in np.ndindex(query.shape[:-1]):
         group = h // (HEADS // GROUPS)
         seen = np.concatenate([keys[0][b, group], keys[1][b, n, group]])
-        scores = 0.5 * seen @ query[b, n, s, h] + np.concatenate(
-            [biases[0][b, 0, 0, 0], biases[1][b, n, h, s]]
-        )
+        bias = np.concatenate([biases[0][b, 0, 0, 0], biases[1][b, n, h, s]])
+        scores = 0.5 * seen @ query[b, n, s, h] + bias
         weights = np.exp(scores) / np.exp(scores).sum()
         expected[b, n, s, h] = weights @ np.concatenate([values[0][b, group], values[1][b, n, group]])
     segments = [Keys(*map(jnp.asarray, parts)) for parts in zip(keys, values, biases, strict=True)]
@@ -88,11 +87,7 @@ def test_buckets_are_exact_when_near_and_logarithmic_behind() -> None:
 
 @pytest.mark.parametrize(
     ("slot", "both_ways", "seen"),
-    [
-        (None, False, ["100", "100", "101"]),
-        (None, True, ["101", "101", "101"]),
-        (1, False, ["10", "11"]),
-    ],
+    [(None, False, ["100", "100", "101"]), (None, True, ["101"] * 3), (1, False, ["10", "11"])],
 )
 def test_tokens_see_themselves_and_those_before_them(slot: Any, both_ways: bool, seen: list[str]) -> None:
     valid = jnp.array([[[True, False, True]]]) if slot is None else jnp.array([[[True, True, False]]])
@@ -117,12 +112,9 @@ def shown(found: Cache) -> list[list[list[float]]]:
     (layer,) = found.keys
     np.testing.assert_array_equal(layer.values, -layer.keys)
     np.testing.assert_array_equal(found.written, found.valid.sum(axis=2))
+    keys, valid = np.asarray(layer.keys[:, :, 0, :, 0]), np.asarray(found.valid)
     return [
-        [
-            np.asarray(layer.keys[b, n, 0, :, 0])[np.asarray(found.valid[b, n])].tolist()
-            for n in range(len(row))
-        ]
-        for b, row in enumerate(found.valid)
+        [of[there].tolist() for of, there in zip(*row, strict=True)] for row in zip(keys, valid, strict=True)
     ]
 
 

@@ -88,36 +88,28 @@ def test_facts_and_scores_of_candidates() -> None:
         rerank_log_prob_weight=0.3, log_prob_weight=0.2,
     )  # fmt: skip
     outputs = TokenOutputs(jnp.asarray(z), jnp.asarray(q), jnp.asarray(v))
-    facts = decodings.token_facts(
-        outputs, decodings.steered(outputs, how, PAD), jnp.asarray(tokens, jnp.int32), PAD
-    )
+    steered, said = decodings.steered(outputs, how, PAD), jnp.asarray(tokens, jnp.int32)
+    facts = decodings.token_facts(outputs, steered, said, PAD)
+    bare = decodings.token_facts(TokenOutputs(outputs.logits), steered, said, PAD)
+    assert not np.asarray([bare.q, bare.v]).any()
     policy = log_softmax(np.where(np.arange(VOCAB) == PAD, -np.inf, z))
     full = log_softmax(np.stack([[oracle(z[i, j], q[i, j], v[i, j], {"advantage_weight": 2.0}) for j in range(4)] for i in range(3)]))  # fmt: skip
-    own = np.take_along_axis(policy, tokens[..., None], -1)[..., 0]
-    drawn = np.take_along_axis(full, tokens[..., None], -1)[..., 0]
-    chosen = np.take_along_axis(q, tokens[..., None], -1)[..., 0]
+    own, drawn, chosen = (np.take_along_axis(x, tokens[..., None], -1)[..., 0] for x in (policy, full, q))
     np.testing.assert_allclose(facts.policy, own, rtol=1e-5)
     np.testing.assert_allclose(facts.steered, drawn, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(facts.by_policy, policy.argmax(-1))
     np.testing.assert_array_equal(facts.by_values, q[..., :PAD].argmax(-1))
     there = jnp.asarray(valid)
-    advantage = ((chosen - v) * valid).sum(1)
-    np.testing.assert_allclose(
-        decodings.candidate_scores(facts, there, how), 0.5 * advantage + 0.3 * (drawn * valid).sum(1), rtol=1e-4, atol=1e-5
-    )  # fmt: skip
-    values = rng.normal(size=3)
-    np.testing.assert_allclose(
-        decodings.utterance_scores(jnp.asarray(values, jnp.float32), facts, there, how),
-        values + 0.2 * (own * valid).sum(1), rtol=1e-4, atol=1e-5,
-    )  # fmt: skip
+    advantage, own, drawn = (np.sum(x * valid, axis=1) for x in (chosen - v, own, drawn))
+    values, beam = rng.normal(size=3).astype(np.float32), dataclasses.replace(how, kind="beam", batches=1)
     best_of = math.log(6) - 5 / 6
-    np.testing.assert_allclose(
-        decodings.divergence(facts, there, how), ((drawn - own) * valid).sum(1) + best_of, rtol=1e-4, atol=1e-5
-    )  # fmt: skip
-    beam = dataclasses.replace(how, kind="beam", batches=1)
-    np.testing.assert_allclose(
-        decodings.divergence(facts, there, beam), -(own * valid).sum(1), rtol=1e-4, atol=1e-5
-    )
+    for found, expected in (
+        (decodings.candidate_scores(facts, there, how), 0.5 * advantage + 0.3 * drawn),
+        (decodings.utterance_scores(jnp.asarray(values), facts, there, how), values + 0.2 * own),
+        (decodings.divergence(facts, there, how), drawn - own + best_of),
+        (decodings.divergence(facts, there, beam), -own),
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 def beams_of(table: np.ndarray, start: np.ndarray, width: int, most: int) -> list[tuple[list[int], float]]:
@@ -161,19 +153,15 @@ def test_draws_depend_on_a_texts_key_and_place_alone() -> None:
     def write(keys: jax.Array, most: int, before: int) -> np.ndarray:
         logits = jnp.zeros((1, len(keys), VOCAB))
         step = lambda carry, tokens, valid: (logits, carry)  # noqa: E731
-        limits, pad = Limits(most, ()), jnp.int32(PAD)
-        return np.asarray(
-            generation.write(step, (), logits, keys[None], limits, Sampling(), pad, before=before).tokens[0]
-        )
+        how = (Limits(most, ()), Sampling(), jnp.int32(PAD))
+        return np.asarray(generation.write(step, (), logits, keys[None], *how, before=before).tokens[0])
 
     keys = jax.random.split(jax.random.key(1), 3)
     whole = write(keys, 8, 0)
     np.testing.assert_array_equal(write(keys[1:2], 8, 0), whole[1:2])
     np.testing.assert_array_equal(write(keys, 5, 3), whole[:, 3:])
     assert len({tuple(row) for row in whole.tolist()}) == 3
-    expected = jax.vmap(lambda key: jax.random.categorical(jax.random.fold_in(key, 2), jnp.zeros(VOCAB)))(
-        keys
-    )
+    expected = [jax.random.categorical(jax.random.fold_in(key, 2), jnp.zeros(VOCAB)) for key in keys]
     np.testing.assert_array_equal(whole[:, 2], expected)
 
 
@@ -209,24 +197,13 @@ def test_beams_are_those_of_a_plain_search(width: int) -> None:
         ({"advantage_form": "sign", "advantage_weight": 1.5}, "advantage_weight"),
         ({"logits": False, "advantages": False}, "logits"),
         ({"top_p": 0.0}, "top_p"),
+        ({"kind": "beam", "width": VOCAB + 1}, f"width={VOCAB + 1}: must be at most {VOCAB}"),
     ],
 )
 def test_what_cannot_work_is_refused(values: dict[str, Any], key: str) -> None:
-    with pytest.raises(UserError, match=rf"config\.decode\.{key}="):
-        Decoding(**values)
-
-
-def test_beams_are_no_wider_than_the_vocabulary() -> None:
     Decoding("beam", width=VOCAB).require_vocabulary(VOCAB)
-    with pytest.raises(UserError, match=rf"config\.decode\.width={VOCAB + 1}: must be at most {VOCAB}"):
-        Decoding("beam", width=VOCAB + 1).require_vocabulary(VOCAB)
-
-
-def test_facts_without_values_are_zero() -> None:
-    outputs = TokenOutputs(jnp.zeros((2, VOCAB)))
-    facts = decodings.token_facts(outputs, outputs.logits, jnp.zeros(2, jnp.int32), PAD)
-    assert not np.asarray(facts.q).any()
-    assert not np.asarray(facts.v).any()
+    with pytest.raises(UserError, match=rf"config\.decode\.{key}"):
+        Decoding(**values).require_vocabulary(VOCAB)
 
 
 # The decodings of the golden scores.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import shutil
 
 import jax
@@ -13,7 +14,6 @@ import pytest
 
 from motif_jax.algorithms import drrn_update, replay, schedules, trajectory
 from motif_jax.algorithms.registry import algorithm_of
-from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text.environment import decoded
 from motif_jax.envs.spec import empty_observation
@@ -21,6 +21,7 @@ from motif_jax.language import drrn
 from motif_jax.rl import agent_networks
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
+from tests.agents import random_batch
 from tests.language import talkers
 from tests.plain_layers import gru, linear
 
@@ -85,28 +86,10 @@ def prompts(count, seed=0):
 
 
 def batch(made, seed=0):
-    rng = np.random.default_rng(seed)
-    shape = (STEPS, ROLLOUTS)
-    last = np.zeros((STEPS + 1, ROLLOUTS), bool)
-    truncated = np.zeros(shape, bool)
-    truncated[1, 2], last[2, 2] = True, True
-    terminated = rng.random(shape) < 0.2
-    terminated[1:3, 2] = False
+    given = random_batch(made.spec, 0, STEPS, ROLLOUTS, seed)
     tokens = prompts((STEPS + 1) * ROLLOUTS, seed).reshape(STEPS + 1, ROLLOUTS, LENGTH)
-    return TrajectoryBatch(
-        observation={"tokens": jnp.asarray(tokens), "text_count": jnp.ones((STEPS + 1, ROLLOUTS), jnp.int32)},
-        first=jnp.zeros((STEPS + 1, ROLLOUTS), bool),
-        last=jnp.asarray(last),
-        action=jnp.asarray(rng.integers(0, made.spec.num_actions, shape), jnp.int32),
-        behaviour_log_prob=jnp.zeros(shape),
-        behaviour_value=jnp.zeros(shape),
-        parameter_version=jnp.zeros(shape, jnp.int32),
-        reward=jnp.asarray(rng.standard_normal(shape) * 0.1, jnp.float32),
-        intrinsic_reward=jnp.zeros(shape),
-        terminated=jnp.asarray(terminated),
-        truncated=jnp.asarray(truncated),
-        initial_state=jnp.zeros((ROLLOUTS, 0), jnp.int32),
-    )
+    shown = {"tokens": tokens, "text_count": np.ones((STEPS + 1, ROLLOUTS), np.int32)}
+    return jax.tree.map(jnp.asarray, given._replace(observation=shown, reward=given.reward * 0.1))
 
 
 def start(folder, **changes):
@@ -119,10 +102,9 @@ def start(folder, **changes):
 
 def test_a_tokenizer_of_the_hubs_cache_is_read(folder, tmp_path):
     """There the files of a model are links to files of other names, elsewhere."""
-    (tmp_path / "blobs").mkdir()
     (tmp_path / "snapshot").mkdir()
-    shutil.copyfile(folder / "tokenizer.json", tmp_path / "blobs" / "0123abcd")
-    (tmp_path / "snapshot" / "tokenizer.json").symlink_to("../blobs/0123abcd")
+    shutil.copyfile(folder / "tokenizer.json", tmp_path / "0123abcd")
+    (tmp_path / "snapshot" / "tokenizer.json").symlink_to("../0123abcd")
     made = config(tmp_path / "snapshot")
     drrn.check(made)
     spec = registry.spec(LEVEL, **agent_networks.environment_options(made))
@@ -146,8 +128,7 @@ def test_q_is_what_plain_numpy_makes_of_it(folder):
 def test_what_is_stored_comes_back(folder):
     made = agent(folder)
     rows = prompts(5)
-    short = {"tokens": jnp.asarray(rows[:, :LENGTH])}
-    stored = made.stored(short)
+    stored = made.stored({"tokens": jnp.asarray(rows)})
     assert stored.dtype == jnp.uint16
     np.testing.assert_array_equal(made.shown(stored), rows)
     cut = jnp.where(jnp.arange(LENGTH) < 7, rows, -1)
@@ -162,10 +143,12 @@ def test_an_update_remembers_and_takes_the_step_of_the_loss(folder):
     new, metrics = jax.jit(update)(state, given)
     assert algorithm_of(settings) is drrn_update
     assert int(new.memory.added) == ROLLOUTS
-    assert int(new.env_steps[1]) == STEPS * ROLLOUTS - 1
     reward = 20 * np.maximum(np.asarray(given.reward), 0)
     done, valid = np.asarray(trajectory.done(given)), np.asarray(trajectory.recorded(given))
-    assert not done[1, 2]  # its value continues in the row behind it, which is no step
+    assert int(new.env_steps[1]) == valid.sum() < STEPS * ROLLOUTS
+    assert np.asarray(given.truncated).any()
+    # A value continues in the row behind a step that was cut, which is no step.
+    assert not done[np.asarray(given.truncated)].any()
 
     def loss(params, targets=None):
         values = by_hand(made, params, np.asarray(given.observation["tokens"]).reshape(-1, LENGTH))
@@ -200,7 +183,7 @@ def test_devices_remember_all_and_take_one_step(folder):
     given = batch(agent(folder))
     one, metrics = jax.jit(update)(state, given)
     halves = jax.tree.map(lambda x: jnp.stack(jnp.split(x, 2, axis=1)), given._replace(initial_state=()))
-    halves = halves._replace(initial_state=jnp.zeros((2, ROLLOUTS // 2, 0), jnp.int32))
+    halves = halves._replace(initial_state=given.initial_state.reshape(2, ROLLOUTS // 2, 0))
     both = jax.jit(jax.vmap(lambda s, b: update(s, b, axis_name="d"), in_axes=(None, 0), axis_name="d"))
     two, other = both(state, halves)
     for whole, parts in zip(jax.tree.leaves(one.params), jax.tree.leaves(two.params), strict=True):
@@ -241,21 +224,19 @@ def test_draws_are_of_different_numbers_each_as_likely():
 
 
 def test_published_prompts_lack_the_first_observation():
-    texts = {}
+    texts = []
     for quirk in (False, True):
-        options = {"compat": {"drrn_first_observation": True}} if quirk else {}
-        env = registry.make(LEVEL, fields=("prompt",), **options)
+        env = registry.make(LEVEL, fields=("prompt",), compat={"drrn_first_observation": quirk})
         out = empty_observation(env.spec)
         env.reset(3, out)
-        first = decoded(out["prompt"])
+        texts.append(decoded(out["prompt"]))
         env.step(0, out)
-        texts[quirk] = (first, decoded(out["prompt"]))
-    assert "Observation 0" in texts[False][0]
-    assert "Observation" not in texts[True][0]
-    assert texts[False][0].startswith(texts[True][0])
-    assert "Observation 1" in texts[False][1]
-    assert "Observation 1" not in texts[True][1]
-    assert texts[True][1].endswith("Action 0: turn left")
+        texts.append(decoded(out["prompt"]))
+    assert [re.findall(r"Observation \d", text) for text in texts] == [
+        ["Observation 0"], ["Observation 0", "Observation 1"], [], ["Observation 0"],
+    ]  # fmt: skip
+    assert texts[0].startswith(texts[2])
+    assert texts[3].endswith("Action 0: turn left")
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,8 @@ STATES = States(*jax.random.normal(jax.random.key(1), (2, 5, 3, WIDTH)))
 
 
 def test_a_head_is_its_layers_with_the_activation_between_them() -> None:
-    after, layers = np.asarray(STATES.after, np.float64), PARAMS["value"]
-    hidden = after
+    hidden = after = np.asarray(STATES.after, np.float64)
+    layers = PARAMS["value"]
     for name in ("hidden_0", "hidden_1"):
         hidden = 1 / (1 + np.exp(-linear(hidden, layers[name])))
     value = HEADS.apply(PARAMS, "value", STATES)
@@ -47,6 +47,9 @@ def test_a_head_is_its_layers_with_the_activation_between_them() -> None:
     assert HEADS.apply(PARAMS, "actions", STATES).shape == (5, 3, 4)
     q = linear(np.maximum(linear(after[0], PARAMS["q"]["hidden_0"]), 0), PARAMS["q"]["output"])
     np.testing.assert_allclose(HEADS.apply(PARAMS, "q", STATES.after[0]), q, rtol=1e-5, atol=1e-6)
+    short = Heads(WIDTH, HEADS.configs, jnp.bfloat16).apply(PARAMS, "q", STATES.after[0])
+    assert short.dtype == jnp.float32
+    np.testing.assert_allclose(short, q, atol=0.03)
     plain = linear(after, PARAMS["linear"]["output"])
     np.testing.assert_allclose(HEADS.apply(PARAMS, "linear", STATES), plain, rtol=1e-5, atol=1e-6)
 
@@ -110,13 +113,6 @@ def test_a_chosen_column_is_that_of_all_and_so_is_its_gradient(name: str) -> Non
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
-def test_bfloat16_heads_give_float32_near_the_exact_ones() -> None:
-    short = Heads(WIDTH, HEADS.configs, jnp.bfloat16)
-    found = short.apply(PARAMS, "q", STATES)
-    assert found.dtype == jnp.float32
-    np.testing.assert_allclose(found, HEADS.apply(PARAMS, "q", STATES), atol=0.03)
-
-
 def test_a_target_goes_part_of_the_way_and_is_copied_whole_at_intervals() -> None:
     target, online = {"q": jnp.zeros(2)}, {"q": jnp.array([1.0, 2.0])}
     np.testing.assert_allclose(soft_update(target, online, jnp.int32(1))["q"], [0.005, 0.01], rtol=1e-6)
@@ -132,14 +128,12 @@ def test_heads_are_saved_and_read_by_their_names(tmp_path: Path) -> None:
     heads.save(tmp_path, HEADS, PARAMS)
     found, params = heads.load(tmp_path, WIDTH)
     assert dict(found.configs) == dict(HEADS.configs)
-    assert jax.tree.all(jax.tree.map(np.array_equal, params, jax.tree.map(np.asarray, PARAMS)))
+    jax.tree.map(np.testing.assert_array_equal, params, PARAMS)
     with pytest.raises(UserError, match="width 6, the model has width 8"):
         heads.load(tmp_path, 8)
     values = json.loads((tmp_path / heads.FILE).read_text())
-    for key, value, said in (
-        ("outputs", VOCAB + 1, r"q\.output\.bias is \[11\], \[12\] exp"),
-        ("sort", 1, "sort"),
-    ):
+    misfit = ("outputs", VOCAB + 1, r"q\.output\.bias is \[11\], \[12\] exp")
+    for key, value, said in (misfit, ("sort", 1, "sort")):
         values["heads"]["q"][key] = value
         (tmp_path / heads.FILE).write_text(json.dumps(values))
         with pytest.raises(UserError, match=said):

@@ -48,24 +48,18 @@ def test_a_share_of_the_tokens_is_masked_changed_or_left() -> None:
     assert batch.weights[40:].sum(axis=1).tolist() == [1, 0]
     assert not chosen[:, 0].any()
     assert not batch.valid[41].any()
-
-
-def test_what_is_masked_stands_behind_the_prompt() -> None:
+    # What is masked stands behind the prompt.
     given = rows([40] * 8, 40)._replace(prompt=np.arange(8) * 4)
     batch = objectives.masked(given, TOKENS, DRAWS(1))
-    for row, prompt in enumerate(given.prompt):
-        assert not batch.weights[row, : prompt + 1].any()
-        np.testing.assert_array_equal(batch.tokens[row, 1 : prompt + 1], given.tokens[row, :prompt])
+    behind = np.arange(41) > given.prompt[:, None]
+    assert not batch.weights[~behind].any()
+    np.testing.assert_array_equal(batch.tokens[:, 1:][~behind[:, 1:]], given.tokens[~behind[:, 1:]])
     assert (batch.weights.sum(axis=1) >= 1).all()
 
 
 def test_a_seventh_of_a_text_is_noise_in_spans_of_three() -> None:
-    assert [objectives.span_counts(length) for length in (2, 10, 40, 100)] == [
-        (1, 1),
-        (2, 1),
-        (6, 2),
-        (15, 5),
-    ]
+    counts = [objectives.span_counts(length) for length in (2, 10, 40, 100)]
+    assert counts == [(1, 1), (2, 1), (6, 2), (15, 5)]
     assert [objectives.span_window(length) for length in (3, 4, 10, 60, 100)] == [2, 3, 10, 66, 110]
     with pytest.raises(UserError, match=r"config\.length=2: must be at least 3"):
         objectives.span_window(2)
@@ -110,10 +104,7 @@ def test_what_follows_a_prompt_is_written_and_texts_without_one_are_cut() -> Non
 
 
 def test_byte_pairs_keep_every_text_and_phrases_need_fewer_tokens() -> None:
-    said = [
-        "You see a red door.\nYou open the red door.",
-        "You see a blue door.\nYou open the blue door.",
-    ] * 4
+    said = [f"You see a {color} door.\nYou open the {color} door." for color in ("red", "blue")] * 4
     size = byte_pairs.smallest("gpt2") + 60
     words, phrases = (byte_pairs.train(said, "gpt2", size, how) for how in ("", byte_pairs.SENTENCES))
     odd = "You see \u00e9\U0001f600 a  red\tdoor.\n\n"
@@ -165,11 +156,12 @@ def test_texts_of_all_kinds_are_read_in_order_and_bad_ones_named(tmp_path) -> No
     lines = [(item.text, item.place) for item in corpus.read(paths[:1], "line")]
     assert lines == [("one", 4), ("two", 4), ("three", 6)]
     assert [item.place for item in corpus.read(paths[:1], "file")] == [19]
-    (tmp_path / "b.jsonl").write_text('{"text": "four"}\n{"words": 3}\n')
-    with pytest.raises(UserError, match=r"b\.jsonl line 2: must be an object"):
-        list(corpus.read(paths, "line"))
-    (tmp_path / "a.txt").write_bytes(b"\xff\xfe")
-    with pytest.raises(UserError, match=r"a\.txt cannot be read"):
-        list(corpus.read(paths, "line"))
+    for name, content, said in (
+        ("b.jsonl", b'{"text": "four"}\n{"words": 3}\n', r"b\.jsonl line 2: must be an object"),
+        ("a.txt", b"\xff\xfe", r"a\.txt cannot be read"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(UserError, match=said):
+            list(corpus.read(paths, "line"))
     with pytest.raises(UserError, match="must be a file or folder"):
         corpus.find(__file__)

@@ -17,20 +17,14 @@ from motif_jax.language.sampling import Limits, Sampling
 from motif_jax.support.errors import UserError
 from tests.rl.gpu_lowering_test import long_bfloat16_sums
 
-FLAN_T5_LARGE = {
-    **{"model_type": "t5", "vocab_size": 32128, "d_model": 1024, "d_kv": 64, "d_ff": 2816, "num_heads": 16},
-    **{"num_layers": 24, "num_decoder_layers": 24, "feed_forward_proj": "gated-gelu"},
-    **{"tie_word_embeddings": False},
-}
-GPT2_MEDIUM = {
-    **{"model_type": "gpt2", "vocab_size": 50257, "n_positions": 1024, "n_embd": 1024},
-    **{"n_layer": 24, "n_head": 16},
-}
-LLAMA_8B = {
-    **{"model_type": "llama", "vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336},
-    **{"num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8},
-    **{"max_position_embeddings": 8192, "rope_theta": 500000.0},
-}
+FLAN_T5_LARGE = {"model_type": "t5", "vocab_size": 32128, "d_model": 1024, "d_kv": 64, "d_ff": 2816}
+FLAN_T5_LARGE |= {"num_heads": 16, "num_layers": 24, "num_decoder_layers": 24}
+FLAN_T5_LARGE |= {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+GPT2_MEDIUM = {"model_type": "gpt2", "vocab_size": 50257, "n_positions": 1024, "n_embd": 1024}
+GPT2_MEDIUM |= {"n_layer": 24, "n_head": 16}
+LLAMA_8B = {"model_type": "llama", "vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336}
+LLAMA_8B |= {"num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8}
+LLAMA_8B |= {"max_position_embeddings": 8192, "rope_theta": 500000.0}
 # Config, millions of parameters as published, tokens of a row (and of a decoder behind an encoder), the mesh, and GB of activations,
 # with `remat`, and that on eight devices, as docs/language.md has them.
 SIZES: dict[str, tuple[dict[str, Any], int, int, int, tuple[int, int, int], list[float]]] = {
@@ -76,9 +70,8 @@ def test_scoring_and_writing_are_lowered_for_gpus(name: str) -> None:
     valid = jax.ShapeDtypeStruct(prompt.shape, bool)
     options = jax.ShapeDtypeStruct((4, 6, 3), jnp.int32), jax.ShapeDtypeStruct((4, 6, 3), bool)
     for_cuda(jax.jit(functools.partial(scoring.score, model)), params, prompt, valid, *options)
-    write = functools.partial(
-        generation.generate, model, limits=Limits(16, (1,)), sampling=Sampling(top_p=0.9)
-    )
+    how = {"limits": Limits(16, (1,)), "sampling": Sampling(top_p=0.9)}
+    write = functools.partial(generation.generate, model, **how)  # type: ignore[arg-type]
     for_cuda(jax.jit(write), params, prompt, valid, jax.random.key(0))
 
 
@@ -88,24 +81,17 @@ def test_memory_is_computed_from_shapes(name: str) -> None:
     _, millions, length, written, mesh, activations = SIZES[name]
     model, again = model_of(name), model_of(name, remat=True)
     sizes, eight = (dict(zip(sharding.AXES, shape, strict=True)) for shape in (mesh, (1, 8, 1)))
-    one, less, least = (
-        footprint.of_training(each, ROWS, length, written, chunk=CHUNK, sizes=on)
-        for each, on in ((model, footprint.ONE_DEVICE), (again, footprint.ONE_DEVICE), (again, eight))
-    )
+    of = functools.partial(footprint.of_training, batch=ROWS, length=length, written=written, chunk=CHUNK)
+    one, less, least, split = of(model), of(again), of(again, sizes=eight), of(model, sizes=sizes)
     assert [each.activations / 1e9 for each in (one, less, least)] == pytest.approx(activations, abs=0.01)
     count = one.parameters // 4
     assert count / 1e6 == pytest.approx(millions, rel=0.002)
     assert (one.parameters, one.gradients) == (4 * count, 4 * count)
     assert one.optimizer == pytest.approx(8 * count, rel=1e-6)
-    split = footprint.of_training(model, ROWS, length, written, chunk=CHUNK, sizes=sizes)
-    parts = mesh[1] * mesh[2]
-    assert split.parameters == pytest.approx(one.parameters / parts, rel=0.08)
+    assert split.parameters == pytest.approx(one.parameters / (mesh[1] * mesh[2]), rel=0.08)
     assert split.activations < one.activations
     assert split.total < one.total
-    trained = {"a": np.zeros(10, np.float32)}
-    frozen = footprint.of_training(
-        model, ROWS, length, written, chunk=CHUNK, trained=trained, params_dtype=jnp.bfloat16
-    )
+    frozen = of(model, trained={"a": np.zeros(10, np.float32)}, params_dtype=jnp.bfloat16)
     assert (frozen.parameters, frozen.gradients, frozen.optimizer) == (2 * count, 40, 84)
     with pytest.raises(UserError, match=r"GB a device \(parameters .* has 0\.10 GB: use more devices"):
         one.require(10**8, "use more devices")

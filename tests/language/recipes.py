@@ -21,15 +21,14 @@ CLASSES = {
     "qwen2": "Qwen2ForCausalLM",
     "roberta": "RobertaModel",
 }
-T5: dict[str, Any] = {
-    "vocab_size": VOCAB,
-    "d_model": 16,
-    "d_kv": 6,
-    "d_ff": 24,
-    "num_layers": 2,
+T5: dict[str, Any] = {"vocab_size": VOCAB, "d_model": 16, "d_kv": 6, "d_ff": 24, "num_layers": 2}
+T5 |= {
     "num_heads": 3,
+    "num_decoder_layers": 2,
+    "decoder_start_token_id": 0,
+    "pad_token_id": 0,
+    "eos_token_id": 1,
 }
-T5 |= {"num_decoder_layers": 2, "decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 1}
 GPT2: dict[str, Any] = {"vocab_size": VOCAB, "n_positions": 48, "n_embd": 16, "n_layer": 2, "n_head": 4}
 GPT2 |= {"bos_token_id": 2, "eos_token_id": 2, "embd_pdrop": 0.1, "attn_pdrop": 0.2, "resid_pdrop": 0.3}
 COMMON: dict[str, Any] = {"vocab_size": VOCAB, "hidden_size": 16, "intermediate_size": 24}

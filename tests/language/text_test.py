@@ -13,7 +13,9 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from motif_jax import language
+from motif_jax.language import text_files
 from motif_jax.language.sampling import Sampling
+from motif_jax.language.text_files import AnswerFile, read_questions
 from motif_jax.language.tokens import Tokenizer, bucket, padded
 from motif_jax.support.errors import UserError
 from tests.language import models as checkpoints
@@ -28,9 +30,8 @@ def train(folder: Path, size: int = 60) -> None:
     backend = Backend(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=size, special_tokens=["<pad>", "<s>", "</s>"], show_progress=False
-    )
+    special = ["<pad>", "<s>", "</s>"]
+    trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=special, show_progress=False)
     backend.train_from_iterator(TEXT, trainer)
     backend.save(str(folder / "tokenizer.json"))
 
@@ -59,9 +60,8 @@ def test_tokens_go_to_text_and_back(folder: Path) -> None:
 
 def test_buckets_are_few_and_long_enough() -> None:
     sizes = [16, 24, 32, 48, 64, 96, 128, 192]
-    assert [bucket(length) for length in range(1, 193)] == [
-        next(size for size in sizes if size >= length) for length in range(1, 193)
-    ]
+    expected = [next(size for size in sizes if size >= length) for length in range(1, 193)]
+    assert [bucket(length) for length in range(1, 193)] == expected
     assert [bucket(40, most) for most in (44, 48, 60, 40, 30)] == [44, 48, 48, 40, 40]
 
 
@@ -73,6 +73,10 @@ def test_scores_do_not_depend_on_what_is_scored_beside(model: language.TextModel
     assert [len(row) for row in found] == [len(names) for names in own]
     for prompt, names, row in zip(prompts, own, found, strict=True):
         np.testing.assert_allclose(model.score([prompt], names)[0], row, rtol=1e-5)
+    single = [text for text in "abcdefgh" if len(model.tokenizer.encode([text])[0]) == 1][:3]
+    alone, beside = (model.score(["go"], texts)[0] for texts in (single, [*single, "turn left"]))
+    assert len(alone) == 3
+    np.testing.assert_allclose(alone, beside[:3], rtol=1e-5)
     states = model.states(TEXT)
     assert [len(row) for row in states] == [len(row) for row in model.tokenizer.encode(TEXT)]
     np.testing.assert_allclose(model.states(TEXT[3:4])[0], states[3], rtol=1e-4, atol=1e-5)
@@ -82,12 +86,14 @@ def test_scores_do_not_depend_on_what_is_scored_beside(model: language.TextModel
 def test_texts_are_written_from_a_seed(folder: Path, model: language.TextModel) -> None:
     greedy = model.generate(TEXT, most=5)
     assert greedy == [model.generate([text], most=5)[0] for text in TEXT]
-    drawn = model.generate(TEXT[:2], most=5, sampling=Sampling(), count=3, seed=1)
+
+    def draw(model: language.TextModel, seed: int) -> list[list[str]]:
+        return model.generate(TEXT[:2], most=5, sampling=Sampling(), count=3, seed=seed)
+
+    drawn = draw(model, 1)
     assert [len(texts) for texts in drawn] == [3, 3]
-    assert drawn == model.generate(TEXT[:2], most=5, sampling=Sampling(), count=3, seed=1)
-    assert drawn != model.generate(TEXT[:2], most=5, sampling=Sampling(), count=3, seed=2)
-    other = language.load(folder, batch=2)
-    assert drawn == other.generate(TEXT[:2], most=5, sampling=Sampling(), count=3, seed=1), "of any batch"
+    assert drawn == draw(language.load(folder, batch=2), 1), "of any batch"
+    assert drawn != draw(model, 2)
 
 
 @pytest.mark.slow
@@ -106,33 +112,18 @@ def test_a_text_ends_before_what_stops_it(model: language.TextModel) -> None:
 @pytest.mark.slow
 def test_a_text_is_looked_at_token_by_token(model: language.TextModel) -> None:
     prompts, texts = ["go to", "turn", "go"], [" the red ball", " left", " forward"]
-    found = model.look(prompts, texts)
-    for prompt, text, look in zip(prompts, texts, found, strict=True):
+    for prompt, text, look in zip(prompts, texts, model.look(prompts, texts), strict=True):
         assert "".join(look.pieces) == prompt + text
         assert look.start == len(model.tokenizer.encode([prompt])[0])
-        np.testing.assert_allclose(
-            look.log_probs[look.start :].sum(), model.score([prompt], [text])[0][0], rtol=1e-4
-        )
-        assert np.isnan(look.log_probs[0])
-        assert np.isnan(look.entropies[0])
-        # The network is nearly fresh: it expects nothing in particular, and never more than all tokens alike.
+        total = model.score([prompt], [text])[0][0]
+        np.testing.assert_allclose(look.log_probs[look.start :].sum(), total, rtol=1e-4)
+        assert np.isnan([look.log_probs[0], look.entropies[0]]).all()
         assert (look.entropies[1:] > 0).all()
-        assert (look.entropies[1:] <= np.log(model.model.config.vocab_size) + 1e-4).all()
-
-
-def test_candidates_of_one_token_are_scored(model: language.TextModel) -> None:
-    single = [text for text in "abcdefgh" if len(model.tokenizer.encode([text])[0]) == 1][:3]
-    assert len(single) == 3
-    alone = model.score(["go"], single)[0]
-    beside = model.score(["go"], [*single, "turn left"])[0]
-    np.testing.assert_allclose(alone, beside[:3], rtol=1e-5)
 
 
 @pytest.mark.parametrize("part", ["weights", "config.json", "tokenizer.json"])
 def test_answers_of_two_models_are_not_mixed(folder: Path, tmp_path: Path, part: str) -> None:
     """The model's folder holds another one by the time that a run continues; one from before it was written down continues."""
-    from motif_jax.language import text_files
-
     model, run = shutil.copytree(folder, tmp_path / "model"), tmp_path / "run"
     run.mkdir()
     for _ in range(2):
@@ -150,8 +141,6 @@ def test_answers_of_two_models_are_not_mixed(folder: Path, tmp_path: Path, part:
 
 @pytest.mark.parametrize("content", ["", '{"prompt": 3}\n', "{\n", '{"prompt": "a", "candidates": []}\n'])
 def test_a_file_without_prompts_is_told_in_one_line(folder: Path, tmp_path: Path, content: str) -> None:
-    from motif_jax.language.text_files import read_questions
-
     path = tmp_path / "prompts.jsonl"
     path.write_text(content)
     with pytest.raises(UserError, match=r"prompts\.jsonl"):
@@ -163,19 +152,15 @@ def test_a_file_without_prompts_is_told_in_one_line(folder: Path, tmp_path: Path
 
 
 def test_answers_go_on_behind_the_last_whole_batch(tmp_path: Path) -> None:
-    from motif_jax.language.text_files import AnswerFile
-
+    lines = lambda numbers: "".join(f'{{"prompt": "{n}", "text": "é"}}\n' for n in numbers)  # noqa: E731
     path, questions = tmp_path / "answers.jsonl", [{"prompt": str(number)} for number in range(5)]
     for kept, torn, done in (([], b"", 0), ([0, 1, 2], b"", 2), ([0, 1, 2, 3], b'{"prompt": "4', 4)):
-        lines = "".join(f'{{"prompt": "{number}", "text": "é"}}\n' for number in kept)
-        path.write_bytes(lines.encode() + torn)
+        path.write_bytes(lines(kept).encode() + torn)
         with AnswerFile(path, questions, batch=2) as answers:
             assert answers.done == done
             answers.add({"prompt": str(number), "text": "é"} for number in range(done, 5))
             assert answers.done == 5
-        assert path.read_text(encoding="utf-8") == "".join(
-            f'{{"prompt": "{n}", "text": "é"}}\n' for n in range(5)
-        )
+        assert path.read_text(encoding="utf-8") == lines(range(5))
         with AnswerFile(path, questions, batch=2) as answers:
             assert answers.done == 5
     with pytest.raises(UserError, match=r"answers\.jsonl line 5 answers another question"):

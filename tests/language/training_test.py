@@ -31,9 +31,8 @@ def made(name: str) -> tuple[LanguageModel, Any]:
     model = LanguageModel(config.parse(ONE_LAYER[name]))
     shapes = jax.eval_shape(model.init, jax.random.key(0))
     draws = np.random.default_rng(0)
-    return model, jax.tree.map(
-        lambda leaf: (0.25 * draws.standard_normal(leaf.shape)).astype(np.float32), shapes
-    )
+    normal = draws.standard_normal
+    return model, jax.tree.map(lambda leaf: (0.25 * normal(leaf.shape)).astype(np.float32), shapes)
 
 
 def batch(parts: int, rows: int, length: int = 6, prompt: bool = False) -> training.TokenBatch:
@@ -92,12 +91,8 @@ def test_sums_and_the_step_are_those_of_plain_numpy(chunk: int | None) -> None:
     after, metrics = jax.jit(update)(state, None, batches)
     np.testing.assert_allclose(after.params, table - 0.5 * gradient, rtol=1e-4, atol=1e-6)
     assert int(after.step) == 7
-    expected = {
-        "loss": loss / weights.sum(),
-        "accuracy": right.sum() / weights.sum(),
-        "tokens": weights.sum(),
-    }
-    expected["gradient_norm"] = np.linalg.norm(gradient)
+    expected = {"loss": loss / weights.sum(), "accuracy": right.sum() / weights.sum()}
+    expected |= {"tokens": weights.sum(), "gradient_norm": np.linalg.norm(gradient)}
     assert {name: float(x) for name, x in metrics.items()} == pytest.approx(expected, rel=1e-4)
 
 
@@ -113,15 +108,17 @@ def test_micro_batches_and_devices_give_what_the_whole_batch_gives(name: str) ->
     # In parts, with a few tokens' logits at a time.
     in_parts = jax.jit(functools.partial(training.gradient_sums, sums_of(model, chunk=5)))
     assert_close(in_parts(params, None, parts), (gradient, sums), 1e-5)
+    half = functools.partial(training.gradient_sums, sums_of(dataclasses.replace(model, dtype=jnp.bfloat16)))
+    found = jax.tree.leaves(jax.eval_shape(half, params, None, parts))
+    assert {leaf.dtype for leaf in found} == {jnp.dtype(jnp.float32)}
 
     def update(reduce: Any) -> Any:
         return training.make_update(sums_of(model), optax.sgd(0.1), reduce)
 
     state = training.LanguageTrainState(params, optax.sgd(0.1).init(params), jnp.int32(0))
     one, metrics = jax.jit(update(lambda tree: tree))(state, None, whole(parts))
-    split = jax.tree.map(
-        lambda leaf: leaf.reshape(2, 2, *leaf.shape[1:]), parts
-    )  # two devices with two parts each
+    # Two devices with two parts each.
+    split = jax.tree.map(lambda leaf: leaf.reshape(2, 2, *leaf.shape[1:]), parts)
     core = jax.vmap(update(lambda tree: jax.lax.psum(tree, "d")), (None, None, 0), axis_name="d")
     many, apart = jax.jit(core)(state, None, split)
     assert_close(jax.tree.map(lambda leaf: leaf[0], many.params), one.params, 1e-6)
@@ -130,21 +127,6 @@ def test_micro_batches_and_devices_give_what_the_whole_batch_gives(name: str) ->
     assert int(one.step) == 1
     expected = jax.tree.map(lambda p, g: p - 0.1 * g / sums.weight, params, gradient)
     assert_close(one.params, expected, 1e-5)
-
-
-@pytest.mark.slow
-def test_the_loss_is_the_cross_entropy_and_masters_stay_float32() -> None:
-    model, params = made("gpt2")
-    rows = jax.tree.map(lambda leaf: leaf[0], batch(2, 3))
-    sums = sums_of(model)(params, None, rows, None)
-    logits = model.logits(params, model.prefill(params, rows.tokens, rows.valid)[0].after)
-    entropy = optax.softmax_cross_entropy_with_integer_labels(logits, rows.targets) * rows.weights
-    assert float(sums.loss) == pytest.approx(float(entropy.sum()), rel=1e-5)
-    half = dataclasses.replace(model, dtype=jnp.bfloat16, remat=True)
-    gradient, found = jax.jit(functools.partial(training.gradient_sums, sums_of(half)))(
-        params, None, whole(batch(1, 6))
-    )
-    assert {leaf.dtype for leaf in jax.tree.leaves((gradient, found))} == {jnp.dtype(jnp.float32)}
 
 
 @pytest.mark.slow
@@ -165,19 +147,16 @@ def test_an_addition_with_zero_b_is_the_base_exactly_and_merging_changes_nothing
     np.testing.assert_array_equal(found.loss, base(params, rows_one).loss)
     # A moves only when B has, and every layer's B has a gradient.
     assert all(not part["a"].any() and part["b"].any() for part in gradient.values())
-    moved = jax.tree.map(
-        lambda leaf: leaf + 0.1 * jax.random.normal(jax.random.key(2), leaf.shape), additions
-    )
+    noise = functools.partial(jax.random.normal, jax.random.key(2))
+    moved = jax.tree.map(lambda leaf: leaf + 0.1 * noise(leaf.shape), additions)
     gradient, found = run(moved, params, rows)
     together = lora.merged(params, moved, SPEC)
     np.testing.assert_allclose(found.loss, base(together, rows_one).loss, rtol=1e-5)
     assert abs(float(found.loss) - float(base(params, rows_one).loss)) > 1e-3
     # By the chain rule from the whole kernel's gradient.
-    whole_gradient = jax.jit(functools.partial(training.gradient_sums, sums_of(model)))(together, None, rows)[
-        0
-    ]
+    of_all = jax.jit(functools.partial(training.gradient_sums, sums_of(model)))
     name = "decoder/block_0/feed_forward/down"
-    kernel = whole_gradient["decoder"]["block_0"]["feed_forward"]["down"]["kernel"]
+    kernel = of_all(together, None, rows)[0]["decoder"]["block_0"]["feed_forward"]["down"]["kernel"]
     assert_close(gradient[name]["b"], SPEC.scale * moved[name]["a"].T @ kernel, 1e-4)
 
 
@@ -229,18 +208,14 @@ def test_a_frozen_base_computes_as_its_decoded_kernels_and_does_not_move(kind: s
     state = training.LanguageTrainState(additions, optax.adam(0.1).init(additions), jnp.int32(0))
     update = jax.jit(training.make_update(sums, optax.adam(0.1), lambda tree: tree))
     rows, before = batch(2, 2), jax.tree.map(np.copy, (kernels, rest))
-    decoded = quantised.joined(kernels, rest)
-    plain = jax.jit(
-        lambda params: sums_of(model)(params, None, jax.tree.map(lambda leaf: leaf[0], whole(rows)), None)
-    )
+    decoded, whole_rows = quantised.joined(kernels, rest), jax.tree.map(lambda leaf: leaf[0], whole(rows))
+    plain = jax.jit(lambda params: sums_of(model)(params, None, whole_rows, None))
     state, metrics = update(state, (kernels, rest), rows)
     expected = plain(decoded)
     assert float(metrics["loss"]) == pytest.approx(float(expected.loss / expected.weight), rel=1e-5)
-    for _ in range(3):
-        state, metrics = update(state, (kernels, rest), rows)
-    assert float(metrics["loss"]) < float(expected.loss / expected.weight) - 0.1
     jax.tree.map(np.testing.assert_array_equal, before, (kernels, rest))
     # Merged into decoded kernels it is a model like any other.
     merged = plain(lora.merged(decoded, state.params, spec))
     _, after = update(state, (kernels, rest), rows)
     assert float(after["loss"]) == pytest.approx(float(merged.loss / merged.weight), rel=1e-4)
+    assert float(after["loss"]) < float(metrics["loss"])
