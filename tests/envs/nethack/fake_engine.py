@@ -30,7 +30,6 @@ class FakeEngine:
         self.first = first
         self.frames = list(frames)
         self.keys: list[int] = []
-        self.closed = False
         self._show(first)
 
     def _show(self, frame: Mapping[str, Any]) -> None:
@@ -61,7 +60,7 @@ class FakeEngine:
         return bool(self._frame["ingame"])
 
     def close(self) -> None:
-        self.closed = True
+        pass
 
 
 def play(env_name, prev, steps, *, start_steps=0, compat=None, max_steps=5000, after=None):
