@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,22 +18,6 @@ from tests.processes import REPOSITORY
 pytestmark = [pytest.mark.slow, pytest.mark.vllm]
 PYTHON = REPOSITORY / ".venv-vllm" / "bin" / "python"
 MAKE = Path(__file__).parent / "make_references.py"
-# Code and its arguments -> what it prints.
-Run = Callable[..., str]
-
-# A line of JSON for each request, one for each reply: what was printed, and how it failed.
-SERVE = """
-import contextlib, io, json, sys, traceback
-for line in sys.stdin:
-    code, sys.argv[1:] = json.loads(line)
-    failure, printed = "", io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        try:
-            exec(code, {"__name__": "__main__"})
-        except BaseException:
-            failure = traceback.format_exc()
-    print(json.dumps((printed.getvalue(), failure)), flush=True)
-"""
 OPEN = """
 import json, sys
 import numpy as np, torch, transformers
@@ -63,32 +46,16 @@ def environment() -> None:
         pytest.skip(reason)
 
 
-@pytest.fixture(scope="module")
-def run() -> Iterator[Run]:
-    """Runs code with arguments and returns what it prints, in one process: it takes longer to load transformers than to run it."""
-    with subprocess.Popen(
-        [str(PYTHON), "-c", SERVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-
-        def run(code: str, *arguments: str) -> str:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            print(json.dumps((code, arguments)), file=process.stdin, flush=True)
-            line = process.stdout.readline()
-            assert line, "the process ended"
-            printed, failure = json.loads(line)
-            assert not failure, failure[-3000:]
-            return printed
-
-        try:
-            yield run
-        finally:
-            process.kill()
+def run(*arguments: str) -> str:
+    """What a program prints in the environment that has transformers."""
+    done = subprocess.run([str(PYTHON), *arguments], capture_output=True, text=True, check=False)
+    assert not done.returncode, done.stderr[-3000:]
+    return done.stdout
 
 
 @pytest.mark.extra
-def test_the_kept_references_are_what_transformers_says(run: Run, tmp_path: Path) -> None:
-    run("import runpy, sys; runpy.run_path(sys.argv[2], run_name='__main__')", str(tmp_path), str(MAKE))
+def test_the_kept_references_are_what_transformers_says(tmp_path: Path) -> None:
+    run(str(MAKE), str(tmp_path))
     assert json.loads((tmp_path / "shapes.json").read_text()) == models.shapes()
     with np.load(tmp_path / "references.npz") as made:
         assert set(made) == set(models.references())
@@ -98,12 +65,10 @@ def test_the_kept_references_are_what_transformers_says(run: Run, tmp_path: Path
 
 
 @pytest.mark.extra
-def test_folders_that_we_save_open_in_transformers(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folders_that_we_save_open_in_transformers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights, "SHARD_BYTES", 4000)
     for name in recipes.CLASSES:
         folder = models.write(tmp_path / name / "theirs", name)
         found = folders.read(folder)
         folders.write(tmp_path / name / "ours", found.config, found.params)
-    assert run(OPEN, str(tmp_path), json.dumps(recipes.CLASSES)).split() == list(recipes.CLASSES)
+    assert run("-c", OPEN, str(tmp_path), json.dumps(recipes.CLASSES)).split() == list(recipes.CLASSES)

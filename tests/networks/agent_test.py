@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -32,6 +33,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "resnet_impala": {"image_encoder": "resnet_impala"},
     "resnet_impala_reduced": {"image_encoder": "resnet_impala"},
 }
+SMALL = {"image_features": 16, "vector_features": 8, "message_features": 8, "hidden_size": 16}
 # What takes longest to compile: the residual network once in the default set.
 LARGE = [
     pytest.param("convnet_impala", marks=pytest.mark.extra),
@@ -64,9 +66,8 @@ def test_one_step_is_the_golden_one(golden: Any) -> None:
     apply = jax.jit(network.apply)
     for given in (params, jax.jit(network.prepare)(params)):
         logits, value, state = apply(given, rows, numbers["state_in"], first)
-        np.testing.assert_allclose(logits[0], numbers["logits"], rtol=1e-5, atol=1e-5)
-        np.testing.assert_allclose(value[0], numbers["value"], rtol=1e-5, atol=1e-5)
-        np.testing.assert_allclose(state, numbers["state_out"], rtol=1e-5, atol=1e-5)
+        for found, key in ((logits[0], "logits"), (value[0], "value"), (state, "state_out")):
+            np.testing.assert_allclose(found, numbers[key], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["lstm", "no_rnn", *LARGE])
@@ -74,12 +75,10 @@ def test_variants_are_the_golden_ones(golden: Any, name: str) -> None:
     numbers = golden("core_variants.npz")
     network, params = variant(golden, name)
     state_in = golden_state(numbers, name, network, "step")
-    observation = observation_of(
-        numbers["step/image"], numbers["step/blstats_features"], numbers["step/message"]
-    )
+    fields = [numbers[f"step/{key}"] for key in ("image", "blstats_features", "message")]
+    observation = observation_of(*fields)
     # The residual network's recipe weights grow activations to 100 and more.
-    loose = 3e-4 if name == "resnet_impala" else 1e-5
-    state_tolerance = 1e-4 if name == "resnet_impala" else 1e-5
+    loose, tolerance = (3e-4, 1e-4) if name == "resnet_impala" else (1e-5, 1e-5)
     encoded = features_of(network, params, observation)
     np.testing.assert_allclose(encoded, numbers[f"{name}/step/encoder_output"], rtol=loose, atol=loose)
     rows = {field: x[None] for field, x in observation.items()}
@@ -90,9 +89,8 @@ def test_variants_are_the_golden_ones(golden: Any, name: str) -> None:
 
     (total, outputs), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
     for output, key in zip(outputs, ("logits", "value", "state_out"), strict=True):
-        expected = numbers[f"{name}/step/{key}"]
-        np.testing.assert_allclose(output, expected, rtol=state_tolerance, atol=state_tolerance)
-    np.testing.assert_allclose(total, numbers[f"{name}/step/loss"], rtol=state_tolerance)
+        np.testing.assert_allclose(output, numbers[f"{name}/step/{key}"], rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(total, numbers[f"{name}/step/loss"], rtol=tolerance)
     # Measured with the residual network: 8.4e-6, 5.4e-5 and 1.0e-3.
     limit = Closeness(norm=3e-5, entry=2e-4, total=3e-3) if name == "resnet_impala" else GRADIENT
     assert_golden(layout.to_torch(gradient), numbers, f"{name}/step/gradient", limit)
@@ -110,20 +108,18 @@ def test_sequences_reset_between_episodes(golden: Any, name: str) -> None:
     state = golden_state(numbers, name, network, "sequence")
     logits, value, final = jax.jit(network.apply)(params, observation, state, first)
     tolerance = 1e-4 if name == "resnet_impala" else 1e-5
-    expected = {key: numbers[f"{name}/sequence/{key}"] for key in ("logits", "value", "final_state")}
-    np.testing.assert_allclose(logits, time_major(expected["logits"]), rtol=tolerance, atol=tolerance)
-    np.testing.assert_allclose(value, time_major(expected["value"]), rtol=tolerance, atol=tolerance)
-    np.testing.assert_allclose(final, expected["final_state"], rtol=tolerance, atol=tolerance)
+    found = {"logits": time_major(logits), "value": time_major(value), "final_state": final}
+    for key, x in found.items():
+        np.testing.assert_allclose(x, numbers[f"{name}/sequence/{key}"], rtol=tolerance, atol=tolerance)
 
 
 def variant(golden: Any, name: str) -> tuple[agent.AgentNetwork, Any]:
     network = nethack_network(**VARIANTS[name])
     params = recipe_params(network, golden("core_variants_shapes.json")[name])
     if name == "resnet_impala_reduced":
-        stages = params["actor"]["encoder"]["image"]
-        for layer in stages:
-            if "stage" in layer:
-                stages[layer]["kernel"] = stages[layer]["kernel"] * 0.5
+        for name, layer in params["actor"]["encoder"]["image"].items():
+            if "stage" in name:
+                layer["kernel"] = layer["kernel"] * 0.5
     return network, params
 
 
@@ -194,51 +190,38 @@ def test_separate_networks_share_nothing() -> None:
     "image_encoder", ["convnet_simple", pytest.param("convnet_impala", marks=pytest.mark.extra)]
 )
 def test_the_first_convolution_may_be_looked_up(image_encoder: str) -> None:
-    sizes = {"image_features": 24, "vector_features": 8, "message_features": 8, "hidden_size": 16}
-    network = nethack_network(image_encoder=image_encoder, first_convolution="table", **sizes)
-    plain = nethack_network(image_encoder=image_encoder, first_convolution="picture", **sizes)
-    params = random_params(network)
-    rng = np.random.default_rng(1)
-    few, many = (
-        {
-            name: rng.integers(0, 16 if name == "window_colors" else 256, (1, n, *field.shape)).astype(
-                field.dtype
-            )
-            for name, field in NETHACK_SPEC.observation.items()
-        }
-        for n in (37, 300)
+    """Also without prepared tables, in a batch so large that the table pays."""
+    table, plain = (
+        nethack_network(image_encoder=image_encoder, first_convolution=way, **SMALL)
+        for way in ("table", "picture")
     )
+    params = random_params(table)
+    few, many = network_input(37), network_input(300)
 
     def run(network: agent.AgentNetwork, params: Any, fields: Any) -> tuple[Any, ...]:
-        batch = fields["blstats"].shape[1]
-        return jax.jit(network.apply)(
-            params, fields, network.initial_state(batch), jnp.zeros((1, batch), bool)
-        )
-
-    prepared = jax.jit(network.prepare)(params)
-    assert jax.tree.leaves(prepared.tables)
-    expected = run(plain, params, few)
-    for given in (prepared, params):
-        jax.tree.map(
-            lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5), run(network, given, few), expected
-        )
+        first = jnp.zeros(fields["blstats"].shape[:2], bool)
+        return jax.jit(network.apply)(params, fields, network.initial_state(first.shape[1]), first)
 
     def loss(params: Any, network: agent.AgentNetwork) -> Any:
         logits, value, _ = run(network, params, many)
         return jnp.mean(logits**2) + jnp.mean(value**2)
 
-    ours, theirs = (jax.jit(jax.grad(lambda p, n=n: loss(p, n)))(params) for n in (network, plain))
+    prepared, nothing = jax.jit(table.prepare)(params), plain.prepare(params)
+    assert jax.tree.leaves(prepared.tables)
+    assert not jax.tree.leaves(nothing.tables)
+    expected = run(plain, params, few)
+    for network, given in ((table, prepared), (table, params), (plain, nothing)):
+        for one, other in zip(run(network, given, few), expected, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-5)
+    ours, theirs = (jax.jit(jax.grad(functools.partial(loss, network=n)))(params) for n in (table, plain))
     for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
         assert np.linalg.norm(one - other) <= 1e-4 * np.linalg.norm(other) + 1e-9
-    nothing = plain.prepare(params)
-    assert not jax.tree.leaves(nothing.tables)
-    np.testing.assert_array_equal(run(plain, nothing, few)[0], expected[0])
 
 
 def network_input(batch: int) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(3)
     return {
-        name: rng.integers(0, 16, (1, batch, *field.shape)).astype(field.dtype)
+        name: rng.integers(0, 16 if "colors" in name else 256, (1, batch, *field.shape)).astype(field.dtype)
         for name, field in NETHACK_SPEC.observation.items()
     }
 
@@ -258,27 +241,21 @@ def test_the_tile_under_the_hero_is_the_one_that_lay_there_before() -> None:
     tiles, final = underfoot.track(observation, jnp.zeros((1, underfoot.MEMORY_SIZE)), first)
     # An episode, a step, east onto the stairs, a step there, another level, a step there, an episode, a run out of the window.
     assert tiles[:, 0].tolist() == [0, 0, ord(">"), ord(">"), 0, 0, 0, 0]
-    memory, found = jnp.ones((1, underfoot.MEMORY_SIZE)), []
+    memory = jnp.ones((1, underfoot.MEMORY_SIZE))
     for t in range(rows):
         row = {name: x[t : t + 1] for name, x in observation.items()}
         tile, memory = underfoot.track(row, memory, first[t : t + 1])
-        found.append(int(tile[0, 0]))
-    assert found == tiles[:, 0].tolist()
+        assert tile[0, 0] == tiles[t, 0]
     np.testing.assert_array_equal(memory, final)
-    sizes = {"image_features": 16, "vector_features": 8, "message_features": 8, "hidden_size": 16}
-    network = nethack_network(encoder="tiles_underfoot", **sizes)
+    network = nethack_network(encoder="tiles_underfoot", **SMALL)
     assert network.state_size == 16 + underfoot.MEMORY_SIZE
-    params, shown = network.init(jax.random.key(0)), network_input(2)
-    logits, value, state = jax.jit(network.apply)(
-        params, shown, network.initial_state(2), np.ones((1, 2), bool)
-    )
-    assert (logits.shape, value.shape, state.shape) == ((1, 2, 23), (1, 2), (2, network.state_size))
+    params, shown, apply = network.init(jax.random.key(0)), network_input(2), jax.jit(network.apply)
+    *_, state = apply(params, shown, network.initial_state(2), np.ones((1, 2), bool))
     tensors = layout.to_torch(params)
     jax.tree.map(np.testing.assert_array_equal, layout.from_torch(tensors, params), params)
-    state = state.at[:, -1].set(ord(">"))  # it did not move
-    on_stairs, off = (
-        network.apply(params, shown, s, np.zeros((1, 2), bool))[0] for s in (state, state.at[:, -1].set(0))
-    )
+    # It did not move.
+    states = (state.at[:, -1].set(tile) for tile in (ord(">"), 0))
+    on_stairs, off = (apply(params, shown, each, np.zeros((1, 2), bool))[0] for each in states)
     assert np.all(np.any(on_stairs != off, axis=-1))
 
 
@@ -290,9 +267,8 @@ def test_beginnings_of_messages_have_hashes_of_their_own() -> None:
         b"oYu kill the newt!",
         b"",
     )
-    hashes = tile_embedding.hash_beginnings(
-        jnp.asarray([np.frombuffer(text.ljust(256, b"\0"), np.uint8) for text in texts])
-    )
+    rows = [np.frombuffer(text.ljust(256, b"\0"), np.uint8) for text in texts]
+    hashes = tile_embedding.hash_beginnings(jnp.asarray(rows))
     for i in range(len(tile_embedding.BEGINNINGS)):
         column = np.asarray(hashes[:, i])
         assert np.all(column // tile_embedding.BUCKETS == i)

@@ -72,9 +72,8 @@ def normed(x, layer):
 
 
 def pooled(x):
-    return np.maximum(
-        np.maximum(x[:, ::2, ::2], x[:, 1::2, ::2]), np.maximum(x[:, ::2, 1::2], x[:, 1::2, 1::2])
-    )
+    rows, height, width, channels = x.shape
+    return x.reshape(rows, height // 2, 2, width // 2, 2, channels).max(axis=(2, 4))
 
 
 def relu(x):
@@ -104,10 +103,10 @@ def by_hand(tree, observation):
         x = relu(normed(y * weight + bias, encoder[f"{name}_norm2"]))
     x = relu(pooled(x)).reshape(len(x), -1)
     x, _ = lstm(x, np.zeros((len(x), WIDTH)), np.zeros((len(x), WIDTH)), core)
-    heads = [
+    logits, value = (
         linear(np.tanh(linear(x, tree[f"{name}_fc1"])), tree[f"{name}_head"]) for name in ("policy", "value")
-    ]
-    return heads[0], heads[1][:, 0]
+    )
+    return logits, value[:, 0]
 
 
 @pytest.mark.slow
@@ -131,9 +130,8 @@ def test_a_row_does_not_depend_on_those_beside_it_unless_as_published():
     assert np.abs(both - run(published, params(), half)[0]).max() > 1e-3
     # Of rows of several steps each step has statistics of its own.
     steps = {name: np.concatenate([x[:, :3], x[:, 3:]]) for name, x in observation.items()}
-    np.testing.assert_allclose(
-        run(published, params(), steps)[0][0], run(published, params(), half)[0][0], rtol=1e-4, atol=1e-5
-    )
+    found, alone = run(published, params(), steps)[0][0], run(published, params(), half)[0][0]
+    np.testing.assert_allclose(found, alone, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -148,9 +146,8 @@ def test_the_first_look_takes_what_is_seen_and_later_ones_a_tenth():
     norm = once["actor"]["encoder"]["norm1"]
     assert norm["count"] == 1
     others = {name: jnp.asarray(x) for name, x in seen(seed=100).items()}
-    later = {**norm, "count": jnp.float32(50.0)}
-    found = {"mean": norm["mean"] + 1.0, "variance": norm["variance"] * 2}
-    moved = film.seen(later, found)
+    later = {"mean": norm["mean"] + 1.0, "variance": norm["variance"] * 2}
+    moved = film.seen({**norm, "count": jnp.float32(50.0)}, later)
     np.testing.assert_allclose(moved["mean"], norm["mean"] + 0.1, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(moved["variance"], 1.1 * norm["variance"], rtol=1e-5)
     # Nothing else is touched, and devices with a part of the rows each agree on all of them.
@@ -178,17 +175,14 @@ def test_instructions_are_cropped_and_mean_the_same():
     observation = seen()
     less = network().cropped(observation)
     assert less[film.INSTRUCTION].shape[-1] < instructions.LENGTH
-    np.testing.assert_allclose(
-        run(network(), params(), less)[0], run(network(), params(), observation)[0], rtol=1e-5, atol=1e-6
-    )
+    found, whole = (run(network(), params(), each)[0] for each in (less, observation))
+    np.testing.assert_allclose(found, whole, rtol=1e-5, atol=1e-6)
 
 
 def test_words_have_numbers_of_their_own():
     numbers = instructions.numbered("put the red ball next to a grey box")
-    assert (numbers[:9] > 0).all()
-    assert not numbers[9:].any()
+    assert (len(set(numbers[:9].tolist()) - {0}), numbers[9:].any()) == (9, False)
     again = instructions.numbered("the Red zebra!")
-    assert again[0] == numbers[1]
-    assert (again[1], again[2]) == (numbers[2], instructions.OTHER)
+    assert again[:3].tolist() == [*numbers[1:3], instructions.OTHER]
     with pytest.raises(ValueError, match="81 words"):
         instructions.numbered("go " * 81)
